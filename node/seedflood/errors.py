@@ -1,0 +1,109 @@
+"""Every error of the project, by whose fault it is.
+
+    SeedfloodError            a fault with one actionable sentence and an exit code
+    ├── ConfigError      78   the operator: peers.toml, environment or flags
+    │   ├── ModelError   78   the base model is missing or of an unsupported kind
+    │   └── DataError    78   the training or validation rows cannot be used
+    ├── BindError        69   the listening address is not to be had
+    ├── JournalError     74   the disk: the journal cannot be read or written
+    ├── RunMismatchError 76   every peer that answered belongs to another run
+    ├── PeerError        77   them: a peer sent what the protocol does not allow
+    └── DivergenceError  70   us: replicas that hold the same updates differ
+
+The exit codes are those of sysexits(3), so that a supervisor can tell "restart me" from "repair me first".
+"""
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """What the process returns; `deploy/` tells supervisors which of them must not restart."""
+
+    OK = 0
+    USAGE = 2
+    UNAVAILABLE = 69
+    INTERNAL = 70
+    DISK = 74
+    TRY_AGAIN = 75
+    RUN_MISMATCH = 76
+    REFUSED = 77
+    CONFIG = 78
+
+
+class SeedfloodError(Exception):
+    """A fault that can be told to an operator in one sentence: what is wrong and what to do."""
+
+    exit_code = ExitCode.INTERNAL
+
+
+class ConfigError(SeedfloodError):
+    """The operator's fault: a setting that cannot be used."""
+
+    exit_code = ExitCode.CONFIG
+
+
+class ModelError(ConfigError):
+    """The base model cannot be found, read or trained."""
+
+
+class DataError(ConfigError):
+    """The rows of the task cannot be found or used.
+
+    Attributes: path (str), line (int | None): where the broken row stands.
+    """
+
+    def __init__(self, message: str, *, path: str = "", line: int | None = None) -> None:
+        super().__init__(message)
+        self.path = path
+        self.line = line
+
+
+class BindError(SeedfloodError):
+    """The listening address is in use or not ours."""
+
+    exit_code = ExitCode.UNAVAILABLE
+
+    def __init__(self, message: str, *, address: str) -> None:
+        super().__init__(message)
+        self.address = address
+
+
+class JournalError(SeedfloodError):
+    """The disk's fault: the journal cannot be opened, read or written."""
+
+    exit_code = ExitCode.DISK
+
+    def __init__(self, message: str, *, path: str = "") -> None:
+        super().__init__(message)
+        self.path = path
+
+
+class RunMismatchError(SeedfloodError):
+    """Every peer that answered belongs to another run.
+
+    Attributes: peer (name or address), differences (names of the `[run]` settings that differ).
+    """
+
+    exit_code = ExitCode.RUN_MISMATCH
+
+    def __init__(self, message: str, *, peer: str = "", differences: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.peer = peer
+        self.differences = differences
+
+
+class PeerError(SeedfloodError):
+    """Their fault: a peer sent what the protocol does not allow; nothing of it was used.
+
+    Attributes: reason, a short stable word for counters ("signature", "equivocation", ...).
+    """
+
+    exit_code = ExitCode.REFUSED
+
+    def __init__(self, message: str, *, reason: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class DivergenceError(SeedfloodError):
+    """Our fault: what should be equal on every host is not."""

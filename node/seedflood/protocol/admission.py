@@ -1,0 +1,72 @@
+"""Admission: which foreign statements may be used. What is not, is counted by reason and changes nothing else.
+
+A wrong signature is the fault of the peer that sent it, whoever is named as its author: every relay verifies, so an
+honest one never passes it on. Everything else may reach an honest relay from a faulty origin and is dropped quietly.
+"""
+
+from seedflood.errors import PeerError
+from seedflood.protocol.frontier import Frontier
+from seedflood.protocol.membership import Membership
+from seedflood.protocol.messages import Bundle, Hello, Member, Verify
+from seedflood.protocol.rules import Rules
+
+
+class Admission:
+    """Checks what the network says against the rules of the run, the known members and what is held already."""
+
+    def __init__(self, rules: Rules, verify: Verify, membership: Membership, frontier: Frontier) -> None:
+        self.refused: dict[str, int] = {}
+        """Foreign input that was not used, by reason."""
+        self._rules = rules
+        self._verify = verify
+        self._membership = membership
+        self._frontier = frontier
+
+    def check_hello(self, hello: Hello) -> None:
+        """Raises PeerError if the peer does not belong with us."""
+        if hello.run_id != self._rules.run_id:
+            raise PeerError("the peer takes part in another run", reason="run")
+        if hello.base_digest != self._rules.base_digest:
+            raise PeerError("the peer holds another base model", reason="base model")
+        self.check_member(hello.member)
+        for member in hello.members:
+            self.check_member(member)
+
+    def check_member(self, member: Member) -> None:
+        """Raises PeerError if a statement that is news is not signed by its subject."""
+        if self._membership.is_news(member) and not self._verify(
+            member.public_key, member.signed_bytes(self._rules.run_id), member.signature
+        ):
+            self._refuse("signature")
+            raise PeerError(f"the membership statement of {member.name} has a wrong signature", reason="signature")
+
+    def admits(self, bundle: Bundle) -> bool:
+        """May a bundle that is news be used? Raises PeerError for a wrong signature."""
+        reason = self._objection(bundle)
+        if reason is None:
+            return True
+        self._refuse(reason)
+        if reason == "signature":
+            name = self._membership.name(bundle.origin)
+            raise PeerError(f"a bundle of {name} has a wrong signature", reason=reason)
+        return False
+
+    def _objection(self, bundle: Bundle) -> str | None:
+        member = self._membership.get(bundle.origin)
+        if member is None:
+            return "unknown origin"
+        if bundle.last >= self._rules.steps or bundle.first_covered < 0:
+            return "beyond the run"
+        if len(bundle.probes) != self._rules.local_steps or bundle.step % self._rules.local_steps:
+            return "not a round"
+        key = member.public_key
+        if not self._verify(key, bundle.signed_bytes(self._rules.run_id, key), bundle.signature):
+            return "signature"
+        if self._frontier.holds_any(bundle.origin, bundle.first_covered, bundle.last):
+            return "equivocation"
+        if not self._frontier.can_add(bundle.origin, bundle.first_covered):
+            return "too far ahead"
+        return None
+
+    def _refuse(self, reason: str) -> None:
+        self.refused[reason] = self.refused.get(reason, 0) + 1

@@ -1,0 +1,146 @@
+"""The frontier: what a node holds of each origin, in memory that does not grow with the run.
+
+Per origin a high-water mark (every step below it is held) and, for what arrived out of order, the disjoint ranges
+above it. Bundles declare the steps their origin skipped, so ranges join and the mark catches up: after any finite
+delay a frontier is one integer per origin. How many ranges may wait above a mark is bounded; what comes beyond is
+refused here and fetched later, in order, by repair.
+
+Duplicates are suppressed by this structure alone: never by time-to-live, which forgets, nor by an LRU set, which
+forgets under load.
+"""
+
+import hashlib
+import struct
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+
+from seedflood.protocol.messages import STEP_MAX, Held, OriginId
+
+RANGES_MAX = 1024
+"""Ranges above the mark per origin: 16 KiB; one lost bundle costs one range, so 1,024 losses within a repair period."""
+
+
+class Frontier:
+    """What is held of each origin. `Frontier(x.held())` copies."""
+
+    def __init__(self, held: Iterable[Held] = (), *, ranges_max: int = RANGES_MAX) -> None:
+        self._marks: dict[OriginId, int] = {}
+        self._beyond: dict[OriginId, list[tuple[int, int]]] = {}
+        self._ranges_max = ranges_max
+        for one in held:
+            if one.mark:
+                self._marks[one.origin] = one.mark
+            if one.beyond:
+                self._beyond[one.origin] = list(one.beyond)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Frontier):
+            return NotImplemented
+        return self._marks == other._marks and self._beyond == other._beyond
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Frontier({self.held()!r})"
+
+    @property
+    def origins(self) -> Iterator[OriginId]:
+        return iter(self._marks.keys() | self._beyond.keys())
+
+    def mark(self, origin: OriginId) -> int:
+        """The first step of the origin that is not held."""
+        return self._marks.get(origin, 0)
+
+    def last(self, origin: OriginId) -> int:
+        """The greatest step held of the origin, -1 if none."""
+        ranges = self._beyond.get(origin)
+        return ranges[-1][1] if ranges else self._marks.get(origin, 0) - 1
+
+    def holds(self, origin: OriginId, first: int, last: int | None = None) -> bool:
+        """Are all steps first..last held?"""
+        if last is None:
+            last = first
+        if last < self._marks.get(origin, 0):
+            return True
+        ranges = self._beyond.get(origin)
+        if not ranges:
+            return False
+        first = max(first, self._marks.get(origin, 0))
+        k = bisect_right(ranges, first, key=lambda span: span[0]) - 1
+        return k >= 0 and last <= ranges[k][1]
+
+    def holds_any(self, origin: OriginId, first: int, last: int) -> bool:
+        """Is at least one of the steps first..last held?"""
+        if first < self._marks.get(origin, 0):
+            return True
+        return any(low <= last and first <= high for low, high in self._beyond.get(origin, ()))
+
+    def can_add(self, origin: OriginId, first: int) -> bool:
+        """Is there room for a range that starts at this step?"""
+        return first <= self._marks.get(origin, 0) or len(self._beyond.get(origin, ())) < self._ranges_max
+
+    def add(self, origin: OriginId, first: int, last: int) -> None:
+        """Notes steps first..last as held; what was held stays held."""
+        mark = self._marks.get(origin, 0)
+        ranges = self._beyond.get(origin)
+        if not ranges:
+            if first <= mark:
+                self._marks[origin] = max(mark, last + 1)
+            else:
+                self._beyond[origin] = [(first, last)]
+            return
+        joined: list[tuple[int, int]] = []
+        for low, high in ranges:
+            if high + 1 < first or last + 1 < low:
+                joined.append((low, high))
+            else:
+                first, last = min(first, low), max(last, high)
+        joined.append((first, last))
+        joined.sort()
+        while joined and joined[0][0] <= mark:
+            mark = max(mark, joined.pop(0)[1] + 1)
+        if mark:
+            self._marks[origin] = mark
+        if joined:
+            self._beyond[origin] = joined
+        else:
+            del self._beyond[origin]
+
+    def merge(self, held: Iterable[Held]) -> None:
+        """Notes all that another frontier holds."""
+        for one in held:
+            if one.mark:
+                self.add(one.origin, 0, one.mark - 1)
+            for first, last in one.beyond:
+                self.add(one.origin, first, last)
+
+    def held(self) -> tuple[Held, ...]:
+        """The frontier as values, sorted by origin: for the wire and for copies."""
+        return tuple(
+            Held(origin, self._marks.get(origin, 0), tuple(self._beyond.get(origin, ())))
+            for origin in sorted(self._marks.keys() | self._beyond.keys())
+        )
+
+    def count(self) -> int:
+        """How many steps of all origins together are held or declared as skipped."""
+        ranges = (last - first + 1 for spans in self._beyond.values() for first, last in spans)
+        return sum(self._marks.values()) + sum(ranges)
+
+    def covers(self, held: Iterable[Held]) -> bool:
+        """Is everything in the other frontier held here too?"""
+        return all(
+            (not one.mark or self.holds(one.origin, 0, one.mark - 1))
+            and all(self.holds(one.origin, first, last) for first, last in one.beyond)
+            for one in held
+        )
+
+    def digest(self, before: int = STEP_MAX) -> bytes:
+        """32 bytes that are equal for frontiers equal in the steps below `before`, whatever the order of arrival."""
+        state = hashlib.sha256(b"seedflood frontier 1\0")
+        for one in self.held():
+            spans = [(first, min(last, before - 1)) for first, last in one.beyond if first < before]
+            mark = min(one.mark, before)
+            if mark or spans:
+                state.update(struct.pack(">QQI", one.origin, mark, len(spans)))
+                state.update(b"".join(struct.pack(">QQ", *span) for span in spans))
+        return state.digest()

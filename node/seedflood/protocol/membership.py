@@ -1,0 +1,123 @@
+"""Who takes part: the newest statement of every origin, and the graph they make.
+
+Statements flood like updates; each node holds all of them, so each knows the graph, its diameter, and who is
+expected in a window, without a coordinator. The newest (incarnation, version) of an origin is believed: a restarted
+origin counts its incarnation up on disk and is believed at once, a replayed old statement never.
+
+Leaving is not crashing. A statement with a last step takes its origin out of all later windows as soon as it is
+heard; silence alone does not.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+
+from seedflood.protocol.messages import STEP_MAX, Member, OriginId
+
+
+class Membership:
+    """The newest statement of every known origin. Signatures were checked before."""
+
+    def __init__(self, members: Iterable[Member] = ()) -> None:
+        self._members: dict[OriginId, Member] = {}
+        self.taking_part = 0
+        """How many origins said from which step on they take part."""
+        self._diameter: int | None = None
+        for member in members:
+            self.believe(member)
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def __contains__(self, origin: OriginId) -> bool:
+        return origin in self._members
+
+    def get(self, origin: OriginId) -> Member | None:
+        return self._members.get(origin)
+
+    def all(self) -> tuple[Member, ...]:
+        return tuple(self._members.values())
+
+    def name(self, origin: OriginId) -> str:
+        """The name of an origin for people; its fingerprint if it was never introduced."""
+        member = self._members.get(origin)
+        return member.name if member else f"{origin:016x}"
+
+    def is_news(self, member: Member) -> bool:
+        """Would this statement replace what is known of its origin?"""
+        known = self._members.get(member.origin)
+        return known is None or member.age > known.age
+
+    def believe(self, member: Member) -> bool:
+        """Keeps the statement if it is news; says whether it was."""
+        if not self.is_news(member):
+            return False
+        known = self._members.get(member.origin)
+        self.taking_part += (member.first_step < STEP_MAX) - (known is not None and known.first_step < STEP_MAX)
+        self._members[member.origin] = member
+        self._diameter = None
+        return True
+
+    def origins(self) -> tuple[OriginId, ...]:
+        return tuple(self._members)
+
+    def namesakes(self, member: Member) -> list[OriginId]:
+        """Other origins that go by the same name: a copied configuration, or a host that lost its key."""
+        return [o for o, known in self._members.items() if known.name == member.name and o != member.origin]
+
+    def is_expected(self, origin: OriginId, step: int) -> bool:
+        """Will (or did) this origin measure the step?"""
+        member = self._members.get(origin)
+        if member is None or step < member.first_step:
+            return False
+        return member.last_step is None or step <= member.last_step
+
+    def expected(self, step: int) -> list[OriginId]:
+        """The origins that measure this step."""
+        return [origin for origin in self._members if self.is_expected(origin, step)]
+
+    def neighbours(self, origin: OriginId) -> set[OriginId]:
+        """The origins linked with this one, by the word of either side, that have not left."""
+        member = self._members.get(origin)
+        linked = set(member.neighbours) if member and not member.has_left else set()
+        linked |= {o for o, other in self._members.items() if origin in other.neighbours and not other.has_left}
+        return {o for o in linked if o in self._members and not self._members[o].has_left and o != origin}
+
+    def diameter(self) -> int:
+        """Longest shortest path between origins that take part, in hops; at least 1.
+
+        While the graph is not known to be connected it counts as a path of all origins: the cautious bound.
+        """
+        if self._diameter is None:
+            self._diameter = self._measure_diameter()
+        return self._diameter
+
+    def _measure_diameter(self) -> int:
+        present = {o for o, member in self._members.items() if not member.has_left}
+        if len(present) < 2:
+            return 1
+        links: dict[OriginId, set[OriginId]] = {o: set() for o in present}
+        for origin in present:
+            for other in self._members[origin].neighbours:
+                if other in present and other != origin:
+                    links[origin].add(other)
+                    links[other].add(origin)
+        longest = 1
+        for start in present:
+            distance = _distances(links, start)
+            if len(distance) < len(present):
+                return len(present) - 1
+            longest = max(longest, max(distance.values()))
+        return longest
+
+
+def _distances(links: dict[OriginId, set[OriginId]], start: OriginId) -> dict[OriginId, int]:
+    """Hops from `start` to every origin that can be reached, breadth first."""
+    distance = {start: 0}
+    queue = deque([start])
+    while queue:
+        here = queue.popleft()
+        for there in links[here]:
+            if there not in distance:
+                distance[there] = distance[here] + 1
+                queue.append(there)
+    return distance

@@ -1,0 +1,223 @@
+"""What is said between nodes: bundles of updates, membership statements, and the messages of a link.
+
+An *update* is what one origin measured at one step. A *bundle* is one or several consecutive updates of one
+origin under one signature: the unit that is signed, journalled and flooded. With `local_steps = 1` every bundle
+holds one update.
+
+Steps that an origin never measures (it was down, or too slow and moved on with the swarm) are declared by its next
+bundle as `skipped`. So the steps that a bundle *covers* join those of the bundle before without a hole, and what a
+node holds of an origin stays one number however irregular the origin is.
+
+Signatures cover the encodings made here, not the wire's: they carry a domain, the run and the origin's key, so a
+bundle can be replayed neither in another run nor as another kind of statement.
+"""
+
+import hashlib
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+OriginId = int
+"""The leading eight bytes of SHA-256 of an origin's Ed25519 public key, as a big-endian integer."""
+
+SCALAR_UNIT_BITS = 20
+SCALAR_MAX = 1 << 32
+"""Scalars are integers in units of 2^-20, clipped to |alpha| <= 2^12."""
+
+SEED_MAX = (1 << 32) - 1
+STEP_MAX = (1 << 53) - 1
+BUNDLE_UPDATES_MAX = 64
+"""A bundle is one message of `local_steps` updates: more than 64 would delay, not save (64 signature bytes / 64)."""
+
+NEIGHBOURS_MAX = 1024
+
+Verify = Callable[[bytes, bytes, bytes], bool]
+"""(public key, message, signature) -> is it the key's signature of the message."""
+
+Sign = Callable[[bytes], bytes]
+"""message -> signature by this node's own key."""
+
+
+def origin_id(public_key: bytes) -> OriginId:
+    """Names an origin by its 32-byte Ed25519 public key."""
+    return int.from_bytes(hashlib.sha256(public_key).digest()[:8], "big")
+
+
+def fingerprint(origin: OriginId) -> str:
+    """Shows an origin to people: sixteen hex digits."""
+    return f"{origin:016x}"
+
+
+class Update(NamedTuple):
+    """What one origin measured at one step: unique by (origin, step), applied exactly once.
+
+    scalar: the projected gradient in units of 2^-20. seed: 32 bits from which the direction follows.
+    """
+
+    origin: OriginId
+    step: int
+    seed: int
+    scalar: int
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """Consecutive updates of one origin under one signature.
+
+    step: the first step measured. skipped: how many steps right before it the origin did not measure.
+    probes: (seed, scalar) of step, step + 1, ...
+    """
+
+    origin: OriginId
+    step: int
+    probes: tuple[tuple[int, int], ...]
+    skipped: int = 0
+    signature: bytes = b""
+
+    @property
+    def first_covered(self) -> int:
+        return self.step - self.skipped
+
+    @property
+    def last(self) -> int:
+        return self.step + len(self.probes) - 1
+
+    def updates(self) -> list[Update]:
+        return [Update(self.origin, self.step + k, seed, scalar) for k, (seed, scalar) in enumerate(self.probes)]
+
+    def signed_bytes(self, run_id: bytes, public_key: bytes) -> bytes:
+        """What the signature covers. run_id and public_key: 32 bytes each."""
+        flat = [value for probe in self.probes for value in probe]
+        return b"".join(
+            (
+                b"seedflood bundle 1\0",
+                run_id,
+                public_key,
+                struct.pack(f">QIH{'Iq' * len(self.probes)}", self.step, self.skipped, len(self.probes), *flat),
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A membership statement: who an origin is, whom it is linked with, and whether it has left.
+
+    The newest (incarnation, version) of an origin is believed. incarnation: how often the origin was started.
+    first_step: the first step this incarnation will measure. last_step: after leaving, the last it has measured
+    (-1: none); None while it takes part.
+    """
+
+    public_key: bytes
+    name: str
+    incarnation: int
+    version: int = 0
+    neighbours: tuple[OriginId, ...] = ()
+    first_step: int = 0
+    last_step: int | None = None
+    signature: bytes = b""
+
+    @property
+    def origin(self) -> OriginId:
+        return origin_id(self.public_key)
+
+    @property
+    def age(self) -> tuple[int, int]:
+        """Orders the statements of one origin: greater is newer."""
+        return (self.incarnation, self.version)
+
+    @property
+    def has_left(self) -> bool:
+        return self.last_step is not None
+
+    def signed_bytes(self, run_id: bytes) -> bytes:
+        """What the signature covers. run_id: 32 bytes."""
+        name = self.name.encode()
+        last = -2 if self.last_step is None else self.last_step
+        return b"".join(
+            (
+                b"seedflood member 1\0",
+                run_id,
+                self.public_key,
+                struct.pack(">H", len(name)),
+                name,
+                struct.pack(">QQQqH", self.incarnation, self.version, self.first_step, last, len(self.neighbours)),
+                struct.pack(f">{len(self.neighbours)}Q", *self.neighbours),
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a node holds of one origin: every step below `mark`, and the ranges (first, last) above it."""
+
+    origin: OriginId
+    mark: int
+    beyond: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """First message on a link, from both sides: who I am, what I hold, whom I know."""
+
+    run_id: bytes
+    base_digest: bytes
+    member: Member
+    members: tuple[Member, ...] = ()
+    frontier: tuple[Held, ...] = ()
+    protocol_version: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Updates:
+    """A batch of bundles, in the order in which they were learned."""
+
+    bundles: tuple[Bundle, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """A batch of membership statements."""
+
+    members: tuple[Member, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FrontierDigest:
+    """Said every few seconds: 32 bytes that are equal on two nodes exactly if they hold the same updates.
+
+    before: only steps below it count, so that what is on its way right now does not look like a difference.
+    is_complete: the sender needs nothing more for this run. replica_digest: of the weights that stand for exactly
+    this frontier (empty while updates wait for their window).
+    """
+
+    frontier_digest: bytes
+    before: int = STEP_MAX
+    is_complete: bool = False
+    replica_digest: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Ping:
+    """sent_at: the sender's clock in seconds, returned as it is by the pong."""
+
+    sent_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Pong:
+    sent_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Goodbye:
+    """Last message on a link that is closed on purpose."""
+
+    reason: str = ""
+
+
+Message = Hello | Updates | Members | FrontierDigest | Ping | Pong | Goodbye
+
+
+def count_updates(bundles: Sequence[Bundle]) -> int:
+    return sum(len(bundle.probes) for bundle in bundles)

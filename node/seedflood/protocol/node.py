@@ -1,0 +1,462 @@
+"""The node: one origin's part of the protocol, as a pure state machine.
+
+Put in what happened (`connected`, `received`, `published`, `tick`, ...), then `collect` what is to be done. No method
+blocks, performs anything or asks for the time. A method that raises `PeerError` has changed nothing but counters.
+
+The life of a round, from the first step to the last:
+
+    joining     until one neighbour's frontier was reached: nobody speaks before knowing what it said in a past life
+    measuring   `Outputs.measure` was handed out, `published` is awaited
+    collecting  the own bundle is published; the window is open until `window.close_reason` finds a reason
+    finishing   no steps are left: wait until the neighbours hold everything, then `Outputs.is_finished`
+    left        `leave` was called: relay until the shell closes the links, say nothing of our own
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from enum import Enum
+
+from seedflood.errors import PeerError
+from seedflood.protocol.admission import Admission
+from seedflood.protocol.delays import HopDelays
+from seedflood.protocol.flood import Flood
+from seedflood.protocol.frontier import Frontier
+from seedflood.protocol.membership import Membership
+from seedflood.protocol.messages import (
+    STEP_MAX,
+    Bundle,
+    FrontierDigest,
+    Goodbye,
+    Hello,
+    Member,
+    Members,
+    Message,
+    OriginId,
+    Ping,
+    Pong,
+    Sign,
+    Updates,
+    Verify,
+)
+from seedflood.protocol.outputs import ClosedWindow, CloseReason, Event, EventLevel, Measure, Outputs
+from seedflood.protocol.repair import Repair
+from seedflood.protocol.rules import Patience, Rules
+from seedflood.protocol.window import Window, bound_seconds
+
+
+class Phase(Enum):
+    JOINING = "joining"
+    MEASURING = "measuring"
+    COLLECTING = "collecting"
+    FINISHING = "finishing"
+    LEFT = "left"
+
+
+class Node:
+    """One origin. `member` says who: key, name, incarnation; its signature is made here."""
+
+    def __init__(
+        self,
+        rules: Rules,
+        member: Member,
+        sign: Sign,
+        verify: Verify,
+        *,
+        patience: Patience | None = None,
+    ) -> None:
+        self.rules = rules
+        self.origin = member.origin
+        self.phase = Phase.JOINING
+        self.step = 0
+        """First step of the round that is measured or collected now."""
+        self.frontier = Frontier()
+        self.membership = Membership()
+        self.flood = Flood()
+        self.admission = Admission(rules, verify, self.membership, self.frontier)
+        self.duplicates = 0
+        self._repair = Repair()
+        self._window: Window | None = None
+        self._pending: list[Bundle] = []
+        self._sign = sign
+        self._patience = patience or Patience()
+        self._delays = HopDelays()
+        self._started_at = 0.0
+        self._repair_at = 0.0
+        self._finishing_since = 0.0
+        self._is_finished = False
+        self._is_complete_said = False
+        self._out = Outputs()
+        self._member = member
+
+    # What happened
+
+    def start(self, bundles: Iterable[Bundle], members: Iterable[Member], now: float) -> None:
+        """Begins, or goes on with what the journal holds: `bundles` and `members`, checked when they were journalled.
+
+        The round of the last own bundle is open again. What came before it is applied at once, the rest waits for its
+        window: exactly as if the process had never ended. A node that had left, or never spoke, is expected by nobody
+        until it has caught up and says from which step on it takes part.
+        """
+        for member in members:
+            self.membership.believe(member)
+        past = self.membership.get(self.origin)
+        for bundle in bundles:
+            self.frontier.add(bundle.origin, bundle.first_covered, bundle.last)
+            self._pending.append(bundle)
+        self._started_at = self._repair_at = now
+        last_own = self.frontier.last(self.origin)
+        if last_own < 0 or past is None or past.has_left:
+            self._state(replace(self._member, first_step=STEP_MAX))
+        else:
+            self._state(replace(self._member, first_step=past.first_step))
+            self.step = self._round_of(last_own)
+            self._apply_before(self.step)
+            self._open_window(now)
+        self._advance(now)
+
+    def connected(self, peer: OriginId, hello: Hello, now: float) -> None:
+        """A link is up and both hellos were exchanged; `admission.check_hello` has accepted this one."""
+        self.flood.connect(peer, hello.frontier)
+        self._believe(hello.member, source=peer)
+        for member in hello.members:
+            self._believe(member, source=peer)
+        self._state_neighbours()
+        self.flood.offer(peer, self._pending)
+        self._repair.connect(peer, hello.frontier, self.frontier)
+        self._ping(peer, now)
+        self._event("link up", peer=hello.member.name)
+        self._advance(now)
+
+    def disconnected(self, peer: OriginId, now: float, reason: str = "") -> None:
+        self.flood.disconnect(peer)
+        self._repair.disconnect(peer)
+        self._state_neighbours()
+        self._event("link down", peer=self.membership.name(peer), reason=reason)
+        self._advance(now)
+
+    def received(self, peer: OriginId, message: Message, now: float) -> None:
+        """Takes a message of a linked peer. Raises PeerError, having used nothing, if it is not allowed."""
+        if peer not in self.flood.neighbours:
+            return  # it arrived while the link went down; repair brings what it said
+        match message:
+            case Updates(bundles):
+                self._receive_bundles(peer, bundles)
+            case Members(members):
+                for member in members:
+                    self.admission.check_member(member)
+                for member in members:
+                    self._believe(member, source=peer, is_checked=True)
+            case FrontierDigest():
+                self._repair.compare(peer, message, self.frontier)
+            case Ping(sent_at):
+                self._out.send.append((peer, Pong(sent_at)))
+            case Pong(sent_at):
+                self._delays.pong(peer, sent_at, now)
+            case Goodbye():
+                pass
+            case Hello():
+                raise PeerError("a second hello on one link", reason="order")
+        self._advance(now)
+
+    def pulled(self, peer: OriginId, now: float) -> None:
+        """A pull from the peer ended, whole or broken off."""
+        self._repair.pulled(peer, self.frontier)
+        self._advance(now)
+
+    def published(self, step: int, probes: Sequence[tuple[int, int]], now: float) -> None:
+        """Our measurement of the round that starts at `step` is done: (seed, scalar) of each step."""
+        if self.phase is not Phase.MEASURING or step != self.step:
+            return  # the round was overtaken by a drain
+        last_own = self.frontier.last(self.origin)
+        bundle = Bundle(self.origin, step, tuple(probes), skipped=step - last_own - 1)
+        key = self._member.public_key
+        bundle = replace(bundle, signature=self._sign(bundle.signed_bytes(self.rules.run_id, key)))
+        self._out.is_durable = True
+        self._take(bundle)
+        self._open_window(now)
+        self._advance(now)
+
+    def leave(self, now: float) -> None:
+        """The operator wants us to go: say so, so that nobody waits for us. Relaying goes on."""
+        if self.phase is not Phase.LEFT:
+            self.phase = Phase.LEFT
+            if not self._member.has_left:
+                self._state(replace(self._member, last_step=self.frontier.last(self.origin)))
+            self._advance(now)
+
+    def tick(self, now: float) -> None:
+        """Time has passed; call it when `next_tick` says so. More often does no harm."""
+        if now >= self._repair_at:
+            self._repair_at = now + self._patience.repair_seconds
+            self._repair.retry()
+            before = self._repair.settled_before(self.frontier, self.step, self.rules.local_steps)
+            for peer in self.flood.neighbours:
+                self._say_digest(peer, before)
+                self._ping(peer, now)
+        self._advance(now)
+
+    # What to do
+
+    def collect(self) -> Outputs:
+        """Takes what is to be done now."""
+        out, self._out = self._out, Outputs()
+        out.send = [*self.flood.collect(), *out.send]
+        out.pull = [(peer, self.frontier.held()) for peer in self._repair.collect()]
+        return out
+
+    def next_tick(self, now: float) -> float:
+        """When `tick` is to be called at the latest."""
+        times = [self._repair_at]
+        if self._window is not None and self.phase is Phase.COLLECTING:
+            times.append(self._window.wake_at(self.membership, self._bound))
+        if self.phase is Phase.FINISHING:
+            lingering_until = self._finishing_since + self._patience.linger_seconds
+            times.append(lingering_until if lingering_until > now else float("inf"))
+        return max(now, min(times))
+
+    def hello(self) -> Hello:
+        """What to say first on a new link."""
+        others = tuple(member for member in self.membership.all() if member.origin != self.origin)
+        return Hello(self.rules.run_id, self.rules.base_digest, self._member, others, self.frontier.held())
+
+    @property
+    def is_ready(self) -> bool:
+        """Caught up and taking part."""
+        return self.phase not in (Phase.JOINING, Phase.LEFT)
+
+    def missing(self) -> list[str]:
+        """Names of those whom the open window waits for."""
+        if self._window is None:
+            return []
+        names = [self.membership.name(o) for o in self._window.waiting]
+        unknown = self.rules.clients - self.membership.taking_part
+        return names + (["(never joined)"] * unknown if unknown > 0 else [])
+
+    # Deciding
+
+    def _receive_bundles(self, peer: OriginId, bundles: Sequence[Bundle]) -> None:
+        news: list[Bundle] = []
+        for bundle in bundles:
+            if self.frontier.holds(bundle.origin, bundle.first_covered, bundle.last):
+                self.duplicates += 1
+                self.flood.heard(peer, bundle)
+                continue
+            if self.admission.admits(bundle):
+                news.append(bundle)
+        for bundle in news:
+            self.flood.heard(peer, bundle)
+            if not self.frontier.holds_any(bundle.origin, bundle.first_covered, bundle.last):
+                if bundle.origin == self.origin and self.phase is not Phase.JOINING:
+                    self._event("another host speaks with our key", level="error", step=bundle.step)
+                self._take(bundle)
+        self._repair.progressed(self.frontier)
+
+    def _take(self, bundle: Bundle) -> None:
+        """A bundle that is news, our own or another's: persist it, pass it on, keep it for its window."""
+        self.frontier.add(bundle.origin, bundle.first_covered, bundle.last)
+        if self._window is not None:
+            self._window.hear(bundle.origin, self.frontier)
+        self._out.bundles.append(bundle)
+        self._pending.append(bundle)
+        self.flood.spread(bundle)
+
+    def _believe(self, member: Member, *, source: OriginId, is_checked: bool = False) -> None:
+        if not self.membership.is_news(member):
+            return
+        if not is_checked:
+            self.admission.check_member(member)
+        if member.origin == self.origin:
+            # A past life of ours said this, or a copy of our key lives: speak last.
+            self._state(replace(self._member, incarnation=member.incarnation + 1))
+            return
+        known = self.membership.get(member.origin)
+        namesakes = self.membership.namesakes(member)
+        self._keep(member)
+        self.flood.spread_member(member, source)
+        if known is None:
+            self._event("member joined", member=member.name, origin=f"{member.origin:016x}")
+            if namesakes:
+                self._event("two origins have one name", level="warning", member=member.name)
+            if len(self.membership) > self.rules.clients:
+                self._event(
+                    "more origins than clients",
+                    level="warning",
+                    origins=len(self.membership),
+                    clients=self.rules.clients,
+                )
+        elif member.has_left and not known.has_left:
+            self._event("member left", member=member.name, last_step=member.last_step)
+        elif member.incarnation > known.incarnation:
+            self._event("member restarted", member=member.name, incarnation=member.incarnation)
+
+    def _state(self, member: Member) -> None:
+        """Makes, keeps and floods a new statement about ourselves."""
+        known = self.membership.get(self.origin)
+        if known is not None and known.age >= member.age:
+            incarnation, version = known.age
+            member = replace(member, incarnation=incarnation, version=version + 1)
+        neighbours = tuple(sorted(self.flood.neighbours))
+        member = replace(member, neighbours=neighbours, signature=b"")
+        member = replace(member, signature=self._sign(member.signed_bytes(self.rules.run_id)))
+        self._member = member
+        self._keep(member)
+        self._out.is_durable = True
+        self.flood.spread_member(member)
+
+    def _keep(self, member: Member) -> None:
+        self.membership.believe(member)
+        self._out.members.append(member)
+        if self._window is not None:
+            self._window.expect(self.membership, self.frontier)
+
+    def _state_neighbours(self) -> None:
+        if tuple(sorted(self.flood.neighbours)) != self._member.neighbours:
+            self._state(self._member)
+
+    # Rounds
+
+    def _advance(self, now: float) -> None:
+        """Takes every transition that is due. The only place where the phase moves forward."""
+        if self.phase is Phase.JOINING and (self._repair.is_caught_up or self.rules.clients == 1):
+            self._event("caught up", updates=self.frontier.count())
+            if self._window is not None:
+                self.phase = Phase.COLLECTING
+            else:
+                first = self._first_round()
+                self._state(replace(self._member, first_step=first))
+                self._apply_before(first)
+                self._begin_round(first, now)
+        while self.phase is Phase.COLLECTING and self._window is not None:
+            reason = self._window.close_reason(self.membership, now, self._bound)
+            if reason is None:
+                break
+            window, self._window = self._window, None
+            self._apply_before(window.last + 1, window, reason, now)
+            self._begin_round(self._next_round(), now)
+        if self.phase is Phase.FINISHING and not self._is_finished:
+            if self._pending:
+                self._apply_before(self.rules.steps)
+            self._finish(now)
+
+    def _begin_round(self, step: int, now: float) -> None:
+        self.step = step
+        if step < self.rules.steps:
+            self.phase = Phase.MEASURING
+            self._out.measure = Measure(step, self.rules.local_steps)
+            return
+        self.phase = Phase.FINISHING
+        self._finishing_since = now
+        self._event("no steps left", step=step)
+        last_own = self.frontier.last(self.origin)
+        if last_own < self.rules.steps - 1:  # joined too late to take part in the last round
+            self._state(replace(self._member, last_step=last_own))
+
+    def _open_window(self, now: float) -> None:
+        until_joined = self._started_at + self._patience.start_seconds
+        last = self.step + self.rules.local_steps - 1
+        self._window = Window(self.step, last, now, self.rules.window, self.rules.clients, until_joined)
+        self._window.expect(self.membership, self.frontier)
+        if self.phase is Phase.MEASURING:
+            self.phase = Phase.COLLECTING
+
+    def _first_round(self) -> int:
+        """Where a node that nobody waits for begins: where the others are, or not at all if that is the last round."""
+        swarm = self._swarm_step()
+        if swarm and swarm + self.rules.local_steps >= self.rules.steps:
+            return self.rules.steps
+        return max(self.frontier.last(self.origin) + 1, swarm)
+
+    def _next_round(self) -> int:
+        """The next step, or, where nodes do not wait for each other, the one that the others have reached."""
+        following = self.step + self.rules.local_steps
+        return following if self.rules.window == "strict" else max(following, self._swarm_step())
+
+    def _swarm_step(self) -> int:
+        """The round that the others are in: the lower median of their last steps, so that one runaway moves nobody."""
+        lasts = (self.frontier.last(o) for o in self.membership.origins() if o != self.origin)
+        steps = sorted(last for last in lasts if last >= 0)
+        return self._round_of(steps[(len(steps) - 1) // 2]) if steps else 0
+
+    def _round_of(self, step: int) -> int:
+        return step - step % self.rules.local_steps
+
+    def _apply_before(
+        self, step: int, window: Window | None = None, reason: CloseReason = "no waiting", now: float = 0.0
+    ) -> None:
+        """Hands out for application everything held of the steps below `step`."""
+        due = [bundle for bundle in self._pending if bundle.last < step]
+        self._pending = [bundle for bundle in self._pending if bundle.last >= step]
+        updates = tuple(update for bundle in due for update in bundle.updates())
+        if window is None:
+            if updates:
+                self._out.apply.append(ClosedWindow((step, step - 1), updates, len(updates), 0, (), reason, 0.0))
+            return
+        closed = ClosedWindow(
+            steps=(window.first, window.last),
+            updates=updates,
+            late=sum(update.step < window.first for update in updates),
+            heard=len({update.origin for update in updates if update.step >= window.first}),
+            missing=tuple(window.waiting),
+            reason=reason,
+            waited_seconds=now - window.opened_at,
+        )
+        self._out.apply.append(closed)
+        self._event(
+            "window closed",
+            level="info" if closed.missing else "debug",
+            step=window.last,
+            reason=reason,
+            heard=closed.heard,
+            missing=[self.membership.name(o) for o in closed.missing],
+            late=closed.late,
+            waited_seconds=round(closed.waited_seconds, 4),
+        )
+
+    def _finish(self, now: float) -> None:
+        """Over when nothing is missing here and the neighbours say the same of themselves.
+
+        Neighbours that are away, or never finish, are waited for only so long; strict windows wait for the updates.
+        """
+        is_complete = self._is_complete()
+        if is_complete and not self._is_complete_said:
+            self._is_complete_said = True
+            for peer in self.flood.neighbours:
+                self._say_digest(peer)
+        away = self.membership.neighbours(self.origin) - self.flood.neighbours.keys()
+        agree = all(self._repair.agrees(peer, self.frontier) for peer in self.flood.neighbours)
+        is_patient = now - self._finishing_since < self._patience.linger_seconds
+        if (is_complete and agree and not away) or (not is_patient and (is_complete or self.rules.window != "strict")):
+            self._is_finished = True
+            for peer in self.flood.neighbours:
+                self._say_digest(peer)
+            self._state(replace(self._member, last_step=self.frontier.last(self.origin)))
+            self._out.is_finished = True
+
+    def _is_complete(self) -> bool:
+        """Does the node need nothing more for this run?"""
+        end = self.rules.steps - 1
+        return self.phase is Phase.FINISHING and all(
+            self.frontier.holds(member.origin, 0, end if member.last_step is None else member.last_step)
+            for member in self.membership.all()
+            if member.first_step <= end and member.last_step != -1
+        )
+
+    def _say_digest(self, peer: OriginId, before: int | None = None) -> None:
+        is_complete = self._is_complete()
+        whole = FrontierDigest(self.frontier.digest(), is_complete=is_complete)
+        if before is None or is_complete:
+            self._out.send.append((peer, whole))
+        else:
+            self._out.send.append((peer, replace(whole, frontier_digest=self.frontier.digest(before), before=before)))
+
+    # Small things
+
+    def _bound(self) -> float:
+        return bound_seconds(self.membership.diameter(), self._delays.slowest_seconds)
+
+    def _ping(self, peer: OriginId, now: float) -> None:
+        self._delays.ping(peer, now)
+        self._out.send.append((peer, Ping(now)))
+
+    def _event(self, name: str, *, level: EventLevel = "info", **facts: object) -> None:
+        self._out.events.append(Event(name, level, facts))

@@ -1,0 +1,68 @@
+"""What the core wants done, in the order that is the contract: persist, then send, then apply.
+
+The order matters because of crashes. A bundle is durable before anyone hears of it, so that after a restart an
+origin never says something else under the same (origin, step). It is journalled before it is applied, so that the
+journal alone rebuilds the weights.
+"""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from seedflood.protocol.messages import Bundle, Held, Member, Message, OriginId, Update
+
+CloseReason = Literal["all heard", "bound", "no waiting"]
+EventLevel = Literal["debug", "info", "warning", "error"]
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedWindow:
+    """A window that closed: its updates are to be applied, each for the first and only time.
+
+    steps: (first, last) of the window. late: those of `updates` whose own window had closed before. missing: origins
+    that were expected and not heard. waited_seconds: since the window opened.
+    """
+
+    steps: tuple[int, int]
+    updates: tuple[Update, ...]
+    late: int
+    heard: int
+    missing: tuple[OriginId, ...]
+    reason: CloseReason
+    waited_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """The origin is to measure steps first..first + count - 1 on its own data and report the probes."""
+
+    step: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A fact worth a log line. name: a stable word group; facts: plain values."""
+
+    name: str
+    level: EventLevel = "info"
+    facts: dict[str, object] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Outputs:
+    """Honoured by `Driver.honour`, field by field from top to bottom."""
+
+    bundles: list[Bundle] = field(default_factory=list)
+    """Persist, in this order."""
+    members: list[Member] = field(default_factory=list)
+    """Persist: the newest statement of each origin."""
+    is_durable: bool = False
+    """Persisting must have reached the disk before anything is sent: an own bundle or statement is among it."""
+    send: list[tuple[OriginId, Message]] = field(default_factory=list)
+    pull: list[tuple[OriginId, tuple[Held, ...]]] = field(default_factory=list)
+    """Ask the peer for everything that this frontier lacks."""
+    apply: list[ClosedWindow] = field(default_factory=list)
+    measure: Measure | None = None
+    is_finished: bool = False
+    """The run is over here: nothing is missing and the neighbours have everything."""
+    events: list[Event] = field(default_factory=list)

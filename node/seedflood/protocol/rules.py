@@ -1,0 +1,31 @@
+"""What nodes of a run agree on, and how long one of them waits."""
+
+from dataclasses import dataclass
+
+from seedflood.protocol.repair import REPAIR_SECONDS
+from seedflood.protocol.window import WindowRule
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What all nodes of a run agree on (from `[run]`). run_id and base_digest: 32 bytes each."""
+
+    run_id: bytes
+    base_digest: bytes
+    clients: int
+    steps: int
+    window: WindowRule = "strict"
+    local_steps: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long this node waits, in seconds.
+
+    repair: between two comparisons of frontiers. start: for all clients to join before the first window closes (strict
+    waits for ever). linger: at the end, for neighbours that are away.
+    """
+
+    repair_seconds: float = REPAIR_SECONDS
+    start_seconds: float = 60.0
+    linger_seconds: float = 60.0

@@ -1,0 +1,90 @@
+"""The window of a round: when a node has waited long enough for the updates of everyone.
+
+A *round* is `local_steps` consecutive steps, measured between two exchanges; its window opens when the node
+publishes and closes by one of three rules:
+
+    strict    when every expected origin was heard: exact consensus, the paper's algorithm
+    bounded   the same, or when diameter x hop bound has passed: what comes later is applied later, never lost
+    none      at once: the node applies whatever has arrived
+
+Pure functions of what was heard and what time it is; the node asks again whenever either changes.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from seedflood.protocol.frontier import Frontier
+from seedflood.protocol.membership import Membership
+from seedflood.protocol.messages import OriginId
+from seedflood.protocol.outputs import CloseReason
+
+WindowRule = Literal["strict", "bounded", "none"]
+
+HOP_SECONDS_MIN = 0.02
+"""Shortest bound per hop: below it the wake-up of a busy host, not the network, decides."""
+
+HOP_SAFETY = 2.0
+"""The bound is this many times the measured delay of a hop: delays along a path do not all peak together."""
+
+
+def bound_seconds(diameter: int, hop_delay_seconds: float) -> float:
+    """How long news may take across the network: design section 4, `diameter x hop bound`."""
+    return diameter * max(HOP_SECONDS_MIN, HOP_SAFETY * hop_delay_seconds)
+
+
+def is_heard(frontier: Frontier, origin: OriginId, last: int, rule: WindowRule) -> bool:
+    """Has the origin said all it will say about the steps up to `last`?
+
+    Where nodes do not wait for each other, one that speaks of a later step has moved on.
+    """
+    return frontier.holds(origin, last) or (rule != "strict" and frontier.last(origin) > last)
+
+
+@dataclass(slots=True)
+class Window:
+    """An open window over steps first..last.
+
+    opened_at: when the own updates were published. clients: how many origins must take part before a window may
+    close; until_joined: when to stop waiting for those that never came (strict: never). waiting: expected origins that
+    were not heard yet, kept current by `expect` and `hear`, so that a decision costs nothing.
+    """
+
+    first: int
+    last: int
+    opened_at: float
+    rule: WindowRule
+    clients: int
+    until_joined: float
+    waiting: set[OriginId] = field(default_factory=set)
+
+    def expect(self, membership: Membership, frontier: Frontier) -> None:
+        """The window opens, or who takes part has changed."""
+        expected = membership.expected(self.last)
+        self.waiting = {o for o in expected if not is_heard(frontier, o, self.last, self.rule)}
+
+    def hear(self, origin: OriginId, frontier: Frontier) -> None:
+        """Something new of this origin is held."""
+        if origin in self.waiting and is_heard(frontier, origin, self.last, self.rule):
+            self.waiting.discard(origin)
+
+    def deadline(self, bound: Callable[[], float]) -> float:
+        """When the window closes whoever is missing; infinite for strict."""
+        return self.opened_at + bound() if self.rule == "bounded" else float("inf")
+
+    def wake_at(self, membership: Membership, bound: Callable[[], float]) -> float:
+        """When time alone may close the window; infinite if only news can."""
+        if membership.taking_part >= self.clients:
+            return self.deadline(bound)
+        return float("inf") if self.rule == "strict" else self.until_joined
+
+    def close_reason(self, membership: Membership, now: float, bound: Callable[[], float]) -> CloseReason | None:
+        """Why the window may close now, or None if it may not."""
+        is_waiting_for_joins = self.rule == "strict" or now < self.until_joined
+        if is_waiting_for_joins and membership.taking_part < self.clients:
+            return None
+        if self.rule == "none":
+            return "no waiting"
+        if not self.waiting:
+            return "all heard"
+        return "bound" if now >= self.deadline(bound) else None

@@ -1,0 +1,28 @@
+"""Virtual time: events run in the order of their moments, equal moments in the order of their making."""
+
+import heapq
+from collections.abc import Callable
+from itertools import count
+
+
+class Clock:
+    """A queue of events. `now` is in virtual seconds and advances only by `run`."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._order = count()
+
+    def after(self, delay_seconds: float, action: Callable[[], None]) -> None:
+        heapq.heappush(self._events, (self.now + delay_seconds, next(self._order), action))
+
+    def run(self, until: Callable[[], bool], seconds_max: float) -> bool:
+        """Runs events until `until()` holds, which is asked after each; False if time or events ran out before."""
+        end = self.now + seconds_max
+        while not until():
+            if not self._events or self._events[0][0] > end:
+                self.now = end
+                return False
+            self.now, _, action = heapq.heappop(self._events)
+            action()
+        return True

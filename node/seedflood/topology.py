@@ -1,0 +1,48 @@
+"""Graphs to link hosts by, for local clusters and simulations."""
+
+from typing import Literal, get_args
+
+import networkx
+
+from seedflood.errors import ConfigError
+
+TopologyName = Literal["ring", "grid", "complete", "random-regular", "tree", "path"]
+TOPOLOGIES: tuple[str, ...] = get_args(TopologyName)
+
+
+def make_topology(name: str, nodes: int, *, seed: int = 0) -> list[tuple[int, int]]:
+    """Edges (a, b) with a < b over vertices 0..nodes - 1 of a connected graph.
+
+    grid: as square as `nodes` allows. random-regular: degree 4, or 3, or less for very few nodes. tree: binary.
+    Raises ConfigError for an unknown name or a graph that does not exist.
+    """
+    if nodes < 1:
+        raise ConfigError(f"{nodes} nodes make no cluster; say --nodes 1 or more.")
+    if name not in TOPOLOGIES:
+        raise ConfigError(f'unknown topology "{name}"; choose one of {", ".join(TOPOLOGIES)}.')
+    match name:
+        case "ring":
+            graph = networkx.cycle_graph(nodes) if nodes > 2 else networkx.path_graph(nodes)
+        case "grid":
+            rows = max(r for r in range(1, int(nodes**0.5) + 1) if nodes % r == 0)
+            graph = networkx.convert_node_labels_to_integers(networkx.grid_2d_graph(rows, nodes // rows))
+        case "complete":
+            graph = networkx.complete_graph(nodes)
+        case "path":
+            graph = networkx.path_graph(nodes)
+        case "tree":
+            graph = networkx.full_rary_tree(2, nodes)
+        case _:
+            graph = _random_regular(nodes, seed)
+    return sorted((min(a, b), max(a, b)) for a, b in graph.edges if a != b)
+
+
+def _random_regular(nodes: int, seed: int) -> "networkx.Graph[int]":
+    if nodes < 5:
+        return networkx.complete_graph(nodes)
+    degree = 4
+    for attempt in range(1000):
+        graph = networkx.random_regular_graph(degree, nodes, seed=seed + attempt)
+        if networkx.is_connected(graph):
+            return graph
+    raise ConfigError(f"found no connected graph of degree {degree} over {nodes} nodes; choose another topology.")
