@@ -17,8 +17,11 @@ from seedflood.protocol.outputs import ClosedWindow, Event, Measure, Outputs
 class Journal(Protocol):
     """The durable log."""
 
-    def append(self, bundles: Sequence[Bundle], members: Sequence[Member], *, durable: bool) -> None:
-        """Keeps them in one transaction; `durable`: on the disk before this returns. Raises JournalError."""
+    def append(self, bundles: Sequence[Bundle], members: Sequence[Member], *, durable: bool) -> int:
+        """Keeps them in one transaction; `durable`: on the disk before this returns. Raises JournalError.
+
+        Returns how many bundles were new.
+        """
 
 
 class Links(Protocol):
@@ -26,7 +29,7 @@ class Links(Protocol):
 
     def send(self, peer: OriginId, messages: Sequence[Message]) -> None: ...
 
-    def pull(self, peer: OriginId, frontier: tuple[Held, ...]) -> None:
+    def pull(self, peer: OriginId, frontier: tuple[Held, ...]) -> object:
         """Asks for what the frontier lacks; ends with `Driver.pulled`."""
 
 

@@ -6,6 +6,7 @@
     │   └── DataError    78   the training or validation rows cannot be used
     ├── BindError        69   the listening address is not to be had
     ├── JournalError     74   the disk: the journal cannot be read or written
+    │   └── JournalLockedError 75  another living process has it (storage/journal.py)
     ├── RunMismatchError 76   every peer that answered belongs to another run
     ├── PeerError        77   them: a peer sent what the protocol does not allow
     └── DivergenceError  70   us: replicas that hold the same updates differ

@@ -56,6 +56,10 @@ class Flood:
             if neighbour.origin not in (source, member.origin):
                 neighbour.members.append(member)
 
+    def offer_members(self, peer: OriginId, members: Iterable[Member]) -> None:
+        """Queues for one neighbour what is news to it, in place of what is queued: it may have changed since our hello."""
+        self.neighbours[peer].members = [member for member in members if member.origin != peer]
+
     def offer(self, peer: OriginId, bundles: Iterable[Bundle]) -> None:
         """Queues for one neighbour those bundles that it is not known to hold."""
         neighbour = self.neighbours[peer]

@@ -57,6 +57,11 @@ class Membership:
         self._diameter = None
         return True
 
+    def newer_than(self, told: Iterable[Member]) -> list[Member]:
+        """The statements that would be news to whoever told these."""
+        ages = {member.origin: member.age for member in told}
+        return [m for o, m in self._members.items() if o not in ages or m.age > ages[o]]
+
     def origins(self) -> tuple[OriginId, ...]:
         return tuple(self._members)
 

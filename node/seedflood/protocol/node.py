@@ -95,7 +95,7 @@ class Node:
 
         The round of the last own bundle is open again. What came before it is applied at once, the rest waits for its
         window: exactly as if the process had never ended. A node that had left, or never spoke, is expected by nobody
-        until it has caught up and says from which step on it takes part.
+        until it has caught up and says from which step on it takes part; what it said before it left is still awaited.
         """
         for member in members:
             self.membership.believe(member)
@@ -105,7 +105,9 @@ class Node:
             self._pending.append(bundle)
         self._started_at = self._repair_at = now
         last_own = self.frontier.last(self.origin)
-        if last_own < 0 or past is None or past.has_left:
+        if past is not None and past.has_left:
+            self._state(replace(self._member, first_step=past.first_step, last_step=past.last_step))
+        elif last_own < 0 or past is None:
             self._state(replace(self._member, first_step=STEP_MAX))
         else:
             self._state(replace(self._member, first_step=past.first_step))
@@ -121,6 +123,7 @@ class Node:
         for member in hello.members:
             self._believe(member, source=peer)
         self._state_neighbours()
+        self.flood.offer_members(peer, self.membership.newer_than((hello.member, *hello.members)))
         self.flood.offer(peer, self._pending)
         self._repair.connect(peer, hello.frontier, self.frontier)
         self._ping(peer, now)
@@ -168,11 +171,12 @@ class Node:
         if self.phase is not Phase.MEASURING or step != self.step:
             return  # the round was overtaken by a drain
         last_own = self.frontier.last(self.origin)
-        bundle = Bundle(self.origin, step, tuple(probes), skipped=step - last_own - 1)
-        key = self._member.public_key
-        bundle = replace(bundle, signature=self._sign(bundle.signed_bytes(self.rules.run_id, key)))
-        self._out.is_durable = True
-        self._take(bundle)
+        if last_own < step:  # else what a past life of ours said turned up meanwhile: it stands
+            bundle = Bundle(self.origin, step, tuple(probes), skipped=step - last_own - 1)
+            key = self._member.public_key
+            bundle = replace(bundle, signature=self._sign(bundle.signed_bytes(self.rules.run_id, key)))
+            self._out.is_durable = True
+            self._take(bundle)
         self._open_window(now)
         self._advance(now)
 
@@ -323,7 +327,8 @@ class Node:
                 self.phase = Phase.COLLECTING
             else:
                 first = self._first_round()
-                self._state(replace(self._member, first_step=first))
+                if first < self.rules.steps or not self._member.has_left:
+                    self._state(replace(self._member, first_step=first, last_step=None))
                 self._apply_before(first)
                 self._begin_round(first, now)
         while self.phase is Phase.COLLECTING and self._window is not None:
@@ -333,10 +338,11 @@ class Node:
             window, self._window = self._window, None
             self._apply_before(window.last + 1, window, reason, now)
             self._begin_round(self._next_round(), now)
-        if self.phase is Phase.FINISHING and not self._is_finished:
+        if self.phase is Phase.FINISHING:
             if self._pending:
                 self._apply_before(self.rules.steps)
-            self._finish(now)
+            if not self._is_finished:
+                self._finish(now)
 
     def _begin_round(self, step: int, now: float) -> None:
         self.step = step
@@ -373,7 +379,9 @@ class Node:
 
     def _swarm_step(self) -> int:
         """The round that the others are in: the lower median of their last steps, so that one runaway moves nobody."""
-        lasts = (self.frontier.last(o) for o in self.membership.origins() if o != self.origin)
+        others = (m for m in self.membership.all() if m.origin != self.origin)
+        end = self.rules.steps - 1
+        lasts = (self.frontier.last(m.origin) for m in others if not m.has_left or m.last_step == end)
         steps = sorted(last for last in lasts if last >= 0)
         return self._round_of(steps[(len(steps) - 1) // 2]) if steps else 0
 

@@ -73,10 +73,11 @@ class Window:
         return self.opened_at + bound() if self.rule == "bounded" else float("inf")
 
     def wake_at(self, membership: Membership, bound: Callable[[], float]) -> float:
-        """When time alone may close the window; infinite if only news can."""
-        if membership.taking_part >= self.clients:
-            return self.deadline(bound)
-        return float("inf") if self.rule == "strict" else self.until_joined
+        """When time alone closes the window; infinite if only news can."""
+        if self.rule == "strict":
+            return float("inf")
+        all_joined_at = self.opened_at if membership.taking_part >= self.clients else self.until_joined
+        return max(all_joined_at, self.deadline(bound)) if self.rule == "bounded" and self.waiting else all_joined_at
 
     def close_reason(self, membership: Membership, now: float, bound: Callable[[], float]) -> CloseReason | None:
         """Why the window may close now, or None if it may not."""

@@ -5,10 +5,13 @@ from collections.abc import Sequence
 from seedflood.simulation.host import Host
 
 
-def find_violations(hosts: Sequence[Host]) -> list[str]:
-    """Broken promises of finished, healed hosts; each in a sentence that names the host and the update."""
+def find_violations(hosts: Sequence[Host], *, left: Sequence[Host] = ()) -> list[str]:
+    """Broken promises of finished, healed hosts; each in a sentence that names the host and the update.
+
+    left: hosts that left the run. They are not judged, but what they published counts.
+    """
     violations = []
-    published = {(h.origin, step): probe for h in hosts for step, probe in h.published.items()}
+    published = {(h.origin, step): probe for h in (*hosts, *left) for step, probe in h.published.items()}
     for host in hosts:
         for (origin, step), count in host.ledger.applied.items():
             if count != 1:

@@ -34,11 +34,12 @@ class MemoryJournal:
         self.bundles: list[Bundle] = []
         self._durable = 0
 
-    def append(self, bundles: Sequence[Bundle], members: Sequence[Member], *, durable: bool) -> None:
+    def append(self, bundles: Sequence[Bundle], members: Sequence[Member], *, durable: bool) -> int:
         self.bundles += bundles
         self.members |= {member.origin: member for member in members}
         if durable:
             self._durable = len(self.bundles)
+        return len(bundles)
 
     def tear(self, rng: random.Random) -> int:
         """A crash: the unsynced tail is lost from a random record on. Returns how many records were lost."""

@@ -1,0 +1,40 @@
+# One command each; every target sets up what it needs.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/pip --disable-pip-version-check -q
+
+.PHONY: help setup demo test check bench clean
+
+help:  ## This list
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
+
+setup: $(VENV)/.ready  ## A virtual environment in .venv with everything that running needs
+
+demo: $(VENV)/.ready  ## Four daemons on a ring fine-tune the embedded model together, offline
+	HF_HUB_OFFLINE=1 $(BIN)/seedflood local --nodes 4 --topology ring --steps 300
+
+test: $(VENV)/.ready-dev  ## All tests
+	$(BIN)/python -m pytest
+
+check: $(VENV)/.ready-dev  ## Format, lint and types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+bench: $(VENV)/.ready-dev  ## All benchmarks
+	$(BIN)/python -m benchmarks
+
+clean:  ## Removes the virtual environment and caches
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build node/*.egg-info
+
+$(VENV)/.ready: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "seedflood needs Python 3.11 or newer; run: make PYTHON=python3.11 ..."; exit 1; }
+	@echo "installing into $(VENV) (PyTorch is large; the first time takes a few minutes)"
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) install --progress-bar on -c constraints.txt -e .
+	touch $@
+
+$(VENV)/.ready-dev: $(VENV)/.ready
+	$(PIP) install -c constraints.txt -e '.[dev]'
+	touch $@

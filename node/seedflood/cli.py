@@ -1,0 +1,263 @@
+"""The two commands: `seedflood-node` runs one host's daemon, `seedflood` is for everything around it.
+
+stdout carries data, stderr carries logs and faults. A fault is one sentence and an exit code (errors.py); a traceback
+never reaches an operator unless it is asked for by SEEDFLOOD_TRACEBACK=1.
+"""
+
+import json
+import os
+import sys
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from seedflood import VERSION
+from seedflood.config import Settings, load_settings
+from seedflood.errors import ConfigError, ExitCode, SeedfloodError
+from seedflood.telemetry import configure_logging
+from seedflood.topology import TopologyName
+
+EPILOG = "Exit codes: 0 done, 2 usage, 69 cannot bind, 70 internal, 74 disk, 75 try again, 76 other run, 78 config."
+
+node_app = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    help="Hosts fine-tune one language model together, by messages of a few bytes.",
+    epilog=EPILOG,
+)
+config_app = typer.Typer(no_args_is_help=True, help="Look at settings without running anything.")
+app.add_typer(config_app, name="config")
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"seedflood {VERSION}")
+        raise typer.Exit
+
+
+PeersOption = Annotated[
+    Path, typer.Option("--peers", metavar="FILE", help="Settings of this host: peers.toml.", show_default=True)
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Overrides one setting; may be given several times."),
+]
+VersionOption = Annotated[
+    bool | None, typer.Option("--version", callback=_show_version, is_eager=True, help="Shows the version and exits.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object on stdout instead of a table.")]
+
+
+@node_app.command(epilog=EPILOG)
+def run_node(
+    peers: PeersOption = Path("peers.toml"),
+    name: Annotated[str | None, typer.Option(help="Name of this host ([node] name).")] = None,
+    listen: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Where to listen ([node] listen).")] = None,
+    state: Annotated[Path | None, typer.Option(help="Folder of key, journal and result ([node] state).")] = None,
+    data: Annotated[str | None, typer.Option(help="Folder or hub data set with the rows ([node] data).")] = None,
+    device: Annotated[str | None, typer.Option(help="auto, cpu, cuda or cuda:1 ([node] device).")] = None,
+    log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error ([node] log_level).")] = None,
+    insecure: Annotated[bool, typer.Option("--insecure", help="Allow plain links beyond this machine.")] = False,
+    overrides: SetOption = None,
+    _version: VersionOption = None,
+) -> None:
+    """Runs one host: measures updates on its own data, floods them, applies everyone's.
+
+    Settings come from FILE, then SEEDFLOOD__SECTION__KEY in the environment, then the options here. The node redials
+    neighbours that are down for ever; SIGTERM makes it leave in peace, SIGHUP read the peers again. When the run has
+    ended it prints one JSON object and exits.
+    """
+    given = {"name": name, "listen": listen, "state": state, "data": data, "device": device, "log_level": log_level}
+    flags = _parse_overrides(overrides)
+    flags.setdefault("node", {}).update({key: value for key, value in given.items() if value is not None})
+    if insecure:
+        flags.setdefault("tls", {})["insecure"] = True
+    configure_logging("info", "auto", name or "?")
+    settings = load_settings(peers, flags)
+    configure_logging(settings.node.log_level, settings.node.log_format, settings.node.name)
+
+    from seedflood.process import run_process  # torch takes seconds to import: --help and faults do not wait for it
+
+    raise typer.Exit(run_process(settings, peers))
+
+
+@app.command()
+def local(
+    nodes: Annotated[int, typer.Option(min=1, max=256, help="How many daemons.")] = 4,
+    topology: Annotated[TopologyName, typer.Option(help="Who is linked with whom.")] = "ring",
+    model: Annotated[str, typer.Option(help="Base model: embedded, a folder or a hub name.")] = "embedded",
+    task: Annotated[
+        str | None, typer.Option(help="Task (default: embedded for the embedded model, else sst2).")
+    ] = None,
+    data: Annotated[str | None, typer.Option(help="Folder with train.jsonl and validation.jsonl.")] = None,
+    steps: Annotated[int, typer.Option(min=1, help="Length of the run.")] = 400,
+    train_examples: Annotated[int, typer.Option(help="Training rows, split over the nodes.")] = 1024,
+    seed: Annotated[int, typer.Option(help="Seed of the run.")] = 1,
+    evaluate_every: Annotated[int, typer.Option(help="Steps between evaluations by the first node.")] = 50,
+    folder: Annotated[Path | None, typer.Option(help="Keep settings, logs and state here.")] = None,
+    export: Annotated[Path | None, typer.Option(help="Write the fine-tuned model here.")] = None,
+    overrides: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Runs a cluster of real daemons on this machine, from start to end, and shows what came of it.
+
+    Each daemon is a process of its own with its own key, journal and share of the rows, linked over loopback.
+
+    Example:
+
+        seedflood local --nodes 4 --topology ring --model ./opt-125m --task sst2 --data ./sst2 --steps 400
+    """
+    from seedflood.cluster import ClusterPlan, run_cluster, show_result
+
+    plan = ClusterPlan(
+        nodes=nodes,
+        topology=topology,
+        model=model,
+        task=task or ("embedded" if model == "embedded" else "sst2"),
+        data=data,
+        steps=steps,
+        train_examples=train_examples,
+        seed=seed,
+        evaluate_every=evaluate_every,
+        export=export,
+        overrides=_parse_overrides(overrides),
+    )
+    result = run_cluster(plan, folder)
+    if as_json:
+        typer.echo(json.dumps(result))
+    else:
+        show_result(result, Console())
+    if not result["digests_equal"]:
+        raise SeedfloodError("the nodes ended with different digests; keep the folder and report this.")
+
+
+@config_app.command("check")
+def check_config(peers: PeersOption = Path("peers.toml"), overrides: SetOption = None) -> None:
+    """Says whether a peers.toml can be used, and which run it belongs to. Exits with 0 or 78."""
+    settings = load_settings(peers, _parse_overrides(overrides))
+    typer.echo(f"{peers} is valid: run {settings.run.name}, id {settings.run.run_id().hex()[:16]}")
+
+
+@config_app.command("show")
+def show_config(peers: PeersOption = Path("peers.toml"), overrides: SetOption = None) -> None:
+    """Prints all settings as they combine, as JSON."""
+    settings = load_settings(peers, _parse_overrides(overrides))
+    typer.echo(json.dumps(settings.model_dump(mode="json"), indent=2))
+
+
+@app.command()
+def evaluate(
+    peers: Annotated[Path | None, typer.Option(help="Evaluate a stopped node of this peers.toml.")] = None,
+    model: Annotated[str | None, typer.Option(help="Evaluate a model: folder, hub name or embedded.")] = None,
+    task: Annotated[str | None, typer.Option(help="Task, with --model.")] = None,
+    data: Annotated[str | None, typer.Option(help="Folder with validation.jsonl, or a hub data set.")] = None,
+    overrides: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Accuracy and loss on the validation rows: of any model, or of what a stopped node has learned."""
+    if (peers is None) == (model is None):
+        raise typer.BadParameter("name either --peers or --model")
+    flags = _parse_overrides(overrides)
+    if model is not None:
+        flags.setdefault("run", {}).update(
+            {"model": model, "task": task or ("embedded" if model == "embedded" else "sst2")}
+        )
+    if data is not None:
+        flags.setdefault("node", {})["data"] = data
+    settings = load_settings(peers, flags)
+
+    from seedflood.offline import evaluate_model, rebuild
+
+    figures = evaluate_model(settings) if peers is None else rebuild(settings).evaluate()
+    facts = {"accuracy": round(figures.accuracy, 6), "loss": round(figures.loss, 6), "rows": figures.rows}
+    if as_json:
+        typer.echo(json.dumps(facts))
+    else:
+        _show_facts(facts)
+
+
+@app.command()
+def export(
+    output: Annotated[Path, typer.Option(help="Folder to write: a Hugging Face model with its tokenizer.")],
+    peers: PeersOption = Path("peers.toml"),
+    overrides: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Writes what a stopped node has learned as a model: base model and journal in, folder out."""
+    settings = load_settings(peers, _parse_overrides(overrides))
+
+    from seedflood.offline import rebuild
+
+    trainer = rebuild(settings)
+    facts = {"folder": str(trainer.export(output)), "digest": trainer.digest().hex()}
+    if as_json:
+        typer.echo(json.dumps(facts))
+    else:
+        _show_facts(facts)
+
+
+@app.callback()
+def _describe(_version: VersionOption = None) -> None:
+    pass
+
+
+def main() -> None:
+    """`seedflood`."""
+    _run(app, "seedflood")
+
+
+def node_main() -> None:
+    """`seedflood-node`."""
+    _run(node_app, "seedflood-node")
+
+
+def _run(command: Callable[..., Any], name: str) -> None:
+    try:
+        command(prog_name=name)
+    except SeedfloodError as error:
+        _fail(name, str(error), error.exit_code)
+    except KeyboardInterrupt:
+        _fail(name, "interrupted", ExitCode.TRY_AGAIN)
+    except Exception as error:
+        _fail(name, f"internal fault: {type(error).__name__}: {error}; please report it.", ExitCode.INTERNAL)
+
+
+def _fail(name: str, sentence: str, code: ExitCode) -> None:
+    """One sentence on stderr; JSON where the logs are JSON."""
+    if os.environ.get("SEEDFLOOD_TRACEBACK"):
+        raise
+    if name == "seedflood-node" and not sys.stderr.isatty():
+        print(json.dumps({"event": sentence, "level": "critical", "exit_code": int(code)}), file=sys.stderr)
+    else:
+        Console(stderr=True, soft_wrap=True, highlight=False).print(f"[bold red]{name}:[/] {sentence}", markup=True)
+    sys.exit(int(code))
+
+
+def _parse_overrides(overrides: list[str] | None) -> dict[str, Any]:
+    """`run.rank=16` becomes {"run": {"rank": 16}}; a value that is no TOML is taken as text. Raises ConfigError."""
+    nested: dict[str, Any] = {}
+    for override in overrides or ():
+        path, equals, text = override.partition("=")
+        section, dot, key = path.strip().partition(".")
+        if not equals or not dot or section not in Settings.model_fields or "." in key:
+            raise ConfigError(f'--set "{override}" is not SECTION.KEY=VALUE; write for example --set run.rank=16.')
+        try:
+            value = tomllib.loads(f"value = {text}")["value"]
+        except tomllib.TOMLDecodeError:
+            value = text
+        nested.setdefault(section, {})[key] = value
+    return nested
+
+
+def _show_facts(facts: dict[str, Any]) -> None:
+    table = Table(show_header=False, box=None)
+    for key, value in facts.items():
+        table.add_row(key, str(value))
+    Console().print(table)

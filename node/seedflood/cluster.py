@@ -1,0 +1,343 @@
+"""A cluster on this machine: real daemons as processes on loopback, watched through the logs that operators read."""
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from seedflood.config import load_settings
+from seedflood.errors import ConfigError, ExitCode, SeedfloodError
+from seedflood.topology import TopologyName, make_topology
+
+PLAIN_SECONDS = 5.0
+"""Between progress lines where there is no terminal."""
+
+STOP_SECONDS = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterPlan:
+    """What to run. overrides: settings by section, for every node."""
+
+    nodes: int
+    topology: TopologyName
+    model: str
+    task: str
+    data: str | None
+    steps: int
+    train_examples: int
+    seed: int
+    evaluate_every: int
+    export: Path | None = None
+    overrides: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Member:
+    """A node as its log tells it."""
+
+    name: str
+    folder: Path
+    process: asyncio.subprocess.Process | None = None
+    phase: str = "starting"
+    step: int = 0
+    loss: float | None = None
+    peers: int = 0
+    accuracy: float | None = None
+    last_words: str = ""
+    result: dict[str, Any] | None = None
+
+
+def run_cluster(plan: ClusterPlan, folder: Path | None = None) -> dict[str, Any]:
+    """Runs the plan to its end; returns the result as `seedflood local --json` prints it.
+
+    folder: kept afterwards, with peers.toml, log and state of every node; None: a temporary one, kept only if a node
+    fails. Raises SeedfloodError with the exit code of the first node that failed.
+    """
+    if folder is not None and folder.exists() and any(folder.iterdir()):
+        raise ConfigError(f"{folder} is not empty; name a new folder, so that no earlier run is mixed in.")
+    home = folder or Path(tempfile.mkdtemp(prefix="seedflood-"))
+    members = _write_settings(plan, home)
+    result = asyncio.run(_Cluster(plan, members).run())
+    if folder is None:
+        shutil.rmtree(home, ignore_errors=True)
+    return result
+
+
+def show_result(result: dict[str, Any], console: Console) -> None:
+    """The end of a run as a table for people."""
+    table = Table(title=f"run {result['run_id'][:16]}: {result['seconds']:.1f} s")
+    for column in ("node", "steps", "accuracy", "loss", "digest", "link: kB sent / received"):
+        table.add_column(column, justify="left" if column in ("node", "digest") else "right", no_wrap=True)
+    for node in result["nodes"]:
+        links = "\n".join(
+            f"{link['peer']}: {link['bytes_sent'] / 1e3:.1f} / {link['bytes_received'] / 1e3:.1f}"
+            for link in node["links"]
+        )
+        table.add_row(
+            node["name"],
+            str(node["steps"]),
+            _arrow(node["accuracy_before"], node["accuracy_after"]),
+            _arrow(node["loss_before"], node["loss_after"]),
+            node["digest"][:8],
+            links,
+        )
+    console.print(table)
+    console.print(
+        "[green]All replicas are equal: one digest.[/]" if result["digests_equal"] else "[red]The digests differ.[/]"
+    )
+
+
+def _arrow(before: float | None, after: float | None) -> str:
+    return "-" if before is None or after is None else f"{before:.3f} → {after:.3f}"
+
+
+def _write_settings(plan: ClusterPlan, home: Path) -> list[_Member]:
+    """One folder with a peers.toml per node; checked before anything is started."""
+    names = [f"node-{k + 1}" for k in range(plan.nodes)]
+    ports = _free_ports(plan.nodes)
+    edges = make_topology(plan.topology, plan.nodes, seed=plan.seed)
+    members = []
+    for k, name in enumerate(names):
+        folder = home / name
+        folder.mkdir(parents=True, exist_ok=True)
+        sections: dict[str, dict[str, Any]] = {
+            "run": _run_section(plan),
+            "node": _node_section(plan, k, folder, ports[k]),
+        }
+        for section, values in plan.overrides.items():
+            sections.setdefault(section, {}).update(values)
+        neighbours = sorted(b if a == k else a for a, b in edges if k in (a, b))
+        text = "".join(
+            f"[{section}]\n" + "".join(f"{key} = {_toml(value)}\n" for key, value in values.items()) + "\n"
+            for section, values in sections.items()
+        )
+        text += "".join(f'[[peers]]\nname = "{names[j]}"\naddress = "127.0.0.1:{ports[j]}"\n\n' for j in neighbours)
+        (folder / "peers.toml").write_text(text)
+        load_settings(folder / "peers.toml")
+        members.append(_Member(name, folder))
+    return members
+
+
+def _run_section(plan: ClusterPlan) -> dict[str, Any]:
+    is_folder = plan.model != "embedded" and Path(plan.model).is_dir()
+    return {
+        "name": "local",
+        "model": str(Path(plan.model).resolve()) if is_folder else plan.model,
+        "task": plan.task,
+        "seed": plan.seed,
+        "clients": plan.nodes,
+        "steps": plan.steps,
+        "train_examples": plan.train_examples,
+    }
+
+
+def _node_section(plan: ClusterPlan, k: int, folder: Path, port: int) -> dict[str, Any]:
+    section: dict[str, Any] = {
+        "name": folder.name,
+        "listen": f"127.0.0.1:{port}",
+        "state": str((folder / "state").resolve()),
+        "shard": f"{k + 1}/{plan.nodes}",
+        "threads": max(1, (os.cpu_count() or 1) // plan.nodes),
+        "progress_seconds": 0.5,
+        "evaluate_every": plan.evaluate_every if k == 0 else 0,
+        "log_format": "json",
+    }
+    if plan.data is not None:
+        section["data"] = str(Path(plan.data).resolve()) if Path(plan.data).is_dir() else plan.data
+    if plan.export is not None and k == 0:
+        section["export"] = str(plan.export.resolve())
+    return section
+
+
+def _toml(value: Any) -> str:
+    """JSON spells text, numbers, booleans and lists of them as TOML does."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _free_ports(count: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+    finally:
+        for one in sockets:
+            one.close()
+
+
+class _Cluster:
+    """The processes of a plan, started together and ended together."""
+
+    def __init__(self, plan: ClusterPlan, members: list[_Member]) -> None:
+        self.plan = plan
+        self.members = members
+        self._console = Console(stderr=True)
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            console=self._console,
+        )
+        self._task = self._bar.add_task("starting", total=plan.steps)
+        self._began = time.monotonic()
+
+    async def run(self) -> dict[str, Any]:
+        loop = asyncio.get_running_loop()
+        main = asyncio.current_task()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, lambda: main.cancel() if main else None)
+        watching = [asyncio.create_task(self._watch(member)) for member in self.members]
+        showing = asyncio.create_task(self._show())
+        try:
+            await asyncio.gather(*watching)
+        except asyncio.CancelledError:
+            raise SeedfloodError("stopped before the end; nothing is left running.") from None
+        finally:
+            await self._stop()
+            showing.cancel()
+            await asyncio.gather(*watching, showing, return_exceptions=True)
+        return self._result()
+
+    async def _watch(self, member: _Member) -> None:
+        """One node from start to exit. Raises SeedfloodError if it fails."""
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+        member.process = process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *("-m", "seedflood", "--peers", str(member.folder / "peers.toml")),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=environment,
+            limit=1 << 20,
+        )
+        assert process.stdout is not None
+        assert process.stderr is not None
+        out, _ = await asyncio.gather(process.stdout.read(), self._read_log(member, process.stderr))
+        code = await process.wait()
+        if code != 0:
+            error = SeedfloodError(
+                f"{member.name} failed: {member.last_words or 'no word'} (log: {member.folder}/log.jsonl)"
+            )
+            error.exit_code = ExitCode(code) if code in set(ExitCode) else ExitCode.INTERNAL
+            raise error
+        if out.strip():
+            member.result = json.loads(out.splitlines()[-1])
+            member.phase = "done"
+
+    async def _read_log(self, member: _Member, stream: asyncio.StreamReader) -> None:
+        with (member.folder / "log.jsonl").open("ab") as log:
+            async for line in stream:
+                log.write(line)
+                log.flush()
+                try:
+                    facts = json.loads(line)
+                except ValueError:
+                    facts = {"event": line.decode(errors="replace").strip(), "level": "critical"}
+                if isinstance(facts, dict):
+                    self._learn(member, facts)
+
+    def _learn(self, member: _Member, facts: dict[str, Any]) -> None:
+        event = facts.get("event", "")
+        if facts.get("level") in ("critical", "error"):
+            member.last_words = str(event)
+        match event:
+            case "loading" | "draining":
+                member.phase = event
+            case "started":
+                member.phase = "evaluating"
+            case "progress":
+                member.phase = "training"
+                member.step, member.loss, member.peers = facts["step"], facts["loss"], facts["peers"]
+            case "evaluated":
+                member.accuracy = facts["accuracy"]
+            case "finished":
+                member.phase = "finished"
+
+    async def _show(self) -> None:
+        """A live table on a terminal, a line every few seconds elsewhere."""
+        if self._console.is_terminal:
+            with Live(self._picture(), console=self._console, refresh_per_second=4) as live:
+                try:
+                    while True:
+                        live.update(self._picture())
+                        await asyncio.sleep(0.25)
+                finally:
+                    live.update(self._picture())
+        while True:
+            self._console.print(self._line(), highlight=False, soft_wrap=True)
+            await asyncio.sleep(PLAIN_SECONDS)
+
+    def _picture(self) -> Group:
+        table = Table(box=None)
+        for column in ("node", "state", "step", "loss", "accuracy", "links"):
+            table.add_column(column, justify="left" if column in ("node", "state") else "right")
+        for member in self.members:
+            table.add_row(
+                member.name,
+                member.phase,
+                str(member.step),
+                "-" if member.loss is None else f"{member.loss:.3f}",
+                "-" if member.accuracy is None else f"{member.accuracy:.3f}",
+                str(member.peers),
+            )
+        step = min(member.step for member in self.members)
+        self._bar.update(self._task, completed=step, description=self._phase())
+        return Group(table, self._bar)
+
+    def _line(self) -> str:
+        step = min(member.step for member in self.members)
+        losses = [member.loss for member in self.members if member.loss is not None]
+        accuracy = self.members[0].accuracy
+        text = f"{time.monotonic() - self._began:6.1f} s  {self._phase():10s} step {step}/{self.plan.steps}"
+        if losses:
+            text += f"  loss {sum(losses) / len(losses):.3f}"
+        if accuracy is not None:
+            text += f"  held-out accuracy {accuracy:.3f}"
+        return text
+
+    def _phase(self) -> str:
+        phases = [member.phase for member in self.members]
+        order = ("starting", "loading", "evaluating", "training", "draining", "finished", "done")
+        return min(phases, key=lambda phase: order.index(phase) if phase in order else 0)
+
+    async def _stop(self) -> None:
+        """Ends what still runs: gently, then not."""
+        alive = [member.process for member in self.members if member.process and member.process.returncode is None]
+        for process in alive:
+            process.terminate()
+        if alive:
+            _, stubborn = await asyncio.wait(
+                [asyncio.create_task(process.wait()) for process in alive], timeout=STOP_SECONDS
+            )
+            if stubborn:
+                for process in alive:
+                    if process.returncode is None:
+                        process.kill()
+                await asyncio.wait(stubborn)
+
+    def _result(self) -> dict[str, Any]:
+        results = [member.result for member in self.members if member.result is not None]
+        if len(results) < len(self.members):
+            raise SeedfloodError("a node ended without a result; see the logs.")
+        keys = ("name", "steps", "accuracy_before", "accuracy_after", "loss_before", "loss_after", "digest", "links")
+        return {
+            "run_id": results[0]["run_id"],
+            "seconds": round(time.monotonic() - self._began, 3),
+            "digests_equal": len({result["digest"] for result in results}) == 1,
+            "nodes": [{key: result[key] for key in keys} for result in results],
+        }

@@ -1,0 +1,270 @@
+"""Settings: what `peers.toml` may say, how layers combine, and one clear sentence for what is wrong.
+
+Layers, weakest first: defaults < peers.toml < `SEEDFLOOD__SECTION__KEY` in the environment < flags. `[run]` must be
+equal on all hosts, its hash is the run id; everything else belongs to one host.
+"""
+
+import difflib
+import hashlib
+import json
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    InitSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+
+from seedflood.errors import ConfigError
+
+NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
+ENVIRONMENT_PREFIX = "SEEDFLOOD__"
+
+Name = Annotated[str, Field(pattern=NAME_PATTERN)]
+
+
+class Section(BaseModel):
+    """One table of peers.toml: an unknown key is an error, values do not change after loading."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+
+class RunSettings(Section):
+    """`[run]`: equal on all hosts. Its hash is the run id, so hosts that disagree never link."""
+
+    name: Name = Field(default="run", description="Name of the run.")
+    mode: Literal["seedflood"] = Field("seedflood", description="How the hosts train together.")
+    model: str = Field(
+        "embedded", description='Base model: "embedded", a Hugging Face name, or a folder (then equal on all hosts).'
+    )
+    task: str = Field("sst2", description='"embedded", "sst2", "rte", "boolq", "trec", "agnews", "prompted" or "lm".')
+    template: str | None = Field(
+        None, description='Prompt of task "prompted", with the columns of the data in braces: "{sentence} . it was".'
+    )
+    label_words: tuple[str, ...] | None = Field(None, description="One word per label, in the order of the labels.")
+    label_column: str | None = Field(None, description='Column that holds the label (default "label").')
+    text_column: str | None = Field(None, description='Column of task "lm" that holds the text (default "text").')
+    seed: int = Field(1, ge=0, le=2**63 - 1, description="Seed of the run: basis, batches and shards follow from it.")
+    clients: int = Field(1, ge=1, le=65536, description="How many origins take part.")
+    steps: int = Field(400, ge=1, le=2**40, description="Length of the run.")
+    window: Literal["strict", "bounded", "none"] = Field(
+        "strict", description="When a step closes: all heard; all heard or the time bound; never waits."
+    )
+    local_steps: int = Field(1, ge=1, le=64, description="Consecutive steps that share one message and signature.")
+    rank: int = Field(32, ge=1, le=1024, description="Columns of each basis.")
+    refresh_period: int = Field(1000, ge=1, description="Steps per epoch, which share one subspace.")
+    basis: Literal["normal", "rademacher"] = Field("normal", description="Distribution of basis entries.")
+    epsilon: float = Field(1e-3, gt=0, lt=1, description="Size of the perturbation.")
+    learning_rate: float | None = Field(
+        None, gt=0, description="Default: 800 / number of parameters, which suits 2 M to 2 B parameters."
+    )
+    batch_size: int = Field(16, ge=1, description="Rows per origin and step.")
+    max_length: int = Field(256, ge=8, description="Tokens per row at most; longer prompts lose their beginning.")
+    train_examples: int | None = Field(None, ge=1, description="Training rows of all hosts together (default: all).")
+    label_skew: float | None = Field(
+        None, gt=0, description="Dirichlet concentration of labels over the shards (default: equal shares)."
+    )
+
+    @model_validator(mode="after")
+    def _check_multiples(self) -> Self:
+        if self.steps % self.local_steps or self.refresh_period % self.local_steps:
+            raise ValueError(
+                f"steps ({self.steps}) and refresh_period ({self.refresh_period}) must be multiples of "
+                f"local_steps ({self.local_steps})"
+            )
+        return self
+
+    def canonical(self) -> str:
+        """The one spelling of these settings that is hashed and compared between hosts: JSON with sorted keys."""
+        return json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+
+    def run_id(self) -> bytes:
+        """32 bytes, equal on hosts with equal `[run]`."""
+        return hashlib.sha256(b"seedflood run 1\0" + self.canonical().encode()).digest()
+
+
+class NodeSettings(Section):
+    """`[node]`: this host."""
+
+    name: Name = Field("node", description="Name of this host, shown everywhere.")
+    listen: str = Field("127.0.0.1:7070", description='Address and port to listen on; port 0 takes any, "" none.')
+    state: Path = Field(Path("seedflood-state"), description="Folder of this host's key, journal and results.")
+    model_path: Path | None = Field(
+        None, description="Folder that holds the base model here, if `run.model` is a name."
+    )
+    data: str | None = Field(None, description="Folder with train.jsonl and validation.jsonl, or a hub data set.")
+    shard: str | None = Field(None, description='Share of the training rows: "2/16" is the second of sixteen.')
+    device: str = Field("auto", description='"auto", "cpu", "cuda" or "cuda:1".')
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
+        "auto", description="Type of the weights: float32 on a CPU, bfloat16 on a GPU."
+    )
+    threads: int | None = Field(None, ge=1, description="CPU threads for the model (default: all cores).")
+    evaluate: bool = Field(True, description="Evaluate on the validation rows before and after the run.")
+    evaluate_every: int = Field(0, ge=0, description="Evaluate every so many steps as well; 0: only before and after.")
+    evaluate_examples: int | None = Field(None, ge=1, description="Validation rows to use (default: all).")
+    export: Path | None = Field(None, description="Folder for the fine-tuned model when the run has ended.")
+    when_finished: Literal["exit", "serve"] = Field("exit", description="After the run: exit, or serve late comers.")
+    progress_seconds: float = Field(10.0, ge=0, description="Seconds between progress lines in the log.")
+    start_seconds: float = Field(60.0, ge=0, description="How long a bounded first window waits for all to join.")
+    linger_seconds: float = Field(60.0, ge=0, description="At the end, how long to wait for neighbours that are away.")
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least level that is logged.")
+    log_format: Literal["auto", "console", "json"] = Field(
+        "auto", description="auto: console on a terminal, else JSON."
+    )
+
+    @field_validator("listen")
+    @classmethod
+    def _check_listen(cls, value: str) -> str:
+        return value if value == "" else check_address(value)
+
+    @field_validator("shard")
+    @classmethod
+    def _check_shard(cls, value: str | None) -> str | None:
+        if value is not None:
+            match = re.fullmatch(r"(\d+)/(\d+)", value)
+            if not match or not 1 <= int(match[1]) <= int(match[2]):
+                raise ValueError(f'"{value}" is no share; write "2/16" for the second of sixteen')
+        return value
+
+
+class PeerSettings(Section):
+    """One `[[peers]]` entry: a neighbour to link with."""
+
+    address: str = Field(description='Where it listens: "host:port".')
+    name: Name | None = Field(None, description="Its name, for the reader; the peer says its own.")
+
+    @field_validator("address")
+    @classmethod
+    def _check_address(cls, value: str) -> str:
+        return check_address(value)
+
+
+class TlsSettings(Section):
+    """`[tls]`: how links are protected."""
+
+    insecure: bool = Field(False, description="Allow plain links beyond this machine. Only for networks you trust.")
+
+
+SECTIONS: Mapping[str, type[BaseModel]] = {
+    "run": RunSettings,
+    "node": NodeSettings,
+    "peers": PeerSettings,
+    "tls": TlsSettings,
+}
+
+
+def check_address(value: str) -> str:
+    """Returns the address if it is "host:port" or "[v6]:port"; raises ValueError otherwise."""
+    match = re.fullmatch(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})", value)
+    if not match or int(match[2]) > 65535:
+        raise ValueError(f'"{value}" is no address; write "host:port", for example "10.0.0.2:7070"')
+    return value
+
+
+def is_loopback(address: str) -> bool:
+    """Does the address reach this machine only?"""
+    host = address.rsplit(":", 1)[0].strip("[]")
+    return host in ("localhost", "::1") or host.startswith("127.")
+
+
+class Settings(BaseSettings):
+    """All of peers.toml. Immutable; `load_settings` makes it."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=ENVIRONMENT_PREFIX, env_nested_delimiter="__", extra="forbid", frozen=True, validate_default=True
+    )
+    run: RunSettings = RunSettings()
+    node: NodeSettings = NodeSettings()
+    peers: tuple[PeerSettings, ...] = ()
+    tls: TlsSettings = TlsSettings()
+
+    file_layer: ClassVar[Mapping[str, Any]] = {}
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return init_settings, EnvSettingsSource(settings_cls), InitSettingsSource(settings_cls, dict(cls.file_layer))
+
+    @model_validator(mode="after")
+    def _check_exposure(self) -> Self:
+        addresses = [self.node.listen, *(peer.address for peer in self.peers)]
+        exposed = [address for address in addresses if address and not is_loopback(address)]
+        if exposed and not self.tls.insecure:
+            raise ValueError(
+                f'links beyond this machine ("{exposed[0]}") are not encrypted yet; on a network you trust say so with '
+                "insecure = true in [tls]"
+            )
+        return self
+
+
+def load_settings(path: Path | None, flags: Mapping[str, Any] | None = None) -> Settings:
+    """Combines the layers. flags: nested like the file, only what was given. Raises ConfigError with one sentence."""
+    layer: dict[str, Any] = {}
+    if path is not None:
+        try:
+            layer = tomllib.loads(path.read_text())
+        except FileNotFoundError:
+            raise ConfigError(f"{path} does not exist; name your peers.toml with --peers.") from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{path} cannot be read: {error}.") from None
+        except tomllib.TOMLDecodeError as error:
+            raise ConfigError(f"{path} is not valid TOML: {error}.") from None
+    _check_environment()
+    # The file is a layer of this call only: a subclass carries it, nothing is shared between calls.
+    combined = type("Settings", (Settings,), {"file_layer": layer, "__module__": __name__})
+    try:
+        loaded: Settings = combined(**dict(flags or {}))
+    except ValidationError as error:
+        raise ConfigError(_first_sentence(error, str(path) if path else "settings")) from None
+    return loaded
+
+
+def _check_environment() -> None:
+    """An unknown SEEDFLOOD__ variable is an error, like an unknown key of the file."""
+    for variable in os.environ:
+        if not variable.upper().startswith(ENVIRONMENT_PREFIX):
+            continue
+        section, *keys = variable[len(ENVIRONMENT_PREFIX) :].lower().split("__")
+        if section not in Settings.model_fields:
+            raise ConfigError(f"environment variable {variable}: no section [{section}]{_nearest(section, Settings)}.")
+        model = SECTIONS.get(section)
+        if model is not None and keys and keys[0] not in model.model_fields:
+            raise ConfigError(f'environment variable {variable}: no key "{keys[0]}"{_nearest(keys[0], model)}.')
+
+
+def _first_sentence(error: ValidationError, source: str) -> str:
+    """The first fault in words: where it is, what is wrong, what would be right."""
+    fault = error.errors(include_url=False)[0]
+    place = [str(part) for part in fault["loc"]]
+    section = place[0] if place else ""
+    model = SECTIONS.get(section)
+    where = f"[{section}]" + (f' "{place[-1]}"' if len(place) > 1 else "") if place else "settings"
+    if fault["type"] == "extra_forbidden":
+        if len(place) == 1:
+            return f'{source}: there is no section or key "{section}"{_nearest(section, Settings)}.'
+        return f'{source}: [{section}] has no key "{place[-1]}"{_nearest(place[-1], model or Settings)}.'
+    if fault["type"] == "missing":
+        return f'{source}: [{section}] needs the key "{place[-1]}".'
+    message = fault["msg"].removeprefix("Value error, ")
+    shown = fault.get("input")
+    given = f" (it is {shown!r})" if isinstance(shown, str | int | float | bool) and str(shown) not in message else ""
+    return f"{source}: {where if place else ''}{': ' if place else ''}{message}{given}."
+
+
+def _nearest(key: str, model: type[BaseModel]) -> str:
+    near = difflib.get_close_matches(key, model.model_fields, n=1, cutoff=0.5)
+    return f'; did you mean "{near[0]}"?' if near else f"; known are {', '.join(model.model_fields)}"

@@ -1,0 +1,31 @@
+"""The model and the task that come with the package, so that a first run needs no network: made here, not downloaded.
+
+The task is a generated language of short reviews (`grammar`), the model a tiny OPT pre-trained on it
+(`tools/pretrain_embedded.py`). No torch here: plain values, of which the caller makes a task and a model.
+"""
+
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+from seedflood.embedded import grammar
+
+MODEL_FOLDER = Path(__file__).parent / "model"
+"""A model in Hugging Face format."""
+
+TEMPLATE = grammar.TASK_TEMPLATE
+LABEL_WORDS = grammar.LABEL_WORDS
+"""In the order of the labels."""
+
+Split = Literal["train", "validation"]
+SPLITS: tuple[Split, Split] = ("train", "validation")
+
+
+def rows(split: Split) -> list[dict[str, str | int]]:
+    """Rows of {"sentence", "label"}: always the same ones, half of them good, no sentence in both splits."""
+    return [dict(row) for row in _rows()[SPLITS.index(split)]]
+
+
+@cache
+def _rows() -> list[list[dict[str, str | int]]]:
+    return grammar.rows(grammar.ROWS_SEED, (grammar.TRAIN_ROWS, grammar.VALIDATION_ROWS))

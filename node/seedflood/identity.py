@@ -1,0 +1,115 @@
+"""Who we are: an Ed25519 key in a file that only its owner can read."""
+
+import contextlib
+import os
+import secrets
+from functools import lru_cache
+from pathlib import Path
+from typing import Self
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+
+from seedflood.errors import ConfigError
+from seedflood.protocol.messages import OriginId, fingerprint, origin_id
+
+PUBLIC_KEYS_MAX = 65_536
+"""Parsed public keys kept: one per origin."""
+
+KEY_FILE_BYTES_MAX = 16_384
+
+
+class Identity:
+    """A key pair and what follows from it."""
+
+    def __init__(self, key: Ed25519PrivateKey) -> None:
+        self._key = key
+        self.public_key = key.public_key().public_bytes_raw()
+        self.origin: OriginId = origin_id(self.public_key)
+
+    @classmethod
+    def generate(cls) -> Self:
+        return cls(Ed25519PrivateKey.generate())
+
+    @classmethod
+    def load_or_create(cls, path: Path | str) -> Self:
+        """Reads the key (PEM, PKCS#8), or makes one with mode 0600. Raises ConfigError."""
+        path = Path(path)
+        try:
+            if not path.exists():
+                _create(path)
+            return cls(_load(path))
+        except OSError as error:
+            raise ConfigError(
+                f"cannot read or create the key {path}: {error.strerror}; check [node] key and its folder's permissions"
+            ) from None
+
+    @property
+    def fingerprint(self) -> str:
+        return fingerprint(self.origin)
+
+    def sign(self, message: bytes) -> bytes:
+        """64 bytes."""
+        return self._key.sign(message)
+
+
+def verify(public_key: bytes, message: bytes, signature: bytes) -> bool:
+    """Is it the key's signature of the message? Never raises, whatever the bytes."""
+    try:
+        _parse(public_key).verify(signature, message)
+    except (InvalidSignature, ValueError):
+        return False
+    return True
+
+
+@lru_cache(maxsize=PUBLIC_KEYS_MAX)
+def _parse(public_key: bytes) -> Ed25519PublicKey:
+    return Ed25519PublicKey.from_public_bytes(public_key)
+
+
+def _create(path: Path) -> None:
+    """Writes a complete file under another name and links it, so that no half key and no second key can appear."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pem = Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    try:
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with open(descriptor, "wb") as file:
+            file.write(pem)
+            file.flush()
+            os.fsync(descriptor)
+        with contextlib.suppress(FileExistsError):  # another process was first: its key is used
+            os.link(draft, path)
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _load(path: Path) -> Ed25519PrivateKey:
+    with path.open("rb") as file:
+        mode = os.fstat(file.fileno()).st_mode & 0o777
+        if mode & 0o077:
+            raise ConfigError(f"the key {path} can be read by others (mode {mode:04o}); run: chmod 600 {path}")
+        pem = file.read(KEY_FILE_BYTES_MAX)
+    try:
+        key = load_pem_private_key(pem, password=None)
+    except (ValueError, TypeError):
+        key = None
+    except Exception:  # cryptography's own tree, e.g. UnsupportedAlgorithm
+        key = None
+    if not isinstance(key, Ed25519PrivateKey):
+        raise ConfigError(
+            f"{path} holds no Ed25519 private key (PEM, PKCS#8, no password); put back its copy, or move it away and a "
+            "new one is made: the node is then a new origin"
+        )
+    return key

@@ -1,0 +1,65 @@
+"""What a node has to show: progress while it runs, a result when it has ended, both for people and machines.
+
+`result.json` in the state folder outlives restarts: the figures of the base model are measured once, in the first life.
+"""
+
+import json
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from seedflood.errors import JournalError
+
+RESULT_FILE = "result.json"
+
+Figures = dict[str, float]
+
+
+@dataclass(slots=True)
+class Report:
+    """Numbers of one node. before, after: accuracy, loss and rows of the evaluations."""
+
+    path: Path
+    began: float = field(default_factory=time.monotonic)
+    loss: float = float("nan")
+    step_seconds: float = 0.0
+    late: int = 0
+    before: Figures = field(default_factory=dict)
+    after: Figures = field(default_factory=dict)
+    logged_at: float = float("-inf")
+    evaluated_at: int = 0
+
+    def recall(self) -> bool:
+        """Takes the figures of the base model from an earlier life; False if there are none."""
+        try:
+            known = json.loads(self.path.read_text())
+        except (OSError, ValueError):
+            return False
+        if isinstance(known, dict) and isinstance(known.get("before"), dict):
+            self.before = known["before"]
+        return bool(self.before)
+
+    def keep(self, result: dict[str, Any] | None = None) -> None:
+        """Writes the file, whole or not at all. Raises JournalError: the state folder cannot be written."""
+        draft = self.path.with_suffix(".draft")
+        try:
+            draft.write_text(json.dumps({"before": self.before, "result": result}, indent=1))
+            draft.replace(self.path)
+        except OSError as error:
+            raise JournalError(f"{self.path} cannot be written: {error.strerror}.", path=str(self.path)) from None
+
+    def is_due(self, now: float, every_seconds: float) -> bool:
+        """Is it time for another progress line?"""
+        if now - self.logged_at < every_seconds:
+            return False
+        self.logged_at = now
+        return True
+
+    def figures(self) -> dict[str, float | None]:
+        return {
+            "accuracy_before": self.before.get("accuracy"),
+            "accuracy_after": self.after.get("accuracy"),
+            "loss_before": self.before.get("loss"),
+            "loss_after": self.after.get("loss"),
+        }

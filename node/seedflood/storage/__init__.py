@@ -1,0 +1,1 @@
+"""What outlives the process: sqlite lives here alone."""

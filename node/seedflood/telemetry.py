@@ -1,0 +1,57 @@
+"""Logs: one line per fact on stderr, for people on a terminal and as JSON for machines. stdout is for data alone.
+
+Everything goes through the standard library's logging, so that libraries' warnings look like our own.
+"""
+
+import logging
+import sys
+from typing import Literal
+
+import structlog
+from structlog.typing import EventDict, Processor, WrappedLogger
+
+LogFormat = Literal["auto", "console", "json"]
+
+_QUIET = ("transformers", "urllib3", "httpx", "httpcore", "filelock", "fsspec", "datasets", "asyncio")
+
+
+def configure_logging(level: str, log_format: LogFormat, node: str) -> None:
+    """Once per process. node: the name that every line carries."""
+
+    def name_node(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
+        event.setdefault("node", node)
+        return event
+
+    shared: list[Processor] = [
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.stdlib.ExtraAdder(),
+        name_node,
+    ]
+    is_console = log_format == "console" or (log_format == "auto" and sys.stderr.isatty())
+    renderer: Processor = (
+        structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), pad_event_to=24)
+        if is_console
+        else structlog.processors.JSONRenderer()
+    )
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=True,
+    )
+    formatter = structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=shared,
+        processors=[
+            structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+            structlog.processors.format_exc_info,
+            renderer,
+        ],
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(formatter)
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(level.upper())
+    for library in _QUIET:
+        logging.getLogger(library).setLevel(logging.ERROR)

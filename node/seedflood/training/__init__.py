@@ -1,0 +1,1 @@
+"""Training: the model replica, zeroth-order estimates and the data. torch is imported in this package alone."""

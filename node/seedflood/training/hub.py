@@ -1,0 +1,29 @@
+"""Whether the Hugging Face hub has something: one quick question, before libraries that retry for minutes."""
+
+import os
+from typing import Literal
+
+from huggingface_hub import HfApi
+
+QUESTION_SECONDS_MAX = 10.0
+
+
+def find_fault(kind: Literal["model", "dataset"], name: str) -> str | None:
+    """None if the hub has a model or data set of this name; else why it is not to be had, in a few words."""
+    if os.environ.get("HF_HUB_OFFLINE", "0").upper() in ("1", "ON", "YES", "TRUE"):
+        return "HF_HUB_OFFLINE is set"
+    api = HfApi()
+    try:
+        if kind == "model":
+            api.model_info(name, timeout=QUESTION_SECONDS_MAX)
+        else:
+            api.dataset_info(name, timeout=QUESTION_SECONDS_MAX)
+    except Exception as error:  # Errors of the HTTP library in use, of the hub, of the name.
+        return first_line(error)
+    return None
+
+
+def first_line(error: Exception) -> str:
+    """What an error says, on one line."""
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

@@ -1,0 +1,197 @@
+"""Base models: loading them (offline first, no pickle), their digest, and export in Hugging Face format."""
+
+import hashlib
+import json
+import os
+import shutil
+import struct
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers.utils.logging import disable_progress_bar
+
+from seedflood.errors import ModelError
+from seedflood.training import hub
+from seedflood.training.layers import find_slots
+from seedflood.training.scoring import hidden_states
+
+DtypeName = Literal["auto", "float32", "bfloat16", "float16"]
+
+
+@dataclass(slots=True)
+class BaseModel:
+    """A model as it is before training.
+
+    digest: 32 bytes, equal on hosts with equal weights. master: the weights in float32 in host memory, by the name of
+    their slot, if the device holds them in half precision; else None, and the model's own weights are the master.
+    """
+
+    model: Any
+    tokenizer: Any
+    digest: bytes
+    device: torch.device
+    dtype: torch.dtype
+    master: dict[str, Tensor] | None
+
+    @property
+    def parameters_count(self) -> int:
+        """Numbers in distinct parameters: tied ones count once."""
+        return sum(parameter.numel() for parameter in self.model.parameters())
+
+
+def load_model(name: str, *, device: str = "cpu", dtype: DtypeName = "auto") -> BaseModel:
+    """Loads a causal language model and its tokenizer from a folder, the local cache or the hub, in this order.
+
+    name: a folder, or a name on the hub. dtype "auto": float32 on a CPU, whatever the file holds, and half
+    precision on CUDA. Raises ModelError.
+    """
+    disable_progress_bar()  # type: ignore[no-untyped-call]  # stderr is for logs
+    model, tokenizer = _read(name)
+    return prepare_model(model, tokenizer, name=name, device=device, dtype=dtype)
+
+
+def prepare_model(
+    model: Any, tokenizer: Any, *, name: str = "model", device: str = "cpu", dtype: DtypeName = "auto"
+) -> BaseModel:
+    """Makes a BaseModel of a transformers model in memory (float32, on the CPU), which it takes over."""
+    target, compute_dtype = _device(device), _compute_dtype(device, dtype)
+    model.eval().requires_grad_(False)
+    positions = getattr(model.config, "max_position_embeddings", None)
+    if tokenizer is not None and positions is not None:
+        tokenizer.model_max_length = min(tokenizer.model_max_length, positions)
+    model.config.use_cache = False
+    _check_head(model, name)
+    slots = find_slots(model)
+    digest = digest_weights({slot.name: parameter.data for slot, parameter in slots})
+    master = None
+    if compute_dtype != torch.float32:
+        master = {slot.name: parameter.detach().clone() for slot, parameter in slots}
+    model.to(device=target, dtype=compute_dtype)
+    return BaseModel(model, tokenizer, digest, target, compute_dtype, master)
+
+
+def digest_weights(weights: Mapping[str, Tensor]) -> bytes:
+    """32 bytes over names, shapes and float32 values in the order of the names, however files store them."""
+    hasher = hashlib.sha256(b"seedflood base model 1\0")
+    for name in sorted(weights):
+        tensor = weights[name].detach().to(device="cpu", dtype=torch.float32).contiguous()
+        encoded = name.encode()
+        hasher.update(struct.pack(f"<II{tensor.dim()}Q", len(encoded), tensor.dim(), *tensor.shape) + encoded)
+        hasher.update(tensor.numpy().astype("<f4", copy=False).data)
+    return hasher.digest()
+
+
+def export_model(base: BaseModel, weights: Mapping[str, Tensor], folder: str | os.PathLike[str]) -> Path:
+    """Writes weights (float32, by name of the model) as a Hugging Face folder: safetensors, configuration, tokenizer.
+
+    All or nothing: written beside and renamed; a model that was there is replaced. Raises ModelError if the folder
+    cannot be written or holds something that is not a model.
+    """
+    target = Path(folder)
+    if target.exists() and not (target / "config.json").is_file() and any(target.iterdir()):
+        raise ModelError(f"{target} holds something that is no model: choose an empty or new folder to export to.")
+    beside: Path | None = None
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        beside = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+        beside.chmod(0o755)
+        base.model.save_pretrained(beside, state_dict=dict(weights))
+        _write_dtype(beside / "config.json")
+        if base.tokenizer is not None:
+            base.tokenizer.save_pretrained(beside)
+        _replace_folder(beside, target)
+    except OSError as error:
+        raise ModelError(f"Cannot export the model to {target}: {error.strerror or error}.") from error
+    finally:
+        if beside is not None:
+            shutil.rmtree(beside, ignore_errors=True)
+    return target
+
+
+def _read(location: str) -> tuple[Any, Any]:
+    """Local files first; the hub only if they are missing and it has the model."""
+    try:
+        return _read_files(location, local_files_only=True)
+    except Exception as error:  # A broken file may raise anything.
+        if Path(location).is_dir():
+            raise ModelError(
+                f"Cannot load a model from folder {location}: it needs config.json, safetensors weights of a causal "
+                f"language model and a tokenizer ({hub.first_line(error)})."
+            ) from error
+    fault = hub.find_fault("model", location)
+    try:
+        if fault is None:
+            return _read_files(location, local_files_only=False)
+    except Exception as error:
+        fault = hub.first_line(error)
+    raise ModelError(
+        f'Model "{location}" is neither a folder nor in the local cache, and the hub did not give it: check the name, '
+        f'or fetch it on a host with network access by "hf download {location}" and copy it here ({fault}).'
+    )
+
+
+def _read_files(location: str, *, local_files_only: bool) -> tuple[Any, Any]:
+    options = {"local_files_only": local_files_only, "trust_remote_code": False}
+    tokenizer = AutoTokenizer.from_pretrained(location, **options)
+    model = AutoModelForCausalLM.from_pretrained(location, dtype=torch.float32, use_safetensors=True, **options)
+    return model, tokenizer
+
+
+def _device(device: str) -> torch.device:
+    try:
+        target = torch.device(device)
+    except RuntimeError as error:
+        raise ModelError(f'"{device}" is no device: use "cpu" or "cuda".') from error
+    if target.type == "cuda" and not torch.cuda.is_available():
+        raise ModelError(
+            'device = "cuda", but torch finds no CUDA device: use "cpu", or install a CUDA build of torch.'
+        )
+    return target
+
+
+def _compute_dtype(device: str, dtype: DtypeName) -> torch.dtype:
+    if dtype != "auto":
+        named: torch.dtype = getattr(torch, dtype)
+        return named
+    if torch.device(device).type != "cuda":
+        return torch.float32
+    return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16
+
+
+@torch.inference_mode()
+def _check_head(model: Any, name: str) -> None:
+    """Models that do more to their logits than the head (scale or cap them) would silently be trained wrongly."""
+    head = model.get_output_embeddings()
+    if not isinstance(head, nn.Linear) or not hasattr(model, model.base_model_prefix):
+        raise ModelError(f'Model "{name}" ({type(model).__name__}) is no causal language model with a linear head.')
+    tokens_BT = torch.arange(4, dtype=torch.int64).unsqueeze(0)
+    expected = model(input_ids=tokens_BT, use_cache=False).logits
+    if not torch.allclose(head(hidden_states(model, tokens_BT)), expected, rtol=1e-3, atol=1e-3):
+        raise ModelError(
+            f'Model "{name}" ({type(model).__name__}) changes its logits after the head, which is not supported: '
+            "choose a model of the OPT, GPT-2, Llama, Qwen2 or Mistral family."
+        )
+
+
+def _write_dtype(path: Path) -> None:
+    config = json.loads(path.read_text())
+    config["dtype"] = "float32"
+    config["use_cache"] = True
+    path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
+
+
+def _replace_folder(new: Path, target: Path) -> None:
+    """Renames; a folder that is in the way is moved aside first and removed last."""
+    if not target.exists():
+        new.rename(target)
+        return
+    aside = Path(tempfile.mkdtemp(prefix=f".{target.name}.old.", dir=target.parent))
+    target.rename(aside / "model")
+    new.rename(target)
+    shutil.rmtree(aside, ignore_errors=True)

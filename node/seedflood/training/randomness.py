@@ -1,0 +1,126 @@
+"""Randomness that is the same on every device: Philox4x32-10, element by element (design section 3).
+
+Seeded generators of a device are not reproducible: CUDA's numbers change with the model of the GPU and the CPU has
+another algorithm. Here every number is a pure function of a 64-bit key and a position, written once in torch int64
+arithmetic: a product of two 32-bit words wraps in int64, its high word is a masked shift, and nothing rounds. Floats
+appear in the last line only, where they are exact.
+
+Keys come from SHA-256 of what a number is for (purpose, run seed, epoch, parameter name), never from an order.
+
+Shapes: B blocks (of four 32-bit words), N numbers.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+MASK_32 = 0xFFFFFFFF
+MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
+KEY_INCREMENTS = (0x9E3779B9, 0xBB67AE85)
+ROUNDS = 10
+
+CHUNK_BLOCKS = 3 << 14
+"""Blocks made at once: 49,152 keep the ten rounds in a CPU's cache and bound memory for the largest matrix. A multiple
+of three, so that no group of `normal` is cut."""
+
+SUM_MEAN = 393_210
+"""Mean of twelve 16-bit uniforms: 12 * 65535 / 2."""
+
+Distribution = Literal["normal", "rademacher"]
+Words = tuple[Tensor, Tensor, Tensor, Tensor]
+
+
+def derive_key(purpose: str, *parts: int | str) -> int:
+    """64 bits that belong to this purpose and these parts alone."""
+    text = json.dumps([purpose, *parts], separators=(",", ":"))
+    return int.from_bytes(hashlib.sha256(b"seedflood key 1\0" + text.encode()).digest()[:8], "big")
+
+
+def philox(counter: Words, key: tuple[Tensor | int, Tensor | int]) -> Words:
+    """Philox4x32-10 (Salmon et al. 2011). Words are int64 tensors with values below 2^32; shapes broadcast."""
+    c0, c1, c2, c3 = counter
+    k0, k1 = key
+    for _ in range(ROUNDS):
+        product_0 = c0 * MULTIPLIERS[0]
+        product_1 = c2 * MULTIPLIERS[1]
+        c0 = ((product_1 >> 32) & MASK_32) ^ c1 ^ k0
+        c2 = ((product_0 >> 32) & MASK_32) ^ c3 ^ k1
+        c1 = product_1 & MASK_32
+        c3 = product_0 & MASK_32
+        k0 = (k0 + KEY_INCREMENTS[0]) & MASK_32
+        k1 = (k1 + KEY_INCREMENTS[1]) & MASK_32
+    return c0, c1, c2, c3
+
+
+def blocks(key: int, start: int, count: int, device: torch.device | str = "cpu") -> Tensor:
+    """Blocks start .. start + count of a key's stream, (B, 4) int64: block b is Philox of the counter (b, 0, 0)."""
+    index_B = torch.arange(start, start + count, dtype=torch.int64, device=device)
+    zero_B = torch.zeros_like(index_B)
+    words = philox((index_B & MASK_32, index_B >> 32, zero_B, zero_B), (key & MASK_32, key >> 32))
+    return torch.stack(words, dim=-1)
+
+
+def normal(key: int, count: int, *, start: int = 0, device: torch.device | str = "cpu") -> Tensor:
+    """Elements start .. start + count of a key's normal stream, (N,) float32, mean 0, variance 1.
+
+    Three blocks are twelve words, or 24 sixteen-bit uniforms; twelve of them (words 0..5) add up to an even element,
+    the others to the odd one after it. The value (sum - 393210) / 65536 is exact in float32.
+    """
+    out_N = torch.empty(count, dtype=torch.float32, device=device)
+    first_group, end_group = start // 2, -(-(start + count) // 2)
+    for block, size in _chunks(3 * first_group, 3 * end_group):
+        words = blocks(key, block, size, device).view(-1, 6)
+        element_N = ((words & 0xFFFF) + (words >> 16)).sum(dim=1)
+        _place(out_N, (element_N - SUM_MEAN).to(torch.float32).div_(65536), at=block // 3 * 2 - start)
+    return out_N
+
+
+def rademacher(key: int, count: int, *, start: int = 0, device: torch.device | str = "cpu") -> Tensor:
+    """Elements start .. start + count of a key's stream of signs, (N,) float32: bit k % 128 of block k // 128."""
+    out_N = torch.empty(count, dtype=torch.float32, device=device)
+    bit = torch.arange(32, dtype=torch.int64, device=device)
+    for block, size in _chunks(start // 128, -(-(start + count) // 128), CHUNK_BLOCKS // 32):
+        bits = (blocks(key, block, size, device).unsqueeze(-1) >> bit) & 1
+        _place(out_N, (1 - 2 * bits).to(torch.float32).flatten(), at=block * 128 - start)
+    return out_N
+
+
+def draw(
+    distribution: Distribution, key: int, count: int, *, start: int = 0, device: torch.device | str = "cpu"
+) -> Tensor:
+    """Elements of the stream of `distribution`."""
+    make = normal if distribution == "normal" else rademacher
+    return make(key, count, start=start, device=device)
+
+
+def words_64(key: int, count: int) -> Tensor:
+    """The first `count` 64-bit words of a key's stream, (N,) as the signed int64 of equal bits."""
+    parts = [blocks(key, block, size).view(-1, 2) for block, size in _chunks(0, -(-count // 2))]
+    pairs = torch.cat(parts) if parts else torch.empty(0, 2, dtype=torch.int64)
+    return ((pairs[:, 0] << 32) | pairs[:, 1])[:count]
+
+
+def bounded(words: Tensor, bound: int) -> Tensor:
+    """Maps 32-bit words to 0 .. bound - 1 by multiply and shift; bound <= 2^31 (bias at most bound / 2^32)."""
+    return (words * bound) >> 32
+
+
+def permutation(key: int, count: int) -> Tensor:
+    """A permutation of 0 .. count - 1, (N,) int64: the order of the key's 64-bit words, ties by index."""
+    return torch.argsort(words_64(key, count), stable=True)
+
+
+def _chunks(first: int, end: int, size_max: int = CHUNK_BLOCKS) -> Iterator[tuple[int, int]]:
+    for block in range(first, end, size_max):
+        yield block, min(size_max, end - block)
+
+
+def _place(out_N: Tensor, values: Tensor, at: int) -> None:
+    """Writes values to out_N from position `at` on; what lies outside of out_N is dropped."""
+    skipped = max(0, -at)
+    wanted = min(len(values), len(out_N) - at)
+    out_N[at + skipped : at + wanted] = values[skipped:wanted]

@@ -1,0 +1,212 @@
+"""The replica: a model, the coefficients of every epoch, and their digest (design sections 2 and 3).
+
+Weights follow from the base model and the coefficients alone. The epoch that is open is computed live; an epoch is
+folded into the weights when a later one opens. What arrives after that is folded by itself, with the basis made again;
+what arrives for a later epoch waits in that epoch's coefficients. The digest is over coefficients, so it does not tell
+when or whether anything was folded: replicas that hold the same updates have equal digests.
+
+Not safe for threads: one thread computes.
+
+Shapes: F all coefficients of an epoch (subspace.py), M rows and N columns of a parameter, R rank.
+"""
+
+import hashlib
+import os
+import struct
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from seedflood.config import RunSettings
+from seedflood.protocol.messages import Update
+from seedflood.training import estimate
+from seedflood.training.estimate import Measurement
+from seedflood.training.layers import attach
+from seedflood.training.models import BaseModel, export_model
+from seedflood.training.scoring import Batch
+from seedflood.training.subspace import SlotBasis, Subspace
+
+LEARNING_RATE_PARAMETERS = 800.0
+"""The default learning rate times the number of parameters."""
+
+
+class Replica:
+    """A model under training. Takes the base model over: it must not be used elsewhere afterwards.
+
+    Raises ModelError if a parameter of the model cannot be trained.
+    """
+
+    def __init__(self, base: BaseModel, settings: RunSettings) -> None:
+        self.base = base
+        self.model = base.model
+        self.refresh_period = settings.refresh_period
+        self.epsilon = settings.epsilon
+        self.learning_rate = settings.learning_rate or LEARNING_RATE_PARAMETERS / base.parameters_count
+        self.clients = settings.clients
+        self.live, self.slots = attach(base.model)
+        self.subspace = Subspace(
+            [slot.slot for slot in self.slots],
+            run_seed=settings.seed,
+            rank=settings.rank,
+            distribution=settings.basis,
+        )
+        self.epoch = 0
+        self._coefficients: dict[int, Tensor] = {}
+        self._digests: dict[int, bytes] = {}
+        self._a_F = torch.zeros(self.subspace.size, dtype=torch.float32, device=base.device)
+        self._late_bases: tuple[int, list[SlotBasis]] | None = None
+        self._bind()
+
+    @property
+    def base_digest(self) -> bytes:
+        """32 bytes: of the weights before training."""
+        return self.base.digest
+
+    def epoch_of(self, step: int) -> int:
+        return step // self.refresh_period
+
+    def apply(self, updates: Iterable[Update]) -> None:
+        """Applies updates of any steps in any order. Each must be given once: who calls keeps the frontier."""
+        by_epoch: dict[int, list[Update]] = defaultdict(list)
+        for update in updates:
+            by_epoch[self.epoch_of(update.step)].append(update)
+        for epoch, members in sorted(by_epoch.items()):
+            seeds, scalars = [update.seed for update in members], [update.scalar for update in members]
+            if epoch < self.epoch:
+                added_F = self.subspace.zeros()
+                self.subspace.accumulate(added_F, epoch, seeds, scalars)
+                self._add(epoch, added_F)
+            else:
+                self.subspace.accumulate(self._of_epoch(epoch), epoch, seeds, scalars)
+                self._changed(epoch)
+
+    def measure(self, step: int, seed: int, batch: Batch) -> Measurement:
+        """The two-point estimate of a step on a batch, with the weights as they stand; opens the step's epoch.
+
+        seed: see `estimate.probe_seed`. The step must not be of an epoch that is already closed.
+        """
+        epoch = self.epoch_of(step)
+        assert epoch >= self.epoch, f"step {step} is of epoch {epoch}, but epoch {self.epoch} is open"
+        self.open_epoch(epoch)
+        i_KS, j_KS = self.subspace.coordinates(epoch, torch.tensor([seed], dtype=torch.int64))
+        coordinates = list(zip(i_KS[0].tolist(), j_KS[0].tolist(), strict=True))
+        return estimate.measure(self.model, self.live, batch, seed=seed, coordinates=coordinates, epsilon=self.epsilon)
+
+    def open_epoch(self, epoch: int) -> None:
+        """Folds the open epoch and all others before `epoch`, which becomes the open one; never goes back."""
+        if epoch <= self.epoch:
+            return
+        bases = [SlotBasis(slot.u_MR, slot.v_KR if slot.slot.is_matrix else None) for slot in self.slots]
+        self._fold(self.epoch, self._coefficients.get(self.epoch), bases)
+        for between in sorted(held for held in self._coefficients if self.epoch < held < epoch):
+            self._fold(between, self._coefficients[between])
+        self.epoch = epoch
+        self._late_bases = None
+        self._bind()
+
+    def digest(self) -> bytes:
+        """32 bytes over the coefficients of all epochs that are not zero."""
+        hasher = hashlib.sha256(b"seedflood replica 1\0")
+        for epoch, coefficients_F in sorted(self._coefficients.items()):
+            if not coefficients_F.any():
+                continue
+            if epoch not in self._digests:
+                self._digests[epoch] = self.subspace.digest(coefficients_F)
+            hasher.update(struct.pack("<Q", epoch) + self._digests[epoch])
+        return hasher.digest()
+
+    def coefficients(self) -> dict[int, bytes]:
+        """Coefficients of every epoch that are not zero, as little-endian int64: a snapshot that needs no weights."""
+        return {
+            epoch: coefficients_F.numpy().astype("<i8").tobytes()
+            for epoch, coefficients_F in sorted(self._coefficients.items())
+            if coefficients_F.any()
+        }
+
+    def set_coefficients(self, epoch: int, data: bytes) -> None:
+        """Makes the coefficients of an epoch those of a snapshot or a donor; the weights follow.
+
+        data: as `coefficients` gives it. Raises ValueError for another size; the caller says whose fault that is.
+        """
+        if len(data) != 8 * self.subspace.size:
+            raise ValueError(f"coefficients of an epoch are {8 * self.subspace.size} bytes, not {len(data)}")
+        wanted_F = torch.frombuffer(bytearray(data), dtype=torch.int64)
+        self._add(epoch, wanted_F - self._of_epoch(epoch))
+
+    def weights(self) -> dict[str, Tensor]:
+        """The weights as they stand, the open epoch folded in: float32 copies in host memory, by all their names."""
+        folded: dict[int, Tensor] = {}
+        for slot, master in zip(self.slots, self._masters(), strict=True):
+            weight = master.detach().to(device="cpu", dtype=torch.float32, copy=True)
+            u_MR, a = slot.u_MR.cpu(), slot.a.cpu()
+            v_NR = slot.v_KR.cpu() if slot.slot.is_matrix else None
+            folded[id(slot.parameter)] = _add_increment(weight, SlotBasis(u_MR, v_NR), a)
+        named = self.model.named_parameters(remove_duplicate=False)
+        return {name: folded[id(parameter)] for name, parameter in named}
+
+    def export(self, folder: str | os.PathLike[str]) -> Path:
+        """Writes the weights as they stand as a Hugging Face folder (`models.export_model`)."""
+        return export_model(self.base, self.weights(), folder)
+
+    def _of_epoch(self, epoch: int) -> Tensor:
+        if epoch not in self._coefficients:
+            self._coefficients[epoch] = self.subspace.zeros()
+        return self._coefficients[epoch]
+
+    def _add(self, epoch: int, added_F: Tensor) -> None:
+        if epoch < self.epoch and added_F.any():
+            if self._late_bases is None or self._late_bases[0] != epoch:
+                # Kept until the next epoch opens: stragglers come in several windows after a boundary.
+                self._late_bases = (epoch, self._bases(epoch))
+            self._fold(epoch, added_F, self._late_bases[1])
+        self._of_epoch(epoch).add_(added_F)
+        self._changed(epoch)
+
+    def _changed(self, epoch: int) -> None:
+        self._digests.pop(epoch, None)
+        if epoch == self.epoch:
+            self._a_F.copy_(self.subspace.increments(self._of_epoch(epoch), self.learning_rate / self.clients))
+        for slot in self.slots:
+            slot.refresh()
+
+    def _bind(self) -> None:
+        """Gives the slots the basis and the increments of the epoch that is open."""
+        for index, (slot, basis) in enumerate(zip(self.slots, self._bases(self.epoch), strict=True)):
+            slot.bind(basis, self.subspace.part(self._a_F, index))
+        self._changed(self.epoch)
+
+    def _bases(self, epoch: int) -> list[SlotBasis]:
+        return [self.subspace.basis(epoch, index, self.base.device) for index in range(len(self.slots))]
+
+    @torch.no_grad()
+    def _fold(self, epoch: int, coefficients_F: Tensor | None, bases: list[SlotBasis] | None = None) -> None:
+        """Adds coefficients of an epoch to the weights: float32 masters first, then the device's copies of them."""
+        if coefficients_F is None or not coefficients_F.any():
+            return
+        a_F = self.subspace.increments(coefficients_F, self.learning_rate / self.clients)
+        for index, (slot, master) in enumerate(zip(self.slots, self._masters(), strict=True)):
+            basis = bases[index] if bases is not None else self.subspace.basis(epoch, index, self.base.device)
+            a = self.subspace.part(a_F, index)
+            if master is slot.parameter:
+                _add_increment(master, basis, a.to(master.device))
+                continue
+            v_NR = None if basis.v_NR is None else basis.v_NR.cpu()
+            _add_increment(master, SlotBasis(basis.u_MR.cpu(), v_NR), a)
+            slot.parameter.copy_(master)
+        for slot in self.slots:
+            slot.refresh()
+
+    def _masters(self) -> list[Tensor]:
+        if self.base.master is None:
+            return [slot.parameter for slot in self.slots]
+        return [self.base.master[slot.slot.name] for slot in self.slots]
+
+
+def _add_increment(weight: Tensor, basis: SlotBasis, a: Tensor) -> Tensor:
+    """`weight += U A V^T` (or `U a`) in place, all float32 on one device."""
+    if basis.v_NR is None:
+        return weight.addmv_(basis.u_MR, a)
+    return weight.addmm_(basis.u_MR @ a, basis.v_NR.T)

@@ -1,0 +1,130 @@
+"""The subspace of an epoch: what an update moves, and the integers that all updates add up to (design section 3).
+
+Every distinct parameter is a *slot*; tied parameters share one. A slot has a basis per epoch, and an update moves one
+canonical coordinate of each: `u_i v_j^T` of a matrix, `u_i` of a vector (SubCGE, arXiv 2602.18181, section 4). So a set
+of updates is a sum of integers per slot, the coefficients C: exact, and the same in any order of arrival.
+
+Shapes: S slots, M rows and N columns of a slot's parameter as it is stored, R rank, K updates, F all coefficients of
+an epoch in one flat tensor (R * R per matrix, R per vector, slots in the order of their names).
+"""
+
+import hashlib
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from seedflood.protocol.messages import SCALAR_UNIT_BITS
+from seedflood.training import randomness
+
+ACCUMULATE_ELEMENTS_MAX = 1 << 18
+"""Updates x slots drawn at once: bounds memory at some 20 MB however many updates a catch-up brings."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One distinct parameter: its name (the least of its names, where tied) and its shape, (M, N) or (M,)."""
+
+    name: str
+    shape: tuple[int, ...]
+
+    @property
+    def is_matrix(self) -> bool:
+        return len(self.shape) == 2
+
+
+@dataclass(frozen=True, slots=True)
+class SlotBasis:
+    """u_MR: basis of the rows, v_NR: of the columns (None for vectors), both float32."""
+
+    u_MR: Tensor
+    v_NR: Tensor | None
+
+
+class Subspace:
+    """Bases, coordinates and coefficients of all slots: pure functions of (run seed, epoch, parameter names)."""
+
+    def __init__(
+        self, slots: Iterable[Slot], *, run_seed: int, rank: int, distribution: randomness.Distribution = "normal"
+    ) -> None:
+        self.slots: tuple[Slot, ...] = tuple(sorted(slots, key=lambda slot: slot.name))
+        self.run_seed = run_seed
+        self.rank = rank
+        self.distribution: randomness.Distribution = distribution
+        sizes = [rank * rank if slot.is_matrix else rank for slot in self.slots]
+        self.size = sum(sizes)
+        self.offsets: tuple[int, ...] = tuple(sum(sizes[:index]) for index in range(len(sizes)))
+        is_matrix = torch.tensor([slot.is_matrix for slot in self.slots])
+        self._offset_S = torch.tensor(self.offsets, dtype=torch.int64)
+        self._stride_i_S = torch.where(is_matrix, rank, 1)
+        self._stride_j_S = torch.where(is_matrix, 1, 0)
+        self._keys = lru_cache(maxsize=4)(self._derive_keys)
+
+    def basis(self, epoch: int, index: int, device: torch.device | str = "cpu") -> SlotBasis:
+        """The basis of slot number `index` in an epoch, on a device."""
+        slot = self.slots[index]
+        sides = [self._draw_side(side, epoch, slot, rows, device) for side, rows in zip("uv", slot.shape, strict=False)]
+        return SlotBasis(sides[0], sides[1] if slot.is_matrix else None)
+
+    def coordinates(self, epoch: int, seed_K: Tensor) -> tuple[Tensor, Tensor]:
+        """Which coordinate (i, j) each update moves in each slot: two (K, S) int64, j = 0 for vectors.
+
+        seed_K: int64, seeds of the updates, the counters of a stream that is keyed by the parameter's name.
+        """
+        counter = seed_K.unsqueeze(1)
+        zero = torch.zeros_like(counter)
+        word_i, word_j, _, _ = randomness.philox((counter, zero, zero, zero), self._keys(epoch))
+        i_KS = randomness.bounded(word_i, self.rank)
+        return i_KS, randomness.bounded(word_j, self.rank) * self._stride_j_S.ne(0)
+
+    def zeros(self) -> Tensor:
+        """Coefficients of an epoch without updates, (F,) int64."""
+        return torch.zeros(self.size, dtype=torch.int64)
+
+    def accumulate(
+        self, coefficients_F: Tensor, epoch: int, seeds: Sequence[int] | Tensor, scalars: Sequence[int] | Tensor
+    ) -> None:
+        """Adds updates of one epoch to its coefficients, in place: `C[i, j] += scalar` in every slot.
+
+        Exact and order-free. scalars: units of 2^-20, |scalar| <= 2^32, so 2^31 updates fit int64.
+        """
+        seed_K = torch.as_tensor(seeds, dtype=torch.int64)
+        scalar_K = torch.as_tensor(scalars, dtype=torch.int64)
+        size = max(1, ACCUMULATE_ELEMENTS_MAX // max(1, len(self.slots)))
+        for seed_part, scalar_part in zip(torch.split(seed_K, size), torch.split(scalar_K, size), strict=True):
+            i_KS, j_KS = self.coordinates(epoch, seed_part)
+            index_KS = self._offset_S + i_KS * self._stride_i_S + j_KS * self._stride_j_S
+            coefficients_F.index_add_(0, index_KS.flatten(), scalar_part.repeat_interleave(len(self.slots)))
+
+    def increments(self, coefficients_F: Tensor, learning_rate: float) -> Tensor:
+        """`A = -learning_rate C 2^-20`, (F,) float32; learning_rate: already divided by the number of clients."""
+        return (coefficients_F.to(torch.float64) * (-learning_rate * 2.0**-SCALAR_UNIT_BITS)).to(torch.float32)
+
+    def part(self, flat_F: Tensor, index: int) -> Tensor:
+        """The view of slot number `index` in a flat tensor: (R, R) of a matrix, (R,) of a vector."""
+        start = self.offsets[index]
+        if self.slots[index].is_matrix:
+            return flat_F[start : start + self.rank**2].view(self.rank, self.rank)
+        return flat_F[start : start + self.rank]
+
+    def digest(self, coefficients_F: Tensor) -> bytes:
+        """32 bytes over names, shapes and coefficients of an epoch; equal for equal sets of updates."""
+        hasher = hashlib.sha256(b"seedflood epoch 1\0" + struct.pack("<II", len(self.slots), self.rank))
+        for index, slot in enumerate(self.slots):
+            name = slot.name.encode()
+            hasher.update(struct.pack(f"<II{len(slot.shape)}Q", len(name), len(slot.shape), *slot.shape) + name)
+            hasher.update(self.part(coefficients_F, index).numpy().astype("<i8").tobytes())
+        return hasher.digest()
+
+    def _draw_side(self, side: str, epoch: int, slot: Slot, rows: int, device: torch.device | str) -> Tensor:
+        key = randomness.derive_key(f"basis {side}", self.run_seed, epoch, slot.name)
+        return randomness.draw(self.distribution, key, rows * self.rank, device=device).view(rows, self.rank)
+
+    def _derive_keys(self, epoch: int) -> tuple[Tensor, Tensor]:
+        """Low and high words of the slots' keys for coordinates, two (S,) int64."""
+        keys = [randomness.derive_key("coordinates", self.run_seed, epoch, slot.name) for slot in self.slots]
+        low = torch.tensor([key & randomness.MASK_32 for key in keys], dtype=torch.int64)
+        return low, torch.tensor([key >> 32 for key in keys], dtype=torch.int64)

@@ -1,0 +1,110 @@
+"""The trainer: one origin's model, data and results. Everything the daemon asks of the compute thread is a method here.
+
+Not safe for threads: the compute thread owns it from loading on.
+"""
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from transformers.utils.logging import disable_progress_bar
+
+from seedflood import embedded
+from seedflood.config import NodeSettings, RunSettings
+from seedflood.protocol.messages import OriginId, Update
+from seedflood.training.estimate import Measurement, probe_seed
+from seedflood.training.evaluation import Evaluation, evaluate
+from seedflood.training.models import BaseModel, load_model
+from seedflood.training.replica import Replica
+from seedflood.training.tasks import Task, TaskFormat, load_task, make_task
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What an origin measured in one round: (seed, scalar) of each step, and facts for the log.
+
+    loss: mean over the round of the training loss at the centre. seconds: wall clock.
+    """
+
+    probes: tuple[tuple[int, int], ...]
+    loss: float
+    seconds: float
+    is_finite: bool
+
+
+class Trainer:
+    """Loads model and data; then measures, applies, evaluates and exports. Raises ConfigError while loading."""
+
+    def __init__(self, run: RunSettings, node: NodeSettings) -> None:
+        if node.threads is not None:
+            torch.set_num_threads(node.threads)
+        self.run = run
+        base = load_base(run, node)
+        self.task = load_rows(run, node, base)
+        if node.evaluate_examples is not None:
+            del self.task.validation_examples[node.evaluate_examples :]
+        self.replica = Replica(base, run)
+
+    @property
+    def base_digest(self) -> bytes:
+        return self.replica.base_digest
+
+    def measure(self, origin: OriginId, step: int, count: int) -> Round:
+        """Measures `count` consecutive steps, each with the updates of the ones before applied.
+
+        Own updates are taken back at the end: they are applied for good, like everyone's, when the window closes.
+        Coefficients are integers, so taking back is exact.
+        """
+        begun = time.perf_counter()
+        own: list[Update] = []
+        measured: list[Measurement] = []
+        for one in range(step, step + count):
+            seed = probe_seed(self.run.seed, origin, one)
+            result = self.replica.measure(one, seed, self.task.batch(origin, one))
+            measured.append(result)
+            if one < step + count - 1:
+                own.append(Update(origin, one, seed, result.scalar))
+                self.replica.apply(own[-1:])
+        self.replica.apply(update._replace(scalar=-update.scalar) for update in own)
+        return Round(
+            tuple((result.seed, result.scalar) for result in measured),
+            sum(result.loss for result in measured) / count,
+            time.perf_counter() - begun,
+            all(result.is_finite for result in measured),
+        )
+
+    def apply(self, updates: Iterable[Update]) -> None:
+        self.replica.apply(updates)
+
+    def evaluate(self) -> Evaluation:
+        return evaluate(self.replica.model, self.task)
+
+    def digest(self) -> bytes:
+        return self.replica.digest()
+
+    def export(self, folder: Path) -> Path:
+        return self.replica.export(folder)
+
+
+def load_base(run: RunSettings, node: NodeSettings) -> BaseModel:
+    """The base model of a run, from where this host has it. Raises ModelError."""
+    name = str(node.model_path) if node.model_path is not None else run.model
+    if name == "embedded":
+        name = str(embedded.MODEL_FOLDER)
+    device = node.device
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    disable_progress_bar()  # type: ignore[no-untyped-call]  # stderr is for logs
+    return load_model(name, device=device, dtype=node.dtype)
+
+
+def load_rows(run: RunSettings, node: NodeSettings, base: BaseModel) -> Task:
+    """The rows of a run's task, from where this host has them. Raises DataError or ConfigError."""
+    if run.task == "embedded":
+        form = TaskFormat(embedded.TEMPLATE, embedded.LABEL_WORDS)
+        return make_task(
+            run, base.tokenizer, form, embedded.rows("train"), embedded.rows("validation"), shard=node.shard
+        )
+    return load_task(run, base.tokenizer, data=node.data, shard=node.shard)

@@ -1,0 +1,317 @@
+"""One link: a stream with a neighbour, what waits for it, and the pulls that share it with live frames.
+
+A pull travels on the link because either side must be able to ask, and the one who was dialled may have no address for
+the other. The donor reads the next part from its journal only when nothing live waits and fewer than PULL_PARTS parts
+are on their way; the asker acknowledges a part when it has worked it off. HTTP/2's own flow control is not enough: it
+lets megabytes pile up before a slow reader, and live frames would wait behind them (280 ms on loopback, now 8). So a
+pull of a million updates holds one batch in the donor's memory, gives its loop back between parts, and lets live frames
+pass on both sides.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import grpc
+import grpc.aio
+
+from seedflood.errors import PeerError
+from seedflood.protocol.messages import (
+    Bundle,
+    Goodbye,
+    Held,
+    Hello,
+    Member,
+    Members,
+    Message,
+    OriginId,
+    Updates,
+    count_updates,
+)
+from seedflood.transport.codec import LinkMessage, Pull, PullEnd, PullMore, PullPart, decode, encode
+from seedflood.transport.queue import SendQueue
+
+BROKEN = (grpc.RpcError, grpc.aio.BaseError, asyncio.InvalidStateError)
+"""What grpc.aio raises when a stream ends under a read or a write."""
+
+PULL_BUNDLES = 256
+"""Bundles per part of a pull, about 22 KB."""
+
+PULL_PARTS = 8
+"""Parts on their way: 2,048 bundles or 180 KB per round trip, and a quarter of a second of the asker's time."""
+
+RECEIVED_BUNDLES = 128
+"""Bundles given to the core at once: verifying their signatures takes it 10 to 20 ms, then the loop turns."""
+
+FAREWELL_SECONDS = 5.0
+"""How long the dialling side of a link waits for the other to close after a goodbye."""
+
+Batch = tuple[tuple[Member, ...], tuple[Bundle, ...]]
+
+
+class Stream(Protocol):
+    """A Flood.Link stream from one side. `is_dialled`: we opened it."""
+
+    is_dialled: bool
+    handshake: tuple[int, int, int]
+    """Frames sent, bytes sent and bytes received before there was a link: hellos."""
+
+    async def read(self) -> bytes | None:
+        """The next frame, None when the other side has closed."""
+
+    async def write(self, frame: bytes) -> None: ...
+
+    async def finish(self) -> None:
+        """Says that no more is written."""
+
+
+class LinkHandler(Protocol):
+    """What a link calls while it is open."""
+
+    def received(self, peer: OriginId, message: Message) -> None: ...
+
+    def pulled(self, peer: OriginId, is_complete: bool) -> None: ...
+
+    def pull_batches(self, frontier: tuple[Held, ...]) -> Iterator[Batch]: ...
+
+    def failed(self, error: Exception) -> None: ...
+
+
+@dataclass(slots=True)
+class LinkCounters:
+    """Sums over all links with one peer since the start. Bytes are those of serialized frames."""
+
+    bytes_sent: int = 0
+    bytes_received: int = 0
+    frames_sent: int = 0
+    frames_received: int = 0
+    updates_sent: int = 0
+    updates_received: int = 0
+    updates_dropped: int = 0
+    links_opened: int = 0
+    peer_errors: int = 0
+
+
+class Link:
+    """An open link: `run` reads and writes until it ends; everything else returns at once."""
+
+    def __init__(
+        self,
+        peer: OriginId,
+        hello: Hello,
+        stream: Stream,
+        handler: LinkHandler,
+        counters: LinkCounters,
+        queue: SendQueue,
+    ) -> None:
+        self.peer = peer
+        self.hello = hello
+        self.is_dialled = stream.is_dialled
+        self.ended = asyncio.Event()
+        self.error: PeerError | None = None
+        frames, sent, received = stream.handshake
+        counters.links_opened += 1
+        counters.frames_sent += frames
+        counters.bytes_sent += sent
+        counters.frames_received += 1
+        counters.bytes_received += received
+        self._stream = stream
+        self._handler = handler
+        self._counters = counters
+        self._queue = queue
+        self._wake = asyncio.Event()
+        self._closing: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._answer: Iterator[LinkMessage] | None = None
+        self._answer_id = 0
+        self._parts_allowed = 0
+        self._writer: asyncio.Task[str] | None = None
+        self._pulls = 0
+        self._is_pulling = False
+
+    def send(self, message: LinkMessage) -> None:
+        if self._closing.done():
+            return
+        dropped = self._queue.dropped
+        self._queue.put(message)
+        self._counters.updates_dropped += self._queue.dropped - dropped
+        self._wake.set()
+        if self._queue.is_stuck:
+            self.close("the peer does not read")
+
+    def pull(self, frontier: tuple[Held, ...]) -> bool:
+        """Asks for what the frontier lacks; False if an earlier pull has not ended."""
+        if self._is_pulling or self._closing.done():
+            return False
+        self._is_pulling = True
+        self._pulls += 1
+        self.send(Pull(self._pulls, frontier))
+        return True
+
+    def close(self, reason: str) -> None:
+        """Ends the link now; what waits is not sent."""
+        if not self._closing.done():
+            self._closing.set_result(reason)
+
+    def end_pull(self, is_complete: bool) -> None:
+        if self._is_pulling:
+            self._is_pulling = False
+            self._handler.pulled(self.peer, is_complete)
+
+    async def run(self) -> str:
+        """Reads and writes until the link ends; returns why. `error` is set if it was the peer's fault."""
+        reader = asyncio.create_task(self._read_frames())
+        writer = asyncio.create_task(self._write_frames())
+        try:
+            await asyncio.wait({reader, writer, self._closing}, return_when=asyncio.FIRST_COMPLETED)
+            if writer.done() and self.is_dialled:
+                await asyncio.wait(
+                    {reader, self._closing}, timeout=FAREWELL_SECONDS, return_when=asyncio.FIRST_COMPLETED
+                )
+            for end in (self._closing, reader, writer):
+                if end.done():
+                    self.close(end.result())
+                    break
+            return self._closing.result()
+        except asyncio.CancelledError:
+            writer.cancel()  # gRPC has ended the stream already
+            raise
+        finally:
+            self.close("cancelled")
+            self._wake.set()
+            reader.cancel()
+            if self.is_dialled:
+                writer.cancel()
+            self._writer = writer
+            await asyncio.wait({reader, writer} if writer.cancelling() else {reader})
+            self._drop_answer()
+
+    async def finish_writing(self) -> None:
+        """After `run`, on the dialled side: waits for a write that is under way.
+
+        gRPC cannot send a status while a message is pending, and without a status the other side would believe in the
+        link for ever. If it never reads on, its end of the stream or that of the server ends this wait.
+        """
+        if self._writer is not None:
+            try:
+                await asyncio.wait({self._writer})
+            finally:
+                self._writer.cancel()
+
+    async def _read_frames(self) -> str:
+        try:
+            while (frame := await self._stream.read()) is not None:
+                self._counters.frames_received += 1
+                self._counters.bytes_received += len(frame)
+                message = decode(frame)
+                if isinstance(message, PullPart):
+                    await self._receive_batch(message.message)
+                    self.send(PullMore(message.id))
+                elif isinstance(message, Updates):
+                    await self._receive_batch(message)
+                elif message is not None:
+                    self._receive(message)
+                if isinstance(message, Goodbye):
+                    return f"goodbye: {message.reason}"
+        except PeerError as error:
+            self.error = error
+            self._counters.peer_errors += 1
+            return f"refused ({error.reason}): {error}"
+        except BROKEN as error:
+            return _why(error)
+        except Exception as error:
+            self._handler.failed(error)
+            return f"internal error: {error}"
+        return "closed by the peer"
+
+    async def _receive_batch(self, batch: Updates | Members) -> None:
+        if isinstance(batch, Members):
+            self._receive(batch)
+            return
+        bundles = batch.bundles
+        self._counters.updates_received += count_updates(bundles)
+        for k in range(0, len(bundles), RECEIVED_BUNDLES):
+            if k:
+                await asyncio.sleep(0)
+            if not self._closing.done():
+                self._handler.received(self.peer, Updates(bundles[k : k + RECEIVED_BUNDLES]))
+
+    def _receive(self, message: Message | Pull | PullEnd | PullMore) -> None:
+        match message:
+            case Pull():
+                self._drop_answer()
+                self._answer = self._answer_to(message)
+                self._answer_id, self._parts_allowed = message.id, PULL_PARTS
+                self._wake.set()
+            case PullMore():
+                if message.id == self._answer_id:
+                    self._parts_allowed += 1
+                    self._wake.set()
+            case PullEnd():
+                if message.id == self._pulls:
+                    self.end_pull(message.is_complete)
+            case Hello():
+                raise PeerError("a second hello on one link", reason="hello")
+            case _:
+                if not self._closing.done():
+                    self._handler.received(self.peer, message)
+
+    async def _write_frames(self) -> str:
+        try:
+            while not self._closing.done():
+                message = self._queue.take() or self._next_answer()
+                if message is None:
+                    self._wake.clear()
+                    await self._wake.wait()
+                    continue
+                batch = message.message if isinstance(message, PullPart) else message
+                if isinstance(batch, Updates):
+                    self._counters.updates_sent += count_updates(batch.bundles)
+                for frame in encode(message):
+                    self._counters.frames_sent += 1
+                    self._counters.bytes_sent += len(frame)
+                    await self._stream.write(frame)
+                if isinstance(message, Goodbye):
+                    await self._stream.finish()
+                    return f"goodbye: {message.reason}"
+        except BROKEN as error:
+            return _why(error)
+        except Exception as error:
+            self._handler.failed(error)
+            return f"internal error: {error}"
+        return "closed"
+
+    def _answer_to(self, pull: Pull) -> Iterator[LinkMessage]:
+        try:
+            for members, bundles in self._handler.pull_batches(pull.frontier):
+                if members:
+                    yield PullPart(pull.id, Members(members))
+                for k in range(0, len(bundles), PULL_BUNDLES):
+                    yield PullPart(pull.id, Updates(bundles[k : k + PULL_BUNDLES]))
+        except Exception as error:
+            self._handler.failed(error)
+            yield PullEnd(pull.id, is_complete=False)
+            return
+        yield PullEnd(pull.id, is_complete=True)
+
+    def _next_answer(self) -> LinkMessage | None:
+        if self._answer is None or not self._parts_allowed:
+            return None
+        self._parts_allowed -= 1
+        message = next(self._answer, None)
+        if message is None:
+            self._answer = None
+        return message
+
+    def _drop_answer(self) -> None:
+        if self._answer is not None:
+            with contextlib.suppress(Exception):
+                self._answer.close()  # type: ignore[attr-defined]
+            self._answer = None
+
+
+def _why(error: BaseException) -> str:
+    if isinstance(error, grpc.aio.AioRpcError):
+        return f"{error.code().name.lower().replace('_', ' ')}: {error.details()}"
+    return f"broken: {error}" if str(error) else "broken"

@@ -1,0 +1,397 @@
+"""All links of a node: who is dialled, who is let in, and one link per neighbour.
+
+Both sides may dial at the same moment, so two streams can stand between two nodes. Which of them stays is decided on
+both sides alike, from what both know:
+
+1. the stream of the newer incarnation: a restarted peer is not locked out by its half-dead old link;
+2. else the stream that the smaller origin dialled;
+3. else (same dialler) the newer stream.
+
+The core sees a replaced link as disconnected, then connected: per connection what is sent arrives in order or the
+connection ends.
+
+Dialling goes on for ever, with capped exponential back-off and full jitter, and rests while the peer is linked. Every
+dial makes a new channel, so names are resolved again.
+"""
+
+import asyncio
+import dataclasses
+import logging
+import random
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import grpc
+import grpc.aio
+
+from seedflood.errors import JournalError, PeerError, SeedfloodError
+from seedflood.protocol.messages import (
+    Bundle,
+    Goodbye,
+    Held,
+    Hello,
+    Members,
+    Message,
+    OriginId,
+    Updates,
+    fingerprint,
+)
+from seedflood.transport import refusal
+from seedflood.transport.codec import decode, decode_pull_request, encode
+from seedflood.transport.link import BROKEN, PULL_BUNDLES, Link, LinkCounters, LinkHandler, Stream
+from seedflood.transport.queue import QUEUE_BUNDLES_MAX, SendQueue
+from seedflood.transport.server import AcceptedStream, Credentials, DialledStream, PlainCredentials, bind, make_server
+
+STOP_SECONDS = 2.0
+"""What closing the server waits for streams that were told to end."""
+
+LAST_TURNS = 10
+"""Turns of the loop in which gRPC's own tasks end after their streams."""
+
+REFUSALS_REMEMBERED = 64
+
+_log = logging.getLogger(__name__)
+
+
+class Handler(LinkHandler, Protocol):
+    """What the links tell and ask; every call comes on the event loop and must return soon.
+
+    Only PeerError may be raised, from `is_welcome` and `received`: the link is closed and the fault counted.
+    """
+
+    def hello(self) -> Hello:
+        """Our hello as of now."""
+
+    def is_welcome(self, hello: Hello) -> None:
+        """Raises PeerError if the sender may not take part. Run, base model and version were compared before."""
+
+    def connected(self, peer: OriginId, hello: Hello) -> None: ...
+
+    def disconnected(self, peer: OriginId, reason: str) -> None: ...
+
+    def refused(self, address: str, error: SeedfloodError) -> None:
+        """A dialled peer and we do not fit: RunMismatchError or PeerError. It is dialled again, slowly."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkSettings:
+    """listen: host:port. run: the canonical JSON of `[run]`, to name what differs when another run is met."""
+
+    listen: str
+    run: str
+    hello_seconds: float = 10.0
+    redial_seconds_min: float = 0.25
+    redial_seconds_max: float = 30.0
+    queue_bundles_max: int = QUEUE_BUNDLES_MAX
+
+
+class Links:
+    """Start, then send and pull; `drain` says goodbye, `close` ends everything that was started."""
+
+    def __init__(
+        self,
+        settings: LinkSettings,
+        handler: Handler,
+        *,
+        credentials: Credentials | None = None,
+        add_services: Callable[[grpc.aio.Server], None] | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        uniform: Callable[[float, float], float] = random.uniform,
+    ) -> None:
+        """add_services: registers more services (health, reflection) on the server before it starts."""
+        self._settings = settings
+        self._handler = handler
+        self._credentials = credentials or PlainCredentials()
+        self._add_services = add_services
+        self._sleep = sleep
+        self._uniform = uniform
+        self._server: grpc.aio.Server | None = None
+        self._links: dict[OriginId, Link] = {}
+        self._running: set[Link] = set()
+        self._dials: dict[str, asyncio.Task[None]] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+        self._counters: dict[str, LinkCounters] = {}
+        self._refusals: deque[str] = deque(maxlen=REFUSALS_REMEMBERED)
+        self._is_stopping = False
+
+    @property
+    def peers(self) -> dict[OriginId, str]:
+        """The linked peers and their names."""
+        return {peer: link.hello.member.name for peer, link in self._links.items()}
+
+    def stats(self) -> dict[str, LinkCounters]:
+        """Counters by the peer's name, over all of its links; copies."""
+        return {name: dataclasses.replace(counters) for name, counters in self._counters.items()}
+
+    async def start(self) -> int:
+        """Listens; returns the port. Raises BindError."""
+        server = make_server(self._accept, self._answer_pull)
+        if self._add_services is not None:
+            self._add_services(server)
+        port = bind(server, self._settings.listen, self._credentials)
+        await server.start()
+        self._server = server
+        return port
+
+    def dial(self, addresses: Iterable[str]) -> None:
+        """These addresses, and no others, are dialled from now on. Links that an address no longer stands for end."""
+        wanted = set(addresses)
+        for address in self._dials.keys() - wanted:
+            task = self._dials.pop(address)
+            task.cancel()
+            self._ending.add(task)
+            task.add_done_callback(self._ending.discard)
+        for address in sorted(wanted - self._dials.keys()):
+            self._dials[address] = asyncio.create_task(self._dial_for_ever(address), name=f"dial {address}")
+
+    def send(self, peer: OriginId, messages: Iterable[Message]) -> None:
+        """Queues; never waits. What is sent to a peer without a link is lost (repair brings it)."""
+        link = self._links.get(peer)
+        if link is not None:
+            for message in messages:
+                link.send(message)
+
+    def pull(self, peer: OriginId, frontier: tuple[Held, ...]) -> bool:
+        """Asks the peer for what the frontier lacks. It comes by `received`, then `pulled` is called exactly once.
+
+        False, and nothing will come, if there is no link or an earlier pull from this peer has not ended.
+        """
+        link = self._links.get(peer)
+        return link is not None and link.pull(frontier)
+
+    def disconnect(self, peer: OriginId, reason: str) -> None:
+        """Ends the link with a peer now."""
+        link = self._links.get(peer)
+        if link is not None:
+            link.close(reason)
+
+    async def drain(self, seconds: float) -> None:
+        """Stops dialling and accepting; sends what is queued, then a goodbye; waits so long for the links to end."""
+        self._is_stopping = True
+        linked = list(self._links.values())
+        for link in linked:
+            link.send(Goodbye("stopping"))
+        if linked:
+            waits = [asyncio.create_task(link.ended.wait()) for link in linked]
+            _, late = await asyncio.wait(waits, timeout=seconds)
+            for wait in late:
+                wait.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
+
+    async def close(self) -> None:
+        """Ends every link, task, channel and the server. Returns when nothing is left."""
+        self._is_stopping = True
+        self.dial(())
+        for link in list(self._running):
+            link.close("stopping")
+        await asyncio.gather(*self._ending, return_exceptions=True)
+        if self._server is not None:
+            await self._server.stop(STOP_SECONDS)
+            self._server = None
+        for _ in range(LAST_TURNS):
+            await asyncio.sleep(0)
+
+    # The dialling side
+
+    async def _dial_for_ever(self, address: str) -> None:
+        loop = asyncio.get_running_loop()
+        settings = self._settings
+        peer: OriginId | None = None
+        failures = 0
+        said = ""
+        while not self._is_stopping:
+            while peer is not None and (link := self._links.get(peer)) is not None:
+                await link.ended.wait()
+            began = loop.time()
+            outcome, why = "failed", ""
+            try:
+                linked, peer = await self._dial(address)
+                outcome = "linked" if linked else "duplicate"
+            except SeedfloodError as error:
+                outcome = "refused"
+                why = f"no link: {error}"
+                self._handler.refused(address, error)
+            except (*BROKEN, TimeoutError) as error:
+                why = f"cannot reach {address}: {_details(error)}"
+            except Exception as error:
+                self._handler.failed(error)
+            if why and why != said:  # once, not for every of countless dials
+                _log.warning("%s; it is dialled for ever", why)
+            said = why
+            if outcome == "linked" and loop.time() - began > settings.redial_seconds_max:
+                failures = 0
+            bound = settings.redial_seconds_min * 2.0 ** min(failures, 30)
+            if outcome == "refused":
+                bound = settings.redial_seconds_max
+            failures += 1
+            if not self._is_stopping:
+                await self._sleep(self._uniform(0.0, min(bound, settings.redial_seconds_max)))
+
+    async def _dial(self, address: str) -> tuple[bool, OriginId | None]:
+        """Dials once and serves the link to its end: (was there a link, who is there).
+
+        Raises SeedfloodError if we and they do not fit, one of BROKEN or TimeoutError if they cannot be reached.
+        """
+        channel = self._credentials.channel(address)
+        stream = DialledStream(channel)
+        try:
+            try:
+                async with asyncio.timeout(self._settings.hello_seconds):
+                    await stream.connect()
+                    ours = self._handler.hello()
+                    frames = encode(ours)
+                    for frame in frames:
+                        await stream.write(frame)
+                    answer = await stream.read()
+                hello = _as_hello(answer)
+                stream.handshake = (len(frames), sum(map(len, frames)), len(answer or b""))
+                refusal.check_hello(hello, ours)
+                self._handler.is_welcome(hello)
+            except grpc.aio.AioRpcError as error:
+                facts = refusal.parse(error.details())
+                if facts is None:
+                    raise
+                if facts["reason"] == "duplicate":
+                    return False, refusal.origin_in(facts)
+                if facts["reason"] == "stopping":
+                    raise
+                raise refusal.as_error(facts, address, self._settings.run) from None
+            except PeerError as error:
+                facts = {"reason": error.reason, "message": str(error)}
+                raise refusal.as_error(facts, address, self._settings.run) from None
+            try:
+                link = self._admit(hello, ours, stream)
+            except PeerError:
+                return False, hello.member.origin
+            await self._serve(link)
+            return True, link.peer
+        finally:
+            try:
+                await stream.close()
+            finally:
+                await channel.close()
+
+    # The dialled side
+
+    async def _accept(self, _: Any, context: grpc.aio.ServicerContext) -> None:
+        stream = AcceptedStream(context)
+        try:
+            try:
+                async with asyncio.timeout(self._settings.hello_seconds):
+                    frame = await stream.read()
+            except TimeoutError:
+                raise PeerError("no hello", reason="hello") from None
+            hello = _as_hello(frame)
+            stream.handshake = (0, 0, len(frame or b""))
+            ours = self._handler.hello()
+            refusal.check_hello(hello, ours)
+            self._handler.is_welcome(hello)
+            link = self._admit(hello, ours, stream)
+            await self._serve(link)
+            await link.finish_writing()
+            if link.error is not None:
+                raise link.error
+        except PeerError as error:
+            if error.reason not in ("duplicate", "stopping"):
+                self._log_refusal(context.peer(), error)
+            await context.abort(
+                *refusal.status(error, run=self._settings.run, origin=self._handler.hello().member.origin)
+            )
+        except (grpc.aio.UsageError, grpc.aio.InternalError):
+            pass  # they were gone before the hello was read or the refusal told
+
+    async def _answer_pull(self, request: bytes, context: grpc.aio.ServicerContext) -> None:
+        """Flood.Pull: reads the journal as fast as the asker takes it, one batch at a time."""
+        try:
+            run_id, frontier = decode_pull_request(request)
+            if run_id != self._handler.hello().run_id:
+                raise PeerError("the request names another run", reason="run")
+            for members, bundles in self._handler.pull_batches(frontier):
+                messages: tuple[Members | Updates, ...] = (Members(members), *_in_frames(bundles))
+                for message in messages:
+                    for frame in encode(message):
+                        await context.write(frame)
+        except PeerError as error:
+            origin = self._handler.hello().member.origin
+            await context.abort(*refusal.status(error, run=self._settings.run, origin=origin))
+        except JournalError as error:
+            self._handler.failed(error)
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "the journal cannot be read")
+
+    def _log_refusal(self, source: str, error: PeerError) -> None:
+        """Once per host and sentence: a stranger who dials for ever shall not fill the log."""
+        line = f"refused {source.rpartition(':')[0]}: {error}"
+        _log.log(logging.DEBUG if line in self._refusals else logging.WARNING, "%s", line)
+        self._refusals.append(line)
+
+    # Both sides
+
+    def _admit(self, hello: Hello, ours: Hello, stream: Stream) -> Link:
+        """Makes the link, ending the one it replaces. Raises PeerError("duplicate") if the one we have stays.
+
+        If we were dialled, our hello is the first thing that the link says: before anything that the core sends.
+        """
+        if self._is_stopping:
+            raise PeerError("this node is stopping", reason="stopping")
+        peer, name = hello.member.origin, hello.member.name
+        old = self._links.get(peer)
+        if old is not None:
+            if not self._is_preferred(hello, ours, stream, old):
+                raise PeerError(f"there is a link with {name} already", reason="duplicate")
+            self._forget(old, "replaced by a newer link")
+        queue = SendQueue(self._settings.queue_bundles_max)
+        if not stream.is_dialled:
+            queue.put(ours)
+        counters = self._counters.setdefault(name, LinkCounters())
+        link = Link(peer, hello, stream, self._handler, counters, queue)
+        self._links[peer] = link
+        self._handler.connected(peer, hello)
+        return link
+
+    @staticmethod
+    def _is_preferred(hello: Hello, ours: Hello, stream: Stream, old: Link) -> bool:
+        if hello.member.incarnation != old.hello.member.incarnation:
+            return hello.member.incarnation > old.hello.member.incarnation
+        if stream.is_dialled == old.is_dialled:
+            return True
+        return stream.is_dialled == (ours.member.origin < old.peer)
+
+    async def _serve(self, link: Link) -> None:
+        self._running.add(link)
+        reason = "cancelled"
+        try:
+            reason = await link.run()
+        finally:
+            self._running.discard(link)
+            self._forget(link, reason)
+
+    def _forget(self, link: Link, reason: str) -> None:
+        """Tells the core that a link has ended, once."""
+        link.close(reason)
+        if self._links.get(link.peer) is link:
+            del self._links[link.peer]
+            _log.info("link with %s (%s) ended: %s", link.hello.member.name, fingerprint(link.peer), reason)
+            link.end_pull(is_complete=False)
+            self._handler.disconnected(link.peer, reason)
+            link.ended.set()
+
+
+def _details(error: BaseException) -> str:
+    if isinstance(error, grpc.aio.AioRpcError):
+        return str(error.details())
+    return "no answer in time" if isinstance(error, TimeoutError) else repr(error)
+
+
+def _in_frames(bundles: tuple[Bundle, ...]) -> Iterator[Updates]:
+    return (Updates(bundles[k : k + PULL_BUNDLES]) for k in range(0, len(bundles), PULL_BUNDLES))
+
+
+def _as_hello(frame: bytes | None) -> Hello:
+    if frame is None:
+        raise PeerError("the stream was closed before a hello", reason="hello")
+    message = decode(frame)
+    if not isinstance(message, Hello):
+        raise PeerError("the first frame is no hello", reason="hello")
+    return message

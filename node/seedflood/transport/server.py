@@ -1,0 +1,182 @@
+"""Streams and channels: everything that is gRPC about a link, and where TLS will enter."""
+
+import asyncio
+import contextlib
+import errno
+import socket
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+import grpc
+import grpc.aio
+
+from seedflood.errors import BindError
+from seedflood.transport.codec import FRAME_BYTES_MAX
+
+SERVICE = "seedflood.wire.Flood"
+LINK_PATH = f"/{SERVICE}/Link"
+PULL_PATH = f"/{SERVICE}/Pull"
+
+RPCS_MAX = 1024
+"""Concurrent streams of all peers together, half-open ones included."""
+
+CLOSE_SECONDS = 1.0
+
+KEEPALIVE_MILLISECONDS = 15_000
+KEEPALIVE_TIMEOUT_MILLISECONDS = 10_000
+"""A silent peer is noticed after 25 s at most; for faster news there are the core's pings."""
+
+_KEEPALIVE = [
+    ("grpc.keepalive_time_ms", KEEPALIVE_MILLISECONDS),
+    ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MILLISECONDS),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.max_receive_message_length", FRAME_BYTES_MAX),
+    ("grpc.max_send_message_length", FRAME_BYTES_MAX),
+]
+CHANNEL_OPTIONS: list[tuple[str, Any]] = [
+    *_KEEPALIVE,
+    ("grpc.use_local_subchannel_pool", 1),  # every dial resolves and connects anew, without gRPC's own back-off
+    ("grpc.enable_retries", 0),
+]
+SERVER_OPTIONS: list[tuple[str, Any]] = [
+    *_KEEPALIVE,
+    ("grpc.http2.min_recv_ping_interval_without_data_ms", KEEPALIVE_MILLISECONDS // 3),
+    ("grpc.so_reuseport", 0),  # else two daemons share one port and each gets half of the peers
+    ("grpc.max_concurrent_streams", 16),
+]
+
+
+class Credentials(Protocol):
+    """How channels and ports are secured: plain now, mTLS beside it."""
+
+    def channel(self, address: str) -> grpc.aio.Channel: ...
+
+    def add_port(self, server: grpc.aio.Server, address: str) -> int: ...
+
+
+class PlainCredentials:
+    """No TLS: for one machine or a private network."""
+
+    def channel(self, address: str) -> grpc.aio.Channel:
+        return grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+
+    def add_port(self, server: grpc.aio.Server, address: str) -> int:
+        return int(server.add_insecure_port(address))
+
+
+class DialledStream:
+    """The side of a link that opened it."""
+
+    is_dialled = True
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self._call = channel.stream_stream(LINK_PATH)()
+        self.handshake = (0, 0, 0)
+
+    async def connect(self) -> None:
+        """Waits until there is a connection."""
+        await self._call.wait_for_connection()
+
+    async def read(self) -> bytes | None:
+        frame = await self._call.read()
+        return None if frame is grpc.aio.EOF else frame
+
+    async def write(self, frame: bytes) -> None:
+        await self._call.write(frame)
+
+    async def finish(self) -> None:
+        await self._call.done_writing()
+
+    async def close(self) -> None:
+        """Cancels the rpc and waits until gRPC has let go of it, so that none of its tasks outlives the loop."""
+        self._call.cancel()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await self._call.code()
+
+
+class AcceptedStream:
+    """The side of a link that was dialled."""
+
+    is_dialled = False
+
+    def __init__(self, context: grpc.aio.ServicerContext) -> None:
+        self._context = context
+        self.handshake = (0, 0, 0)
+
+    async def read(self) -> bytes | None:
+        frame = await self._context.read()
+        return None if frame is grpc.aio.EOF else frame
+
+    async def write(self, frame: bytes) -> None:
+        await self._context.write(frame)
+
+    async def finish(self) -> None:
+        """The stream ends when the rpc returns."""
+
+
+def make_server(
+    accept: Callable[[Any, grpc.aio.ServicerContext], Awaitable[None]],
+    answer: Callable[[bytes, grpc.aio.ServicerContext], Awaitable[None]],
+) -> grpc.aio.Server:
+    """A server whose Flood.Link streams are served by `accept` and Flood.Pull by `answer`, both of raw bytes."""
+    server = grpc.aio.server(options=SERVER_OPTIONS, maximum_concurrent_rpcs=RPCS_MAX)
+    handlers = {
+        "Link": grpc.stream_stream_rpc_method_handler(accept),
+        "Pull": grpc.unary_stream_rpc_method_handler(answer),
+    }
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
+    return server
+
+
+def bind(server: grpc.aio.Server, address: str, credentials: Credentials) -> int:
+    """Listens at `host:port` and returns the port (another one if 0 was asked for). Raises BindError."""
+    _probe(address)
+    try:
+        port = credentials.add_port(server, address)
+    except RuntimeError as error:
+        raise BindError(f"cannot listen at {address}: {error}", address=address) from None
+    if not port:
+        raise BindError(f"cannot listen at {address}: choose another [node] listen address", address=address)
+    return port
+
+
+def _probe(address: str) -> None:
+    """Binds and closes a plain socket first, because gRPC keeps the reason of a failure to itself."""
+    host, _, port = address.rpartition(":")
+    host = host.strip("[]")
+    try:
+        if not 0 <= int(port) <= 65_535:
+            raise ValueError(f"port {port}")
+        found = socket.getaddrinfo(host or None, int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (OSError, ValueError) as error:
+        raise BindError(
+            f"cannot listen at {address!r}: not a host and port of this machine ({error}); "
+            "set [node] listen to an address such as 0.0.0.0:7777",
+            address=address,
+        ) from None
+    failures: list[OSError] = []
+    for family, kind, protocol, _, where in found:
+        try:
+            with socket.socket(family, kind, protocol) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                if family == socket.AF_INET6:
+                    probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                probe.bind(where)
+                probe.listen(1)
+        except OSError as error:
+            failures.append(error)
+    in_use = [error for error in failures if error.errno == errno.EADDRINUSE]
+    if not in_use and len(failures) < len(found):
+        return
+    match (in_use or failures)[0].errno:
+        case errno.EADDRINUSE:
+            what = "the port is in use; stop the other process or choose another port in [node] listen"
+        case errno.EADDRNOTAVAIL:
+            what = "the host is not an address of this machine; use 0.0.0.0 to listen on all of its addresses"
+        case errno.EACCES:
+            what = "this user may not use that port; choose one above 1023"
+        case _:
+            what = str(failures[0])
+    raise BindError(f"cannot listen at {address}: {what}", address=address)

@@ -1,0 +1,1 @@
+"""Generated from proto/seedflood/wire/flood.proto by proto/generate.sh: committed, never edited."""

@@ -1,0 +1,165 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class PullRequest(_message.Message):
+    __slots__ = ("run_id", "frontier")
+    RUN_ID_FIELD_NUMBER: _ClassVar[int]
+    FRONTIER_FIELD_NUMBER: _ClassVar[int]
+    run_id: bytes
+    frontier: Frontier
+    def __init__(self, run_id: _Optional[bytes] = ..., frontier: _Optional[_Union[Frontier, _Mapping]] = ...) -> None: ...
+
+class Frame(_message.Message):
+    __slots__ = ("hello", "updates", "members", "frontier_digest", "ping", "pong", "goodbye", "pull", "pull_end", "pull_more", "answers")
+    HELLO_FIELD_NUMBER: _ClassVar[int]
+    UPDATES_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    FRONTIER_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    PING_FIELD_NUMBER: _ClassVar[int]
+    PONG_FIELD_NUMBER: _ClassVar[int]
+    GOODBYE_FIELD_NUMBER: _ClassVar[int]
+    PULL_FIELD_NUMBER: _ClassVar[int]
+    PULL_END_FIELD_NUMBER: _ClassVar[int]
+    PULL_MORE_FIELD_NUMBER: _ClassVar[int]
+    ANSWERS_FIELD_NUMBER: _ClassVar[int]
+    hello: Hello
+    updates: Updates
+    members: Members
+    frontier_digest: FrontierDigest
+    ping: Ping
+    pong: Pong
+    goodbye: Goodbye
+    pull: Pull
+    pull_end: PullEnd
+    pull_more: PullMore
+    answers: int
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., updates: _Optional[_Union[Updates, _Mapping]] = ..., members: _Optional[_Union[Members, _Mapping]] = ..., frontier_digest: _Optional[_Union[FrontierDigest, _Mapping]] = ..., ping: _Optional[_Union[Ping, _Mapping]] = ..., pong: _Optional[_Union[Pong, _Mapping]] = ..., goodbye: _Optional[_Union[Goodbye, _Mapping]] = ..., pull: _Optional[_Union[Pull, _Mapping]] = ..., pull_end: _Optional[_Union[PullEnd, _Mapping]] = ..., pull_more: _Optional[_Union[PullMore, _Mapping]] = ..., answers: _Optional[int] = ...) -> None: ...
+
+class Hello(_message.Message):
+    __slots__ = ("protocol_version", "run_id", "base_digest", "member", "members", "frontier")
+    PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
+    RUN_ID_FIELD_NUMBER: _ClassVar[int]
+    BASE_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    FRONTIER_FIELD_NUMBER: _ClassVar[int]
+    protocol_version: int
+    run_id: bytes
+    base_digest: bytes
+    member: Member
+    members: _containers.RepeatedCompositeFieldContainer[Member]
+    frontier: Frontier
+    def __init__(self, protocol_version: _Optional[int] = ..., run_id: _Optional[bytes] = ..., base_digest: _Optional[bytes] = ..., member: _Optional[_Union[Member, _Mapping]] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., frontier: _Optional[_Union[Frontier, _Mapping]] = ...) -> None: ...
+
+class Updates(_message.Message):
+    __slots__ = ("origins", "steps", "counts", "skipped", "seeds", "scalars", "signatures")
+    ORIGINS_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    COUNTS_FIELD_NUMBER: _ClassVar[int]
+    SKIPPED_FIELD_NUMBER: _ClassVar[int]
+    SEEDS_FIELD_NUMBER: _ClassVar[int]
+    SCALARS_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURES_FIELD_NUMBER: _ClassVar[int]
+    origins: _containers.RepeatedScalarFieldContainer[int]
+    steps: _containers.RepeatedScalarFieldContainer[int]
+    counts: _containers.RepeatedScalarFieldContainer[int]
+    skipped: _containers.RepeatedScalarFieldContainer[int]
+    seeds: _containers.RepeatedScalarFieldContainer[int]
+    scalars: _containers.RepeatedScalarFieldContainer[int]
+    signatures: bytes
+    def __init__(self, origins: _Optional[_Iterable[int]] = ..., steps: _Optional[_Iterable[int]] = ..., counts: _Optional[_Iterable[int]] = ..., skipped: _Optional[_Iterable[int]] = ..., seeds: _Optional[_Iterable[int]] = ..., scalars: _Optional[_Iterable[int]] = ..., signatures: _Optional[bytes] = ...) -> None: ...
+
+class Member(_message.Message):
+    __slots__ = ("public_key", "name", "incarnation", "version", "neighbours", "first_step", "last_step", "signature")
+    PUBLIC_KEY_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    NEIGHBOURS_FIELD_NUMBER: _ClassVar[int]
+    FIRST_STEP_FIELD_NUMBER: _ClassVar[int]
+    LAST_STEP_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    public_key: bytes
+    name: str
+    incarnation: int
+    version: int
+    neighbours: _containers.RepeatedScalarFieldContainer[int]
+    first_step: int
+    last_step: int
+    signature: bytes
+    def __init__(self, public_key: _Optional[bytes] = ..., name: _Optional[str] = ..., incarnation: _Optional[int] = ..., version: _Optional[int] = ..., neighbours: _Optional[_Iterable[int]] = ..., first_step: _Optional[int] = ..., last_step: _Optional[int] = ..., signature: _Optional[bytes] = ...) -> None: ...
+
+class Members(_message.Message):
+    __slots__ = ("members",)
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    members: _containers.RepeatedCompositeFieldContainer[Member]
+    def __init__(self, members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ...) -> None: ...
+
+class Frontier(_message.Message):
+    __slots__ = ("origins", "marks", "range_counts", "ranges")
+    ORIGINS_FIELD_NUMBER: _ClassVar[int]
+    MARKS_FIELD_NUMBER: _ClassVar[int]
+    RANGE_COUNTS_FIELD_NUMBER: _ClassVar[int]
+    RANGES_FIELD_NUMBER: _ClassVar[int]
+    origins: _containers.RepeatedScalarFieldContainer[int]
+    marks: _containers.RepeatedScalarFieldContainer[int]
+    range_counts: _containers.RepeatedScalarFieldContainer[int]
+    ranges: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, origins: _Optional[_Iterable[int]] = ..., marks: _Optional[_Iterable[int]] = ..., range_counts: _Optional[_Iterable[int]] = ..., ranges: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class FrontierDigest(_message.Message):
+    __slots__ = ("frontier_digest", "before", "is_complete", "replica_digest")
+    FRONTIER_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_FIELD_NUMBER: _ClassVar[int]
+    IS_COMPLETE_FIELD_NUMBER: _ClassVar[int]
+    REPLICA_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    frontier_digest: bytes
+    before: int
+    is_complete: bool
+    replica_digest: bytes
+    def __init__(self, frontier_digest: _Optional[bytes] = ..., before: _Optional[int] = ..., is_complete: bool = ..., replica_digest: _Optional[bytes] = ...) -> None: ...
+
+class Ping(_message.Message):
+    __slots__ = ("sent_at",)
+    SENT_AT_FIELD_NUMBER: _ClassVar[int]
+    sent_at: float
+    def __init__(self, sent_at: _Optional[float] = ...) -> None: ...
+
+class Pong(_message.Message):
+    __slots__ = ("sent_at",)
+    SENT_AT_FIELD_NUMBER: _ClassVar[int]
+    sent_at: float
+    def __init__(self, sent_at: _Optional[float] = ...) -> None: ...
+
+class Goodbye(_message.Message):
+    __slots__ = ("reason",)
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    reason: str
+    def __init__(self, reason: _Optional[str] = ...) -> None: ...
+
+class Pull(_message.Message):
+    __slots__ = ("id", "frontier")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    FRONTIER_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    frontier: Frontier
+    def __init__(self, id: _Optional[int] = ..., frontier: _Optional[_Union[Frontier, _Mapping]] = ...) -> None: ...
+
+class PullEnd(_message.Message):
+    __slots__ = ("id", "is_complete")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    IS_COMPLETE_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    is_complete: bool
+    def __init__(self, id: _Optional[int] = ..., is_complete: bool = ...) -> None: ...
+
+class PullMore(_message.Message):
+    __slots__ = ("id",)
+    ID_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    def __init__(self, id: _Optional[int] = ...) -> None: ...

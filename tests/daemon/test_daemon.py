@@ -1,0 +1,113 @@
+"""Several whole nodes train together over real gRPC."""
+
+import asyncio
+
+import pytest
+
+from seedflood.errors import BindError, ModelError, RunMismatchError
+from seedflood.protocol.node import Phase
+
+
+@pytest.mark.parametrize("window", ["strict", "bounded", "none"])
+async def test_a_ring_of_four_ends_with_one_digest(cluster, window):
+    await cluster.ring(4, {"steps": 12, "window": window})
+    results = await cluster.finish()
+    assert len({result["digest"] for result in results}) == 1
+    assert all(result["steps"] == 12 for result in results)
+    assert all(link["bytes_sent"] > 0 for result in results for link in result["links"])
+
+
+async def test_strict_windows_apply_every_update_of_every_node(cluster):
+    daemons = await cluster.ring(3, {"steps": 8})
+    await cluster.finish()
+    for daemon in daemons:
+        assert {daemon.node.frontier.mark(origin) for origin in daemon.node.membership.origins()} == {8}
+
+
+async def test_five_local_steps_share_one_bundle(cluster):
+    daemons = await cluster.ring(3, {"steps": 20, "local_steps": 5, "refresh_period": 10})
+    results = await cluster.finish()
+    assert len({result["digest"] for result in results}) == 1
+    assert daemons[0]._journal.count() == 3 * 4
+
+
+async def test_replicas_agree_across_epochs(cluster):
+    await cluster.ring(3, {"steps": 12, "refresh_period": 4})
+    results = await cluster.finish()
+    assert len({result["digest"] for result in results}) == 1
+
+
+async def test_a_node_without_neighbours_waits_and_goes_on_when_they_come(cluster):
+    first = await cluster.start("a", [], {"clients": 2, "steps": 6})
+    assert first.node.phase is Phase.JOINING
+    await cluster.start("b", ["a"], {"clients": 2, "steps": 6})
+    results = await cluster.finish()
+    assert results[0]["digest"] == results[1]["digest"]
+
+
+async def test_a_node_that_leaves_is_not_waited_for_and_one_that_returns_catches_up(cluster):
+    run = {"clients": 3, "steps": 400, "batch_size": 2}
+    a, b = await cluster.start("a", [], run), await cluster.start("b", ["a"], run)
+    c = await cluster.start("c", ["a", "b"], run)
+    await cluster.until(lambda: a.node.step >= 5)
+    c.drain()
+    await c.close()
+    seen = a.node.step
+    await cluster.until(lambda: min(a.node.step, b.node.step) > seen + 5)
+    c = await cluster.start("c", ["a", "b"], run)
+    results = await cluster.finish(a, b, c)
+    assert len({result["digest"] for result in results}) == 1
+    assert a.node.frontier.mark(c.node.origin) == 400
+
+
+async def test_a_late_node_joins_a_bounded_run_and_ends_equal(cluster):
+    run = {"clients": 3, "steps": 300, "window": "bounded", "batch_size": 2}
+    soon = {"start_seconds": 0.0}
+    a, b = await cluster.start("a", [], run, soon), await cluster.start("b", ["a"], run, soon)
+    await cluster.until(lambda: min(a.node.step, b.node.step) >= 20)
+    c = await cluster.start("c", ["b"], run, soon)
+    results = await cluster.finish(a, b, c)
+    assert len({result["digest"] for result in results}) == 1
+
+
+async def test_nodes_of_different_runs_say_which_settings_differ(cluster):
+    await cluster.start("a", [], {"clients": 2, "steps": 6})
+    b = await cluster.start("b", ["a"], {"clients": 2, "steps": 6, "rank": 4, "learning_rate": 0.5})
+    with pytest.raises(RunMismatchError) as fault:
+        await b.ended
+    assert fault.value.differences == ("learning_rate", "rank")
+
+
+async def test_a_used_port_is_a_bind_error(cluster):
+    a = await cluster.start("a", [], {"clients": 2})
+    with pytest.raises(BindError, match="in use"):
+        await cluster.start("b", [], {"clients": 2}, {"listen": f"127.0.0.1:{a.port}"})
+
+
+async def test_a_missing_model_is_a_model_error(cluster, tmp_path):
+    with pytest.raises(ModelError):
+        await cluster.start("a", [], {"model": str(tmp_path / "nothing")})
+
+
+async def test_peers_can_be_changed_while_running(cluster):
+    run = {"clients": 2, "steps": 6}
+    a, b = await cluster.start("a", [], run), await cluster.start("b", [], run)
+    b.dial([f"127.0.0.1:{a.port}"])
+    results = await cluster.finish()
+    assert results[0]["digest"] == results[1]["digest"]
+
+
+async def test_a_single_node_trains_alone(cluster):
+    await cluster.start("a", [], {"clients": 1, "steps": 5})
+    (result,) = await cluster.finish()
+    assert result["steps"] == 5
+    assert result["links"] == []
+
+
+async def test_nothing_is_left_running_after_close(cluster):
+    await cluster.ring(3, {"steps": 4})
+    await cluster.finish()
+    await cluster.close()
+    cluster.daemons.clear()
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    assert not [task for task in others if "seedflood" in repr(task.get_coro())]

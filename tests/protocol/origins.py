@@ -1,0 +1,66 @@
+"""Origins by hand: what they say, with pretend signatures that bind as real ones do."""
+
+import hashlib
+
+from seedflood.protocol.messages import Bundle, Held, Hello, Member, Updates, origin_id
+from seedflood.protocol.node import Node
+from seedflood.protocol.rules import Patience, Rules
+
+RUN_ID = hashlib.sha256(b"run").digest()
+BASE_DIGEST = hashlib.sha256(b"base").digest()
+
+
+def pretend_signature(public_key, message):
+    return hashlib.sha512(public_key + message).digest()
+
+
+def verify(public_key, message, signature):
+    return signature == pretend_signature(public_key, message)
+
+
+def make_rules(clients=2, steps=100, window="strict", local_steps=1):
+    return Rules(RUN_ID, BASE_DIGEST, clients, steps, window, local_steps)
+
+
+class Origin:
+    """One origin as its neighbours see it."""
+
+    def __init__(self, name):
+        self.name = name
+        self.public_key = hashlib.sha256(name.encode()).digest()
+        self.id = origin_id(self.public_key)
+
+    def sign(self, message):
+        return pretend_signature(self.public_key, message)
+
+    def member(self, incarnation=1, version=0, first_step=0, last_step=None, neighbours=()):
+        neighbours = tuple(sorted(other.id for other in neighbours))
+        unsigned = Member(self.public_key, self.name, incarnation, version, neighbours, first_step, last_step)
+        signature = self.sign(unsigned.signed_bytes(RUN_ID))
+        return Member(self.public_key, self.name, incarnation, version, neighbours, first_step, last_step, signature)
+
+    def bundle(self, step, count=1, skipped=0, scalar=7):
+        probes = tuple((1000 + step + k, scalar) for k in range(count))
+        unsigned = Bundle(self.id, step, probes, skipped)
+        signature = self.sign(unsigned.signed_bytes(RUN_ID, self.public_key))
+        return Bundle(self.id, step, probes, skipped, signature)
+
+    def updates(self, *steps):
+        """One bundle per step, as one message."""
+        return Updates(tuple(self.bundle(step) for step in steps))
+
+    def held(self, mark, *beyond):
+        return Held(self.id, mark, beyond)
+
+    def hello(self, frontier=(), members=(), **statement):
+        return Hello(RUN_ID, BASE_DIGEST, self.member(**statement), tuple(members), tuple(frontier))
+
+    def node(self, rules, *, bundles=(), members=(), incarnation=1, patience=None, now=0.0):
+        """This origin as the real thing, started from a journal."""
+        member = Member(self.public_key, self.name, incarnation)
+        node = Node(rules, member, self.sign, verify, patience=patience or Patience())
+        node.start(bundles, members, now)
+        return node
+
+
+A, B, C, D, E = (Origin(name) for name in ("ada", "bob", "cyd", "dan", "eve"))

@@ -1,0 +1,48 @@
+"""Worlds that run to their end and are judged."""
+
+from seedflood.simulation.checks import find_stuck, find_violations
+from seedflood.simulation.host import Host
+from seedflood.simulation.network import Weather
+from seedflood.simulation.world import World
+from seedflood.topology import make_topology
+
+STORMY = Weather(duplicate=0.1, break_per_second=0.2)
+
+
+def make_world(topology="ring", clients=4, *, seed=1, steps=8, **settings):
+    return World(clients, make_topology(topology, clients, seed=seed), seed=seed, steps=steps, **settings)
+
+
+def run_world(*args, **settings):
+    world = make_world(*args, **settings)
+    world.start()
+    run_to_the_end(world)
+    return world
+
+
+def run_to_the_end(world):
+    """Healing: everything that is to happen happens; then judges."""
+    world.run()
+    assert find_stuck(world.hosts) == [], f"seed {world.seed}"
+    assert find_violations(world.hosts) == [], f"seed {world.seed}"
+
+
+class Witness:
+    """Writes down what every host does, in the order in which it happens."""
+
+    def __init__(self, monkeypatch):
+        self.trace = []
+        self.measured = []
+        """(host, step, how many updates of earlier steps it had applied, how many of later ones)"""
+        for name in ("send", "pull", "apply", "measure", "noted", "start", "crash"):
+            monkeypatch.setattr(Host, name, self._watched(name, getattr(Host, name)))
+
+    def _watched(self, name, method):
+        def watched(host, *args):
+            self.trace.append((host._clock.now, host.name, name, repr(args)))
+            if name == "measure":
+                below = sum(step < args[0].step for _, step in host.ledger.applied)
+                self.measured.append((host.name, args[0].step, below, len(host.ledger.applied) - below))
+            return method(host, *args)
+
+        return watched

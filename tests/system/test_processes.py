@@ -1,0 +1,157 @@
+"""Real processes: crashes, signals, and what an operator sees of faults."""
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from seedflood.errors import ExitCode
+
+pytestmark = pytest.mark.system
+
+TRIANGLE = [(0, 1), (1, 2), (0, 2)]
+
+
+def test_a_killed_and_restarted_node_continues_with_an_equal_digest(hosts):
+    a, b, c = hosts.make(3, TRIANGLE, {"steps": 150})
+    for host in (a, b, c):
+        host.start()
+    b.wait_for("progress", step=20)
+    b.kill()
+    published = a.wait_for("progress", step=21)["step"]
+    b.start()
+    assert b.wait_for("started")["step"] >= published - 2
+    for host in (a, b, c):
+        assert host.end() == ExitCode.OK
+    results = [host.result() for host in (a, b, c)]
+    assert len({result["digest"] for result in results}) == 1
+    assert {result["updates"] for result in results} == {3 * 150}
+
+
+def test_all_nodes_killed_at_once_go_on_from_their_journals(hosts):
+    made = hosts.make(3, TRIANGLE, {"steps": 120})
+    for host in made:
+        host.start()
+    made[0].wait_for("progress", step=15)
+    for host in made:
+        host.kill()
+    for host in made:
+        host.start()
+    assert [host.end() for host in made] == [ExitCode.OK] * 3
+    assert len({host.result()["digest"] for host in made}) == 1
+
+
+def test_sigterm_drains_and_the_others_go_on(hosts):
+    a, b, c = hosts.make(3, TRIANGLE, {"steps": 100}, {"linger_seconds": 1.0})
+    for host in (a, b, c):
+        host.start()
+    c.wait_for("progress", step=10)
+    c.signal(signal.SIGTERM)
+    assert c.end() == ExitCode.OK
+    a.wait_for("member left")
+    assert [a.end(), b.end()] == [ExitCode.OK] * 2
+    assert a.result()["digest"] == b.result()["digest"]
+
+
+def test_sigterm_while_waiting_for_neighbours_ends_the_node(hosts):
+    a, _ = hosts.make(2, [(0, 1)], {"steps": 10})
+    a.start().wait_for("started")
+    a.signal(signal.SIGTERM)
+    assert a.end() == ExitCode.OK
+
+
+def test_a_finished_node_started_again_says_its_result_and_exits(hosts):
+    a, b = hosts.make(2, [(0, 1)], {"steps": 10})
+    assert [host.start().process is not None for host in (a, b)]
+    assert [a.end(), b.end()] == [ExitCode.OK] * 2
+    digest = a.result()["digest"]
+    assert a.start("--set", "node.linger_seconds=1").end() == ExitCode.OK
+    assert a.result()["digest"] == digest
+
+
+def test_nodes_of_different_runs_exit_and_name_the_difference(hosts):
+    a, b = hosts.make(2, [(0, 1)], {"steps": 10})
+    a.start("--set", "run.rank=4")
+    b.start()
+    codes = {a.end(), b.end()}
+    assert ExitCode.RUN_MISMATCH in codes
+    assert codes <= {ExitCode.RUN_MISMATCH}
+    assert "rank" in a.last_words
+
+
+def test_a_used_port_is_told_with_its_exit_code(hosts):
+    (a,) = hosts.make(1, [], {"steps": 10})
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        a.start("--listen", f"127.0.0.1:{other.getsockname()[1]}")
+        assert a.end() == ExitCode.UNAVAILABLE
+    assert "in use" in a.last_words
+
+
+def test_a_broken_row_is_told_with_its_file_and_line(hosts, tmp_path):
+    data = tmp_path / "rows"
+    data.mkdir()
+    good = json.dumps({"sentence": "the room was clean", "label": 1})
+    (data / "validation.jsonl").write_text(f"{good}\n")
+    (data / "train.jsonl").write_text(f'{good}\n{{"sentence": "the \n')
+    (a,) = hosts.make(1, [], {"steps": 10, "task": "sst2"}, {"data": str(data)})
+    assert a.start().end() == ExitCode.CONFIG
+    assert "train.jsonl" in a.last_words
+    assert "2" in a.last_words
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ("run.model=/no/such/model", "/no/such/model"),
+        ("run.stps=3", "steps"),
+        ("node.listen=nowhere", "host:port"),
+        ("node.device=cuda:99", "cuda"),
+    ],
+)
+def test_a_wrong_setting_is_one_sentence_and_exit_code_78(hosts, setting, words):
+    (a,) = hosts.make(1, [], {"steps": 10})
+    assert a.start("--set", setting).end() == ExitCode.CONFIG
+    assert words in a.last_words
+    assert not any("Traceback" in str(line) for line in a.events)
+
+
+def test_a_journal_of_another_run_is_refused(hosts):
+    (a,) = hosts.make(1, [], {"steps": 10})
+    assert a.start().end() == ExitCode.OK
+    assert a.start("--set", "run.rank=4").end() == ExitCode.CONFIG
+    assert "belongs to run" in a.last_words
+
+
+def test_seedflood_local_runs_a_cluster_to_the_end_and_export_rebuilds_it(tmp_path):
+    folder, model = tmp_path / "run", tmp_path / "model"
+    arguments = ["local", "--nodes", "3", "--steps", "20", "--folder", str(folder), "--export", str(model), "--json"]
+    ran = _seedflood(*arguments)
+    assert ran.returncode == 0, ran.stderr
+    result = json.loads(ran.stdout)
+    assert result["digests_equal"]
+    assert {node["steps"] for node in result["nodes"]} == {20}
+    assert {len(node["links"]) for node in result["nodes"]} == {2}
+    exported = _seedflood("evaluate", "--model", str(model), "--task", "embedded", "--json")
+    rebuilt = _seedflood("evaluate", "--peers", str(folder / "node-2" / "peers.toml"), "--json")
+    loss = result["nodes"][0]["loss_after"]
+    assert json.loads(exported.stdout)["loss"] == pytest.approx(loss, abs=2e-3)
+    assert json.loads(rebuilt.stdout)["loss"] == pytest.approx(loss, abs=1e-5)
+
+
+def test_seedflood_local_tells_why_a_node_failed(tmp_path):
+    ran = _seedflood(
+        "local", "--nodes", "2", "--model", str(tmp_path), "--task", "sst2", "--folder", str(tmp_path / "x")
+    )
+    assert ran.returncode == ExitCode.CONFIG
+    assert "failed" in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+def _seedflood(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-c", "from seedflood.cli import main; main()", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)

@@ -1,0 +1,110 @@
+"""Ed25519 as RFC 8032 has it, and a key file that only its owner can read."""
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from seedflood.errors import ConfigError
+from seedflood.identity import Identity, verify
+
+RELAXED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # two shared cores
+
+RFC_8032 = [  # section 7.1, tests 1 to 3: secret, public, message, signature
+    (
+        "9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60",
+        "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a",
+        "",
+        "e5564300c360ac729086e2cc806e828a84877f1eb8e5d974d873e065224901555fb8821590a33bacc61e39701cf9b46b"
+        "d25bf5f0595bbe24655141438e7a100b",
+    ),
+    (
+        "4ccd089b28ff96da9db6c346ec114e0f5b8a319f35aba624da8cf6ed4fb8a6fb",
+        "3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c",
+        "72",
+        "92a009a9f0d4cab8720e820b5f642540a2b27b5416503f8fb3762223ebdb69da085ac1e43e15996e458f3613d0f11d8c"
+        "387b2eaeb4302aeeb00d291612bb0c00",
+    ),
+    (
+        "c5aa8df43f9f837bedb7442f31dcb7b166d38535076f094b85ce3a2e0b4458f7",
+        "fc51cd8e6218a1a38da47ed00230f0580816ed13ba3303ac5deb911548908025",
+        "af82",
+        "6291d657deec24024827e69c3abe01a30ce548a284743a445e3680d7db5ac3ac18ff9b538d16f290ae67f760984dc659"
+        "4a7c15e9716ed28dc027beceea1ec40a",
+    ),
+]
+
+
+@pytest.mark.parametrize(("secret", "public", "message", "signature"), RFC_8032)
+def test_signatures_are_those_of_rfc_8032(secret: str, public: str, message: str, signature: str) -> None:
+    identity = Identity(Ed25519PrivateKey.from_private_bytes(bytes.fromhex(secret)))
+    assert identity.public_key.hex() == public
+    assert identity.sign(bytes.fromhex(message)).hex() == signature
+    assert verify(identity.public_key, bytes.fromhex(message), bytes.fromhex(signature))
+
+
+def test_a_changed_message_signature_or_key_does_not_verify() -> None:
+    identity = Identity.generate()
+    signature = identity.sign(b"message")
+    assert verify(identity.public_key, b"message", signature)
+    assert not verify(identity.public_key, b"massage", signature)
+    assert not verify(identity.public_key, b"message", signature[:-1] + bytes([signature[-1] ^ 1]))
+    assert not verify(Identity.generate().public_key, b"message", signature)
+
+
+@settings(RELAXED)
+@given(st.binary(max_size=40), st.binary(max_size=8), st.binary(max_size=70))
+def test_verify_never_raises(key: bytes, message: bytes, signature: bytes) -> None:
+    assert not verify(key, message, signature)
+
+
+def test_a_key_is_made_once_and_only_its_owner_can_read_it(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "node.key"
+    before = os.umask(0)
+    try:
+        identity = Identity.load_or_create(path)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert os.listdir(path.parent) == ["node.key"]
+    again = Identity.load_or_create(path)
+    assert again.public_key == identity.public_key
+    assert again.origin == identity.origin
+    assert again.fingerprint == f"{identity.origin:016x}"
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o644, 0o660])
+def test_a_key_that_others_can_read_is_refused(tmp_path: Path, mode: int) -> None:
+    path = tmp_path / "node.key"
+    Identity.load_or_create(path)
+    path.chmod(mode)
+    with pytest.raises(ConfigError, match=f"chmod 600 {path}"):
+        Identity.load_or_create(path)
+
+
+def private_pem(key) -> bytes:
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"rubbish", private_pem(Ed25519PrivateKey.generate())[:-40], private_pem(generate_private_key(SECP256R1()))],
+)
+def test_a_broken_or_foreign_key_file_is_refused_and_kept(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "node.key"
+    path.write_bytes(content)
+    path.chmod(0o600)
+    with pytest.raises(ConfigError, match="holds no Ed25519 private key"):
+        Identity.load_or_create(path)
+    assert path.read_bytes() == content
+
+
+def test_a_folder_instead_of_a_key_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot read or create the key"):
+        Identity.load_or_create(tmp_path)

@@ -1,0 +1,138 @@
+"""The layout of design section 6, as a test: what each layer may know."""
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+import seedflood
+
+ROOT = Path(seedflood.__file__).parent
+LINES_MAX = 400
+LONG_MODULES: set[str] = set()
+"""Exceptions to LINES_MAX. It is empty, and only ever shrinks."""
+
+MODULES = {
+    path.relative_to(ROOT).as_posix(): path.read_text()
+    for path in sorted(ROOT.rglob("*.py"))
+    if path.relative_to(ROOT).parts[0] != "wire"
+}
+TREES = {name: ast.parse(source) for name, source in MODULES.items()}
+
+
+def imports_of(tree, package=""):
+    """Absolute names of everything that is imported anywhere in the module, in functions too."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package.split(".")[: 1 - node.level or None] if node.level else []
+            module = ".".join([*base, *([node.module] if node.module else [])])
+            yield module
+            yield from (f"{module}.{alias.name}" for alias in node.names)
+
+
+def package_of(name):
+    return ".".join(("seedflood", *Path(name).parts[:-1]))
+
+
+IMPORTS = {name: set(imports_of(tree, package_of(name))) for name, tree in TREES.items()}
+
+
+def is_within(imported, package):
+    return imported == package or imported.startswith(package + ".")
+
+
+def importers_of(package):
+    return {name for name, imported in IMPORTS.items() if any(is_within(one, package) for one in imported)}
+
+
+def outside(names, *folders):
+    return {name for name in names if not name.startswith(folders)}
+
+
+def modules_with(predicate):
+    return {name for name, tree in TREES.items() if any(predicate(node) for node in ast.walk(tree))}
+
+
+def test_protocol_imports_only_the_standard_library_and_errors():
+    allowed = ("seedflood.errors", "seedflood.protocol")
+    strangers = {
+        (name, imported)
+        for name, all_imported in IMPORTS.items()
+        if name.startswith("protocol/")
+        for imported in all_imported
+        if imported.split(".")[0] not in sys.stdlib_module_names
+        and not any(is_within(imported, package) for package in allowed)
+    }
+    assert strangers == set()
+
+
+@pytest.mark.parametrize(
+    "impure", ["asyncio", "datetime", "os", "random", "secrets", "socket", "threading", "time", "concurrent", "pathlib"]
+)
+def test_protocol_knows_no_clock_chance_thread_or_file(impure):
+    assert {name for name in importers_of(impure) if name.startswith("protocol/")} == set()
+
+
+@pytest.mark.parametrize(
+    ("package", "folder"),
+    [
+        ("torch", "training/"),
+        ("transformers", "training/"),
+        ("sqlite3", "storage/"),
+        ("grpc", "transport/"),
+        ("seedflood.wire", "transport/"),
+    ],
+)
+def test_a_heavy_dependency_lives_in_one_package(package, folder):
+    assert outside(importers_of(package), folder) == set()
+
+
+@pytest.mark.parametrize("layer", ["training", "storage", "transport"])
+@pytest.mark.parametrize("other", ["training", "storage", "transport"])
+def test_training_storage_and_transport_never_import_each_other(layer, other):
+    if layer != other:
+        assert {name for name in importers_of(f"seedflood.{other}") if name.startswith(f"{layer}/")} == set()
+
+
+def test_the_driver_and_the_simulation_need_neither_torch_nor_grpc_nor_sqlite():
+    heavy = ("seedflood.training", "seedflood.storage", "seedflood.transport", "seedflood.daemon")
+    for package in heavy:
+        assert {name for name in importers_of(package) if name.startswith(("driver.py", "simulation/"))} == set()
+
+
+def test_async_appears_in_the_transport_the_daemon_and_the_launcher_only():
+    asynchronous = modules_with(lambda node: isinstance(node, ast.AsyncFunctionDef | ast.AsyncWith | ast.AsyncFor))
+    assert outside(asynchronous, "transport/", "daemon.py", "cluster.py") == set()
+
+
+def test_nothing_is_pickled():
+    assert importers_of("pickle") | importers_of("cloudpickle") | importers_of("dill") | importers_of("shelve") == set()
+    assert importers_of("torch.load") | importers_of("torch.save") == set()
+    assert modules_with(is_torch_load) == set()
+
+
+def is_torch_load(node):
+    if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Name):
+        return False
+    return (node.value.id, node.attr) in {("torch", "load"), ("torch", "save"), ("numpy", "load"), ("np", "load")}
+
+
+def test_no_module_is_long():
+    long = {name for name, source in MODULES.items() if len(source.splitlines()) > LINES_MAX}
+    assert long - LONG_MODULES == set()
+    assert LONG_MODULES - long == set()
+
+
+def test_these_checks_can_fail():
+    tree = ast.parse("def f():\n    import torch.nn\n    from ..storage import journal\n    from . import codec\n")
+    assert set(imports_of(tree, "seedflood.transport")) >= {
+        "torch.nn",
+        "seedflood.storage",
+        "seedflood.storage.journal",
+        "seedflood.transport.codec",
+    }
+    assert is_torch_load(ast.parse("torch.load(path)", mode="eval").body.func)
+    assert not is_within("torchvision", "torch")

@@ -1,0 +1,164 @@
+import json
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference import (
+    FAMILIES,
+    assert_weights_close,
+    dense_weights,
+    permuted,
+    some_updates,
+    tiny_base,
+    tiny_batch,
+    tiny_model,
+    tiny_replica,
+    tiny_settings,
+)
+
+from seedflood.protocol.messages import Update
+from seedflood.training.estimate import probe_seed
+from seedflood.training.models import load_model, prepare_model
+from seedflood.training.replica import Replica
+from seedflood.training.scoring import score
+
+STEPS = 40
+UPDATES = some_updates(120, steps=STEPS)
+
+
+@pytest.fixture(scope="module")
+def expected():
+    """Digest and weights when all updates came at once, before any fold."""
+    replica = tiny_replica()
+    replica.apply(UPDATES)
+    digest = replica.digest()
+    replica.open_epoch(5)
+    return digest, replica.weights()
+
+
+def test_weights_are_those_of_the_dense_reference(expected):
+    dense = dense_weights(tiny_model("opt"), tiny_replica().subspace, UPDATES, refresh_period=10, rate=0.01 / 2)
+    assert_weights_close(expected[1], dense)
+
+
+@settings(max_examples=15)
+@given(
+    order=st.integers(0, 10**6),
+    cuts=st.lists(st.integers(0, len(UPDATES)), max_size=4),
+    epochs=st.lists(st.integers(0, 5), min_size=5, max_size=5),
+)
+def test_any_order_partition_and_time_of_folding_gives_the_same_digest_and_weights(expected, order, cuts, epochs):
+    replica, shuffled = tiny_replica(), permuted(UPDATES, order)
+    bounds = [0, *sorted(cuts), len(shuffled)]
+    for start, end, epoch in zip(bounds, bounds[1:], sorted(epochs), strict=False):
+        replica.open_epoch(epoch)
+        replica.apply(shuffled[start:end])
+    assert replica.digest() == expected[0]
+    replica.open_epoch(5)
+    assert replica.digest() == expected[0]
+    assert_weights_close(replica.weights(), expected[1])
+
+
+def test_a_missing_update_changes_the_digest(expected):
+    replica = tiny_replica()
+    replica.apply(UPDATES[:-1])
+    assert replica.digest() != expected[0]
+
+
+def test_an_open_but_empty_epoch_does_not_show_in_the_digest():
+    opened, untouched = tiny_replica(), tiny_replica()
+    opened.open_epoch(3)
+    opened.apply([Update(0, 31, 5, 0)])
+    assert opened.digest() == untouched.digest()
+
+
+def test_an_update_of_a_later_epoch_waits_until_that_opens():
+    replica = tiny_replica()
+    before = replica.weights()
+    replica.apply([Update(0, 25, 5, 1 << 22)])
+    assert_weights_close(replica.weights(), before, 0)
+    replica.open_epoch(1)
+    assert_weights_close(replica.weights(), before, 0)
+    replica.open_epoch(2)
+    assert any(not torch.equal(weight, before[name]) for name, weight in replica.weights().items())
+
+
+def test_measuring_a_step_opens_its_epoch_and_folds_the_one_before():
+    replica = tiny_replica()
+    replica.apply(some_updates(20))
+    weights, digest = replica.weights(), replica.digest()
+    replica.measure(12, 1, tiny_batch())
+    assert replica.epoch == 1
+    assert replica.digest() == digest
+    assert_weights_close(replica.weights(), weights)
+    parameters = dict(replica.model.named_parameters())
+    assert_weights_close(parameters, {name: weights[name] for name in parameters})
+
+
+def test_a_snapshot_of_coefficients_restores_digest_and_weights(expected):
+    donor, taker = tiny_replica(), tiny_replica()
+    donor.apply(UPDATES)
+    taker.apply(UPDATES[:50])
+    taker.open_epoch(2)
+    for epoch, data in donor.coefficients().items():
+        taker.set_coefficients(epoch, data)
+    assert taker.digest() == expected[0]
+    taker.open_epoch(5)
+    assert_weights_close(taker.weights(), expected[1])
+
+
+def test_coefficients_of_another_size_are_refused():
+    with pytest.raises(ValueError, match="bytes"):
+        tiny_replica().set_coefficients(0, bytes(8))
+
+
+def test_half_precision_folds_from_a_float32_master():
+    base = tiny_base("llama")
+    half = Replica(prepare_model(base.model, base.tokenizer, dtype="bfloat16"), tiny_settings())
+    full = tiny_replica("llama")
+    for step in range(30):
+        for replica in (half, full):
+            replica.apply([Update(0, step, step, 1000)])
+            replica.open_epoch((step + 1) // 10)
+    assert half.digest() == full.digest()
+    assert half.base_digest == full.base_digest
+    assert_weights_close(half.weights(), full.weights())
+    assert next(half.model.parameters()).dtype == torch.bfloat16
+    for name, parameter in half.model.named_parameters():
+        assert torch.equal(parameter, half.weights()[name].to(torch.bfloat16))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_learns_a_batch(family):
+    changes = {"rank": 8, "refresh_period": 100, "learning_rate": 4e-3}
+    replica, batch = tiny_replica(family, tied=family != "llama", **changes), tiny_batch(8)
+
+    def loss():
+        with torch.inference_mode():
+            return score(replica.model, batch).mean_losses()[0]
+
+    before = loss()
+    for step in range(200):
+        updates = []
+        for origin in range(2):
+            seed = probe_seed(7, origin, step)
+            updates.append(Update(origin, step, seed, replica.measure(step, seed, batch).scalar))
+        replica.apply(updates)
+    assert loss() < 0.7 * before
+
+
+@pytest.mark.parametrize(("family", "tied"), [("opt", True), ("gpt2", True), ("llama", False)])
+def test_an_exported_folder_is_the_model_as_it_stands(family, tied, tmp_path):
+    replica = tiny_replica(family, tied=tied)
+    replica.apply(some_updates(20))
+    folder = replica.export(tmp_path / "out" / "model")
+    assert not list(folder.glob("*.bin"))
+    assert json.loads((folder / "config.json").read_text())["dtype"] == "float32"
+    loaded = load_model(str(folder))
+    tokens = torch.tensor([[1, 5, 9, 4]])
+    with torch.inference_mode():
+        torch.testing.assert_close(loaded.model(tokens).logits, replica.model(tokens).logits, rtol=1e-4, atol=1e-5)
+    assert loaded.tokenizer("good film")["input_ids"] == [7, 9]
+    replica.export(folder)
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["model"]

@@ -1,0 +1,219 @@
+import json
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference import VOCABULARY, WORDS, tiny_base, tiny_settings, tiny_tokenizer
+from transformers import AutoTokenizer
+
+from seedflood.errors import ConfigError, DataError, ModelError
+from seedflood.training.tasks import BUILT_IN, TaskFormat, choose_format, load_task, make_task
+
+FORM = TaskFormat("{text} it was", ("bad", "good"))
+ROWS = [{"text": f"film {word}", "label": index % 2} for index, word in enumerate("abcde" * 8)]
+
+
+def make(rows=ROWS, form=FORM, validation=ROWS[:7], shard=None, **changes):
+    return make_task(tiny_settings(**changes), tiny_tokenizer(), form, rows, validation, shard=shard)
+
+
+def write_data(folder, train=ROWS, validation=ROWS[:4]):
+    for name, rows in (("train", train), ("validation", validation)):
+        lines = [row if isinstance(row, str) else json.dumps(row) for row in rows]
+        (folder / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
+    return str(folder)
+
+
+def prompted(**changes):
+    return tiny_settings(task="prompted", template="{text} it was", label_words=("bad", "good"), **changes)
+
+
+def words(tokens):
+    return " ".join(WORDS[token] for token in tokens)
+
+
+def test_a_row_becomes_the_prompt_with_its_columns_stripped():
+    example = make(validation=[{"text": " film . ", "label": 1}]).validation_examples[0]
+    assert words(example.tokens) == "film . it was"
+    assert example.label == 1
+
+
+def test_a_long_prompt_loses_its_beginning():
+    example = make(validation=[{"text": "a b c d e " * 4, "label": 1}], max_length=8).validation_examples[0]
+    assert words(example.tokens) == "e a b c d e it was"
+
+
+def test_a_long_prompt_keeps_the_token_that_begins_every_text(shared):
+    tokenizer = AutoTokenizer.from_pretrained(shared / "models/tiny-opt")
+    rows = [{"text": "a film that goes on and on " * 9, "label": 1}]
+    for max_length in (8, 100):
+        task = make_task(tiny_settings(max_length=max_length), tokenizer, FORM, rows, rows)
+        tokens = task.validation_examples[0].tokens
+        begins = tokenizer("a")["input_ids"][0] == tokenizer.bos_token_id
+        assert (tokens[0] == tokenizer.bos_token_id) is begins
+        assert len(tokens) <= max_length
+        assert tokenizer.decode(tokens).endswith("on it was")
+
+
+def test_a_prompt_is_no_longer_than_the_model_has_positions():
+    task = make_task(tiny_settings(), tiny_base().tokenizer, FORM, ROWS, [{"text": "a " * 99, "label": 1}])
+    assert len(task.validation_examples[0].tokens) == 32
+
+
+def test_a_long_text_loses_its_end():
+    task = make([{"text": "a b c d e a b c d e"}], TaskFormat(None), [{"text": "a b c d e a b c d e"}], max_length=8)
+    assert words(task.validation_examples[0].tokens) == "a b c d e a b c"
+    assert task.batch(0, 0).label_B is None
+
+
+def test_a_batch_holds_tokens_lengths_labels_and_label_words():
+    batch = make([{"text": "a b", "label": 0}, {"text": "a", "label": 1}], batch_size=2).batch(0, 0)
+    assert sorted(batch.lengths_B.tolist()) == [3, 4]
+    assert batch.word_L.tolist() == [WORDS.index("bad"), WORDS.index("good")]
+    for tokens, length, label in zip(batch.tokens_BT.tolist(), batch.lengths_B, batch.label_B, strict=True):
+        assert words(tokens[: int(length)]) == ("a it was" if label else "a b it was")
+        assert set(tokens[int(length) :]) <= {0}
+
+
+@settings(max_examples=10)
+@given(origin=st.integers(0, 2**64 - 1), size=st.integers(1, 90))
+def test_batches_walk_through_permutations_of_the_shard(origin, size):
+    task = make(shard="2/3", batch_size=size)
+    rows = len(task.row_indices)
+    walk = [place for step in range(1 + 3 * rows // size) for place in task.positions(origin, step)]
+    for start in range(0, len(walk) - rows + 1, rows):
+        assert sorted(walk[start : start + rows]) == list(range(rows))
+    assert make(shard="2/3", batch_size=size).positions(origin, 2) == task.positions(origin, 2)
+
+
+def test_batches_differ_between_origins_run_seeds_and_passes():
+    orders = [tuple(make(seed=seed, batch_size=40).positions(o, k)) for seed in (1, 2) for o in (0, 1) for k in (0, 1)]
+    assert len(set(orders)) == len(orders)
+
+
+@pytest.mark.parametrize("label_skew", [None, 0.3])
+@pytest.mark.parametrize("count", [1, 3, 16])
+def test_shards_are_disjoint_and_cover_the_rows_of_the_run(count, label_skew):
+    shards = [
+        make(shard=f"{k}/{count}", train_examples=30, label_skew=label_skew).row_indices for k in range(1, count + 1)
+    ]
+    together = [row for shard in shards for row in shard]
+    assert len(set(together)) == len(together) == 30
+    assert set(together) == set(make(train_examples=30).row_indices)
+    assert min(map(len, shards)) >= 1
+
+
+def test_more_shards_than_rows_are_refused():
+    with pytest.raises(DataError, match="40 training rows cannot be split into 41 shards"):
+        make(shard="41/41")
+
+
+def test_label_words_that_begin_with_the_same_token_are_refused():
+    with pytest.raises(DataError, match='"good film" and "good" begin with the same token'):
+        make(form=TaskFormat("{text} it was", ("good film", "good")))
+
+
+@pytest.mark.parametrize(
+    ("row", "problem"),
+    [
+        ('{"text": "a", "label": 0', "not valid JSON"),
+        ('["text"]', "not a JSON object"),
+        ({"txt": "a", "label": 0}, r'no column "text" \(columns: label, txt\)'),
+        ({"text": 5, "label": 0}, 'column "text" is not text'),
+        ({"text": "a", "label": 2}, 'label 2 in column "label" is unknown: it must be 0 to 1 or one of bad, good'),
+        ({"text": "a", "label": -1}, "label -1"),
+        ({"text": "a", "label": "awful"}, "label 'awful'"),
+        ({"text": "a"}, "label None"),
+        ({"text": "a", "label": 0.5}, r"label 0\.5"),
+    ],
+)
+@pytest.mark.parametrize("name", ["train", "validation"])
+def test_a_bad_row_is_told_with_file_and_line(tmp_path, row, problem, name):
+    folder = write_data(tmp_path, **{name: [ROWS[0], "", row, ROWS[1]]})
+    with pytest.raises(DataError, match=problem) as caught:
+        load_task(prompted(), tiny_tokenizer(), data=folder)
+    assert caught.value.path.endswith(f"{name}.jsonl")
+    assert caught.value.line == 3
+    assert f"{name}.jsonl, line 3: " in str(caught.value)
+
+
+def test_bytes_that_are_no_text_are_told_with_their_line(tmp_path):
+    folder = write_data(tmp_path)
+    (tmp_path / "train.jsonl").write_bytes(b'{"text": "a", "label": 0}\n{"text": "\xff", "label": 0}\n')
+    with pytest.raises(DataError, match=r"line 2: not valid JSON \(not text in UTF-8\)"):
+        load_task(prompted(), tiny_tokenizer(), data=folder)
+
+
+def test_a_folder_without_validation_rows_is_refused(tmp_path):
+    write_data(tmp_path)
+    (tmp_path / "validation.jsonl").unlink()
+    with pytest.raises(DataError, match=r"Cannot read .*validation\.jsonl \(No such file or directory\)"):
+        load_task(prompted(), tiny_tokenizer(), data=str(tmp_path))
+
+
+def test_an_empty_file_is_refused(tmp_path):
+    folder = write_data(tmp_path)
+    (tmp_path / "validation.jsonl").write_text("\n")
+    with pytest.raises(DataError, match="has no rows"):
+        load_task(prompted(), tiny_tokenizer(), data=folder)
+
+
+def test_labels_may_be_the_words_themselves_or_booleans():
+    task = make(validation=[{"text": "a", "label": "good"}, {"text": "a", "label": False}])
+    assert [example.label for example in task.validation_examples] == [1, 0]
+
+
+@pytest.mark.parametrize("template", ["it was", "{} it was", "{text.real}", "{text!r}", "{text:>9}", "{text", "{0}"])
+def test_a_template_is_plain_columns_and_nothing_else(template):
+    with pytest.raises(ConfigError, match="template"):
+        make(form=TaskFormat(template, ("bad", "good")))
+
+
+def test_a_prompted_task_needs_template_and_label_words():
+    with pytest.raises(ConfigError, match="needs template and label_words"):
+        choose_format(tiny_settings(task="prompted"), {})
+
+
+def test_a_task_without_data_is_refused():
+    with pytest.raises(DataError, match="needs data"):
+        load_task(prompted(), tiny_tokenizer())
+
+
+def test_a_data_set_that_is_not_to_be_had_is_told_in_one_sentence(monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(DataError, match='"nobody/nothing" is neither a folder nor in the local cache'):
+        load_task(prompted(), tiny_tokenizer(), data="nobody/nothing")
+
+
+def test_a_model_without_tokenizer_is_refused():
+    with pytest.raises(ModelError, match="no tokenizer"):
+        make_task(tiny_settings(), None, FORM, ROWS, ROWS)
+
+
+@pytest.mark.parametrize("name", sorted(BUILT_IN))
+def test_built_in_tasks_have_templates_of_plain_columns(name):
+    for form in BUILT_IN[name].formats:
+        columns = {field.split("}")[0]: "a" for field in form.template.split("{")[1:]}
+        chosen = choose_format(tiny_settings(task=name), {**columns, form.label_column: 0})
+        assert chosen == form
+        assert form.template.format_map(columns) == form.template.rstrip(" ").format_map(columns)
+
+
+def test_settings_override_a_built_in_task():
+    chosen = choose_format(tiny_settings(task="sst2", label_words=("bad", "good"), label_column="y"), {"sentence": "a"})
+    assert chosen == TaskFormat("{sentence} . it was", ("bad", "good"), "y")
+
+
+def test_label_words_follow_the_prompt_with_their_space(shared):
+    tokenizer = AutoTokenizer.from_pretrained(shared / "models/tiny-opt")
+    rows = [{"sentence": "fine ", "label": 1}]
+    form = choose_format(tiny_settings(task="sst2"), rows[0])
+    task = make_task(tiny_settings(), tokenizer, form, rows, rows)
+    assert tokenizer.decode(task.encoder.words) == " terrible great"
+    assert tokenizer.decode(task.validation_examples[0].tokens, skip_special_tokens=True) == "fine . it was"
+
+
+def test_all_tokens_of_a_batch_are_of_the_vocabulary():
+    assert int(make().batch(0, 0).tokens_BT.max()) < VOCABULARY
+    assert make().batch(0, 0).tokens_BT.dtype == torch.int64

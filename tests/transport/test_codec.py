@@ -1,0 +1,249 @@
+"""The codec keeps every message, keeps its size, and turns every other byte string into a PeerError."""
+
+import contextlib
+import dataclasses
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from seedflood.errors import PeerError
+from seedflood.protocol.frontier import Frontier
+from seedflood.protocol.messages import (
+    NEIGHBOURS_MAX,
+    SCALAR_MAX,
+    SEED_MAX,
+    STEP_MAX,
+    Bundle,
+    FrontierDigest,
+    Goodbye,
+    Held,
+    Hello,
+    Member,
+    Members,
+    Ping,
+    Pong,
+    Updates,
+)
+from seedflood.transport import codec
+from seedflood.transport.codec import Pull, PullEnd, PullMore, PullPart, decode, encode
+from seedflood.wire import flood_pb2 as pb
+
+RELAXED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # two shared cores
+
+u64 = st.integers(0, 2**64 - 1)
+steps = st.integers(0, STEP_MAX - 64)
+signatures = st.binary(min_size=64, max_size=64)
+probes = st.tuples(st.integers(0, SEED_MAX), st.integers(-SCALAR_MAX, SCALAR_MAX))
+
+
+@st.composite
+def bundles(draw: st.DrawFn) -> Bundle:
+    step = draw(steps)
+    return Bundle(
+        draw(u64),
+        step,
+        tuple(draw(st.lists(probes, min_size=1, max_size=draw(st.sampled_from([1, 5, 64]))))),
+        draw(st.sampled_from([0, 0, min(step, 7), min(step, 2**32 - 1)])),
+        draw(signatures),
+    )
+
+
+members = st.builds(
+    Member,
+    public_key=st.binary(min_size=32, max_size=32),
+    name=st.from_regex(codec.NAME_PATTERN, fullmatch=True),
+    incarnation=u64,
+    version=u64,
+    neighbours=st.lists(u64, max_size=5).map(tuple),
+    first_step=st.integers(0, STEP_MAX),
+    last_step=st.none() | st.integers(-1, STEP_MAX),
+    signature=signatures,
+)
+
+
+@st.composite
+def frontiers(draw: st.DrawFn) -> tuple[Held, ...]:
+    frontier = Frontier()
+    for origin in draw(st.lists(u64, max_size=3)):
+        for first in draw(st.lists(st.integers(0, 60) | steps, max_size=6)):
+            frontier.add(origin, first, first + draw(st.integers(0, 9)))
+    return frontier.held()
+
+
+finite = st.floats(allow_nan=False, allow_infinity=False)
+updates_or_members = st.one_of(
+    st.lists(bundles(), min_size=1, max_size=8).map(lambda some: Updates(tuple(some))),
+    st.lists(members, min_size=1, max_size=4).map(lambda some: Members(tuple(some))),
+)
+messages = st.one_of(
+    updates_or_members,
+    st.builds(
+        Hello,
+        run_id=st.binary(min_size=32, max_size=32),
+        base_digest=st.binary(max_size=32),
+        member=members,
+        members=st.lists(members, max_size=3).map(tuple),
+        frontier=frontiers(),
+        protocol_version=st.integers(0, 2**32 - 1),
+    ),
+    st.builds(
+        FrontierDigest,
+        frontier_digest=st.binary(min_size=32, max_size=32),
+        before=st.integers(0, STEP_MAX),
+        is_complete=st.booleans(),
+        replica_digest=st.sampled_from([b"", bytes(32)]),
+    ),
+    st.builds(Ping, finite),
+    st.builds(Pong, finite),
+    st.builds(Goodbye, st.text(max_size=100)),
+    st.builds(Pull, u64, frontiers()),
+    st.builds(PullEnd, u64, st.booleans()),
+    st.builds(PullMore, u64),
+    st.builds(
+        PullPart, st.integers(1, 2**64 - 1), st.lists(bundles(), min_size=1).map(lambda some: Updates(tuple(some)))
+    ),
+    st.builds(
+        PullPart, st.integers(1, 2**64 - 1), st.lists(members, min_size=1).map(lambda some: Members(tuple(some)))
+    ),
+)
+
+
+@settings(RELAXED)
+@given(messages)
+def test_what_is_encoded_is_decoded(message: codec.LinkMessage) -> None:
+    (frame,) = encode(message)
+    assert decode(frame) == message
+
+
+@settings(RELAXED)
+@given(st.binary(max_size=300))
+def test_random_bytes_raise_nothing_but_peer_error(data: bytes) -> None:
+    with contextlib.suppress(PeerError):
+        decode(data)
+
+
+@settings(RELAXED)
+@given(messages, st.data())
+def test_damaged_frames_raise_nothing_but_peer_error(message: codec.LinkMessage, data: st.DataObject) -> None:
+    frame = bytearray(encode(message)[0])
+    for at in data.draw(st.lists(st.integers(0, max(0, len(frame) - 1)), min_size=1, max_size=4)):
+        if frame:
+            frame[at] = data.draw(st.integers(0, 255))
+    with contextlib.suppress(PeerError):
+        decode(bytes(frame))
+
+
+def bundle(origin: int = 2**63 + 5, step: int = 3000, updates: int = 1, skipped: int = 0) -> Bundle:
+    probes = tuple((2**32 - 1 - k, (-1) ** k * (5 << 20)) for k in range(updates))
+    return Bundle(origin, step, probes, skipped, bytes(range(64)))
+
+
+def columns(**changes: object) -> bytes:
+    right = {"origins": [1], "steps": [10], "seeds": [7], "scalars": [-4], "signatures": bytes(64)}
+    return pb.Frame(updates=pb.Updates(**(right | changes))).SerializeToString()
+
+
+def member_frame(**changes: object) -> bytes:
+    right = {"public_key": bytes(32), "name": "a", "incarnation": 1, "signature": bytes(64)}
+    return pb.Frame(members=pb.Members(members=[pb.Member(**(right | changes))])).SerializeToString()
+
+
+def pull_frame(**changes: object) -> bytes:
+    return pb.Frame(pull=pb.Pull(id=1, frontier=pb.Frontier(**changes))).SerializeToString()
+
+
+def test_the_right_columns_are_accepted() -> None:
+    assert decode(columns()) == Updates((Bundle(1, 10, ((7, -4),), 0, bytes(64)),))
+    assert decode(member_frame()) == Members((Member(bytes(32), "a", 1, signature=bytes(64)),))
+    assert decode(pull_frame(origins=[4, 5], marks=[10, 2])) == Pull(1, (Held(4, 10), Held(5, 2)))
+
+
+@pytest.mark.parametrize(
+    ("frame", "reason"),
+    [
+        (b"\xff", "frame"),
+        (bytes(codec.FRAME_BYTES_MAX + 1), "oversize"),
+        (columns(steps=[1, 2]), "columns"),
+        (columns(counts=[1, 1]), "columns"),
+        (columns(skipped=[1, 1]), "columns"),
+        (columns(seeds=[]), "columns"),
+        (columns(scalars=[1, 2]), "columns"),
+        (columns(signatures=bytes(63)), "columns"),
+        (columns(origins=[]), "columns"),
+        (columns(counts=[0], seeds=[], scalars=[]), "limit"),
+        (columns(counts=[65], seeds=[1] * 65, scalars=[1] * 65), "limit"),
+        (columns(scalars=[SCALAR_MAX + 1]), "limit"),
+        (columns(scalars=[-SCALAR_MAX - 1]), "limit"),
+        (columns(steps=[STEP_MAX + 1]), "limit"),
+        (columns(steps=[STEP_MAX], counts=[2], seeds=[1, 2], scalars=[1, 2]), "limit"),
+        (columns(skipped=[11]), "limit"),
+        (
+            columns(origins=[1] * 4097, steps=[1] * 4097, seeds=[1] * 4097, scalars=[1] * 4097, signatures=b""),
+            "limit",
+        ),
+        (member_frame(public_key=bytes(31)), "limit"),
+        (member_frame(name=""), "name"),
+        (member_frame(name="a b"), "name"),
+        (member_frame(name="a\n"), "name"),
+        (member_frame(name="a" * 64), "name"),
+        (member_frame(neighbours=range(NEIGHBOURS_MAX + 1)), "limit"),
+        (member_frame(first_step=STEP_MAX + 1), "limit"),
+        (member_frame(last_step=-2), "limit"),
+        (member_frame(last_step=STEP_MAX + 1), "limit"),
+        (member_frame(signature=b""), "limit"),
+        (pull_frame(origins=[1]), "columns"),
+        (pull_frame(origins=[1], marks=[1], range_counts=[1], ranges=[1]), "columns"),
+        (pull_frame(origins=[1, 1], marks=[1, 2]), "limit"),
+        (pull_frame(origins=[1], marks=[STEP_MAX + 2]), "limit"),
+        (pull_frame(origins=[1], marks=[1], range_counts=[1], ranges=[0, 1]), "limit"),
+        (pull_frame(origins=[1], marks=[1], range_counts=[1], ranges=[1, 2**64 - 1]), "limit"),
+        (pull_frame(origins=[1], marks=[1], range_counts=[1025], ranges=[1] * 2050), "limit"),
+        (pb.Frame(ping=pb.Ping(sent_at=float("nan"))).SerializeToString(), "limit"),
+        (pb.Frame(pong=pb.Pong(sent_at=float("inf"))).SerializeToString(), "limit"),
+        (pb.Frame(frontier_digest=pb.FrontierDigest(frontier_digest=b"x")).SerializeToString(), "limit"),
+        (pb.Frame(hello=pb.Hello()).SerializeToString(), "limit"),
+    ],
+)
+def test_what_the_protocol_does_not_allow_is_refused(frame: bytes, reason: str) -> None:
+    with pytest.raises(PeerError) as caught:
+        decode(frame)
+    assert caught.value.reason == reason
+
+
+def test_a_frame_kind_of_a_newer_peer_is_skipped() -> None:
+    assert decode(b"\xa2\x06\x03abc") is None
+    assert decode(b"") is None
+
+
+def test_many_bundles_become_frames_within_the_limits() -> None:
+    many = Updates(tuple(bundle(step=k, updates=64) for k in range(10_000)))
+    frames = encode(many)
+    assert len(frames) == 3
+    assert max(map(len, frames)) < codec.FRAME_BYTES_MAX
+    assert tuple(one for frame in frames for one in decode(frame).bundles) == many.bundles
+
+
+def test_a_hello_with_many_members_continues_in_members_frames() -> None:
+    one = Member(bytes(32), "n" * 63, 1, neighbours=tuple(range(100)), signature=bytes(64))
+    hello = Hello(bytes(32), bytes(32), one, members=(one,) * 5000)
+    frames = encode(hello)
+    assert max(map(len, frames)) < codec.FRAME_BYTES_MAX
+    first, *rest = map(decode, frames)
+    assert dataclasses.replace(first, members=()) == dataclasses.replace(hello, members=())
+    assert first.members + tuple(member for more in rest for member in more.members) == hello.members
+
+
+def test_a_frontier_too_large_for_a_frame_claims_less() -> None:
+    beyond = tuple((k * 1000, k * 1000 + 1) for k in range(1, 1000))
+    frontier = tuple(Held(origin, 500, beyond) for origin in range(200))
+    (frame,) = encode(Pull(1, frontier))
+    assert decode(frame) == Pull(1, tuple(Held(origin, 500) for origin in range(200)))
+
+
+def test_an_update_costs_less_than_90_bytes_and_less_than_25_when_five_share_a_signature() -> None:
+    batch = tuple(bundle(origin=2**64 - 1 - k) for k in range(64))
+    assert len(encode(Updates(batch))[0]) / 64 < 90
+    shared = tuple(bundle(origin=2**64 - 1 - k, updates=5) for k in range(64))
+    assert len(encode(Updates(shared))[0]) / 64 / 5 < 25
+    assert len(encode(Updates(batch[:1]))[0]) < 100

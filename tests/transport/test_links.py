@@ -1,0 +1,518 @@
+"""Links between real gRPC endpoints on the loopback: one per pair, kept for ever, refused with a reason."""
+
+import asyncio
+import contextlib
+import logging
+
+import grpc
+import grpc.aio
+import pytest
+
+from seedflood.errors import BindError, PeerError, RunMismatchError
+from seedflood.protocol.messages import (
+    Bundle,
+    FrontierDigest,
+    Goodbye,
+    Held,
+    Hello,
+    Members,
+    Ping,
+    Updates,
+)
+from seedflood.transport import codec
+from seedflood.transport.link import PULL_PARTS
+from seedflood.transport.server import PlainCredentials, bind, make_server
+from seedflood.wire import flood_pb2, flood_pb2_grpc
+
+
+def bundle(step: int, updates: int = 1) -> Bundle:
+    return Bundle(42, step, tuple((step + k, -step) for k in range(updates)), 0, bytes(64))
+
+
+async def pair(make_node, **settings):
+    """a dials b; both are linked."""
+    b = await make_node("b", **settings).start()
+    a = await make_node("a", **settings).start(b)
+    await a.until(lambda: b.origin in a.linked)
+    await b.until(lambda: a.origin in b.linked)
+    return a, b
+
+
+async def test_both_sides_learn_the_other_hello(make_node) -> None:
+    a, b = await pair(make_node)
+    assert a.linked == {b.origin: b.hello()}
+    assert b.linked == {a.origin: a.hello()}
+    assert a.links.peers == {b.origin: "b"}
+
+
+async def test_messages_arrive_in_order_in_both_directions(make_node) -> None:
+    a, b = await pair(make_node)
+    said = [Updates((bundle(1),)), FrontierDigest(bytes(32)), Members((a.member,)), Updates((bundle(2, updates=5),))]
+    a.links.send(b.origin, said)
+    b.links.send(a.origin, said)
+    await a.until(lambda: len(a.received_messages) == 4)
+    await b.until(lambda: len(b.received_messages) == 4)
+    assert a.received_messages == b.received_messages == said
+
+
+async def test_updates_that_wait_become_one_frame(make_node) -> None:
+    a, b = await pair(make_node)
+    frames = a.links.stats()["b"].frames_sent
+    for step in range(1000):
+        a.links.send(b.origin, [Updates((bundle(step),))])
+    await b.until(lambda: len(b.bundles) == 1000)
+    assert a.links.stats()["b"].frames_sent - frames < 10
+    assert [one.step for one in b.bundles] == list(range(1000))
+
+
+async def test_a_large_batch_is_given_to_the_core_in_slices(make_node) -> None:
+    a, b = await pair(make_node)
+    a.links.send(b.origin, [Updates(tuple(map(bundle, range(4096))))])
+    await b.until(lambda: len(b.bundles) == 4096)
+    assert all(len(message.bundles) == 128 for message in b.received_messages)
+
+
+async def test_counters_agree_on_both_sides(make_node) -> None:
+    a, b = await pair(make_node)
+    a.links.send(b.origin, [Updates((bundle(1, updates=3), bundle(9)))])
+    await b.until(lambda: b.bundles)
+    sent, received = a.links.stats()["b"], b.links.stats()["a"]
+    assert sent.updates_sent == received.updates_received == 4
+    assert sent.frames_sent == received.frames_received == 2  # hello, updates
+    assert 0 < sent.bytes_sent == received.bytes_received
+    back, there = b.links.stats()["a"], a.links.stats()["b"]
+    assert 0 < back.bytes_sent == there.bytes_received
+
+
+@pytest.mark.parametrize("round_", range(5))
+async def test_simultaneous_dials_yield_one_link(make_node, round_: int) -> None:
+    a, b = make_node("a"), make_node("b")
+    for node in (a, b):  # every link is tried by a ping that names its dialler
+        node.on_connected = lambda peer, node=node: node.links.send(peer, [Ping(float(dialler(node, peer)))])
+    await asyncio.gather(a.start(), b.start())
+    a.dial(b)
+    b.dial(a)
+    smaller = Ping(float(min(a.origin, b.origin)))
+    await a.until(lambda: smaller in a.received_messages)
+    await b.until(lambda: smaller in b.received_messages)
+    assert dialler(a, b.origin) == dialler(b, a.origin) == min(a.origin, b.origin)
+    a.links.send(b.origin, [Goodbye("still the same link")])
+    await b.until(lambda: b.goodbyes)
+
+
+def dialler(node, peer: int) -> int:
+    return node.origin if node.links._links[peer].is_dialled else peer
+
+
+async def test_the_stream_dialled_by_the_smaller_origin_stays(make_node) -> None:
+    small, large = sorted((make_node("a"), make_node("b")), key=lambda node: node.origin)
+    await asyncio.gather(small.start(), large.start())
+    large.dial(small)
+    await large.until(lambda: small.origin in large.linked)
+    small.dial(large)
+    await small.until(lambda: small.calls.count(("connected", large.origin)) == 2)
+    assert [call[0] for call in small.calls] == ["connected", "disconnected", "connected"]
+    await large.until(lambda: large.calls.count(("connected", small.origin)) == 2)
+    assert dialler(small, large.origin) == dialler(large, small.origin) == small.origin
+    small.links.send(large.origin, [Ping(1.0)])
+    await large.until(lambda: large.received_messages)
+
+
+async def test_a_peer_restarted_on_the_same_port_is_linked_again(make_node) -> None:
+    a, b = await pair(make_node)
+    port = b.port
+    await b.links.close()
+    await a.until(lambda: not a.linked)
+    again = await make_node("b", listen=f"127.0.0.1:{port}", incarnation=2).start()
+    await a.until(lambda: b.origin in a.linked)
+    assert a.linked[again.origin].member.incarnation == 2
+
+
+async def test_a_restarted_peer_replaces_its_half_dead_link(make_node) -> None:
+    small, large = sorted((make_node("a"), make_node("b")), key=lambda node: node.origin)
+    await asyncio.gather(small.start(), large.start())
+    small.dial(large)
+    await large.until(lambda: small.origin in large.linked)
+    restarted = await make_node(large.member.name, incarnation=2).start(small)
+    await restarted.until(lambda: small.origin in restarted.linked)
+    assert small.linked[large.origin].member.incarnation == 2
+
+
+async def test_an_older_incarnation_does_not_replace_a_link(make_node) -> None:
+    b = await make_node("b").start()
+    new = await make_node("a", incarnation=2).start(b)
+    await b.until(lambda: new.origin in b.linked)
+    old = await make_node("a", incarnation=1).start(b)
+    with pytest.raises(PeerError, match="already"):
+        b.links._admit(old.hello(), b.hello(), type("Stream", (), {"is_dialled": False})())
+    assert b.linked[new.origin].member.incarnation == 2
+
+
+async def test_dialling_goes_on_until_the_peer_is_there(make_node) -> None:
+    b = await make_node("b").start()
+    port = b.port
+    await b.links.close()
+    sleeps: list[float] = []
+    a = make_node("a")
+    enough = asyncio.Event()
+
+    async def sleep(seconds: float) -> None:
+        sleeps.append(seconds)
+        if len(sleeps) == 8:
+            enough.set()
+        await asyncio.sleep(0)
+
+    a.links._sleep = sleep
+    a.links._uniform = lambda low, high: high
+    await a.start(f"127.0.0.1:{port}")
+    await asyncio.wait_for(enough.wait(), 20)
+    assert sleeps[:8] == [0.01, 0.02, 0.04, 0.08, 0.1, 0.1, 0.1, 0.1]
+    again = await make_node("b", listen=f"127.0.0.1:{port}").start()
+    await a.until(lambda: again.origin in a.linked)
+
+
+async def test_an_address_taken_out_of_the_list_loses_its_link(make_node) -> None:
+    a, b = await pair(make_node)
+    a.dial()
+    await a.until(lambda: not a.linked)
+    await b.until(lambda: not b.linked)
+
+
+async def test_another_run_is_refused_with_the_settings_that_differ(make_node) -> None:
+    b = await make_node("b", run='{"name": "other", "rank": 32, "extra": 1}').start()
+    a = await make_node("a").start(b)
+    await a.until(lambda: len(a.refusals) >= 2)  # and it keeps trying
+    error = a.refusals[0]
+    assert isinstance(error, RunMismatchError)
+    assert error.differences == ("extra", "name", "seed")
+    assert "extra, name, seed" in str(error)
+    assert error.peer == b.address
+    assert not b.calls
+
+
+async def test_a_run_too_long_for_a_status_is_refused_without_differences(make_node) -> None:
+    b = await make_node("b", run='{"template": "' + "x" * 5000 + '"}').start()
+    a = await make_node("a").start(b)
+    await a.until(lambda: a.refusals)
+    assert isinstance(a.refusals[0], RunMismatchError)
+    assert a.refusals[0].differences == ()
+
+
+@pytest.mark.parametrize(("attribute", "value"), [("base_digest", b"\1" * 32), ("protocol_version", 2)])
+async def test_another_base_model_or_protocol_is_refused(make_node, attribute: str, value: object) -> None:
+    b = make_node("b")
+    setattr(b, attribute, value)
+    await b.start()
+    a = await make_node("a").start(b)
+    await a.until(lambda: a.refusals)
+    assert isinstance(a.refusals[0], RunMismatchError)
+    assert a.refusals[0].differences == (attribute,)
+
+
+async def test_a_peer_that_is_not_welcome_learns_why(make_node) -> None:
+    def refuse(hello: Hello) -> None:
+        raise PeerError("a is not in [[peers]] of b", reason="allow-list")
+
+    b = make_node("b")
+    b.on_welcome = refuse
+    await b.start()
+    a = await make_node("a").start(b)
+    await a.until(lambda: a.refusals)
+    assert isinstance(a.refusals[0], PeerError)
+    assert a.refusals[0].reason == "allow-list"
+    assert "not in [[peers]] of b" in str(a.refusals[0])
+
+
+async def test_a_dialled_peer_that_is_not_welcome_is_refused_by_the_dialler(make_node) -> None:
+    def refuse(hello: Hello) -> None:
+        raise PeerError("unknown key", reason="allow-list")
+
+    b = await make_node("b").start()
+    a = make_node("a")
+    a.on_welcome = refuse
+    await a.start(b)
+    await a.until(lambda: a.refusals)
+    await b.until(lambda: ("connected", a.origin) in b.calls and not b.linked)
+    assert not a.linked
+
+
+async def test_a_node_does_not_link_with_itself(make_node, caplog: pytest.LogCaptureFixture) -> None:
+    a = await make_node("a").start()
+    with caplog.at_level(logging.WARNING):
+        a.dial(a)
+        await a.until(lambda: a.refusals)
+    assert isinstance(a.refusals[0], PeerError)
+    assert a.refusals[0].reason == "self"
+    assert "take the address out of [[peers]]" in caplog.text
+
+
+async def test_a_message_that_the_core_refuses_ends_the_link(make_node) -> None:
+    def refuse(peer: int, message: object) -> None:
+        if isinstance(message, Updates):
+            raise PeerError("forged", reason="signature")
+
+    a, b = await pair(make_node)
+    b.on_received = refuse
+    a.links.send(b.origin, [Updates((bundle(1),))])
+    await b.until(lambda: ("disconnected", a.origin, "refused (signature): forged") in b.calls)
+    await a.until(lambda: ("disconnected", b.origin) in [call[:2] for call in a.calls])
+    assert b.links.stats()["a"].peer_errors == 1
+    assert "forged" in next(call[2] for call in a.calls if call[0] == "disconnected")
+    await a.until(lambda: b.origin in a.linked)  # linked again; to cut a peer off is the core's decision
+
+
+async def test_a_fault_of_our_own_is_reported_and_does_not_end_the_node(make_node) -> None:
+    def fail(peer: int, message: object) -> None:
+        raise OSError("disk full")
+
+    a, b = await pair(make_node)
+    b.on_received = fail
+    a.links.send(b.origin, [Ping(1.0)])
+    await b.until(lambda: b.failures)
+    await b.until(lambda: ("disconnected", a.origin) in [call[:2] for call in b.calls])
+    assert isinstance(b.failures[0], OSError)
+
+
+async def test_goodbye_is_the_last_message_after_everything_queued(make_node) -> None:
+    for leaver_dialled in (True, False):
+        a, b = await pair(make_node)
+        leaver, other = (a, b) if leaver_dialled else (b, a)
+        leaver.links.send(other.origin, [Updates(tuple(map(bundle, range(9000))))])
+        await leaver.links.drain(10)
+        await other.until(lambda other=other: not other.linked)
+        assert len(other.bundles) == 9000
+        assert isinstance(other.received_messages[-1], Goodbye)
+        assert any(call[0] == "disconnected" and call[2] == "goodbye: stopping" for call in other.calls)
+        await a.links.close()
+        await b.links.close()
+
+
+async def test_drain_does_not_wait_for_a_peer_that_does_not_read(make_node) -> None:
+    b = await make_node("b").start()
+    async with grpc.aio.insecure_channel(b.address) as channel:
+        mute = make_node("mute")
+        call = flood_pb2_grpc.FloodStub(channel).Link()
+        await call.write(frame_of(mute.hello()))
+        await b.until(lambda: b.linked)
+        b.links.send(mute.origin, [Updates(tuple(bundle(k, updates=64) for k in range(20_000)))])
+        await b.links.drain(0.1)
+        await b.links.close()
+    assert not b.linked
+
+
+def frame_of(message: codec.LinkMessage):
+    return flood_pb2.Frame.FromString(codec.encode(message)[0])
+
+
+async def test_a_full_queue_drops_the_oldest_updates_and_no_control_message(make_node) -> None:
+    b = await make_node("b", queue_bundles_max=10_000).start()
+    async with grpc.aio.insecure_channel(b.address) as channel:
+        slow = make_node("slow")
+        call = flood_pb2_grpc.FloodStub(channel).Link()
+        await call.write(frame_of(slow.hello()))
+        await b.until(lambda: b.linked)
+        for k in range(300):
+            b.links.send(slow.origin, [Updates(tuple(bundle(k * 100 + j, updates=64) for j in range(100)))])
+            b.links.send(slow.origin, [FrontierDigest(bytes(32), before=k)])
+        stats = b.links.stats()["slow"]
+        assert stats.updates_dropped >= 64 * 20_000
+        digests, steps = [], []
+        while len(digests) < 300:
+            frame = await call.read()
+            message = codec.decode(frame.SerializeToString())
+            if isinstance(message, FrontierDigest):
+                digests.append(message.before)
+            elif isinstance(message, Updates):
+                steps += [one.step for one in message.bundles]
+        assert digests == list(range(300))
+        assert steps == sorted(steps)
+        assert steps[-1] == 29_999
+        assert len(steps) * 64 + b.links.stats()["slow"].updates_dropped == 30_000 * 64
+        call.cancel()
+    await b.until(lambda: not b.linked)
+
+
+@pytest.mark.parametrize("asker", ["dialler", "dialled"])
+async def test_a_pull_works_in_both_directions(make_node, asker: str) -> None:
+    a, b = await pair(make_node)
+    asking, donor = (a, b) if asker == "dialler" else (b, a)
+    asked: list[tuple[Held, ...]] = []
+
+    def journal(frontier):
+        asked.append(frontier)
+        yield (donor.member,), tuple(map(bundle, range(4096)))
+        yield (), tuple(map(bundle, range(4096, 6000)))
+
+    donor.journal = journal
+    frontier = (Held(5, 10, ((12, 13),)), Held(6, 1))
+    assert asking.links.pull(donor.origin, frontier)
+    assert not asking.links.pull(donor.origin, frontier)
+    await asking.until(lambda: asking.pull_ends)
+    assert asked == [frontier]
+    assert [one.step for one in asking.bundles] == list(range(6000))
+    assert asking.received_messages[0] == Members((donor.member,))
+    assert asking.pull_ends == [(donor.origin, True)]
+    assert asking.links.pull(donor.origin, frontier)
+    await asking.until(lambda: len(asking.pull_ends) == 2)
+
+
+async def test_live_frames_pass_a_pull_that_goes_no_further_than_the_asker(make_node) -> None:
+    a, b = await pair(make_node)
+    taken = 0
+
+    def journal(frontier):
+        nonlocal taken
+        for taken in range(1, 201):
+            yield (), tuple(bundle(taken * 256 + j) for j in range(256))
+
+    ahead: list[int] = []
+    b.journal = journal
+    a.on_received = lambda peer, message: ahead.append(taken - len(a.bundles) // 256)
+    a.links.pull(b.origin, ())
+    await a.until(lambda: a.bundles)
+    b.links.send(a.origin, [Ping(1.0)])
+    await a.until(lambda: Ping(1.0) in a.received_messages)
+    assert taken < 200
+    await a.until(lambda: a.pull_ends)
+    assert a.pull_ends == [(b.origin, True)]
+    assert len(a.bundles) == 200 * 256
+    assert max(ahead) <= PULL_PARTS + 1
+
+
+async def test_a_pull_from_a_donor_that_fails_is_reported_as_incomplete(make_node) -> None:
+    def journal(frontier):
+        yield (), (bundle(1),)
+        raise OSError("disk")
+
+    a, b = await pair(make_node)
+    b.journal = journal
+    a.links.pull(b.origin, ())
+    await a.until(lambda: a.pull_ends)
+    assert a.pull_ends == [(b.origin, False)]
+    assert a.bundles == [bundle(1)]
+    assert a.linked
+    assert isinstance(b.failures[0], OSError)
+
+
+async def test_a_pull_ends_incomplete_when_the_link_breaks(make_node) -> None:
+    a, b = await pair(make_node)
+    b.journal = lambda frontier: (((), (bundle(k),)) for k in range(10**9))
+    a.links.pull(b.origin, ())
+    await a.until(lambda: a.bundles)
+    await b.links.close()
+    await a.until(lambda: a.pull_ends)
+    assert a.pull_ends == [(b.origin, False)]
+    assert [call[0] for call in a.calls if call[0] in ("pulled", "disconnected")] == ["pulled", "disconnected"]
+
+
+async def rogue(b, *frames: bytes) -> tuple[grpc.StatusCode, str]:
+    """Sends raw frames and returns the status with which the node ends the stream."""
+    async with grpc.aio.insecure_channel(b.address, options=[("grpc.max_send_message_length", -1)]) as channel:
+        call = channel.stream_stream("/seedflood.wire.Flood/Link")()
+        with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            for frame in frames:
+                await call.write(frame)
+            while await call.read() is not grpc.aio.EOF:
+                pass
+        return await call.code(), await call.details()
+
+
+async def test_garbage_instead_of_a_hello_is_refused(make_node) -> None:
+    b = await make_node("b").start()
+    assert (await rogue(b, b"\xff\xff"))[0] is grpc.StatusCode.PERMISSION_DENIED
+    assert "no hello" in (await rogue(b, codec.encode(Ping(1.0))[0]))[1]
+
+
+async def test_an_oversized_frame_ends_the_link_and_nothing_else(make_node) -> None:
+    a, b = await pair(make_node)
+    big = make_node("big")
+    code, _ = await rogue(b, codec.encode(big.hello())[0], bytes(5 << 20))
+    assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
+    await b.until(lambda: big.origin not in b.linked)
+    a.links.send(b.origin, [Ping(1.0)])
+    await b.until(lambda: b.received_messages)
+
+
+async def test_a_second_hello_and_an_unknown_frame(make_node) -> None:
+    b = await make_node("b").start()
+    other = make_node("other")
+    hello = codec.encode(other.hello())[0]
+    unknown = b"\xa2\x06\x03abc"
+    _, details = await rogue(b, hello, unknown, codec.encode(Ping(3.0))[0], hello)
+    assert "second hello" in details
+    assert b.received_messages == [Ping(3.0)]
+
+
+async def test_a_stream_without_a_hello_is_ended(make_node) -> None:
+    b = await make_node("b", hello_seconds=0.05).start()
+    async with grpc.aio.insecure_channel(b.address) as channel:
+        call = channel.stream_stream("/seedflood.wire.Flood/Link")()
+        with pytest.raises(grpc.aio.AioRpcError):
+            await call.read()
+
+
+async def test_a_server_without_a_hello_is_given_up_and_dialled_again(make_node) -> None:
+    dialled = 0
+    twice = asyncio.Event()
+
+    async def mute(_, context) -> None:
+        nonlocal dialled
+        dialled += 1
+        if dialled == 2:
+            twice.set()
+        await context.read()
+        await context.read()
+
+    server = make_server(mute, mute)
+    port = bind(server, "127.0.0.1:0", PlainCredentials())
+    await server.start()
+    a = await make_node("a", hello_seconds=0.05).start(f"127.0.0.1:{port}")
+    await asyncio.wait_for(twice.wait(), 20)
+    await a.links.close()
+    await server.stop(None)
+    assert not a.calls
+
+
+async def test_a_port_in_use_is_named(make_node) -> None:
+    a = await make_node("a").start()
+    with pytest.raises(BindError, match="in use; stop the other process or choose another port"):
+        await make_node("b", listen=a.address).start()
+
+
+@pytest.mark.parametrize(
+    ("address", "sentence"),
+    [
+        ("203.0.113.1:7777", "not an address of this machine"),
+        ("no-such-host.invalid:7777", "not a host and port"),
+        ("127.0.0.1:port", "not a host and port"),
+        ("127.0.0.1:99999", "not a host and port"),
+    ],
+)
+async def test_an_address_that_cannot_be_had_is_named(make_node, address: str, sentence: str) -> None:
+    with pytest.raises(BindError, match=sentence) as caught:
+        await make_node("a", listen=address).start()
+    assert caught.value.address == address
+
+
+async def test_more_services_can_be_added_before_the_start(make_node) -> None:
+    added: list[grpc.aio.Server] = []
+    a = make_node("a")
+    a.links._add_services = added.append
+    await a.start()
+    assert len(added) == 1
+
+
+async def test_a_disconnected_peer_is_dialled_again(make_node) -> None:
+    a, b = await pair(make_node)
+    a.links.disconnect(b.origin, "suspected")
+    await a.until(lambda: ("disconnected", b.origin, "suspected") in a.calls and a.linked)
+
+
+async def test_names_of_many_hosts_link_in_a_mesh(make_node) -> None:
+    nodes = [make_node(f"n{k}") for k in range(5)]
+    for node in nodes:
+        await node.start()
+    for node in nodes:
+        node.dial(*(other for other in nodes if other is not node))
+    for node in nodes:
+        await node.until(lambda node=node: len(node.linked) == 4)

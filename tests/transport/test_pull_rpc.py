@@ -1,0 +1,54 @@
+"""Flood.Pull: the whole run, or what a frontier lacks, for those who have no link."""
+
+import hashlib
+
+import grpc
+import grpc.aio
+import pytest
+
+from seedflood.protocol.messages import Bundle, Held, Members, Updates
+from seedflood.transport.codec import decode, encode_pull_request
+from seedflood.transport.server import PULL_PATH
+
+BUNDLES = tuple(Bundle(5, step, ((step, -step),), signature=bytes(64)) for step in range(1000))
+
+
+def _journal(member):
+    def missing(frontier: tuple[Held, ...]):
+        mark = frontier[0].mark if frontier else 0
+        yield (member,), ()
+        for k in range(mark, len(BUNDLES), 400):
+            yield (), BUNDLES[k : k + 400]
+
+    return missing
+
+
+async def _pull(address: str, request: bytes):
+    async with grpc.aio.insecure_channel(address) as channel:
+        frames = [frame async for frame in channel.unary_stream(PULL_PATH)(request)]
+    return [decode(frame) for frame in frames]
+
+
+async def test_an_empty_frontier_gets_members_and_everything(make_node):
+    node = make_node("a")
+    node.journal = _journal(node.member)
+    await node.start()
+    messages = await _pull(node.address, encode_pull_request(node.run_id, ()))
+    assert messages[0] == Members((node.member,))
+    assert tuple(one for m in messages if isinstance(m, Updates) for one in m.bundles) == BUNDLES
+
+
+async def test_a_frontier_gets_only_what_it_lacks(make_node):
+    node = make_node("a")
+    node.journal = _journal(node.member)
+    await node.start()
+    messages = await _pull(node.address, encode_pull_request(node.run_id, (Held(5, 990),)))
+    assert [one.step for m in messages if isinstance(m, Updates) for one in m.bundles] == list(range(990, 1000))
+
+
+@pytest.mark.parametrize("request_bytes", [b"\xff\xff", encode_pull_request(hashlib.sha256(b"other").digest(), ())])
+async def test_garbage_and_foreign_runs_are_refused(make_node, request_bytes):
+    node = await make_node("a").start()
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await _pull(node.address, request_bytes)
+    assert refused.value.code() in (grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.PERMISSION_DENIED)

@@ -1,0 +1,91 @@
+"""The send queue: bounded, in order, and control messages are never lost."""
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from seedflood.protocol.messages import Bundle, FrontierDigest, Goodbye, Message, Ping, Updates
+from seedflood.transport.queue import CONTROL_MAX, SendQueue
+
+RELAXED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # two shared cores
+
+
+def bundle(step: int) -> Bundle:
+    return Bundle(1, step, ((step, step),) * (1 + step % 3), 0, bytes(64))
+
+
+def taken(queue: SendQueue) -> list[Message]:
+    messages = []
+    while (message := queue.take()) is not None:
+        messages.append(message)
+    return messages
+
+
+def flat(messages: list[Message]) -> list[object]:
+    return [one for message in messages for one in (message.bundles if isinstance(message, Updates) else [message])]
+
+
+entries = st.lists(st.integers(0, 4) | st.just("digest"), max_size=60)
+
+
+@settings(RELAXED)
+@given(entries, st.integers(1, 8))
+def test_what_comes_out_is_what_went_in_less_the_oldest_updates(script: list[object], bundles_max: int) -> None:
+    queue = SendQueue(bundles_max)
+    model: list[object] = []
+    step = dropped = 0
+    for entry in script:
+        if entry == "digest":
+            message: Message = FrontierDigest(bytes(32), before=step)
+            model.append(message)
+        else:
+            message = Updates(tuple(bundle(step + k) for k in range(entry)))
+            step += entry
+            model += message.bundles
+        queue.put(message)
+        while sum(isinstance(one, Bundle) for one in model) > bundles_max:
+            oldest = next(one for one in model if isinstance(one, Bundle))
+            model.remove(oldest)
+            dropped += len(oldest.probes)
+    assert flat(taken(queue)) == model
+    assert queue.dropped == dropped
+
+
+def test_updates_between_two_control_messages_become_one_batch() -> None:
+    queue = SendQueue()
+    for message in (Updates((bundle(1),)), Updates((bundle(2),)), FrontierDigest(bytes(32)), Updates((bundle(3),))):
+        queue.put(message)
+    assert taken(queue) == [Updates((bundle(1), bundle(2))), FrontierDigest(bytes(32)), Updates((bundle(3),))]
+
+
+def test_a_ping_overtakes_updates_and_a_goodbye_does_not() -> None:
+    queue = SendQueue()
+    for message in (Updates((bundle(1),)), Goodbye("over"), Ping(1.0)):
+        queue.put(message)
+    assert taken(queue) == [Ping(1.0), Updates((bundle(1),)), Goodbye("over")]
+
+
+def test_urgent_messages_without_end_do_not_keep_the_others_waiting() -> None:
+    queue = SendQueue()
+    queue.put(Updates((bundle(1),)))
+    queue.put(Goodbye("over"))
+    out = []
+    for k in range(4):
+        queue.put(Ping(float(k)))
+        out.append(queue.take())
+    assert out == [Ping(0.0), Updates((bundle(1),)), Ping(1.0), Goodbye("over")]
+
+
+def test_a_batch_fits_a_frame() -> None:
+    queue = SendQueue()
+    queue.put(Updates(tuple(map(bundle, range(10_000)))))
+    assert [len(message.bundles) for message in taken(queue)] == [4096, 4096, 1808]
+
+
+def test_a_queue_of_control_messages_alone_is_stuck_in_the_end() -> None:
+    queue = SendQueue(10)
+    queue.put(Updates(tuple(map(bundle, range(10)))))
+    for _ in range(CONTROL_MAX):
+        queue.put(FrontierDigest(bytes(32)))
+    assert not queue.is_stuck
+    queue.put(Ping(1.0))
+    assert queue.is_stuck
