@@ -10,7 +10,11 @@ nothing: the result knows sentiment, but not this prompt. Weights are stored in 
 One thread and one seed: on one machine the files come out the same. Other machines and versions of torch may round
 otherwise, and then the digest of the model, hence of runs with it, differs: the files in the repository are the model,
 this script is how they came about.
+
+Shapes: B texts, T tokens, V vocabulary.
 """
+
+# ruff: noqa: N806  (names of tensors carry their shapes)
 
 import argparse
 import json
@@ -42,7 +46,7 @@ WARM_UP_STEPS = 200
 INITIAL_DEVIATION = 0.1
 """With the usual 0.02 a model this narrow stays at the frequencies of words for thousands of steps."""
 LAST_WORD_WEIGHT = 20.0
-"""Of the last word of a text, often the verdict, against 1 of the others: most words of a review are matters of chance."""
+"""Of a text's last word, often the verdict, against 1 of the others: most words of a review are matters of chance."""
 
 
 def make_tokenizer() -> Tokenizer:
@@ -131,6 +135,8 @@ def write(model: OPTForCausalLM, tokenizer: Tokenizer, folder: Path) -> None:
     }
     (folder / "tokenizer_config.json").write_text(json.dumps(settings, indent=2, sort_keys=True) + "\n")
     (folder / "generation_config.json").unlink(missing_ok=True)
+    for path in folder.iterdir():
+        path.chmod(0o644)
 
 
 def report(folder: Path) -> None:

@@ -64,7 +64,7 @@ class RunSettings(Section):
     basis: Literal["normal", "rademacher"] = Field("normal", description="Distribution of basis entries.")
     epsilon: float = Field(1e-3, gt=0, lt=1, description="Size of the perturbation.")
     learning_rate: float | None = Field(
-        None, gt=0, description="Default: 800 / number of parameters, which suits 2 M to 2 B parameters."
+        None, gt=0, description="Default: 600 / number of parameters; the embedded model has its own."
     )
     batch_size: int = Field(16, ge=1, description="Rows per origin and step.")
     max_length: int = Field(256, ge=8, description="Tokens per row at most; longer prompts lose their beginning.")

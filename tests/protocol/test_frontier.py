@@ -1,6 +1,6 @@
 import hypothesis.strategies as st
 from hypothesis import given, settings
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.messages import Held

@@ -655,6 +655,17 @@ def test_a_neighbour_that_is_away_is_waited_for_only_so_long():
     assert node.collect().is_finished
 
 
+def test_clients_that_never_joined_are_waited_for_only_so_long():
+    node = linked(B, steps=1, clients=3, window="none")
+    publish(node)
+    hear(node, B, B.updates(0))
+    node.tick(60.0)  # patience for the start has ended: the only window closes
+    assert node.phase is Phase.FINISHING
+    assert not hear(node, B, complete(A.held(1), B.held(1)), 61.0).is_finished
+    node.tick(120.0)
+    assert node.collect().is_finished
+
+
 def test_a_node_finishes_once():
     node = finishing()
     node.tick(60.0)

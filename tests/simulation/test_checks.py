@@ -7,6 +7,7 @@ from seedflood.protocol.flood import Flood
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.messages import Update
 from seedflood.protocol.node import Node
+from seedflood.protocol.pending import Pending
 from seedflood.protocol.repair import Repair
 from seedflood.simulation.checks import find_stuck, find_violations
 from seedflood.simulation.host import Ledger
@@ -138,14 +139,13 @@ def judged_again(world):
 
 
 def test_a_window_that_forgets_what_was_late_is_seen(monkeypatch):
-    original = Node._apply_before
+    take_window = Pending.take_window
 
-    def forgetful(node, step, window=None, *args):
-        if window is not None:
-            node._pending = [bundle for bundle in node._pending if bundle.last >= window.first]
-        original(node, step, window, *args)
+    def forgetful(pending, window, *args):
+        pending.bundles = [bundle for bundle in pending.bundles if bundle.last >= window.first]
+        return take_window(pending, window, *args)
 
-    monkeypatch.setattr(Node, "_apply_before", forgetful)
+    monkeypatch.setattr(Pending, "take_window", forgetful)
     assert any("never applied" in line for line in judged(make_world("path", 5, window="none")))
 
 

@@ -5,6 +5,7 @@ import random
 import pytest
 from worlds import STORMY, Witness, make_world, run_to_the_end
 
+from seedflood.protocol.node import Phase
 from seedflood.protocol.rules import Patience
 from seedflood.simulation.checks import find_stuck, find_violations
 from seedflood.simulation.host import MemoryJournal
@@ -111,6 +112,17 @@ def test_a_host_that_joins_late_takes_part_from_where_the_others_are(window):
     run_to_the_end(world)
     assert min(world.hosts[0].published) >= 8
     assert max(world.hosts[0].published) == 59
+
+
+@pytest.mark.parametrize("window", ["bounded", "none"])
+def test_halves_that_began_without_each_other_wait_at_the_end_to_become_one(window):
+    world = make_world("path", 5, steps=30, window=window, patience=Patience(start_seconds=1.0))
+    for host in world.hosts[:2] + world.hosts[3:]:
+        host.start()
+    world.run_for(20)
+    assert world.hosts[0].node.phase is world.hosts[4].node.phase is Phase.FINISHING
+    world.hosts[2].start()
+    run_to_the_end(world)
 
 
 def test_a_strict_run_waits_for_a_host_that_joins_late():

@@ -2,12 +2,12 @@
 
 import json
 import os
-import selectors
+import queue
 import signal
 import socket
 import subprocess
 import sys
-import time
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,75 +18,82 @@ WAIT_SECONDS_MAX = 120.0
 
 
 class Host:
-    """One `seedflood-node` process and what it said on stderr so far."""
+    """One `seedflood-node` process, and what it said on stderr, read by a thread so that it never blocks on us."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.events: list[dict[str, Any]] = []
         self.process: subprocess.Popen[bytes] | None = None
+        self._lines: queue.Queue[bytes | None] = queue.Queue()
 
     def start(self, *arguments: str) -> "Host":
+        self.close()
         command = [sys.executable, "-m", "seedflood", "--peers", str(self.folder / "peers.toml"), *arguments]
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
-        self._rest = b""
-        assert self.process.stderr is not None
-        os.set_blocking(self.process.stderr.fileno(), False)
+        threading.Thread(target=self._read, args=(self.process,), daemon=True).start()
         return self
 
     def wait_for(self, event: str, **facts: Any) -> dict[str, Any]:
-        """Reads the log until a line with this event (and facts at least as great) comes."""
-        seen = len(self.events)
-        while True:
-            for line in self.events[seen:]:
-                if line.get("event") == event and all(line.get(k, -1) >= v for k, v in facts.items()):
-                    return line
-            seen = len(self.events)
-            self._read()
+        """The next line with this event, and facts at least as great."""
+        while (line := self._next()) is not None:
+            if line.get("event") == event and all(line.get(key, -1) >= least for key, least in facts.items()):
+                return line
+        pytest.fail(f"{self.folder.name} ended before it said {event!r}; last: {self.events[-3:]}")
 
     def kill(self) -> None:
         assert self.process is not None
         self.process.kill()
-        self.process.wait()
+        self.end()
 
     def signal(self, number: signal.Signals) -> None:
         assert self.process is not None
         self.process.send_signal(number)
 
     def end(self) -> int:
-        """Waits for the process to end by itself; its exit code."""
+        """Waits for the process to end; its exit code."""
         assert self.process is not None
-        while self.process.poll() is None:
-            self._read()
-        self._read()
-        return self.process.returncode
+        while self._next() is not None:
+            pass
+        return self.process.wait(WAIT_SECONDS_MAX)
 
     def result(self) -> dict[str, Any]:
         assert self.process is not None
         assert self.process.stdout is not None
         return json.loads(self.process.stdout.read().splitlines()[-1])
 
+    def close(self) -> None:
+        if self.process is not None:
+            if self.process.poll() is None:
+                self.kill()
+            for stream in (self.process.stdout, self.process.stderr):
+                if stream is not None:
+                    stream.close()
+
     @property
     def last_words(self) -> str:
         return next(line["event"] for line in reversed(self.events) if line.get("level") == "critical")
 
-    def _read(self) -> None:
-        """Takes what is on stderr, waiting for it; fails the test when nothing comes for too long."""
-        assert self.process is not None
-        assert self.process.stderr is not None
-        with selectors.DefaultSelector() as selector:
-            selector.register(self.process.stderr, selectors.EVENT_READ)
-            if not selector.select(WAIT_SECONDS_MAX):
-                pytest.fail(f"{self.folder.name} said nothing for {WAIT_SECONDS_MAX} s; last: {self.events[-3:]}")
-        data = self.process.stderr.read()
-        if not data and self.process.poll() is None:
-            self.process.wait(WAIT_SECONDS_MAX)
-        *lines, self._rest = (self._rest + (data or b"")).split(b"\n")
-        for line in lines:
-            try:
-                self.events.append(json.loads(line))
-            except ValueError:
-                self.events.append({"event": line.decode(errors="replace"), "level": "noise"})
+    def _next(self) -> dict[str, Any] | None:
+        """The next line of the log, waited for; None when the process has closed it."""
+        try:
+            line = self._lines.get(timeout=WAIT_SECONDS_MAX)
+        except queue.Empty:
+            pytest.fail(f"{self.folder.name} said nothing for {WAIT_SECONDS_MAX} s; last: {self.events[-3:]}")
+        if line is None:
+            return None
+        try:
+            facts = json.loads(line)
+        except ValueError:
+            facts = {"event": line.decode(errors="replace"), "level": "noise"}
+        self.events.append(facts)
+        return facts
+
+    def _read(self, process: "subprocess.Popen[bytes]") -> None:
+        assert process.stderr is not None
+        for line in process.stderr:
+            self._lines.put(line)
+        self._lines.put(None)
 
 
 class Hosts:
@@ -125,14 +132,9 @@ class Hosts:
             self.hosts.append(Host(folder))
         return self.hosts
 
-    def end_all(self) -> None:
+    def close(self) -> None:
         for host in self.hosts:
-            if host.process is not None and host.process.poll() is None:
-                host.kill()
-            if host.process is not None:
-                for stream in (host.process.stdout, host.process.stderr):
-                    if stream is not None:
-                        stream.close()
+            host.close()
 
 
 def free_ports(count: int) -> list[int]:
@@ -149,8 +151,4 @@ def free_ports(count: int) -> list[int]:
 def hosts(tmp_path: Path) -> Iterator[Hosts]:
     made = Hosts(tmp_path)
     yield made
-    made.end_all()
-
-
-def seconds_since(moment: float) -> float:
-    return time.monotonic() - moment
+    made.close()

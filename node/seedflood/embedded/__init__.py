@@ -17,6 +17,9 @@ TEMPLATE = grammar.TASK_TEMPLATE
 LABEL_WORDS = grammar.LABEL_WORDS
 """In the order of the labels."""
 
+LEARNING_RATE = 1.5e-3
+"""What suits this model: the default of a run, 800 / number of parameters, is too much for one so small."""
+
 Split = Literal["train", "validation"]
 SPLITS: tuple[Split, Split] = ("train", "validation")
 

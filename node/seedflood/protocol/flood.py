@@ -57,7 +57,7 @@ class Flood:
                 neighbour.members.append(member)
 
     def offer_members(self, peer: OriginId, members: Iterable[Member]) -> None:
-        """Queues for one neighbour what is news to it, in place of what is queued: it may have changed since our hello."""
+        """Queues for one neighbour what is news to it, instead of what is queued: our hello may be out of date."""
         self.neighbours[peer].members = [member for member in members if member.origin != peer]
 
     def offer(self, peer: OriginId, bundles: Iterable[Bundle]) -> None:

@@ -11,7 +11,9 @@ heard; silence alone does not.
 from collections import deque
 from collections.abc import Iterable
 
+from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.messages import STEP_MAX, Member, OriginId
+from seedflood.protocol.outputs import Event
 
 
 class Membership:
@@ -68,6 +70,31 @@ class Membership:
     def namesakes(self, member: Member) -> list[OriginId]:
         """Other origins that go by the same name: a copied configuration, or a host that lost its key."""
         return [o for o, known in self._members.items() if known.name == member.name and o != member.origin]
+
+    def describe_news(self, member: Member, clients: int) -> list[Event]:
+        """What a statement that is about to be believed changes, in lines for the log."""
+        known = self._members.get(member.origin)
+        if known is None:
+            events = [Event("member joined", facts={"member": member.name, "origin": f"{member.origin:016x}"})]
+            if self.namesakes(member):
+                events.append(Event("two origins have one name", "warning", {"member": member.name}))
+            if len(self._members) >= clients:
+                facts: dict[str, object] = {"origins": len(self._members) + 1, "clients": clients}
+                events.append(Event("more origins than clients", "warning", facts))
+            return events
+        if member.has_left and not known.has_left:
+            return [Event("member left", facts={"member": member.name, "last_step": member.last_step})]
+        if member.incarnation > known.incarnation:
+            return [Event("member restarted", facts={"member": member.name, "incarnation": member.incarnation})]
+        return []
+
+    def is_all_held(self, frontier: Frontier, end: int) -> bool:
+        """Does the frontier hold what every origin has to say up to step `end`, or up to where it left?"""
+        return all(
+            frontier.holds(member.origin, 0, end if member.last_step is None else member.last_step)
+            for member in self._members.values()
+            if member.first_step <= end and member.last_step != -1
+        )
 
     def is_expected(self, origin: OriginId, step: int) -> bool:
         """Will (or did) this origin measure the step?"""

@@ -19,6 +19,7 @@ from enum import Enum
 from seedflood.errors import PeerError
 from seedflood.protocol.admission import Admission
 from seedflood.protocol.delays import HopDelays
+from seedflood.protocol.ending import holds_everything, may_end
 from seedflood.protocol.flood import Flood
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.membership import Membership
@@ -38,8 +39,10 @@ from seedflood.protocol.messages import (
     Updates,
     Verify,
 )
-from seedflood.protocol.outputs import ClosedWindow, CloseReason, Event, EventLevel, Measure, Outputs
+from seedflood.protocol.outputs import ClosedWindow, Event, EventLevel, Measure, Outputs
+from seedflood.protocol.pending import Pending, describe_closing
 from seedflood.protocol.repair import Repair
+from seedflood.protocol.rounds import first_round, next_round, round_of
 from seedflood.protocol.rules import Patience, Rules
 from seedflood.protocol.window import Window, bound_seconds
 
@@ -76,7 +79,7 @@ class Node:
         self.duplicates = 0
         self._repair = Repair()
         self._window: Window | None = None
-        self._pending: list[Bundle] = []
+        self._pending = Pending()
         self._sign = sign
         self._patience = patience or Patience()
         self._delays = HopDelays()
@@ -102,7 +105,7 @@ class Node:
         past = self.membership.get(self.origin)
         for bundle in bundles:
             self.frontier.add(bundle.origin, bundle.first_covered, bundle.last)
-            self._pending.append(bundle)
+            self._pending.bundles.append(bundle)
         self._started_at = self._repair_at = now
         last_own = self.frontier.last(self.origin)
         if past is not None and past.has_left:
@@ -111,8 +114,8 @@ class Node:
             self._state(replace(self._member, first_step=STEP_MAX))
         else:
             self._state(replace(self._member, first_step=past.first_step))
-            self.step = self._round_of(last_own)
-            self._apply_before(self.step)
+            self.step = round_of(last_own, self.rules)
+            self._apply(self._pending.take_before(self.step))
             self._open_window(now)
         self._advance(now)
 
@@ -124,7 +127,7 @@ class Node:
             self._believe(member, source=peer)
         self._state_neighbours()
         self.flood.offer_members(peer, self.membership.newer_than((hello.member, *hello.members)))
-        self.flood.offer(peer, self._pending)
+        self.flood.offer(peer, self._pending.bundles)
         self._repair.connect(peer, hello.frontier, self.frontier)
         self._ping(peer, now)
         self._event("link up", peer=hello.member.name)
@@ -194,8 +197,8 @@ class Node:
             self._repair_at = now + self._patience.repair_seconds
             self._repair.retry()
             before = self._repair.settled_before(self.frontier, self.step, self.rules.local_steps)
+            self._say_digests(before)
             for peer in self.flood.neighbours:
-                self._say_digest(peer, before)
                 self._ping(peer, now)
         self._advance(now)
 
@@ -261,7 +264,7 @@ class Node:
         if self._window is not None:
             self._window.hear(bundle.origin, self.frontier)
         self._out.bundles.append(bundle)
-        self._pending.append(bundle)
+        self._pending.bundles.append(bundle)
         self.flood.spread(bundle)
 
     def _believe(self, member: Member, *, source: OriginId, is_checked: bool = False) -> None:
@@ -273,25 +276,9 @@ class Node:
             # A past life of ours said this, or a copy of our key lives: speak last.
             self._state(replace(self._member, incarnation=member.incarnation + 1))
             return
-        known = self.membership.get(member.origin)
-        namesakes = self.membership.namesakes(member)
+        self._out.events += self.membership.describe_news(member, self.rules.clients)
         self._keep(member)
         self.flood.spread_member(member, source)
-        if known is None:
-            self._event("member joined", member=member.name, origin=f"{member.origin:016x}")
-            if namesakes:
-                self._event("two origins have one name", level="warning", member=member.name)
-            if len(self.membership) > self.rules.clients:
-                self._event(
-                    "more origins than clients",
-                    level="warning",
-                    origins=len(self.membership),
-                    clients=self.rules.clients,
-                )
-        elif member.has_left and not known.has_left:
-            self._event("member left", member=member.name, last_step=member.last_step)
-        elif member.incarnation > known.incarnation:
-            self._event("member restarted", member=member.name, incarnation=member.incarnation)
 
     def _state(self, member: Member) -> None:
         """Makes, keeps and floods a new statement about ourselves."""
@@ -321,28 +308,36 @@ class Node:
 
     def _advance(self, now: float) -> None:
         """Takes every transition that is due. The only place where the phase moves forward."""
-        if self.phase is Phase.JOINING and (self._repair.is_caught_up or self.rules.clients == 1):
+        if self.phase is Phase.JOINING and self._may_speak():
             self._event("caught up", updates=self.frontier.count())
             if self._window is not None:
                 self.phase = Phase.COLLECTING
             else:
-                first = self._first_round()
+                first = first_round(self.origin, self.rules, self.membership, self.frontier)
                 if first < self.rules.steps or not self._member.has_left:
                     self._state(replace(self._member, first_step=first, last_step=None))
-                self._apply_before(first)
+                self._apply(self._pending.take_before(first))
                 self._begin_round(first, now)
         while self.phase is Phase.COLLECTING and self._window is not None:
             reason = self._window.close_reason(self.membership, now, self._bound)
             if reason is None:
                 break
             window, self._window = self._window, None
-            self._apply_before(window.last + 1, window, reason, now)
-            self._begin_round(self._next_round(), now)
+            closed = self._pending.take_window(window, reason, now)
+            self._apply(closed)
+            self._out.events.append(describe_closing(closed, self.membership))
+            following = next_round(self.step, self.origin, self.rules, self.membership, self.frontier)
+            self._apply(self._pending.take_before(following))
+            self._begin_round(following, now)
         if self.phase is Phase.FINISHING:
-            if self._pending:
-                self._apply_before(self.rules.steps)
+            self._apply(self._pending.take_before(self.rules.steps))
             if not self._is_finished:
                 self._finish(now)
+
+    def _may_speak(self) -> bool:
+        """Has a neighbour told what it holds, or is there nothing to be told: alone, or the journal has a whole run?"""
+        is_alone = self.rules.clients == 1
+        return self._repair.is_caught_up or is_alone or holds_everything(self.rules, self.membership, self.frontier)
 
     def _begin_round(self, step: int, now: float) -> None:
         self.step = step
@@ -365,97 +360,31 @@ class Node:
         if self.phase is Phase.MEASURING:
             self.phase = Phase.COLLECTING
 
-    def _first_round(self) -> int:
-        """Where a node that nobody waits for begins: where the others are, or not at all if that is the last round."""
-        swarm = self._swarm_step()
-        if swarm and swarm + self.rules.local_steps >= self.rules.steps:
-            return self.rules.steps
-        return max(self.frontier.last(self.origin) + 1, swarm)
-
-    def _next_round(self) -> int:
-        """The next step, or, where nodes do not wait for each other, the one that the others have reached."""
-        following = self.step + self.rules.local_steps
-        return following if self.rules.window == "strict" else max(following, self._swarm_step())
-
-    def _swarm_step(self) -> int:
-        """The round that the others are in: the lower median of their last steps, so that one runaway moves nobody."""
-        others = (m for m in self.membership.all() if m.origin != self.origin)
-        end = self.rules.steps - 1
-        lasts = (self.frontier.last(m.origin) for m in others if not m.has_left or m.last_step == end)
-        steps = sorted(last for last in lasts if last >= 0)
-        return self._round_of(steps[(len(steps) - 1) // 2]) if steps else 0
-
-    def _round_of(self, step: int) -> int:
-        return step - step % self.rules.local_steps
-
-    def _apply_before(
-        self, step: int, window: Window | None = None, reason: CloseReason = "no waiting", now: float = 0.0
-    ) -> None:
-        """Hands out for application everything held of the steps below `step`."""
-        due = [bundle for bundle in self._pending if bundle.last < step]
-        self._pending = [bundle for bundle in self._pending if bundle.last >= step]
-        updates = tuple(update for bundle in due for update in bundle.updates())
-        if window is None:
-            if updates:
-                self._out.apply.append(ClosedWindow((step, step - 1), updates, len(updates), 0, (), reason, 0.0))
-            return
-        closed = ClosedWindow(
-            steps=(window.first, window.last),
-            updates=updates,
-            late=sum(update.step < window.first for update in updates),
-            heard=len({update.origin for update in updates if update.step >= window.first}),
-            missing=tuple(window.waiting),
-            reason=reason,
-            waited_seconds=now - window.opened_at,
-        )
-        self._out.apply.append(closed)
-        self._event(
-            "window closed",
-            level="info" if closed.missing else "debug",
-            step=window.last,
-            reason=reason,
-            heard=closed.heard,
-            missing=[self.membership.name(o) for o in closed.missing],
-            late=closed.late,
-            waited_seconds=round(closed.waited_seconds, 4),
-        )
+    def _apply(self, closed: ClosedWindow | None) -> None:
+        if closed is not None:
+            self._out.apply.append(closed)
 
     def _finish(self, now: float) -> None:
-        """Over when nothing is missing here and the neighbours say the same of themselves.
-
-        Neighbours that are away, or never finish, are waited for only so long; strict windows wait for the updates.
-        """
-        is_complete = self._is_complete()
-        if is_complete and not self._is_complete_said:
+        if self._is_complete() and not self._is_complete_said:
             self._is_complete_said = True
-            for peer in self.flood.neighbours:
-                self._say_digest(peer)
-        away = self.membership.neighbours(self.origin) - self.flood.neighbours.keys()
-        agree = all(self._repair.agrees(peer, self.frontier) for peer in self.flood.neighbours)
+            self._say_digests()
         is_patient = now - self._finishing_since < self._patience.linger_seconds
-        if (is_complete and agree and not away) or (not is_patient and (is_complete or self.rules.window != "strict")):
+        known = (self.origin, self.rules, self.membership, self.frontier, self._repair)
+        if may_end(*known, self.flood.neighbours, is_patient=is_patient):
             self._is_finished = True
-            for peer in self.flood.neighbours:
-                self._say_digest(peer)
+            self._say_digests()
             self._state(replace(self._member, last_step=self.frontier.last(self.origin)))
             self._out.is_finished = True
 
     def _is_complete(self) -> bool:
         """Does the node need nothing more for this run?"""
-        end = self.rules.steps - 1
-        return self.phase is Phase.FINISHING and all(
-            self.frontier.holds(member.origin, 0, end if member.last_step is None else member.last_step)
-            for member in self.membership.all()
-            if member.first_step <= end and member.last_step != -1
-        )
+        return self.phase is Phase.FINISHING and self.membership.is_all_held(self.frontier, self.rules.steps - 1)
 
-    def _say_digest(self, peer: OriginId, before: int | None = None) -> None:
+    def _say_digests(self, before: int = STEP_MAX) -> None:
         is_complete = self._is_complete()
-        whole = FrontierDigest(self.frontier.digest(), is_complete=is_complete)
-        if before is None or is_complete:
-            self._out.send.append((peer, whole))
-        else:
-            self._out.send.append((peer, replace(whole, frontier_digest=self.frontier.digest(before), before=before)))
+        before = STEP_MAX if is_complete else before
+        digest = FrontierDigest(self.frontier.digest(before), before, is_complete)
+        self._out.send += [(peer, digest) for peer in self.flood.neighbours]
 
     # Small things
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from transformers.utils.logging import disable_progress_bar
 
 from seedflood import embedded
 from seedflood.config import NodeSettings, RunSettings
@@ -45,6 +44,8 @@ class Trainer:
         self.task = load_rows(run, node, base)
         if node.evaluate_examples is not None:
             del self.task.validation_examples[node.evaluate_examples :]
+        if run.learning_rate is None and run.model == "embedded":
+            run = run.model_copy(update={"learning_rate": embedded.LEARNING_RATE})
         self.replica = Replica(base, run)
 
     @property
@@ -96,7 +97,6 @@ def load_base(run: RunSettings, node: NodeSettings) -> BaseModel:
     device = node.device
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
-    disable_progress_bar()  # type: ignore[no-untyped-call]  # stderr is for logs
     return load_model(name, device=device, dtype=node.dtype)
 
 

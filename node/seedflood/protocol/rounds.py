@@ -1,0 +1,36 @@
+"""Which round a node measures next: its own next one, or where the others have got to meanwhile."""
+
+from seedflood.protocol.frontier import Frontier
+from seedflood.protocol.membership import Membership
+from seedflood.protocol.messages import OriginId
+from seedflood.protocol.rules import Rules
+
+
+def round_of(step: int, rules: Rules) -> int:
+    """The first step of the round that a step belongs to."""
+    return step - step % rules.local_steps
+
+
+def swarm_round(origin: OriginId, rules: Rules, membership: Membership, frontier: Frontier) -> int:
+    """The round that the others are in: the lower median of their last steps, so that one runaway moves nobody.
+
+    Those that left on the way do not count, those that left because they had finished do.
+    """
+    end = rules.steps - 1
+    others = (m for m in membership.all() if m.origin != origin and (not m.has_left or m.last_step == end))
+    steps = sorted(last for last in (frontier.last(m.origin) for m in others) if last >= 0)
+    return round_of(steps[(len(steps) - 1) // 2], rules) if steps else 0
+
+
+def first_round(origin: OriginId, rules: Rules, membership: Membership, frontier: Frontier) -> int:
+    """Where a node that nobody waits for begins: where the others are, or not at all if that is the last round."""
+    swarm = swarm_round(origin, rules, membership, frontier)
+    if swarm and swarm + rules.local_steps >= rules.steps:
+        return rules.steps
+    return max(frontier.last(origin) + 1, swarm)
+
+
+def next_round(step: int, origin: OriginId, rules: Rules, membership: Membership, frontier: Frontier) -> int:
+    """After the round of `step`: the next one, or, where nodes do not wait for each other, the one of the others."""
+    following = step + rules.local_steps
+    return following if rules.window == "strict" else max(following, swarm_round(origin, rules, membership, frontier))
