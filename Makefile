@@ -12,7 +12,7 @@ help:  ## This list
 setup: $(VENV)/.ready  ## A virtual environment in .venv with everything that running needs
 
 demo: $(VENV)/.ready  ## Four daemons on a ring fine-tune the embedded model together, offline
-	HF_HUB_OFFLINE=1 $(BIN)/seedflood local --nodes 4 --topology ring --steps 300
+	HF_HUB_OFFLINE=1 $(BIN)/seedflood local --nodes 4 --topology ring --steps 250
 
 test: $(VENV)/.ready-dev  ## All tests
 	$(BIN)/python -m pytest

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -79,8 +80,8 @@ def run_cluster(plan: ClusterPlan, folder: Path | None = None) -> dict[str, Any]
 
 def show_result(result: dict[str, Any], console: Console) -> None:
     """The end of a run as a table for people."""
-    table = Table(title=f"run {result['run_id'][:16]}: {result['seconds']:.1f} s")
-    for column in ("node", "steps", "accuracy", "loss", "digest", "link: kB sent / received"):
+    table = Table(title=f"run {result['run_id'][:16]}: {result['seconds']:.1f} s", box=SIMPLE_HEAD)
+    for column in ("node", "steps", "accuracy", "loss", "digest", "kB sent / received"):
         table.add_column(column, justify="left" if column in ("node", "digest") else "right", no_wrap=True)
     for node in result["nodes"]:
         links = "\n".join(

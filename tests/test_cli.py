@@ -1,0 +1,73 @@
+"""The commands without a daemon: help, settings, and faults."""
+
+import json
+
+import pytest
+
+from seedflood import cli
+from seedflood.errors import ConfigError, ExitCode
+
+
+def run(monkeypatch, capsys, entry, *arguments):
+    """(exit code, stdout, stderr) of a command."""
+    monkeypatch.setattr("sys.argv", ["seedflood", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        entry()
+    captured = capsys.readouterr()
+    return ended.value.code or 0, captured.out, captured.err
+
+
+@pytest.mark.parametrize("entry", [cli.main, cli.node_main])
+def test_help_names_the_exit_codes(monkeypatch, capsys, entry):
+    code, out, _ = run(monkeypatch, capsys, entry, "--help")
+    assert code == 0
+    assert "78 config" in " ".join(out.split())
+
+
+def test_config_check_says_the_run_id(monkeypatch, capsys, tmp_path):
+    path = tmp_path / "peers.toml"
+    path.write_text("[run]\nsteps = 3\n")
+    code, out, _ = run(monkeypatch, capsys, cli.main, "config", "check", "--peers", str(path))
+    assert code == 0
+    assert "is valid" in out
+
+
+@pytest.mark.parametrize("entry", [cli.main, cli.node_main])
+def test_a_missing_settings_file_is_one_sentence_and_exit_code_78(monkeypatch, capsys, entry):
+    arguments = ["--peers", "/no/peers.toml"]
+    code, out, err = run(monkeypatch, capsys, entry, *(["config", "check"] if entry is cli.main else []), *arguments)
+    assert code == ExitCode.CONFIG
+    assert out == ""
+    assert "/no/peers.toml does not exist" in err
+    assert "Traceback" not in err
+
+
+def test_config_show_prints_what_the_layers_make(monkeypatch, capsys, tmp_path):
+    path = tmp_path / "peers.toml"
+    path.write_text("[run]\nsteps = 3\n")
+    code, out, _ = run(monkeypatch, capsys, cli.main, "config", "show", "--peers", str(path), "--set", "run.rank=8")
+    shown = json.loads(out)["run"]
+    assert (code, shown["steps"], shown["rank"]) == (0, 3, 8)
+
+
+def test_an_unknown_option_is_a_usage_error(monkeypatch, capsys):
+    code, _, err = run(monkeypatch, capsys, cli.main, "local", "--nods", "3")
+    assert code == ExitCode.USAGE
+    assert "--nods" in err
+
+
+def test_evaluate_wants_a_model_or_a_node(monkeypatch, capsys):
+    code, _, err = run(monkeypatch, capsys, cli.main, "evaluate")
+    assert code == ExitCode.USAGE
+    assert "--peers or --model" in " ".join(err.split())
+
+
+@pytest.mark.parametrize("override", ["rank=3", "run.rank", "nowhere.rank=3", "run.a.b=3"])
+def test_a_malformed_override_shows_a_right_one(override):
+    with pytest.raises(ConfigError, match=r"--set run.rank=16"):
+        cli._parse_overrides([override])
+
+
+def test_overrides_are_toml_or_text():
+    parsed = cli._parse_overrides(["run.rank=8", "node.name=alpha", 'run.label_words=["a", "b"]'])
+    assert parsed == {"run": {"rank": 8, "label_words": ["a", "b"]}, "node": {"name": "alpha"}}
