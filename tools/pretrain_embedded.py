@@ -14,7 +14,6 @@ this script is how they came about.
 Shapes: B texts, T tokens, V vocabulary.
 """
 
-# ruff: noqa: N806  (names of tensors carry their shapes)
 
 import argparse
 import json

@@ -103,13 +103,17 @@ class Replica:
         """Folds the open epoch and all others before `epoch`, which becomes the open one; never goes back."""
         if epoch <= self.epoch:
             return
-        bases = [SlotBasis(slot.u_MR, slot.v_KR if slot.slot.is_matrix else None) for slot in self.slots]
-        self._fold(self.epoch, self._coefficients.get(self.epoch), bases)
+        self.fold_open_epoch()
         for between in sorted(held for held in self._coefficients if self.epoch < held < epoch):
             self._fold(between, self._coefficients[between])
         self.epoch = epoch
         self._late_bases = None
         self._bind()
+
+    def fold_open_epoch(self) -> None:
+        """Adds the open epoch to the weights; only `open_epoch` may follow, for the live layers would add it again."""
+        bases = [SlotBasis(slot.u_MR, slot.v_KR if slot.slot.is_matrix else None) for slot in self.slots]
+        self._fold(self.epoch, self._coefficients.get(self.epoch), bases)
 
     def digest(self) -> bytes:
         """32 bytes over the coefficients of all epochs that are not zero."""

@@ -1,0 +1,4 @@
+"""Benchmarks: each figure is a ratio of two things run in turn in one process; absolute times are told beside them.
+
+`make bench` runs all, `python -m benchmarks NAME --json` one. Dated results stand in RESULTS.md, failed tries too.
+"""

@@ -1,0 +1,70 @@
+"""Timing in turn, and the one form in which every benchmark tells its metrics."""
+
+import platform
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A ratio over repetitions. target: what it should not exceed (or reach, if `more_is_better`); None: none set."""
+
+    median: float
+    min: float
+    max: float
+    target: float | None = None
+    met: bool | None = None
+
+
+def make_metric(values: list[float], target: float | None = None, *, more_is_better: bool = False) -> Metric:
+    middle = median(values)
+    met = None if target is None else (middle >= target if more_is_better else middle <= target)
+    return Metric(round(middle, 4), round(min(values), 4), round(max(values), 4), target, met)
+
+
+def run_in_turn(jobs: Mapping[str, Callable[[], Any]], repetitions: int) -> dict[str, list[float]]:
+    """Seconds of every job, one after the other, `repetitions` times, after a round that does not count.
+
+    In turn, so that a machine that becomes slower meanwhile is slower for all.
+    """
+    seconds: dict[str, list[float]] = {name: [] for name in jobs}
+    for job in jobs.values():
+        job()
+    for _ in range(repetitions):
+        for name, job in jobs.items():
+            begun = time.perf_counter()
+            job()
+            seconds[name].append(time.perf_counter() - begun)
+    return seconds
+
+
+def ratios(over: list[float], under: list[float]) -> list[float]:
+    return [a / b for a, b in zip(over, under, strict=True)]
+
+
+def report(name: str, metrics: Mapping[str, Metric]) -> dict[str, Any]:
+    """What `--json` prints."""
+    return {
+        "benchmark": name,
+        "machine": f"{platform.machine()}, {_processor()}",
+        "commit": _commit(),
+        "metrics": {metric: asdict(value) for metric, value in metrics.items()},
+    }
+
+
+def _processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.processor()
+
+
+def _commit() -> str:
+    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    return ran.stdout.strip() or "unknown"

@@ -1,0 +1,49 @@
+"""What the benchmarks measure on: OPT-125M's shapes with random weights, and batches as long as those of SST-2."""
+
+import torch
+from transformers import OPTConfig, OPTForCausalLM
+
+from seedflood.config import RunSettings
+from seedflood.training.models import prepare_model
+from seedflood.training.replica import Replica
+from seedflood.training.scoring import Batch, pad
+
+SST2_LENGTHS = (6, 6, 7, 7, 7, 7, 8, 8, 8, 9, 9, 10, 10, 11, 11, 12, 13, 13, 14, 15, 16, 17, 18, 19, 20, 22, 24, 26, 28)
+SST2_LENGTHS += (31, 35, 43)
+"""Tokens of an SST-2 training sentence with its prompt under OPT's tokenizer: 32 quantiles, mean 15.4."""
+
+ROWS = 16
+
+
+def make_model() -> OPTForCausalLM:
+    torch.manual_seed(0)
+    return OPTForCausalLM(OPTConfig()).eval().requires_grad_(False)
+
+
+def make_replica() -> Replica:
+    return Replica(prepare_model(make_model(), None), RunSettings(clients=16))
+
+
+def make_batch(seed: int) -> Batch:
+    """Sixteen rows whose lengths are drawn from SST2_LENGTHS."""
+    generator = torch.Generator().manual_seed(seed)
+    picks = torch.randint(0, len(SST2_LENGTHS), (ROWS,), generator=generator).tolist()
+    rows = [torch.randint(4, 50_000, (SST2_LENGTHS[pick],), generator=generator).tolist() for pick in picks]
+    tokens_BT, lengths_B = pad(rows, 1)
+    label_B = torch.randint(0, 2, (ROWS,), generator=generator)
+    return Batch(tokens_BT, lengths_B, label_B, torch.tensor([372, 6587]))
+
+
+def plain_inputs(batch: Batch) -> dict[str, torch.Tensor]:
+    """The same rows as a user of transformers gives them: padded, with mask, labels on the answer's token alone."""
+    rows, length = batch.tokens_BT.shape
+    tokens_BT = torch.cat((batch.tokens_BT, torch.ones(rows, 1, dtype=torch.int64)), dim=1)
+    labels_BT = torch.full((rows, length + 1), -100)
+    assert batch.label_B is not None
+    assert batch.word_L is not None
+    answer_B = batch.word_L[batch.label_B]
+    row_B = torch.arange(rows)
+    tokens_BT[row_B, batch.lengths_B] = answer_B
+    labels_BT[row_B, batch.lengths_B] = answer_B
+    mask_BT = (torch.arange(length + 1) <= batch.lengths_B.unsqueeze(1)).to(torch.int64)
+    return {"input_ids": tokens_BT, "attention_mask": mask_BT, "labels": labels_BT}
