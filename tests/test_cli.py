@@ -50,6 +50,17 @@ def test_config_show_prints_what_the_layers_make(monkeypatch, capsys, tmp_path):
     assert (code, shown["steps"], shown["rank"]) == (0, 3, 8)
 
 
+def test_brackets_in_a_fault_are_shown_as_they_are(monkeypatch, capsys, tmp_path):
+    path = tmp_path / "peers.toml"
+    path.write_text('[run]\nrnk = "[/x]"\n')
+    code, _, err = run(monkeypatch, capsys, cli.main, "config", "check", "--peers", str(path))
+    assert code == ExitCode.CONFIG
+    assert '[run] has no key "rnk"' in err
+    code, _, err = run(monkeypatch, capsys, cli.main, "config", "check", "--set", "[/x]")
+    assert code == ExitCode.CONFIG
+    assert "[/x]" in err
+
+
 def test_an_unknown_option_is_a_usage_error(monkeypatch, capsys):
     code, _, err = run(monkeypatch, capsys, cli.main, "local", "--nods", "3")
     assert code == ExitCode.USAGE

@@ -95,7 +95,14 @@ def test_plain_links_beyond_this_machine_must_be_allowed(write):
 
 
 @pytest.mark.parametrize(
-    ("address", "expected"), [("127.0.0.1:1", True), ("[::1]:1", True), ("localhost:1", True), ("10.0.0.1:1", False)]
+    ("address", "expected"),
+    [
+        ("127.0.0.1:1", True),
+        ("[::1]:1", True),
+        ("localhost:1", True),
+        ("10.0.0.1:1", False),
+        ("127.example.org:1", False),
+    ],
 )
 def test_loopback_addresses_are_known(address, expected):
     assert is_loopback(address) is expected

@@ -14,7 +14,6 @@ this script is how they came about.
 Shapes: B texts, T tokens, V vocabulary.
 """
 
-
 import argparse
 import json
 import math

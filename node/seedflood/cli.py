@@ -15,10 +15,11 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from seedflood import VERSION
 from seedflood.config import Settings, load_settings
-from seedflood.errors import ConfigError, ExitCode, SeedfloodError
+from seedflood.errors import ConfigError, DivergenceError, ExitCode, SeedfloodError
 from seedflood.telemetry import configure_logging
 from seedflood.topology import TopologyName
 
@@ -85,7 +86,7 @@ def run_node(
 
     from seedflood.process import run_process  # torch takes seconds to import: --help and faults do not wait for it
 
-    raise typer.Exit(run_process(settings, peers))
+    raise typer.Exit(run_process(settings, lambda: load_settings(peers, flags)))
 
 
 @app.command()
@@ -135,7 +136,7 @@ def local(
     else:
         show_result(result, Console())
     if not result["digests_equal"]:
-        raise SeedfloodError("the nodes ended with different digests; keep the folder and report this.")
+        raise DivergenceError(f"the nodes ended with different digests; keep {result['folder']} and report this.")
 
 
 @config_app.command("check")
@@ -236,7 +237,8 @@ def _fail(name: str, sentence: str, code: ExitCode) -> None:
     if name == "seedflood-node" and not sys.stderr.isatty():
         print(json.dumps({"event": sentence, "level": "critical", "exit_code": int(code)}), file=sys.stderr)
     else:
-        Console(stderr=True, soft_wrap=True, highlight=False).print(f"[bold red]{name}:[/] {sentence}", markup=True)
+        line = Text.assemble((f"{name}:", "bold red"), " ", sentence)
+        Console(stderr=True, soft_wrap=True, highlight=False).print(line)
     sys.exit(int(code))
 
 

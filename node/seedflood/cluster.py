@@ -47,7 +47,7 @@ class ClusterPlan:
 
 
 @dataclass(slots=True)
-class _Member:
+class _Host:
     """A node as its log tells it."""
 
     name: str
@@ -71,11 +71,11 @@ def run_cluster(plan: ClusterPlan, folder: Path | None = None) -> dict[str, Any]
     if folder is not None and folder.exists() and any(folder.iterdir()):
         raise ConfigError(f"{folder} is not empty; name a new folder, so that no earlier run is mixed in.")
     home = folder or Path(tempfile.mkdtemp(prefix="seedflood-"))
-    members = _write_settings(plan, home)
-    result = asyncio.run(_Cluster(plan, members).run())
-    if folder is None:
+    hosts = _write_settings(plan, home)
+    result = asyncio.run(_Cluster(plan, hosts).run())
+    if folder is None and result["digests_equal"]:
         shutil.rmtree(home, ignore_errors=True)
-    return result
+    return result | {"folder": str(home)}
 
 
 def show_result(result: dict[str, Any], console: Console) -> None:
@@ -106,12 +106,12 @@ def _arrow(before: float | None, after: float | None) -> str:
     return "-" if before is None or after is None else f"{before:.3f} → {after:.3f}"
 
 
-def _write_settings(plan: ClusterPlan, home: Path) -> list[_Member]:
+def _write_settings(plan: ClusterPlan, home: Path) -> list[_Host]:
     """One folder with a peers.toml per node; checked before anything is started."""
     names = [f"node-{k + 1}" for k in range(plan.nodes)]
     ports = _free_ports(plan.nodes)
     edges = make_topology(plan.topology, plan.nodes, seed=plan.seed)
-    members = []
+    hosts = []
     for k, name in enumerate(names):
         folder = home / name
         folder.mkdir(parents=True, exist_ok=True)
@@ -129,8 +129,8 @@ def _write_settings(plan: ClusterPlan, home: Path) -> list[_Member]:
         text += "".join(f'[[peers]]\nname = "{names[j]}"\naddress = "127.0.0.1:{ports[j]}"\n\n' for j in neighbours)
         (folder / "peers.toml").write_text(text)
         load_settings(folder / "peers.toml")
-        members.append(_Member(name, folder))
-    return members
+        hosts.append(_Host(name, folder))
+    return hosts
 
 
 def _run_section(plan: ClusterPlan) -> dict[str, Any]:
@@ -183,9 +183,9 @@ def _free_ports(count: int) -> list[int]:
 class _Cluster:
     """The processes of a plan, started together and ended together."""
 
-    def __init__(self, plan: ClusterPlan, members: list[_Member]) -> None:
+    def __init__(self, plan: ClusterPlan, hosts: list[_Host]) -> None:
         self.plan = plan
-        self.members = members
+        self.hosts = hosts
         self._console = Console(stderr=True)
         self._bar = Progress(
             TextColumn("{task.description}"),
@@ -203,7 +203,7 @@ class _Cluster:
         main = asyncio.current_task()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, lambda: main.cancel() if main else None)
-        watching = [asyncio.create_task(self._watch(member)) for member in self.members]
+        watching = [asyncio.create_task(self._watch(host)) for host in self.hosts]
         showing = asyncio.create_task(self._show())
         try:
             await asyncio.gather(*watching)
@@ -215,12 +215,12 @@ class _Cluster:
             await asyncio.gather(*watching, showing, return_exceptions=True)
         return self._result()
 
-    async def _watch(self, member: _Member) -> None:
+    async def _watch(self, host: _Host) -> None:
         """One node from start to exit. Raises SeedfloodError if it fails."""
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
-        member.process = process = await asyncio.create_subprocess_exec(
+        host.process = process = await asyncio.create_subprocess_exec(
             sys.executable,
-            *("-m", "seedflood", "--peers", str(member.folder / "peers.toml")),
+            *("-m", "seedflood", "--peers", str(host.folder / "peers.toml")),
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             env=environment,
@@ -228,20 +228,18 @@ class _Cluster:
         )
         assert process.stdout is not None
         assert process.stderr is not None
-        out, _ = await asyncio.gather(process.stdout.read(), self._read_log(member, process.stderr))
+        out, _ = await asyncio.gather(process.stdout.read(), self._read_log(host, process.stderr))
         code = await process.wait()
         if code != 0:
-            error = SeedfloodError(
-                f"{member.name} failed: {member.last_words or 'no word'} (log: {member.folder}/log.jsonl)"
-            )
+            error = SeedfloodError(f"{host.name} failed: {host.last_words or 'no word'} (log: {host.folder}/log.jsonl)")
             error.exit_code = ExitCode(code) if code in set(ExitCode) else ExitCode.INTERNAL
             raise error
         if out.strip():
-            member.result = json.loads(out.splitlines()[-1])
-            member.phase = "done"
+            host.result = json.loads(out.splitlines()[-1])
+            host.phase = "done"
 
-    async def _read_log(self, member: _Member, stream: asyncio.StreamReader) -> None:
-        with (member.folder / "log.jsonl").open("ab") as log:
+    async def _read_log(self, host: _Host, stream: asyncio.StreamReader) -> None:
+        with (host.folder / "log.jsonl").open("ab") as log:
             async for line in stream:
                 log.write(line)
                 log.flush()
@@ -250,24 +248,24 @@ class _Cluster:
                 except ValueError:
                     facts = {"event": line.decode(errors="replace").strip(), "level": "critical"}
                 if isinstance(facts, dict):
-                    self._learn(member, facts)
+                    self._learn(host, facts)
 
-    def _learn(self, member: _Member, facts: dict[str, Any]) -> None:
+    def _learn(self, host: _Host, facts: dict[str, Any]) -> None:
         event = facts.get("event", "")
         if facts.get("level") in ("critical", "error"):
-            member.last_words = str(event)
+            host.last_words = str(event)
         match event:
             case "loading" | "draining":
-                member.phase = event
+                host.phase = event
             case "started":
-                member.phase = "evaluating"
+                host.phase = "evaluating"
             case "progress":
-                member.phase = "training"
-                member.step, member.loss, member.peers = facts["step"], facts["loss"], facts["peers"]
+                host.phase = "training"
+                host.step, host.loss, host.peers = facts["step"], facts["loss"], facts["peers"]
             case "evaluated":
-                member.accuracy = facts["accuracy"]
+                host.accuracy = facts["accuracy"]
             case "finished":
-                member.phase = "finished"
+                host.phase = "finished"
 
     async def _show(self) -> None:
         """A live table on a terminal, a line every few seconds elsewhere."""
@@ -287,23 +285,23 @@ class _Cluster:
         table = Table(box=None)
         for column in ("node", "state", "step", "loss", "accuracy", "links"):
             table.add_column(column, justify="left" if column in ("node", "state") else "right")
-        for member in self.members:
+        for host in self.hosts:
             table.add_row(
-                member.name,
-                member.phase,
-                str(member.step),
-                "-" if member.loss is None else f"{member.loss:.3f}",
-                "-" if member.accuracy is None else f"{member.accuracy:.3f}",
-                str(member.peers),
+                host.name,
+                host.phase,
+                str(host.step),
+                "-" if host.loss is None else f"{host.loss:.3f}",
+                "-" if host.accuracy is None else f"{host.accuracy:.3f}",
+                str(host.peers),
             )
-        step = min(member.step for member in self.members)
+        step = min(host.step for host in self.hosts)
         self._bar.update(self._task, completed=step, description=self._phase())
         return Group(table, self._bar)
 
     def _line(self) -> str:
-        step = min(member.step for member in self.members)
-        losses = [member.loss for member in self.members if member.loss is not None]
-        accuracy = self.members[0].accuracy
+        step = min(host.step for host in self.hosts)
+        losses = [host.loss for host in self.hosts if host.loss is not None]
+        accuracy = self.hosts[0].accuracy
         text = f"{time.monotonic() - self._began:6.1f} s  {self._phase():10s} step {step}/{self.plan.steps}"
         if losses:
             text += f"  loss {sum(losses) / len(losses):.3f}"
@@ -312,13 +310,13 @@ class _Cluster:
         return text
 
     def _phase(self) -> str:
-        phases = [member.phase for member in self.members]
+        phases = [host.phase for host in self.hosts]
         order = ("starting", "loading", "evaluating", "training", "draining", "finished", "done")
         return min(phases, key=lambda phase: order.index(phase) if phase in order else 0)
 
     async def _stop(self) -> None:
         """Ends what still runs: gently, then not."""
-        alive = [member.process for member in self.members if member.process and member.process.returncode is None]
+        alive = [host.process for host in self.hosts if host.process and host.process.returncode is None]
         for process in alive:
             process.terminate()
         if alive:
@@ -332,8 +330,8 @@ class _Cluster:
                 await asyncio.wait(stubborn)
 
     def _result(self) -> dict[str, Any]:
-        results = [member.result for member in self.members if member.result is not None]
-        if len(results) < len(self.members):
+        results = [host.result for host in self.hosts if host.result is not None]
+        if len(results) < len(self.hosts):
             raise SeedfloodError("a node ended without a result; see the logs.")
         keys = ("name", "steps", "accuracy_before", "accuracy_after", "loss_before", "loss_after", "digest", "links")
         return {

@@ -6,6 +6,7 @@ equal on all hosts, its hash is the run id; everything else belongs to one host.
 
 import difflib
 import hashlib
+import ipaddress
 import json
 import os
 import re
@@ -24,8 +25,8 @@ from pydantic_settings import (
 )
 
 from seedflood.errors import ConfigError
+from seedflood.protocol.messages import NAME_PATTERN
 
-NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
 ENVIRONMENT_PREFIX = "SEEDFLOOD__"
 
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
@@ -113,7 +114,9 @@ class NodeSettings(Section):
     export: Path | None = Field(None, description="Folder for the fine-tuned model when the run has ended.")
     when_finished: Literal["exit", "serve"] = Field("exit", description="After the run: exit, or serve late comers.")
     progress_seconds: float = Field(10.0, ge=0, description="Seconds between progress lines in the log.")
-    start_seconds: float = Field(60.0, ge=0, description="How long a bounded first window waits for all to join.")
+    start_seconds: float = Field(
+        60.0, ge=0, description="How long the first window waits for all hosts (strict: for ever)."
+    )
     linger_seconds: float = Field(60.0, ge=0, description="At the end, how long to wait for neighbours that are away.")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least level that is logged.")
     log_format: Literal["auto", "console", "json"] = Field(
@@ -172,7 +175,10 @@ def check_address(value: str) -> str:
 def is_loopback(address: str) -> bool:
     """Does the address reach this machine only?"""
     host = address.rsplit(":", 1)[0].strip("[]")
-    return host in ("localhost", "::1") or host.startswith("127.")
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 class Settings(BaseSettings):

@@ -8,7 +8,6 @@ it, except that every configured peer belongs to another run.
 import asyncio
 import json
 import logging
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
@@ -31,6 +30,9 @@ from seedflood.transport.links import Links, LinkSettings
 
 DRAIN_SECONDS = 5.0
 """For queued frames and goodbyes to reach the neighbours."""
+
+COMPUTE_SECONDS = 10.0
+"""For the job that runs when the daemon closes."""
 
 Result = TypeVar("Result")
 
@@ -64,8 +66,11 @@ class Daemon:
         self._compute = compute
         self._report = Report(node.state / RESULT_FILE)
         self._timer: asyncio.TimerHandle | None = None
+        self._dialled: set[str] = set()
         self._mismatches: set[str] = set()
         self._was_linked = False
+        self._is_over = False
+        self.is_compute_idle = True
         self._incarnation = journal.next_incarnation(at_least=int(time.time()))
         rules = Rules(run.run_id(), trainer.base_digest, run.clients, run.steps, run.window, run.local_steps)
         member = Member(identity.public_key, node.name, self._incarnation)
@@ -81,7 +86,8 @@ class Daemon:
         if listen:
             self.port = await self.links.start()
         self._evaluate_before()
-        self._drive(lambda: self._driver.start(self._journal.replay(), self._journal.members()))
+        self._driver.start(self._journal.replay(), self._journal.members())
+        self._set_timer()
         self.dial(addresses)
         if not all(is_loopback(address) for address in (*addresses, listen) if address):
             _log.warning("links are not encrypted: [tls] insecure = true")
@@ -97,22 +103,31 @@ class Daemon:
 
     def dial(self, addresses: Iterable[str]) -> None:
         """These peers, and no others, are dialled from now on."""
-        self.links.dial(addresses)
+        self._dialled = set(addresses)
+        self._mismatches &= self._dialled
+        self.links.dial(self._dialled)
 
     def drain(self) -> None:
-        """Goes in peace: nothing is published any more, the neighbours are told, `close` flushes."""
-        self._drive(self._driver.leave)
-        self._end()
+        """Goes in peace: nothing is published any more, the neighbours are told, `close` flushes.
+
+        When the run is over already, its result comes first.
+        """
+        if not self._is_over:
+            self._drive(self._driver.leave)
+            self._end()
+        elif self.result is not None:
+            self._end()
 
     async def close(self) -> None:
-        """Flushes, says goodbye, closes links, thread and journal. Returns when nothing is left."""
+        """Flushes, says goodbye, closes links, journal and thread. Nothing is left, unless a job runs on for so long
+        that it is not waited for; then `is_compute_idle` is False."""
         self._end()
-        await self.links.drain(DRAIN_SECONDS)
+        await self.links.drain(0.0 if self._driver.is_halted else DRAIN_SECONDS)
         await self.links.close()
         if self._timer is not None:
             self._timer.cancel()
-        await asyncio.to_thread(self._compute.close)
         self._journal.close()
+        self.is_compute_idle = await asyncio.to_thread(self._compute.close, COMPUTE_SECONDS)
 
     # What the links tell (transport.links.Handler)
 
@@ -144,11 +159,12 @@ class Daemon:
         """If nobody we dial is of our run, and nobody ever was, then it is we who are wrong."""
         if isinstance(error, RunMismatchError):
             self._mismatches.add(address)
-            if not self._was_linked and self._mismatches >= {peer.address for peer in self.settings.peers}:
+            if not self._was_linked and self._mismatches >= self._dialled:
                 self.failed(error)
 
     def failed(self, error: BaseException) -> None:
-        """A fault of this host."""
+        """A fault of this host: from here on it says and does nothing more."""
+        self._driver.halt()
         if not self.ended.done():
             self.ended.set_exception(error)
 
@@ -170,6 +186,8 @@ class Daemon:
             self._report.loss, self._report.step_seconds = measured.loss, measured.seconds / order.count
             if not measured.is_finite:
                 _log.warning("the loss is not finite; the update counts as zero", step=order.step)
+            if measured.is_clipped:
+                _log.warning("a scalar was clipped; the learning rate may be too high", step=order.step)
             self._drive(lambda: self._driver.published(order.step, measured.probes))
 
         self._run(lambda: self._trainer.measure(origin, order.step, order.count), publish)
@@ -194,11 +212,15 @@ class Daemon:
                 waited_seconds=round(window.waited_seconds, 4),
                 heard=window.heard,
                 late=report.late,
+                refused=sum(self.node.admission.refused.values()),
+                dropped=sum(counters.updates_dropped for counters in self.links.stats().values()),
                 peers=len(self.links.peers),
             )
 
     def finished(self) -> None:
         """The run is over: final figures, export, the result on stdout; then go, or stay to serve."""
+        self._is_over = True
+        self._run(self._trainer.complete, _nothing)
         if self.settings.node.evaluate:
             self._evaluate(self.settings.run.steps, self._report.after.update)
         folder = self.settings.node.export
@@ -228,8 +250,10 @@ class Daemon:
         }
         self._report.keep(self.result)
         _log.info("finished", digest=digest.hex()[:16], steps=self.node.step)
-        sys.stdout.write(json.dumps(self.result) + "\n")
-        sys.stdout.flush()
+        try:
+            print(json.dumps(self.result), flush=True)
+        except OSError as error:
+            _log.warning("nobody reads stdout; the result is in the state folder", reason=str(error))
         if node.when_finished == "exit":
             self._end()
         else:
@@ -243,7 +267,7 @@ class Daemon:
 
     def _evaluate_before(self) -> None:
         """Figures of the base model: measured in the first life of a node, remembered in all later ones."""
-        if self.settings.node.evaluate and not self._report.recall() and not self._journal.count():
+        if self.settings.node.evaluate and not self._report.recall():
 
             def remember(figures: Figures) -> None:
                 self._report.before = figures
@@ -266,7 +290,7 @@ class Daemon:
         """A job for the compute thread; `then` on the loop. Any exception of either is a fault of this host."""
 
         def deliver(future: "asyncio.Future[Result]") -> None:
-            if future.cancelled():
+            if future.cancelled() or self._driver.is_halted:
                 return
             try:
                 then(future.result())
@@ -285,10 +309,13 @@ class Daemon:
         except Exception as error:
             self.failed(error)
         finally:
-            if self._timer is not None:
-                self._timer.cancel()
-            if not self.ended.done():
-                self._timer = self._loop.call_later(self._driver.seconds_to_tick(), self._drive, self._driver.tick)
+            self._set_timer()
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if not self.ended.done():
+            self._timer = self._loop.call_later(self._driver.seconds_to_tick(), self._drive, self._driver.tick)
 
 
 def _nothing(_: object) -> None:

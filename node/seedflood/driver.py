@@ -3,7 +3,8 @@
 Synchronous. The daemon and the simulation run this same code; they differ in what stands behind the four seams and in
 whose clock they read. Persist, then send, then apply: the order is made here and nowhere else.
 
-If persisting fails, nothing of that output is sent or applied: `JournalError` rises to the shell.
+If persisting fails, nothing of that output is sent or applied, the driver halts, and `JournalError` rises to the shell:
+the core believes by then that the bundle is kept, and would offer it to the next neighbour.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -64,6 +65,7 @@ class Driver:
         clock: Callable[[], float],
     ) -> None:
         self.node = node
+        self.is_halted = False
         self._journal = journal
         self._links = links
         self._compute = compute
@@ -71,49 +73,54 @@ class Driver:
         self._clock = clock
 
     def start(self, bundles: Iterable[Bundle], members: Iterable[Member]) -> None:
-        self.node.start(bundles, members, self._clock())
-        self._honour()
+        self._do(lambda now: self.node.start(bundles, members, now))
 
     def connected(self, peer: OriginId, hello: Hello) -> None:
-        self.node.connected(peer, hello, self._clock())
-        self._honour()
+        self._do(lambda now: self.node.connected(peer, hello, now))
 
     def disconnected(self, peer: OriginId, reason: str) -> None:
-        self.node.disconnected(peer, self._clock(), reason)
-        self._honour()
+        self._do(lambda now: self.node.disconnected(peer, now, reason))
 
     def received(self, peer: OriginId, message: Message) -> None:
         """Raises PeerError if the message is not allowed; then the link should be closed."""
-        try:
-            self.node.received(peer, message, self._clock())
-        finally:
-            self._honour()
+        self._do(lambda now: self.node.received(peer, message, now))
 
     def pulled(self, peer: OriginId) -> None:
-        self.node.pulled(peer, self._clock())
-        self._honour()
+        self._do(lambda now: self.node.pulled(peer, now))
 
     def published(self, step: int, probes: Sequence[tuple[int, int]]) -> None:
-        self.node.published(step, probes, self._clock())
-        self._honour()
+        self._do(lambda now: self.node.published(step, probes, now))
 
     def leave(self) -> None:
-        self.node.leave(self._clock())
-        self._honour()
+        self._do(self.node.leave)
 
     def tick(self) -> None:
-        self.node.tick(self._clock())
-        self._honour()
+        self._do(self.node.tick)
+
+    def halt(self) -> None:
+        """From now on nothing is taken in or done: this host is at fault, and what it would say cannot be trusted."""
+        self.is_halted = True
 
     def seconds_to_tick(self) -> float:
         """How long the shell may wait before it must call `tick`."""
         now = self._clock()
         return max(0.0, self.node.next_tick(now) - now)
 
-    def _honour(self) -> None:
-        out: Outputs = self.node.collect()
+    def _do(self, action: Callable[[float], None]) -> None:
+        if self.is_halted:
+            return
+        try:
+            action(self._clock())
+        finally:
+            self._honour(self.node.collect())
+
+    def _honour(self, out: Outputs) -> None:
         if out.bundles or out.members:
-            self._journal.append(out.bundles, out.members, durable=out.is_durable)
+            try:
+                self._journal.append(out.bundles, out.members, durable=out.is_durable)
+            except BaseException:
+                self.halt()
+                raise
         for peer, message in out.send:
             self._links.send(peer, (message,))
         for peer, frontier in out.pull:

@@ -47,7 +47,7 @@ class Identity:
             return cls(_load(path))
         except OSError as error:
             raise ConfigError(
-                f"cannot read or create the key {path}: {error.strerror}; check [node] key and its folder's permissions"
+                f"cannot read or create the key {path}: {error.strerror}; check the permissions of [node] state"
             ) from None
 
     @property

@@ -23,4 +23,5 @@ def rebuild(settings: Settings) -> Trainer:
     with Journal.open(path, settings.run.run_id(), trainer.base_digest) as journal:
         for bundle in journal.replay():
             trainer.apply(bundle.updates())
+    trainer.complete()
     return trainer

@@ -13,7 +13,7 @@ TOPOLOGIES: tuple[str, ...] = get_args(TopologyName)
 def make_topology(name: str, nodes: int, *, seed: int = 0) -> list[tuple[int, int]]:
     """Edges (a, b) with a < b over vertices 0..nodes - 1 of a connected graph.
 
-    grid: as square as `nodes` allows. random-regular: degree 4, or 3, or less for very few nodes. tree: binary.
+    grid: as square as `nodes` allows. random-regular: degree 4; complete for fewer than six nodes. tree: binary.
     Raises ConfigError for an unknown name or a graph that does not exist.
     """
     if nodes < 1:
@@ -38,7 +38,7 @@ def make_topology(name: str, nodes: int, *, seed: int = 0) -> list[tuple[int, in
 
 
 def _random_regular(nodes: int, seed: int) -> "networkx.Graph[int]":
-    if nodes < 5:
+    if nodes < 6:
         return networkx.complete_graph(nodes)
     degree = 4
     for attempt in range(1000):

@@ -3,8 +3,10 @@
 import asyncio
 
 import pytest
+import torch
 
-from seedflood.errors import BindError, ModelError, RunMismatchError
+from seedflood.errors import BindError, JournalError, ModelError, RunMismatchError
+from seedflood.offline import rebuild
 from seedflood.protocol.node import Phase
 
 
@@ -111,3 +113,42 @@ async def test_nothing_is_left_running_after_close(cluster):
     cluster.daemons.clear()
     others = asyncio.all_tasks() - {asyncio.current_task()}
     assert not [task for task in others if "seedflood" in repr(task.get_coro())]
+
+
+async def test_a_disk_fault_ends_the_node_before_anything_of_it_is_sent(cluster, monkeypatch):
+    a, b = await cluster.ring(2, {"steps": 50})
+    await cluster.until(lambda: a.node.step >= 3)
+    held = b.node.frontier.mark(a.node.origin)
+
+    def full(*_: object, **__: object) -> int:
+        raise JournalError("the disk is full")
+
+    monkeypatch.setattr(a._journal, "append", full)
+    with pytest.raises(JournalError):
+        await a.ended
+    await a.close()
+    assert b.node.frontier.mark(a.node.origin) <= held + 2
+    assert a._journal.path.exists()
+
+
+async def test_a_fault_of_the_model_ends_the_node(cluster, monkeypatch):
+    a, _ = await cluster.ring(2, {"steps": 50})
+    await cluster.until(lambda: a.node.step >= 3)
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr(a._trainer, "measure", fail)
+    with pytest.raises(RuntimeError, match="out of memory"):
+        await a.ended
+
+
+async def test_a_node_rebuilt_from_its_journal_has_the_weights_of_the_live_one_across_epochs(cluster):
+    (a, *_) = await cluster.ring(2, {"steps": 12, "refresh_period": 4})
+    await cluster.finish()
+    await cluster.close()
+    rebuilt = rebuild(a.settings)
+    live = a._trainer.replica.weights()
+    assert rebuilt.digest() == a._trainer.digest()
+    for name, weight in rebuilt.replica.weights().items():
+        torch.testing.assert_close(weight, live[name], rtol=0, atol=1e-6)

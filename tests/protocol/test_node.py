@@ -80,7 +80,16 @@ def test_a_new_node_says_that_nobody_need_wait_for_it_yet():
     assert [member.first_step for member in out.members] == [STEP_MAX]
     assert out.is_durable
     assert out.measure is None
-    assert not node.is_ready
+    assert node.phase is Phase.JOINING
+
+
+def test_a_node_that_stands_still_says_for_whom_it_waits():
+    node = A.node(make_rules())
+    said = []
+    for second in range(0, 25):
+        node.tick(float(second))
+        said += [event.facts["waiting_for"] for event in node.collect().events if event.name == "waiting"]
+    assert said == [["any neighbour"]] * 2
 
 
 def test_a_node_alone_in_its_run_begins_at_once():
@@ -93,7 +102,7 @@ def test_a_node_measures_once_a_neighbour_holds_nothing_that_it_lacks():
     out = node.collect()
     assert out.measure == Measure(0, 1)
     assert out.members[-1].first_step == 0
-    assert node.is_ready
+    assert node.phase is Phase.MEASURING
 
 
 def test_a_joining_node_pulls_and_says_nothing_before_it_has_caught_up():
@@ -338,7 +347,7 @@ def test_a_window_closes_when_all_were_heard_and_the_next_step_is_measured():
     node = linked(B, C)
     publish(node, 1.0)
     hear(node, B, B.updates(0), 2.0)
-    assert node.missing() == ["cyd"]
+    assert node.waiting_for() == ["cyd"]
     out = hear(node, C, C.updates(0), 4.0)
     (window,) = out.apply
     assert (window.reason, window.heard, window.late, window.missing) == ("all heard", 3, 0, ())
@@ -358,14 +367,14 @@ def test_strict_waits_for_ever():
     publish(node)
     node.tick(1e9)
     assert node.collect().apply == []
-    assert node.missing() == ["bob"]
+    assert node.waiting_for() == ["bob"]
 
 
 def test_strict_waits_for_those_that_never_joined():
     node = linked(B, clients=3)
     publish(node)
     assert hear(node, B, B.updates(0), 1e9).apply == []
-    assert node.missing() == ["(never joined)"]
+    assert node.waiting_for() == ["(never joined)"]
 
 
 def test_bounded_closes_at_the_diameter_times_the_bound_of_a_hop():
@@ -470,7 +479,7 @@ def test_a_node_that_leaves_says_so_and_then_only_relays():
     node.leave(1.0)
     out = node.collect()
     (said,) = out.members
-    assert (said.last_step, out.is_durable, node.is_ready) == (0, True, False)
+    assert (said.last_step, out.is_durable, node.phase) == (0, True, Phase.LEFT)
     assert sent(out, B, Members) == [Members((said,))]
     assert sent_bundles(hear(node, B, B.updates(0)), C) == [B.bundle(0)]
     assert node.collect().measure is None
@@ -544,7 +553,7 @@ def test_a_restarted_node_opens_its_last_window_again():
     assert out.bundles == []
     node.connected(B.id, B.hello([A.held(3), B.held(2, (3, 3))]), 0.0)
     assert node.collect().measure is None
-    assert node.missing() == ["bob"]
+    assert node.waiting_for() == ["bob"]
     assert applied_steps(hear(node, B, B.updates(2))) == [((2, 2), [2, 2])]
 
 

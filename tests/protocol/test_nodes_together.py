@@ -306,7 +306,7 @@ class NodesTogether(RuleBasedStateMachine):
             self.heal_once()
             if all(host.is_finished for host in self.hosts) and not any(self.ways.values()):
                 break
-        assert [str(h.node.phase) + str(h.node.missing()) for h in self.hosts if not h.is_finished] == []
+        assert [str(h.node.phase) + str(h.node.waiting_for()) for h in self.hosts if not h.is_finished] == []
         assert len({host.node.frontier.digest() for host in self.hosts}) == 1
         for host in self.hosts:
             assert host.applied == Counter(self.published.keys())

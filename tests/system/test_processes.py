@@ -62,6 +62,27 @@ def test_sigterm_while_waiting_for_neighbours_ends_the_node(hosts):
     assert a.end() == ExitCode.OK
 
 
+def test_sighup_dials_the_peers_that_are_in_the_file_now(hosts):
+    a, b = hosts.make(2, [(0, 1)], {"steps": 10})
+    whole = (a.folder / "peers.toml").read_text()
+    (a.folder / "peers.toml").write_text(whole.partition("[[peers]]")[0])
+    (b.folder / "peers.toml").write_text((b.folder / "peers.toml").read_text().partition("[[peers]]")[0])
+    a.start("--set", "node.log_level=info").wait_for("started")
+    b.start().wait_for("started")
+    (a.folder / "peers.toml").write_text(whole)
+    a.signal(signal.SIGHUP)
+    a.wait_for("reloaded")
+    assert [a.end(), b.end()] == [ExitCode.OK] * 2
+    assert a.result()["digest"] == b.result()["digest"]
+
+
+def test_sigterm_while_loading_ends_the_node_at_once(hosts):
+    (a,) = hosts.make(1, [], {"steps": 10})
+    a.start().wait_for("loading")
+    a.signal(signal.SIGTERM)
+    assert a.end() == ExitCode.OK
+
+
 def test_a_finished_node_started_again_says_its_result_and_exits(hosts):
     a, b = hosts.make(2, [(0, 1)], {"steps": 10})
     assert [host.start().process is not None for host in (a, b)]

@@ -1,4 +1,4 @@
-"""Nodes that speak real gRPC on the loopback, with a scripted handler in the core's place."""
+"""Nodes that speak real gRPC on the loopback, with a scripted owner in the core's place."""
 
 import asyncio
 import hashlib

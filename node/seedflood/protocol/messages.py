@@ -31,6 +31,7 @@ BUNDLE_UPDATES_MAX = 64
 """A bundle is one message of `local_steps` updates: more than 64 would delay, not save (64 signature bytes / 64)."""
 
 NEIGHBOURS_MAX = 1024
+NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
 
 Verify = Callable[[bytes, bytes, bytes], bool]
 """(public key, message, signature) -> is it the key's signature of the message."""

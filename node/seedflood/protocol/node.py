@@ -44,6 +44,7 @@ from seedflood.protocol.pending import Pending, describe_closing
 from seedflood.protocol.repair import Repair
 from seedflood.protocol.rounds import first_round, next_round, round_of
 from seedflood.protocol.rules import Patience, Rules
+from seedflood.protocol.standstill import Standstill
 from seedflood.protocol.window import Window, bound_seconds
 
 
@@ -88,6 +89,7 @@ class Node:
         self._finishing_since = 0.0
         self._is_finished = False
         self._is_complete_said = False
+        self._standstill = Standstill()
         self._out = Outputs()
         self._member = member
 
@@ -109,11 +111,11 @@ class Node:
         self._started_at = self._repair_at = now
         last_own = self.frontier.last(self.origin)
         if past is not None and past.has_left:
-            self._state(replace(self._member, first_step=past.first_step, last_step=past.last_step))
+            self._declare(replace(self._member, first_step=past.first_step, last_step=past.last_step))
         elif last_own < 0 or past is None:
-            self._state(replace(self._member, first_step=STEP_MAX))
+            self._declare(replace(self._member, first_step=STEP_MAX))
         else:
-            self._state(replace(self._member, first_step=past.first_step))
+            self._declare(replace(self._member, first_step=past.first_step))
             self.step = round_of(last_own, self.rules)
             self._apply(self._pending.take_before(self.step))
             self._open_window(now)
@@ -125,7 +127,7 @@ class Node:
         self._believe(hello.member, source=peer)
         for member in hello.members:
             self._believe(member, source=peer)
-        self._state_neighbours()
+        self._declare_neighbours()
         self.flood.offer_members(peer, self.membership.newer_than((hello.member, *hello.members)))
         self.flood.offer(peer, self._pending.bundles)
         self._repair.connect(peer, hello.frontier, self.frontier)
@@ -136,7 +138,7 @@ class Node:
     def disconnected(self, peer: OriginId, now: float, reason: str = "") -> None:
         self.flood.disconnect(peer)
         self._repair.disconnect(peer)
-        self._state_neighbours()
+        self._declare_neighbours()
         self._event("link down", peer=self.membership.name(peer), reason=reason)
         self._advance(now)
 
@@ -188,7 +190,7 @@ class Node:
         if self.phase is not Phase.LEFT:
             self.phase = Phase.LEFT
             if not self._member.has_left:
-                self._state(replace(self._member, last_step=self.frontier.last(self.origin)))
+                self._declare(replace(self._member, last_step=self.frontier.last(self.origin)))
             self._advance(now)
 
     def tick(self, now: float) -> None:
@@ -198,6 +200,8 @@ class Node:
             self._repair.retry()
             before = self._repair.settled_before(self.frontier, self.step, self.rules.local_steps)
             self._say_digests(before)
+            if self._standstill.lasts((self.phase, self.step, self._is_finished), now) and self._is_waiting():
+                self._event("waiting", level="warning", step=self.step, waiting_for=self.waiting_for())
             for peer in self.flood.neighbours:
                 self._ping(peer, now)
         self._advance(now)
@@ -226,18 +230,15 @@ class Node:
         others = tuple(member for member in self.membership.all() if member.origin != self.origin)
         return Hello(self.rules.run_id, self.rules.base_digest, self._member, others, self.frontier.held())
 
-    @property
-    def is_ready(self) -> bool:
-        """Caught up and taking part."""
-        return self.phase not in (Phase.JOINING, Phase.LEFT)
+    def waiting_for(self) -> list[str]:
+        """Names of those for whom a node that does not move waits."""
+        if self.phase is not Phase.COLLECTING or self._window is None:
+            return sorted(map(self.membership.name, self.flood.neighbours)) or ["any neighbour"]
+        names = sorted(map(self.membership.name, self._window.waiting))
+        return names + ["(never joined)"] * max(0, self.rules.clients - self.membership.taking_part)
 
-    def missing(self) -> list[str]:
-        """Names of those whom the open window waits for."""
-        if self._window is None:
-            return []
-        names = [self.membership.name(o) for o in self._window.waiting]
-        unknown = self.rules.clients - self.membership.taking_part
-        return names + (["(never joined)"] * unknown if unknown > 0 else [])
+    def _is_waiting(self) -> bool:
+        return self.phase in (Phase.JOINING, Phase.COLLECTING, Phase.FINISHING) and not self._is_finished
 
     # Deciding
 
@@ -274,13 +275,13 @@ class Node:
             self.admission.check_member(member)
         if member.origin == self.origin:
             # A past life of ours said this, or a copy of our key lives: speak last.
-            self._state(replace(self._member, incarnation=member.incarnation + 1))
+            self._declare(replace(self._member, incarnation=member.incarnation + 1))
             return
         self._out.events += self.membership.describe_news(member, self.rules.clients)
         self._keep(member)
         self.flood.spread_member(member, source)
 
-    def _state(self, member: Member) -> None:
+    def _declare(self, member: Member) -> None:
         """Makes, keeps and floods a new statement about ourselves."""
         known = self.membership.get(self.origin)
         if known is not None and known.age >= member.age:
@@ -300,9 +301,9 @@ class Node:
         if self._window is not None:
             self._window.expect(self.membership, self.frontier)
 
-    def _state_neighbours(self) -> None:
+    def _declare_neighbours(self) -> None:
         if tuple(sorted(self.flood.neighbours)) != self._member.neighbours:
-            self._state(self._member)
+            self._declare(self._member)
 
     # Rounds
 
@@ -315,7 +316,7 @@ class Node:
             else:
                 first = first_round(self.origin, self.rules, self.membership, self.frontier)
                 if first < self.rules.steps or not self._member.has_left:
-                    self._state(replace(self._member, first_step=first, last_step=None))
+                    self._declare(replace(self._member, first_step=first, last_step=None))
                 self._apply(self._pending.take_before(first))
                 self._begin_round(first, now)
         while self.phase is Phase.COLLECTING and self._window is not None:
@@ -350,7 +351,7 @@ class Node:
         self._event("no steps left", step=step)
         last_own = self.frontier.last(self.origin)
         if last_own < self.rules.steps - 1:  # joined too late to take part in the last round
-            self._state(replace(self._member, last_step=last_own))
+            self._declare(replace(self._member, last_step=last_own))
 
     def _open_window(self, now: float) -> None:
         until_joined = self._started_at + self._patience.start_seconds
@@ -373,7 +374,7 @@ class Node:
         if may_end(*known, self.flood.neighbours, is_patient=is_patient):
             self._is_finished = True
             self._say_digests()
-            self._state(replace(self._member, last_step=self.frontier.last(self.origin)))
+            self._declare(replace(self._member, last_step=self.frontier.last(self.origin)))
             self._out.is_finished = True
 
     def _is_complete(self) -> bool:

@@ -50,7 +50,7 @@ class Event:
 
 @dataclass(slots=True)
 class Outputs:
-    """Honoured by `Driver.honour`, field by field from top to bottom."""
+    """Honoured by `Driver._honour`, field by field from top to bottom."""
 
     bundles: list[Bundle] = field(default_factory=list)
     """Persist, in this order."""

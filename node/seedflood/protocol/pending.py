@@ -15,7 +15,7 @@ class Pending:
     def take_before(self, step: int) -> ClosedWindow | None:
         """Everything of the steps below `step`, outside of any window; None if there is nothing."""
         updates = self._take(step)
-        return ClosedWindow((step, step - 1), updates, len(updates), 0, (), "no waiting", 0.0) if updates else None
+        return ClosedWindow((step, step - 1), updates, 0, 0, (), "no waiting", 0.0) if updates else None
 
     def take_window(self, window: Window, reason: CloseReason, now: float) -> ClosedWindow:
         """What a window that closes now gives to apply: its own updates, and older ones that came late."""

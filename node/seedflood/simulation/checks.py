@@ -35,7 +35,7 @@ def find_stuck(hosts: Sequence[Host]) -> list[str]:
     """Who has not finished, and what it waits for."""
     return [
         f"{host.name} is {host.node.phase.value if host.is_up else 'down'} at step {host.node.step}"
-        + (f", waits for {', '.join(host.node.missing())}" if host.is_up and host.node.missing() else "")
+        + (f", waits for {', '.join(host.node.waiting_for())}" if host.is_up else "")
         for host in hosts
         if not (host.is_up and host.is_finished)
     ]

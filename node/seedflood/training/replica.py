@@ -77,8 +77,8 @@ class Replica:
         by_epoch: dict[int, list[Update]] = defaultdict(list)
         for update in updates:
             by_epoch[self.epoch_of(update.step)].append(update)
-        for epoch, members in sorted(by_epoch.items()):
-            seeds, scalars = [update.seed for update in members], [update.scalar for update in members]
+        for epoch, ours in sorted(by_epoch.items()):
+            seeds, scalars = [update.seed for update in ours], [update.scalar for update in ours]
             if epoch < self.epoch:
                 added_F = self.subspace.zeros()
                 self.subspace.accumulate(added_F, epoch, seeds, scalars)
@@ -109,6 +109,10 @@ class Replica:
         self.epoch = epoch
         self._late_bases = None
         self._bind()
+
+    def open_latest(self) -> None:
+        """Opens the latest epoch that holds an update, so that the weights stand for everything that was applied."""
+        self.open_epoch(max(self._coefficients, default=0))
 
     def fold_open_epoch(self) -> None:
         """Adds the open epoch to the weights; only `open_epoch` may follow, for the live layers would add it again."""

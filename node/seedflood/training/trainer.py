@@ -31,6 +31,7 @@ class Round:
     loss: float
     seconds: float
     is_finite: bool
+    is_clipped: bool
 
 
 class Trainer:
@@ -74,10 +75,15 @@ class Trainer:
             sum(result.loss for result in measured) / count,
             time.perf_counter() - begun,
             all(result.is_finite for result in measured),
+            any(result.is_clipped for result in measured),
         )
 
     def apply(self, updates: Iterable[Update]) -> None:
         self.replica.apply(updates)
+
+    def complete(self) -> None:
+        """Nothing more is measured: the weights shall stand for everything that was applied."""
+        self.replica.open_latest()
 
     def evaluate(self) -> Evaluation:
         return evaluate(self.replica.model, self.task)

@@ -13,11 +13,11 @@ from itertools import accumulate
 
 from google.protobuf.message import DecodeError
 
-from seedflood.config import NAME_PATTERN
 from seedflood.errors import PeerError
 from seedflood.protocol.frontier import RANGES_MAX
 from seedflood.protocol.messages import (
     BUNDLE_UPDATES_MAX,
+    NAME_PATTERN,
     NEIGHBOURS_MAX,
     SCALAR_MAX,
     STEP_MAX,

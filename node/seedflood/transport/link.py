@@ -67,7 +67,7 @@ class Stream(Protocol):
         """Says that no more is written."""
 
 
-class LinkHandler(Protocol):
+class LinkOwner(Protocol):
     """What a link calls while it is open."""
 
     def received(self, peer: OriginId, message: Message) -> None: ...
@@ -102,7 +102,7 @@ class Link:
         peer: OriginId,
         hello: Hello,
         stream: Stream,
-        handler: LinkHandler,
+        owner: LinkOwner,
         counters: LinkCounters,
         queue: SendQueue,
     ) -> None:
@@ -118,7 +118,7 @@ class Link:
         counters.frames_received += 1
         counters.bytes_received += received
         self._stream = stream
-        self._handler = handler
+        self._owner = owner
         self._counters = counters
         self._queue = queue
         self._wake = asyncio.Event()
@@ -157,7 +157,7 @@ class Link:
     def end_pull(self, is_complete: bool) -> None:
         if self._is_pulling:
             self._is_pulling = False
-            self._handler.pulled(self.peer, is_complete)
+            self._owner.pulled(self.peer, is_complete)
 
     async def run(self) -> str:
         """Reads and writes until the link ends; returns why. `error` is set if it was the peer's fault."""
@@ -221,7 +221,7 @@ class Link:
         except BROKEN as error:
             return _why(error)
         except Exception as error:
-            self._handler.failed(error)
+            self._owner.failed(error)
             return f"internal error: {error}"
         return "closed by the peer"
 
@@ -235,7 +235,7 @@ class Link:
             if k:
                 await asyncio.sleep(0)
             if not self._closing.done():
-                self._handler.received(self.peer, Updates(bundles[k : k + RECEIVED_BUNDLES]))
+                self._owner.received(self.peer, Updates(bundles[k : k + RECEIVED_BUNDLES]))
 
     def _receive(self, message: Message | Pull | PullEnd | PullMore) -> None:
         match message:
@@ -255,7 +255,7 @@ class Link:
                 raise PeerError("a second hello on one link", reason="hello")
             case _:
                 if not self._closing.done():
-                    self._handler.received(self.peer, message)
+                    self._owner.received(self.peer, message)
 
     async def _write_frames(self) -> str:
         try:
@@ -278,19 +278,19 @@ class Link:
         except BROKEN as error:
             return _why(error)
         except Exception as error:
-            self._handler.failed(error)
+            self._owner.failed(error)
             return f"internal error: {error}"
         return "closed"
 
     def _answer_to(self, pull: Pull) -> Iterator[LinkMessage]:
         try:
-            for members, bundles in self._handler.pull_batches(pull.frontier):
+            for members, bundles in self._owner.pull_batches(pull.frontier):
                 if members:
                     yield PullPart(pull.id, Members(members))
                 for k in range(0, len(bundles), PULL_BUNDLES):
                     yield PullPart(pull.id, Updates(bundles[k : k + PULL_BUNDLES]))
         except Exception as error:
-            self._handler.failed(error)
+            self._owner.failed(error)
             yield PullEnd(pull.id, is_complete=False)
             return
         yield PullEnd(pull.id, is_complete=True)

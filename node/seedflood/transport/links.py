@@ -40,7 +40,7 @@ from seedflood.protocol.messages import (
 )
 from seedflood.transport import refusal
 from seedflood.transport.codec import decode, decode_pull_request, encode
-from seedflood.transport.link import BROKEN, PULL_BUNDLES, Link, LinkCounters, LinkHandler, Stream
+from seedflood.transport.link import BROKEN, PULL_BUNDLES, Link, LinkCounters, LinkOwner, Stream
 from seedflood.transport.queue import QUEUE_BUNDLES_MAX, SendQueue
 from seedflood.transport.server import AcceptedStream, Credentials, DialledStream, PlainCredentials, bind, make_server
 
@@ -55,7 +55,7 @@ REFUSALS_REMEMBERED = 64
 _log = logging.getLogger(__name__)
 
 
-class Handler(LinkHandler, Protocol):
+class Owner(LinkOwner, Protocol):
     """What the links tell and ask; every call comes on the event loop and must return soon.
 
     Only PeerError may be raised, from `is_welcome` and `received`: the link is closed and the fault counted.
@@ -93,7 +93,7 @@ class Links:
     def __init__(
         self,
         settings: LinkSettings,
-        handler: Handler,
+        owner: Owner,
         *,
         credentials: Credentials | None = None,
         add_services: Callable[[grpc.aio.Server], None] | None = None,
@@ -102,7 +102,7 @@ class Links:
     ) -> None:
         """add_services: registers more services (health, reflection) on the server before it starts."""
         self._settings = settings
-        self._handler = handler
+        self._owner = owner
         self._credentials = credentials or PlainCredentials()
         self._add_services = add_services
         self._sleep = sleep
@@ -212,11 +212,11 @@ class Links:
             except SeedfloodError as error:
                 outcome = "refused"
                 why = f"no link: {error}"
-                self._handler.refused(address, error)
+                self._owner.refused(address, error)
             except (*BROKEN, TimeoutError) as error:
                 why = f"cannot reach {address}: {_details(error)}"
             except Exception as error:
-                self._handler.failed(error)
+                self._owner.failed(error)
             if why and why != said:  # once, not for every of countless dials
                 _log.warning("%s; it is dialled for ever", why)
             said = why
@@ -240,7 +240,7 @@ class Links:
             try:
                 async with asyncio.timeout(self._settings.hello_seconds):
                     await stream.connect()
-                    ours = self._handler.hello()
+                    ours = self._owner.hello()
                     frames = encode(ours)
                     for frame in frames:
                         await stream.write(frame)
@@ -248,7 +248,7 @@ class Links:
                 hello = _as_hello(answer)
                 stream.handshake = (len(frames), sum(map(len, frames)), len(answer or b""))
                 refusal.check_hello(hello, ours)
-                self._handler.is_welcome(hello)
+                self._owner.is_welcome(hello)
             except grpc.aio.AioRpcError as error:
                 facts = refusal.parse(error.details())
                 if facts is None:
@@ -285,9 +285,9 @@ class Links:
                 raise PeerError("no hello", reason="hello") from None
             hello = _as_hello(frame)
             stream.handshake = (0, 0, len(frame or b""))
-            ours = self._handler.hello()
+            ours = self._owner.hello()
             refusal.check_hello(hello, ours)
-            self._handler.is_welcome(hello)
+            self._owner.is_welcome(hello)
             link = self._admit(hello, ours, stream)
             await self._serve(link)
             await link.finish_writing()
@@ -297,7 +297,7 @@ class Links:
             if error.reason not in ("duplicate", "stopping"):
                 self._log_refusal(context.peer(), error)
             await context.abort(
-                *refusal.status(error, run=self._settings.run, origin=self._handler.hello().member.origin)
+                *refusal.status(error, run=self._settings.run, origin=self._owner.hello().member.origin)
             )
         except (grpc.aio.UsageError, grpc.aio.InternalError):
             pass  # they were gone before the hello was read or the refusal told
@@ -306,18 +306,18 @@ class Links:
         """Flood.Pull: reads the journal as fast as the asker takes it, one batch at a time."""
         try:
             run_id, frontier = decode_pull_request(request)
-            if run_id != self._handler.hello().run_id:
+            if run_id != self._owner.hello().run_id:
                 raise PeerError("the request names another run", reason="run")
-            for members, bundles in self._handler.pull_batches(frontier):
+            for members, bundles in self._owner.pull_batches(frontier):
                 messages: tuple[Members | Updates, ...] = (Members(members), *_in_frames(bundles))
                 for message in messages:
                     for frame in encode(message):
                         await context.write(frame)
         except PeerError as error:
-            origin = self._handler.hello().member.origin
+            origin = self._owner.hello().member.origin
             await context.abort(*refusal.status(error, run=self._settings.run, origin=origin))
         except JournalError as error:
-            self._handler.failed(error)
+            self._owner.failed(error)
             await context.abort(grpc.StatusCode.UNAVAILABLE, "the journal cannot be read")
 
     def _log_refusal(self, source: str, error: PeerError) -> None:
@@ -345,9 +345,9 @@ class Links:
         if not stream.is_dialled:
             queue.put(ours)
         counters = self._counters.setdefault(name, LinkCounters())
-        link = Link(peer, hello, stream, self._handler, counters, queue)
+        link = Link(peer, hello, stream, self._owner, counters, queue)
         self._links[peer] = link
-        self._handler.connected(peer, hello)
+        self._owner.connected(peer, hello)
         return link
 
     @staticmethod
@@ -374,7 +374,7 @@ class Links:
             del self._links[link.peer]
             _log.info("link with %s (%s) ended: %s", link.hello.member.name, fingerprint(link.peer), reason)
             link.end_pull(is_complete=False)
-            self._handler.disconnected(link.peer, reason)
+            self._owner.disconnected(link.peer, reason)
             link.ended.set()
 
 
