@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -80,7 +79,7 @@ def run_cluster(plan: ClusterPlan, folder: Path | None = None) -> dict[str, Any]
 
 def show_result(result: dict[str, Any], console: Console) -> None:
     """The end of a run as a table for people."""
-    table = Table(title=f"run {result['run_id'][:16]}: {result['seconds']:.1f} s", box=SIMPLE_HEAD)
+    table = Table(title=f"run {result['run_id'][:16]}: {result['seconds']:.1f} s", box=None, padding=(0, 2, 0, 0))
     for column in ("node", "steps", "accuracy", "loss", "digest", "kB sent / received"):
         table.add_column(column, justify="left" if column in ("node", "digest") else "right", no_wrap=True)
     for node in result["nodes"]:
