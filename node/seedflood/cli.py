@@ -4,6 +4,7 @@ stdout carries data, stderr carries logs and faults. A fault is one sentence and
 never reaches an operator unless it is asked for by SEEDFLOOD_TRACEBACK=1.
 """
 
+import asyncio
 import json
 import os
 import sys
@@ -18,19 +19,20 @@ from rich.table import Table
 from rich.text import Text
 
 from seedflood import VERSION
-from seedflood.config import Settings, load_settings
+from seedflood.config import Settings, check_folders, load_settings
 from seedflood.errors import ConfigError, DivergenceError, ExitCode, SeedfloodError
 from seedflood.telemetry import configure_logging
 from seedflood.topology import TopologyName
 
 EPILOG = "Exit codes: 0 done, 2 usage, 69 cannot bind, 70 internal, 74 disk, 75 try again, 76 other run, 78 config."
 
-node_app = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
+node_app = typer.Typer(add_completion=False, rich_markup_mode="markdown", pretty_exceptions_enable=False)
 app = typer.Typer(
     no_args_is_help=True,
-    rich_markup_mode="rich",
+    rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
-    help="Hosts fine-tune one language model together, by messages of a few bytes.",
+    help="Hosts fine-tune one language model together, by messages of a few bytes. "
+    "`seedflood-node --peers peers.toml` runs one host; these commands are for everything around it.",
     epilog=EPILOG,
 )
 config_app = typer.Typer(no_args_is_help=True, help="Look at settings without running anything.")
@@ -48,7 +50,9 @@ PeersOption = Annotated[
 ]
 SetOption = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Overrides one setting; may be given several times."),
+    typer.Option(
+        "--set", metavar="SECTION.KEY=VALUE", help="Overrides a setting (`config show` lists them); repeatable."
+    ),
 ]
 VersionOption = Annotated[
     bool | None, typer.Option("--version", callback=_show_version, is_eager=True, help="Shows the version and exits.")
@@ -82,6 +86,7 @@ def run_node(
         flags.setdefault("tls", {})["insecure"] = True
     configure_logging("info", "auto", name or "?")
     settings = load_settings(peers, flags)
+    check_folders(settings)
     configure_logging(settings.node.log_level, settings.node.log_format, settings.node.name)
 
     from seedflood.process import run_process  # torch takes seconds to import: --help and faults do not wait for it
@@ -94,9 +99,7 @@ def local(
     nodes: Annotated[int, typer.Option(min=1, max=256, help="How many daemons.")] = 4,
     topology: Annotated[TopologyName, typer.Option(help="Who is linked with whom.")] = "ring",
     model: Annotated[str, typer.Option(help="Base model: embedded, a folder or a hub name.")] = "embedded",
-    task: Annotated[
-        str | None, typer.Option(help="Task (default: embedded for the embedded model, else sst2).")
-    ] = None,
+    task: Annotated[str | None, typer.Option(help="embedded, sst2, rte, boolq, trec, agnews, prompted or lm.")] = None,
     data: Annotated[str | None, typer.Option(help="Folder with train.jsonl and validation.jsonl.")] = None,
     steps: Annotated[int, typer.Option(min=1, help="Length of the run.")] = 400,
     train_examples: Annotated[int, typer.Option(help="Training rows, split over the nodes.")] = 1024,
@@ -143,6 +146,7 @@ def local(
 def check_config(peers: PeersOption = Path("peers.toml"), overrides: SetOption = None) -> None:
     """Says whether a peers.toml can be used, and which run it belongs to. Exits with 0 or 78."""
     settings = load_settings(peers, _parse_overrides(overrides))
+    check_folders(settings)
     typer.echo(f"{peers} is valid: run {settings.run.name}, id {settings.run.run_id().hex()[:16]}")
 
 
@@ -162,7 +166,14 @@ def evaluate(
     overrides: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Accuracy and loss on the validation rows: of any model, or of what a stopped node has learned."""
+    """Accuracy and loss on the validation rows: of any model, or of what a stopped node has learned.
+
+    Examples:
+
+        seedflood evaluate --model ./opt-125m --task sst2 --data ./sst2
+
+        seedflood evaluate --peers peers.toml
+    """
     if (peers is None) == (model is None):
         raise typer.BadParameter("name either --peers or --model")
     flags = _parse_overrides(overrides)
@@ -191,7 +202,12 @@ def export(
     overrides: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Writes what a stopped node has learned as a model: base model and journal in, folder out."""
+    """Writes what a stopped node has learned as a model: base model and journal in, folder out.
+
+    Example:
+
+        seedflood export --peers peers.toml --output ./opt-125m-sst2
+    """
     settings = load_settings(peers, _parse_overrides(overrides))
 
     from seedflood.offline import rebuild
@@ -224,7 +240,7 @@ def _run(command: Callable[..., Any], name: str) -> None:
         command(prog_name=name)
     except SeedfloodError as error:
         _fail(name, str(error), error.exit_code)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, asyncio.CancelledError):
         _fail(name, "interrupted", ExitCode.TRY_AGAIN)
     except Exception as error:
         _fail(name, f"internal fault: {type(error).__name__}: {error}; please report it.", ExitCode.INTERNAL)

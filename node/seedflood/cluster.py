@@ -18,7 +18,7 @@ from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from seedflood.config import load_settings
+from seedflood.config import check_folders, load_settings
 from seedflood.errors import ConfigError, ExitCode, SeedfloodError
 from seedflood.topology import TopologyName, make_topology
 
@@ -26,6 +26,12 @@ PLAIN_SECONDS = 5.0
 """Between progress lines where there is no terminal."""
 
 STOP_SECONDS = 15.0
+
+
+class StoppedError(SeedfloodError):
+    """The operator ended the cluster before its run was over."""
+
+    exit_code = ExitCode.TRY_AGAIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +58,7 @@ class _Host:
     name: str
     folder: Path
     process: asyncio.subprocess.Process | None = None
-    phase: str = "starting"
+    phase: str = "importing PyTorch"
     step: int = 0
     loss: float | None = None
     peers: int = 0
@@ -127,7 +133,7 @@ def _write_settings(plan: ClusterPlan, home: Path) -> list[_Host]:
         )
         text += "".join(f'[[peers]]\nname = "{names[j]}"\naddress = "127.0.0.1:{ports[j]}"\n\n' for j in neighbours)
         (folder / "peers.toml").write_text(text)
-        load_settings(folder / "peers.toml")
+        check_folders(load_settings(folder / "peers.toml"))
         hosts.append(_Host(name, folder))
     return hosts
 
@@ -194,25 +200,37 @@ class _Cluster:
             TimeRemainingColumn(),
             console=self._console,
         )
-        self._task = self._bar.add_task("starting", total=plan.steps)
+        self._task = self._bar.add_task("importing PyTorch", total=plan.steps)
         self._began = time.monotonic()
+        self._signals = 0
 
     async def run(self) -> dict[str, Any]:
         loop = asyncio.get_running_loop()
         main = asyncio.current_task()
         for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, lambda: main.cancel() if main else None)
+            loop.add_signal_handler(number, self._interrupt, main)
         watching = [asyncio.create_task(self._watch(host)) for host in self.hosts]
         showing = asyncio.create_task(self._show())
         try:
             await asyncio.gather(*watching)
         except asyncio.CancelledError:
-            raise SeedfloodError("stopped before the end; nothing is left running.") from None
+            raise StoppedError(
+                f"stopped before the end; logs and state are in {self.hosts[0].folder.parent}."
+            ) from None
         finally:
             await self._stop()
             showing.cancel()
             await asyncio.gather(*watching, showing, return_exceptions=True)
         return self._result()
+
+    def _interrupt(self, main: "asyncio.Task[Any] | None") -> None:
+        """The first signal ends all hosts gently, any later one at once."""
+        self._signals += 1
+        if self._signals == 1 and main is not None:
+            main.cancel()
+        for host in self.hosts:
+            if self._signals > 1 and host.process is not None and host.process.returncode is None:
+                host.process.kill()
 
     async def _watch(self, host: _Host) -> None:
         """One node from start to exit. Raises SeedfloodError if it fails."""
@@ -262,7 +280,10 @@ class _Cluster:
                 host.phase = "training"
                 host.step, host.loss, host.peers = facts["step"], facts["loss"], facts["peers"]
             case "evaluated":
-                host.accuracy = facts["accuracy"]
+                if facts["step"] > 0 or host is self.hosts[0]:  # on the way only the first one evaluates
+                    host.accuracy = facts["accuracy"]
+            case "waiting":
+                host.phase = "waiting"
             case "finished":
                 host.phase = "finished"
 
@@ -301,7 +322,7 @@ class _Cluster:
         step = min(host.step for host in self.hosts)
         losses = [host.loss for host in self.hosts if host.loss is not None]
         accuracy = self.hosts[0].accuracy
-        text = f"{time.monotonic() - self._began:6.1f} s  {self._phase():10s} step {step}/{self.plan.steps}"
+        text = f"{time.monotonic() - self._began:6.1f} s  {self._phase():17s} step {step}/{self.plan.steps}"
         if losses:
             text += f"  loss {sum(losses) / len(losses):.3f}"
         if accuracy is not None:
@@ -310,7 +331,7 @@ class _Cluster:
 
     def _phase(self) -> str:
         phases = [host.phase for host in self.hosts]
-        order = ("starting", "loading", "evaluating", "training", "draining", "finished", "done")
+        order = ("importing PyTorch", "loading", "evaluating", "waiting", "training", "draining", "finished", "done")
         return min(phases, key=lambda phase: order.index(phase) if phase in order else 0)
 
     async def _stop(self) -> None:

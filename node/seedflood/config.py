@@ -30,6 +30,7 @@ from seedflood.protocol.messages import NAME_PATTERN
 ENVIRONMENT_PREFIX = "SEEDFLOOD__"
 
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
+TaskName = Literal["embedded", "sst2", "rte", "boolq", "trec", "agnews", "prompted", "lm"]
 
 
 class Section(BaseModel):
@@ -46,7 +47,7 @@ class RunSettings(Section):
     model: str = Field(
         "embedded", description='Base model: "embedded", a Hugging Face name, or a folder (then equal on all hosts).'
     )
-    task: str = Field("sst2", description='"embedded", "sst2", "rte", "boolq", "trec", "agnews", "prompted" or "lm".')
+    task: TaskName = Field("sst2", description="A task known by name, your own prompts (prompted) or plain text (lm).")
     template: str | None = Field(
         None, description='Prompt of task "prompted", with the columns of the data in braces: "{sentence} . it was".'
     )
@@ -225,8 +226,10 @@ def load_settings(path: Path | None, flags: Mapping[str, Any] | None = None) -> 
             layer = tomllib.loads(path.read_text())
         except FileNotFoundError:
             raise ConfigError(f"{path} does not exist; name your peers.toml with --peers.") from None
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{path} cannot be read: {error}.") from None
+        except OSError as error:
+            raise ConfigError(f"{path} cannot be read: {error.strerror}.") from None
+        except UnicodeDecodeError:
+            raise ConfigError(f"{path} cannot be read: it is not UTF-8 text.") from None
         except tomllib.TOMLDecodeError as error:
             raise ConfigError(f"{path} is not valid TOML: {error}.") from None
     _check_environment()
@@ -246,10 +249,10 @@ def _check_environment() -> None:
             continue
         section, *keys = variable[len(ENVIRONMENT_PREFIX) :].lower().split("__")
         if section not in Settings.model_fields:
-            raise ConfigError(f"environment variable {variable}: no section [{section}]{_nearest(section, Settings)}.")
+            raise ConfigError(f"environment variable {variable}: no section [{section}]; {_nearest(section, Settings)}")
         model = SECTIONS.get(section)
         if model is not None and keys and keys[0] not in model.model_fields:
-            raise ConfigError(f'environment variable {variable}: no key "{keys[0]}"{_nearest(keys[0], model)}.')
+            raise ConfigError(f'environment variable {variable}: no key "{keys[0]}"; {_nearest(keys[0], model)}')
 
 
 def _first_sentence(error: ValidationError, source: str) -> str:
@@ -261,8 +264,8 @@ def _first_sentence(error: ValidationError, source: str) -> str:
     where = f"[{section}]" + (f' "{place[-1]}"' if len(place) > 1 else "") if place else "settings"
     if fault["type"] == "extra_forbidden":
         if len(place) == 1:
-            return f'{source}: there is no section or key "{section}"{_nearest(section, Settings)}.'
-        return f'{source}: [{section}] has no key "{place[-1]}"{_nearest(place[-1], model or Settings)}.'
+            return f'{source}: there is no section or key "{section}"; {_nearest(section, Settings)}'
+        return f'{source}: [{section}] has no key "{place[-1]}"; {_nearest(place[-1], model or Settings)}'
     if fault["type"] == "missing":
         return f'{source}: [{section}] needs the key "{place[-1]}".'
     message = fault["msg"].removeprefix("Value error, ")
@@ -273,4 +276,14 @@ def _first_sentence(error: ValidationError, source: str) -> str:
 
 def _nearest(key: str, model: type[BaseModel]) -> str:
     near = difflib.get_close_matches(key, model.model_fields, n=1, cutoff=0.5)
-    return f'; did you mean "{near[0]}"?' if near else f"; known are {', '.join(model.model_fields)}"
+    return f'did you mean "{near[0]}"?' if near else f"known are {', '.join(model.model_fields)}."
+
+
+def check_folders(settings: Settings) -> None:
+    """Raises ConfigError if a folder that the settings name is not there: seconds before torch would tell."""
+    named = {"[run] model": settings.run.model, "[node] data": settings.node.data}
+    if settings.node.model_path is not None:
+        named = {"[node] model_path": str(settings.node.model_path), "[node] data": settings.node.data}
+    for key, value in named.items():
+        if value and value.startswith(("/", "./", "../", "~")) and not Path(value).is_dir():
+            raise ConfigError(f"the folder {value} does not exist; correct {key}.")

@@ -183,7 +183,8 @@ class Daemon:
         origin = self._identity.origin
 
         def publish(measured: Round) -> None:
-            self._report.loss, self._report.step_seconds = measured.loss, measured.seconds / order.count
+            self._report.loss = round(measured.loss, 4) if measured.is_finite else None
+            self._report.step_seconds = measured.seconds / order.count
             if not measured.is_finite:
                 _log.warning("the loss is not finite; the update counts as zero", step=order.step)
             if measured.is_clipped:
@@ -202,12 +203,14 @@ class Daemon:
         if node.evaluate_every and step - report.evaluated_at >= node.evaluate_every and step < steps:
             report.evaluated_at = step
             self._evaluate(step, _nothing)
-        if report.is_due(self._loop.time(), 0.0 if step >= steps else node.progress_seconds):
+        if window.steps[0] <= window.steps[1] and report.is_due(
+            self._loop.time(), 0.0 if step >= steps else node.progress_seconds
+        ):
             _log.info(
                 "progress",
                 step=step,
                 steps=steps,
-                loss=round(report.loss, 4),
+                loss=report.loss,
                 step_seconds=round(report.step_seconds, 4),
                 waited_seconds=round(window.waited_seconds, 4),
                 heard=window.heard,
@@ -242,7 +245,7 @@ class Daemon:
             "updates": self.node.frontier.count(),
             "late_updates": self._report.late,
             "duplicates": self.node.duplicates,
-            "seconds": round(time.monotonic() - self._report.began, 3),
+            "seconds_since_start": round(time.monotonic() - self._report.began, 3),
             "links": [
                 {"peer": name, "bytes_sent": counters.bytes_sent, "bytes_received": counters.bytes_received}
                 for name, counters in sorted(self.links.stats().items())

@@ -77,6 +77,8 @@ async def _serve(settings: Settings, reload: Callable[[], Settings] | None) -> E
         await daemon.ended
     finally:
         await daemon.close()
+    if daemon.result is None:
+        _log.info("left before the end; start again to go on", step=daemon.node.step)
     if not daemon.is_compute_idle:
         _log.warning("a job of the model still runs; it is not waited for")
         _leave(ExitCode.OK)

@@ -22,7 +22,7 @@ class Report:
 
     path: Path
     began: float = field(default_factory=time.monotonic)
-    loss: float = float("nan")
+    loss: float | None = None
     step_seconds: float = 0.0
     late: int = 0
     before: Figures = field(default_factory=dict)

@@ -161,6 +161,21 @@ def test_seedflood_local_runs_a_cluster_to_the_end_and_export_rebuilds_it(tmp_pa
     assert json.loads(rebuilt.stdout)["loss"] == pytest.approx(loss, abs=1e-5)
 
 
+def test_two_interrupts_end_a_local_cluster_without_a_traceback(tmp_path):
+    code = "from seedflood.cli import main; main()"
+    command = [sys.executable, "-c", code, "local", "--nodes", "2", "--folder", str(tmp_path / "x")]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    while "importing" not in process.stderr.readline():
+        pass
+    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == ExitCode.TRY_AGAIN
+    assert "stopped before the end" in errors
+    assert "Traceback" not in errors
+
+
 def test_seedflood_local_tells_why_a_node_failed(tmp_path):
     ran = _seedflood(
         "local", "--nodes", "2", "--model", str(tmp_path), "--task", "sst2", "--folder", str(tmp_path / "x")

@@ -112,6 +112,7 @@ class Node:
         last_own = self.frontier.last(self.origin)
         if past is not None and past.has_left:
             self._declare(replace(self._member, first_step=past.first_step, last_step=past.last_step))
+            self.step = last_own + 1
         elif last_own < 0 or past is None:
             self._declare(replace(self._member, first_step=STEP_MAX))
         else:
@@ -200,7 +201,7 @@ class Node:
             self._repair.retry()
             before = self._repair.settled_before(self.frontier, self.step, self.rules.local_steps)
             self._say_digests(before)
-            if self._standstill.lasts((self.phase, self.step, self._is_finished), now) and self._is_waiting():
+            if self._standstill.lasts((self.phase, self.step), now) and self._is_waiting():
                 self._event("waiting", level="warning", step=self.step, waiting_for=self.waiting_for())
             for peer in self.flood.neighbours:
                 self._ping(peer, now)
@@ -386,8 +387,6 @@ class Node:
         before = STEP_MAX if is_complete else before
         digest = FrontierDigest(self.frontier.digest(before), before, is_complete)
         self._out.send += [(peer, digest) for peer in self.flood.neighbours]
-
-    # Small things
 
     def _bound(self) -> float:
         return bound_seconds(self.membership.diameter(), self._delays.slowest_seconds)

@@ -163,6 +163,8 @@ class Encoder:
             return words.index(value)
         if isinstance(value, int) and 0 <= int(value) < len(words):
             return int(value)
+        if self.form.label_column not in row.columns:
+            raise row.error(f'no column "{self.form.label_column}": correct the row, or label_column of the run.')
         raise row.error(
             f'label {value!r} in column "{self.form.label_column}" is unknown: it must be 0 to {len(words) - 1} or one '
             f"of {', '.join(words)}."

@@ -294,7 +294,7 @@ class Links:
             if link.error is not None:
                 raise link.error
         except PeerError as error:
-            if error.reason not in ("duplicate", "stopping"):
+            if error.reason not in ("duplicate", "stopping", "hello"):
                 self._log_refusal(context.peer(), error)
             await context.abort(
                 *refusal.status(error, run=self._settings.run, origin=self._owner.hello().member.origin)
@@ -360,7 +360,7 @@ class Links:
 
     async def _serve(self, link: Link) -> None:
         self._running.add(link)
-        reason = "cancelled"
+        reason = "connection lost"
         try:
             reason = await link.run()
         finally:
@@ -372,7 +372,7 @@ class Links:
         link.close(reason)
         if self._links.get(link.peer) is link:
             del self._links[link.peer]
-            _log.info("link with %s (%s) ended: %s", link.hello.member.name, fingerprint(link.peer), reason)
+            _log.debug("link with %s (%s) ended: %s", link.hello.member.name, fingerprint(link.peer), reason)
             link.end_pull(is_complete=False)
             self._owner.disconnected(link.peer, reason)
             link.ended.set()
@@ -380,7 +380,8 @@ class Links:
 
 def _details(error: BaseException) -> str:
     if isinstance(error, grpc.aio.AioRpcError):
-        return str(error.details())
+        facts = refusal.parse(error.details())
+        return str(facts.get("message")) if facts else str(error.details()).rpartition(": ")[2]
     return "no answer in time" if isinstance(error, TimeoutError) else repr(error)
 
 
