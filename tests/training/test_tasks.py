@@ -124,7 +124,7 @@ def test_label_words_that_begin_with_the_same_token_are_refused():
         ({"text": "a", "label": 2}, 'label 2 in column "label" is unknown: it must be 0 to 1 or one of bad, good'),
         ({"text": "a", "label": -1}, "label -1"),
         ({"text": "a", "label": "awful"}, "label 'awful'"),
-        ({"text": "a"}, "label None"),
+        ({"text": "a"}, 'no column "label"'),
         ({"text": "a", "label": 0.5}, r"label 0\.5"),
     ],
 )
