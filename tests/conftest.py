@@ -4,6 +4,10 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("patient", deadline=None)  # how long an example takes tells how busy the machine is
+settings.load_profile("patient")
 
 REPOSITORY = Path(__file__).parent.parent
 

@@ -106,14 +106,6 @@ class Frontier:
         else:
             del self._beyond[origin]
 
-    def merge(self, held: Iterable[Held]) -> None:
-        """Notes all that another frontier holds."""
-        for one in held:
-            if one.mark:
-                self.add(one.origin, 0, one.mark - 1)
-            for first, last in one.beyond:
-                self.add(one.origin, first, last)
-
     def held(self) -> tuple[Held, ...]:
         """The frontier as values, sorted by origin: for the wire and for copies."""
         return tuple(

@@ -225,10 +225,6 @@ class Task:
         self._permutation = lru_cache(maxsize=64)(self._permute)
 
     @property
-    def is_classification(self) -> bool:
-        return self._word_L is not None
-
-    @property
     def validation_examples(self) -> list[Example]:
         if self._validation_examples is None:
             self._validation_examples = self.encoder.encode(self._validation)
