@@ -30,10 +30,10 @@ from seedflood.training.scoring import Batch
 from seedflood.training.subspace import SlotBasis, Subspace
 
 LEARNING_RATE_PARAMETERS = 600.0
-"""The default learning rate times the number of parameters: 2.3e-4 for 2.6 M, 5e-6 for 125 M, 5e-7 for 1.3 B.
+"""The default learning rate times the number of parameters: 2.3e-4 for 2.6 M, the only size it was measured on.
 
 Measured on tiny-opt and SST-2 (4 origins x batch 16, 400 steps, three run seeds): accuracy 0.646 to 0.654, loss 0.622
-to 0.630; with 800 0.630 to 0.654, with 450 0.633 to 0.667. The larger sizes agree with what MeZO's authors found.
+to 0.630; with 800 0.630 to 0.654, with 450 0.633 to 0.667.
 """
 
 
