@@ -1,51 +1,39 @@
 import pytest
 
-from seedflood.driver import Driver
-from seedflood.errors import JournalError, PeerError
-from seedflood.protocol.messages import Bundle, FrontierDigest, Member
-from seedflood.protocol.outputs import ClosedWindow, Event, Measure, Outputs
+from seams import Recorder
+from seedflood.driver import GROUP_BUNDLES_MAX, Driver
+from seedflood.errors import DiskFullError, JournalError, PeerError
+from seedflood.protocol.messages import Bundle, ClosedEpoch, FrontierDigest, Held, Member
+from seedflood.protocol.outputs import ClosedWindow, Event, Measure, Outputs, Rebuild, SumEpoch, TakeDigest
 
 PEER = 7
 BUNDLE = Bundle(1, 0, ((1, 2),))
 MEMBER = Member(b"k" * 32, "ada", 1)
 MESSAGE = FrontierDigest(b"d" * 32)
 WINDOW = ClosedWindow((0, 0), tuple(BUNDLE.updates()), 0, 1, (), "all heard", 0.0)
+EPOCH = ClosedEpoch(0, (Held(1, 4),), b"packed")
 EVERYTHING = {
+    "adopt": [EPOCH],
     "bundles": [BUNDLE],
     "members": [MEMBER],
     "is_durable": True,
     "send": [(PEER, MESSAGE)],
     "pull": [(PEER, ())],
-    "apply": [WINDOW],
-    "measure": Measure(1, 1),
+    "orders": [TakeDigest(b"f" * 32), WINDOW, SumEpoch(0, ()), Rebuild(()), Measure(1, 1)],
+    "compact": [EPOCH],
     "is_finished": True,
     "events": [Event("link up")],
 }
-IN_ORDER = ["append", "send", "pull", "apply", "applied", "measure", "noted", "finished"]
-
-
-class Recorder:
-    """All four seams at once: what was asked of them, in order."""
-
-    def __init__(self):
-        self.calls = []
-        self.is_disk_full = False
-
-    def append(self, bundles, members, *, durable):
-        if self.is_disk_full:
-            raise JournalError("the disk is full; free some space and restart.")
-        self.calls.append(("append", list(bundles), list(members), durable))
-
-    def __getattr__(self, name):
-        return lambda *args: self.calls.append((name, *args))
-
-    @property
-    def names(self):
-        return [call[0] for call in self.calls]
+PERSISTED = ["keep epoch", "append", "commit"]
+SENT = ["send", "pull"]
+ORDERED = ["adopt", "digest", "apply", "applied", "sum_epoch", "rebuild", "measure"]
+IN_ORDER = [*PERSISTED, *SENT, *ORDERED, "compact", "noted", "noted", "finished"]
 
 
 class ScriptedNode:
     """Notes how it was called and hands out one prepared output."""
+
+    origin = 1
 
     def __init__(self, **outputs):
         self.outputs = Outputs(**outputs)
@@ -59,6 +47,9 @@ class ScriptedNode:
     def next_tick(self, now):
         return 12.0
 
+    def start(self, bundles, members, now, *, closed, is_journal_damaged):
+        self.calls.append(("start", list(bundles), members, now, list(closed), is_journal_damaged))
+
     def __getattr__(self, name):
         def called(*args):
             self.calls.append((name, *args))
@@ -70,16 +61,18 @@ class ScriptedNode:
 
 def make_driver(now=10.0, **outputs):
     node, seams = ScriptedNode(**outputs), Recorder()
-    return Driver(node, seams, seams, seams, seams, lambda: now), node, seams
+    return Driver(node, *seams.seams, lambda: now), node, seams
 
 
 CALLS = [
-    ("start", ([BUNDLE], [MEMBER]), ("start", [BUNDLE], [MEMBER], 10.0)),
     ("connected", (PEER, "hello"), ("connected", PEER, "hello", 10.0)),
     ("disconnected", (PEER, "gone"), ("disconnected", PEER, 10.0, "gone")),
     ("received", (PEER, MESSAGE), ("received", PEER, MESSAGE, 10.0)),
     ("pulled", (PEER,), ("pulled", PEER, 10.0)),
     ("published", (3, [(1, 2)]), ("published", 3, [(1, 2)], 10.0)),
+    ("digested", (b"f", b"r"), ("digested", b"f", b"r", 10.0)),
+    ("summed", (EPOCH,), ("summed", EPOCH, 10.0)),
+    ("rebuilt", (True,), ("rebuilt", True, 10.0)),
     ("leave", (), ("leave", 10.0)),
     ("tick", (), ("tick", 10.0)),
 ]
@@ -93,28 +86,80 @@ def test_whatever_happened_is_told_to_the_node_with_the_time_and_its_outputs_are
     assert seams.names == IN_ORDER
 
 
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_a_node_starts_with_what_the_journal_holds(is_damaged):
+    driver, node, seams = make_driver(**EVERYTHING)
+    seams.disk.kept, seams.disk.closed = [BUNDLE], [EPOCH]
+    driver.start([MEMBER], is_journal_damaged=is_damaged)
+    assert node.calls == [("start", [BUNDLE], [MEMBER], 10.0, [EPOCH], is_damaged)]
+    assert seams.names == IN_ORDER
+
+
 def test_persist_comes_before_send_before_apply():
     driver, _, seams = make_driver(**EVERYTHING)
     driver.tick()
-    assert seams.calls[:4] == [
+    assert seams.calls[:6] == [
+        ("keep epoch", EPOCH),
         ("append", [BUNDLE], [MEMBER], True),
+        ("commit",),
         ("send", PEER, (MESSAGE,)),
         ("pull", PEER, ()),
-        ("apply", WINDOW),
+        ("adopt", EPOCH, []),
     ]
 
 
-@pytest.mark.parametrize("is_durable", [True, False])
-def test_the_journal_is_told_whether_it_must_reach_the_disk(is_durable):
-    driver, _, seams = make_driver(bundles=[BUNDLE], is_durable=is_durable)
+def test_the_model_gets_its_orders_in_the_order_of_the_node():
+    orders = [Measure(1, 1), TakeDigest(b"a" * 32), WINDOW, TakeDigest(b"b" * 32)]
+    driver, _, seams = make_driver(orders=orders)
     driver.tick()
-    assert seams.calls == [("append", [BUNDLE], [], is_durable)]
+    given = [call[1] for call in seams.take("measure", "digest", "apply")]
+    assert given == orders
 
 
-def test_a_statement_alone_is_persisted_too():
+def test_the_model_gets_with_an_epoch_what_the_epoch_does_not_cover():
+    other = Bundle(2, 0, ((1, 2),))
+    driver, _, seams = make_driver(adopt=[EPOCH])
+    seams.disk.kept = [BUNDLE, other]
+    driver.tick()
+    assert seams.calls[-1] == ("adopt", EPOCH, [other])
+
+
+def test_a_rebuild_has_all_that_counts_as_applied_from_the_disk():
+    waiting = Bundle(1, 1, ((3, 4),))
+    driver, _, seams = make_driver(orders=[Rebuild((Held(1, 1),))])
+    seams.disk.kept, seams.disk.closed = [BUNDLE, waiting], [EPOCH]
+    driver.tick()
+    assert seams.calls == [("rebuild", [EPOCH], BUNDLE.updates())]
+
+
+# What ends a group of the journal
+
+
+def test_what_others_say_gathers_in_one_group():
+    driver, _, seams = make_driver(bundles=[BUNDLE], members=[MEMBER])
+    driver.tick()
+    assert seams.calls == [("append", [BUNDLE], [MEMBER], False)]
+
+
+def test_a_group_ends_when_a_window_closes():
+    driver, _, seams = make_driver(orders=[WINDOW])
+    driver.tick()
+    assert seams.names == ["commit", "apply", "applied"]
+
+
+def test_what_is_ours_ends_the_group_and_reaches_the_disk():
     driver, _, seams = make_driver(members=[MEMBER], is_durable=True)
     driver.tick()
-    assert seams.calls == [("append", [], [MEMBER], True)]
+    assert seams.calls == [("append", [], [MEMBER], True), ("commit",)]
+
+
+def test_a_large_group_ends_with_the_next_that_comes():
+    bundles = [Bundle(2, step, ((1, 2),)) for step in range(GROUP_BUNDLES_MAX)]
+    driver, node, seams = make_driver()
+    for part in (bundles[:-1], bundles[-1:], [BUNDLE]):
+        node.outputs = Outputs(bundles=part)
+        driver.tick()
+    assert seams.names == ["append", "append", "append", "commit"]
 
 
 def test_without_news_the_journal_is_left_alone():
@@ -123,12 +168,50 @@ def test_without_news_the_journal_is_left_alone():
     assert seams.names == ["send"]
 
 
+# Faults
+
+
 def test_a_journal_error_sends_and_applies_nothing():
     driver, _, seams = make_driver(**EVERYTHING)
-    seams.is_disk_full = True
+    seams.disk.is_broken = True
     with pytest.raises(JournalError):
         driver.tick()
     assert seams.calls == []
+
+
+def test_a_host_at_fault_falls_silent():
+    driver, node, seams = make_driver(**EVERYTHING)
+    seams.disk.is_broken = True
+    with pytest.raises(JournalError):
+        driver.tick()
+    seams.disk.is_broken, node.outputs = False, Outputs(**EVERYTHING)
+    driver.tick()
+    driver.leave()
+    assert driver.is_halted
+    assert seams.calls == []
+    assert node.calls == [("tick", 10.0)]
+
+
+def test_an_epoch_that_there_is_no_space_for_is_a_fault_because_it_counts_as_held():
+    driver, _, seams = make_driver(adopt=[EPOCH])
+    seams.disk.is_full = True
+    with pytest.raises(DiskFullError):
+        driver.tick()
+    assert driver.is_halted
+
+
+def test_bundles_that_cannot_be_compacted_for_lack_of_space_are_as_good():
+    driver, _, seams = make_driver(compact=[EPOCH])
+    seams.disk.is_full = True
+    driver.tick()
+    assert not driver.is_halted
+    assert "compact" not in seams.names
+
+
+def test_a_compaction_tells_how_much_it_saved():
+    driver, _, seams = make_driver(compact=[EPOCH])
+    driver.tick()
+    assert seams.calls[-1] == ("noted", Event("journal compacted", facts={"epoch": 0, "bundles": 3}))
 
 
 def test_a_peer_error_rises_and_what_the_node_decided_is_still_honoured():
@@ -137,6 +220,7 @@ def test_a_peer_error_rises_and_what_the_node_decided_is_still_honoured():
     with pytest.raises(PeerError):
         driver.received(PEER, MESSAGE)
     assert seams.names == IN_ORDER
+    assert not driver.is_halted
 
 
 def test_messages_are_sent_in_the_order_of_the_node():

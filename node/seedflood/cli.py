@@ -21,6 +21,8 @@ from rich.text import Text
 from seedflood import VERSION
 from seedflood.config import Settings, check_folders, load_settings
 from seedflood.errors import ConfigError, DivergenceError, ExitCode, SeedfloodError
+from seedflood.protocol.window import WindowRule
+from seedflood.simulation.profiles import PROFILES
 from seedflood.telemetry import configure_logging
 from seedflood.topology import TopologyName
 
@@ -218,6 +220,78 @@ def export(
         typer.echo(json.dumps(facts))
     else:
         _show_facts(facts)
+
+
+@app.command()
+def replay(
+    peers: PeersOption = Path("peers.toml"),
+    overrides: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Rebuilds what a stopped node has learned from base model and journal alone, and checks it.
+
+    Every record's checksum, every signature, and the digest against the one that the node told at its end. Exits with
+    70 if something is not as it should be.
+
+    Example:
+
+        seedflood replay --peers peers.toml
+    """
+    settings = load_settings(peers, _parse_overrides(overrides))
+
+    from seedflood.offline import replay as replay_journal
+
+    replayed = replay_journal(settings)
+    if as_json:
+        typer.echo(json.dumps(replayed.facts()))
+    else:
+        _show_facts(replayed.facts())
+    if not replayed.is_sound:
+        raise DivergenceError(f"the journal in {settings.node.state} is not what the node applied; see above.")
+
+
+@app.command()
+def simulate(
+    clients: Annotated[int, typer.Option(min=1, max=4096, help="How many hosts.")] = 16,
+    topology: Annotated[TopologyName, typer.Option(help="Who is linked with whom.")] = "ring",
+    seed: Annotated[int, typer.Option(help="Everything that happens follows from it.")] = 1,
+    seeds: Annotated[str | None, typer.Option(metavar="A..B", help="Many runs instead of one, on all cores.")] = None,
+    faults: Annotated[str, typer.Option(help=f"What goes wrong: {', '.join(PROFILES)}.")] = "all",
+    steps: Annotated[int, typer.Option(min=1, help="Length of the run.")] = 20,
+    window: Annotated[WindowRule, typer.Option(help="When a step closes.")] = "strict",
+    as_json: JsonOption = False,
+) -> None:
+    """Runs the real protocol under a virtual clock, with faults, and judges it from outside.
+
+    First chaos, judged for what must never happen; then healing, judged for what must happen at last. Exits with 70 if
+    a promise was broken. The same seed gives exactly the same run.
+
+    Example:
+
+        seedflood simulate --clients 64 --faults all --seeds 1..100
+    """
+    from seedflood.simulation import runs
+
+    plan = runs.Plan(clients=clients, topology=topology, seed=seed, steps=steps, window=window, profile=faults)
+    if seeds is None:
+        result = runs.simulate(plan)
+        bad = [] if result.is_good else [result]
+        if as_json:
+            typer.echo(json.dumps(result.facts()))
+        else:
+            runs.show_result(result, Console())
+    else:
+        chosen = runs.parse_seeds(seeds)
+        results = runs.sweep(plan, chosen)
+        if as_json:
+            bad = []
+            for result in results:
+                typer.echo(json.dumps(result.facts()))
+                bad += [] if result.is_good else [result]
+        else:
+            bad = runs.show_sweep(results, Console(), count=len(chosen))
+    if bad:
+        raise DivergenceError(f"promises were broken; run again with --seed {bad[0].plan.seed} to see how.")
 
 
 @app.callback()

@@ -114,6 +114,9 @@ class NodeSettings(Section):
     evaluate_examples: int | None = Field(None, ge=1, description="Validation rows to use (default: all).")
     export: Path | None = Field(None, description="Folder for the fine-tuned model when the run has ended.")
     when_finished: Literal["exit", "serve"] = Field("exit", description="After the run: exit, or serve late comers.")
+    snapshots: int = Field(
+        2, ge=0, description="Snapshots of the weights to keep; they save time at a restart. 0: none are written."
+    )
     progress_seconds: float = Field(10.0, ge=0, description="Seconds between progress lines in the log.")
     start_seconds: float = Field(
         60.0, ge=0, description="How long the first window waits for all hosts (strict: for ever)."

@@ -17,22 +17,28 @@ import structlog
 from seedflood.compute import ComputeThread
 from seedflood.config import Settings, is_loopback
 from seedflood.driver import Driver
-from seedflood.errors import PeerError, RunMismatchError, SeedfloodError
+from seedflood.errors import DivergenceError, JournalError, PeerError, RunMismatchError, SeedfloodError
 from seedflood.identity import Identity, verify
-from seedflood.protocol.messages import Bundle, Held, Hello, Member, Message, OriginId
+from seedflood.protocol.messages import ClosedEpoch, Held, Hello, Member, Members, Message, OriginId, Updates
 from seedflood.protocol.node import Node
 from seedflood.protocol.outputs import ClosedWindow, Event, Measure
 from seedflood.protocol.rules import Patience, Rules
 from seedflood.report import RESULT_FILE, Figures, Report
 from seedflood.storage.journal import Journal
+from seedflood.storage.snapshots import Snapshots
 from seedflood.training.trainer import Round, Trainer
+from seedflood.transport.answer import AnswerItem
 from seedflood.transport.links import Links, LinkSettings
+from seedflood.workbench import Workbench
 
 DRAIN_SECONDS = 5.0
 """For queued frames and goodbyes to reach the neighbours."""
 
 COMPUTE_SECONDS = 10.0
 """For the job that runs when the daemon closes."""
+
+PULL_BUNDLES = 256
+"""Read from the journal at once for a neighbour."""
 
 Result = TypeVar("Result")
 
@@ -51,6 +57,7 @@ class Daemon:
         identity: Identity,
         trainer: Trainer,
         journal: Journal,
+        snapshots: Snapshots | None,
         compute: ComputeThread,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
@@ -70,14 +77,27 @@ class Daemon:
         self._mismatches: set[str] = set()
         self._was_linked = False
         self._is_over = False
+        self._was_ready = False
         self.is_compute_idle = True
         self._incarnation = journal.next_incarnation(at_least=int(time.time()))
-        rules = Rules(run.run_id(), trainer.base_digest, run.clients, run.steps, run.window, run.local_steps)
+        rules = Rules(
+            run_id=run.run_id(),
+            base_digest=trainer.base_digest,
+            clients=run.clients,
+            steps=run.steps,
+            window=run.window,
+            local_steps=run.local_steps,
+            refresh_period=run.refresh_period,
+            epoch_bytes=trainer.epoch_bytes,
+        )
         member = Member(identity.public_key, node.name, self._incarnation)
         patience = Patience(start_seconds=node.start_seconds, linger_seconds=node.linger_seconds)
         self.node = Node(rules, member, identity.sign, verify, patience=patience)
         self.links = Links(LinkSettings(node.listen, run.canonical()), self)
-        self._driver = Driver(self.node, journal, self, self, self, loop.time)
+        self._workbench = Workbench(
+            identity.origin, trainer, self._run, self._drive, measured=self._measured, snapshots=snapshots
+        )
+        self._workbench.answers = self._driver = Driver(self.node, journal, self, self._workbench, self, loop.time)
 
     async def start(self) -> None:
         """Goes on with what the journal holds, then listens and dials. Raises SeedfloodError."""
@@ -86,8 +106,8 @@ class Daemon:
         if listen:
             self.port = await self.links.start()
         self._evaluate_before()
-        self._driver.start(self._journal.replay(), self._journal.members())
-        self._set_timer()
+        members = self._journal.members()
+        self._drive(lambda: self._driver.start(members, is_journal_damaged=self._journal.damage is not None))
         self.dial(addresses)
         if not all(is_loopback(address) for address in (*addresses, listen) if address):
             _log.warning("links are not encrypted: [tls] insecure = true")
@@ -126,13 +146,14 @@ class Daemon:
         await self.links.close()
         if self._timer is not None:
             self._timer.cancel()
-        self._journal.close()
+        await self._workbench.close()
+        self._close_journal()
         self.is_compute_idle = await asyncio.to_thread(self._compute.close, COMPUTE_SECONDS)
 
-    # What the links tell (transport.links.Handler)
+    # What the links tell (transport.links.Owner)
 
     def hello(self) -> Hello:
-        return self.node.hello()
+        return self._driver.hello()
 
     def is_welcome(self, hello: Hello) -> None:
         self.node.admission.check_hello(hello)
@@ -150,10 +171,12 @@ class Daemon:
     def disconnected(self, peer: OriginId, reason: str) -> None:
         self._drive(lambda: self._driver.disconnected(peer, reason))
 
-    def pull_batches(self, frontier: tuple[Held, ...]) -> Iterator[tuple[tuple[Member, ...], tuple[Bundle, ...]]]:
-        yield self.node.membership.all(), ()
-        for bundles in self._journal.read_missing(frontier, limit=256):
-            yield (), tuple(bundles)
+    def pull_answer(self, frontier: tuple[Held, ...]) -> Iterator[AnswerItem]:
+        yield Members(self.node.membership.all())
+        for found in self._journal.read_missing(frontier, limit=PULL_BUNDLES):
+            yield found if isinstance(found, ClosedEpoch) else Updates(tuple(found))
+        if self.node.standing is not None:
+            yield self.node.standing
 
     def refused(self, address: str, error: SeedfloodError) -> None:
         """If nobody we dial is of our run, and nobody ever was, then it is we who are wrong."""
@@ -168,30 +191,13 @@ class Daemon:
         if not self.ended.done():
             self.ended.set_exception(error)
 
-    # What the driver asks (driver.Links, driver.Compute, driver.Observer)
+    # What the driver asks (driver.Links, driver.Observer)
 
     def send(self, peer: OriginId, messages: Sequence[Message]) -> None:
         self.links.send(peer, messages)
 
     def pull(self, peer: OriginId, frontier: tuple[Held, ...]) -> None:
         self.links.pull(peer, frontier)
-
-    def apply(self, window: ClosedWindow) -> None:
-        self._run(lambda: self._trainer.apply(window.updates), _nothing)
-
-    def measure(self, order: Measure) -> None:
-        origin = self._identity.origin
-
-        def publish(measured: Round) -> None:
-            self._report.loss = round(measured.loss, 4) if measured.is_finite else None
-            self._report.step_seconds = measured.seconds / order.count
-            if not measured.is_finite:
-                _log.warning("the loss is not finite; the update counts as zero", step=order.step)
-            if measured.is_clipped:
-                _log.warning("a scalar was clipped; the learning rate may be too high", step=order.step)
-            self._drive(lambda: self._driver.published(order.step, measured.probes))
-
-        self._run(lambda: self._trainer.measure(origin, order.step, order.count), publish)
 
     def noted(self, event: Event) -> None:
         _log.log(logging.getLevelNamesMapping()[event.level.upper()], event.name, **event.facts)
@@ -231,6 +237,14 @@ class Daemon:
             self._run(lambda: self._trainer.export(folder), lambda path: _log.info("exported", folder=str(path)))
         self._run(self._trainer.digest, self._conclude)
 
+    def _measured(self, order: Measure, measured: Round) -> None:
+        self._report.loss = round(measured.loss, 4) if measured.is_finite else None
+        self._report.step_seconds = measured.seconds / order.count
+        if not measured.is_finite:
+            _log.warning("the loss is not finite; the update counts as zero", step=order.step)
+        if measured.is_clipped:
+            _log.warning("a scalar was clipped; the learning rate may be too high", step=order.step)
+
     # The end
 
     def _conclude(self, digest: bytes) -> None:
@@ -247,17 +261,28 @@ class Daemon:
             "duplicates": self.node.duplicates,
             "seconds_since_start": round(time.monotonic() - self._report.began, 3),
             "links": [
-                {"peer": name, "bytes_sent": counters.bytes_sent, "bytes_received": counters.bytes_received}
+                {
+                    "peer": name,
+                    "bytes_sent": counters.bytes_sent,
+                    "bytes_received": counters.bytes_received,
+                    "pull_bytes_received": counters.pull_bytes_received,
+                }
                 for name, counters in sorted(self.links.stats().items())
             ],
         }
-        self._report.keep(self.result)
+        self._keep_report(self.result)
         _log.info("finished", digest=digest.hex()[:16], steps=self.node.step)
         try:
             print(json.dumps(self.result), flush=True)
         except OSError as error:
             _log.warning("nobody reads stdout; the result is in the state folder", reason=str(error))
-        if node.when_finished == "exit":
+        if self.node.is_doubted:
+            self.failed(
+                DivergenceError(
+                    "the run is over, but a neighbour's replica differs; compare `seedflood replay` on both hosts."
+                )
+            )
+        elif node.when_finished == "exit":
             self._end()
         else:
             _log.info("serving late comers until stopped")
@@ -268,13 +293,25 @@ class Daemon:
 
     # Small things
 
+    def _keep_report(self, result: dict[str, Any] | None = None) -> None:
+        try:
+            self._report.keep(result)
+        except JournalError as error:  # figures are no reason to end: a full disk may have space again
+            _log.warning("figures were not kept", reason=str(error))
+
+    def _close_journal(self) -> None:
+        try:
+            self._journal.close()
+        except JournalError as error:
+            _log.error("the journal was not closed well; what neighbours have of it is pulled again", reason=str(error))
+
     def _evaluate_before(self) -> None:
         """Figures of the base model: measured in the first life of a node, remembered in all later ones."""
         if self.settings.node.evaluate and not self._report.recall():
 
             def remember(figures: Figures) -> None:
                 self._report.before = figures
-                self._report.keep()
+                self._keep_report()
 
             self._evaluate(0, remember)
 
@@ -313,12 +350,19 @@ class Daemon:
             self.failed(error)
         finally:
             self._set_timer()
+            self._tell_ready()
 
     def _set_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
         if not self.ended.done():
             self._timer = self._loop.call_later(self._driver.seconds_to_tick(), self._drive, self._driver.tick)
+
+    def _tell_ready(self) -> None:
+        if self.node.is_ready != self._was_ready:
+            self._was_ready = self.node.is_ready
+            pulled = sum(counters.pull_bytes_received for counters in self.links.stats().values())
+            _log.info("ready" if self._was_ready else "not ready", step=self.node.step, pull_bytes=pulled)
 
 
 def _nothing(_: object) -> None:

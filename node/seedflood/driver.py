@@ -3,26 +3,60 @@
 Synchronous. The daemon and the simulation run this same code; they differ in what stands behind the four seams and in
 whose clock they read. Persist, then send, then apply: the order is made here and nowhere else.
 
-If persisting fails, nothing of that output is sent or applied, the driver halts, and `JournalError` rises to the shell:
-the core believes by then that the bundle is kept, and would offer it to the next neighbour.
+Two things can be wrong with a disk. It is full: then the node stops publishing and goes on relaying what others say,
+until there is space (`backlog`). Or it fails: then the driver halts, nothing more is sent or applied, and
+`JournalError` rises to the shell, for the core believes by then that things are kept which are not.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Protocol
 
-from seedflood.protocol.messages import Bundle, Held, Hello, Member, Message, OriginId
+from seedflood.backlog import Backlog
+from seedflood.errors import DiskFullError
+from seedflood.protocol.frontier import Frontier
+from seedflood.protocol.messages import Bundle, ClosedEpoch, Held, Hello, Member, Message, OriginId, Update
 from seedflood.protocol.node import Node
-from seedflood.protocol.outputs import ClosedWindow, Event, Measure, Outputs
+from seedflood.protocol.outputs import (
+    ClosedWindow,
+    Event,
+    Measure,
+    Outputs,
+    Rebuild,
+    SumEpoch,
+    TakeDigest,
+)
+
+GROUP_BUNDLES_MAX = 4096
+"""A node that catches up closes no windows, but shall not keep everything in one open group."""
+
+RETRY_SECONDS = 1.0
+"""Between two attempts to write to a full disk."""
 
 
 class Journal(Protocol):
-    """The durable log."""
+    """The durable log. Every method raises JournalError, those that write DiskFullError if there is no space."""
 
     def append(self, bundles: Sequence[Bundle], members: Sequence[Member], *, durable: bool) -> int:
-        """Keeps them in one transaction; `durable`: on the disk before this returns. Raises JournalError.
+        """Adds to the open group; `durable`: the group is on the disk before this returns.
 
-        Returns how many bundles were new.
+        Returns how many bundles were new. If it raises, the whole group since the last `commit` is undone.
         """
+
+    def commit(self) -> None:
+        """Ends the open group: from here on kill -9 cannot take it away. If it raises, the group is undone."""
+
+    def adopt(self, closed: ClosedEpoch) -> list[Bundle]:
+        """Keeps a foreign epoch in the place of the bundles it covers, durably; returns the epoch's other bundles."""
+
+    def compact(self, closed: ClosedEpoch) -> int:
+        """Keeps a sum of ours in the place of its bundles, if that takes less room; returns how many it replaced."""
+
+    def closed_epochs(self) -> Iterator[ClosedEpoch]:
+        """All epochs that are kept as sums."""
+
+    def replay(self) -> Iterator[Bundle]:
+        """All bundles that no closed epoch covers, in the order in which they were appended."""
 
 
 class Links(Protocol):
@@ -35,11 +69,24 @@ class Links(Protocol):
 
 
 class Compute(Protocol):
-    """The model, on its own thread: takes orders in sequence, answers by `Driver.published`."""
+    """The model, on its own thread: takes orders in sequence. The answers come back to the driver."""
 
     def apply(self, window: ClosedWindow) -> None: ...
 
-    def measure(self, order: Measure) -> None: ...
+    def measure(self, order: Measure) -> None:
+        """Answered by `Driver.published`."""
+
+    def digest(self, order: TakeDigest) -> None:
+        """Answered by `Driver.digested`."""
+
+    def sum_epoch(self, order: SumEpoch) -> None:
+        """Answered by `Driver.summed`."""
+
+    def adopt(self, closed: ClosedEpoch, others: Sequence[Bundle]) -> None:
+        """The coefficients of the epoch become those of `closed` plus the updates of `others`."""
+
+    def rebuild(self, closed: Sequence[ClosedEpoch], updates: Sequence[Update]) -> None:
+        """The coefficients become those of the closed epochs plus these updates. Answered by `Driver.rebuilt`."""
 
 
 class Observer(Protocol):
@@ -71,9 +118,35 @@ class Driver:
         self._compute = compute
         self._observer = observer
         self._clock = clock
+        self._backlog = Backlog(node.origin)
 
-    def start(self, bundles: Iterable[Bundle], members: Iterable[Member]) -> None:
-        self._do(lambda now: self.node.start(bundles, members, now))
+    @property
+    def is_disk_full(self) -> bool:
+        """Is there something that could not be written yet? Then nothing is published."""
+        return self._backlog.is_stuck
+
+    def start(self, members: Iterable[Member], *, is_journal_damaged: bool = False) -> None:
+        """Goes on with what the journal holds."""
+        journal = self._journal
+        self._do(
+            lambda now: self.node.start(
+                journal.replay(),
+                members,
+                now,
+                closed=journal.closed_epochs(),
+                is_journal_damaged=is_journal_damaged,
+            )
+        )
+
+    def hello(self) -> Hello:
+        """What to say first on a new link: nothing of ourselves that is not kept yet."""
+        hello = self.node.hello()
+        unsaved = self._backlog.first_unsaved
+        if unsaved is None:
+            return hello
+        own = self.node.origin
+        frontier = tuple(Held(own, min(one.mark, unsaved)) if one.origin == own else one for one in hello.frontier)
+        return replace(hello, frontier=frontier)
 
     def connected(self, peer: OriginId, hello: Hello) -> None:
         self._do(lambda now: self.node.connected(peer, hello, now))
@@ -89,12 +162,29 @@ class Driver:
         self._do(lambda now: self.node.pulled(peer, now))
 
     def published(self, step: int, probes: Sequence[tuple[int, int]]) -> None:
-        self._do(lambda now: self.node.published(step, probes, now))
+        if self.is_disk_full:
+            self._backlog.published = (step, probes)
+        else:
+            self._do(lambda now: self.node.published(step, probes, now))
+
+    def digested(self, frontier_digest: bytes, replica_digest: bytes) -> None:
+        """Answers a TakeDigest."""
+        self._do(lambda now: self.node.digested(frontier_digest, replica_digest, now))
+
+    def rebuilt(self, is_changed: bool) -> None:
+        """Answers a Rebuild. is_changed: the coefficients were not those that the journal gives."""
+        self._do(lambda now: self.node.rebuilt(is_changed, now))
+
+    def summed(self, closed: ClosedEpoch) -> None:
+        """Answers a SumEpoch."""
+        self._do(lambda now: self.node.summed(closed, now))
 
     def leave(self) -> None:
         self._do(self.node.leave)
 
     def tick(self) -> None:
+        if self.is_disk_full and not self.is_halted:
+            self._retry()
         self._do(self.node.tick)
 
     def halt(self) -> None:
@@ -104,7 +194,8 @@ class Driver:
     def seconds_to_tick(self) -> float:
         """How long the shell may wait before it must call `tick`."""
         now = self._clock()
-        return max(0.0, self.node.next_tick(now) - now)
+        seconds = max(0.0, self.node.next_tick(now) - now)
+        return min(seconds, RETRY_SECONDS) if self.is_disk_full else seconds
 
     def _do(self, action: Callable[[float], None]) -> None:
         if self.is_halted:
@@ -115,22 +206,106 @@ class Driver:
             self._honour(self.node.collect())
 
     def _honour(self, out: Outputs) -> None:
-        if out.bundles or out.members:
-            try:
-                self._journal.append(out.bundles, out.members, durable=out.is_durable)
-            except BaseException:
-                self.halt()
-                raise
+        try:
+            adopted = [(closed, self._journal.adopt(closed)) for closed in out.adopt]
+            self._persist(out)
+        except BaseException:
+            self.halt()
+            raise
         for peer, message in out.send:
-            self._links.send(peer, (message,))
+            sendable = self._backlog.sift(peer, message)
+            if sendable is not None:
+                self._links.send(peer, (sendable,))
         for peer, frontier in out.pull:
             self._links.pull(peer, frontier)
-        for window in out.apply:
-            self._compute.apply(window)
-            self._observer.applied(window)
-        if out.measure is not None:
-            self._compute.measure(out.measure)
+        for closed, others in adopted:
+            self._compute.adopt(closed, others)
+        for order in out.orders:
+            match order:
+                case ClosedWindow():
+                    self._compute.apply(order)
+                    self._observer.applied(order)
+                case Measure():
+                    self._measure(order)
+                case TakeDigest():
+                    self._compute.digest(order)
+                case SumEpoch():
+                    self._compute.sum_epoch(order)
+                case Rebuild():
+                    self._rebuild(Frontier(order.frontier))
+        for closed in out.compact:
+            self._compact(closed)
         for event in out.events:
             self._observer.noted(event)
         if out.is_finished:
             self._observer.finished()
+
+    def _persist(self, out: Outputs) -> None:
+        """One group of the journal per window. It also ends when something of ours is in it, or when it is large."""
+        is_end = out.is_durable or any(isinstance(order, ClosedWindow) for order in out.orders)
+        is_end = is_end or len(self._backlog.bundles) >= GROUP_BUNDLES_MAX
+        if not (out.bundles or out.members or is_end):
+            return
+        self._backlog.add(out.bundles, out.members, is_durable=out.is_durable)
+        if self._backlog.is_stuck:
+            return
+        try:
+            if out.bundles or out.members:
+                self._journal.append(out.bundles, out.members, durable=out.is_durable)
+            if is_end:
+                self._journal.commit()
+                self._backlog.clear()
+        except DiskFullError as error:
+            if out.adopt:
+                raise
+            self._stick(error)
+
+    def _stick(self, error: DiskFullError) -> None:
+        """The open group is undone: it waits in the backlog, and so does all that is ours."""
+        self._backlog.is_stuck = True
+        self._observer.noted(Event("disk full", "error", {"reason": str(error), "publishing": False}))
+
+    def _retry(self) -> None:
+        """Writes what waits for space; once that succeeds, goes on where publishing stopped."""
+        backlog = self._backlog
+        try:
+            self._journal.append(backlog.bundles, list(backlog.members.values()), durable=True)
+        except DiskFullError:
+            return
+        except BaseException:
+            self.halt()
+            raise
+        self._observer.noted(Event("disk has space again", "warning", {"written": len(backlog.bundles)}))
+        withheld, measure, published = backlog.release()
+        for peer, message in withheld:
+            self._links.send(peer, (message,))
+        if published is not None:
+            self.published(*published)
+        if measure is not None:
+            self._compute.measure(measure)
+
+    def _measure(self, order: Measure) -> None:
+        if self.is_disk_full:
+            self._backlog.measure = order
+        else:
+            self._compute.measure(order)
+
+    def _compact(self, closed: ClosedEpoch) -> None:
+        if self.is_disk_full:
+            return  # the bundles stay, and are as good
+        try:
+            dropped = self._journal.compact(closed)
+        except DiskFullError as error:
+            self._stick(error)
+            return
+        self._observer.noted(Event("journal compacted", facts={"epoch": closed.epoch, "bundles": dropped}))
+
+    def _rebuild(self, applied: Frontier) -> None:
+        """All that counts as applied, from the disk."""
+        updates = [
+            update
+            for bundle in (*self._journal.replay(), *self._backlog.unwritten)
+            if applied.holds(bundle.origin, bundle.first_covered, bundle.last)
+            for update in bundle.updates()
+        ]
+        self._compute.rebuild(list(self._journal.closed_epochs()), updates)

@@ -6,7 +6,8 @@
     │   └── DataError    78   the training or validation rows cannot be used
     ├── BindError        69   the listening address is not to be had
     ├── JournalError     74   the disk: the journal cannot be read or written
-    │   └── JournalLockedError 75  another living process has it (storage/journal.py)
+    │   ├── JournalLockedError 75  another living process has it (storage/journal.py)
+    │   └── DiskFullError     74  there is no space: the node goes on without publishing until there is
     ├── RunMismatchError 76   every peer that answered belongs to another run
     ├── PeerError        77   them: a peer sent what the protocol does not allow
     └── DivergenceError  70   us: replicas that hold the same updates differ
@@ -77,6 +78,10 @@ class JournalError(SeedfloodError):
     def __init__(self, message: str, *, path: str = "") -> None:
         super().__init__(message)
         self.path = path
+
+
+class DiskFullError(JournalError):
+    """There is no space left. Nothing was written; the same can be written once there is space."""
 
 
 class RunMismatchError(SeedfloodError):

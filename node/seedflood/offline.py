@@ -1,11 +1,52 @@
-"""What needs a model but no network: evaluating any model, and rebuilding what a stopped node has learned."""
+"""What needs a model but no network: evaluating any model, and what a stopped node has learned, from its journal."""
+
+import contextlib
+import dataclasses
+import itertools
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
 
 from seedflood.config import Settings
 from seedflood.errors import ConfigError
+from seedflood.identity import verify
 from seedflood.process import JOURNAL_FILE
+from seedflood.protocol.messages import Bundle, OriginId, count_updates
+from seedflood.report import RESULT_FILE
 from seedflood.storage.journal import Journal
 from seedflood.training.evaluation import Evaluation, evaluate
 from seedflood.training.trainer import Trainer, load_base, load_rows
+
+BATCH_BUNDLES = 1024
+"""Applied at once: what an update costs by itself is shared by so many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What a journal holds and adds up to.
+
+    bundles, updates: those that no closed epoch stands for. wrong_signatures: how many of the bundles are not signed by
+    the member they name. was_damaged: the file was, and this is what could be read of it. result_digest: what the node
+    told at the end of its run; None if it has not reached it.
+    """
+
+    bundles: int
+    updates: int
+    closed_epochs: int
+    wrong_signatures: int
+    was_damaged: bool
+    digest: str
+    result_digest: str | None
+
+    @property
+    def is_sound(self) -> bool:
+        """Is everything there and signed, and the sum what the node told?"""
+        is_whole = not self.was_damaged and self.wrong_signatures == 0
+        return is_whole and self.result_digest in (None, self.digest)
+
+    def facts(self) -> dict[str, object]:
+        return dataclasses.asdict(self) | {"is_sound": self.is_sound}
 
 
 def evaluate_model(settings: Settings) -> Evaluation:
@@ -16,12 +57,76 @@ def evaluate_model(settings: Settings) -> Evaluation:
 
 def rebuild(settings: Settings) -> Trainer:
     """Base model plus journal: the replica of a node that is not running. Raises SeedfloodError."""
+    with _stopped_node(settings) as (trainer, journal):
+        _adopt_closed(trainer, journal)
+        for bundles in _batches(journal):
+            _apply(trainer, bundles)
+    trainer.complete()
+    return trainer
+
+
+def replay(settings: Settings) -> Replayed:
+    """The same, with every signature checked and everything counted. Raises SeedfloodError."""
+    count = updates = wrong = 0
+    with _stopped_node(settings) as (trainer, journal):
+        closed = _adopt_closed(trainer, journal)
+        keys = {member.origin: member.public_key for member in journal.members()}
+        run_id = settings.run.run_id()
+        for bundles in _batches(journal):
+            _apply(trainer, bundles)
+            count += len(bundles)
+            updates += count_updates(bundles)
+            wrong += sum(not _is_signed(bundle, run_id, keys) for bundle in bundles)
+    return Replayed(
+        bundles=count,
+        updates=updates,
+        closed_epochs=closed,
+        wrong_signatures=wrong,
+        was_damaged=journal.damage is not None,
+        digest=trainer.digest().hex(),
+        result_digest=_result_digest(settings.node.state),
+    )
+
+
+@contextlib.contextmanager
+def _stopped_node(settings: Settings) -> Iterator[tuple[Trainer, Journal]]:
     path = settings.node.state / JOURNAL_FILE
     if not path.exists():
         raise ConfigError(f"{path} does not exist; name the state folder of a node that ran, with [node] state.")
     trainer = Trainer(settings.run, settings.node)
-    with Journal.open(path, settings.run.run_id(), trainer.base_digest) as journal:
-        for bundle in journal.replay():
-            trainer.apply(bundle.updates())
-    trainer.complete()
-    return trainer
+    run_id, period = settings.run.run_id(), settings.run.refresh_period
+    with Journal.open(path, run_id, trainer.base_digest, refresh_period=period) as journal:
+        yield trainer, journal
+
+
+def _adopt_closed(trainer: Trainer, journal: Journal) -> int:
+    """Returns how many closed epochs there are."""
+    count = 0
+    for closed in journal.closed_epochs():
+        trainer.adopt(closed.epoch, closed.coefficients, ())
+        count += 1
+    return count
+
+
+def _batches(journal: Journal) -> Iterator[list[Bundle]]:
+    bundles = journal.replay()
+    while batch := list(itertools.islice(bundles, BATCH_BUNDLES)):
+        yield batch
+
+
+def _apply(trainer: Trainer, bundles: list[Bundle]) -> None:
+    trainer.apply(update for bundle in bundles for update in bundle.updates())
+
+
+def _is_signed(bundle: Bundle, run_id: bytes, keys: dict[OriginId, bytes]) -> bool:
+    """Did its origin say it? Nobody did if no statement tells the origin's key."""
+    key = keys.get(bundle.origin)
+    return key is not None and verify(key, bundle.signed_bytes(run_id, key), bundle.signature)
+
+
+def _result_digest(state: Path) -> str | None:
+    try:
+        digest = json.loads((state / RESULT_FILE).read_text())["result"]["digest"]
+    except (OSError, ValueError, LookupError, TypeError):  # no such file, no JSON, no result yet
+        return None
+    return digest if isinstance(digest, str) else None

@@ -7,8 +7,9 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
+from dataclasses import asdict
 from pathlib import Path
 from typing import NoReturn
 
@@ -20,10 +21,12 @@ from seedflood.config import Settings
 from seedflood.daemon import Daemon
 from seedflood.errors import ConfigError, ExitCode
 from seedflood.identity import Identity
+from seedflood.protocol.messages import OriginId
 from seedflood.storage.journal import Journal
+from seedflood.storage.snapshots import Snapshots
 from seedflood.training.trainer import Trainer
 
-KEY_FILE, JOURNAL_FILE = "identity.pem", "journal.sqlite"
+KEY_FILE, JOURNAL_FILE, SNAPSHOTS_FOLDER = "identity.pem", "journal.sqlite", "snapshots"
 
 _log = structlog.stdlib.get_logger("seedflood")
 
@@ -46,8 +49,17 @@ async def start_daemon(settings: Settings) -> Daemon:
     async with AsyncExitStack() as undo:
         undo.push_async_callback(asyncio.to_thread, compute.close, 0.0)
         trainer = await compute.run(lambda: Trainer(run, node))
-        journal = undo.enter_context(Journal.open(node.state / JOURNAL_FILE, run.run_id(), trainer.base_digest))
-        daemon = Daemon(settings, identity, trainer, journal, compute, asyncio.get_running_loop())
+        journal = undo.enter_context(
+            Journal.open(
+                node.state / JOURNAL_FILE, run.run_id(), trainer.base_digest, refresh_period=run.refresh_period
+            )
+        )
+        if journal.damage is not None:
+            facts = asdict(journal.damage) | {"kept_at": str(journal.damage.kept_at)}
+            _log.error("the journal was damaged; what is lost comes from the neighbours", **facts)
+        snapshots = Snapshots(node.state / SNAPSHOTS_FOLDER, node.snapshots) if node.snapshots else None
+        await compute.run(lambda: _load_sums(trainer, journal, snapshots, identity.origin))
+        daemon = Daemon(settings, identity, trainer, journal, snapshots, compute, asyncio.get_running_loop())
         undo.push_async_callback(daemon.close)
         await daemon.start()
         undo.pop_all()
@@ -83,6 +95,25 @@ async def _serve(settings: Settings, reload: Callable[[], Settings] | None) -> E
         _log.warning("a job of the model still runs; it is not waited for")
         _leave(ExitCode.OK)
     return ExitCode.OK
+
+
+def _load_sums(trainer: Trainer, journal: Journal, snapshots: Snapshots | None, origin: OriginId) -> None:
+    """Closed epochs take effect: by a snapshot of the weights, where there is one of just them, which saves folding."""
+    for one in journal.closed_epochs():
+        trainer.adopt(one.epoch, one.coefficients, ())
+    period = trainer.run.refresh_period
+    next_step = journal.last_step(origin) + trainer.run.local_steps
+
+    def is_usable(facts: Mapping[str, str]) -> bool:
+        """Not if we go on before it: a journal that was lost is pulled again from the start."""
+        return trainer.is_restorable(facts) and int(facts["epoch"]) * period <= next_step
+
+    snapshot = snapshots.load_latest(is_usable) if snapshots is not None else None
+    for path, reason in snapshots.skipped if snapshots is not None else ():
+        _log.info("snapshot passed over", path=str(path), reason=reason)
+    if snapshot is not None:
+        trainer.restore(snapshot.arrays, snapshot.facts)
+        _log.info("snapshot loaded", epoch=snapshot.step)
 
 
 def _reload(daemon: Daemon | None, reload: Callable[[], Settings] | None) -> None:

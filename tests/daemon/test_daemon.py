@@ -27,7 +27,7 @@ async def test_strict_windows_apply_every_update_of_every_node(cluster):
 
 
 async def test_five_local_steps_share_one_bundle(cluster):
-    daemons = await cluster.ring(3, {"steps": 20, "local_steps": 5, "refresh_period": 10})
+    daemons = await cluster.ring(3, {"steps": 20, "local_steps": 5, "refresh_period": 40})
     results = await cluster.finish()
     assert len({result["digest"] for result in results}) == 1
     assert daemons[0]._journal.count() == 3 * 4

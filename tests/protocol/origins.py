@@ -1,13 +1,28 @@
 """Origins by hand: what they say, with pretend signatures that bind as real ones do."""
 
 import hashlib
+import struct
+from dataclasses import replace
 
-from seedflood.protocol.messages import Bundle, Held, Hello, Member, Updates, origin_id
+from seedflood.protocol.frontier import Frontier
+from seedflood.protocol.messages import (
+    Bundle,
+    ClosedEpoch,
+    Held,
+    Hello,
+    Member,
+    ReplicaDigest,
+    Standing,
+    Updates,
+    origin_id,
+)
 from seedflood.protocol.node import Node
+from seedflood.protocol.packing import pack
 from seedflood.protocol.rules import Patience, Rules
 
 RUN_ID = hashlib.sha256(b"run").digest()
 BASE_DIGEST = hashlib.sha256(b"base").digest()
+EPOCH_BYTES = 8
 
 
 def pretend_signature(public_key, message):
@@ -18,8 +33,8 @@ def verify(public_key, message, signature):
     return signature == pretend_signature(public_key, message)
 
 
-def make_rules(clients=2, steps=100, window="strict", local_steps=1):
-    return Rules(RUN_ID, BASE_DIGEST, clients, steps, window, local_steps)
+def make_rules(clients=2, steps=100, window="strict", local_steps=1, refresh_period=1000):
+    return Rules(RUN_ID, BASE_DIGEST, clients, steps, window, local_steps, refresh_period, EPOCH_BYTES)
 
 
 class Origin:
@@ -33,11 +48,10 @@ class Origin:
     def sign(self, message):
         return pretend_signature(self.public_key, message)
 
-    def member(self, incarnation=1, version=0, first_step=0, last_step=None, neighbours=()):
+    def member(self, incarnation=1, version=0, *, neighbours=(), **said):
         neighbours = tuple(sorted(other.id for other in neighbours))
-        unsigned = Member(self.public_key, self.name, incarnation, version, neighbours, first_step, last_step)
-        signature = self.sign(unsigned.signed_bytes(RUN_ID))
-        return Member(self.public_key, self.name, incarnation, version, neighbours, first_step, last_step, signature)
+        unsigned = Member(self.public_key, self.name, incarnation, version, neighbours, **said)
+        return replace(unsigned, signature=self.sign(unsigned.signed_bytes(RUN_ID)))
 
     def bundle(self, step, count=1, skipped=0, scalar=7):
         probes = tuple((1000 + step + k, scalar) for k in range(count))
@@ -55,12 +69,31 @@ class Origin:
     def hello(self, frontier=(), members=(), **statement):
         return Hello(RUN_ID, BASE_DIGEST, self.member(**statement), tuple(members), tuple(frontier))
 
-    def node(self, rules, *, bundles=(), members=(), incarnation=1, patience=None, now=0.0):
+    def node(self, rules, *, bundles=(), members=(), incarnation=1, patience=None, now=0.0, **kept):
         """This origin as the real thing, started from a journal."""
         member = Member(self.public_key, self.name, incarnation)
         node = Node(rules, member, self.sign, verify, patience=patience or Patience())
-        node.start(bundles, members, now)
+        node.start(bundles, members, now, **kept)
         return node
 
 
 A, B, C, D, E = (Origin(name) for name in ("ada", "bob", "cyd", "dan", "eve"))
+
+
+def pack_sum(total):
+    """A sum as the coefficients of a model that has only one."""
+    return pack(struct.pack("<q", total))
+
+
+def epoch(number, *held, total=0):
+    """A closed epoch that stands for what these hold."""
+    return ClosedEpoch(number, Frontier(held).held(), pack_sum(total))
+
+
+def replica(*held, digest="same"):
+    """What someone says of its coefficients with this applied."""
+    return ReplicaDigest(Frontier(held).digest(), hashlib.sha256(digest.encode()).digest())
+
+
+def standing(*held, digest="same"):
+    return Standing(Frontier(held).held(), replica(digest=digest).replica_digest)

@@ -1,3 +1,5 @@
+from itertools import count
+
 import hypothesis.strategies as st
 from hypothesis import given, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -75,7 +77,7 @@ class FrontierAgainstASet(RuleBasedStateMachine):
         for origin in (1, 2, 3):
             own = {step for o, step in self.steps if o == origin}
             assert self.frontier.last(origin) == max(own, default=-1)
-            assert self.frontier.mark(origin) == next(step for step in range(100) if step not in own)
+            assert self.frontier.mark(origin) == next(step for step in count() if step not in own)
 
     @invariant()
     def count_agrees(self):

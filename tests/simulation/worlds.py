@@ -6,7 +6,7 @@ from seedflood.simulation.network import Weather
 from seedflood.simulation.world import World
 from seedflood.topology import make_topology
 
-STORMY = Weather(duplicate=0.1, break_per_second=0.2)
+STORMY = Weather(duplicate=0.1, reorder=0.1, lose=0.05, break_per_second=0.2)
 
 
 def make_world(topology="ring", clients=4, *, seed=1, steps=8, **settings):
@@ -34,15 +34,15 @@ class Witness:
         self.trace = []
         self.measured = []
         """(host, step, how many updates of earlier steps it had applied, how many of later ones)"""
-        for name in ("send", "pull", "apply", "measure", "noted", "start", "crash"):
+        for name in ("send", "pull", "apply", "adopt", "noted", "start", "crash", "_measured"):
             monkeypatch.setattr(Host, name, self._watched(name, getattr(Host, name)))
 
     def _watched(self, name, method):
-        def watched(host, *args):
+        def watched(host, *args, **settings):
             self.trace.append((host._clock.now, host.name, name, repr(args)))
-            if name == "measure":
+            if name == "_measured":
                 below = sum(step < args[0].step for _, step in host.ledger.applied)
                 self.measured.append((host.name, args[0].step, below, len(host.ledger.applied) - below))
-            return method(host, *args)
+            return method(host, *args, **settings)
 
         return watched

@@ -1,4 +1,5 @@
 import json
+import struct
 
 import pytest
 import torch
@@ -18,6 +19,7 @@ from reference import (
 )
 
 from seedflood.protocol.messages import Update
+from seedflood.protocol.packing import pack, unpack
 from seedflood.training.estimate import probe_seed
 from seedflood.training.models import load_model, prepare_model
 from seedflood.training.replica import Replica
@@ -96,21 +98,87 @@ def test_measuring_a_step_opens_its_epoch_and_folds_the_one_before():
     assert_weights_close(parameters, {name: weights[name] for name in parameters})
 
 
-def test_a_snapshot_of_coefficients_restores_digest_and_weights(expected):
+def test_the_sums_of_its_epochs_make_another_replica_equal(expected):
     donor, taker = tiny_replica(), tiny_replica()
     donor.apply(UPDATES)
     taker.apply(UPDATES[:50])
     taker.open_epoch(2)
-    for epoch, data in donor.coefficients().items():
-        taker.set_coefficients(epoch, data)
+    for epoch in range(4):
+        taker.adopt(epoch, donor.sum_epoch(epoch), ())
     assert taker.digest() == expected[0]
     taker.open_epoch(5)
     assert_weights_close(taker.weights(), expected[1])
 
 
-def test_coefficients_of_another_size_are_refused():
-    with pytest.raises(ValueError, match="bytes"):
-        tiny_replica().set_coefficients(0, bytes(8))
+@settings(max_examples=15)
+@given(
+    held=st.sets(st.integers(0, len(UPDATES) - 1)),
+    told=st.sets(st.integers(0, len(UPDATES) - 1)),
+    opened=st.integers(0, 5),
+)
+def test_an_adopted_sum_and_the_updates_it_lacks_are_as_good_as_all_updates(expected, held, told, opened):
+    donor, taker = tiny_replica(), tiny_replica()
+    donor.apply(UPDATES[index] for index in told)
+    taker.apply(UPDATES[index] for index in held)
+    taker.open_epoch(opened)
+    for epoch in range(4):
+        lacking = [update for index, update in enumerate(UPDATES) if index not in told and update.step // 10 == epoch]
+        taker.adopt(epoch, donor.sum_epoch(epoch), lacking)
+    assert taker.digest() == expected[0]
+    taker.open_epoch(5)
+    assert_weights_close(taker.weights(), expected[1])
+
+
+def test_an_epoch_that_was_adopted_can_be_taken_back(expected):
+    replica, empty = tiny_replica(), tiny_replica()
+    before = replica.weights()
+    replica.apply(UPDATES)
+    replica.open_epoch(2)
+    for epoch in range(4):
+        replica.adopt(epoch, pack(bytes(replica.epoch_bytes)), ())
+    assert replica.digest() == empty.digest()
+    assert_weights_close(replica.weights(), before)
+
+
+def test_sums_are_equal_exactly_if_coefficients_are():
+    one, other = tiny_replica(), tiny_replica()
+    one.apply(UPDATES)
+    other.apply(permuted(UPDATES, 1))
+    other.open_epoch(3)
+    assert [one.sum_epoch(epoch) for epoch in range(6)] == [other.sum_epoch(epoch) for epoch in range(6)]
+    assert len({one.sum_epoch(epoch) for epoch in range(4)}) == 4
+    assert one.sum_epoch(4) == pack(bytes(one.epoch_bytes)) == tiny_replica().sum_epoch(0)
+
+
+def test_a_sum_is_the_integers_of_all_slots_in_little_endian():
+    replica = tiny_replica()
+    replica.apply([Update(0, 3, 5, -(1 << 32))])
+    numbers = struct.unpack(f"<{replica.subspace.size}q", unpack(replica.sum_epoch(0), replica.epoch_bytes))
+    assert sum(numbers) == -len(replica.slots) << 32
+    assert set(numbers) == {0, -(1 << 32)}
+
+
+def test_a_sum_of_another_size_is_refused():
+    with pytest.raises(ValueError, match="exactly"):
+        tiny_replica().adopt(0, pack(bytes(8)), ())
+
+
+def test_every_change_shows_in_a_digest_that_was_taken_before():
+    replica = tiny_replica()
+    packed = replica.sum_epoch(1)
+    digests = [replica.digest()]
+    for change in (
+        lambda: replica.apply([Update(0, 5, 5, 7)]),
+        lambda: replica.apply([Update(0, 15, 5, 7)]),
+        lambda: replica.adopt(0, packed, [Update(1, 5, 6, 7)]),
+        lambda: (replica.open_epoch(2), replica.apply([Update(2, 5, 5, 7)])),
+        lambda: replica.adopt(0, packed, ()),
+    ):
+        change()
+        digests.append(replica.digest())
+    assert len(set(digests)) == len(digests)
+    replica.adopt(1, packed, ())
+    assert replica.digest() == digests[0]
 
 
 def test_half_precision_folds_from_a_float32_master():

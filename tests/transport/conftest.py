@@ -10,7 +10,7 @@ import pytest
 
 from seedflood.errors import SeedfloodError
 from seedflood.protocol.messages import Bundle, Goodbye, Held, Hello, Member, Message, OriginId, Updates
-from seedflood.transport.link import Batch
+from seedflood.transport.answer import AnswerItem
 from seedflood.transport.links import Links, LinkSettings
 
 RUN = json.dumps({"name": "test", "rank": 32, "seed": 1})
@@ -25,14 +25,14 @@ class Node:
         self.origin = self.member.origin
         self.run_id = hashlib.sha256(run.encode()).digest()
         self.base_digest = bytes(32)
-        self.protocol_version = 1
+        self.protocol_version = 2
         self.calls: list[tuple[Any, ...]] = []
         self.received_messages: list[Message] = []
         self.linked: dict[OriginId, Hello] = {}
         self.refusals: list[SeedfloodError] = []
         self.failures: list[Exception] = []
         self.pull_ends: list[tuple[OriginId, bool]] = []
-        self.journal: Callable[[tuple[Held, ...]], Iterator[Batch]] = lambda frontier: iter(())
+        self.journal: Callable[[tuple[Held, ...]], Iterator[AnswerItem]] = lambda frontier: iter(())
         self.on_received: Callable[[OriginId, Message], None] = lambda peer, message: None
         self.on_welcome: Callable[[Hello], None] = lambda hello: None
         self.on_connected: Callable[[OriginId], None] = lambda peer: None
@@ -99,7 +99,7 @@ class Node:
         self.pull_ends.append((peer, is_complete))
         self._note("pulled", peer, is_complete)
 
-    def pull_batches(self, frontier: tuple[Held, ...]) -> Iterator[Batch]:
+    def pull_answer(self, frontier: tuple[Held, ...]) -> Iterator[AnswerItem]:
         return self.journal(frontier)
 
     def refused(self, address: str, error: SeedfloodError) -> None:

@@ -15,6 +15,7 @@ from seedflood.protocol.messages import (
     SEED_MAX,
     STEP_MAX,
     Bundle,
+    ClosedEpoch,
     FrontierDigest,
     Goodbye,
     Held,
@@ -23,10 +24,12 @@ from seedflood.protocol.messages import (
     Members,
     Ping,
     Pong,
+    ReplicaDigest,
+    Standing,
     Updates,
 )
 from seedflood.transport import codec
-from seedflood.transport.codec import Pull, PullEnd, PullMore, PullPart, decode, encode
+from seedflood.transport.codec import EpochPart, Pull, PullEnd, PullMore, PullPart, decode, encode
 from seedflood.wire import flood_pb2 as pb
 
 RELAXED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # two shared cores
@@ -34,6 +37,7 @@ RELAXED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow]) 
 u64 = st.integers(0, 2**64 - 1)
 steps = st.integers(0, STEP_MAX - 64)
 signatures = st.binary(min_size=64, max_size=64)
+digests = st.binary(min_size=32, max_size=32)
 probes = st.tuples(st.integers(0, SEED_MAX), st.integers(-SCALAR_MAX, SCALAR_MAX))
 
 
@@ -58,6 +62,9 @@ members = st.builds(
     neighbours=st.lists(u64, max_size=5).map(tuple),
     first_step=st.integers(0, STEP_MAX),
     last_step=st.none() | st.integers(-1, STEP_MAX),
+    hop_milliseconds=st.integers(0, 2**32 - 1),
+    closed_before=st.integers(0, STEP_MAX),
+    closed_digest=st.just(b"") | digests,
     signature=signatures,
 )
 
@@ -72,12 +79,14 @@ def frontiers(draw: st.DrawFn) -> tuple[Held, ...]:
 
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
-updates_or_members = st.one_of(
+answer_parts = st.one_of(
     st.lists(bundles(), min_size=1, max_size=8).map(lambda some: Updates(tuple(some))),
     st.lists(members, min_size=1, max_size=4).map(lambda some: Members(tuple(some))),
+    st.builds(Standing, frontiers(), digests),
+    st.builds(EpochPart, st.integers(0, STEP_MAX), st.none() | frontiers(), st.binary(max_size=100), st.booleans()),
 )
 messages = st.one_of(
-    updates_or_members,
+    answer_parts,
     st.builds(
         Hello,
         run_id=st.binary(min_size=32, max_size=32),
@@ -92,20 +101,16 @@ messages = st.one_of(
         frontier_digest=st.binary(min_size=32, max_size=32),
         before=st.integers(0, STEP_MAX),
         is_complete=st.booleans(),
-        replica_digest=st.sampled_from([b"", bytes(32)]),
+        members_digest=st.binary(max_size=32),
     ),
+    st.builds(ReplicaDigest, digests, digests),
     st.builds(Ping, finite),
     st.builds(Pong, finite),
     st.builds(Goodbye, st.text(max_size=100)),
     st.builds(Pull, u64, frontiers()),
     st.builds(PullEnd, u64, st.booleans()),
     st.builds(PullMore, u64),
-    st.builds(
-        PullPart, st.integers(1, 2**64 - 1), st.lists(bundles(), min_size=1).map(lambda some: Updates(tuple(some)))
-    ),
-    st.builds(
-        PullPart, st.integers(1, 2**64 - 1), st.lists(members, min_size=1).map(lambda some: Members(tuple(some)))
-    ),
+    st.builds(PullPart, st.integers(1, 2**64 - 1), answer_parts),
 )
 
 
@@ -153,6 +158,10 @@ def pull_frame(**changes: object) -> bytes:
     return pb.Frame(pull=pb.Pull(id=1, frontier=pb.Frontier(**changes))).SerializeToString()
 
 
+def wire(**kind: object) -> bytes:
+    return pb.Frame(**kind).SerializeToString()
+
+
 def test_the_right_columns_are_accepted() -> None:
     assert decode(columns()) == Updates((Bundle(1, 10, ((7, -4),), 0, bytes(64)),))
     assert decode(member_frame()) == Members((Member(bytes(32), "a", 1, signature=bytes(64)),))
@@ -192,6 +201,8 @@ def test_the_right_columns_are_accepted() -> None:
         (member_frame(last_step=-2), "limit"),
         (member_frame(last_step=STEP_MAX + 1), "limit"),
         (member_frame(signature=b""), "limit"),
+        (member_frame(closed_before=STEP_MAX + 1), "limit"),
+        (member_frame(closed_digest=bytes(31)), "limit"),
         (pull_frame(origins=[1]), "columns"),
         (pull_frame(origins=[1], marks=[1], range_counts=[1], ranges=[1]), "columns"),
         (pull_frame(origins=[1, 1], marks=[1, 2]), "limit"),
@@ -199,10 +210,19 @@ def test_the_right_columns_are_accepted() -> None:
         (pull_frame(origins=[1], marks=[1], range_counts=[1], ranges=[0, 1]), "limit"),
         (pull_frame(origins=[1], marks=[1], range_counts=[1], ranges=[1, 2**64 - 1]), "limit"),
         (pull_frame(origins=[1], marks=[1], range_counts=[1025], ranges=[1] * 2050), "limit"),
-        (pb.Frame(ping=pb.Ping(sent_at=float("nan"))).SerializeToString(), "limit"),
-        (pb.Frame(pong=pb.Pong(sent_at=float("inf"))).SerializeToString(), "limit"),
-        (pb.Frame(frontier_digest=pb.FrontierDigest(frontier_digest=b"x")).SerializeToString(), "limit"),
-        (pb.Frame(hello=pb.Hello()).SerializeToString(), "limit"),
+        (wire(ping=pb.Ping(sent_at=float("nan"))), "limit"),
+        (wire(pong=pb.Pong(sent_at=float("inf"))), "limit"),
+        (wire(frontier_digest=pb.FrontierDigest(frontier_digest=b"x")), "limit"),
+        (wire(frontier_digest=pb.FrontierDigest(frontier_digest=bytes(32), members_digest=bytes(33))), "limit"),
+        (wire(replica_digest=pb.ReplicaDigest(frontier_digest=bytes(32))), "limit"),
+        (wire(replica_digest=pb.ReplicaDigest(replica_digest=bytes(32))), "limit"),
+        (wire(standing=pb.Standing()), "limit"),
+        (wire(standing=pb.Standing(replica_digest=bytes(33))), "limit"),
+        (wire(standing=pb.Standing(frontier=pb.Frontier(origins=[1]), replica_digest=bytes(32))), "columns"),
+        (wire(epoch_part=pb.EpochPart(epoch=STEP_MAX + 1)), "limit"),
+        (wire(epoch_part=pb.EpochPart(data=bytes(codec.EPOCH_PART_BYTES_MAX + 1))), "limit"),
+        (wire(epoch_part=pb.EpochPart(frontier=pb.Frontier(origins=[1]))), "columns"),
+        (wire(hello=pb.Hello()), "limit"),
     ],
 )
 def test_what_the_protocol_does_not_allow_is_refused(frame: bytes, reason: str) -> None:
@@ -239,6 +259,18 @@ def test_a_frontier_too_large_for_a_frame_claims_less() -> None:
     frontier = tuple(Held(origin, 500, beyond) for origin in range(200))
     (frame,) = encode(Pull(1, frontier))
     assert decode(frame) == Pull(1, tuple(Held(origin, 500) for origin in range(200)))
+
+
+def test_a_frontier_that_coefficients_stand_for_never_claims_less() -> None:
+    beyond = tuple((k * 1000, k * 1000 + 1) for k in range(1, 1000))
+    part = EpochPart(0, tuple(Held(origin, 500, beyond) for origin in range(200)), b"", is_last=True)
+    (frame,) = encode(part)
+    assert decode(frame) == part
+
+
+def test_a_closed_epoch_has_no_frame_of_its_own() -> None:
+    with pytest.raises(AssertionError):
+        encode(ClosedEpoch(1, (), b""))
 
 
 def test_an_update_costs_less_than_90_bytes_and_less_than_25_when_five_share_a_signature() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import random
 
 import grpc
 import grpc.aio
@@ -11,15 +12,19 @@ import pytest
 from seedflood.errors import BindError, PeerError, RunMismatchError
 from seedflood.protocol.messages import (
     Bundle,
+    ClosedEpoch,
     FrontierDigest,
     Goodbye,
     Held,
     Hello,
     Members,
     Ping,
+    ReplicaDigest,
+    Standing,
     Updates,
 )
 from seedflood.transport import codec
+from seedflood.transport.codec import EpochPart, PullEnd, PullPart
 from seedflood.transport.link import PULL_PARTS
 from seedflood.transport.server import PlainCredentials, bind, make_server
 from seedflood.wire import flood_pb2, flood_pb2_grpc
@@ -47,11 +52,17 @@ async def test_both_sides_learn_the_other_hello(make_node) -> None:
 
 async def test_messages_arrive_in_order_in_both_directions(make_node) -> None:
     a, b = await pair(make_node)
-    said = [Updates((bundle(1),)), FrontierDigest(bytes(32)), Members((a.member,)), Updates((bundle(2, updates=5),))]
+    said = [
+        Updates((bundle(1),)),
+        FrontierDigest(bytes(32)),
+        ReplicaDigest(bytes(32), bytes(32)),
+        Members((a.member,)),
+        Updates((bundle(2, updates=5),)),
+    ]
     a.links.send(b.origin, said)
     b.links.send(a.origin, said)
-    await a.until(lambda: len(a.received_messages) == 4)
-    await b.until(lambda: len(b.received_messages) == 4)
+    await a.until(lambda: len(a.received_messages) == len(said))
+    await b.until(lambda: len(b.received_messages) == len(said))
     assert a.received_messages == b.received_messages == said
 
 
@@ -92,10 +103,11 @@ async def test_simultaneous_dials_yield_one_link(make_node, round_: int) -> None
     await asyncio.gather(a.start(), b.start())
     a.dial(b)
     b.dial(a)
-    smaller = Ping(float(min(a.origin, b.origin)))
-    await a.until(lambda: smaller in a.received_messages)
-    await b.until(lambda: smaller in b.received_messages)
-    assert dialler(a, b.origin) == dialler(b, a.origin) == min(a.origin, b.origin)
+    for node, peer in ((a, b), (b, a)):
+        await node.until(
+            lambda node=node, peer=peer: node.linked and said_last(node) == float(dialler(node, peer.origin))
+        )
+    assert dialler(a, b.origin) == dialler(b, a.origin)
     a.links.send(b.origin, [Goodbye("still the same link")])
     await b.until(lambda: b.goodbyes)
 
@@ -104,18 +116,59 @@ def dialler(node, peer: int) -> int:
     return node.origin if node.links._links[peer].is_dialled else peer
 
 
-async def test_the_stream_dialled_by_the_smaller_origin_stays(make_node) -> None:
+def said_last(node) -> float | None:
+    return node.received_messages[-1].sent_at if node.received_messages else None
+
+
+@pytest.mark.parametrize("late_is_smaller", [True, False])
+async def test_a_late_dial_does_not_replace_the_link(make_node, late_is_smaller: bool) -> None:
+    late, early = sorted((make_node("a"), make_node("b")), key=lambda node: node.origin, reverse=not late_is_smaller)
+    answered = asyncio.Event()
+
+    async def sleep(seconds: float) -> None:
+        answered.set()
+
+    late.links._sleep = sleep
+    await asyncio.gather(late.start(), early.start())
+    early.dial(late)
+    await early.until(lambda: early.linked)
+    late.dial(early)
+    await asyncio.wait_for(answered.wait(), 20)
+    late.links.send(early.origin, [Ping(1.0)])
+    await early.until(lambda: early.received_messages)
+    assert [call[0] for call in late.calls] == ["connected"]
+    assert [call[0] for call in early.calls] == ["connected", "received"]
+
+
+async def test_a_link_that_is_dead_on_the_other_side_is_replaced_at_the_second_dial(make_node) -> None:
+    peer = make_node("peer")
+
+    async def forget(_, context) -> None:
+        """Answers the hello as the peer would, and never says or reads anything again."""
+        await context.read()
+        await context.write(codec.encode(peer.hello())[0])
+        await asyncio.Event().wait()
+
+    server = make_server(forget, forget)
+    port = bind(server, "127.0.0.1:0", PlainCredentials())
+    await server.start()
+    node = await make_node("node").start(f"127.0.0.1:{port}")
+    await node.until(lambda: node.linked)
+    await peer.start(node)
+    await peer.until(lambda: peer.linked)
+    assert [call[0] for call in node.calls] == ["connected", "disconnected", "connected"]
+    await node.links.close()
+    await server.stop(None)
+
+
+async def test_of_crossing_streams_the_larger_origin_gives_up_its_own(make_node) -> None:
     small, large = sorted((make_node("a"), make_node("b")), key=lambda node: node.origin)
-    await asyncio.gather(small.start(), large.start())
-    large.dial(small)
-    await large.until(lambda: small.origin in large.linked)
-    small.dial(large)
-    await small.until(lambda: small.calls.count(("connected", large.origin)) == 2)
-    assert [call[0] for call in small.calls] == ["connected", "disconnected", "connected"]
-    await large.until(lambda: large.calls.count(("connected", small.origin)) == 2)
-    assert dialler(small, large.origin) == dialler(large, small.origin) == small.origin
-    small.links.send(large.origin, [Ping(1.0)])
-    await large.until(lambda: large.received_messages)
+    await large.start()
+    await small.start(large)
+    await large.until(lambda: large.linked)
+    with pytest.raises(PeerError, match="already"):
+        large.links._admit(small.hello(), large.hello(), type("Stream", (), {"is_dialled": True})())
+    assert dialler(large, small.origin) == small.origin
 
 
 async def test_a_peer_restarted_on_the_same_port_is_linked_again(make_node) -> None:
@@ -198,7 +251,7 @@ async def test_a_run_too_long_for_a_status_is_refused_without_differences(make_n
     assert a.refusals[0].differences == ()
 
 
-@pytest.mark.parametrize(("attribute", "value"), [("base_digest", b"\1" * 32), ("protocol_version", 2)])
+@pytest.mark.parametrize(("attribute", "value"), [("base_digest", b"\1" * 32), ("protocol_version", 3)])
 async def test_another_base_model_or_protocol_is_refused(make_node, attribute: str, value: object) -> None:
     b = make_node("b")
     setattr(b, attribute, value)
@@ -340,8 +393,9 @@ async def test_a_pull_works_in_both_directions(make_node, asker: str) -> None:
 
     def journal(frontier):
         asked.append(frontier)
-        yield (donor.member,), tuple(map(bundle, range(4096)))
-        yield (), tuple(map(bundle, range(4096, 6000)))
+        yield Members((donor.member,))
+        yield Updates(tuple(map(bundle, range(4096))))
+        yield Updates(tuple(map(bundle, range(4096, 6000))))
 
     donor.journal = journal
     frontier = (Held(5, 10, ((12, 13),)), Held(6, 1))
@@ -363,7 +417,7 @@ async def test_live_frames_pass_a_pull_that_goes_no_further_than_the_asker(make_
     def journal(frontier):
         nonlocal taken
         for taken in range(1, 201):
-            yield (), tuple(bundle(taken * 256 + j) for j in range(256))
+            yield Updates(tuple(bundle(taken * 256 + j) for j in range(256)))
 
     ahead: list[int] = []
     b.journal = journal
@@ -379,9 +433,57 @@ async def test_live_frames_pass_a_pull_that_goes_no_further_than_the_asker(make_
     assert max(ahead) <= PULL_PARTS + 1
 
 
+def closed_epoch(size: int) -> ClosedEpoch:
+    return ClosedEpoch(3, (Held(42, 0, ((3000, 3999),)),), random.Random(size).randbytes(size))
+
+
+@pytest.mark.parametrize("asker", ["dialler", "dialled"])
+async def test_closed_epochs_and_the_standing_arrive_whole_in_a_pull(make_node, asker: str) -> None:
+    a, b = await pair(make_node)
+    asking, donor = (a, b) if asker == "dialler" else (b, a)
+    answer = [
+        Members((donor.member,)),
+        closed_epoch(1_000_000),
+        closed_epoch(100),
+        Updates((bundle(4000),)),
+        Standing((Held(42, 4001),), bytes(32)),
+    ]
+    donor.journal = lambda frontier: iter(answer)
+    for _ in range(2):
+        asking.received_messages.clear()
+        asking.pull_ends.clear()
+        asking.links.pull(donor.origin, ())
+        await asking.until(lambda: asking.pull_ends)
+        assert asking.received_messages == answer
+        assert asking.pull_ends == [(donor.origin, True)]
+
+
+async def test_bytes_of_answers_are_counted_apart(make_node) -> None:
+    a, b = await pair(make_node)
+    b.journal = lambda frontier: iter([closed_epoch(100_000)])
+    b.links.send(a.origin, [Updates(tuple(map(bundle, range(1000))))])
+    a.links.pull(b.origin, ())
+    await a.until(lambda: a.pull_ends and len(a.bundles) == 1000)
+    stats = a.links.stats()["b"]
+    assert 100_000 < stats.pull_bytes_received < 101_000
+    assert stats.bytes_received - stats.pull_bytes_received > 50_000
+    assert b.links.stats()["a"].pull_bytes_received == 0
+
+
+async def test_live_frames_pass_an_epoch(make_node) -> None:
+    a, b = await pair(make_node)
+    closed = closed_epoch(8 << 20)
+    b.journal = lambda frontier: iter([Updates((bundle(1),)), closed])
+    a.links.pull(b.origin, ())
+    await a.until(lambda: a.bundles)
+    b.links.send(a.origin, [Ping(1.0)])
+    await a.until(lambda: a.pull_ends)
+    assert a.received_messages == [Updates((bundle(1),)), Ping(1.0), closed]
+
+
 async def test_a_pull_from_a_donor_that_fails_is_reported_as_incomplete(make_node) -> None:
     def journal(frontier):
-        yield (), (bundle(1),)
+        yield Updates((bundle(1),))
         raise OSError("disk")
 
     a, b = await pair(make_node)
@@ -396,7 +498,7 @@ async def test_a_pull_from_a_donor_that_fails_is_reported_as_incomplete(make_nod
 
 async def test_a_pull_ends_incomplete_when_the_link_breaks(make_node) -> None:
     a, b = await pair(make_node)
-    b.journal = lambda frontier: (((), (bundle(k),)) for k in range(10**9))
+    b.journal = lambda frontier: (Updates((bundle(k),)) for k in range(10**9))
     a.links.pull(b.origin, ())
     await a.until(lambda: a.bundles)
     await b.links.close()
@@ -441,6 +543,39 @@ async def test_a_second_hello_and_an_unknown_frame(make_node) -> None:
     _, details = await rogue(b, hello, unknown, codec.encode(Ping(3.0))[0], hello)
     assert "second hello" in details
     assert b.received_messages == [Ping(3.0)]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Standing((), bytes(32)),
+        EpochPart(1, (), b"data", is_last=True),
+        PullPart(1, Standing((), bytes(32))),
+        PullPart(1, Updates((bundle(1),))),
+    ],
+)
+async def test_an_answer_without_a_question_is_refused(make_node, message: codec.LinkMessage) -> None:
+    b = await make_node("b").start()
+    _, details = await rogue(b, codec.encode(make_node("other").hello())[0], codec.encode(message)[0])
+    assert '"reason": "order"' in details
+    assert not b.received_messages
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        [PullPart(2, Updates((bundle(1),)))],
+        [PullPart(1, EpochPart(1, (), b"data", is_last=False)), PullPart(1, Updates((bundle(1),)))],
+        [PullPart(1, EpochPart(1, (), b"data", is_last=False)), PullEnd(1, is_complete=True)],
+    ],
+)
+async def test_an_answer_that_is_wrong_ends_the_link(make_node, answer: list[codec.LinkMessage]) -> None:
+    b, rogue_donor = await make_node("b").start(), make_node("rogue")
+    b.on_connected = lambda peer: b.links.pull(peer, ())
+    frames = [codec.encode(message)[0] for message in (rogue_donor.hello(), *answer)]
+    assert '"reason": "order"' in (await rogue(b, *frames))[1]
+    assert b.pull_ends == [(rogue_donor.origin, False)]
+    assert not b.received_messages
 
 
 async def test_a_stream_without_a_hello_is_ended(make_node) -> None:

@@ -1,12 +1,14 @@
 """Flood.Pull: the whole run, or what a frontier lacks, for those who have no link."""
 
 import hashlib
+import random
 
 import grpc
 import grpc.aio
 import pytest
 
-from seedflood.protocol.messages import Bundle, Held, Members, Updates
+from seedflood.protocol.messages import Bundle, ClosedEpoch, Held, Members, Standing, Updates
+from seedflood.transport.answer import Assembly
 from seedflood.transport.codec import decode, encode_pull_request
 from seedflood.transport.server import PULL_PATH
 
@@ -16,9 +18,9 @@ BUNDLES = tuple(Bundle(5, step, ((step, -step),), signature=bytes(64)) for step 
 def _journal(member):
     def missing(frontier: tuple[Held, ...]):
         mark = frontier[0].mark if frontier else 0
-        yield (member,), ()
+        yield Members((member,))
         for k in range(mark, len(BUNDLES), 400):
-            yield (), BUNDLES[k : k + 400]
+            yield Updates(BUNDLES[k : k + 400])
 
     return missing
 
@@ -44,6 +46,17 @@ async def test_a_frontier_gets_only_what_it_lacks(make_node):
     await node.start()
     messages = await _pull(node.address, encode_pull_request(node.run_id, (Held(5, 990),)))
     assert [one.step for m in messages if isinstance(m, Updates) for one in m.bundles] == list(range(990, 1000))
+
+
+async def test_closed_epochs_and_the_standing_come_as_on_a_link(make_node):
+    frontier = (Held(5, 0, ((3000, 3999),)),)
+    answer = [ClosedEpoch(3, frontier, random.Random(0).randbytes(300_000)), Standing(frontier, bytes(32))]
+    node = make_node("a")
+    node.journal = lambda frontier: iter(answer)
+    await node.start()
+    parts = await _pull(node.address, encode_pull_request(node.run_id, ()))
+    assembly = Assembly()
+    assert [item for part in parts if (item := assembly.join(part)) is not None] == answer
 
 
 @pytest.mark.parametrize("request_bytes", [b"\xff\xff", encode_pull_request(hashlib.sha256(b"other").digest(), ())])

@@ -22,7 +22,7 @@ async def main(drains):
     await a.until(lambda: a.linked)
     await b.until(lambda: b.linked)
     await c.until(lambda: c.refusals)
-    b.journal = lambda frontier: (((), (Bundle(1, k, ((1, 1),), 0, bytes(64)),)) for k in range(10**9))
+    b.journal = lambda frontier: (Updates((Bundle(1, k, ((1, 1),), 0, bytes(64)),)) for k in range(10**9))
     a.links.pull(b.origin, ())
     await a.until(lambda: a.bundles)
     for k in range(1000):

@@ -7,7 +7,8 @@ honest one never passes it on. Everything else may reach an honest relay from a 
 from seedflood.errors import PeerError
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.membership import Membership
-from seedflood.protocol.messages import Bundle, Hello, Member, Verify
+from seedflood.protocol.messages import Bundle, ClosedEpoch, Hello, Member, Verify
+from seedflood.protocol.packing import unpack
 from seedflood.protocol.rules import Rules
 
 
@@ -34,11 +35,30 @@ class Admission:
 
     def check_member(self, member: Member) -> None:
         """Raises PeerError if a statement that is news is not signed by its subject."""
-        if self._membership.is_news(member) and not self._verify(
-            member.public_key, member.signed_bytes(self._rules.run_id), member.signature
-        ):
+        if self._membership.is_news(member) and not self.is_signed(member):
             self._refuse("signature")
             raise PeerError(f"the membership statement of {member.name} has a wrong signature", reason="signature")
+
+    def check_epoch(self, closed: ClosedEpoch) -> None:
+        """Raises PeerError if coefficients cannot be those of an epoch of this run."""
+        reason = None
+        end = (closed.epoch + 1) * self._rules.refresh_period
+        if any(one.origin not in self._membership for one in closed.frontier):
+            reason = "unknown origin"
+        elif end > self._rules.steps or any(Frontier([one]).last(one.origin) >= end for one in closed.frontier):
+            reason = "beyond the run"
+        else:
+            try:
+                unpack(closed.coefficients, self._rules.epoch_bytes)
+            except ValueError:
+                reason = "coefficients"
+        if reason is not None:
+            self._refuse(reason)
+            raise PeerError(f"coefficients of epoch {closed.epoch} cannot be used: {reason}", reason=reason)
+
+    def is_signed(self, member: Member) -> bool:
+        """Did its subject make this statement?"""
+        return self._verify(member.public_key, member.signed_bytes(self._rules.run_id), member.signature)
 
     def admits(self, bundle: Bundle) -> bool:
         """May a bundle that is news be used? Raises PeerError for a wrong signature."""

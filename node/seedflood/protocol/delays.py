@@ -1,16 +1,24 @@
-"""How long a hop takes, measured by pings: half a round trip, event loops and queues of both sides included."""
+"""How long a hop takes, measured by pings: half a round trip, event loops and queues of both sides included.
+
+Every node says the slow end of what it measures in its statement, so that all know the slowest hop of the network. It
+says it in powers of two, and again only when it has doubled or fallen to a quarter: a statement floods to everyone.
+"""
 
 from collections import deque
 
 from seedflood.protocol.messages import OriginId
 
-SAMPLES_MAX = 64
+SAMPLES_MAX = 256
+PERCENTILE = 0.99
+HOP_MILLISECONDS_MAX = 8192
+"""More is not believed of anyone: a liar shall not hold windows open."""
 
 
 class HopDelays:
-    """The last round trips of all links of a node."""
+    """The last round trips of all links of a node. slow_seconds: their 99th percentile; 0 before any."""
 
     def __init__(self) -> None:
+        self.slow_seconds = 0.0
         self._sent: dict[OriginId, float] = {}
         self._delays: deque[float] = deque(maxlen=SAMPLES_MAX)
 
@@ -22,8 +30,12 @@ class HopDelays:
         if self._sent.get(peer) == sent_at:
             del self._sent[peer]
             self._delays.append((now - sent_at) / 2)
+            self.slow_seconds = sorted(self._delays)[int(PERCENTILE * (len(self._delays) - 1) + 0.5)]
 
-    @property
-    def slowest_seconds(self) -> float:
-        """Of the last samples (the 98th percentile of a full set); 0 before any."""
-        return max(self._delays, default=0.0)
+    def milliseconds_to_say(self, said: int) -> int:
+        """What the statement should say, if it says `said` now: the power of two above the measured milliseconds."""
+        if not self._delays:
+            return said
+        measured = round(self.slow_seconds * 1000)
+        wanted = min(1 << max(0, measured - 1).bit_length(), HOP_MILLISECONDS_MAX)
+        return wanted if wanted > said or 4 * wanted <= said else said

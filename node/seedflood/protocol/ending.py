@@ -4,33 +4,63 @@ from collections.abc import Iterable
 
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.membership import Membership
-from seedflood.protocol.messages import OriginId
+from seedflood.protocol.messages import STEP_MAX, OriginId
 from seedflood.protocol.repair import Repair
 from seedflood.protocol.rules import Rules
+from seedflood.protocol.watch import DigestWatch
 
 
-def holds_everything(rules: Rules, membership: Membership, frontier: Frontier) -> bool:
-    """Did all clients join, and is held what every known origin has to say in this run?"""
-    return membership.taking_part >= rules.clients and membership.is_all_held(frontier, rules.steps - 1)
+class Ending:
+    """The last phase of a run. since: when it began. is_said: it was told that we need nothing more."""
+
+    def __init__(self, origin: OriginId, rules: Rules, membership: Membership, frontier: Frontier) -> None:
+        self.since: float | None = None
+        self.is_said = False
+        self.is_over = False
+        self._origin = origin
+        self._rules = rules
+        self._membership = membership
+        self._frontier = frontier
+
+    @property
+    def is_complete(self) -> bool:
+        """Does the node need nothing more for this run?"""
+        return self.since is not None and self.is_all_held(self._rules.steps)
+
+    def is_all_held(self, before: int) -> bool:
+        """Is held what everyone who joined has to say about the steps below `before`?"""
+        return self._membership.is_all_held(self._frontier, before - 1)
+
+    def holds_everything(self, before: int = STEP_MAX) -> bool:
+        """Did all clients join, and is held what every known origin has to say below `before`, or in this run?"""
+        return self._membership.taking_part >= self._rules.clients and self.is_all_held(min(before, self._rules.steps))
+
+    def is_patient(self, now: float, linger_seconds: float) -> bool:
+        return self.since is not None and now - self.since < linger_seconds
+
+    def wake_at(self, now: float, linger_seconds: float) -> float:
+        """When patience ends; infinite if that has happened already or is far."""
+        return (
+            self.since + linger_seconds if self.since is not None and self.is_patient(now, linger_seconds) else _NEVER
+        )
+
+    def may_end(
+        self, repair: Repair, watch: DigestWatch, applied: Frontier, linked: Iterable[OriginId], *, is_patient: bool
+    ) -> bool:
+        """A node that is patient waits until its neighbours agree, digests included, and none of them is away.
+
+        One that has lost patience ends without them; but in strict windows never without all updates of those who
+        joined.
+        """
+        if not is_patient:
+            return self._rules.window != "strict" or self.is_all_held(self._rules.steps)
+        linked = set(linked)
+        is_nobody_away = not self._membership.neighbours(self._origin) - linked
+        is_agreed = all(repair.agrees(peer, self._frontier) for peer in linked)
+        if not (is_nobody_away and is_agreed and self.holds_everything()):
+            return False
+        digest = applied.digest()
+        return all(watch.is_equal_at(peer, digest) for peer in linked)
 
 
-def may_end(
-    origin: OriginId,
-    rules: Rules,
-    membership: Membership,
-    frontier: Frontier,
-    repair: Repair,
-    linked: Iterable[OriginId],
-    *,
-    is_patient: bool,
-) -> bool:
-    """A node that is patient waits until its neighbours agree and none of them is away.
-
-    One that has lost patience ends without them; but in strict windows never without all updates of those who joined.
-    """
-    if not is_patient:
-        return rules.window != "strict" or membership.is_all_held(frontier, rules.steps - 1)
-    linked = set(linked)
-    is_nobody_away = not membership.neighbours(origin) - linked
-    is_agreed = all(repair.agrees(peer, frontier) for peer in linked)
-    return is_nobody_away and is_agreed and holds_everything(rules, membership, frontier)
+_NEVER = float("inf")

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from seedflood.protocol.frontier import Frontier
-from seedflood.protocol.messages import Bundle, Held, Member, Members, Message, OriginId, Updates
+from seedflood.protocol.messages import Bundle, ClosedEpoch, Held, Member, Members, Message, OriginId, Updates
 
 
 @dataclass(slots=True)
@@ -39,6 +39,11 @@ class Flood:
     def heard(self, peer: OriginId, bundle: Bundle) -> None:
         """Notes that the peer holds the bundle: it sent it."""
         self.neighbours[peer].knows.add(bundle.origin, bundle.first_covered, bundle.last)
+
+    def heard_epoch(self, peer: OriginId, closed: ClosedEpoch) -> None:
+        """Notes that the peer holds what the epoch covers."""
+        for held in closed.frontier:
+            self.neighbours[peer].knows.add_held(held)
 
     def spread(self, bundle: Bundle) -> int:
         """Queues the bundle for every neighbour that is not known to hold it; says for how many."""

@@ -27,6 +27,7 @@ class Frontier:
         self._marks: dict[OriginId, int] = {}
         self._beyond: dict[OriginId, list[tuple[int, int]]] = {}
         self._ranges_max = ranges_max
+        self._digest: bytes | None = None
         for one in held:
             if one.mark:
                 self._marks[one.origin] = one.mark
@@ -81,6 +82,7 @@ class Frontier:
 
     def add(self, origin: OriginId, first: int, last: int) -> None:
         """Notes steps first..last as held; what was held stays held."""
+        self._digest = None
         mark = self._marks.get(origin, 0)
         ranges = self._beyond.get(origin)
         if not ranges:
@@ -106,6 +108,13 @@ class Frontier:
         else:
             del self._beyond[origin]
 
+    def add_held(self, held: Held) -> None:
+        """Notes everything that another frontier holds of an origin."""
+        if held.mark:
+            self.add(held.origin, 0, held.mark - 1)
+        for first, last in held.beyond:
+            self.add(held.origin, first, last)
+
     def held(self) -> tuple[Held, ...]:
         """The frontier as values, sorted by origin: for the wire and for copies."""
         return tuple(
@@ -128,6 +137,13 @@ class Frontier:
 
     def digest(self, before: int = STEP_MAX) -> bytes:
         """32 bytes that are equal for frontiers equal in the steps below `before`, whatever the order of arrival."""
+        if before < STEP_MAX:
+            return self._hash(before)
+        if self._digest is None:
+            self._digest = self._hash(before)
+        return self._digest
+
+    def _hash(self, before: int) -> bytes:
         state = hashlib.sha256(b"seedflood frontier 1\0")
         for one in self.held():
             spans = [(first, min(last, before - 1)) for first, last in one.beyond if first < before]

@@ -8,9 +8,11 @@ Leaving is not crashing. A statement with a last step takes its origin out of al
 heard; silence alone does not.
 """
 
-from collections import deque
+import hashlib
+import struct
 from collections.abc import Iterable
 
+from seedflood.protocol.delays import HOP_MILLISECONDS_MAX
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.messages import STEP_MAX, Member, OriginId
 from seedflood.protocol.outputs import Event
@@ -24,6 +26,8 @@ class Membership:
         self.taking_part = 0
         """How many origins said from which step on they take part."""
         self._diameter: int | None = None
+        self._digest: bytes | None = None
+        self._hop_seconds: float | None = None
         for member in members:
             self.believe(member)
 
@@ -56,13 +60,37 @@ class Membership:
         known = self._members.get(member.origin)
         self.taking_part += (member.first_step < STEP_MAX) - (known is not None and known.first_step < STEP_MAX)
         self._members[member.origin] = member
-        self._diameter = None
+        self._digest = None
+        if known is None or (known.neighbours, known.has_left) != (member.neighbours, member.has_left):
+            self._diameter = None
+        if known is None or (known.hop_milliseconds, known.has_left) != (member.hop_milliseconds, member.has_left):
+            self._hop_seconds = None
         return True
+
+    def digest(self) -> bytes:
+        """16 bytes that are equal where the same statements are known."""
+        if self._digest is None:
+            state = hashlib.sha256(b"seedflood members 1\0")
+            for origin, member in sorted(self._members.items()):
+                state.update(struct.pack(">QQQ", origin, *member.age))
+            self._digest = state.digest()[:16]
+        return self._digest
+
+    def hop_seconds(self) -> float:
+        """The slowest hop that anyone who takes part has measured."""
+        if self._hop_seconds is None:
+            said = (member.hop_milliseconds for member in self._members.values() if not member.has_left)
+            self._hop_seconds = min(max(said, default=0), HOP_MILLISECONDS_MAX) / 1000
+        return self._hop_seconds
 
     def newer_than(self, told: Iterable[Member]) -> list[Member]:
         """The statements that would be news to whoever told these."""
         ages = {member.origin: member.age for member in told}
         return [m for o, m in self._members.items() if o not in ages or m.age > ages[o]]
+
+    def present(self) -> set[OriginId]:
+        """The origins that have not left."""
+        return {origin for origin, member in self._members.items() if not member.has_left}
 
     def origins(self) -> tuple[OriginId, ...]:
         return tuple(self._members)
@@ -124,32 +152,39 @@ class Membership:
         return self._diameter
 
     def _measure_diameter(self) -> int:
-        present = {o for o, member in self._members.items() if not member.has_left}
+        present = self.present()
         if len(present) < 2:
             return 1
-        links: dict[OriginId, set[OriginId]] = {o: set() for o in present}
-        for origin in present:
+        number = {origin: k for k, origin in enumerate(present)}
+        links = [0] * len(present)
+        for origin, k in number.items():
             for other in self._members[origin].neighbours:
-                if other in present and other != origin:
-                    links[origin].add(other)
-                    links[other].add(origin)
+                if other in number and other != origin:
+                    links[k] |= 1 << number[other]
+                    links[number[other]] |= 1 << k
+        everyone = (1 << len(present)) - 1
         longest = 1
-        for start in present:
-            distance = _distances(links, start)
-            if len(distance) < len(present):
+        for start in range(len(present)):
+            hops = _hops_to_all(links, start, everyone)
+            if hops is None:
                 return len(present) - 1
-            longest = max(longest, max(distance.values()))
+            longest = max(longest, hops)
         return longest
 
 
-def _distances(links: dict[OriginId, set[OriginId]], start: OriginId) -> dict[OriginId, int]:
-    """Hops from `start` to every origin that can be reached, breadth first."""
-    distance = {start: 0}
-    queue = deque([start])
-    while queue:
-        here = queue.popleft()
-        for there in links[here]:
-            if there not in distance:
-                distance[there] = distance[here] + 1
-                queue.append(there)
-    return distance
+def _hops_to_all(links: list[int], start: int, everyone: int) -> int | None:
+    """Breadth first over sets of nodes as bits: in how many hops all are reached; None if some never are."""
+    reached = frontier = 1 << start
+    hops = 0
+    while reached != everyone:
+        found = 0
+        while frontier:
+            lowest = frontier & -frontier
+            found |= links[lowest.bit_length() - 1]
+            frontier ^= lowest
+        frontier = found & ~reached
+        if not frontier:
+            return None
+        reached |= frontier
+        hops += 1
+    return hops

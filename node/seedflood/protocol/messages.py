@@ -16,6 +16,7 @@ import hashlib
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 OriginId = int
@@ -30,6 +31,7 @@ STEP_MAX = (1 << 53) - 1
 BUNDLE_UPDATES_MAX = 64
 """A bundle is one message of `local_steps` updates: more than 64 would delay, not save (64 signature bytes / 64)."""
 
+ORIGINS_REMEMBERED = 65_536
 NEIGHBOURS_MAX = 1024
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
 
@@ -40,6 +42,7 @@ Sign = Callable[[bytes], bytes]
 """message -> signature by this node's own key."""
 
 
+@lru_cache(maxsize=ORIGINS_REMEMBERED)
 def origin_id(public_key: bytes) -> OriginId:
     """Names an origin by its 32-byte Ed25519 public key."""
     return int.from_bytes(hashlib.sha256(public_key).digest()[:8], "big")
@@ -106,7 +109,8 @@ class Member:
 
     The newest (incarnation, version) of an origin is believed. incarnation: how often the origin was started.
     first_step: the first step this incarnation will measure. last_step: after leaving, the last it has measured
-    (-1: none); None while it takes part.
+    (-1: none); None while it takes part. hop_milliseconds: the slow end of the delays it measures to its neighbours.
+    closed_before, closed_digest: it has closed all epochs below this step, and what they hold (`epochs.Closings`).
     """
 
     public_key: bytes
@@ -116,6 +120,9 @@ class Member:
     neighbours: tuple[OriginId, ...] = ()
     first_step: int = 0
     last_step: int | None = None
+    hop_milliseconds: int = 0
+    closed_before: int = 0
+    closed_digest: bytes = b""
     signature: bytes = b""
 
     @property
@@ -137,13 +144,15 @@ class Member:
         last = -2 if self.last_step is None else self.last_step
         return b"".join(
             (
-                b"seedflood member 1\0",
+                b"seedflood member 2\0",
                 run_id,
                 self.public_key,
                 struct.pack(">H", len(name)),
                 name,
                 struct.pack(">QQQqH", self.incarnation, self.version, self.first_step, last, len(self.neighbours)),
                 struct.pack(f">{len(self.neighbours)}Q", *self.neighbours),
+                struct.pack(">IQB", self.hop_milliseconds, self.closed_before, len(self.closed_digest)),
+                self.closed_digest,
             )
         )
 
@@ -166,7 +175,7 @@ class Hello:
     member: Member
     members: tuple[Member, ...] = ()
     frontier: tuple[Held, ...] = ()
-    protocol_version: int = 1
+    protocol_version: int = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,14 +197,45 @@ class FrontierDigest:
     """Said every few seconds: 32 bytes that are equal on two nodes exactly if they hold the same updates.
 
     before: only steps below it count, so that what is on its way right now does not look like a difference.
-    is_complete: the sender needs nothing more for this run. replica_digest: of the weights that stand for exactly
-    this frontier (empty while updates wait for their window).
+    is_complete: the sender needs nothing more for this run. members_digest: of the ages of all statements it knows.
     """
 
     frontier_digest: bytes
     before: int = STEP_MAX
     is_complete: bool = False
-    replica_digest: bytes = b""
+    members_digest: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaDigest:
+    """With exactly the updates of this frontier applied, the sender's coefficients had this digest. 32 bytes each."""
+
+    frontier_digest: bytes
+    replica_digest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The same with the frontier in full, so that one who catches up can apply exactly that and compare.
+
+    Said at the end of a pull.
+    """
+
+    frontier: tuple[Held, ...]
+    replica_digest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedEpoch:
+    """What the updates of an epoch add up to, and which updates these are: part of the answer to a pull.
+
+    frontier: the steps that the bundles measured in this epoch cover; a bundle belongs to the epoch of its `step`.
+    coefficients: zlib of the integers as `Replica.sum_epoch` gives them.
+    """
+
+    epoch: int
+    frontier: tuple[Held, ...]
+    coefficients: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +257,7 @@ class Goodbye:
     reason: str = ""
 
 
-Message = Hello | Updates | Members | FrontierDigest | Ping | Pong | Goodbye
+Message = Hello | Updates | Members | FrontierDigest | ReplicaDigest | Standing | ClosedEpoch | Ping | Pong | Goodbye
 
 
 def count_updates(bundles: Sequence[Bundle]) -> int:

@@ -5,8 +5,8 @@ blocks, performs anything or asks for the time. A method that raises `PeerError`
 
 The life of a round, from the first step to the last:
 
-    joining     until one neighbour's frontier was reached: nobody speaks before knowing what it said in a past life
-    measuring   `Outputs.measure` was handed out, `published` is awaited
+    joining     until enough is known to speak (`catchup`): nobody contradicts what it said in a past life
+    measuring   a `Measure` was handed out, `published` is awaited
     collecting  the own bundle is published; the window is open until `window.close_reason` finds a reason
     finishing   no steps are left: wait until the neighbours hold everything, then `Outputs.is_finished`
     left        `leave` was called: relay until the shell closes the links, say nothing of our own
@@ -16,36 +16,36 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from enum import Enum
 
-from seedflood.errors import PeerError
 from seedflood.protocol.admission import Admission
-from seedflood.protocol.delays import HopDelays
-from seedflood.protocol.ending import holds_everything, may_end
+from seedflood.protocol.catchup import CatchUp
+from seedflood.protocol.ending import Ending
+from seedflood.protocol.exchange import Exchange
 from seedflood.protocol.flood import Flood
 from seedflood.protocol.frontier import Frontier
+from seedflood.protocol.holdings import Holdings
 from seedflood.protocol.membership import Membership
 from seedflood.protocol.messages import (
     STEP_MAX,
     Bundle,
-    FrontierDigest,
-    Goodbye,
+    ClosedEpoch,
     Hello,
     Member,
-    Members,
     Message,
     OriginId,
-    Ping,
-    Pong,
+    ReplicaDigest,
     Sign,
-    Updates,
+    Standing,
     Verify,
 )
-from seedflood.protocol.outputs import ClosedWindow, Event, EventLevel, Measure, Outputs
-from seedflood.protocol.pending import Pending, describe_closing
-from seedflood.protocol.repair import Repair
+from seedflood.protocol.outbox import Outbox
+from seedflood.protocol.outputs import Measure, Outputs
+from seedflood.protocol.pending import describe_closing
+from seedflood.protocol.presence import Presence
 from seedflood.protocol.rounds import first_round, next_round, round_of
 from seedflood.protocol.rules import Patience, Rules
 from seedflood.protocol.standstill import Standstill
-from seedflood.protocol.window import Window, bound_seconds
+from seedflood.protocol.watch import DIGEST_ROUNDS
+from seedflood.protocol.window import Window
 
 
 class Phase(Enum):
@@ -77,99 +77,95 @@ class Node:
         self.membership = Membership()
         self.flood = Flood()
         self.admission = Admission(rules, verify, self.membership, self.frontier)
-        self.duplicates = 0
-        self._repair = Repair()
-        self._window: Window | None = None
-        self._pending = Pending()
-        self._sign = sign
         self._patience = patience or Patience()
-        self._delays = HopDelays()
+        self._outbox = Outbox()
+        self._catchup = CatchUp(self._patience.start_seconds)
+        self._holdings = Holdings(rules, self.frontier, self.admission, self.flood, self._outbox)
+        self._presence = Presence(
+            rules, member, sign, self.membership, self.admission, self.flood, self._catchup, self._outbox
+        )
+        self._exchange = Exchange(
+            self._holdings, self._presence, self.admission, self.flood, self._catchup, self._outbox
+        )
+        self._sign = sign
+        self._window: Window | None = None
         self._started_at = 0.0
         self._repair_at = 0.0
-        self._finishing_since = 0.0
-        self._is_finished = False
-        self._is_complete_said = False
+        self._ending = Ending(self.origin, rules, self.membership, self.frontier)
         self._standstill = Standstill()
-        self._out = Outputs()
-        self._member = member
+
+    @property
+    def applied(self) -> Frontier:
+        """What the coefficients stand for, once all orders are carried out."""
+        return self._holdings.applied
+
+    @property
+    def duplicates(self) -> int:
+        """How many bundles came that were held already."""
+        return self._holdings.duplicates
+
+    @property
+    def is_ready(self) -> bool:
+        """Does it take part, with a replica that was seen to equal a neighbour's?"""
+        watch = self._exchange.watch
+        is_up = self.phase not in (Phase.JOINING, Phase.LEFT) and not watch.is_rebuilding
+        return is_up and (watch.is_agreed or self.rules.clients == 1)
+
+    @property
+    def is_doubted(self) -> bool:
+        """Was a neighbour's replica seen to differ from ours, and none to be equal since?"""
+        return self._exchange.watch.is_doubted
+
+    @property
+    def standing(self) -> Standing | None:
+        """The last digest that was taken, and of what: told at the end of a pull."""
+        return self._exchange.watch.standing
 
     # What happened
 
-    def start(self, bundles: Iterable[Bundle], members: Iterable[Member], now: float) -> None:
-        """Begins, or goes on with what the journal holds: `bundles` and `members`, checked when they were journalled.
+    def start(
+        self,
+        bundles: Iterable[Bundle],
+        members: Iterable[Member],
+        now: float,
+        *,
+        closed: Iterable[ClosedEpoch] = (),
+        is_journal_damaged: bool = False,
+    ) -> None:
+        """Begins, or goes on with what the journal holds, all of it checked when it was journalled.
 
-        The round of the last own bundle is open again. What came before it is applied at once, the rest waits for its
-        window: exactly as if the process had never ended. A node that had left, or never spoke, is expected by nobody
-        until it has caught up and says from which step on it takes part; what it said before it left is still awaited.
+        closed: compacted epochs, whose coefficients the model has already; bundles: all that they do not cover. The
+        round of the last own bundle is open again. A node that had left, or never spoke, is expected by nobody until
+        it has caught up and says from which step on it takes part; what it said before it left is still awaited.
         """
         for member in members:
             self.membership.believe(member)
         past = self.membership.get(self.origin)
-        for bundle in bundles:
-            self.frontier.add(bundle.origin, bundle.first_covered, bundle.last)
-            self._pending.bundles.append(bundle)
+        self._holdings.restore(bundles, closed)
         self._started_at = self._repair_at = now
-        last_own = self.frontier.last(self.origin)
-        if past is not None and past.has_left:
-            self._declare(replace(self._member, first_step=past.first_step, last_step=past.last_step))
-            self.step = last_own + 1
-        elif last_own < 0 or past is None:
-            self._declare(replace(self._member, first_step=STEP_MAX))
-        else:
-            self._declare(replace(self._member, first_step=past.first_step))
-            self.step = round_of(last_own, self.rules)
-            self._apply(self._pending.take_before(self.step))
-            self._open_window(now)
+        self._catchup.remember(past, is_journal_damaged=is_journal_damaged)
+        self._go_on(past, now)
+        self._exchange.watch.take(self.applied, self._outbox)
         self._advance(now)
 
     def connected(self, peer: OriginId, hello: Hello, now: float) -> None:
         """A link is up and both hellos were exchanged; `admission.check_hello` has accepted this one."""
-        self.flood.connect(peer, hello.frontier)
-        self._believe(hello.member, source=peer)
-        for member in hello.members:
-            self._believe(member, source=peer)
-        self._declare_neighbours()
-        self.flood.offer_members(peer, self.membership.newer_than((hello.member, *hello.members)))
-        self.flood.offer(peer, self._pending.bundles)
-        self._repair.connect(peer, hello.frontier, self.frontier)
-        self._ping(peer, now)
-        self._event("link up", peer=hello.member.name)
+        self._exchange.connected(peer, hello, now)
         self._advance(now)
 
     def disconnected(self, peer: OriginId, now: float, reason: str = "") -> None:
-        self.flood.disconnect(peer)
-        self._repair.disconnect(peer)
-        self._declare_neighbours()
-        self._event("link down", peer=self.membership.name(peer), reason=reason)
+        self._exchange.disconnected(peer, reason)
         self._advance(now)
 
     def received(self, peer: OriginId, message: Message, now: float) -> None:
         """Takes a message of a linked peer. Raises PeerError, having used nothing, if it is not allowed."""
-        if peer not in self.flood.neighbours:
-            return  # it arrived while the link went down; repair brings what it said
-        match message:
-            case Updates(bundles):
-                self._receive_bundles(peer, bundles)
-            case Members(members):
-                for member in members:
-                    self.admission.check_member(member)
-                for member in members:
-                    self._believe(member, source=peer, is_checked=True)
-            case FrontierDigest():
-                self._repair.compare(peer, message, self.frontier)
-            case Ping(sent_at):
-                self._out.send.append((peer, Pong(sent_at)))
-            case Pong(sent_at):
-                self._delays.pong(peer, sent_at, now)
-            case Goodbye():
-                pass
-            case Hello():
-                raise PeerError("a second hello on one link", reason="order")
-        self._advance(now)
+        if peer in self.flood.neighbours:  # else the link went down meanwhile; repair brings what it said
+            self._exchange.received(peer, message, now)
+            self._advance(now)
 
     def pulled(self, peer: OriginId, now: float) -> None:
         """A pull from the peer ended, whole or broken off."""
-        self._repair.pulled(peer, self.frontier)
+        self._exchange.repair.pulled(peer, self.frontier)
         self._advance(now)
 
     def published(self, step: int, probes: Sequence[tuple[int, int]], now: float) -> None:
@@ -179,57 +175,66 @@ class Node:
         last_own = self.frontier.last(self.origin)
         if last_own < step:  # else what a past life of ours said turned up meanwhile: it stands
             bundle = Bundle(self.origin, step, tuple(probes), skipped=step - last_own - 1)
-            key = self._member.public_key
+            key = self._presence.ours.public_key
             bundle = replace(bundle, signature=self._sign(bundle.signed_bytes(self.rules.run_id, key)))
-            self._out.is_durable = True
-            self._take(bundle)
+            self._outbox.outputs.is_durable = True
+            self._holdings.take(bundle)
         self._open_window(now)
+        self._advance(now)
+
+    def digested(self, frontier_digest: bytes, replica_digest: bytes, now: float) -> None:
+        """The digest of our coefficients was taken, with exactly this frontier applied."""
+        self._exchange.digested(ReplicaDigest(frontier_digest, replica_digest), now)
+        self._advance(now)
+
+    def summed(self, closed: ClosedEpoch, now: float) -> None:
+        """An epoch that was to be closed is summed."""
+        self._holdings.closings.summed(closed)
+        self._advance(now)
+
+    def rebuilt(self, is_changed: bool, now: float) -> None:
+        """The coefficients were made again from the journal. is_changed: they had been wrong."""
+        self._exchange.watch.rebuilt(is_changed, self._outbox)
         self._advance(now)
 
     def leave(self, now: float) -> None:
         """The operator wants us to go: say so, so that nobody waits for us. Relaying goes on."""
         if self.phase is not Phase.LEFT:
             self.phase = Phase.LEFT
-            if not self._member.has_left:
-                self._declare(replace(self._member, last_step=self.frontier.last(self.origin)))
+            if not self._presence.ours.has_left:
+                self._presence.declare(last_step=self.frontier.last(self.origin))
             self._advance(now)
 
     def tick(self, now: float) -> None:
         """Time has passed; call it when `next_tick` says so. More often does no harm."""
         if now >= self._repair_at:
             self._repair_at = now + self._patience.repair_seconds
-            self._repair.retry()
-            before = self._repair.settled_before(self.frontier, self.step, self.rules.local_steps)
-            self._say_digests(before)
-            if self._standstill.lasts((self.phase, self.step), now) and self._is_waiting():
-                self._event("waiting", level="warning", step=self.step, waiting_for=self.waiting_for())
-            for peer in self.flood.neighbours:
-                self._ping(peer, now)
+            self._compare_notes(now)
         self._advance(now)
 
     # What to do
 
     def collect(self) -> Outputs:
         """Takes what is to be done now."""
-        out, self._out = self._out, Outputs()
+        out = self._outbox.take()
         out.send = [*self.flood.collect(), *out.send]
-        out.pull = [(peer, self.frontier.held()) for peer in self._repair.collect()]
+        donor = self._exchange.repair.collect(self.frontier)
+        if donor is not None:
+            out.pull.append((donor, self.frontier.held()))
         return out
 
     def next_tick(self, now: float) -> float:
         """When `tick` is to be called at the latest."""
         times = [self._repair_at]
         if self._window is not None and self.phase is Phase.COLLECTING:
-            times.append(self._window.wake_at(self.membership, self._bound))
-        if self.phase is Phase.FINISHING:
-            lingering_until = self._finishing_since + self._patience.linger_seconds
-            times.append(lingering_until if lingering_until > now else float("inf"))
+            times.append(self._window.wake_at(self.membership, self._presence.bound_seconds))
+        times.append(self._ending.wake_at(now, self._patience.linger_seconds))
         return max(now, min(times))
 
     def hello(self) -> Hello:
         """What to say first on a new link."""
         others = tuple(member for member in self.membership.all() if member.origin != self.origin)
-        return Hello(self.rules.run_id, self.rules.base_digest, self._member, others, self.frontier.held())
+        return Hello(self.rules.run_id, self.rules.base_digest, self._presence.ours, others, self.frontier.held())
 
     def waiting_for(self) -> list[str]:
         """Names of those for whom a node that does not move waits."""
@@ -239,161 +244,145 @@ class Node:
         return names + ["(never joined)"] * max(0, self.rules.clients - self.membership.taking_part)
 
     def _is_waiting(self) -> bool:
-        return self.phase in (Phase.JOINING, Phase.COLLECTING, Phase.FINISHING) and not self._is_finished
+        if self.phase is Phase.JOINING and self._exchange.repair.donor is not None:
+            return False  # it gets what it needs, and says how far it is
+        return self.phase in (Phase.JOINING, Phase.COLLECTING, Phase.FINISHING) and not self._ending.is_over
 
     # Deciding
 
-    def _receive_bundles(self, peer: OriginId, bundles: Sequence[Bundle]) -> None:
-        news: list[Bundle] = []
-        for bundle in bundles:
-            if self.frontier.holds(bundle.origin, bundle.first_covered, bundle.last):
-                self.duplicates += 1
-                self.flood.heard(peer, bundle)
-                continue
-            if self.admission.admits(bundle):
-                news.append(bundle)
-        for bundle in news:
-            self.flood.heard(peer, bundle)
-            if not self.frontier.holds_any(bundle.origin, bundle.first_covered, bundle.last):
-                if bundle.origin == self.origin and self.phase is not Phase.JOINING:
-                    self._event("another host speaks with our key", level="error", step=bundle.step)
-                self._take(bundle)
-        self._repair.progressed(self.frontier)
-
-    def _take(self, bundle: Bundle) -> None:
-        """A bundle that is news, our own or another's: persist it, pass it on, keep it for its window."""
-        self.frontier.add(bundle.origin, bundle.first_covered, bundle.last)
-        if self._window is not None:
-            self._window.hear(bundle.origin, self.frontier)
-        self._out.bundles.append(bundle)
-        self._pending.bundles.append(bundle)
-        self.flood.spread(bundle)
-
-    def _believe(self, member: Member, *, source: OriginId, is_checked: bool = False) -> None:
-        if not self.membership.is_news(member):
+    def _go_on(self, past: Member | None, now: float) -> None:
+        """Says that we are here (again), and takes up the round in which a past life ended."""
+        last_own = self.frontier.last(self.origin)
+        if past is None or past.first_step == STEP_MAX or (last_own < 0 and not past.has_left):
+            self._presence.declare(first_step=STEP_MAX)
             return
-        if not is_checked:
-            self.admission.check_member(member)
-        if member.origin == self.origin:
-            # A past life of ours said this, or a copy of our key lives: speak last.
-            self._declare(replace(self._member, incarnation=member.incarnation + 1))
-            return
-        self._out.events += self.membership.describe_news(member, self.rules.clients)
-        self._keep(member)
-        self.flood.spread_member(member, source)
+        self._presence.go_on(past)
+        if past.has_left:
+            self.step = last_own + 1
+        else:
+            self.step = round_of(last_own, self.rules)
+            self._open_window(now)
 
-    def _declare(self, member: Member) -> None:
-        """Makes, keeps and floods a new statement about ourselves."""
-        known = self.membership.get(self.origin)
-        if known is not None and known.age >= member.age:
-            incarnation, version = known.age
-            member = replace(member, incarnation=incarnation, version=version + 1)
-        neighbours = tuple(sorted(self.flood.neighbours))
-        member = replace(member, neighbours=neighbours, signature=b"")
-        member = replace(member, signature=self._sign(member.signed_bytes(self.rules.run_id)))
-        self._member = member
-        self._keep(member)
-        self._out.is_durable = True
-        self.flood.spread_member(member)
+    def _compare_notes(self, now: float) -> None:
+        """Once per comparison period: what do the neighbours hold, who is silent, for whom do we wait?"""
+        repair = self._exchange.repair
+        repair.retry()
+        before = repair.settled_before(self.frontier, self.step, self.rules.local_steps)
+        self._exchange.say_digests(before, is_complete=self._ending.is_complete)
+        if before == STEP_MAX:
+            self._exchange.watch.take(self.applied, self._outbox)
+        self._exchange.look_around(now)
+        self._exchange.settle_doubts(now)
+        self._presence.look_around(now)
+        if self._standstill.lasts((self.phase, self.step), now) and self._is_waiting():
+            self._outbox.tell("waiting", "warning", step=self.step, waiting_for=self.waiting_for())
 
-    def _keep(self, member: Member) -> None:
-        self.membership.believe(member)
-        self._out.members.append(member)
-        if self._window is not None:
-            self._window.expect(self.membership, self.frontier)
+    def _notice(self, now: float) -> None:
+        """What is new of bundles and statements, for the window that is open and for the journal."""
+        holdings, presence = self._holdings, self._presence
+        for origin in holdings.heard:
+            presence.heard(origin, self.frontier.last(origin), now)
+            if self._window is not None:
+                self._window.hear(origin, self.frontier)
+        holdings.heard.clear()
+        if presence.is_changed and self._window is not None:
+            self._window.expect(self.membership, self.frontier, presence.liveness.suspects)
+        if self.phase is not Phase.JOINING:
+            self._close_epochs()
+        presence.is_changed = False
 
-    def _declare_neighbours(self) -> None:
-        if tuple(sorted(self.flood.neighbours)) != self._member.neighbours:
-            self._declare(self._member)
+    def _close_epochs(self) -> None:
+        """States what is closed here; compacts what is closed everywhere; doubts what others have summed otherwise."""
+        closings, presence = self._holdings.closings, self._presence
+        if closings.before != presence.ours.closed_before or closings.is_changed:
+            closings.is_changed = False
+            presence.declare(closed_before=closings.before, closed_digest=closings.digest())
+        if presence.is_changed:
+            members = self.membership.all()
+            self._outbox.outputs.compact += closings.agreed(members)
+            other = closings.outvoted_by(members)
+            if other is not None:
+                self._exchange.watch.doubt(other.name, self._outbox)
 
     # Rounds
 
     def _advance(self, now: float) -> None:
         """Takes every transition that is due. The only place where the phase moves forward."""
-        if self.phase is Phase.JOINING and self._may_speak():
-            self._event("caught up", updates=self.frontier.count())
+        self._notice(now)
+        if self.phase is Phase.JOINING and self._may_speak(now):
+            self._exchange.is_joining = False
+            self._outbox.tell("caught up", updates=self.frontier.count())
             if self._window is not None:
+                self._holdings.apply(self._holdings.pending.take_before(self.step))
                 self.phase = Phase.COLLECTING
             else:
                 first = first_round(self.origin, self.rules, self.membership, self.frontier)
-                if first < self.rules.steps or not self._member.has_left:
-                    self._declare(replace(self._member, first_step=first, last_step=None))
-                self._apply(self._pending.take_before(first))
+                if first < self.rules.steps or not self._presence.ours.has_left:
+                    self._presence.declare(first_step=first, last_step=None)
+                self._holdings.apply(self._holdings.pending.take_before(first))
                 self._begin_round(first, now)
         while self.phase is Phase.COLLECTING and self._window is not None:
-            reason = self._window.close_reason(self.membership, now, self._bound)
+            reason = self._window.close_reason(self.membership, now, self._presence.bound_seconds)
             if reason is None:
                 break
             window, self._window = self._window, None
-            closed = self._pending.take_window(window, reason, now)
-            self._apply(closed)
-            self._out.events.append(describe_closing(closed, self.membership))
+            closed = self._holdings.pending.take_window(window, reason, now)
+            self._holdings.apply(closed)
+            silent, bound = self._presence.liveness.suspects, self._presence.bound_seconds()
+            self._outbox.outputs.events.append(describe_closing(closed, self.membership, silent, bound))
             following = next_round(self.step, self.origin, self.rules, self.membership, self.frontier)
-            self._apply(self._pending.take_before(following))
+            self._holdings.apply(self._holdings.pending.take_before(following))
             self._begin_round(following, now)
         if self.phase is Phase.FINISHING:
-            self._apply(self._pending.take_before(self.rules.steps))
-            if not self._is_finished:
-                self._finish(now)
+            self._holdings.apply(self._holdings.pending.take_before(self.rules.steps))
+            self._finish(now)
 
-    def _may_speak(self) -> bool:
-        """Has a neighbour told what it holds, or is there nothing to be told: alone, or the journal has a whole run?"""
-        is_alone = self.rules.clients == 1
-        return self._repair.is_caught_up or is_alone or holds_everything(self.rules, self.membership, self.frontier)
+    def _may_speak(self, now: float) -> bool:
+        """Is enough known, or is there nothing to be told: alone, or the journal has a whole run?"""
+        if self.rules.clients == 1 or self._ending.holds_everything():
+            return True
+        repair = self._exchange.repair
+        return self._catchup.may_speak(repair.reached, self.membership.present(), now, has_pulled=repair.has_pulled)
 
     def _begin_round(self, step: int, now: float) -> None:
         self.step = step
+        if not self._exchange.watch.is_rebuilding:
+            self._outbox.outputs.orders += self._holdings.closings.due(step, self._ending.holds_everything)
+        if step // self.rules.local_steps % DIGEST_ROUNDS == 0:
+            self._exchange.watch.take(self.applied, self._outbox)
         if step < self.rules.steps:
             self.phase = Phase.MEASURING
-            self._out.measure = Measure(step, self.rules.local_steps)
+            self._outbox.outputs.orders.append(Measure(step, self.rules.local_steps))
             return
         self.phase = Phase.FINISHING
-        self._finishing_since = now
-        self._event("no steps left", step=step)
+        self._ending.since = now
+        self._outbox.tell("no steps left", step=step)
         last_own = self.frontier.last(self.origin)
         if last_own < self.rules.steps - 1:  # joined too late to take part in the last round
-            self._declare(replace(self._member, last_step=last_own))
+            self._presence.declare(last_step=last_own)
 
     def _open_window(self, now: float) -> None:
         until_joined = self._started_at + self._patience.start_seconds
         last = self.step + self.rules.local_steps - 1
         self._window = Window(self.step, last, now, self.rules.window, self.rules.clients, until_joined)
-        self._window.expect(self.membership, self.frontier)
+        self._window.expect(self.membership, self.frontier, self._presence.liveness.suspects)
+        self._presence.liveness.opened(self.membership.expected(last), self._window.waiting, now)
         if self.phase is Phase.MEASURING:
             self.phase = Phase.COLLECTING
 
-    def _apply(self, closed: ClosedWindow | None) -> None:
-        if closed is not None:
-            self._out.apply.append(closed)
-
     def _finish(self, now: float) -> None:
-        if self._is_complete() and not self._is_complete_said:
-            self._is_complete_said = True
-            self._say_digests()
-        is_patient = now - self._finishing_since < self._patience.linger_seconds
-        known = (self.origin, self.rules, self.membership, self.frontier, self._repair)
-        if may_end(*known, self.flood.neighbours, is_patient=is_patient):
-            self._is_finished = True
-            self._say_digests()
-            self._declare(replace(self._member, last_step=self.frontier.last(self.origin)))
-            self._out.is_finished = True
-
-    def _is_complete(self) -> bool:
-        """Does the node need nothing more for this run?"""
-        return self.phase is Phase.FINISHING and self.membership.is_all_held(self.frontier, self.rules.steps - 1)
-
-    def _say_digests(self, before: int = STEP_MAX) -> None:
-        is_complete = self._is_complete()
-        before = STEP_MAX if is_complete else before
-        digest = FrontierDigest(self.frontier.digest(before), before, is_complete)
-        self._out.send += [(peer, digest) for peer in self.flood.neighbours]
-
-    def _bound(self) -> float:
-        return bound_seconds(self.membership.diameter(), self._delays.slowest_seconds)
-
-    def _ping(self, peer: OriginId, now: float) -> None:
-        self._delays.ping(peer, now)
-        self._out.send.append((peer, Ping(now)))
-
-    def _event(self, name: str, *, level: EventLevel = "info", **facts: object) -> None:
-        self._out.events.append(Event(name, level, facts))
+        ending = self._ending
+        if ending.is_over:
+            return
+        if ending.is_complete and not ending.is_said:
+            ending.is_said = True
+            self._exchange.say_digests(STEP_MAX, is_complete=ending.is_complete)
+        is_patient = ending.is_patient(now, self._patience.linger_seconds)
+        exchange = self._exchange
+        if ending.is_complete:
+            exchange.watch.take(self.applied, self._outbox)
+        if ending.may_end(exchange.repair, exchange.watch, self.applied, self.flood.neighbours, is_patient=is_patient):
+            ending.is_over = True
+            self._exchange.say_digests(STEP_MAX, is_complete=ending.is_complete)
+            self._presence.declare(last_step=self.frontier.last(self.origin))
+            self._outbox.outputs.is_finished = True

@@ -8,7 +8,7 @@ journal alone rebuilds the weights.
 from dataclasses import dataclass, field
 from typing import Literal
 
-from seedflood.protocol.messages import Bundle, Held, Member, Message, OriginId, Update
+from seedflood.protocol.messages import Bundle, ClosedEpoch, Held, Member, Message, OriginId, Update
 
 CloseReason = Literal["all heard", "bound", "no waiting"]
 EventLevel = Literal["debug", "info", "warning", "error"]
@@ -40,6 +40,32 @@ class Measure:
 
 
 @dataclass(frozen=True, slots=True)
+class TakeDigest:
+    """The digest of the coefficients is wanted, with exactly the updates of this frontier applied."""
+
+    frontier_digest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SumEpoch:
+    """The epoch is to be closed: what do its updates add up to? frontier: what its bundles cover."""
+
+    epoch: int
+    frontier: tuple[Held, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuild:
+    """The coefficients are not to be trusted: make them again from what the journal holds of this frontier."""
+
+    frontier: tuple[Held, ...]
+
+
+Order = ClosedWindow | Measure | TakeDigest | SumEpoch | Rebuild
+"""What the compute thread is to do; it does one thing after the other."""
+
+
+@dataclass(frozen=True, slots=True)
 class Event:
     """A fact worth a log line. name: a stable word group; facts: plain values."""
 
@@ -52,6 +78,8 @@ class Event:
 class Outputs:
     """Honoured by `Driver._honour`, field by field from top to bottom."""
 
+    adopt: list[ClosedEpoch] = field(default_factory=list)
+    """Persist: each takes the place of what is held of its epoch; what it lacks of that is added to it."""
     bundles: list[Bundle] = field(default_factory=list)
     """Persist, in this order."""
     members: list[Member] = field(default_factory=list)
@@ -61,8 +89,10 @@ class Outputs:
     send: list[tuple[OriginId, Message]] = field(default_factory=list)
     pull: list[tuple[OriginId, tuple[Held, ...]]] = field(default_factory=list)
     """Ask the peer for everything that this frontier lacks."""
-    apply: list[ClosedWindow] = field(default_factory=list)
-    measure: Measure | None = None
+    orders: list[Order] = field(default_factory=list)
+    """For the compute thread, in this order."""
+    compact: list[ClosedEpoch] = field(default_factory=list)
+    """Everyone has closed these epochs: the sums may take the place of the bundles."""
     is_finished: bool = False
     """The run is over here: nothing is missing and the neighbours have everything."""
     events: list[Event] = field(default_factory=list)

@@ -7,9 +7,11 @@ something, and whoever receives such a digest pulls from its sender what its own
 While a run moves, what is on its way right now would always look like a difference, so a digest speaks only of steps
 below the sender's last closed rounds. When nothing moved since the last comparison it speaks of everything: a stalled
 window is thus repaired, whatever was lost.
+
+One donor at a time: what two of them would send is mostly the same. The next one is asked when the pull has ended,
+broken off, or brought nothing for a whole comparison period.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from seedflood.protocol.frontier import Frontier
@@ -24,9 +26,18 @@ SETTLED_ROUNDS = 2
 
 @dataclass(slots=True)
 class _Comparison:
+    """goal: what the peer held when we linked and we did not; is_goal_wanted: a pull for it is to be begun.
+    is_wanted: a pull is to be begun whatever the goal. has_given: something new came from it since the last `retry`.
+    members_differ: how often in a row it knew other statements."""
+
     goal: tuple[Held, ...]
+    is_goal_wanted: bool = True
+    is_wanted: bool = False
     is_pulling: bool = False
+    is_stalled: bool = False
+    has_given: bool = False
     said: FrontierDigest | None = None
+    members_differ: int = 0
 
 
 class Repair:
@@ -35,16 +46,34 @@ class Repair:
     def __init__(self) -> None:
         self._peers: dict[OriginId, _Comparison] = {}
         self._digest_before: bytes = b""
-        self._wanted: list[OriginId] = []
-        self.is_caught_up = False
-        """Has the node held, at some moment, all that a neighbour held when they linked?"""
+        self.reached: set[OriginId] = set()
+        """Neighbours all of whose frontier, as it was when we linked, we have held at some moment."""
+        self.has_pulled = False
+        """Has a pull brought all that a neighbour held when we linked, to its end?"""
 
-    def connect(self, peer: OriginId, goal: tuple[Held, ...], frontier: Frontier) -> None:
-        self._peers[peer] = _Comparison(goal)
+    @property
+    def is_caught_up(self) -> bool:
+        return bool(self.reached)
+
+    @property
+    def donor(self) -> OriginId | None:
+        """Who is being pulled from."""
+        return next((peer for peer, one in self._peers.items() if one.is_pulling and not one.is_stalled), None)
+
+    def is_pulling(self, peer: OriginId) -> bool:
+        comparison = self._peers.get(peer)
+        return comparison is not None and comparison.is_pulling
+
+    def goal(self, peer: OriginId) -> tuple[Held, ...]:
+        """What the neighbour held when we linked, if we do not hold it yet."""
+        comparison = self._peers.get(peer)
+        return comparison.goal if comparison is not None else ()
+
+    def connect(self, peer: OriginId, goal: tuple[Held, ...], frontier: Frontier, *, is_wanted: bool = False) -> None:
+        """is_wanted: pull even if nothing is lacking, to be told the neighbour's standing."""
+        self._peers[peer] = _Comparison(goal, is_wanted=is_wanted)
         if frontier.covers(goal):
             self._reach(peer)
-        else:
-            self._want(peer)
 
     def disconnect(self, peer: OriginId) -> None:
         self._peers.pop(peer, None)
@@ -56,32 +85,37 @@ class Repair:
         self._digest_before = digest
         return STEP_MAX if is_still else max(0, open_step - SETTLED_ROUNDS * round_steps)
 
-    def compare(self, peer: OriginId, said: FrontierDigest, frontier: Frontier) -> None:
-        """Takes a neighbour's digest; wants a pull if it differs from ours."""
-        self._peers[peer].said = said
-        if said.frontier_digest != frontier.digest(said.before):
-            self._want(peer)
+    def compare(self, peer: OriginId, said: FrontierDigest, frontier: Frontier, members_digest: bytes) -> None:
+        """Takes a neighbour's digest; wants a pull if it differs from ours. Statements are on their way for a moment:
+        they count as different the second time."""
+        comparison = self._peers[peer]
+        comparison.said = said
+        comparison.members_differ = comparison.members_differ + 1 if said.members_digest != members_digest else 0
+        if said.frontier_digest != frontier.digest(said.before) or comparison.members_differ > 1:
+            comparison.is_wanted = True
 
     def pulled(self, peer: OriginId, frontier: Frontier) -> None:
         """A pull ended, whole or broken off: what is still lacking is wanted again by `retry`."""
         comparison = self._peers.get(peer)
         if comparison is not None:
-            comparison.is_pulling = False
+            comparison.is_pulling = comparison.is_stalled = False
             if frontier.covers(comparison.goal):
                 self._reach(peer)
+                self.has_pulled = True
 
     def retry(self) -> None:
-        """Once per comparison period: wants what a broken pull still owes. Any neighbour serves as well."""
-        for peer, comparison in self._peers.items():
-            if comparison.goal:
-                self._want(peer)
+        """Once per comparison period: what a broken pull owes is wanted again; one that stands still gives way."""
+        for comparison in self._peers.values():
+            comparison.is_stalled = comparison.is_pulling and not comparison.has_given
+            comparison.has_given = False
+            comparison.is_goal_wanted = True
 
-    def progressed(self, frontier: Frontier) -> None:
-        """Goals may be reached by live updates, too."""
-        if not self.is_caught_up:
-            for peer, comparison in self._peers.items():
-                if frontier.covers(comparison.goal):
-                    self._reach(peer)
+    def progressed(self, peer: OriginId, frontier: Frontier) -> None:
+        """Something new came from the peer: goals may be reached by live updates, too."""
+        self._peers[peer].has_given = True
+        for peer, comparison in self._peers.items():
+            if comparison.goal and frontier.covers(comparison.goal):
+                self._reach(peer)
 
     def agrees(self, peer: OriginId, frontier: Frontier) -> bool:
         """Did the neighbour say last that it is complete and holds exactly what we hold?"""
@@ -93,18 +127,23 @@ class Repair:
             and comparison.said.frontier_digest == frontier.digest()
         )
 
-    def collect(self) -> Iterable[OriginId]:
-        """Takes the peers to pull from now; at most one pull per peer is under way."""
-        wanted, self._wanted = self._wanted, []
-        for peer in dict.fromkeys(wanted):
-            comparison = self._peers.get(peer)
-            if comparison is not None and not comparison.is_pulling:
-                comparison.is_pulling = True
-                yield peer
-
-    def _want(self, peer: OriginId) -> None:
-        self._wanted.append(peer)
+    def collect(self, frontier: Frontier) -> OriginId | None:
+        """Takes the peer to pull from now, if any."""
+        if self.donor is not None:
+            return None
+        for peer, comparison in self._peers.items():
+            if comparison.goal and comparison.is_goal_wanted and frontier.covers(comparison.goal):
+                self._reach(peer)
+            is_wanted = comparison.is_wanted or (comparison.is_goal_wanted and comparison.goal)
+            if comparison.is_pulling or not is_wanted:
+                continue
+            comparison.is_pulling = comparison.has_given = True
+            comparison.is_wanted = comparison.is_goal_wanted = False
+            # The next pull goes to another one, if there is a choice.
+            self._peers[peer] = self._peers.pop(peer)
+            return peer
+        return None
 
     def _reach(self, peer: OriginId) -> None:
         self._peers[peer].goal = ()
-        self.is_caught_up = True
+        self.reached.add(peer)

@@ -5,6 +5,9 @@ from seedflood.protocol.membership import Membership
 from seedflood.protocol.messages import OriginId
 from seedflood.protocol.rules import Rules
 
+FOREMOST_ROUNDS_MAX = 64
+"""So far before the others a node is believed to be: a liar shall not send newcomers to the end of the run."""
+
 
 def round_of(step: int, rules: Rules) -> int:
     """The first step of the round that a step belongs to."""
@@ -23,11 +26,16 @@ def swarm_round(origin: OriginId, rules: Rules, membership: Membership, frontier
 
 
 def first_round(origin: OriginId, rules: Rules, membership: Membership, frontier: Frontier) -> int:
-    """Where a node that nobody waits for begins: where the others are, or not at all if that is the last round."""
+    """Where a node that nobody waits for begins: where the others are, or not at all if that is the last round.
+
+    Never in an epoch that the foremost have left behind: it may be closed before they know that we take part in it.
+    """
     swarm = swarm_round(origin, rules, membership, frontier)
     if swarm and swarm + rules.local_steps >= rules.steps:
         return rules.steps
-    return max(frontier.last(origin) + 1, swarm)
+    foremost = max((frontier.last(other) for other in membership.origins() if other != origin), default=0)
+    foremost = min(foremost, swarm + FOREMOST_ROUNDS_MAX * rules.local_steps)
+    return max(frontier.last(origin) + 1, swarm, foremost - foremost % rules.refresh_period)
 
 
 def next_round(step: int, origin: OriginId, rules: Rules, membership: Membership, frontier: Frontier) -> int:

@@ -8,7 +8,10 @@ from seedflood.protocol.window import WindowRule
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What all nodes of a run agree on (from `[run]`). run_id and base_digest: 32 bytes each."""
+    """What all nodes of a run agree on (from `[run]`). run_id and base_digest: 32 bytes each.
+
+    refresh_period: steps per epoch. epoch_bytes: size of an epoch's coefficients, which follows from model and rank.
+    """
 
     run_id: bytes
     base_digest: bytes
@@ -16,6 +19,8 @@ class Rules:
     steps: int
     window: WindowRule = "strict"
     local_steps: int = 1
+    refresh_period: int = 1000
+    epoch_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ publishes and closes by one of three rules:
 Pure functions of what was heard and what time it is; the node asks again whenever either changes.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -58,10 +58,14 @@ class Window:
     until_joined: float
     waiting: set[OriginId] = field(default_factory=set)
 
-    def expect(self, membership: Membership, frontier: Frontier) -> None:
-        """The window opens, or who takes part has changed."""
+    def expect(self, membership: Membership, frontier: Frontier, suspects: Collection[OriginId] = ()) -> None:
+        """The window opens, or who takes part or is suspected has changed. Strict windows wait for suspects, too."""
         expected = membership.expected(self.last)
-        self.waiting = {o for o in expected if not is_heard(frontier, o, self.last, self.rule)}
+        self.waiting = {
+            o
+            for o in expected
+            if not is_heard(frontier, o, self.last, self.rule) and (self.rule == "strict" or o not in suspects)
+        }
 
     def hear(self, origin: OriginId, frontier: Frontier) -> None:
         """Something new of this origin is held."""

@@ -5,30 +5,32 @@ from collections.abc import Sequence
 from seedflood.simulation.host import Host
 
 
-def find_violations(hosts: Sequence[Host], *, left: Sequence[Host] = ()) -> list[str]:
-    """Broken promises of finished, healed hosts; each in a sentence that names the host and the update.
-
-    left: hosts that left the run. They are not judged, but what they published counts.
-    """
-    violations = []
-    published = {(h.origin, step): probe for h in (*hosts, *left) for step, probe in h.published.items()}
+def find_violations(hosts: Sequence[Host]) -> list[str]:
+    """Broken promises of finished, healed hosts; each in a sentence that names the host and the update."""
+    violations = find_mistakes(hosts)
     for host in hosts:
-        for (origin, step), count in host.ledger.applied.items():
-            if count != 1:
-                violations.append(f"{host.name} applied ({origin:016x}, {step}) {count} times")
-            if (origin, step) not in published:
-                violations.append(f"{host.name} applied ({origin:016x}, {step}), which nobody published")
-        lost = published.keys() - host.ledger.applied.keys()
-        violations += [f"{host.name} never applied ({origin:016x}, {step})" for origin, step in sorted(lost)]
-        for bundle in host.journal.bundles:
-            for update in bundle.updates():
-                if published.get((update.origin, update.step)) != (update.seed, update.scalar):
-                    violations.append(f"{host.name} holds another ({update.origin:016x}, {update.step}) than published")
-    if len({host.node.frontier.digest() for host in hosts}) > 1:
+        violations += _find_losses(host)
+        if host.ledger.digest() != host.chronicle.digest(host.node.applied):
+            violations.append(f"{host.name} has other coefficients than its updates add up to")
+    if not has_equal_frontiers(hosts):
         violations.append("frontiers differ")
-    if len({host.ledger.sum for host in hosts}) > 1:
-        violations.append("coefficients differ")
     return violations
+
+
+def find_mistakes(hosts: Sequence[Host]) -> list[str]:
+    """What may not happen at any moment, whatever the faults are."""
+    mistakes = list(hosts[0].chronicle.contradictions)
+    for host in hosts:
+        mistakes += [f"{host.name} {mistake}" for mistake in (*host.mistakes, *host.judge())]
+    return mistakes
+
+
+def has_equal_frontiers(hosts: Sequence[Host]) -> bool:
+    return len({host.node.frontier.digest() for host in hosts}) == 1
+
+
+def has_equal_digests(hosts: Sequence[Host]) -> bool:
+    return len({host.ledger.digest() for host in hosts}) == 1
 
 
 def find_stuck(hosts: Sequence[Host]) -> list[str]:
@@ -37,5 +39,15 @@ def find_stuck(hosts: Sequence[Host]) -> list[str]:
         f"{host.name} is {host.node.phase.value if host.is_up else 'down'} at step {host.node.step}"
         + (f", waits for {', '.join(host.node.waiting_for())}" if host.is_up else "")
         for host in hosts
-        if not (host.is_up and host.is_finished)
+        if not host.is_done
     ]
+
+
+def _find_losses(host: Host) -> list[str]:
+    """At the end everything that was ever said is applied everywhere, and nothing waits any more."""
+    lost = host.chronicle.updates.keys() - host.ledger.applied.keys()
+    losses = [f"{host.name} never applied ({origin:016x}, {step})" for origin, step in sorted(lost)]
+    ranges = sum(len(held.beyond) for held in host.node.frontier.held())
+    if ranges:
+        losses.append(f"{host.name} ends with {ranges} holes in its frontier")
+    return losses

@@ -10,11 +10,14 @@ class Clock:
 
     def __init__(self) -> None:
         self.now = 0.0
-        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._events: list[tuple[float, int, Callable[..., None], tuple[object, ...]]] = []
         self._order = count()
 
-    def after(self, delay_seconds: float, action: Callable[[], None]) -> None:
-        heapq.heappush(self._events, (self.now + delay_seconds, next(self._order), action))
+    def after(self, delay_seconds: float, action: Callable[..., None], *args: object) -> None:
+        self.at(self.now + delay_seconds, action, *args)
+
+    def at(self, moment: float, action: Callable[..., None], *args: object) -> None:
+        heapq.heappush(self._events, (moment, next(self._order), action, args))
 
     def run(self, until: Callable[[], bool], seconds_max: float) -> bool:
         """Runs events until `until()` holds, which is asked after each; False if time or events ran out before."""
@@ -23,6 +26,6 @@ class Clock:
             if not self._events or self._events[0][0] > end:
                 self.now = end
                 return False
-            self.now, _, action = heapq.heappop(self._events)
-            action()
+            self.now, _, action, args = heapq.heappop(self._events)
+            action(*args)
         return True

@@ -1,69 +1,46 @@
 """A simulated host: the production node and driver, over memory instead of disk, sockets and a model.
 
-The journal keeps what a real disk keeps: everything that was appended as durable, and of the tail behind it as much as
-a crash happens to spare. The model is a ledger that counts how often each update was applied, and sums scalars by
-seed, modulo a prime: equal sums on two hosts mean equal coefficients.
+Whatever happens to the process comes in through `enter`, so that a paused host can do it later, and a host that dies in
+the middle of something dies there: `writing` and `send` are the instants at which the outside can be cut off from
+what the core believes.
 """
 
-import hashlib
 import random
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from seedflood.driver import Driver
-from seedflood.errors import PeerError
+from seedflood.errors import JournalError
 from seedflood.protocol.frontier import Frontier
-from seedflood.protocol.messages import Bundle, Held, Member, Message, OriginId, Update, Updates, origin_id
+from seedflood.protocol.messages import (
+    Bundle,
+    ClosedEpoch,
+    Held,
+    Member,
+    Members,
+    Message,
+    OriginId,
+    Update,
+    Updates,
+    origin_id,
+)
 from seedflood.protocol.node import Node
-from seedflood.protocol.outputs import ClosedWindow, Event, Measure
+from seedflood.protocol.outputs import ClosedWindow, Event, Measure, SumEpoch, TakeDigest
 from seedflood.protocol.rules import Patience, Rules
 from seedflood.simulation.clock import Clock
+from seedflood.simulation.journal import MemoryJournal
+from seedflood.simulation.ledger import Chronicle, Ledger
 from seedflood.simulation.network import Network
 
 PULL_BUNDLES_MAX = 256
-LEDGER_MODULUS = (1 << 61) - 1
+COMPUTE_SECONDS = (0.0005, 0.005)
+"""What an order takes that is no measurement."""
 
 
-class MemoryJournal:
-    """What is on the disk of one host, over all its lives."""
-
-    def __init__(self) -> None:
-        self.incarnation = 0
-        self.members: dict[OriginId, Member] = {}
-        self.bundles: list[Bundle] = []
-        self._durable = 0
-
-    def append(self, bundles: Sequence[Bundle], members: Sequence[Member], *, durable: bool) -> int:
-        self.bundles += bundles
-        self.members |= {member.origin: member for member in members}
-        if durable:
-            self._durable = len(self.bundles)
-        return len(bundles)
-
-    def tear(self, rng: random.Random) -> int:
-        """A crash: the unsynced tail is lost from a random record on. Returns how many records were lost."""
-        kept = rng.randint(self._durable, len(self.bundles))
-        lost = len(self.bundles) - kept
-        del self.bundles[kept:]
-        return lost
-
-    def missing(self, held: tuple[Held, ...]) -> Iterator[Bundle]:
-        frontier = Frontier(held)
-        return (b for b in list(self.bundles) if not frontier.holds(b.origin, b.first_covered, b.last))
-
-
-class Ledger:
-    """A model of integers: applies updates by addition and knows which it applied."""
-
-    def __init__(self) -> None:
-        self.applied: Counter[tuple[OriginId, int]] = Counter()
-        self.sum = 0
-
-    def apply(self, update: Update) -> None:
-        self.applied[update.origin, update.step] += 1
-        weight = int.from_bytes(hashlib.sha256(update.seed.to_bytes(4, "big")).digest()[:8], "big")
-        self.sum = (self.sum + weight * update.scalar) % LEDGER_MODULUS
+class KilledError(BaseException):
+    """The process ends at this instant. Nothing catches it but its host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +49,9 @@ class Pace:
 
     seconds_min: float = 0.05
     seconds_max: float = 0.15
+
+    def slowed(self, factor: float) -> "Pace":
+        return Pace(self.seconds_min * factor, self.seconds_max * factor)
 
 
 class Host:
@@ -83,6 +63,7 @@ class Host:
         rules: Rules,
         clock: Clock,
         network: Network,
+        chronicle: Chronicle,
         rng: random.Random,
         *,
         verify: Callable[[bytes, bytes, bytes], bool],
@@ -90,18 +71,23 @@ class Host:
         public_key: bytes,
         pace: Pace,
         patience: Patience,
+        died: Callable[["Host"], None],
     ) -> None:
         self.index = index
         self.name = f"h{index}"
         self.rules = rules
-        self.journal = MemoryJournal()
-        self.ledger = Ledger()
-        self.published: dict[int, tuple[int, int]] = {}
-        """Everything this origin ever handed to its node: step -> (seed, scalar). Kept outside, for the checks."""
+        self.chronicle = chronicle
+        self.journal = MemoryJournal(rules.refresh_period, self)
+        self.ledger = Ledger(chronicle)
         self.events: list[Event] = []
         self.windows: list[ClosedWindow] = []
+        self.mistakes: list[str] = []
+        """What no host may ever do, of all its lives."""
         self.is_finished = False
         self.is_up = False
+        self.is_paused = False
+        self.is_corrupt = False
+        """Were coefficients changed behind its back that it has not made again since?"""
         self.public_key = public_key
         self.origin = origin_id(public_key)
         self.pace = pace
@@ -111,59 +97,246 @@ class Host:
         self._verify = verify
         self._sign = sign
         self._patience = patience
+        self._died = died
         self._life = 0
+        self._was_ready = False
+        self._writes_left: int | None = None
+        """See `die_within`."""
+        self._deferred: list[tuple[Callable[..., None], tuple[object, ...]]] = []
+        self._jobs: deque[tuple[float, Callable[..., None], tuple[object, ...]]] = deque()
 
-    def start(self) -> None:
+    @property
+    def published(self) -> dict[int, tuple[int, int]]:
+        """Everything that this origin ever said: step -> (seed, scalar)."""
+        return {s: (u.seed, u.scalar) for (o, s), u in self.chronicle.updates.items() if o == self.origin}
+
+    @property
+    def is_done(self) -> bool:
+        """Has it finished, and its model done all that was ordered?"""
+        return self.is_up and self.is_finished and not self._jobs
+
+    # Its lives
+
+    def start(self, *, is_journal_damaged: bool = False) -> None:
         self.journal.incarnation += 1
         self._life += 1
-        self.is_up, self.is_finished = True, False
-        self.ledger, self.windows = Ledger(), []
+        self.is_up, self.is_finished, self.is_paused, self.is_corrupt = True, False, False, False
+        self._was_ready, self._writes_left = False, None
+        self.ledger, self.windows = Ledger(self.chronicle), []
         member = Member(self.public_key, self.name, self.journal.incarnation)
         self.node = Node(self.rules, member, self._sign, self._verify, patience=self._patience)
         self.driver = Driver(self.node, self.journal, self, self, self, lambda: self._clock.now)
-        self.driver.start(list(self.journal.bundles), list(self.journal.members.values()))
-        self._schedule_tick()
+        self._put_back_coefficients()
+        members = list(self.journal.members.values())
+        self.enter(lambda: self.driver.start(members, is_journal_damaged=is_journal_damaged))
         self._network.joined(self)
+        self._tick_later()
 
     def crash(self) -> None:
-        """SIGKILL and power failure in one: the process is gone, and so is an unsynced tail of the journal."""
-        self.is_up = False
-        self._life += 1
-        self.journal.tear(self._rng)
-        self._network.vanished(self)
+        """SIGKILL: the process is gone, and so is what its journal had not committed."""
+        self._end()
+        self.journal.crash(self._rng)
+
+    def lose_power(self) -> int:
+        """Also takes the end of what was committed but is not durable. Returns how many records were lost."""
+        self._end()
+        return self.journal.tear(self._rng)
+
+    def lose_disk(self) -> None:
+        """The process dies with its disk. The key is kept elsewhere."""
+        self._end()
+        self.journal = MemoryJournal(self.rules.refresh_period, self)
+
+    def die_within(self, writes: int | None) -> None:
+        """SIGKILL when the process has begun so many more writes and sends: between any two of them. None: live on."""
+        self._writes_left = writes
+
+    def pause(self) -> None:
+        """SIGSTOP."""
+        self.is_paused = True
+
+    def resume(self) -> None:
+        """SIGCONT: what came meanwhile happens now, in order."""
+        self.is_paused = False
+        deferred, self._deferred = self._deferred, []
+        life = self._life
+        for action, args in deferred:
+            if self._life == life:
+                self.enter(action, *args)
 
     def leave(self) -> None:
         """SIGTERM."""
-        self.driver.leave()
+        self.enter(self.driver.leave)
 
-    # The seams of the driver
+    def corrupt(self) -> bool:
+        """A bit of some coefficient flips. False if there is none yet."""
+        epochs = sorted(self.ledger.sums)
+        if epochs:
+            self.ledger.sums[self._rng.choice(epochs)] ^= 1 << self._rng.randrange(40)
+            self.is_corrupt = self.chronicle.is_tainted = True
+        return bool(epochs)
+
+    def _end(self) -> None:
+        if self.is_up:
+            self.mistakes += self.judge()
+        self.is_up = self.is_paused = False
+        self._life += 1
+        self._deferred.clear()
+        self._jobs.clear()
+        self._network.vanished(self)
+
+    def judge(self) -> list[str]:
+        """What this life did wrong so far. It is forgotten with it, so `_end` asks, too."""
+        mistakes = list(self.ledger.mistakes)
+        for origin, step in self.ledger.applied:
+            if (origin, step) not in self.chronicle.updates and not self._is_unsaved(origin):
+                mistakes.append(f"applied ({origin:016x}, {step}), which nobody published")
+        for (origin, step), bundle in self.journal.bundles.items():
+            if self.chronicle.bundles.get((origin, step)) != bundle:
+                mistakes.append(f"holds another ({origin:016x}, {step}) than was published")
+        return mistakes
+
+    def _is_unsaved(self, origin: OriginId) -> bool:
+        """While its disk is full a host may apply what it measured, and forget it with everything else when it dies."""
+        return origin == self.origin and self.driver.is_disk_full
+
+    # Whatever happens
+
+    def enter(self, action: Callable[..., None], *args: object) -> None:
+        if self.is_paused:
+            self._deferred.append((action, args))
+            return
+        if not self.is_up:
+            return
+        try:
+            action(*args)
+        except (KilledError, JournalError):
+            self.crash()
+            self._died(self)
+            return
+        if self.node.is_ready != self._was_ready:
+            self._was_ready = self.node.is_ready
+            if self._was_ready:
+                self._queue(0.0, self._check_ready, Frontier(self.node.applied.held()))
+
+    def _check_ready(self, applied: Frontier) -> None:
+        """Runs behind all that was ordered before the node said that it is ready."""
+        if self.chronicle.is_tainted or self.driver.is_disk_full:
+            return
+        if self.ledger.digest() != self.chronicle.digest(applied):
+            self.mistakes.append("said it is ready with other coefficients than its updates add up to")
+
+    def _instant(self) -> None:
+        if self._writes_left is not None:
+            self._writes_left -= 1
+            if self._writes_left < 0:
+                raise KilledError
+
+    # The disk
+
+    def writing(self) -> None:
+        self._instant()
+
+    def kept(self, bundles: Sequence[Bundle]) -> None:
+        for bundle in bundles:
+            if bundle.origin == self.origin:
+                self.chronicle.say(bundle)
+
+    # The links
 
     def send(self, peer: OriginId, messages: Sequence[Message]) -> None:
+        self._instant()
         for message in messages:
-            self._network.carry(self, peer, message)
+            if isinstance(message, Updates):
+                self._check_said(message)
+            self._network.send(self, peer, message)
 
-    def pull(self, peer: OriginId, frontier: tuple[Held, ...]) -> None:
-        self._network.pull(self, peer, frontier)
+    def pull(self, peer: OriginId, frontier: tuple[Held, ...]) -> bool:
+        return self._network.pull(self, peer, frontier)
+
+    def answer_pull(self, frontier: tuple[Held, ...]) -> list[Message]:
+        answer: list[Message] = [Members(self.node.membership.all())]
+        bundles = []
+        for item in self.journal.missing(frontier):
+            if isinstance(item, ClosedEpoch):
+                answer.append(item)
+            else:
+                bundles.append(item)
+        stream = iter(bundles)
+        while part := tuple(islice(stream, PULL_BUNDLES_MAX)):
+            answer.append(Updates(part))
+        if self.node.standing is not None:
+            answer.append(self.node.standing)
+        return answer
+
+    def _check_said(self, message: Updates) -> None:
+        for bundle in message.bundles:
+            if bundle.origin == self.origin and self.chronicle.bundles.get((self.origin, bundle.step)) != bundle:
+                self.mistakes.append(f"sent step {bundle.step} before it was durable")
+
+    # The model: one thing after the other, each takes its time
 
     def apply(self, window: ClosedWindow) -> None:
-        self.windows.append(window)
-        for update in window.updates:
-            self.ledger.apply(update)
+        if window.steps[0] <= window.steps[1]:
+            if self.windows and window.steps[0] <= self.windows[-1].steps[1]:
+                self.mistakes.append(f"closed the window of step {window.steps[0]} after that of a later one")
+            self.windows.append(window)
+        self._order(self.ledger.apply, window.updates)
 
     def measure(self, order: Measure) -> None:
         seconds = self._rng.uniform(self.pace.seconds_min, self.pace.seconds_max) * order.count
-        self._later(seconds, lambda: self._measured(order))
+        self._queue(seconds, self._measured, order)
+
+    def digest(self, order: TakeDigest) -> None:
+        self._order(lambda: self.driver.digested(order.frontier_digest, self.ledger.digest()))
+
+    def sum_epoch(self, order: SumEpoch) -> None:
+        self._order(lambda: self._summed(order))
+
+    def adopt(self, closed: ClosedEpoch, others: Sequence[Bundle]) -> None:
+        self._order(self.ledger.adopt, closed, others)
+
+    def rebuild(self, closed: Sequence[ClosedEpoch], updates: Sequence[Update]) -> None:
+        self._order(self._rebuilt, closed, updates)
+
+    def _rebuilt(self, closed: Sequence[ClosedEpoch], updates: Sequence[Update]) -> None:
+        before = self.ledger.digest()
+        self.ledger.rebuild(closed, updates)
+        self.is_corrupt = False
+        is_changed = self.ledger.digest() != before
+        if is_changed and not self.chronicle.is_tainted:
+            self.mistakes.append("had wrong coefficients, though nothing had changed them")
+        self.driver.rebuilt(is_changed)
 
     def _measured(self, order: Measure) -> None:
-        steps = range(order.step, order.step + order.count)
-        probes = [(self._rng.getrandbits(32), self._rng.randint(-(1 << 24), 1 << 24)) for _ in steps]
-        before = self.node.frontier.last(self.origin)
+        probes = [(self._rng.getrandbits(32), self._rng.randint(-(1 << 24), 1 << 24)) for _ in range(order.count)]
         self.driver.published(order.step, probes)
-        if self.node.frontier.last(self.origin) > before:
-            for step, probe in zip(steps, probes, strict=True):
-                if step in self.published:
-                    raise AssertionError(f"{self.name} spoke twice about step {step}")
-                self.published[step] = probe
+
+    def _summed(self, order: SumEpoch) -> None:
+        self.driver.summed(ClosedEpoch(order.epoch, order.frontier, self.ledger.coefficients(order.epoch)))
+
+    def _put_back_coefficients(self) -> None:
+        """What the shell does before it starts the core: the sums that the journal keeps."""
+        self.ledger.rebuild(list(self.journal.closed_epochs()), ())
+
+    def _order(self, action: Callable[..., None], *args: object) -> None:
+        self._queue(self._rng.uniform(*COMPUTE_SECONDS), action, *args)
+
+    def _queue(self, seconds: float, action: Callable[..., None], *args: object) -> None:
+        self._jobs.append((seconds, action, args))
+        if len(self._jobs) == 1:
+            self._later(seconds, self._finish_job)
+
+    def _finish_job(self) -> None:
+        _, action, args = self._jobs[0]
+        life = self._life
+        action(*args)
+        if self._life == life:
+            self._jobs.popleft()
+            if self._jobs:
+                self._later(self._jobs[0][0], self._finish_job)
+
+    # Whoever wants to know
 
     def noted(self, event: Event) -> None:
         self.events.append(event)
@@ -174,30 +347,19 @@ class Host:
     def finished(self) -> None:
         self.is_finished = True
 
-    # From the network
-
-    def receive(self, peer: OriginId, message: Message) -> None:
-        if peer in self.node.flood.neighbours:
-            try:
-                self.driver.received(peer, message)
-            except PeerError:
-                self._network.cut(self, peer)
-
-    def missing(self, frontier: tuple[Held, ...]) -> list[Updates]:
-        """Answers a pull."""
-        bundles = list(self.journal.missing(frontier))
-        return [Updates(tuple(bundles[k : k + PULL_BUNDLES_MAX])) for k in range(0, len(bundles), PULL_BUNDLES_MAX)]
-
     # Time
 
-    def _later(self, seconds: float, action: Callable[[], None]) -> None:
-        """Does it later, unless this life of the host has ended by then."""
-        life = self._life
-        self._clock.after(seconds, lambda: action() if self._life == life else None)
+    def _later(self, seconds: float, action: Callable[..., None], *args: object) -> None:
+        """Lets it happen later, unless this life of the host has ended by then."""
+        self._clock.after(seconds, self._if_alive, self._life, action, args)
 
-    def _schedule_tick(self) -> None:
+    def _if_alive(self, life: int, action: Callable[..., None], args: tuple[object, ...]) -> None:
+        if self._life == life:
+            self.enter(action, *args)
+
+    def _tick_later(self) -> None:
         self._later(max(0.001, min(self.driver.seconds_to_tick(), 0.25)), self._tick)
 
     def _tick(self) -> None:
         self.driver.tick()
-        self._schedule_tick()
+        self._tick_later()

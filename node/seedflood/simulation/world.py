@@ -8,7 +8,11 @@ from seedflood.protocol.rules import Patience, Rules
 from seedflood.protocol.window import WindowRule
 from seedflood.simulation.clock import Clock
 from seedflood.simulation.host import Host, Pace
+from seedflood.simulation.ledger import EPOCH_BYTES, Chronicle
 from seedflood.simulation.network import Network, Weather
+
+RESTART_SECONDS = 1.0
+"""A supervisor starts a process again that ended by itself."""
 
 
 class World:
@@ -23,6 +27,7 @@ class World:
         steps: int,
         window: WindowRule = "strict",
         local_steps: int = 1,
+        refresh_period: int = 8,
         weather: Weather | None = None,
         pace: Pace | None = None,
         patience: Patience | None = None,
@@ -31,8 +36,16 @@ class World:
         self.rng = random.Random(seed)
         self.clock = Clock()
         self.network = Network(edges, self.clock, self.rng, weather or Weather())
+        self.chronicle = Chronicle(refresh_period)
         self.rules = Rules(
-            hashlib.sha256(b"run").digest(), hashlib.sha256(b"base").digest(), clients, steps, window, local_steps
+            run_id=hashlib.sha256(b"run").digest(),
+            base_digest=hashlib.sha256(b"base").digest(),
+            clients=clients,
+            steps=steps,
+            window=window,
+            local_steps=local_steps,
+            refresh_period=refresh_period,
+            epoch_bytes=EPOCH_BYTES,
         )
         notary = Notary()
         self.hosts = [
@@ -41,12 +54,14 @@ class World:
                 self.rules,
                 self.clock,
                 self.network,
+                self.chronicle,
                 self.rng,
                 verify=notary.verify,
                 sign=notary.signer(key),
                 public_key=key,
                 pace=pace or Pace(),
                 patience=patience or Patience(),
+                died=lambda host: self.start_later(host, RESTART_SECONDS),
             )
             for index, key in enumerate(_keys(seed, clients))
         ]
@@ -54,11 +69,15 @@ class World:
     def start(self) -> None:
         """Starts every host, within the first second."""
         for host in self.hosts:
-            self.clock.after(self.rng.random(), host.start)
+            self.start_later(host, self.rng.random())
+
+    def start_later(self, host: Host, seconds: float, *, is_journal_damaged: bool = False) -> None:
+        """Starts the host then, unless it is up already."""
+        self.clock.after(seconds, _start, host, is_journal_damaged)
 
     def run(self, seconds_max: float = 3600.0) -> bool:
-        """Until every host has finished; False if virtual time runs out before."""
-        return self.clock.run(lambda: all(host.is_up and host.is_finished for host in self.hosts), seconds_max)
+        """Until every host is done; False if virtual time runs out before."""
+        return self.clock.run(lambda: all(host.is_done for host in self.hosts), seconds_max)
 
     def run_until_step(self, step: int, seconds_max: float = 3600.0) -> bool:
         """Until some host has reached the step."""
@@ -70,7 +89,12 @@ class World:
     def crash(self, index: int, *, down_seconds: float) -> None:
         """Kills a host and starts it again some time later."""
         self.hosts[index].crash()
-        self.clock.after(down_seconds, self.hosts[index].start)
+        self.start_later(self.hosts[index], down_seconds)
+
+
+def _start(host: Host, is_journal_damaged: bool) -> None:
+    if not host.is_up:
+        host.start(is_journal_damaged=is_journal_damaged)
 
 
 class Notary:

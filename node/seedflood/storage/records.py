@@ -1,20 +1,31 @@
-"""How a bundle and a membership statement look on disk: packed, with a CRC-32 at the end.
+"""How bundles, statements and epochs look on disk: packed, with a CRC-32 at the end.
 
 Independent of the wire format, so that a journal written today is read by any later release. sqlite does not checksum
-its pages: the CRC is what tells a flipped bit from an update.
+its pages: the CRC is what tells a flipped bit from an update. It starts from a number that follows from the kind of
+the record, the run and the base model, so that a record found anywhere in a damaged file proves what it is and that
+it belongs to this run.
 """
 
 import struct
 import zlib
+from collections.abc import Iterable
+from typing import NamedTuple, Self
 
-from seedflood.protocol.messages import Bundle, Member
+from seedflood.protocol.messages import Bundle, Held, Member
 
 _BUNDLE = struct.Struct(">QQIH")  # origin, step, skipped, count; then count * (seed u32, scalar i64), the signature
+_NAME = struct.Struct(">qq")  # how a bundle starts
 _SINGLE = struct.Struct(">QQIHIq")
 _PROBES = [struct.Struct(">" + "Iq" * n) for n in range(65)]
-_MEMBER = struct.Struct(">32sQQQqHB")  # key, incarnation, version, first_step, last_step, neighbours, name bytes; then
-#                                       the neighbours u64, the name, the signature
-_CRC = struct.Struct(">I")
+_MEMBER = struct.Struct(">32sQQQqIQHBB")  # key, incarnation, version, first_step, last_step, hop_milliseconds,
+#       closed_before, neighbours, digest bytes, name bytes; then neighbours u64, digest, name, signature
+_EPOCH = struct.Struct(">QI")  # epoch, origins; then the frontier
+_HELD = struct.Struct(">QQI")  # origin, mark, ranges; then ranges * (first u64, last u64)
+_IDENTITY = struct.Struct(">I32s32s")
+_NUMBER = struct.Struct(">Q")
+_CRC = struct.Struct("<I")
+_RESIDUE = 0x2144DF1C
+"""The CRC-32 of anything followed by its own CRC-32 in little-endian order, wherever it started."""
 _STILL_HERE = -2
 
 
@@ -22,68 +33,165 @@ class ChecksumError(ValueError):
     """The record is not what was written."""
 
 
-def encode_bundle(bundle: Bundle) -> bytes:
+class Identity(NamedTuple):
+    """Whose journal it is. format: of the file; run_id and base_digest: 32 bytes each."""
+
+    format: int
+    run_id: bytes
+    base_digest: bytes
+
+
+class Salts(NamedTuple):
+    """Where the CRCs of the kinds of records of one run start."""
+
+    bundle: int
+    member: int
+    epoch: int
+    number: int
+
+    @classmethod
+    def of(cls, run_id: bytes, base_digest: bytes) -> Self:
+        return cls(*(zlib.crc32(kind.encode() + run_id + base_digest) for kind in cls._fields))
+
+
+_IDENTITY_SALT = zlib.crc32(b"identity")  # of no run: it is there to tell whose journal it is
+
+
+def is_whole(record: bytes, salt: int) -> bool:
+    """Is it what was written?"""
+    return zlib.crc32(record, salt) == _RESIDUE
+
+
+def is_bundle(salt: int, record: bytes, origin: int, step: int) -> bool:
+    """Is it what was written, under this origin (signed, as sqlite has it) and step?"""
+    return zlib.crc32(record, salt) == _RESIDUE and record.startswith(_NAME.pack(origin, step))
+
+
+def encode_bundle(bundle: Bundle, salt: int) -> bytes:
     probes = bundle.probes
     if len(probes) == 1:  # the usual case, in one call
         data = _SINGLE.pack(bundle.origin, bundle.step, bundle.skipped, 1, *probes[0]) + bundle.signature
-        return data + _CRC.pack(zlib.crc32(data))
-    data = (
-        _BUNDLE.pack(bundle.origin, bundle.step, bundle.skipped, len(probes))
-        + _PROBES[len(probes)].pack(*[value for probe in probes for value in probe])
-        + bundle.signature
-    )
-    return data + _CRC.pack(zlib.crc32(data))
+    else:
+        data = (
+            _BUNDLE.pack(bundle.origin, bundle.step, bundle.skipped, len(probes))
+            + _PROBES[len(probes)].pack(*[value for probe in probes for value in probe])
+            + bundle.signature
+        )
+    return data + _CRC.pack(zlib.crc32(data, salt))
 
 
-def decode_bundle(record: bytes) -> Bundle:
+def decode_bundle(record: bytes, salt: int) -> Bundle:
     """Raises ChecksumError."""
-    data = _checked(record)
+    data = _checked(record, salt)
     origin, step, skipped, count = _BUNDLE.unpack_from(data)
     flat = _PROBES[count].unpack_from(data, _BUNDLE.size)
     signature = data[_BUNDLE.size + _PROBES[count].size :]
     return Bundle(origin, step, tuple(zip(flat[::2], flat[1::2], strict=True)), skipped, signature)
 
 
-def encode_member(member: Member) -> bytes:
+def encode_member(member: Member, salt: int) -> bytes:
     name = member.name.encode()
-    data = b"".join(
-        (
-            _MEMBER.pack(
-                member.public_key,
-                member.incarnation,
-                member.version,
-                member.first_step,
-                _STILL_HERE if member.last_step is None else member.last_step,
-                len(member.neighbours),
-                len(name),
-            ),
-            struct.pack(f">{len(member.neighbours)}Q", *member.neighbours),
-            name,
-            member.signature,
-        )
+    head = _MEMBER.pack(
+        member.public_key,
+        member.incarnation,
+        member.version,
+        member.first_step,
+        _STILL_HERE if member.last_step is None else member.last_step,
+        member.hop_milliseconds,
+        member.closed_before,
+        len(member.neighbours),
+        len(member.closed_digest),
+        len(name),
     )
-    return data + _CRC.pack(zlib.crc32(data))
+    neighbours = struct.pack(f">{len(member.neighbours)}Q", *member.neighbours)
+    return _sealed(head + neighbours + member.closed_digest + name + member.signature, salt)
 
 
-def decode_member(record: bytes) -> Member:
+def decode_member(record: bytes, salt: int) -> Member:
     """Raises ChecksumError."""
-    data = _checked(record)
-    key, incarnation, version, first_step, last_step, neighbours, name_bytes = _MEMBER.unpack_from(data)
-    name_at = _MEMBER.size + 8 * neighbours
+    data = _checked(record, salt)
+    key, incarnation, version, first, last, hop, closed, neighbours, digest_bytes, name_bytes = _MEMBER.unpack_from(
+        data
+    )
+    digest_at = _MEMBER.size + 8 * neighbours
+    name_at = digest_at + digest_bytes
     return Member(
         key,
         data[name_at : name_at + name_bytes].decode(),
         incarnation,
         version,
         struct.unpack_from(f">{neighbours}Q", data, _MEMBER.size),
-        first_step,
-        None if last_step == _STILL_HERE else last_step,
+        first,
+        None if last == _STILL_HERE else last,
+        hop,
+        closed,
+        data[digest_at:name_at],
         data[name_at + name_bytes :],
     )
 
 
-def _checked(record: bytes) -> bytes:
-    data, crc = record[:-4], record[-4:]
-    if len(crc) != 4 or zlib.crc32(data) != _CRC.unpack(crc)[0]:
+def encode_epoch(epoch: int, frontier: Iterable[Held], salt: int) -> bytes:
+    """What the coefficients of an epoch stand for."""
+    held = tuple(frontier)
+    parts = [_EPOCH.pack(epoch, len(held))]
+    for one in held:
+        parts.append(_HELD.pack(one.origin, one.mark, len(one.beyond)))
+        parts += [struct.pack(">QQ", first, last) for first, last in one.beyond]
+    return _sealed(b"".join(parts), salt)
+
+
+def decode_epoch(record: bytes, salt: int) -> tuple[int, tuple[Held, ...]]:
+    """Raises ChecksumError."""
+    data = _checked(record, salt)
+    epoch, count = _EPOCH.unpack_from(data)
+    held, at = [], _EPOCH.size
+    for _ in range(count):
+        origin, mark, ranges = _HELD.unpack_from(data, at)
+        flat = struct.unpack_from(f">{2 * ranges}Q", data, at + _HELD.size)
+        held.append(Held(origin, mark, tuple(zip(flat[::2], flat[1::2], strict=True))))
+        at += _HELD.size + 16 * ranges
+    return epoch, tuple(held)
+
+
+def coefficients_salt(epoch_record: bytes) -> int:
+    """Binds coefficients to the record that tells what they stand for: its own CRC."""
+    (crc,) = _CRC.unpack(epoch_record[-_CRC.size :])
+    return int(crc)
+
+
+def encode_coefficients(coefficients: bytes, salt: int) -> bytes:
+    return _sealed(coefficients, salt)
+
+
+def decode_coefficients(record: bytes, salt: int) -> bytes:
+    """Raises ChecksumError."""
+    return _checked(record, salt)
+
+
+def encode_number(number: int, salt: int) -> bytes:
+    return _sealed(_NUMBER.pack(number), salt)
+
+
+def decode_number(record: bytes, salt: int) -> int:
+    """Raises ChecksumError."""
+    (number,) = _NUMBER.unpack(_checked(record, salt))
+    return int(number)
+
+
+def encode_identity(identity: Identity) -> bytes:
+    return _sealed(_IDENTITY.pack(*identity), _IDENTITY_SALT)
+
+
+def decode_identity(record: bytes) -> Identity:
+    """Raises ChecksumError."""
+    return Identity(*_IDENTITY.unpack(_checked(record, _IDENTITY_SALT)))
+
+
+def _sealed(data: bytes, salt: int) -> bytes:
+    return data + _CRC.pack(zlib.crc32(data, salt))
+
+
+def _checked(record: bytes, salt: int) -> bytes:
+    if zlib.crc32(record, salt) != _RESIDUE or len(record) <= _CRC.size:
         raise ChecksumError
-    return data
+    return record[: -_CRC.size]

@@ -5,6 +5,10 @@ folded into the weights when a later one opens. What arrives after that is folde
 what arrives for a later epoch waits in that epoch's coefficients. The digest is over coefficients, so it does not tell
 when or whether anything was folded: replicas that hold the same updates have equal digests.
 
+Two things leave a replica. The coefficients of one epoch, packed, stand for its updates, in the journal and for those
+who catch up. A snapshot holds the folded weights, and the digest of the coefficients that are in them: whoever has the
+same coefficients and restores it folds nothing again and has the very same bits, rounding included.
+
 Not safe for threads: one thread computes.
 
 Shapes: F all coefficients of an epoch (subspace.py), M rows and N columns of a parameter, R rank.
@@ -14,15 +18,18 @@ import hashlib
 import os
 import struct
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+import numpy
 import torch
 from torch import Tensor
 
 from seedflood.config import RunSettings
 from seedflood.protocol.messages import Update
 from seedflood.training import estimate
+from seedflood.training.coefficients import Coefficients
 from seedflood.training.estimate import Measurement
 from seedflood.training.layers import attach
 from seedflood.training.models import BaseModel, export_model
@@ -36,6 +43,11 @@ Measured on tiny-opt and SST-2 (4 origins x batch 16, 400 steps, three run seeds
 to 0.630; with 800 0.630 to 0.654, with 450 0.633 to 0.667.
 """
 
+Arrays = dict[str, numpy.ndarray[Any, numpy.dtype[Any]]]
+
+WEIGHTS = "weights."
+"""How the arrays of a snapshot are named, before the name of a slot."""
+
 
 class Replica:
     """A model under training. Takes the base model over: it must not be used elsewhere afterwards.
@@ -43,7 +55,8 @@ class Replica:
     Raises ModelError if a parameter of the model cannot be trained.
     """
 
-    def __init__(self, base: BaseModel, settings: RunSettings) -> None:
+    def __init__(self, base: BaseModel, settings: RunSettings, folder: Path | None = None) -> None:
+        """folder: where old epochs are put aside (`Coefficients`)."""
         self.base = base
         self.model = base.model
         self.refresh_period = settings.refresh_period
@@ -58,8 +71,7 @@ class Replica:
             distribution=settings.basis,
         )
         self.epoch = 0
-        self._coefficients: dict[int, Tensor] = {}
-        self._digests: dict[int, bytes] = {}
+        self._coefficients = Coefficients(self.subspace, folder)
         self._a_F = torch.zeros(self.subspace.size, dtype=torch.float32, device=base.device)
         self._late_bases: tuple[int, list[SlotBasis]] | None = None
         self._bind()
@@ -68,6 +80,11 @@ class Replica:
     def base_digest(self) -> bytes:
         """32 bytes: of the weights before training."""
         return self.base.digest
+
+    @property
+    def epoch_bytes(self) -> int:
+        """Size of the coefficients of an epoch, unpacked."""
+        return 8 * self.subspace.size
 
     def epoch_of(self, step: int) -> int:
         return step // self.refresh_period
@@ -78,14 +95,7 @@ class Replica:
         for update in updates:
             by_epoch[self.epoch_of(update.step)].append(update)
         for epoch, ours in sorted(by_epoch.items()):
-            seeds, scalars = [update.seed for update in ours], [update.scalar for update in ours]
-            if epoch < self.epoch:
-                added_F = self.subspace.zeros()
-                self.subspace.accumulate(added_F, epoch, seeds, scalars)
-                self._add(epoch, added_F)
-            else:
-                self.subspace.accumulate(self._of_epoch(epoch), epoch, seeds, scalars)
-                self._changed(epoch)
+            self._add(epoch, self._sum(epoch, ours))
 
     def measure(self, step: int, seed: int, batch: Batch) -> Measurement:
         """The two-point estimate of a step on a batch, with the weights as they stand; opens the step's epoch.
@@ -104,8 +114,9 @@ class Replica:
         if epoch <= self.epoch:
             return
         self.fold_open_epoch()
-        for between in sorted(held for held in self._coefficients if self.epoch < held < epoch):
-            self._fold(between, self._coefficients[between])
+        for between in self._coefficients:
+            if self.epoch < between < epoch:
+                self._fold(between, self._coefficients[between])
         self.epoch = epoch
         self._late_bases = None
         self._bind()
@@ -117,42 +128,65 @@ class Replica:
     def fold_open_epoch(self) -> None:
         """Adds the open epoch to the weights; only `open_epoch` may follow, for the live layers would add it again."""
         bases = [SlotBasis(slot.u_MR, slot.v_KR if slot.slot.is_matrix else None) for slot in self.slots]
-        self._fold(self.epoch, self._coefficients.get(self.epoch), bases)
+        self._fold(self.epoch, self._coefficients[self.epoch], bases)
 
     def digest(self) -> bytes:
         """32 bytes over the coefficients of all epochs that are not zero."""
-        hasher = hashlib.sha256(b"seedflood replica 1\0")
-        for epoch, coefficients_F in sorted(self._coefficients.items()):
-            if not coefficients_F.any():
-                continue
-            if epoch not in self._digests:
-                self._digests[epoch] = self.subspace.digest(coefficients_F)
-            hasher.update(struct.pack("<Q", epoch) + self._digests[epoch])
-        return hasher.digest()
+        return _digest_epochs(self._coefficients.digests())
 
-    def coefficients(self) -> dict[int, bytes]:
-        """Coefficients of every epoch that are not zero, as little-endian int64: a snapshot that needs no weights."""
-        return {
-            epoch: coefficients_F.numpy().astype("<i8").tobytes()
-            for epoch, coefficients_F in sorted(self._coefficients.items())
-            if coefficients_F.any()
-        }
+    def sum_epoch(self, epoch: int) -> bytes:
+        """What the updates of an epoch add up to: its coefficients, packed (`Subspace.pack`)."""
+        return self.subspace.pack(self._coefficients[epoch])
 
-    def set_coefficients(self, epoch: int, data: bytes) -> None:
-        """Makes the coefficients of an epoch those of a snapshot or a donor; the weights follow.
+    def adopt(self, epoch: int, packed: bytes, updates: Iterable[Update]) -> None:
+        """Makes the coefficients of an epoch those of `sum_epoch`, anyone's, plus these updates; the weights follow.
 
-        data: as `coefficients` gives it. Raises ValueError for another size; the caller says whose fault that is.
+        Raises ValueError for another size: who lets foreign coefficients in has checked it.
         """
-        if len(data) != 8 * self.subspace.size:
-            raise ValueError(f"coefficients of an epoch are {8 * self.subspace.size} bytes, not {len(data)}")
-        wanted_F = torch.frombuffer(bytearray(data), dtype=torch.int64)
-        self._add(epoch, wanted_F - self._of_epoch(epoch))
+        others = list(updates)
+        assert all(self.epoch_of(update.step) == epoch for update in others), f"updates beyond epoch {epoch}"
+        wanted_F = self.subspace.unpack(packed) + self._sum(epoch, others)
+        self._add(epoch, wanted_F - self._coefficients[epoch])
+
+    def snapshot(self) -> tuple[Arrays, dict[str, str]]:
+        """The weights as folded, and facts that tell what is in them.
+
+        Copies: they may be written while training goes on. The coefficients are left to the journal.
+        """
+        arrays: Arrays = {
+            WEIGHTS + slot.slot.name: _copy_master(master).contiguous().numpy()
+            for slot, master in zip(self.slots, self._masters(), strict=True)
+        }
+        return arrays, self._snapshot_facts(self.epoch)
+
+    def is_restorable(self, facts: Mapping[str, str]) -> bool:
+        """Are the coefficients that are in the weights of this snapshot exactly those that are held here?
+
+        Of the epochs before the one that was open in it; what is held of others is not folded in it.
+        """
+        ours = self._snapshot_facts(int(facts["epoch"]))
+        return all(facts.get(name) == value for name, value in ours.items())
+
+    @torch.no_grad()
+    def restore(self, arrays: Mapping[str, Any], facts: Mapping[str, str]) -> None:
+        """Takes the weights of a restorable snapshot in place of folding: the same bits, the same epoch open.
+
+        Raises ValueError, and changes nothing, if this is no such snapshot.
+        """
+        self._check_snapshot(arrays, facts)
+        for slot, master in zip(self.slots, self._masters(), strict=True):
+            master.copy_(torch.tensor(arrays[WEIGHTS + slot.slot.name]))
+            if master is not slot.parameter:
+                slot.parameter.copy_(master)
+        self.epoch = int(facts["epoch"])
+        self._late_bases = None
+        self._bind()
 
     def weights(self) -> dict[str, Tensor]:
         """The weights as they stand, the open epoch folded in: float32 copies in host memory, by all their names."""
         folded: dict[int, Tensor] = {}
         for slot, master in zip(self.slots, self._masters(), strict=True):
-            weight = master.detach().to(device="cpu", dtype=torch.float32, copy=True)
+            weight = _copy_master(master)
             u_MR, a = slot.u_MR.cpu(), slot.a.cpu()
             v_NR = slot.v_KR.cpu() if slot.slot.is_matrix else None
             folded[id(slot.parameter)] = _add_increment(weight, SlotBasis(u_MR, v_NR), a)
@@ -163,10 +197,25 @@ class Replica:
         """Writes the weights as they stand as a Hugging Face folder (`models.export_model`)."""
         return export_model(self.base, self.weights(), folder)
 
-    def _of_epoch(self, epoch: int) -> Tensor:
-        if epoch not in self._coefficients:
-            self._coefficients[epoch] = self.subspace.zeros()
-        return self._coefficients[epoch]
+    def _snapshot_facts(self, epoch: int) -> dict[str, str]:
+        """What tells a snapshot in which this epoch is open."""
+        digest = _digest_epochs((folded, digest) for folded, digest in self._coefficients.digests() if folded < epoch)
+        return {"base_digest": self.base_digest.hex(), "epoch": str(epoch), "digest": digest.hex()}
+
+    def _check_snapshot(self, arrays: Mapping[str, Any], facts: Mapping[str, str]) -> None:
+        if not self.is_restorable(facts):
+            raise ValueError("the snapshot was made from another base model, or from other updates than are held here")
+        for slot in self.slots:
+            weight = arrays.get(WEIGHTS + slot.slot.name)
+            if weight is None or weight.shape != slot.slot.shape or weight.dtype != numpy.float32:
+                raise ValueError(f"the snapshot does not hold the weights of {slot.slot.name}")
+
+    def _sum(self, epoch: int, updates: Sequence[Update]) -> Tensor:
+        """What updates of one epoch add up to, (F,) int64."""
+        sum_F = self.subspace.zeros()
+        seeds, scalars = [update.seed for update in updates], [update.scalar for update in updates]
+        self.subspace.accumulate(sum_F, epoch, seeds, scalars)
+        return sum_F
 
     def _add(self, epoch: int, added_F: Tensor) -> None:
         if epoch < self.epoch and added_F.any():
@@ -174,13 +223,13 @@ class Replica:
                 # Kept until the next epoch opens: stragglers come in several windows after a boundary.
                 self._late_bases = (epoch, self._bases(epoch))
             self._fold(epoch, added_F, self._late_bases[1])
-        self._of_epoch(epoch).add_(added_F)
-        self._changed(epoch)
-
-    def _changed(self, epoch: int) -> None:
-        self._digests.pop(epoch, None)
+        self._coefficients.add(epoch, added_F)
         if epoch == self.epoch:
-            self._a_F.copy_(self.subspace.increments(self._of_epoch(epoch), self.learning_rate / self.clients))
+            self._refresh()
+
+    def _refresh(self) -> None:
+        """The open epoch has other coefficients, or is another one."""
+        self._a_F.copy_(self.subspace.increments(self._coefficients[self.epoch], self.learning_rate / self.clients))
         for slot in self.slots:
             slot.refresh()
 
@@ -188,15 +237,15 @@ class Replica:
         """Gives the slots the basis and the increments of the epoch that is open."""
         for index, (slot, basis) in enumerate(zip(self.slots, self._bases(self.epoch), strict=True)):
             slot.bind(basis, self.subspace.part(self._a_F, index))
-        self._changed(self.epoch)
+        self._refresh()
 
     def _bases(self, epoch: int) -> list[SlotBasis]:
         return [self.subspace.basis(epoch, index, self.base.device) for index in range(len(self.slots))]
 
     @torch.no_grad()
-    def _fold(self, epoch: int, coefficients_F: Tensor | None, bases: list[SlotBasis] | None = None) -> None:
+    def _fold(self, epoch: int, coefficients_F: Tensor, bases: list[SlotBasis] | None = None) -> None:
         """Adds coefficients of an epoch to the weights: float32 masters first, then the device's copies of them."""
-        if coefficients_F is None or not coefficients_F.any():
+        if not coefficients_F.any():
             return
         a_F = self.subspace.increments(coefficients_F, self.learning_rate / self.clients)
         for index, (slot, master) in enumerate(zip(self.slots, self._masters(), strict=True)):
@@ -215,6 +264,19 @@ class Replica:
         if self.base.master is None:
             return [slot.parameter for slot in self.slots]
         return [self.base.master[slot.slot.name] for slot in self.slots]
+
+
+def _digest_epochs(digests: Iterable[tuple[int, bytes]]) -> bytes:
+    """One digest of the epochs and theirs."""
+    hasher = hashlib.sha256(b"seedflood replica 1\0")
+    for epoch, digest in digests:
+        hasher.update(struct.pack("<Q", epoch) + digest)
+    return hasher.digest()
+
+
+def _copy_master(master: Tensor) -> Tensor:
+    """float32 in host memory."""
+    return master.detach().to(device="cpu", dtype=torch.float32, copy=True)
 
 
 def _add_increment(weight: Tensor, basis: SlotBasis, a: Tensor) -> Tensor:

@@ -14,9 +14,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+import numpy
 import torch
 from torch import Tensor
 
+from seedflood.protocol import packing
 from seedflood.protocol.messages import SCALAR_UNIT_BITS
 from seedflood.training import randomness
 
@@ -109,6 +111,15 @@ class Subspace:
         if self.slots[index].is_matrix:
             return flat_F[start : start + self.rank**2].view(self.rank, self.rank)
         return flat_F[start : start + self.rank]
+
+    def pack(self, coefficients_F: Tensor) -> bytes:
+        """Little-endian int64 in the order of the slots, packed."""
+        return packing.pack(coefficients_F.numpy().astype("<i8", copy=False).tobytes())
+
+    def unpack(self, packed: bytes) -> Tensor:
+        """What was packed, (F,) int64. Raises ValueError if it is none of ours, or of another size."""
+        data = packing.unpack(packed, 8 * self.size)
+        return torch.from_numpy(numpy.frombuffer(data, "<i8").astype(numpy.int64))
 
     def digest(self, coefficients_F: Tensor) -> bytes:
         """32 bytes over names, shapes and coefficients of an epoch; equal for equal sets of updates."""

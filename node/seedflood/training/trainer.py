@@ -4,19 +4,21 @@ Not safe for threads: the compute thread owns it from loading on.
 """
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from seedflood import embedded
 from seedflood.config import NodeSettings, RunSettings
-from seedflood.protocol.messages import OriginId, Update
+from seedflood.errors import ModelError
+from seedflood.protocol.messages import ClosedEpoch, OriginId, Update
 from seedflood.training.estimate import Measurement, probe_seed
 from seedflood.training.evaluation import Evaluation, evaluate
 from seedflood.training.models import BaseModel, load_model
-from seedflood.training.replica import Replica
+from seedflood.training.replica import Arrays, Replica
 from seedflood.training.tasks import Task, TaskFormat, load_task, make_task
 
 
@@ -41,17 +43,17 @@ class Trainer:
         if node.threads is not None:
             torch.set_num_threads(node.threads)
         self.run = run
+        self.node = node
         base = load_base(run, node)
         self.task = load_rows(run, node, base)
         if node.evaluate_examples is not None:
             del self.task.validation_examples[node.evaluate_examples :]
-        if run.learning_rate is None and run.model == "embedded":
-            run = run.model_copy(update={"learning_rate": embedded.LEARNING_RATE})
-        self.replica = Replica(base, run)
+        self.base_digest = base.digest
+        self.replica = make_replica(run, base, node.state)
 
     @property
-    def base_digest(self) -> bytes:
-        return self.replica.base_digest
+    def epoch_bytes(self) -> int:
+        return self.replica.epoch_bytes
 
     def measure(self, origin: OriginId, step: int, count: int) -> Round:
         """Measures `count` consecutive steps, each with the updates of the ones before applied.
@@ -81,6 +83,41 @@ class Trainer:
     def apply(self, updates: Iterable[Update]) -> None:
         self.replica.apply(updates)
 
+    def sum_epoch(self, epoch: int) -> bytes:
+        return self.replica.sum_epoch(epoch)
+
+    def adopt(self, epoch: int, packed: bytes, updates: Iterable[Update]) -> None:
+        self.replica.adopt(epoch, packed, updates)
+
+    def rebuild(self, closed: Iterable[ClosedEpoch], updates: Iterable[Update]) -> None:
+        """The replica made again, from the base model on: whatever was wrong in its memory is gone, weights included.
+
+        The epoch that was open is open again. Raises ModelError if the base model is not to be had any more.
+        """
+        epoch = self.replica.epoch
+        del self.replica  # before the new one is loaded: there may not be memory for two
+        base = load_base(self.run, self.node)
+        if base.digest != self.base_digest:
+            raise ModelError(
+                "The base model here has changed since the node started: put back the files it was started with."
+            )
+        self.replica = make_replica(self.run, base, self.node.state)
+        for one in closed:
+            self.replica.adopt(one.epoch, one.coefficients, ())
+        self.replica.apply(updates)
+        self.replica.open_epoch(epoch)
+
+    def snapshot(self) -> tuple[Arrays, dict[str, str]]:
+        arrays, facts = self.replica.snapshot()
+        return arrays, facts | {"run_id": self.run.run_id().hex()}
+
+    def is_restorable(self, facts: Mapping[str, str]) -> bool:
+        """Is a snapshot with these facts of this run, this base model and the updates that are held here?"""
+        return facts.get("run_id") == self.run.run_id().hex() and self.replica.is_restorable(facts)
+
+    def restore(self, arrays: Mapping[str, Any], facts: Mapping[str, str]) -> None:
+        self.replica.restore(arrays, facts)
+
     def complete(self) -> None:
         """Nothing more is measured: the weights shall stand for everything that was applied."""
         self.replica.open_latest()
@@ -104,6 +141,13 @@ def load_base(run: RunSettings, node: NodeSettings) -> BaseModel:
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     return load_model(name, device=device, dtype=node.dtype)
+
+
+def make_replica(run: RunSettings, base: BaseModel, folder: Path) -> Replica:
+    """The replica of a run before its first update. folder: where old epochs are put aside."""
+    if run.learning_rate is None and run.model == "embedded":
+        run = run.model_copy(update={"learning_rate": embedded.LEARNING_RATE})
+    return Replica(base, run, folder)
 
 
 def load_rows(run: RunSettings, node: NodeSettings, base: BaseModel) -> Task:

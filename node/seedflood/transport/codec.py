@@ -9,19 +9,15 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 
 from google.protobuf.message import DecodeError
 
 from seedflood.errors import PeerError
-from seedflood.protocol.frontier import RANGES_MAX
 from seedflood.protocol.messages import (
-    BUNDLE_UPDATES_MAX,
     NAME_PATTERN,
     NEIGHBOURS_MAX,
-    SCALAR_MAX,
     STEP_MAX,
-    Bundle,
+    ClosedEpoch,
     FrontierDigest,
     Goodbye,
     Held,
@@ -31,26 +27,33 @@ from seedflood.protocol.messages import (
     Message,
     Ping,
     Pong,
+    ReplicaDigest,
+    Standing,
     Updates,
+)
+from seedflood.transport.columns import (
+    FRAME_BUNDLES_MAX,
+    SIGNATURE_BYTES,
+    check,
+    exact_frontier_to_wire,
+    frontier_from_wire,
+    frontier_to_wire,
+    updates_from_wire,
+    updates_to_wire,
 )
 from seedflood.wire import flood_pb2 as pb
 
 FRAME_BYTES_MAX = 4 << 20
 """gRPC's default limit of a message, kept: what is larger is split."""
 
-FRAME_BUNDLES_MAX = 4096
-"""At most 2.7 MiB, with 64 updates in each bundle."""
-
 MEMBERS_BYTES_MAX = 1 << 20
 """Statements are spread over frames of about this size."""
 
-FRONTIER_BYTES_MAX = 2 << 20
-"""A frontier beyond it is told without its ranges: less is claimed, more is pulled, nothing is lost."""
-
+EPOCH_PART_BYTES_MAX = 1 << 20
 REASON_CHARACTERS_MAX = 256
 KEY_BYTES = 32
-DIGEST_BYTES_MAX = 64
-SIGNATURE_BYTES = 64
+DIGEST_BYTES = 32
+BASE_DIGEST_BYTES_MAX = 64
 
 _NAME = re.compile(NAME_PATTERN)
 
@@ -79,58 +82,33 @@ class PullMore:
 
 
 @dataclass(frozen=True, slots=True)
+class EpochPart:
+    """A piece of a `ClosedEpoch`. frontier: in the first piece alone, else None. data: of its coefficients."""
+
+    epoch: int
+    frontier: tuple[Held, ...] | None
+    data: bytes
+    is_last: bool
+
+
+AnswerPart = Updates | Members | EpochPart | Standing
+
+
+@dataclass(frozen=True, slots=True)
 class PullPart:
-    """Bundles or statements that answer a pull."""
+    """A part of the answer to a pull."""
 
     id: int
-    message: Updates | Members
+    message: AnswerPart
 
 
-LinkMessage = Message | Pull | PullEnd | PullMore | PullPart
+LinkMessage = Message | Pull | PullEnd | PullMore | PullPart | EpochPart
 """What travels on a link: the core's messages and the transport's own."""
 
 
 def encode(message: LinkMessage) -> list[bytes]:
     """Serialized frames, each within the limits; one unless the message is a long list of bundles or statements."""
-    match message:
-        case Updates() | Members():
-            return [frame.SerializeToString() for frame in _batch_to_wire(message)]
-        case PullPart():
-            return [frame.SerializeToString() for frame in _batch_to_wire(message.message, answers=message.id)]
-        case Hello():
-            first, *rest = _chunks_of_members(message.members) or [pb.Members()]
-            hello = pb.Hello(
-                protocol_version=message.protocol_version,
-                run_id=message.run_id,
-                base_digest=message.base_digest,
-                member=_member_to_wire(message.member),
-                members=first.members,
-                frontier=_frontier_to_wire(message.frontier),
-            )
-            frames = [pb.Frame(hello=hello), *(pb.Frame(members=chunk) for chunk in rest)]
-            return [frame.SerializeToString() for frame in frames]
-        case FrontierDigest():
-            frame = pb.Frame(
-                frontier_digest=pb.FrontierDigest(
-                    frontier_digest=message.frontier_digest,
-                    before=message.before,
-                    is_complete=message.is_complete,
-                    replica_digest=message.replica_digest,
-                )
-            )
-        case Ping(sent_at):
-            frame = pb.Frame(ping=pb.Ping(sent_at=sent_at))
-        case Pong(sent_at):
-            frame = pb.Frame(pong=pb.Pong(sent_at=sent_at))
-        case Goodbye(reason):
-            frame = pb.Frame(goodbye=pb.Goodbye(reason=reason[:REASON_CHARACTERS_MAX]))
-        case Pull():
-            frame = pb.Frame(pull=pb.Pull(id=message.id, frontier=_frontier_to_wire(message.frontier)))
-        case PullEnd():
-            frame = pb.Frame(pull_end=pb.PullEnd(id=message.id, is_complete=message.is_complete))
-        case PullMore():
-            frame = pb.Frame(pull_more=pb.PullMore(id=message.id))
-    return [frame.SerializeToString()]
+    return [frame.SerializeToString() for frame in _to_wire(message)]
 
 
 def decode(data: bytes) -> LinkMessage | None:
@@ -141,42 +119,15 @@ def decode(data: bytes) -> LinkMessage | None:
         frame = pb.Frame.FromString(data)
     except DecodeError:
         raise PeerError(f"{len(data)} bytes that are no frame", reason="frame") from None
-    match frame.WhichOneof("kind"):
-        case "updates":
-            updates = Updates(_updates_from_wire(frame.updates))
-            return PullPart(frame.answers, updates) if frame.answers else updates
-        case "members":
-            members = Members(tuple(_member_from_wire(member) for member in frame.members.members))
-            return PullPart(frame.answers, members) if frame.answers else members
-        case "hello":
-            return _hello_from_wire(frame.hello)
-        case "frontier_digest":
-            digest = frame.frontier_digest
-            _check(len(digest.frontier_digest) == 32, "frontier_digest must be 32 bytes")
-            _check(len(digest.replica_digest) <= DIGEST_BYTES_MAX, "replica_digest is too long")
-            _check(digest.before <= STEP_MAX, f"before is beyond {STEP_MAX}")
-            return FrontierDigest(digest.frontier_digest, digest.before, digest.is_complete, digest.replica_digest)
-        case "ping":
-            _check(math.isfinite(frame.ping.sent_at), "sent_at is not finite")
-            return Ping(frame.ping.sent_at)
-        case "pong":
-            _check(math.isfinite(frame.pong.sent_at), "sent_at is not finite")
-            return Pong(frame.pong.sent_at)
-        case "goodbye":
-            return Goodbye(frame.goodbye.reason[:REASON_CHARACTERS_MAX])
-        case "pull":
-            return Pull(frame.pull.id, _frontier_from_wire(frame.pull.frontier))
-        case "pull_end":
-            return PullEnd(frame.pull_end.id, frame.pull_end.is_complete)
-        case "pull_more":
-            return PullMore(frame.pull_more.id)
-        case _:
-            return None
+    message = _from_wire(frame)
+    if frame.answers and isinstance(message, AnswerPart):
+        return PullPart(frame.answers, message)
+    return message
 
 
 def encode_pull_request(run_id: bytes, frontier: Sequence[Held]) -> bytes:
     """The request of Flood.Pull."""
-    return pb.PullRequest(run_id=run_id, frontier=_frontier_to_wire(frontier)).SerializeToString()
+    return pb.PullRequest(run_id=run_id, frontier=frontier_to_wire(frontier)).SerializeToString()
 
 
 def decode_pull_request(data: bytes) -> tuple[bytes, tuple[Held, ...]]:
@@ -185,64 +136,109 @@ def decode_pull_request(data: bytes) -> tuple[bytes, tuple[Held, ...]]:
         wire = pb.PullRequest.FromString(data)
     except DecodeError as error:
         raise PeerError(f"not a request: {error}", reason="frame") from None
-    return wire.run_id, _frontier_from_wire(wire.frontier)
+    return wire.run_id, frontier_from_wire(wire.frontier)
 
 
-def _check(is_right: bool, sentence: str, reason: str = "limit") -> None:
-    if not is_right:
-        raise PeerError(sentence, reason=reason)
+def _to_wire(message: LinkMessage) -> list[pb.Frame]:
+    match message:
+        case PullPart():
+            frames = _to_wire(message.message)
+            for frame in frames:
+                frame.answers = message.id
+            return frames
+        case Updates(bundles):
+            ends = range(0, len(bundles), FRAME_BUNDLES_MAX)
+            return [pb.Frame(updates=updates_to_wire(bundles[k : k + FRAME_BUNDLES_MAX])) for k in ends]
+        case Members():
+            return [pb.Frame(members=chunk) for chunk in _chunks_of_members(message.members)]
+        case Hello():
+            return _hello_to_wire(message)
+        case FrontierDigest():
+            digest = pb.FrontierDigest(
+                frontier_digest=message.frontier_digest,
+                before=message.before,
+                is_complete=message.is_complete,
+                members_digest=message.members_digest,
+            )
+            return [pb.Frame(frontier_digest=digest)]
+        case ReplicaDigest(frontier_digest, replica_digest):
+            wire = pb.ReplicaDigest(frontier_digest=frontier_digest, replica_digest=replica_digest)
+            return [pb.Frame(replica_digest=wire)]
+        case Standing(frontier, replica_digest):
+            exact = exact_frontier_to_wire(frontier)
+            return [pb.Frame(standing=pb.Standing(frontier=exact, replica_digest=replica_digest))]
+        case EpochPart():
+            return [pb.Frame(epoch_part=_epoch_part_to_wire(message))]
+        case ClosedEpoch():
+            raise AssertionError("a closed epoch is told in parts: see answer.py")
+        case Ping(sent_at):
+            return [pb.Frame(ping=pb.Ping(sent_at=sent_at))]
+        case Pong(sent_at):
+            return [pb.Frame(pong=pb.Pong(sent_at=sent_at))]
+        case Goodbye(reason):
+            return [pb.Frame(goodbye=pb.Goodbye(reason=reason[:REASON_CHARACTERS_MAX]))]
+        case Pull():
+            return [pb.Frame(pull=pb.Pull(id=message.id, frontier=frontier_to_wire(message.frontier)))]
+        case PullEnd():
+            return [pb.Frame(pull_end=pb.PullEnd(id=message.id, is_complete=message.is_complete))]
+        case PullMore():
+            return [pb.Frame(pull_more=pb.PullMore(id=message.id))]
 
 
-def _batch_to_wire(batch: Updates | Members, *, answers: int = 0) -> list[pb.Frame]:
-    if isinstance(batch, Members):
-        return [pb.Frame(members=chunk, answers=answers) for chunk in _chunks_of_members(batch.members)]
-    bundles = batch.bundles
-    return [
-        pb.Frame(updates=_updates_to_wire(bundles[k : k + FRAME_BUNDLES_MAX]), answers=answers)
-        for k in range(0, len(bundles), FRAME_BUNDLES_MAX)
-    ]
+def _from_wire(frame: pb.Frame) -> LinkMessage | None:
+    match frame.WhichOneof("kind"):
+        case "updates":
+            return Updates(updates_from_wire(frame.updates))
+        case "members":
+            return Members(tuple(_member_from_wire(member) for member in frame.members.members))
+        case "hello":
+            return _hello_from_wire(frame.hello)
+        case "frontier_digest":
+            return _frontier_digest_from_wire(frame.frontier_digest)
+        case "replica_digest":
+            check(len(frame.replica_digest.frontier_digest) == DIGEST_BYTES, "frontier_digest must be 32 bytes")
+            check(len(frame.replica_digest.replica_digest) == DIGEST_BYTES, "replica_digest must be 32 bytes")
+            return ReplicaDigest(frame.replica_digest.frontier_digest, frame.replica_digest.replica_digest)
+        case "standing":
+            check(len(frame.standing.replica_digest) == DIGEST_BYTES, "replica_digest must be 32 bytes")
+            return Standing(frontier_from_wire(frame.standing.frontier), frame.standing.replica_digest)
+        case "epoch_part":
+            return _epoch_part_from_wire(frame.epoch_part)
+        case "ping":
+            check(math.isfinite(frame.ping.sent_at), "sent_at is not finite")
+            return Ping(frame.ping.sent_at)
+        case "pong":
+            check(math.isfinite(frame.pong.sent_at), "sent_at is not finite")
+            return Pong(frame.pong.sent_at)
+        case "goodbye":
+            return Goodbye(frame.goodbye.reason[:REASON_CHARACTERS_MAX])
+        case "pull":
+            return Pull(frame.pull.id, frontier_from_wire(frame.pull.frontier))
+        case "pull_end":
+            return PullEnd(frame.pull_end.id, frame.pull_end.is_complete)
+        case "pull_more":
+            return PullMore(frame.pull_more.id)
+        case _:
+            return None
 
 
-def _updates_to_wire(bundles: Sequence[Bundle]) -> pb.Updates:
-    counts = [len(bundle.probes) for bundle in bundles]
-    skipped = [bundle.skipped for bundle in bundles]
-    return pb.Updates(
-        origins=[bundle.origin for bundle in bundles],
-        steps=[bundle.step for bundle in bundles],
-        counts=counts if any(count != 1 for count in counts) else None,
-        skipped=skipped if any(skipped) else None,
-        seeds=[seed for bundle in bundles for seed, _ in bundle.probes],
-        scalars=[scalar for bundle in bundles for _, scalar in bundle.probes],
-        signatures=b"".join(bundle.signature for bundle in bundles),
-    )
+def _frontier_digest_from_wire(wire: pb.FrontierDigest) -> FrontierDigest:
+    check(len(wire.frontier_digest) == DIGEST_BYTES, "frontier_digest must be 32 bytes")
+    check(len(wire.members_digest) <= DIGEST_BYTES, "members_digest is too long")
+    check(wire.before <= STEP_MAX, f"before is beyond {STEP_MAX}")
+    return FrontierDigest(wire.frontier_digest, wire.before, wire.is_complete, wire.members_digest)
 
 
-def _updates_from_wire(wire: pb.Updates) -> tuple[Bundle, ...]:
-    origins, steps, signatures = list(wire.origins), list(wire.steps), wire.signatures
-    n = len(origins)
-    _check(n <= FRAME_BUNDLES_MAX, f"{n} bundles in a frame, more than {FRAME_BUNDLES_MAX}")
-    counts, skipped = list(wire.counts) or [1] * n, list(wire.skipped) or [0] * n
-    seeds, scalars = list(wire.seeds), list(wire.scalars)
-    _check(
-        len(steps) == len(counts) == len(skipped) == n
-        and len(signatures) == SIGNATURE_BYTES * n
-        and len(seeds) == len(scalars) == sum(counts),
-        "the columns of updates differ in length",
-        "columns",
-    )
-    if not n:
-        return ()
-    _check(min(counts) >= 1 and max(counts) <= BUNDLE_UPDATES_MAX, f"a bundle holds 1 to {BUNDLE_UPDATES_MAX} updates")
-    _check(min(scalars) >= -SCALAR_MAX and max(scalars) <= SCALAR_MAX, "a scalar is out of range")
-    _check(all(map(int.__le__, skipped, steps)), "a bundle covers steps below 0")
-    _check(max(map(int.__add__, steps, counts)) <= STEP_MAX + 1, f"a step is beyond {STEP_MAX}")
-    probes = list(zip(seeds, scalars, strict=True))
-    return tuple(
-        Bundle(origin, step, tuple(probes[end - count : end]), skip, signatures[k : k + SIGNATURE_BYTES])
-        for origin, step, count, skip, end, k in zip(
-            origins, steps, counts, skipped, accumulate(counts), range(0, len(signatures), SIGNATURE_BYTES), strict=True
-        )
-    )
+def _epoch_part_to_wire(part: EpochPart) -> pb.EpochPart:
+    frontier = None if part.frontier is None else exact_frontier_to_wire(part.frontier)
+    return pb.EpochPart(epoch=part.epoch, frontier=frontier, data=part.data, is_last=part.is_last)
+
+
+def _epoch_part_from_wire(wire: pb.EpochPart) -> EpochPart:
+    check(wire.epoch <= STEP_MAX, f"an epoch is beyond {STEP_MAX}")
+    check(len(wire.data) <= EPOCH_PART_BYTES_MAX, f"more than {EPOCH_PART_BYTES_MAX} bytes in a part of an epoch")
+    frontier = frontier_from_wire(wire.frontier) if wire.HasField("frontier") else None
+    return EpochPart(wire.epoch, frontier, wire.data, wire.is_last)
 
 
 def _member_to_wire(member: Member) -> pb.Member:
@@ -255,17 +251,22 @@ def _member_to_wire(member: Member) -> pb.Member:
         first_step=member.first_step,
         last_step=member.last_step,
         signature=member.signature,
+        hop_milliseconds=member.hop_milliseconds,
+        closed_before=member.closed_before,
+        closed_digest=member.closed_digest,
     )
 
 
 def _member_from_wire(wire: pb.Member) -> Member:
-    _check(len(wire.public_key) == KEY_BYTES, "a public key must be 32 bytes")
-    _check(_NAME.fullmatch(wire.name) is not None, "a name has characters or a length that names do not have", "name")
-    _check(len(wire.neighbours) <= NEIGHBOURS_MAX, f"more than {NEIGHBOURS_MAX} neighbours")
-    _check(wire.first_step <= STEP_MAX, f"first_step is beyond {STEP_MAX}")
+    check(len(wire.public_key) == KEY_BYTES, "a public key must be 32 bytes")
+    check(_NAME.fullmatch(wire.name) is not None, "a name has characters or a length that names do not have", "name")
+    check(len(wire.neighbours) <= NEIGHBOURS_MAX, f"more than {NEIGHBOURS_MAX} neighbours")
+    check(wire.first_step <= STEP_MAX, f"first_step is beyond {STEP_MAX}")
     last_step = wire.last_step if wire.HasField("last_step") else None
-    _check(last_step is None or -1 <= last_step <= STEP_MAX, "last_step is out of range")
-    _check(len(wire.signature) == SIGNATURE_BYTES, "a signature must be 64 bytes")
+    check(last_step is None or -1 <= last_step <= STEP_MAX, "last_step is out of range")
+    check(wire.closed_before <= STEP_MAX, f"closed_before is beyond {STEP_MAX}")
+    check(len(wire.closed_digest) in (0, DIGEST_BYTES), "closed_digest must be 32 bytes or none")
+    check(len(wire.signature) == SIGNATURE_BYTES, "a signature must be 64 bytes")
     return Member(
         wire.public_key,
         wire.name,
@@ -274,6 +275,9 @@ def _member_from_wire(wire: pb.Member) -> Member:
         tuple(wire.neighbours),
         wire.first_step,
         last_step,
+        wire.hop_milliseconds,
+        wire.closed_before,
+        wire.closed_digest,
         wire.signature,
     )
 
@@ -292,59 +296,27 @@ def _chunks_of_members(members: Iterable[Member]) -> list[pb.Members]:
     return chunks
 
 
+def _hello_to_wire(hello: Hello) -> list[pb.Frame]:
+    first, *rest = _chunks_of_members(hello.members) or [pb.Members()]
+    wire = pb.Hello(
+        protocol_version=hello.protocol_version,
+        run_id=hello.run_id,
+        base_digest=hello.base_digest,
+        member=_member_to_wire(hello.member),
+        members=first.members,
+        frontier=frontier_to_wire(hello.frontier),
+    )
+    return [pb.Frame(hello=wire), *(pb.Frame(members=chunk) for chunk in rest)]
+
+
 def _hello_from_wire(wire: pb.Hello) -> Hello:
-    _check(len(wire.run_id) == 32, "run_id must be 32 bytes")
-    _check(len(wire.base_digest) <= DIGEST_BYTES_MAX, "base_digest is too long")
+    check(len(wire.run_id) == 32, "run_id must be 32 bytes")
+    check(len(wire.base_digest) <= BASE_DIGEST_BYTES_MAX, "base_digest is too long")
     return Hello(
         wire.run_id,
         wire.base_digest,
         _member_from_wire(wire.member),
         tuple(_member_from_wire(member) for member in wire.members),
-        _frontier_from_wire(wire.frontier),
+        frontier_from_wire(wire.frontier),
         wire.protocol_version,
     )
-
-
-def _frontier_to_wire(frontier: Sequence[Held]) -> pb.Frontier:
-    wire = pb.Frontier(origins=[held.origin for held in frontier], marks=[held.mark for held in frontier])
-    if any(held.beyond for held in frontier):
-        counts: list[int] = []
-        ranges: list[int] = []
-        for held in frontier:
-            end = held.mark
-            for first, last in held.beyond:
-                ranges += (first - end, last - first)
-                end = last + 1
-            counts.append(len(held.beyond))
-        size = wire.ByteSize() + 10 * len(ranges)
-        if size <= FRONTIER_BYTES_MAX:
-            wire.range_counts.extend(counts)
-            wire.ranges.extend(ranges)
-    return wire
-
-
-def _frontier_from_wire(wire: pb.Frontier) -> tuple[Held, ...]:
-    origins, marks, ranges = list(wire.origins), list(wire.marks), list(wire.ranges)
-    n = len(origins)
-    counts = list(wire.range_counts) or [0] * n
-    _check(
-        len(marks) == len(counts) == n and len(ranges) == 2 * sum(counts),
-        "the columns of a frontier differ in length",
-        "columns",
-    )
-    _check(len(set(origins)) == n, "a frontier names an origin twice")
-    _check(max(marks, default=0) <= STEP_MAX + 1, f"a mark is beyond {STEP_MAX}")
-    _check(max(counts, default=0) <= RANGES_MAX, f"more than {RANGES_MAX} ranges of an origin")
-    numbers = iter(ranges)
-    frontier = []
-    for origin, mark, count in zip(origins, marks, counts, strict=True):
-        beyond = []
-        end = mark
-        for _ in range(count):
-            distance, more = next(numbers), next(numbers)
-            _check(distance > 0, "ranges of a frontier touch")
-            beyond.append((end + distance, end + distance + more))
-            end += distance + more + 1
-        _check(end <= STEP_MAX + 1, f"a range is beyond {STEP_MAX}")
-        frontier.append(Held(origin, mark, tuple(beyond)))
-    return tuple(frontier)

@@ -1,7 +1,7 @@
 """One link: a stream with a neighbour, what waits for it, and the pulls that share it with live frames.
 
 A pull travels on the link because either side must be able to ask, and the one who was dialled may have no address for
-the other. The donor reads the next part from its journal only when nothing live waits and fewer than PULL_PARTS parts
+the other. The donor takes the next part of its answer only when nothing live waits and fewer than PULL_PARTS parts
 are on their way; the asker acknowledges a part when it has worked it off. HTTP/2's own flow control is not enough: it
 lets megabytes pile up before a slow reader, and live frames would wait behind them (280 ms on loopback, now 8). So a
 pull of a million updates holds one batch in the donor's memory, gives its loop back between parts, and lets live frames
@@ -18,37 +18,23 @@ import grpc
 import grpc.aio
 
 from seedflood.errors import PeerError
-from seedflood.protocol.messages import (
-    Bundle,
-    Goodbye,
-    Held,
-    Hello,
-    Member,
-    Members,
-    Message,
-    OriginId,
-    Updates,
-    count_updates,
-)
-from seedflood.transport.codec import LinkMessage, Pull, PullEnd, PullMore, PullPart, decode, encode
+from seedflood.protocol.messages import Goodbye, Held, Hello, Message, OriginId, Standing, Updates, count_updates
+from seedflood.transport.answer import AnswerItem, Assembly, cut
+from seedflood.transport.codec import EpochPart, LinkMessage, Pull, PullEnd, PullMore, PullPart, decode, encode
 from seedflood.transport.queue import SendQueue
 
 BROKEN = (grpc.RpcError, grpc.aio.BaseError, asyncio.InvalidStateError)
 """What grpc.aio raises when a stream ends under a read or a write."""
 
-PULL_BUNDLES = 256
-"""Bundles per part of a pull, about 22 KB."""
-
 PULL_PARTS = 8
-"""Parts on their way: 2,048 bundles or 180 KB per round trip, and a quarter of a second of the asker's time."""
+"""Parts on their way. Per round trip 2,048 bundles or 180 KB, a quarter of a second of the asker's time; or 512 KB of
+coefficients, which cost it nothing until the last."""
 
 RECEIVED_BUNDLES = 128
 """Bundles given to the core at once: verifying their signatures takes it 10 to 20 ms, then the loop turns."""
 
 FAREWELL_SECONDS = 5.0
 """How long the dialling side of a link waits for the other to close after a goodbye."""
-
-Batch = tuple[tuple[Member, ...], tuple[Bundle, ...]]
 
 
 class Stream(Protocol):
@@ -74,7 +60,8 @@ class LinkOwner(Protocol):
 
     def pulled(self, peer: OriginId, is_complete: bool) -> None: ...
 
-    def pull_batches(self, frontier: tuple[Held, ...]) -> Iterator[Batch]: ...
+    def pull_answer(self, frontier: tuple[Held, ...]) -> Iterator[AnswerItem]:
+        """Everything that the frontier lacks, read as it is sent. The asker `received`s it item by item."""
 
     def failed(self, error: Exception) -> None: ...
 
@@ -90,12 +77,17 @@ class LinkCounters:
     updates_sent: int = 0
     updates_received: int = 0
     updates_dropped: int = 0
+    pull_bytes_received: int = 0
+    """Of bytes_received, those that answered our pulls."""
     links_opened: int = 0
     peer_errors: int = 0
 
 
 class Link:
-    """An open link: `run` reads and writes until it ends; everything else returns at once."""
+    """An open link: `run` reads and writes until it ends; everything else returns at once.
+
+    has_outlived_dial: the peer, whom we dialled, dialled us in turn and was told that there is a link.
+    """
 
     def __init__(
         self,
@@ -109,6 +101,7 @@ class Link:
         self.peer = peer
         self.hello = hello
         self.is_dialled = stream.is_dialled
+        self.has_outlived_dial = False
         self.ended = asyncio.Event()
         self.error: PeerError | None = None
         frames, sent, received = stream.handshake
@@ -129,6 +122,7 @@ class Link:
         self._writer: asyncio.Task[str] | None = None
         self._pulls = 0
         self._is_pulling = False
+        self._assembly = Assembly()
 
     def send(self, message: LinkMessage) -> None:
         if self._closing.done():
@@ -157,6 +151,7 @@ class Link:
     def end_pull(self, is_complete: bool) -> None:
         if self._is_pulling:
             self._is_pulling = False
+            self._assembly = Assembly()
             self._owner.pulled(self.peer, is_complete)
 
     async def run(self) -> str:
@@ -205,11 +200,12 @@ class Link:
                 self._counters.frames_received += 1
                 self._counters.bytes_received += len(frame)
                 message = decode(frame)
+                if isinstance(message, PullPart | PullEnd):
+                    self._counters.pull_bytes_received += len(frame)
                 if isinstance(message, PullPart):
-                    await self._receive_batch(message.message)
-                    self.send(PullMore(message.id))
+                    await self._receive_part(message)
                 elif isinstance(message, Updates):
-                    await self._receive_batch(message)
+                    await self._receive_updates(message)
                 elif message is not None:
                     self._receive(message)
                 if isinstance(message, Goodbye):
@@ -225,10 +221,19 @@ class Link:
             return f"internal error: {error}"
         return "closed by the peer"
 
-    async def _receive_batch(self, batch: Updates | Members) -> None:
-        if isinstance(batch, Members):
-            self._receive(batch)
+    async def _receive_part(self, part: PullPart) -> None:
+        if self._closing.done():
             return
+        if not self._is_pulling or part.id != self._pulls:
+            raise PeerError("an answer to a pull that is not under way", reason="order")
+        item = self._assembly.join(part.message)
+        if isinstance(item, Updates):
+            await self._receive_updates(item)
+        elif item is not None:
+            self._owner.received(self.peer, item)
+        self.send(PullMore(part.id))
+
+    async def _receive_updates(self, batch: Updates) -> None:
         bundles = batch.bundles
         self._counters.updates_received += count_updates(bundles)
         for k in range(0, len(bundles), RECEIVED_BUNDLES):
@@ -237,7 +242,7 @@ class Link:
             if not self._closing.done():
                 self._owner.received(self.peer, Updates(bundles[k : k + RECEIVED_BUNDLES]))
 
-    def _receive(self, message: Message | Pull | PullEnd | PullMore) -> None:
+    def _receive(self, message: Message | EpochPart | Pull | PullEnd | PullMore) -> None:
         match message:
             case Pull():
                 self._drop_answer()
@@ -250,9 +255,13 @@ class Link:
                     self._wake.set()
             case PullEnd():
                 if message.id == self._pulls:
+                    if message.is_complete:
+                        self._assembly.end()
                     self.end_pull(message.is_complete)
             case Hello():
                 raise PeerError("a second hello on one link", reason="hello")
+            case EpochPart() | Standing():
+                raise PeerError("a part of an answer outside of a pull", reason="order")
             case _:
                 if not self._closing.done():
                     self._owner.received(self.peer, message)
@@ -284,11 +293,8 @@ class Link:
 
     def _answer_to(self, pull: Pull) -> Iterator[LinkMessage]:
         try:
-            for members, bundles in self._owner.pull_batches(pull.frontier):
-                if members:
-                    yield PullPart(pull.id, Members(members))
-                for k in range(0, len(bundles), PULL_BUNDLES):
-                    yield PullPart(pull.id, Updates(bundles[k : k + PULL_BUNDLES]))
+            for part in cut(self._owner.pull_answer(pull.frontier)):
+                yield PullPart(pull.id, part)
         except Exception as error:
             self._owner.failed(error)
             yield PullEnd(pull.id, is_complete=False)

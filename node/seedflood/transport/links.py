@@ -1,11 +1,13 @@
 """All links of a node: who is dialled, who is let in, and one link per neighbour.
 
-Both sides may dial at the same moment, so two streams can stand between two nodes. Which of them stays is decided on
-both sides alike, from what both know:
+Both sides may dial, so two streams can stand between two nodes. Which of them stays:
 
 1. the stream of the newer incarnation: a restarted peer is not locked out by its half-dead old link;
-2. else the stream that the smaller origin dialled;
-3. else (same dialler) the newer stream.
+2. else, of two streams by the same dialler, the newer;
+3. else the dialled side keeps the link that it has. The dialler may not have known whose address it dialled; it is told
+   and from then on dials only while it has no link with that peer. So at its next dial the link is dead, and replaced;
+4. else the hellos have crossed and either side has accepted the other's stream: the one of the smaller origin stays, on
+   both sides alike.
 
 The core sees a replaced link as disconnected, then connected: per connection what is sent arrives in order or the
 connection ends.
@@ -19,7 +21,7 @@ import dataclasses
 import logging
 import random
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -27,20 +29,11 @@ import grpc
 import grpc.aio
 
 from seedflood.errors import JournalError, PeerError, SeedfloodError
-from seedflood.protocol.messages import (
-    Bundle,
-    Goodbye,
-    Held,
-    Hello,
-    Members,
-    Message,
-    OriginId,
-    Updates,
-    fingerprint,
-)
+from seedflood.protocol.messages import Goodbye, Held, Hello, Message, OriginId, fingerprint
 from seedflood.transport import refusal
+from seedflood.transport.answer import cut
 from seedflood.transport.codec import decode, decode_pull_request, encode
-from seedflood.transport.link import BROKEN, PULL_BUNDLES, Link, LinkCounters, LinkOwner, Stream
+from seedflood.transport.link import BROKEN, Link, LinkCounters, LinkOwner, Stream
 from seedflood.transport.queue import QUEUE_BUNDLES_MAX, SendQueue
 from seedflood.transport.server import AcceptedStream, Credentials, DialledStream, PlainCredentials, bind, make_server
 
@@ -303,16 +296,14 @@ class Links:
             pass  # they were gone before the hello was read or the refusal told
 
     async def _answer_pull(self, request: bytes, context: grpc.aio.ServicerContext) -> None:
-        """Flood.Pull: reads the journal as fast as the asker takes it, one batch at a time."""
+        """Flood.Pull: reads the journal as fast as the asker takes it, one part at a time."""
         try:
             run_id, frontier = decode_pull_request(request)
             if run_id != self._owner.hello().run_id:
                 raise PeerError("the request names another run", reason="run")
-            for members, bundles in self._owner.pull_batches(frontier):
-                messages: tuple[Members | Updates, ...] = (Members(members), *_in_frames(bundles))
-                for message in messages:
-                    for frame in encode(message):
-                        await context.write(frame)
+            for part in cut(self._owner.pull_answer(frontier)):
+                for frame in encode(part):
+                    await context.write(frame)
         except PeerError as error:
             origin = self._owner.hello().member.origin
             await context.abort(*refusal.status(error, run=self._settings.run, origin=origin))
@@ -339,6 +330,7 @@ class Links:
         old = self._links.get(peer)
         if old is not None:
             if not self._is_preferred(hello, ours, stream, old):
+                old.has_outlived_dial = True
                 raise PeerError(f"there is a link with {name} already", reason="duplicate")
             self._forget(old, "replaced by a newer link")
         queue = SendQueue(self._settings.queue_bundles_max)
@@ -356,7 +348,7 @@ class Links:
             return hello.member.incarnation > old.hello.member.incarnation
         if stream.is_dialled == old.is_dialled:
             return True
-        return stream.is_dialled == (ours.member.origin < old.peer)
+        return ours.member.origin < old.peer if stream.is_dialled else old.has_outlived_dial
 
     async def _serve(self, link: Link) -> None:
         self._running.add(link)
@@ -383,10 +375,6 @@ def _details(error: BaseException) -> str:
         facts = refusal.parse(error.details())
         return str(facts.get("message")) if facts else str(error.details()).rpartition(": ")[2]
     return "no answer in time" if isinstance(error, TimeoutError) else repr(error)
-
-
-def _in_frames(bundles: tuple[Bundle, ...]) -> Iterator[Updates]:
-    return (Updates(bundles[k : k + PULL_BUNDLES]) for k in range(0, len(bundles), PULL_BUNDLES))
 
 
 def _as_hello(frame: bytes | None) -> Hello:

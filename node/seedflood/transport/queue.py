@@ -12,8 +12,9 @@ Updates that wait are merged when they are taken: a busy stream gets larger batc
 
 from collections import deque
 
-from seedflood.protocol.messages import Bundle, Hello, Message, Ping, Pong, Updates
-from seedflood.transport.codec import FRAME_BUNDLES_MAX, LinkMessage, Pull, PullEnd, PullMore, PullPart
+from seedflood.protocol.messages import Bundle, ClosedEpoch, Hello, Message, Ping, Pong, Standing, Updates
+from seedflood.transport.codec import EpochPart, LinkMessage, Pull, PullEnd, PullMore, PullPart
+from seedflood.transport.columns import FRAME_BUNDLES_MAX
 
 QUEUE_BUNDLES_MAX = 65_536
 """Half a megabyte of references per link (bundles are shared between links), or 6 MB on the wire."""
@@ -46,7 +47,7 @@ class SendQueue:
                     self._drop(self._bundles - self._bundles_max)
             case Hello() | Ping() | Pong() | Pull() | PullMore():
                 self._urgent.append(message)
-            case PullPart() | PullEnd():
+            case PullPart() | PullEnd() | ClosedEpoch() | EpochPart() | Standing():
                 raise AssertionError("answers do not wait here: the link makes them when there is room")
             case _:
                 self._waiting.append(message)

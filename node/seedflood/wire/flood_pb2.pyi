@@ -15,7 +15,7 @@ class PullRequest(_message.Message):
     def __init__(self, run_id: _Optional[bytes] = ..., frontier: _Optional[_Union[Frontier, _Mapping]] = ...) -> None: ...
 
 class Frame(_message.Message):
-    __slots__ = ("hello", "updates", "members", "frontier_digest", "ping", "pong", "goodbye", "pull", "pull_end", "pull_more", "answers")
+    __slots__ = ("hello", "updates", "members", "frontier_digest", "ping", "pong", "goodbye", "pull", "pull_end", "pull_more", "replica_digest", "standing", "epoch_part", "answers")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     UPDATES_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
@@ -26,6 +26,9 @@ class Frame(_message.Message):
     PULL_FIELD_NUMBER: _ClassVar[int]
     PULL_END_FIELD_NUMBER: _ClassVar[int]
     PULL_MORE_FIELD_NUMBER: _ClassVar[int]
+    REPLICA_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    STANDING_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_PART_FIELD_NUMBER: _ClassVar[int]
     ANSWERS_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     updates: Updates
@@ -37,8 +40,11 @@ class Frame(_message.Message):
     pull: Pull
     pull_end: PullEnd
     pull_more: PullMore
+    replica_digest: ReplicaDigest
+    standing: Standing
+    epoch_part: EpochPart
     answers: int
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., updates: _Optional[_Union[Updates, _Mapping]] = ..., members: _Optional[_Union[Members, _Mapping]] = ..., frontier_digest: _Optional[_Union[FrontierDigest, _Mapping]] = ..., ping: _Optional[_Union[Ping, _Mapping]] = ..., pong: _Optional[_Union[Pong, _Mapping]] = ..., goodbye: _Optional[_Union[Goodbye, _Mapping]] = ..., pull: _Optional[_Union[Pull, _Mapping]] = ..., pull_end: _Optional[_Union[PullEnd, _Mapping]] = ..., pull_more: _Optional[_Union[PullMore, _Mapping]] = ..., answers: _Optional[int] = ...) -> None: ...
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., updates: _Optional[_Union[Updates, _Mapping]] = ..., members: _Optional[_Union[Members, _Mapping]] = ..., frontier_digest: _Optional[_Union[FrontierDigest, _Mapping]] = ..., ping: _Optional[_Union[Ping, _Mapping]] = ..., pong: _Optional[_Union[Pong, _Mapping]] = ..., goodbye: _Optional[_Union[Goodbye, _Mapping]] = ..., pull: _Optional[_Union[Pull, _Mapping]] = ..., pull_end: _Optional[_Union[PullEnd, _Mapping]] = ..., pull_more: _Optional[_Union[PullMore, _Mapping]] = ..., replica_digest: _Optional[_Union[ReplicaDigest, _Mapping]] = ..., standing: _Optional[_Union[Standing, _Mapping]] = ..., epoch_part: _Optional[_Union[EpochPart, _Mapping]] = ..., answers: _Optional[int] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("protocol_version", "run_id", "base_digest", "member", "members", "frontier")
@@ -75,7 +81,7 @@ class Updates(_message.Message):
     def __init__(self, origins: _Optional[_Iterable[int]] = ..., steps: _Optional[_Iterable[int]] = ..., counts: _Optional[_Iterable[int]] = ..., skipped: _Optional[_Iterable[int]] = ..., seeds: _Optional[_Iterable[int]] = ..., scalars: _Optional[_Iterable[int]] = ..., signatures: _Optional[bytes] = ...) -> None: ...
 
 class Member(_message.Message):
-    __slots__ = ("public_key", "name", "incarnation", "version", "neighbours", "first_step", "last_step", "signature")
+    __slots__ = ("public_key", "name", "incarnation", "version", "neighbours", "first_step", "last_step", "signature", "hop_milliseconds", "closed_before", "closed_digest")
     PUBLIC_KEY_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
@@ -84,6 +90,9 @@ class Member(_message.Message):
     FIRST_STEP_FIELD_NUMBER: _ClassVar[int]
     LAST_STEP_FIELD_NUMBER: _ClassVar[int]
     SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    HOP_MILLISECONDS_FIELD_NUMBER: _ClassVar[int]
+    CLOSED_BEFORE_FIELD_NUMBER: _ClassVar[int]
+    CLOSED_DIGEST_FIELD_NUMBER: _ClassVar[int]
     public_key: bytes
     name: str
     incarnation: int
@@ -92,7 +101,10 @@ class Member(_message.Message):
     first_step: int
     last_step: int
     signature: bytes
-    def __init__(self, public_key: _Optional[bytes] = ..., name: _Optional[str] = ..., incarnation: _Optional[int] = ..., version: _Optional[int] = ..., neighbours: _Optional[_Iterable[int]] = ..., first_step: _Optional[int] = ..., last_step: _Optional[int] = ..., signature: _Optional[bytes] = ...) -> None: ...
+    hop_milliseconds: int
+    closed_before: int
+    closed_digest: bytes
+    def __init__(self, public_key: _Optional[bytes] = ..., name: _Optional[str] = ..., incarnation: _Optional[int] = ..., version: _Optional[int] = ..., neighbours: _Optional[_Iterable[int]] = ..., first_step: _Optional[int] = ..., last_step: _Optional[int] = ..., signature: _Optional[bytes] = ..., hop_milliseconds: _Optional[int] = ..., closed_before: _Optional[int] = ..., closed_digest: _Optional[bytes] = ...) -> None: ...
 
 class Members(_message.Message):
     __slots__ = ("members",)
@@ -113,16 +125,44 @@ class Frontier(_message.Message):
     def __init__(self, origins: _Optional[_Iterable[int]] = ..., marks: _Optional[_Iterable[int]] = ..., range_counts: _Optional[_Iterable[int]] = ..., ranges: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class FrontierDigest(_message.Message):
-    __slots__ = ("frontier_digest", "before", "is_complete", "replica_digest")
+    __slots__ = ("frontier_digest", "before", "is_complete", "members_digest")
     FRONTIER_DIGEST_FIELD_NUMBER: _ClassVar[int]
     BEFORE_FIELD_NUMBER: _ClassVar[int]
     IS_COMPLETE_FIELD_NUMBER: _ClassVar[int]
-    REPLICA_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_DIGEST_FIELD_NUMBER: _ClassVar[int]
     frontier_digest: bytes
     before: int
     is_complete: bool
+    members_digest: bytes
+    def __init__(self, frontier_digest: _Optional[bytes] = ..., before: _Optional[int] = ..., is_complete: bool = ..., members_digest: _Optional[bytes] = ...) -> None: ...
+
+class ReplicaDigest(_message.Message):
+    __slots__ = ("frontier_digest", "replica_digest")
+    FRONTIER_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    REPLICA_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    frontier_digest: bytes
     replica_digest: bytes
-    def __init__(self, frontier_digest: _Optional[bytes] = ..., before: _Optional[int] = ..., is_complete: bool = ..., replica_digest: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, frontier_digest: _Optional[bytes] = ..., replica_digest: _Optional[bytes] = ...) -> None: ...
+
+class Standing(_message.Message):
+    __slots__ = ("frontier", "replica_digest")
+    FRONTIER_FIELD_NUMBER: _ClassVar[int]
+    REPLICA_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    frontier: Frontier
+    replica_digest: bytes
+    def __init__(self, frontier: _Optional[_Union[Frontier, _Mapping]] = ..., replica_digest: _Optional[bytes] = ...) -> None: ...
+
+class EpochPart(_message.Message):
+    __slots__ = ("epoch", "frontier", "data", "is_last")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    FRONTIER_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    IS_LAST_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    frontier: Frontier
+    data: bytes
+    is_last: bool
+    def __init__(self, epoch: _Optional[int] = ..., frontier: _Optional[_Union[Frontier, _Mapping]] = ..., data: _Optional[bytes] = ..., is_last: bool = ...) -> None: ...
 
 class Ping(_message.Message):
     __slots__ = ("sent_at",)

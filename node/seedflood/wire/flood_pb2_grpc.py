@@ -58,8 +58,9 @@ class FloodServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Pull(self, request, context):
-        """Everything that a frontier lacks, as members and updates frames; an empty frontier asks for the whole run. For those
-        who have no link and publish nothing: backups, tools, other implementations. Neighbours ask on their link.
+        """Everything that a frontier lacks, in the frames that answer a pull on a link, without an id; an empty frontier asks for
+        the whole run. For those who have no link and publish nothing: backups, tools, other implementations. Neighbours ask on
+        their link.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -1,0 +1,74 @@
+"""What is not on the disk yet: the open group of the journal, and, while the disk is full, all that waits for it.
+
+While it is full the node goes on hearing and relaying others. Of itself it says nothing that a crash could make it
+forget: what it would have sent, measured or published is withheld here until there is space.
+"""
+
+from collections.abc import Sequence
+
+from seedflood.errors import DiskFullError
+from seedflood.protocol.messages import Bundle, Member, Message, OriginId, Updates
+from seedflood.protocol.outputs import Measure
+
+UNSAVED_BUNDLES_MAX = 1 << 18
+"""Some 100 MB in memory. Beyond it the node ends (74): a restart forgets them and pulls them again."""
+
+Probes = Sequence[tuple[int, int]]
+
+
+class Backlog:
+    """Records since the last commit. is_stuck: the disk was full when they should have been written."""
+
+    def __init__(self, origin: OriginId) -> None:
+        self.bundles: list[Bundle] = []
+        self.members: dict[OriginId, Member] = {}
+        self.is_stuck = False
+        self.measure: Measure | None = None
+        self.published: tuple[int, Probes] | None = None
+        self._origin = origin
+        self._own: set[Bundle] = set()
+        self._withheld: list[tuple[OriginId, Message]] = []
+
+    @property
+    def unwritten(self) -> list[Bundle]:
+        """What even a reader of the journal in this process does not find there."""
+        return self.bundles if self.is_stuck else []
+
+    @property
+    def first_unsaved(self) -> int | None:
+        """The first own step that is not kept."""
+        return min((bundle.first_covered for bundle in self._own), default=None) if self.is_stuck else None
+
+    def add(self, bundles: Sequence[Bundle], members: Sequence[Member], *, is_durable: bool) -> None:
+        """Raises DiskFullError when there is too much to remember."""
+        self.bundles += bundles
+        self.members |= {member.origin: member for member in members}
+        if is_durable:
+            self._own.update(bundle for bundle in bundles if bundle.origin == self._origin)
+        if len(self.bundles) > UNSAVED_BUNDLES_MAX:
+            raise DiskFullError("the disk was full for too long; free some space and restart.")
+
+    def clear(self) -> None:
+        """Everything was written."""
+        self.bundles.clear()
+        self.members.clear()
+        self._own.clear()
+
+    def sift(self, peer: OriginId, message: Message) -> Message | None:
+        """What of the message may be sent now; the rest is withheld."""
+        if not (self.is_stuck and isinstance(message, Updates)):
+            return message
+        unsaved = tuple(bundle for bundle in message.bundles if bundle in self._own)
+        if not unsaved:
+            return message
+        self._withheld.append((peer, Updates(unsaved)))
+        others = tuple(bundle for bundle in message.bundles if bundle not in self._own)
+        return Updates(others) if others else None
+
+    def release(self) -> tuple[list[tuple[OriginId, Message]], Measure | None, tuple[int, Probes] | None]:
+        """There is space again: (what to send, what to measure, what to publish)."""
+        released = (self._withheld, self.measure, self.published)
+        self.clear()
+        self.is_stuck = False
+        self._withheld, self.measure, self.published = [], None, None
+        return released

@@ -1,0 +1,151 @@
+"""The conversation with the neighbours: what is told on a link, what is made of what they tell, and who is asked."""
+
+from seedflood.errors import PeerError
+from seedflood.protocol.admission import Admission
+from seedflood.protocol.catchup import CatchUp, describe_progress
+from seedflood.protocol.flood import Flood
+from seedflood.protocol.frontier import Frontier
+from seedflood.protocol.holdings import Holdings
+from seedflood.protocol.messages import (
+    STEP_MAX,
+    ClosedEpoch,
+    FrontierDigest,
+    Goodbye,
+    Hello,
+    Members,
+    Message,
+    OriginId,
+    Ping,
+    Pong,
+    ReplicaDigest,
+    Standing,
+    Updates,
+)
+from seedflood.protocol.outbox import Outbox
+from seedflood.protocol.presence import Presence
+from seedflood.protocol.repair import Repair
+from seedflood.protocol.watch import DigestWatch
+
+
+class Exchange:
+    """Everything about links. is_joining: the node has not spoken yet, so nothing need be applied at a given moment."""
+
+    def __init__(
+        self,
+        holdings: Holdings,
+        presence: Presence,
+        admission: Admission,
+        flood: Flood,
+        catchup: CatchUp,
+        outbox: Outbox,
+    ) -> None:
+        self.is_joining = True
+        self.repair = Repair()
+        self.watch = DigestWatch()
+        self._holdings = holdings
+        self._presence = presence
+        self._admission = admission
+        self._flood = flood
+        self._catchup = catchup
+        self._outbox = outbox
+
+    def connected(self, peer: OriginId, hello: Hello, now: float) -> None:
+        membership = self._presence.membership
+        self._catchup.link(now)
+        self._flood.connect(peer, hello.frontier)
+        self._presence.believe((hello.member, *hello.members), peer)
+        self._presence.declare_neighbours()
+        self._flood.offer_members(peer, membership.newer_than((hello.member, *hello.members)))
+        self._flood.offer(peer, self._holdings.pending.bundles)
+        self.repair.connect(peer, hello.frontier, self._holdings.frontier, is_wanted=self.is_joining)
+        if self.watch.latest is not None:
+            self._outbox.send(peer, self.watch.latest)
+        self._presence.ping(peer, now)
+        self._outbox.tell("link up", peer=hello.member.name)
+
+    def disconnected(self, peer: OriginId, reason: str) -> None:
+        self._flood.disconnect(peer)
+        self.repair.disconnect(peer)
+        self.watch.forget(peer)
+        self._presence.declare_neighbours()
+        self._outbox.tell("link down", peer=self._presence.membership.name(peer), reason=reason)
+
+    def received(self, peer: OriginId, message: Message, now: float) -> None:
+        """Raises PeerError, having used nothing, if the message is not allowed."""
+        match message:
+            case Updates():
+                self._receive_updates(peer, message)
+            case Members(members):
+                for member in members:
+                    self._admission.check_member(member)
+                self._presence.believe(members, peer)
+            case FrontierDigest():
+                self.repair.compare(peer, message, self._holdings.frontier, self._presence.membership.digest())
+            case ReplicaDigest():
+                self._compared(peer, self.watch.heard(peer, message), now)
+            case ClosedEpoch():
+                if self.repair.is_pulling(peer) and self._holdings.receive_epoch(peer, message):
+                    self.repair.progressed(peer, self._holdings.frontier)
+            case Standing():
+                self._receive_standing(peer, message, now)
+            case Ping(sent_at):
+                self._outbox.send(peer, Pong(sent_at))
+            case Pong(sent_at):
+                self._presence.delays.pong(peer, sent_at, now)
+            case Goodbye():
+                pass
+            case Hello():
+                raise PeerError("a second hello on one link", reason="order")
+
+    def digested(self, said: ReplicaDigest, now: float) -> None:
+        """Our own digest was taken."""
+        for peer, is_equal in self.watch.taken(said, self._outbox, self._flood.neighbours):
+            self._compared(peer, is_equal, now)
+
+    def say_digests(self, before: int, *, is_complete: bool) -> None:
+        """Tells all neighbours what is held of the steps below `before`; of all steps if nothing is needed any more."""
+        before = STEP_MAX if is_complete else before
+        frontier_digest = self._holdings.frontier.digest(before)
+        digest = FrontierDigest(frontier_digest, before, is_complete, self._presence.membership.digest())
+        self._outbox.outputs.send += [(peer, digest) for peer in self._flood.neighbours]
+
+    def look_around(self, now: float) -> None:
+        """Once per comparison period: pings, and how far we are."""
+        for peer in self._flood.neighbours:
+            self._presence.ping(peer, now)
+        donor = self.repair.donor
+        if self.is_joining and donor is not None:
+            progress = describe_progress(self._holdings.frontier, self.repair.goal(donor))
+            self._outbox.tell("catching up", donor=self._presence.membership.name(donor), **progress)
+
+    def settle_doubts(self, now: float) -> None:
+        """If our replica differs from another one, makes it again from the journal: one of the two is wrong."""
+        if self.watch.rebuild(self._holdings.applied, self._outbox, now):
+            self._holdings.closings.distrust()
+
+    def _receive_updates(self, peer: OriginId, message: Updates) -> None:
+        taken = self._holdings.receive(peer, message.bundles)
+        if taken:
+            self.repair.progressed(peer, self._holdings.frontier)
+        if not self.is_joining and any(bundle.origin == self._presence.ours.origin for bundle in taken):
+            self._outbox.tell("another host speaks with our key", "error", peer=self._presence.membership.name(peer))
+
+    def _receive_standing(self, peer: OriginId, standing: Standing, now: float) -> None:
+        """While we catch up, and nothing of ours is ahead of it: applies exactly that, so that digests compare."""
+        holdings = self._holdings
+        theirs = Frontier(standing.frontier)
+        is_within = theirs.covers(holdings.applied.held()) and holdings.frontier.covers(standing.frontier)
+        if self.is_joining and is_within:
+            holdings.apply(holdings.pending.take_covered(theirs))
+            self.watch.take(holdings.applied, self._outbox)
+        said = ReplicaDigest(theirs.digest(), standing.replica_digest)
+        self._compared(peer, self.watch.heard(peer, said), now)
+
+    def _compared(self, peer: OriginId, is_equal: bool | None, now: float) -> None:
+        """Is a neighbour's replica equal to ours? None: it cannot be told yet."""
+        name = self._presence.membership.name(peer)
+        if is_equal is False:
+            self.watch.doubt(name, self._outbox)
+        elif is_equal and self.watch.agree():
+            seconds = round(now - (self._catchup.linked_at or now), 3)
+            self._outbox.tell("replica agrees", peer=name, seconds_since_link=seconds)

@@ -1,0 +1,98 @@
+"""What a node holds: bundles one by one, sums of closed epochs, and which of it was applied.
+
+Everything that is news goes through `take`: noted in the frontier, persisted, passed on, and kept until its window
+closes. Coefficients of a closed epoch take the place of bundles: what they cover counts as held and as applied.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from seedflood.protocol.admission import Admission
+from seedflood.protocol.epochs import Closings
+from seedflood.protocol.flood import Flood
+from seedflood.protocol.frontier import Frontier
+from seedflood.protocol.messages import Bundle, ClosedEpoch, OriginId
+from seedflood.protocol.outbox import Outbox
+from seedflood.protocol.outputs import ClosedWindow
+from seedflood.protocol.pending import Pending
+from seedflood.protocol.rules import Rules
+
+
+class Holdings:
+    """frontier: what is held. heard: origins of which something new has come since it was last cleared."""
+
+    def __init__(self, rules: Rules, frontier: Frontier, admission: Admission, flood: Flood, outbox: Outbox) -> None:
+        self.frontier = frontier
+        self.closings = Closings(rules)
+        self.pending = Pending()
+        self.heard: dict[OriginId, None] = {}
+        self.duplicates = 0
+        self._admission = admission
+        self._flood = flood
+        self._outbox = outbox
+
+    @property
+    def applied(self) -> Frontier:
+        """What the coefficients stand for, once all orders are carried out."""
+        return self.pending.applied
+
+    def restore(self, bundles: Iterable[Bundle], closed: Iterable[ClosedEpoch]) -> None:
+        """What the journal holds, at start."""
+        for one in closed:
+            self.closings.restore(one)
+            self._hold_epoch(one)
+        for bundle in bundles:
+            self._hold(bundle)
+
+    def receive(self, peer: OriginId, bundles: Sequence[Bundle]) -> list[Bundle]:
+        """Takes what is news and may be used; returns it. Raises PeerError, having used nothing, for a forgery."""
+        news: list[Bundle] = []
+        for bundle in bundles:
+            if self.frontier.holds(bundle.origin, bundle.first_covered, bundle.last):
+                self.duplicates += 1
+                self._flood.heard(peer, bundle)
+            elif self._admission.admits(bundle):
+                news.append(bundle)
+        taken: list[Bundle] = []
+        for bundle in news:
+            self._flood.heard(peer, bundle)
+            if not self.frontier.holds_any(bundle.origin, bundle.first_covered, bundle.last):
+                self.take(bundle)
+                taken.append(bundle)
+        return taken
+
+    def take(self, bundle: Bundle) -> None:
+        """A bundle that is news, our own or another's."""
+        self._hold(bundle)
+        self.heard[bundle.origin] = None
+        self._outbox.outputs.bundles.append(bundle)
+        self._flood.spread(bundle)
+
+    def receive_epoch(self, peer: OriginId, closed: ClosedEpoch) -> bool:
+        """Coefficients in the place of bundles; were they news? Raises PeerError if they cannot be of this run."""
+        if self.frontier.covers(closed.frontier):
+            return False
+        self._admission.check_epoch(closed)
+        if not self.closings.may_adopt(closed):
+            self._outbox.tell("epoch not adopted", "warning", epoch=closed.epoch)
+            return False
+        self._outbox.outputs.adopt.append(closed)
+        self.pending.drop(lambda bundle: self.closings.epoch_of(bundle.step) == closed.epoch)
+        self.closings.restore(closed)
+        self._hold_epoch(closed)
+        self._flood.heard_epoch(peer, closed)
+        return True
+
+    def apply(self, window: ClosedWindow | None) -> None:
+        if window is not None:
+            self._outbox.outputs.orders.append(window)
+
+    def _hold(self, bundle: Bundle) -> None:
+        self.frontier.add(bundle.origin, bundle.first_covered, bundle.last)
+        self.closings.note(bundle)
+        self.pending.bundles.append(bundle)
+
+    def _hold_epoch(self, closed: ClosedEpoch) -> None:
+        for held in closed.frontier:
+            self.frontier.add_held(held)
+            self.applied.add_held(held)
+            self.heard[held.origin] = None

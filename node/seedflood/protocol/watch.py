@@ -1,0 +1,138 @@
+"""The digest watch: neighbours tell each other the digest of their coefficients, each with the frontier it stands for.
+
+Equal frontiers with unequal digests are a fault of one of the two (a flipped bit, a broken disk, an origin that speaks
+with two tongues): design section 4. Nobody can tell whose, so both raise the alarm and make their coefficients again
+from their journals. A node in doubt is not ready until its digest equals a neighbour's again.
+
+Nodes pass the same frontiers at different moments, so both sides remember the last ones, and whoever learns the second
+half of a pair compares.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterable
+
+from seedflood.protocol.frontier import Frontier
+from seedflood.protocol.messages import Held, OriginId, ReplicaDigest, Standing
+from seedflood.protocol.outbox import Outbox
+from seedflood.protocol.outputs import Rebuild, TakeDigest
+
+DIGEST_ROUNDS = 8
+"""A digest is taken after every so many rounds: the same ones on all nodes, so that their frontiers meet."""
+
+REMEMBERED = 32
+"""Pairs per neighbour: nodes that wait for each other are one round apart."""
+
+REBUILD_SECONDS_MIN, REBUILD_SECONDS_MAX = 1.0, 3600.0
+"""Between two rebuilds, twice as long every time: if the journal itself differs, another one does not help."""
+
+Pairs = OrderedDict[bytes, bytes]
+
+
+class DigestWatch:
+    """Pairs of (frontier digest, replica digest), our own and those of linked neighbours.
+
+    is_agreed: a neighbour's digest was equal to ours, and none unequal since. is_doubted: one was unequal, and none
+    equal since. standing: the last digest of ours, and of what; told at the end of a pull.
+    """
+
+    def __init__(self) -> None:
+        self.is_agreed = False
+        self.is_doubted = False
+        self.is_rebuilding = False
+        self.standing: Standing | None = None
+        self._ours: Pairs = OrderedDict()
+        self._theirs: dict[OriginId, Pairs] = {}
+        self._asked: dict[bytes, tuple[Held, ...]] = {}
+        """Frontiers whose digests are being taken."""
+        self._equal_at: dict[OriginId, bytes] = {}
+        """Per neighbour, the last frontier at which both were equal."""
+        self._rebuild_at = float("-inf")
+        self._rebuild_seconds = REBUILD_SECONDS_MIN
+
+    @property
+    def latest(self) -> ReplicaDigest | None:
+        pair = next(reversed(self._ours.items()), None)
+        return ReplicaDigest(*pair) if pair is not None else None
+
+    def take(self, applied: Frontier, outbox: Outbox) -> None:
+        """Orders the digest of what is applied, unless it is known or on its way."""
+        key = applied.digest()
+        if key not in self._asked and key not in self._ours:
+            self._asked[key] = applied.held()
+            outbox.outputs.orders.append(TakeDigest(key))
+
+    def taken(self, said: ReplicaDigest, outbox: Outbox, neighbours: Iterable[OriginId]) -> list[tuple[OriginId, bool]]:
+        """Our own digest: tells the neighbours; says with which of theirs it could be compared, and whether equal."""
+        held = self._asked.pop(said.frontier_digest, None)
+        if held is None:
+            return []  # ordered before a rebuild
+        self.standing = Standing(held, said.replica_digest)
+        _keep(self._ours, said)
+        for peer in neighbours:
+            outbox.send(peer, said)
+        known = [
+            (peer, theirs[said.frontier_digest])
+            for peer, theirs in self._theirs.items()
+            if said.frontier_digest in theirs
+        ]
+        return [(peer, self._note(peer, said, theirs)) for peer, theirs in known]
+
+    def heard(self, peer: OriginId, said: ReplicaDigest) -> bool | None:
+        """A neighbour's digest: is it equal to ours? None: we have none of that frontier yet."""
+        _keep(self._theirs.setdefault(peer, OrderedDict()), said)
+        ours = self._ours.get(said.frontier_digest)
+        return None if ours is None else self._note(peer, said, ours)
+
+    def is_equal_at(self, peer: OriginId, frontier_digest: bytes) -> bool:
+        """Was the neighbour's digest equal to ours with exactly this frontier applied?"""
+        return self._equal_at.get(peer) == frontier_digest
+
+    def forget(self, peer: OriginId) -> None:
+        self._theirs.pop(peer, None)
+        self._equal_at.pop(peer, None)
+
+    def agree(self) -> bool:
+        """A digest was equal. Is that news?"""
+        if self.is_rebuilding or self.is_agreed:
+            return False
+        self.is_agreed, self.is_doubted = True, False
+        return True
+
+    def doubt(self, who: str, outbox: Outbox) -> None:
+        """A digest was not equal: the alarm."""
+        self.is_agreed = False
+        if not self.is_doubted:
+            self.is_doubted = True
+            outbox.tell("replicas differ", "error", other=who)
+
+    def rebuild(self, applied: Frontier, outbox: Outbox, now: float) -> bool:
+        """Orders the rebuild of a replica in doubt, unless there was one just now. Was it ordered?"""
+        if not self.is_doubted or self.is_rebuilding or now < self._rebuild_at:
+            return False
+        self._rebuild_at = now + self._rebuild_seconds
+        self._rebuild_seconds = min(2 * self._rebuild_seconds, REBUILD_SECONDS_MAX)
+        self.is_rebuilding = True
+        self._ours.clear()
+        self._asked.clear()
+        self._equal_at.clear()
+        outbox.outputs.orders.append(Rebuild(applied.held()))
+        self.take(applied, outbox)
+        return True
+
+    def rebuilt(self, is_changed: bool, outbox: Outbox) -> None:
+        """is_changed: the coefficients had not been those that the journal gives."""
+        self.is_rebuilding = False
+        outbox.tell("replica rebuilt", "error" if is_changed else "warning", was_wrong=is_changed)
+
+    def _note(self, peer: OriginId, said: ReplicaDigest, other: bytes) -> bool:
+        is_equal = said.replica_digest == other
+        if is_equal:
+            self._equal_at[peer] = said.frontier_digest
+        return is_equal
+
+
+def _keep(pairs: Pairs, said: ReplicaDigest) -> None:
+    pairs[said.frontier_digest] = said.replica_digest
+    pairs.move_to_end(said.frontier_digest)
+    if len(pairs) > REMEMBERED:
+        pairs.popitem(last=False)

@@ -1,0 +1,151 @@
+"""A model of integers: it sums updates by epoch and counts which it holds, so that checks can look inside.
+
+An update adds its scalar, weighted by its seed, modulo a prime, to the sum of its epoch: order does not matter, and
+equal sums on two hosts mean equal sets of updates (a false match has odds of 2^-61). Sums that another host made come
+without names; which updates they are is told by the chronicle of everything that was ever published, and the sum
+proves it.
+"""
+
+import hashlib
+import struct
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+
+from seedflood.protocol.frontier import Frontier
+from seedflood.protocol.messages import Bundle, ClosedEpoch, OriginId, Update
+from seedflood.protocol.packing import pack, unpack
+
+MODULUS = (1 << 61) - 1
+EPOCH_BYTES = 8
+"""Coefficients of an epoch, before compression: one sum."""
+
+
+class Chronicle:
+    """Everything that any origin ever said, kept outside of all hosts: (origin, step) -> what it said first.
+
+    contradictions: who said something else later. is_tainted: coefficients of some host were changed behind its back,
+    so that sums may be wrong until the digest watch has found it.
+    """
+
+    def __init__(self, refresh_period: int) -> None:
+        self.refresh_period = refresh_period
+        self.bundles: dict[tuple[OriginId, int], Bundle] = {}
+        self.updates: dict[tuple[OriginId, int], Update] = {}
+        self.contradictions: list[str] = []
+        self.is_tainted = False
+        self._last: dict[OriginId, Bundle] = {}
+        self._epochs: dict[int, list[Update]] = {}
+        """By the epoch of the bundle."""
+
+    def say(self, bundle: Bundle) -> None:
+        """Notes a bundle that its origin wrote down or sent."""
+        known = self.bundles.get((bundle.origin, bundle.step))
+        if known is not None:
+            if known != bundle:
+                self.contradictions.append(f"{bundle.origin:016x} spoke twice about step {bundle.step}")
+            return
+        self.bundles[bundle.origin, bundle.step] = self._last[bundle.origin] = bundle
+        for update in bundle.updates():
+            if (update.origin, update.step) in self.updates:
+                self.contradictions.append(f"{update.origin:016x} spoke twice about step {update.step}")
+            self.updates[update.origin, update.step] = update
+            self._epochs.setdefault(bundle.step // self.refresh_period, []).append(update)
+
+    def last(self, origin: OriginId) -> Bundle | None:
+        """What the origin said last."""
+        return self._last.get(origin)
+
+    def forget(self, before: int) -> None:
+        """For runs of many days: drops what was said about steps below this one, the first of an epoch."""
+        for epoch in [one for one in self._epochs if one < before // self.refresh_period]:
+            del self._epochs[epoch]
+        for known in (self.bundles, self.updates):
+            for name in [one for one in known if one[1] < before]:
+                del known[name]
+
+    def covered(self, frontier: Frontier, epoch: int) -> list[Update]:
+        """What was said in this epoch and the frontier covers."""
+        return [u for u in self._epochs.get(epoch, ()) if frontier.holds(u.origin, u.step)]
+
+    def digest(self, frontier: Frontier) -> bytes:
+        """What a ledger with exactly this frontier applied must have."""
+        return digest_of({epoch: add_up(self.covered(frontier, epoch)) for epoch in self._epochs})
+
+
+class Ledger:
+    """Stands in for a replica. mistakes: updates applied twice, and sums that are not those of their updates."""
+
+    def __init__(self, chronicle: Chronicle) -> None:
+        self.sums: dict[int, int] = {}
+        self.applied: Counter[tuple[OriginId, int]] = Counter()
+        self.mistakes: list[str] = []
+        self._chronicle = chronicle
+
+    def apply(self, updates: Iterable[Update]) -> None:
+        for update in updates:
+            epoch = update.step // self._chronicle.refresh_period
+            self._count(update)
+            self.sums[epoch] = (self.sums.get(epoch, 0) + weigh(update)) % MODULUS
+
+    def adopt(self, closed: ClosedEpoch, others: Sequence[Bundle]) -> None:
+        self._forget(closed.epoch)
+        self._put(closed)
+        self.apply(update for bundle in others for update in bundle.updates())
+
+    def rebuild(self, closed: Sequence[ClosedEpoch], updates: Sequence[Update]) -> None:
+        self.sums, self.applied = {}, Counter()
+        for one in closed:
+            self._put(one)
+        self.apply(updates)
+
+    def coefficients(self, epoch: int) -> bytes:
+        return pack(struct.pack("<q", self.sums.get(epoch, 0)))
+
+    def digest(self) -> bytes:
+        return digest_of(self.sums)
+
+    def forget(self, before: int) -> None:
+        """Which updates of steps below this one were applied; their sums stay."""
+        for name in [one for one in self.applied if one[1] < before]:
+            del self.applied[name]
+
+    def _put(self, closed: ClosedEpoch) -> None:
+        (total,) = struct.unpack("<q", unpack(closed.coefficients, EPOCH_BYTES))
+        covered = self._chronicle.covered(Frontier(closed.frontier), closed.epoch)
+        if add_up(covered) != total and not self._chronicle.is_tainted:
+            self.mistakes.append(f"took coefficients of epoch {closed.epoch} that are not the sum of their updates")
+        self.sums[closed.epoch] = total
+        for update in covered:
+            self._count(update)
+
+    def _count(self, update: Update) -> None:
+        """Said at once: a rebuild would hide it."""
+        self.applied[update.origin, update.step] += 1
+        count = self.applied[update.origin, update.step]
+        if count > 1:
+            self.mistakes.append(f"applied ({update.origin:016x}, {update.step}) {count} times")
+
+    def _forget(self, epoch: int) -> None:
+        for name in [n for n in self.applied if n[1] // self._chronicle.refresh_period == epoch]:
+            del self.applied[name]
+        self.sums.pop(epoch, None)
+
+
+def digest_of(sums: Mapping[int, int]) -> bytes:
+    state = hashlib.sha256()
+    for epoch, total in sorted(sums.items()):
+        if total:
+            state.update(struct.pack("<qq", epoch, total))
+    return state.digest()
+
+
+def add_up(updates: Iterable[Update]) -> int:
+    return sum(map(weigh, updates)) % MODULUS
+
+
+@lru_cache(maxsize=1 << 16)
+def weigh(update: Update) -> int:
+    """The same seed and scalar by another origin or at another step weigh something else."""
+    name = struct.pack(">QQI", update.origin, update.step, update.seed)
+    return int.from_bytes(hashlib.sha256(name).digest()[:8], "big") * update.scalar % MODULUS

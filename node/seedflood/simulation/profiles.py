@@ -1,0 +1,34 @@
+"""What goes wrong in a simulated run, and how often: named sets of faults, each a difference to none at all."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from seedflood.simulation.network import Weather
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """rates: faults of a kind (see `faults.Chaos`) per host and virtual second. late: share of hosts that join late."""
+
+    weather: Weather = field(default_factory=Weather)
+    rates: Mapping[str, float] = field(default_factory=dict)
+    late: float = 0.0
+
+
+STORM = Weather(delay_max=0.05, duplicate=0.05, reorder=0.1, lose=0.05, break_per_second=0.02)
+
+NETWORK = {"silence": 0.02}
+CRASHES = {"kill": 0.03, "lose_power": 0.02, "pause": 0.02, "slow_down": 0.01, "black_out": 0.002}
+DISKS = {"fill_disk": 0.02, "damage": 0.02, "lose_disk": 0.02, "corrupt": 0.02}
+CHURN = {"leave": 0.04, "kill": 0.01}
+PARTITIONS = {"partition": 0.02}
+
+PROFILES: dict[str, Profile] = {
+    "none": Profile(),
+    "network": Profile(STORM, NETWORK),
+    "crashes": Profile(rates=CRASHES),
+    "disks": Profile(rates=DISKS),
+    "churn": Profile(rates=CHURN, late=0.2),
+    "partitions": Profile(rates=PARTITIONS),
+    "all": Profile(STORM, {**NETWORK, **CRASHES, **DISKS, **CHURN, **PARTITIONS}, late=0.1),
+}

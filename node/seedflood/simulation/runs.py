@@ -1,0 +1,200 @@
+"""Whole simulated runs: chaos, healing, judgement, in one call; and many seeds over all cores.
+
+Chaos is judged for safety: what may never happen, whatever goes wrong. Then everything heals, and the run is judged for
+liveness: it must come to its end within a bound of virtual time, and everybody must hold everything.
+"""
+
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from dataclasses import asdict, dataclass, replace
+from multiprocessing import get_context
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from seedflood.errors import ConfigError
+from seedflood.protocol.rules import Patience
+from seedflood.protocol.window import WindowRule
+from seedflood.simulation.checks import (
+    find_mistakes,
+    find_stuck,
+    find_violations,
+    has_equal_digests,
+    has_equal_frontiers,
+)
+from seedflood.simulation.faults import Chaos
+from seedflood.simulation.host import Pace
+from seedflood.simulation.profiles import PROFILES
+from seedflood.simulation.world import World
+from seedflood.topology import make_topology
+
+PACE = Pace(0.2, 0.8)
+PATIENCE = Patience(start_seconds=5.0)
+CHAOS_SHARE = 0.7
+"""Chaos ends when somebody has done this share of the steps, or time is up."""
+CHAOS_SECONDS_MAX = 60.0
+HEALING_SECONDS_MAX = 600.0
+STRIDE_SECONDS = 0.5
+SHOWN_LINES_MAX = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is simulated. The same plan gives exactly the same run, on any machine. Raises ConfigError."""
+
+    clients: int = 16
+    topology: str = "ring"
+    seed: int = 1
+    steps: int = 20
+    window: WindowRule = "strict"
+    profile: str = "all"
+    local_steps: int = 1
+    refresh_period: int = 4
+
+    def __post_init__(self) -> None:
+        if self.profile not in PROFILES:
+            raise ConfigError(f'unknown fault profile "{self.profile}"; choose one of {", ".join(PROFILES)}.')
+        if self.window not in ("strict", "bounded", "none"):
+            raise ConfigError(f'unknown window rule "{self.window}"; choose one of strict, bounded, none.')
+        if self.steps < 1 or self.steps % self.local_steps or self.refresh_period % self.local_steps:
+            raise ConfigError("--steps must be 1 or more, and a multiple of the local steps, as the refresh period is.")
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What came of a plan. violations: broken promises; stuck: who had not finished when time was up."""
+
+    plan: Plan
+    violations: list[str]
+    stuck: list[str]
+    frontiers_equal: bool
+    digests_equal: bool
+    digest: str
+    virtual_seconds: float
+    wall_seconds: float
+    faults: dict[str, int]
+
+    @property
+    def healed(self) -> bool:
+        return not self.stuck
+
+    @property
+    def is_good(self) -> bool:
+        return self.healed and not self.violations
+
+    def facts(self) -> dict[str, Any]:
+        """For machines: plain values."""
+        facts = asdict(self)
+        plan = facts.pop("plan")
+        return {**plan, "healed": self.healed, **facts}
+
+
+def simulate(plan: Plan) -> Result:
+    """Runs the plan to its end, or until virtual time is up."""
+    began = time.monotonic()
+    edges = make_topology(plan.topology, plan.clients, seed=plan.seed)
+    world = World(
+        plan.clients,
+        edges,
+        seed=plan.seed,
+        steps=plan.steps,
+        window=plan.window,
+        local_steps=plan.local_steps,
+        refresh_period=plan.refresh_period,
+        pace=PACE,
+        patience=PATIENCE,
+    )
+    chaos = Chaos(world, PROFILES[plan.profile])
+    chaos.begin()
+    _rage(world, CHAOS_SHARE * plan.steps)
+    mistakes = find_mistakes(world.hosts)
+    chaos.end()
+    world.run(HEALING_SECONDS_MAX)
+    stuck = find_stuck(world.hosts)
+    return Result(
+        plan=plan,
+        violations=mistakes or (find_mistakes(world.hosts) if stuck else find_violations(world.hosts)),
+        stuck=stuck,
+        frontiers_equal=has_equal_frontiers(world.hosts),
+        digests_equal=has_equal_digests(world.hosts),
+        digest=world.hosts[0].ledger.digest().hex()[:16],
+        virtual_seconds=round(world.clock.now, 3),
+        wall_seconds=round(time.monotonic() - began, 3),
+        faults={kind: count for kind, count in sorted(chaos.faults.items()) if count},
+    )
+
+
+def _rage(world: World, steps: float) -> None:
+    end = world.clock.now + CHAOS_SECONDS_MAX
+    while world.clock.now < end and not any(host.is_up and host.node.step >= steps for host in world.hosts):
+        world.run_for(STRIDE_SECONDS)
+
+
+def sweep(plan: Plan, seeds: Iterable[int], processes: int | None = None) -> Iterator[Result]:
+    """The plan under each seed, over so many processes (default: one per core); results as they come."""
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+        futures: list[Future[Result]] = [pool.submit(simulate, replace(plan, seed=seed)) for seed in seeds]
+        try:
+            for future in as_completed(futures):
+                yield future.result()
+        finally:
+            for future in futures:
+                future.cancel()
+
+
+def parse_seeds(text: str) -> range:
+    """ "1..200": both ends belong to it; "7" is one seed. Raises ConfigError."""
+    first, _, last = text.partition("..")
+    try:
+        seeds = range(int(first), int(last or first) + 1)
+    except ValueError:
+        seeds = range(0)
+    if not seeds:
+        raise ConfigError(f'"{text}" names no seeds; say for example --seeds 1..200.')
+    return seeds
+
+
+def show_result(result: Result, console: Console) -> None:
+    """One run, for people."""
+    plan = result.plan
+    table = Table(title=f"{plan.clients} hosts, {plan.topology}, {plan.window}, seed {plan.seed}", title_justify="left")
+    table.add_column("what")
+    table.add_column("result", justify="right")
+    table.add_row("every update applied exactly once, nothing lost", _verdict(not result.violations))
+    table.add_row("healed", _verdict(result.healed))
+    table.add_row("frontiers equal", _verdict(result.frontiers_equal))
+    table.add_row("digests equal", f"{_verdict(result.digests_equal)} {result.digest}")
+    table.add_row("virtual seconds", f"{result.virtual_seconds:.1f}")
+    for kind, count in result.faults.items():
+        table.add_row(f"fault: {kind.replace('_', ' ')}", str(count))
+    console.print(table)
+    _show_complaints(result, console)
+
+
+def show_sweep(results: Iterable[Result], console: Console, *, count: int) -> list[Result]:
+    """Many runs, for people: bad seeds as they come. Returns those."""
+    bad = []
+    done = 0
+    for done, result in enumerate(results, start=1):
+        if not result.is_good:
+            bad.append(result)
+            console.print(f"[red]seed {result.plan.seed} is bad[/red]")
+            _show_complaints(result, console)
+        elif done % 10 == 0:
+            console.print(f"{done} of {count} seeds, {len(bad)} bad")
+    console.print(f"{done} of {count} seeds done, {len(bad)} bad: {sorted(result.plan.seed for result in bad)}")
+    return bad
+
+
+def _show_complaints(result: Result, console: Console) -> None:
+    lines = [*result.violations, *result.stuck]
+    for line in lines[:SHOWN_LINES_MAX]:
+        console.print(f"  {line}", markup=False, highlight=False)
+    if len(lines) > SHOWN_LINES_MAX:
+        console.print(f"  and {len(lines) - SHOWN_LINES_MAX} more")
+
+
+def _verdict(is_good: bool) -> str:
+    return "[green]yes[/green]" if is_good else "[red]no[/red]"

@@ -1,0 +1,62 @@
+"""What is common to everything on the disk: faults told to an operator, and names that survive a power failure."""
+
+import contextlib
+import errno
+import os
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from seedflood.errors import DiskFullError, JournalError
+
+_NO_SPACE = {errno.ENOSPC, errno.EDQUOT}
+_PROBE_BYTES = 1 << 16
+
+
+@contextlib.contextmanager
+def told(path: Path, verb: str, what: str = "journal") -> Iterator[None]:
+    """Tells an operator what sqlite and the operating system tell programs: as JournalError or DiskFullError."""
+    try:
+        yield
+    except (sqlite3.Error, OSError) as error:
+        if _is_full(error, path.parent):
+            raise DiskFullError(
+                f"no space to {verb} the {what} {path}: {error}; free some space on that disk",
+                path=str(path),
+            ) from error
+        raise JournalError(
+            f"cannot {verb} the {what} {path}: {error}; check that the disk is healthy and that this user may write "
+            "there",
+            path=str(path),
+        ) from error
+
+
+def sync_folder(folder: Path) -> None:
+    """Makes the names of new and renamed files durable."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _is_full(error: sqlite3.Error | OSError, folder: Path) -> bool:
+    """Only ENOSPC while it writes a page is "full" for sqlite; whether another fault comes from it is tried out."""
+    if isinstance(error, OSError):
+        return error.errno in _NO_SPACE
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF
+    if code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN):
+        return _has_no_space(folder)
+    return code == sqlite3.SQLITE_FULL
+
+
+def _has_no_space(folder: Path) -> bool:
+    try:
+        with tempfile.TemporaryFile(dir=folder) as probe:
+            probe.write(bytes(_PROBE_BYTES))
+            probe.flush()
+            os.fsync(probe.fileno())
+    except OSError as error:
+        return error.errno in _NO_SPACE
+    return False

@@ -1,0 +1,163 @@
+"""A journal that can be used, whatever had happened to the file.
+
+Opening checks everything: the pages (sqlite's integrity check, which compares the index too), the log, and the CRC of
+every record. A file that fails is replaced by a new one with every record that can still be read, and kept beside it.
+Nobody has to decide anything then: the neighbours have what is lost, and the node pulls it.
+
+Records carry the run in their checksums (`records`). So nothing of another run is ever taken over, not even when the
+record that tells whose journal it is can no longer be read; a journal of which that can be read is not touched.
+"""
+
+import contextlib
+import os
+import sqlite3
+from dataclasses import dataclass
+from functools import partial
+from itertools import starmap
+from pathlib import Path
+
+from seedflood.storage.disk import sync_folder
+from seedflood.storage.layout import IDENTITY, INCARNATION, SCHEMA, check_identity, draft
+from seedflood.storage.records import (
+    ChecksumError,
+    Identity,
+    Salts,
+    coefficients_salt,
+    decode_identity,
+    is_bundle,
+    is_whole,
+)
+from seedflood.storage.remains import Remains
+from seedflood.storage.rescue import Rescue
+
+_SALVAGED = ".salvaged"
+_DAMAGED = ".damaged"
+_FAULTS_OF_THE_HOST = {
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_NOMEM,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_PROTOCOL,
+    sqlite3.SQLITE_NOLFS,
+}
+_UNREADABLE = {sqlite3.SQLITE_IOERR_READ, sqlite3.SQLITE_IOERR_SHORT_READ, sqlite3.SQLITE_IOERR_CORRUPTFS}
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """A journal was damaged when it was opened. kept_at: the damaged file. Lost: None if nobody can tell."""
+
+    bundles_kept: int
+    bundles_lost: int | None
+    epochs_lost: int | None
+    kept_at: Path
+
+
+@dataclass(slots=True)
+class _Findings:
+    """What sqlite can tell of a file; the counts as far as it got."""
+
+    is_sound: bool = False
+    bundles: int | None = None
+    epochs: int | None = None
+
+
+def make_usable(path: Path, identity: Identity, salts: Salts, refresh_period: int) -> Damage | None:
+    """Creates the journal, finds it sound, or salvages it. Raises ConfigError, sqlite3.Error, OSError."""
+    is_interrupted = _with(path, _SALVAGED).exists()
+    if is_interrupted:
+        _replace(path)
+    if not _is_there(path):
+        with draft(path, identity):
+            return None
+    with Remains(path) as remains:
+        findings = _Findings()
+        if remains.is_header_intact and remains.is_log_intact:
+            _inspect(path, identity, salts, findings)
+        if findings.is_sound:
+            return Damage(findings.bundles or 0, None, None, _with(path, _DAMAGED)) if is_interrupted else None
+        with draft(_with(path, _SALVAGED), identity) as connection:
+            rescue = Rescue(connection, path, identity, salts)
+            rescue.take(remains.rows(), refresh_period)
+    _replace(path)
+    return Damage(
+        rescue.bundles,
+        _lost(findings.bundles, rescue.bundles),
+        _lost(findings.epochs, rescue.epochs),
+        _with(path, _DAMAGED),
+    )
+
+
+def _is_there(path: Path) -> bool:
+    """Is there anything but an empty file, which may be young?"""
+    return any(file.exists() and file.stat().st_size for file in (path, _with(path, "-wal")))
+
+
+def _inspect(path: Path, identity: Identity, salts: Salts, findings: _Findings) -> None:
+    """Raises ConfigError if it is the journal of another run; what sqlite cannot read is no error."""
+    try:
+        with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+            _inspect_tables(connection, path, identity, salts, findings)
+    except sqlite3.Error as error:
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)
+        if code & 0xFF in _FAULTS_OF_THE_HOST and code not in _UNREADABLE:
+            raise
+    except ChecksumError:
+        pass
+
+
+def _inspect_tables(
+    connection: sqlite3.Connection, path: Path, identity: Identity, salts: Salts, findings: _Findings
+) -> None:
+    schema = connection.execute("SELECT CAST(sql AS BLOB) FROM sqlite_master ORDER BY rowid").fetchall()
+    if schema != [(statement.encode(),) for statement in SCHEMA]:
+        return
+    ((found,),) = connection.execute("SELECT record FROM meta WHERE key = ?", (IDENTITY,)).fetchall() or [(b"",)]
+    check_identity(path, decode_identity(found), identity)
+    ((findings.bundles,),) = connection.execute("SELECT COUNT(*) FROM bundles")
+    ((findings.epochs,),) = connection.execute("SELECT COUNT(*) FROM epochs")
+    is_consistent = connection.execute("PRAGMA integrity_check(1)").fetchall() == [("ok",)]
+    findings.is_sound = is_consistent and _are_records_whole(connection, salts)
+
+
+def _are_records_whole(connection: sqlite3.Connection, salts: Salts) -> bool:
+    bundles = connection.execute("SELECT record, origin, step FROM bundles")
+    members = connection.execute("SELECT record FROM members")
+    epochs = connection.execute("SELECT frontier, coefficients FROM epochs")
+    numbers = connection.execute("SELECT record FROM meta WHERE key = ?", (INCARNATION,))
+    return (
+        all(starmap(partial(is_bundle, salts.bundle), bundles))
+        and all(is_whole(record, salts.member) for (record,) in members)
+        and all(
+            is_whole(frontier, salts.epoch) and is_whole(coefficients, coefficients_salt(frontier))
+            for frontier, coefficients in epochs
+        )
+        and all(is_whole(record, salts.number) for (record,) in numbers)
+    )
+
+
+def _replace(path: Path) -> None:
+    """The salvaged file takes the place of the damaged one. A crash in between is made good by the next opening."""
+    damaged = _with(path, _DAMAGED)
+    for suffix in ("-wal", "-shm", "-journal"):  # sqlite would apply the log of the old file to the new one
+        _with(damaged, suffix).unlink(missing_ok=True)
+        if _with(path, suffix).exists():
+            os.replace(_with(path, suffix), _with(damaged, suffix))
+    if path.exists():
+        os.replace(path, damaged)
+    sync_folder(path.parent)
+    os.replace(_with(path, _SALVAGED), path)
+    sync_folder(path.parent)
+
+
+def _lost(before: int | None, kept: int) -> int | None:
+    return None if before is None else max(0, before - kept)
+
+
+def _with(path: Path, suffix: str) -> Path:
+    return path.with_name(path.name + suffix)

@@ -1,0 +1,76 @@
+"""The answer to a pull: cut into parts on the donor's side, put together again on the asker's.
+
+Parts are small because live frames pass between them: eight parts of an epoch on their way are half a megabyte. The
+asker holds one epoch at most, still compressed. That the coefficients are what they should be, even in size, only the
+core can tell.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from seedflood.errors import PeerError
+from seedflood.protocol.messages import ClosedEpoch, Members, Standing, Updates
+from seedflood.transport.codec import AnswerPart, EpochPart
+from seedflood.transport.columns import check
+
+PULL_BUNDLES = 256
+"""Bundles per part, about 22 KB."""
+
+EPOCH_PART_BYTES = 64 << 10
+EPOCH_BYTES_MAX = 64 << 20
+"""Of the coefficients of one epoch, compressed: enough for rank 128 in 500 matrices if nothing is gained by it."""
+
+AnswerItem = Members | ClosedEpoch | Updates | Standing
+"""What an answer is made of, in the donor's journal as in the asker's core."""
+
+
+def cut(answer: Iterable[AnswerItem]) -> Iterator[AnswerPart]:
+    """The parts of an answer, made one at a time."""
+    for item in answer:
+        match item:
+            case ClosedEpoch():
+                yield from _cut_epoch(item)
+            case Updates(bundles):
+                for k in range(0, len(bundles), PULL_BUNDLES):
+                    yield Updates(bundles[k : k + PULL_BUNDLES])
+            case _:
+                yield item
+
+
+def _cut_epoch(closed: ClosedEpoch) -> Iterator[EpochPart]:
+    data = closed.coefficients
+    for k in range(0, len(data) or 1, EPOCH_PART_BYTES):
+        end = k + EPOCH_PART_BYTES
+        yield EpochPart(closed.epoch, None if k else closed.frontier, data[k:end], is_last=end >= len(data))
+
+
+class Assembly:
+    """Puts the parts of one answer together. `join` and `end` raise PeerError for what is out of order or too much."""
+
+    def __init__(self) -> None:
+        self._first: EpochPart | None = None
+        self._data = bytearray()
+
+    def join(self, part: AnswerPart) -> AnswerItem | None:
+        """What the part completes: itself, an epoch, or nothing yet."""
+        if not isinstance(part, EpochPart):
+            self.end()
+            return part
+        if part.frontier is not None:
+            self.end()
+            self._first = part
+        first = self._first
+        if first is None or first.frontier is None or part.epoch != first.epoch:
+            raise PeerError("a part of an epoch that does not follow the part before", reason="order")
+        check(len(self._data) + len(part.data) <= EPOCH_BYTES_MAX, f"an epoch of more than {EPOCH_BYTES_MAX} bytes")
+        self._data += part.data
+        if not part.is_last:
+            return None
+        closed = ClosedEpoch(first.epoch, first.frontier, bytes(self._data))
+        self._first = None
+        self._data.clear()
+        return closed
+
+    def end(self) -> None:
+        """Nothing may be half told now."""
+        if self._first is not None:
+            raise PeerError("the last part of an epoch is missing", reason="order")

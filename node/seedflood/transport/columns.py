@@ -1,0 +1,121 @@
+"""Bundles and frontiers as packed columns: the bulk of what is on the wire, and why a frame is parsed by a few calls.
+
+Like the codec, whose part this is, it checks what comes in and raises PeerError.
+"""
+
+from collections.abc import Sequence
+from itertools import accumulate
+
+from seedflood.errors import PeerError
+from seedflood.protocol.frontier import RANGES_MAX
+from seedflood.protocol.messages import BUNDLE_UPDATES_MAX, SCALAR_MAX, STEP_MAX, Bundle, Held
+from seedflood.wire import flood_pb2 as pb
+
+FRAME_BUNDLES_MAX = 4096
+"""At most 2.7 MiB, with 64 updates in each bundle."""
+
+FRONTIER_BYTES_MAX = 2 << 20
+"""A frontier beyond it is told without its ranges: less is claimed, more is pulled, nothing is lost."""
+
+HELD_BYTES_MAX = 8 + 8 + 2
+RANGE_BYTES_MAX = 2 * 8
+SIGNATURE_BYTES = 64
+
+
+def check(is_right: bool, sentence: str, reason: str = "limit") -> None:
+    if not is_right:
+        raise PeerError(sentence, reason=reason)
+
+
+def updates_to_wire(bundles: Sequence[Bundle]) -> pb.Updates:
+    counts = [len(bundle.probes) for bundle in bundles]
+    skipped = [bundle.skipped for bundle in bundles]
+    return pb.Updates(
+        origins=[bundle.origin for bundle in bundles],
+        steps=[bundle.step for bundle in bundles],
+        counts=counts if any(count != 1 for count in counts) else None,
+        skipped=skipped if any(skipped) else None,
+        seeds=[seed for bundle in bundles for seed, _ in bundle.probes],
+        scalars=[scalar for bundle in bundles for _, scalar in bundle.probes],
+        signatures=b"".join(bundle.signature for bundle in bundles),
+    )
+
+
+def updates_from_wire(wire: pb.Updates) -> tuple[Bundle, ...]:
+    origins, steps, signatures = list(wire.origins), list(wire.steps), wire.signatures
+    n = len(origins)
+    check(n <= FRAME_BUNDLES_MAX, f"{n} bundles in a frame, more than {FRAME_BUNDLES_MAX}")
+    counts, skipped = list(wire.counts) or [1] * n, list(wire.skipped) or [0] * n
+    seeds, scalars = list(wire.seeds), list(wire.scalars)
+    check(
+        len(steps) == len(counts) == len(skipped) == n
+        and len(signatures) == SIGNATURE_BYTES * n
+        and len(seeds) == len(scalars) == sum(counts),
+        "the columns of updates differ in length",
+        "columns",
+    )
+    if not n:
+        return ()
+    check(min(counts) >= 1 and max(counts) <= BUNDLE_UPDATES_MAX, f"a bundle holds 1 to {BUNDLE_UPDATES_MAX} updates")
+    check(min(scalars) >= -SCALAR_MAX and max(scalars) <= SCALAR_MAX, "a scalar is out of range")
+    check(all(map(int.__le__, skipped, steps)), "a bundle covers steps below 0")
+    check(max(map(int.__add__, steps, counts)) <= STEP_MAX + 1, f"a step is beyond {STEP_MAX}")
+    probes = list(zip(seeds, scalars, strict=True))
+    return tuple(
+        Bundle(origin, step, tuple(probes[end - count : end]), skip, signatures[k : k + SIGNATURE_BYTES])
+        for origin, step, count, skip, end, k in zip(
+            origins, steps, counts, skipped, accumulate(counts), range(0, len(signatures), SIGNATURE_BYTES), strict=True
+        )
+    )
+
+
+def frontier_to_wire(frontier: Sequence[Held]) -> pb.Frontier:
+    """Claims what is held, or less if all of it would be too long."""
+    ranges = sum(len(held.beyond) for held in frontier)
+    if HELD_BYTES_MAX * len(frontier) + RANGE_BYTES_MAX * ranges > FRONTIER_BYTES_MAX:
+        return _marks_to_wire(frontier)
+    return exact_frontier_to_wire(frontier)
+
+
+def exact_frontier_to_wire(frontier: Sequence[Held]) -> pb.Frontier:
+    """For what must not claim less. Of some 100,000 origins on, no frame holds it, and gRPC ends the link."""
+    wire = _marks_to_wire(frontier)
+    if any(held.beyond for held in frontier):
+        for held in frontier:
+            end = held.mark
+            for first, last in held.beyond:
+                wire.ranges.extend((first - end, last - first))
+                end = last + 1
+            wire.range_counts.append(len(held.beyond))
+    return wire
+
+
+def _marks_to_wire(frontier: Sequence[Held]) -> pb.Frontier:
+    return pb.Frontier(origins=[held.origin for held in frontier], marks=[held.mark for held in frontier])
+
+
+def frontier_from_wire(wire: pb.Frontier) -> tuple[Held, ...]:
+    origins, marks, ranges = list(wire.origins), list(wire.marks), list(wire.ranges)
+    n = len(origins)
+    counts = list(wire.range_counts) or [0] * n
+    check(
+        len(marks) == len(counts) == n and len(ranges) == 2 * sum(counts),
+        "the columns of a frontier differ in length",
+        "columns",
+    )
+    check(len(set(origins)) == n, "a frontier names an origin twice")
+    check(max(marks, default=0) <= STEP_MAX + 1, f"a mark is beyond {STEP_MAX}")
+    check(max(counts, default=0) <= RANGES_MAX, f"more than {RANGES_MAX} ranges of an origin")
+    numbers = iter(ranges)
+    frontier = []
+    for origin, mark, count in zip(origins, marks, counts, strict=True):
+        beyond = []
+        end = mark
+        for _ in range(count):
+            distance, more = next(numbers), next(numbers)
+            check(distance > 0, "ranges of a frontier touch")
+            beyond.append((end + distance, end + distance + more))
+            end += distance + more + 1
+        check(end <= STEP_MAX + 1, f"a range is beyond {STEP_MAX}")
+        frontier.append(Held(origin, mark, tuple(beyond)))
+    return tuple(frontier)

@@ -1,0 +1,123 @@
+"""The workbench: carries out the driver's orders on the compute thread, and answers on the loop.
+
+It is the daemon's end of the seam `driver.Compute`. Jobs run in the order of the orders, so a digest stands for exactly
+what was ordered before it, and a sum of an epoch for exactly the frontier that is told with it.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar
+
+import structlog
+
+from seedflood.errors import JournalError
+from seedflood.protocol.messages import Bundle, ClosedEpoch, OriginId, Update
+from seedflood.protocol.outputs import ClosedWindow, Measure, SumEpoch, TakeDigest
+from seedflood.storage.snapshots import Arrays, Facts, Snapshots
+from seedflood.training.trainer import Round, Trainer
+
+Result = TypeVar("Result")
+
+_log = structlog.stdlib.get_logger("seedflood")
+
+
+class Answers(Protocol):
+    """Where results go; `driver.Driver` in the daemon."""
+
+    def published(self, step: int, probes: Sequence[tuple[int, int]]) -> None: ...
+
+    def digested(self, frontier_digest: bytes, replica_digest: bytes) -> None: ...
+
+    def summed(self, closed: ClosedEpoch) -> None: ...
+
+    def rebuilt(self, is_changed: bool) -> None: ...
+
+
+class Run(Protocol):
+    """Runs a job on the compute thread, then hands its result over on the loop; a fault of either ends the daemon."""
+
+    def __call__(self, job: Callable[[], Result], then: Callable[[Result], None]) -> None: ...
+
+
+class Workbench:
+    """answers: set before the first order. measured: told of every round, for the log."""
+
+    answers: Answers
+
+    def __init__(
+        self,
+        origin: OriginId,
+        trainer: Trainer,
+        run: Run,
+        drive: Callable[[Callable[[], None]], None],
+        measured: Callable[[Measure, Round], None],
+        snapshots: Snapshots | None,
+    ) -> None:
+        """drive: every entry into the driver goes through it. snapshots: None for none."""
+        self._origin = origin
+        self._trainer = trainer
+        self._run = run
+        self._drive = drive
+        self._measured = measured
+        self._snapshots = snapshots
+        self._saving: asyncio.Task[None] | None = None
+
+    def apply(self, window: ClosedWindow) -> None:
+        self._run(lambda: self._trainer.apply(window.updates), _nothing)
+
+    def measure(self, order: Measure) -> None:
+        def publish(measured: Round) -> None:
+            self._measured(order, measured)
+            self._drive(lambda: self.answers.published(order.step, measured.probes))
+
+        self._run(lambda: self._trainer.measure(self._origin, order.step, order.count), publish)
+
+    def digest(self, order: TakeDigest) -> None:
+        self._run(
+            self._trainer.digest,
+            lambda digest: self._drive(lambda: self.answers.digested(order.frontier_digest, digest)),
+        )
+
+    def sum_epoch(self, order: SumEpoch) -> None:
+        def tell(packed: bytes) -> None:
+            self._drive(lambda: self.answers.summed(ClosedEpoch(order.epoch, order.frontier, packed)))
+
+        self._run(lambda: self._trainer.sum_epoch(order.epoch), tell)
+        if self._snapshots is not None:
+            self._run(self._trainer.snapshot, self._save)
+
+    def adopt(self, closed: ClosedEpoch, others: Sequence[Bundle]) -> None:
+        updates = [update for bundle in others for update in bundle.updates()]
+        self._run(lambda: self._trainer.adopt(closed.epoch, closed.coefficients, updates), _nothing)
+
+    def rebuild(self, closed: Sequence[ClosedEpoch], updates: Sequence[Update]) -> None:
+        def rebuild() -> bool:
+            before = self._trainer.digest()
+            self._trainer.rebuild(closed, updates)
+            return self._trainer.digest() != before
+
+        self._run(rebuild, lambda is_changed: self._drive(lambda: self.answers.rebuilt(is_changed)))
+
+    async def close(self) -> None:
+        """Waits for a snapshot that is being written."""
+        if self._saving is not None:
+            await asyncio.gather(self._saving, return_exceptions=True)
+
+    def _save(self, snapshot: tuple[Arrays, Facts]) -> None:
+        """Writes it on a thread of its own: the next step does not wait for the disk. One at a time is enough."""
+        if self._saving is None or self._saving.done():
+            self._saving = asyncio.create_task(self._write(*snapshot))
+
+    async def _write(self, arrays: Arrays, facts: Facts) -> None:
+        assert self._snapshots is not None
+        epoch = int(facts["epoch"])
+        try:
+            await asyncio.to_thread(self._snapshots.save, epoch, arrays, facts)
+        except JournalError as error:  # a snapshot only saves time: the journal has everything
+            _log.warning("no snapshot was written", reason=str(error))
+        else:
+            _log.info("snapshot written", epoch=epoch, parameters=sum(a.size for a in arrays.values()))
+
+
+def _nothing(_: object) -> None:
+    """For jobs whose result nobody needs."""

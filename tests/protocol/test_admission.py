@@ -1,0 +1,112 @@
+from dataclasses import replace
+
+import pytest
+from nodes import PROBES, hear, linked, started, windows
+from origins import B, C, D, make_rules
+
+from seedflood.errors import PeerError
+from seedflood.protocol.frontier import RANGES_MAX
+from seedflood.protocol.messages import Members, Updates
+
+
+def refused(node, peer, *bundles):
+    out = hear(node, peer, Updates(bundles))
+    assert out.bundles == []
+    assert out.send == []
+    return node.admission.refused
+
+
+def test_an_unknown_origin_is_refused():
+    assert refused(linked(B), B, D.bundle(0)) == {"unknown origin": 1}
+
+
+def test_what_lies_beyond_the_run_is_refused():
+    assert refused(linked(B, steps=10), B, B.bundle(10), B.bundle(0, skipped=1)) == {"beyond the run": 2}
+
+
+def test_what_is_not_a_round_is_refused():
+    node = linked(B, steps=10, local_steps=5)
+    assert refused(node, B, B.bundle(0), B.bundle(1, count=5), B.bundle(0, count=6)) == {"not a round": 3}
+
+
+def test_equivocation_is_refused():
+    node = linked(B)
+    hear(node, B, B.updates(0, 1))
+    assert refused(node, B, B.bundle(2, skipped=1, scalar=9)) == {"equivocation": 1}
+
+
+def test_of_two_contradicting_bundles_in_one_message_the_first_counts():
+    node = linked(B)
+    out = hear(node, B, Updates((B.bundle(1, skipped=1), B.bundle(1))))
+    assert out.bundles == [B.bundle(1, skipped=1)]
+
+
+def test_more_holes_than_a_frontier_may_have_are_refused():
+    node = linked(B, steps=10_000)
+    hear(node, B, B.updates(*range(2, 2 + 2 * RANGES_MAX, 2)))
+    assert refused(node, B, B.bundle(9_000)) == {"too far ahead": 1}
+
+
+def test_good_bundles_beside_a_refused_one_are_taken():
+    node = linked(B)
+    assert hear(node, B, Updates((D.bundle(0), B.bundle(0)))).bundles == [B.bundle(0)]
+
+
+def test_a_bundle_with_a_wrong_signature_raises_and_nothing_of_its_message_is_used():
+    node = linked(B, C)
+    forged = replace(B.bundle(1), probes=((5, 5),))
+    with pytest.raises(PeerError) as caught:
+        node.received(B.id, Updates((B.bundle(0), forged)), 0.0)
+    assert caught.value.reason == "signature"
+    assert node.admission.refused == {"signature": 1}
+    assert node.frontier.count() == 0
+    out = node.collect()
+    assert (out.bundles, out.send, windows(out)) == ([], [], [])
+
+
+def test_a_bundle_of_another_run_has_a_wrong_signature():
+    node = B.node(replace(make_rules(clients=1), run_id=b"x" * 32))
+    node.published(0, PROBES, 0.0)
+    (foreign,) = node.collect().bundles
+    with pytest.raises(PeerError):
+        linked(B).received(B.id, Updates((foreign,)), 0.0)
+
+
+def test_a_statement_with_a_wrong_signature_raises_and_nothing_of_its_message_is_used():
+    node = linked(B)
+    forged = replace(D.member(), name="dora")
+    with pytest.raises(PeerError, match="dora"):
+        node.received(B.id, Members((C.member(), forged)), 0.0)
+    assert C.id not in node.membership
+    assert node.collect().members == []
+
+
+def test_an_old_statement_is_not_even_verified():
+    node = linked(B)
+    out = hear(node, B, Members((replace(B.member(), incarnation=0, name="bill"),)))
+    assert out.members == []
+    assert node.membership.name(B.id) == "bob"
+
+
+def test_a_second_hello_is_refused():
+    with pytest.raises(PeerError, match="second hello"):
+        linked(B).received(B.id, B.hello(), 0.0)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"run_id": b"x" * 32}, "run"),
+        ({"base_digest": b"x" * 32}, "base model"),
+        ({"member": replace(B.member(), name="bill")}, "signature"),
+        ({"members": (replace(C.member(), name="carl"),)}, "signature"),
+    ],
+)
+def test_a_hello_that_does_not_belong_with_us_is_refused(change, reason):
+    with pytest.raises(PeerError) as caught:
+        started().admission.check_hello(replace(B.hello(), **change))
+    assert caught.value.reason == reason
+
+
+def test_a_hello_of_our_run_is_accepted():
+    started().admission.check_hello(B.hello([B.held(3)], members=[C.member()]))

@@ -1,0 +1,316 @@
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from origins import A, B, C, epoch, make_rules
+
+from seedflood.protocol.epochs import CLOSING_ROUNDS, EPOCH_BYTES_MAX, Closings
+from seedflood.protocol.messages import STEP_MAX
+from seedflood.protocol.outputs import SumEpoch
+from seedflood.protocol.rules import Rules
+
+PERIOD = 4
+SETTLED = PERIOD + CLOSING_ROUNDS
+"""The first step at which the first epoch may be closed."""
+
+
+def make_closings(*bundles, steps=100, **rules):
+    closings = Closings(make_rules(steps=steps, refresh_period=PERIOD, **rules))
+    for bundle in bundles:
+        closings.note(bundle)
+    return closings
+
+
+def due(closings, step, held_before=STEP_MAX):
+    """Which epochs are to be closed at this step, if everything below another one is held?"""
+    return [order.epoch for order in closings.due(step, lambda end: end <= held_before)]
+
+
+def make_closed(*sums, bundles=()):
+    """At the end of a run of so many epochs, all of them closed."""
+    steps = PERIOD * len(sums)
+    closings = make_closings(*bundles, steps=steps)
+    for order, total in zip(closings.due(steps, lambda _: True), sums, strict=True):
+        closings.summed(epoch(order.epoch, *order.frontier, total=total))
+    return closings
+
+
+def closed_by(origin, closings, **said):
+    """The statement of an origin that has closed the same."""
+    return origin.member(closed_before=closings.before, closed_digest=closings.digest(), **said)
+
+
+# Closing
+
+
+def test_an_epoch_is_closed_some_rounds_after_its_end():
+    closings = make_closings()
+    assert due(closings, PERIOD) == due(closings, SETTLED - 1) == []
+    assert due(closings, SETTLED) == [0]
+
+
+def test_rounds_count_and_not_steps():
+    closings = make_closings(local_steps=2)
+    assert due(closings, PERIOD + 2 * CLOSING_ROUNDS - 2) == []
+    assert due(closings, PERIOD + 2 * CLOSING_ROUNDS) == [0]
+
+
+def test_the_last_epochs_are_closed_at_the_end_of_the_run():
+    assert due(make_closings(steps=8), 7) == []
+    assert due(make_closings(steps=8), 8) == [0, 1]
+
+
+def test_an_epoch_that_the_run_does_not_fill_is_not_closed():
+    assert due(make_closings(steps=7), 7) == [0]
+
+
+def test_an_epoch_is_closed_only_if_everyone_has_had_his_say():
+    closings = make_closings()
+    assert due(closings, SETTLED, held_before=PERIOD - 1) == []
+    assert due(closings, SETTLED, held_before=PERIOD) == [0]
+
+
+def test_an_open_epoch_keeps_all_later_ones_open():
+    assert due(make_closings(), 99, held_before=0) == []
+
+
+def test_what_is_summed_are_the_bundles_of_the_epoch_with_all_that_they_cover():
+    closings = make_closings(A.bundle(3), A.bundle(6, skipped=2), B.bundle(1, skipped=1), B.bundle(4))
+    assert closings.due(SETTLED + PERIOD, lambda _: True) == [
+        SumEpoch(0, tuple(sorted((A.held(0, (3, 3)), B.held(2)), key=lambda one: one.origin))),
+        SumEpoch(1, tuple(sorted((A.held(0, (4, 6)), B.held(0, (4, 4))), key=lambda one: one.origin))),
+    ]
+
+
+def test_an_epoch_in_which_nobody_spoke_is_closed_too():
+    assert make_closings().due(SETTLED, lambda _: True) == [SumEpoch(0, ())]
+
+
+def test_no_epoch_is_summed_twice():
+    closings = make_closings()
+    assert due(closings, SETTLED) == [0]
+    assert due(closings, 99) == []
+    closings.summed(epoch(0))
+    assert due(closings, SETTLED) == []
+    assert due(closings, SETTLED + PERIOD) == [1]
+
+
+def test_closed_is_what_has_been_summed_without_a_gap():
+    closings = make_closings()
+    assert due(closings, SETTLED + PERIOD) == [0, 1]
+    closings.summed(epoch(1))
+    assert closings.before == 0
+    closings.summed(epoch(0))
+    assert closings.before == 2 * PERIOD
+    assert closings.is_changed
+
+
+def test_sums_larger_than_the_wire_carries_are_not_made():
+    rules = Rules(b"r" * 32, b"b" * 32, 2, 100, refresh_period=PERIOD, epoch_bytes=EPOCH_BYTES_MAX + 1)
+    assert Closings(rules).due(100, lambda _: True) == []
+
+
+@given(
+    data=st.data(),
+    steps=st.integers(1, 60),
+    rounds=st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)), max_size=30),
+)
+def test_in_any_run_every_epoch_is_summed_at_most_once_and_only_when_it_is_complete(data, steps, rounds):
+    closings, asked, pending = make_closings(steps=steps), Counter(), []
+    for step, held_before in sorted(rounds):
+        for order in closings.due(min(step, steps), lambda end, held=held_before: end <= held):
+            end = (order.epoch + 1) * PERIOD
+            assert end <= min(held_before, steps)
+            assert min(step, steps) >= min(end + CLOSING_ROUNDS, steps)
+            asked[order.epoch] += 1
+            pending.append(order.epoch)
+        while pending and data.draw(st.booleans()):
+            closings.summed(epoch(pending.pop(data.draw(st.integers(0, len(pending) - 1)))))
+    assert set(asked.values()) <= {1}
+    assert sorted(asked) == list(range(len(asked)))
+    assert closings.before <= PERIOD * len(asked)
+
+
+# What was closed before
+
+
+def test_what_the_journal_keeps_as_a_sum_is_closed_and_compact():
+    closings = make_closings()
+    closings.restore(epoch(0, A.held(4)))
+    assert (closings.before, closings.compact_before) == (PERIOD, PERIOD)
+    assert due(closings, SETTLED) == []
+
+
+def test_sums_are_restored_in_any_order():
+    closings = make_closings()
+    closings.restore(epoch(1))
+    assert (closings.before, closings.compact_before) == (0, 0)
+    closings.restore(epoch(0))
+    assert (closings.before, closings.compact_before) == (2 * PERIOD, 2 * PERIOD)
+
+
+def test_an_epoch_between_two_that_were_adopted_is_summed():
+    closings = make_closings()
+    closings.restore(epoch(0))
+    closings.restore(epoch(2))
+    assert due(closings, 99 - PERIOD, held_before=3 * PERIOD) == [1]
+    closings.summed(epoch(1))
+    assert closings.before == 3 * PERIOD
+    assert closings.compact_before == PERIOD
+
+
+# Adopting
+
+
+def test_an_open_epoch_may_be_adopted():
+    assert make_closings(A.bundle(0)).may_adopt(epoch(0, A.held(4)))
+
+
+def test_an_epoch_that_is_being_summed_may_not_be_adopted():
+    closings = make_closings()
+    due(closings, SETTLED)
+    assert not closings.may_adopt(epoch(0, A.held(4)))
+    assert closings.may_adopt(epoch(1, A.held(8)))
+
+
+def test_what_all_have_agreed_on_is_not_replaced():
+    closings = make_closings()
+    closings.restore(epoch(0, A.held(4)))
+    assert not closings.may_adopt(epoch(0, A.held(4), B.held(4)))
+
+
+def test_a_sum_of_ours_whose_bundles_are_here_still_may_be_replaced_by_another():
+    closings = make_closed(7, bundles=[A.bundle(0)])
+    assert closings.may_adopt(epoch(0, B.held(4)))
+
+
+def test_a_bundle_that_comes_late_for_a_compacted_epoch_stays_by_itself():
+    closings = make_closings()
+    closings.restore(epoch(0, A.held(4)))
+    closings.note(B.bundle(0))
+    assert due(closings, SETTLED) == []
+
+
+# Compacting
+
+
+def test_compaction_needs_everyone_who_takes_part():
+    closings = make_closed(7, bundles=[A.bundle(0)])
+    ours = closed_by(A, closings)
+    assert closings.agreed([ours, B.member()]) == []
+    assert closings.agreed([ours, closed_by(B, closings), C.member()]) == []
+    (settled,) = closings.agreed([ours, closed_by(B, closings), closed_by(C, closings)])
+    assert settled.epoch == 0
+    assert settled.frontier == (A.held(1),)
+
+
+def test_an_epoch_is_compacted_once():
+    closings = make_closed(7)
+    members = [closed_by(A, closings), closed_by(B, closings)]
+    assert closings.agreed(members) == [epoch(0, total=7)]
+    assert closings.compact_before == PERIOD
+    assert closings.agreed(members) == []
+
+
+def test_all_epochs_that_everyone_has_closed_are_compacted_in_order():
+    closings = make_closed(1, 2, 3)
+    assert [closed.epoch for closed in closings.agreed([closed_by(A, closings), closed_by(B, closings)])] == [0, 1, 2]
+
+
+def test_a_sum_behind_a_gap_is_not_compacted():
+    closings = make_closings(steps=12)
+    due(closings, 12)
+    closings.summed(epoch(0))
+    closings.summed(epoch(2))
+    assert [closed.epoch for closed in closings.agreed([closed_by(A, closings), closed_by(B, closings)])] == [0]
+
+
+@pytest.mark.parametrize("absent", [{"last_step": 3}, {"first_step": STEP_MAX}])
+def test_who_has_left_or_never_took_part_is_not_waited_for(absent):
+    closings = make_closed(7)
+    assert closings.agreed([closed_by(A, closings), closed_by(B, closings), C.member(**absent)]) == [epoch(0, total=7)]
+
+
+def test_nobody_is_its_own_witness():
+    closings = make_closed(7)
+    assert closings.agreed([closed_by(A, closings)]) == []
+    assert closings.agreed([closed_by(A, closings), closed_by(B, closings, last_step=3)]) == [epoch(0, total=7)]
+
+
+def test_one_who_is_alone_in_its_run_needs_no_witness():
+    closings = make_closings(steps=4, clients=1)
+    due(closings, 4)
+    closings.summed(epoch(0))
+    assert closings.agreed([closed_by(A, closings)]) == [epoch(0)]
+
+
+def test_no_bundle_is_given_up_while_sums_contradict_each_other():
+    closings, other = (make_closed(total) for total in (7, 8))
+    assert closings.agreed([closed_by(A, closings), closed_by(B, other)]) == []
+
+
+def test_a_statement_stays_true_when_its_epochs_are_compacted():
+    closings = make_closed(7)
+    closings.is_changed = False
+    ours = closed_by(A, closings)
+    closings.agreed([ours, closed_by(B, closings)])
+    assert (closings.before, closings.digest()) == (ours.closed_before, ours.closed_digest)
+
+
+# Contradictions
+
+
+def test_equal_sums_have_equal_digests_and_others_have_not():
+    assert make_closed(1, 2).digest() == make_closed(1, 2).digest()
+    assert len({make_closed(*sums).digest() for sums in ((1, 2), (1, 3), (1, 2, 3), (1,), ())}) == 5
+
+
+def test_of_two_that_contradict_each_other_both_doubt():
+    ours, other = (make_closed(total) for total in (7, 8))
+    members = [closed_by(A, ours), closed_by(B, other)]
+    assert ours.outvoted_by(members).name == "bob"
+    assert other.outvoted_by(members).name == "ada"
+
+
+def test_who_is_with_most_does_not_doubt():
+    ours, other = (make_closed(total) for total in (7, 8))
+    members = [closed_by(A, ours), closed_by(B, ours), closed_by(C, other)]
+    assert ours.outvoted_by(members) is None
+    assert other.outvoted_by(members).name in ("ada", "bob")
+
+
+def test_who_is_at_another_epoch_or_has_left_contradicts_nobody():
+    ours, other, longer = make_closed(7), make_closed(8), make_closed(8, 8)
+    assert ours.outvoted_by([closed_by(A, ours), closed_by(B, longer), closed_by(C, other, last_step=3)]) is None
+
+
+def test_who_has_closed_nothing_doubts_nothing():
+    assert make_closings().outvoted_by([A.member(), B.member(closed_digest=b"x" * 32)]) is None
+
+
+def test_sums_of_a_replica_in_doubt_are_taken_again():
+    closings = make_closed(7, 8)
+    closings.distrust()
+    assert closings.before == 0
+    assert due(closings, 8) == [0, 1]
+
+
+def test_a_sum_that_everyone_agreed_on_is_not_distrusted():
+    closings = make_closings(steps=8)
+    due(closings, 8)
+    closings.summed(epoch(0))
+    closings.agreed([closed_by(A, closings), closed_by(B, closings)])
+    closings.summed(epoch(1))
+    closings.distrust()
+    assert closings.before == PERIOD
+    assert due(closings, 8) == [1]
+
+
+def test_a_sum_that_was_being_taken_when_doubts_arose_is_not_used():
+    closings = make_closings(steps=4)
+    due(closings, 4)
+    closings.distrust()
+    closings.summed(epoch(0, total=666))
+    assert closings.before == 0
+    assert due(closings, 4) == [0]

@@ -1,0 +1,175 @@
+import pytest
+from nodes import (
+    answer_pull,
+    applied_steps,
+    events,
+    hear,
+    linked,
+    measure_of,
+    publish,
+    sent_bundles,
+    started,
+    tick,
+    windows,
+)
+from origins import A, B, C, D, epoch
+
+from seedflood.errors import PeerError
+from seedflood.protocol.frontier import Frontier
+from seedflood.protocol.messages import ClosedEpoch, Members
+from seedflood.protocol.outputs import Measure, SumEpoch
+
+PERIOD = 4
+FIRST = epoch(0, B.held(4), C.held(4), total=5)
+
+
+def pulling(*held, journal=(), **settings):
+    """A node that joins and pulls from B, which holds this."""
+    node = started(clients=3, refresh_period=PERIOD, journal=journal, members=[B.member(), C.member()], **settings)
+    node.connected(B.id, B.hello(held, members=[C.member()]), 0.0)
+    assert [peer for peer, _ in node.collect().pull] == [B.id]
+    return node
+
+
+def spread(*origins, steps):
+    return [origin.bundle(step) for step in steps for origin in origins]
+
+
+# Adopting
+
+
+def test_a_sum_takes_the_place_of_bundles():
+    node = pulling(B.held(5), C.held(4))
+    out = hear(node, B, FIRST)
+    assert out.adopt == [FIRST]
+    assert out.bundles == []
+    assert node.frontier == node.applied == Frontier([B.held(4), C.held(4)])
+
+
+def test_what_a_sum_covers_is_applied_by_it_and_by_no_window():
+    node = pulling(B.held(5), C.held(4), journal=spread(B, C, steps=[0, 1]))
+    assert windows(hear(node, B, FIRST)) == []
+    out = answer_pull(node, B, B.updates(4))
+    assert applied_steps(out) == []
+    assert measure_of(out) == Measure(4, 1)
+    publish(node)
+    assert node.frontier.holds(B.id, 0, 4)
+
+
+def test_bundles_of_other_epochs_still_wait_for_their_window():
+    node = pulling(B.held(9), C.held(9), journal=spread(B, C, steps=[3, 4, 5]))
+    out = hear(node, B, FIRST)
+    assert windows(out) == []
+    assert not node.applied.holds(B.id, 4)
+    out = answer_pull(node, B, B.updates(6, 7, 8), C.updates(6, 7, 8))
+    assert applied_steps(out) == [((8, 7), sorted([4, 5, 6, 7] * 2))]
+
+
+def test_what_is_known_already_is_not_adopted():
+    node = pulling(B.held(5), C.held(4), journal=spread(B, C, steps=range(4)))
+    assert hear(node, B, FIRST).adopt == []
+
+
+def test_a_sum_is_taken_only_from_whom_it_was_asked():
+    node = pulling(B.held(5), C.held(4))
+    node.connected(C.id, C.hello([B.held(5), C.held(4)]), 0.0)
+    node.collect()
+    assert hear(node, C, FIRST).adopt == []
+    assert hear(node, B, FIRST).adopt == [FIRST]
+
+
+def test_a_sum_that_goes_on_while_ours_is_being_taken_is_not_adopted():
+    node = linked(B, clients=2, steps=4, refresh_period=PERIOD)
+    for step in range(4):
+        hear(node, B, B.updates(step))
+        out = publish(node)
+    assert SumEpoch(0, node.frontier.held()) in out.orders
+    node.connected(B.id, B.hello([B.held(4), A.held(4), C.held(4)], members=[C.member()]), 0.0)
+    node.collect()
+    out = hear(node, B, epoch(0, A.held(4), B.held(4), C.held(4)))
+    assert out.adopt == []
+    assert "epoch not adopted" in events(out)
+
+
+def test_an_adopted_sum_is_not_summed_again():
+    node = pulling(B.held(40), C.held(40))
+    for number in range(9):
+        hear(node, B, epoch(number, B.held(4 * number + 4), C.held(4 * number + 4)))
+    out = answer_pull(node, B, B.updates(*range(36, 40)), C.updates(*range(36, 40)))
+    assert measure_of(out) == Measure(39, 1)
+    assert not any(isinstance(order, SumEpoch) for order in out.orders)
+
+
+def test_nobody_is_sent_a_bundle_that_a_donor_has_told_as_a_sum():
+    node = pulling(B.held(5), C.held(4))
+    hear(node, B, FIRST)
+    node.connected(C.id, C.hello(), 0.0)
+    node.collect()
+    assert sent_bundles(hear(node, C, B.updates(0)), B) == []
+    assert node.duplicates == 1
+
+
+# Refusing
+
+
+@pytest.mark.parametrize(
+    ("closed", "reason"),
+    [
+        (epoch(0, D.held(4)), "unknown origin"),
+        (epoch(0, B.held(5)), "beyond the run"),
+        (epoch(25, B.held(4)), "beyond the run"),
+        (ClosedEpoch(0, (B.held(4),), b"not packed"), "coefficients"),
+    ],
+)
+def test_sums_that_cannot_be_of_this_run_are_the_fault_of_who_sends_them(closed, reason):
+    node = pulling(B.held(5), C.held(4))
+    with pytest.raises(PeerError) as caught:
+        node.received(B.id, closed, 0.0)
+    assert caught.value.reason == reason
+    assert node.admission.refused == {reason: 1}
+    assert node.collect().adopt == []
+    assert node.frontier == Frontier()
+
+
+# Starting from a journal
+
+
+def test_what_the_journal_keeps_as_a_sum_counts_as_held_and_applied():
+    node = started(refresh_period=PERIOD, journal=[B.bundle(4)], kept={"closed": [epoch(0, B.held(4))]})
+    assert node.frontier == Frontier([B.held(5)])
+    assert node.applied == Frontier([B.held(4)])
+
+
+def test_our_last_round_is_known_even_from_a_sum():
+    kept = {"closed": [epoch(0, A.held(4), B.held(4))]}
+    node = started(
+        refresh_period=PERIOD, members=[A.member(), B.member()], kept=kept, journal=[B.bundle(4)], incarnation=2
+    )
+    assert node.step == 3
+    node.connected(B.id, B.hello([A.held(4), B.held(5)]), 0.0)
+    node.collect()
+    out = answer_pull(node, B)
+    assert applied_steps(out) == [((3, 3), [])]
+    assert measure_of(out) == Measure(4, 1)
+
+
+# One life after the other
+
+
+def test_a_closing_is_stated_once_and_compacted_when_all_have_stated_it():
+    node = linked(B, clients=2, steps=40, refresh_period=PERIOD)
+    out, statements = None, []
+    for step in range(20):
+        hear(node, B, B.updates(step))
+        out = publish(node)
+        for order in out.orders:
+            if isinstance(order, SumEpoch):
+                node.summed(epoch(order.epoch, *order.frontier, total=order.epoch), 0.0)
+                statements += [m for m in node.collect().members if m.origin == A.id and m.closed_before]
+    ours = statements[-1]
+    assert [member.closed_before for member in statements] == list(range(4, ours.closed_before + 1, 4))
+    said = B.member(version=9, neighbours=[A], closed_before=ours.closed_before, closed_digest=ours.closed_digest)
+    out = hear(node, B, Members((said,)))
+    assert [closed.epoch for closed in out.compact] == list(range(ours.closed_before // 4))
+    assert out.members == [said]
+    assert tick(node, 1.0).members == []

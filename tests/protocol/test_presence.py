@@ -1,0 +1,182 @@
+import pytest
+from nodes import end_pulls, events, hear, linked, publish, sent, started, tick, windows
+from origins import A, B, C, D, make_rules
+
+from seedflood.protocol.liveness import SUSPICION_SECONDS_MIN
+from seedflood.protocol.messages import STEP_MAX, Members, Ping, Pong
+from seedflood.protocol.window import HOP_SECONDS_MIN
+
+
+def last_said(out):
+    """The last statement about ourselves."""
+    return [member for member in out.members if member.origin == A.id][-1]
+
+
+# What we say
+
+
+def test_our_statements_are_signed_durable_and_flooded():
+    node = linked(B)
+    node.connected(C.id, C.hello(), 0.0)
+    out = node.collect()
+    said = last_said(out)
+    assert said.signature == A.sign(said.signed_bytes(make_rules().run_id))
+    assert said.neighbours == tuple(sorted((B.id, C.id)))
+    assert out.is_durable
+    assert [message.members[-1] for message in sent(out, B, Members)] == [said]
+
+
+def test_a_link_that_breaks_is_stated():
+    node = linked(B, C)
+    node.disconnected(C.id, 1.0)
+    assert last_said(node.collect()).neighbours == (B.id,)
+
+
+def test_a_link_that_is_known_is_not_stated_again():
+    node = linked(B)
+    node.connected(B.id, B.hello(), 1.0)
+    assert [member for member in node.collect().members if member.origin == A.id] == []
+
+
+def test_a_slow_hop_is_stated():
+    node = started()
+    node.connected(B.id, B.hello(), 0.0)
+    (ping,) = sent(node.collect(), B, Ping)
+    hear(node, B, Pong(ping.sent_at), 0.2)
+    assert last_said(tick(node, 2.0)).hop_milliseconds == 128
+    assert tick(node, 4.0).members == []
+
+
+def test_what_a_past_life_measured_is_not_taken_back():
+    node = started(members=[A.member(hop_milliseconds=64)], journal=[A.bundle(0)], incarnation=2)
+    assert node.membership.get(A.id).hop_milliseconds == 64
+
+
+def test_what_a_past_life_had_closed_is_not_stated_before_it_is_seen_to_be_there():
+    past = A.member(closed_before=1000, closed_digest=b"d" * 32)
+    node = started(members=[past], journal=[A.bundle(0)], incarnation=2)
+    assert node.membership.get(A.id).closed_before == 0
+
+
+# What we hear of ourselves
+
+
+def test_our_own_words_are_no_news():
+    node = linked(B)
+    assert hear(node, B, Members((node.membership.get(A.id),))).members == []
+
+
+def test_older_words_of_ours_change_nothing():
+    node = linked(B)
+    older = A.member(version=0)
+    out = hear(node, B, Members((older,)))
+    assert (out.members, out.events) == ([], [])
+
+
+@pytest.mark.parametrize("ours", [1, 3, 9])
+@pytest.mark.parametrize("past", [1, 3, 9])
+def test_whoever_lost_its_journal_is_wary_whatever_its_count_of_starts(ours, past):
+    node = started(incarnation=ours)
+    node.connected(B.id, B.hello(members=[A.member(past, 7, neighbours=[B, C]), C.member()]), 0.0)
+    assert node.membership.get(A.id).age > (past, 7)
+    assert node.step == 0
+    assert node.phase.value == "joining"
+    end_pulls(node, B)
+    node.connected(C.id, C.hello(), 1.0)
+    end_pulls(node, C, now=1.0)
+    tick(node, 6.0)
+    assert node.phase.value == "measuring"
+
+
+def test_whoever_kept_its_journal_is_not_made_wary_by_what_it_said_itself():
+    past = A.member(version=7, neighbours=[B, C])
+    node = started(members=[past], journal=[A.bundle(0)], incarnation=2)
+    node.connected(B.id, B.hello([A.held(1)], members=[past, C.member()]), 0.0)
+    end_pulls(node, B)
+    assert node.phase.value == "collecting"
+
+
+def test_forged_words_of_ours_are_not_believed():
+    node = started()
+    forged = A.member(7).__class__(A.public_key, A.name, 7, signature=b"no")
+    node.connected(B.id, B.hello(members=[forged]), 0.0)
+    assert node.membership.get(A.id).incarnation == 1
+
+
+def test_a_copy_of_our_key_does_not_have_the_last_word():
+    node = linked(B)
+    for version in (9, 10):
+        hear(node, B, Members((A.member(5 + version, version, last_step=3),)))
+        ours = node.membership.get(A.id)
+        assert (ours.age > (5 + version, version), ours.last_step) == (True, None)
+
+
+# Who is silent
+
+
+def suspicious(window):
+    """A node that has waited for B so long that it suspects it. C speaks."""
+    node = linked(B, C, window=window)
+    publish(node)
+    hear(node, C, C.updates(0))
+    return node, tick(node, SUSPICION_SECONDS_MIN + 1.0)
+
+
+@pytest.mark.parametrize("window", ["strict", "bounded"])
+def test_who_is_silent_is_named_once(window):
+    node, out = suspicious(window)
+    silent = [event.facts["member"] for event in out.events if event.name == "member silent"]
+    assert silent == ["bob"]
+    assert "member silent" not in events(tick(node, 100.0))
+
+
+def test_a_bounded_window_does_not_wait_for_a_suspect():
+    node, _ = suspicious("bounded")
+    publish(node, 3.0)
+    (window,) = windows(hear(node, C, C.updates(1), 3.0))
+    assert (window.reason, window.missing) == ("all heard", ())
+
+
+def test_a_strict_window_waits_for_a_suspect_all_the_same():
+    node, _ = suspicious("strict")
+    assert node.waiting_for() == ["bob"]
+
+
+def test_a_suspect_that_speaks_is_waited_for_again():
+    node, _ = suspicious("bounded")
+    assert "member heard again" in events(hear(node, B, B.updates(0), 3.0))
+    hear(node, C, C.updates(1), 3.0)
+    publish(node, 3.0)
+    assert node.waiting_for() == ["bob"]
+
+
+def test_who_leaves_is_not_suspected():
+    node = linked(B)
+    publish(node)
+    hear(node, B, Members((B.member(version=1, last_step=0),)))
+    assert "member silent" not in events(tick(node, 100.0))
+
+
+# How far it is
+
+
+def test_the_slowest_hop_that_anyone_measures_bounds_all_windows():
+    node = linked(B, window="bounded")
+    hear(node, B, Members((B.member(version=1, neighbours=[A], hop_milliseconds=256),)))
+    publish(node, 1.0)
+    assert node.next_tick(1.0) == pytest.approx(1.0 + 2 * 0.256)
+
+
+def test_the_hops_of_those_who_have_left_do_not_count():
+    node = linked(B, C, window="bounded")
+    hear(node, B, Members((D.member(last_step=-1, hop_milliseconds=8192),)))
+    publish(node, 1.0)
+    assert node.next_tick(1.0) == pytest.approx(1.0 + 2 * HOP_SECONDS_MIN)
+
+
+def test_nobody_who_has_never_taken_part_is_expected():
+    node = linked(B, clients=3)
+    hear(node, B, Members((C.member(first_step=STEP_MAX),)))
+    publish(node)
+    hear(node, B, B.updates(0))
+    assert node.waiting_for() == ["(never joined)"]

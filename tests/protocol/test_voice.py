@@ -1,0 +1,65 @@
+from hypothesis import given
+from hypothesis import strategies as st
+from origins import RUN_ID, A, verify
+
+from seedflood.protocol.messages import STEP_MAX, Member
+from seedflood.protocol.voice import Voice
+
+
+def make_voice(incarnation=1):
+    return Voice(Member(A.public_key, A.name, incarnation), RUN_ID, A.sign)
+
+
+def is_signed(member):
+    return verify(member.public_key, member.signed_bytes(RUN_ID), member.signature)
+
+
+def test_the_first_statement_is_signed_and_says_what_is_to_be_said():
+    member = make_voice(incarnation=3).say(None, first_step=7)
+    assert is_signed(member)
+    assert (member.age, member.first_step) == ((3, 0), 7)
+
+
+def test_every_statement_is_newer_and_keeps_what_has_not_changed():
+    voice = make_voice()
+    first = voice.say(None, first_step=7)
+    second = voice.say(first, hop_milliseconds=4)
+    assert second.age > first.age
+    assert (second.first_step, second.hop_milliseconds) == (7, 4)
+    assert is_signed(second)
+    assert voice.member is second
+
+
+def test_a_restart_is_newer_than_everything_a_past_life_said():
+    past = A.member(incarnation=1, version=99)
+    assert make_voice(incarnation=2).say(past).age == (2, 0)
+
+
+def test_a_host_whose_count_of_starts_was_lost_is_newer_all_the_same():
+    past = A.member(incarnation=5, version=9)
+    assert make_voice(incarnation=1).say(past).age > past.age
+
+
+def test_outliving_a_statement_makes_the_next_one_newer_and_keeps_what_we_say():
+    voice = make_voice()
+    said = voice.say(None, first_step=STEP_MAX)
+    voice.outlive(A.member(incarnation=8, version=3, first_step=0, last_step=5))
+    member = voice.say(said)
+    assert (member.incarnation, member.first_step, member.last_step) == (9, STEP_MAX, None)
+    assert is_signed(member)
+
+
+@given(
+    incarnation=st.integers(1, 5),
+    heard=st.lists(st.none() | st.tuples(st.integers(1, 9), st.integers(0, 9)), max_size=8),
+)
+def test_whatever_was_heard_of_us_ours_is_the_last_word(incarnation, heard):
+    voice, known = make_voice(incarnation), None
+    for age in heard:
+        if age is not None and (known is None or age > known.age):
+            known = A.member(*age)
+            voice.outlive(known)
+        member = voice.say(known)
+        assert known is None or member.age > known.age
+        assert is_signed(member)
+        known = member

@@ -1,0 +1,66 @@
+"""The ledger is a replica in miniature: order does not matter, and nothing can hide in a sum."""
+
+import pytest
+
+from seedflood.protocol.frontier import Frontier
+from seedflood.protocol.messages import Bundle, ClosedEpoch, Held
+from seedflood.protocol.packing import pack
+from seedflood.simulation.ledger import Chronicle, Ledger
+
+SAID = [Bundle(origin, step, ((10 * origin + step, step + 1),)) for origin in (1, 2) for step in range(6)]
+
+
+@pytest.fixture
+def chronicle():
+    chronicle = Chronicle(refresh_period=4)
+    for bundle in SAID:
+        chronicle.say(bundle)
+    return chronicle
+
+
+def ledger_of(chronicle, bundles):
+    ledger = Ledger(chronicle)
+    for bundle in bundles:
+        ledger.apply(bundle.updates())
+    return ledger
+
+
+def test_a_ledger_does_not_depend_on_order_and_tells_updates_apart(chronicle):
+    forth, back = ledger_of(chronicle, SAID), ledger_of(chronicle, reversed(SAID))
+    assert forth.digest() == back.digest() != ledger_of(chronicle, SAID[1:]).digest()
+
+
+def test_the_chronicle_knows_what_a_ledger_must_be(chronicle):
+    held = [bundle for bundle in SAID if bundle.step < 3 or bundle.origin == 2]
+    assert ledger_of(chronicle, held).digest() == chronicle.digest(Frontier([Held(1, 3), Held(2, 6)]))
+
+
+def test_an_adopted_sum_counts_as_the_updates_that_it_covers(chronicle):
+    donor = ledger_of(chronicle, SAID[:3])
+    closed = ClosedEpoch(0, (Held(1, 3),), donor.coefficients(0))
+    taker = ledger_of(chronicle, [SAID[0], SAID[6]])
+    taker.adopt(closed, [SAID[6]])
+    assert taker.digest() == ledger_of(chronicle, [*SAID[:3], SAID[6]]).digest()
+    assert set(taker.applied.values()) == {1}
+    assert taker.mistakes == []
+
+
+def test_a_sum_that_is_not_that_of_its_updates_is_seen(chronicle):
+    ledger = Ledger(chronicle)
+    ledger.adopt(ClosedEpoch(0, (Held(1, 3),), pack((5).to_bytes(8, "little"))), [])
+    assert len(ledger.mistakes) == 1
+
+
+def test_a_rebuilt_ledger_forgets_what_it_was(chronicle):
+    ledger = ledger_of(chronicle, SAID)
+    ledger.sums[0] += 1
+    ledger.rebuild([], [update for bundle in SAID for update in bundle.updates()])
+    assert ledger.digest() == ledger_of(chronicle, SAID).digest()
+
+
+def test_whoever_speaks_twice_about_a_step_is_named(chronicle):
+    chronicle.say(SAID[0])
+    assert chronicle.contradictions == []
+    chronicle.say(Bundle(1, 0, ((3, 3),)))
+    chronicle.say(Bundle(2, 5, ((3, 3),), skipped=1))
+    assert len(chronicle.contradictions) == 2

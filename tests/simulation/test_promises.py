@@ -1,0 +1,234 @@
+"""The promises of ARCHITECTURE.md by number: each is kept, and seen to be broken when its mechanism is switched off.
+
+A scenario returns what the judges complain about. Everything on: nothing. The mechanism off: something.
+"""
+
+import pytest
+from worlds import make_world
+
+from seedflood.backlog import Backlog
+from seedflood.errors import PeerError
+from seedflood.protocol.catchup import CatchUp
+from seedflood.protocol.epochs import Closings
+from seedflood.protocol.flood import Flood
+from seedflood.protocol.holdings import Holdings
+from seedflood.protocol.liveness import SUSPICION_SECONDS_MAX, Liveness
+from seedflood.protocol.node import Node, Phase
+from seedflood.protocol.repair import Repair
+from seedflood.protocol.rules import Patience
+from seedflood.protocol.watch import DigestWatch
+from seedflood.simulation.checks import find_mistakes, find_stuck, find_violations
+from seedflood.simulation.host import Pace
+from seedflood.simulation.journal import MemoryJournal
+from seedflood.simulation.network import Weather
+from seedflood.transport import columns
+from seedflood.transport.codec import decode
+from seedflood.wire import flood_pb2 as pb
+
+
+def judge(world, seconds=400):
+    try:
+        world.run(seconds)
+    except AssertionError as error:
+        return [str(error) or "an invariant broke"]
+    stuck = find_stuck(world.hosts)
+    return stuck + find_mistakes(world.hosts) if stuck else find_violations(world.hosts)
+
+
+def started(*args, **settings):
+    world = make_world(*args, **settings)
+    world.start()
+    return world
+
+
+def lossy():
+    return judge(started("path", 5, steps=20, weather=Weather(lose=0.1)))
+
+
+def doubled():
+    return judge(started("complete", 3, window="none", weather=Weather(duplicate=0.3)))
+
+
+def powerless():
+    world = started("ring", 4, steps=12)
+    world.run_until_step(4)
+    for host in world.hosts:
+        host.lose_power()
+        world.start_later(host, 0.5)
+    return judge(world)
+
+
+def forgetful(*, is_disk_lost):
+    """The last word of the host in the middle lives with one neighbour alone, and that is the one it meets last."""
+    world = make_world("path", 3, steps=12, pace=Pace(0.5, 0.5), patience=Patience(start_seconds=60))
+    world.start()
+    left, middle, _ = world.hosts
+    world.run_until_step(4)
+    world.network.break_link(1, 2)
+    world.network.partition({2})
+    said = len(middle.published)
+    assert world.clock.run(lambda: len(middle.published) > said and left.node.frontier.last(middle.origin) >= said, 20)
+    if is_disk_lost:
+        middle.lose_disk()
+    else:
+        middle.crash()
+        del middle.journal.bundles[middle.origin, max(step for step in middle.published)]
+    world.network.heal()
+    world.network.partition({0})
+    world.start_later(middle, 0.1, is_journal_damaged=not is_disk_lost)
+    world.run_for(20)
+    world.network.heal()
+    return judge(world)
+
+
+def flipped():
+    world = started("ring", 4, steps=20)
+    world.run_until_step(10)
+    world.hosts[1].corrupt()
+    return judge(world)
+
+
+def parted():
+    world = started("grid", 9, steps=30, window="bounded")
+    world.run_until_step(4)
+    world.network.partition({0, 1, 2, 3})
+    world.run_for(3)
+    world.network.heal()
+    return judge(world)
+
+
+def orphaned():
+    """A late comer's donor hangs in the middle of the pull, its link stays up; there is another one."""
+    world = make_world("ring", 4, steps=400, window="bounded", patience=Patience(start_seconds=1.0))
+    late, donor = world.hosts[0], world.hosts[1]
+    for host in world.hosts[1:]:
+        host.start()
+    world.run_until_step(30)
+    pulls = []
+    pull = late.pull
+    late.pull = lambda peer, frontier: pulls.append(peer) or pull(peer, frontier)
+    late.start()
+    assert world.clock.run(lambda: bool(pulls), 20)
+    donor = next(host for host in world.hosts if host.origin == pulls[0])
+    donor.pause()
+    world.run_for(30)
+    return ["the late comer still waits for its donor"] if late.node.phase is Phase.JOINING else []
+
+
+def gated():
+    """One of five is dead: for how long, all windows together, do the others wait for it?"""
+    slow = Weather(delay_min=0.2, delay_max=0.3)
+    world = started("ring", 5, steps=10_000, window="bounded", weather=slow, patience=Patience(start_seconds=5.0))
+    world.run_for(30)
+    world.hosts[0].crash()
+    before = len(world.hosts[2].windows)
+    world.run_for(120)
+    dead = world.hosts[0].origin
+    waited = sum(window.waited_seconds for window in world.hosts[2].windows[before:] if dead in window.missing)
+    return [f"waited {waited:.1f} s for the dead"] if waited > SUSPICION_SECONDS_MAX + 5 else []
+
+
+def growing():
+    """How many bundles does a journal hold in the long run?"""
+    world = started("ring", 4, steps=400, refresh_period=8, pace=Pace(0.01, 0.02))
+    world.run_until_step(380)
+    most = max(len(host.journal.bundles) for host in world.hosts)
+    return [f"{most} bundles in a journal"] if most > 4 * 8 * 5 else []
+
+
+def filled():
+    """The disk becomes full right when the host writes what it is to say; then it is killed, and started with space."""
+    world = started("ring", 4, steps=12)
+    world.run_until_step(4)
+    host = world.hosts[1]
+    append = host.journal.append
+
+    def fill(bundles, members, *, durable):
+        host.journal.is_full |= any(bundle.origin == host.origin for bundle in bundles)
+        return append(bundles, members, durable=durable)
+
+    host.journal.append = fill
+    world.run_for(2)
+    host.crash()
+    del host.journal.append
+    host.journal.is_full = False
+    world.start_later(host, 0.5)
+    return judge(world)
+
+
+def left():
+    world = started("complete", 4, steps=12)
+    world.run_until_step(4)
+    leaver, others = world.hosts[0], world.hosts[1:]
+    leaver.leave()
+    world.clock.run(lambda: all(host.is_finished for host in others), 300)
+    return find_stuck(others) or find_violations(others)
+
+
+def flooded():
+    """Frames that anyone may send: does anything but PeerError come out?"""
+    complaints = []
+    frames = [
+        pb.Frame(updates=pb.Updates(origins=[1, 2], steps=[1], seeds=[1], scalars=[1])),
+        pb.Frame(updates=pb.Updates(origins=[1], steps=[1], counts=[3], seeds=[1], scalars=[1], signatures=b"x" * 64)),
+        pb.Frame(standing=pb.Standing(frontier=pb.Frontier(origins=[1, 1], marks=[1]))),
+    ]
+    for frame in frames:
+        try:
+            decode(frame.SerializeToString())
+            complaints.append(f"{frame.WhichOneof('kind')} was believed")
+        except PeerError:
+            pass
+        except Exception as error:
+            complaints.append(repr(error))
+    return complaints
+
+
+def nothing(*_, **__):
+    return None
+
+
+def take_all(holdings, peer, bundles):
+    for bundle in bundles:
+        holdings.take(bundle)
+    return list(bundles)
+
+
+PROMISES = {
+    "P1 everything reaches everyone": (lossy, [(Repair, "compare", nothing), (Flood, "offer", nothing)]),
+    "P2 nothing is applied twice": (doubled, [(Holdings, "receive", take_all), (Flood, "spread", nothing)]),
+    "P3 a crash of all loses nothing": (powerless, [(MemoryJournal, "_sync", nothing)]),
+    "P4 a lost disk contradicts nothing": (
+        lambda: forgetful(is_disk_lost=True),
+        [(CatchUp, "hear_of_past", nothing)],
+    ),
+    "P5 a replica that differs is found and made again": (flipped, [(DigestWatch, "doubt", nothing)]),
+    "P6 a partition heals by itself": (
+        parted,
+        [(Repair, "connect", lambda repair, peer, *_, **__: nothing()), (Repair, "compare", nothing)],
+    ),
+    "P7 a late join ends": (orphaned, [(Repair, "retry", nothing)]),
+    "P8 the dead gate nobody for long": (gated, [(Liveness, "review", lambda *_: [])]),
+    "P9 memory is bounded": (growing, [(Closings, "agreed", lambda *_: [])]),
+    "P10 a full disk makes nobody forget what it said": (filled, [(Backlog, "sift", lambda _, __, message: message)]),
+    "P11 a damaged journal contradicts nothing": (
+        lambda: forgetful(is_disk_lost=False),
+        [(CatchUp, "unreached", lambda *_: set())],
+    ),
+    "P12 no input ends the process": (flooded, [(columns, "check", nothing)]),
+    "P13 leaving is not crashing": (left, [(Node, "leave", lambda node, _: setattr(node, "phase", Phase.LEFT))]),
+}
+
+
+@pytest.mark.parametrize("promise", PROMISES)
+def test_a_promise_is_kept(promise):
+    scenario, _ = PROMISES[promise]
+    assert scenario() == []
+
+
+@pytest.mark.parametrize("promise", PROMISES)
+def test_a_promise_is_seen_to_be_broken_without_its_mechanism(promise, monkeypatch):
+    scenario, mechanisms = PROMISES[promise]
+    for owner, name, without in mechanisms:
+        monkeypatch.setattr(owner, name, without)
+    assert scenario() != []

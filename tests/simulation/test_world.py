@@ -1,0 +1,68 @@
+"""Whole runs over whole networks: every published update is applied exactly once, everywhere."""
+
+import pytest
+from worlds import STORMY, Witness, make_world, run_world
+
+from seedflood.simulation.network import Weather
+from seedflood.simulation.world import Pace
+
+TOPOLOGIES = ["ring", "grid", "tree", "random-regular"]
+
+
+@pytest.mark.parametrize("window", ["strict", "bounded", "none"])
+@pytest.mark.parametrize("clients", [4, 16])
+@pytest.mark.parametrize("topology", TOPOLOGIES)
+def test_every_update_is_applied_exactly_once_though_links_break_and_frames_come_twice(topology, clients, window):
+    world = run_world(topology, clients, steps=6, window=window, weather=STORMY)
+    assert world.network.faults["duplicated_frames"] > 0
+
+
+@pytest.mark.parametrize(("topology", "window"), [("ring", "none"), ("random-regular", "strict"), ("tree", "bounded")])
+def test_sixty_four_hosts_apply_every_update_exactly_once(topology, window):
+    run_world(topology, 64, steps=3, window=window, weather=Weather(duplicate=0.02, break_per_second=0.01))
+
+
+@pytest.mark.parametrize("clients", [1, 2, 3])
+@pytest.mark.parametrize("window", ["strict", "bounded", "none"])
+def test_the_smallest_swarms_run(clients, window):
+    run_world("complete", clients, window=window, weather=STORMY)
+
+
+@pytest.mark.parametrize("window", ["strict", "bounded", "none"])
+def test_several_local_steps_share_a_bundle(window):
+    world = run_world("ring", 5, steps=20, local_steps=5, refresh_period=10, window=window, weather=STORMY)
+    assert all(len(bundle.probes) == 5 for bundle in world.chronicle.bundles.values())
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_any_seed_ends_well(seed):
+    run_world("random-regular", 6, seed=seed, window=["strict", "bounded", "none"][seed % 3], weather=STORMY)
+
+
+def test_in_strict_windows_everyone_measures_on_the_sum_of_all_that_came_before(monkeypatch):
+    witness = Witness(monkeypatch)
+    run_world("grid", 9, steps=6, weather=STORMY)
+    assert len(witness.measured) == 9 * 6
+    assert all(below == 9 * step and beyond == 0 for _, step, below, beyond in witness.measured)
+
+
+def test_strict_windows_all_close_because_all_were_heard():
+    world = run_world("ring", 8, weather=STORMY)
+    assert {window.reason for host in world.hosts for window in host.windows} == {"all heard"}
+    assert all(window.late == 0 and window.heard == 8 for host in world.hosts for window in host.windows)
+
+
+def test_a_slow_host_makes_updates_late_and_loses_none():
+    world = make_world("ring", 6, steps=20, window="bounded")
+    world.hosts[0].pace = Pace(1.0, 2.0)
+    world.start()
+    assert world.run()
+    assert len(world.hosts[0].published) < 20
+    assert sum(window.late for host in world.hosts for window in host.windows) > 0
+
+
+def test_no_host_waits_for_another_where_windows_never_wait():
+    world = make_world("path", 4, steps=10, window="none", weather=Weather(delay_min=5.0, delay_max=5.0))
+    world.start()
+    assert world.run()
+    assert all(window.waited_seconds == 0 for host in world.hosts for window in host.windows[1:])

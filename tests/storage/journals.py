@@ -1,0 +1,45 @@
+"""Journals for tests, and bundles that are always the same."""
+
+from pathlib import Path
+
+from seedflood.protocol.frontier import Frontier
+from seedflood.protocol.messages import Bundle, ClosedEpoch
+from seedflood.storage.journal import Journal
+
+RUN, BASE = b"r" * 32, b"b" * 32
+PERIOD = 20
+"""Steps per epoch."""
+
+
+def bundle(origin: int, step: int, updates: int = 1, skipped: int = 0) -> Bundle:
+    """The bundle of an origin at a step."""
+    probes = tuple(((step + k) % 2**32, -origin % 997) for k in range(updates))
+    return Bundle(origin, step, probes, skipped, b"%64d" % step)
+
+
+def open_journal(folder: Path | str) -> Journal:
+    return Journal.open(Path(folder) / "journal", RUN, BASE, refresh_period=PERIOD)
+
+
+def closed(epoch: int, bundles: list[Bundle], size: int = 40) -> ClosedEpoch:
+    """A sum that stands for those of these bundles that belong to the epoch."""
+    frontier = Frontier()
+    for one in bundles:
+        if one.step // PERIOD == epoch:
+            frontier.add(one.origin, one.first_covered, one.last)
+    return ClosedEpoch(epoch, frontier.held(), b"%d" % epoch + bytes(size))
+
+
+def file_bytes(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.iterdir())
+
+
+def fill(folder: Path) -> Path:
+    """A file that leaves no space."""
+    filler = folder / "filler"
+    with filler.open("wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(bytes(4096))
+        except OSError:
+            return filler

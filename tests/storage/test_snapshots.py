@@ -1,0 +1,107 @@
+"""A snapshot comes back as it was saved or is passed over."""
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from journals import fill
+
+from seedflood.errors import DiskFullError, JournalError
+from seedflood.storage.snapshots import Snapshots
+
+ARRAYS = {
+    "weight": np.arange(12, dtype=np.float32).reshape(3, 4).T,
+    "sums": np.array([-(2**62), 5], dtype=np.int64),
+    "scalar": np.float64(0.5) * np.ones(()),
+    "none": np.zeros((0, 3), dtype=np.int64),
+}
+FACTS = {"run": "r", "frontier": "é 1:5"}
+
+
+def anything(facts: dict[str, str]) -> bool:
+    return True
+
+
+def same(found: dict[str, np.ndarray], saved: dict[str, np.ndarray]) -> bool:
+    return found.keys() == saved.keys() and all(
+        found[name].dtype == one.dtype and found[name].shape == one.shape and np.array_equal(found[name], one)
+        for name, one in saved.items()
+    )
+
+
+def test_a_snapshot_comes_back_as_it_was_saved(tmp_path: Path) -> None:
+    Snapshots(tmp_path / "snapshots", keep=2).save(1000, ARRAYS, FACTS)
+    found = Snapshots(tmp_path / "snapshots", keep=2).load_latest(anything)
+    assert found is not None
+    assert (found.step, found.facts) == (1000, FACTS)
+    assert same(found.arrays, ARRAYS)
+
+
+def test_a_folder_without_snapshots_has_none(tmp_path: Path) -> None:
+    assert Snapshots(tmp_path, keep=2).load_latest(anything) is None
+
+
+def test_only_the_newest_are_kept(tmp_path: Path) -> None:
+    snapshots = Snapshots(tmp_path, keep=2)
+    for step in (5, 1_000_000_000, 70):
+        snapshots.save(step, ARRAYS, FACTS)
+    assert {file.name for file in tmp_path.iterdir()} == {"step-000000070.safetensors", "step-1000000000.safetensors"}
+
+
+def test_what_does_not_fit_is_passed_over_for_the_one_before(tmp_path: Path) -> None:
+    snapshots = Snapshots(tmp_path, keep=3)
+    snapshots.save(1, ARRAYS, {"run": "mine"})
+    snapshots.save(2, ARRAYS, {"run": "other"})
+    found = snapshots.load_latest(lambda facts: facts["run"] == "mine")
+    assert found is not None
+    assert found.step == 1
+    assert snapshots.skipped == [(tmp_path / "step-000000002.safetensors", "does not fit")]
+
+
+@settings(max_examples=200)
+@given(st.data())
+def test_what_the_disk_changed_is_passed_over(data: st.DataObject) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        snapshots = Snapshots(Path(folder), keep=2)
+        for step in (1, 2):
+            snapshots.save(step, ARRAYS, FACTS)
+        path = Path(folder) / "step-000000002.safetensors"
+        content = bytearray(path.read_bytes())
+        at = data.draw(st.integers(0, len(content) - 1))
+        if data.draw(st.booleans()):
+            del content[at:]
+        else:
+            content[at] ^= 1 << data.draw(st.integers(0, 7))
+        path.write_bytes(content)
+        found = snapshots.load_latest(anything)
+        assert found is not None
+        assert found.facts == FACTS
+        assert same(found.arrays, ARRAYS)
+        assert found.step == 2 or len(snapshots.skipped) == 1
+
+
+def test_drafts_of_a_crash_are_removed(tmp_path: Path) -> None:
+    (tmp_path / "step-000000001.draft").write_bytes(b"half")
+    Snapshots(tmp_path, keep=1)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_leaves_the_snapshot_before(small_disk: Path) -> None:
+    snapshots = Snapshots(small_disk / "snapshots", keep=1)
+    snapshots.save(1, ARRAYS, FACTS)
+    with pytest.raises(DiskFullError, match="no space to write the snapshot"):
+        snapshots.save(2, {"large": np.zeros(1 << 20)}, FACTS)
+    fill(small_disk)
+    with pytest.raises(DiskFullError):
+        snapshots.save(3, {"small": np.zeros(1 << 12)}, FACTS)
+    assert [file.name for file in (small_disk / "snapshots").iterdir()] == ["step-000000001.safetensors"]
+    assert snapshots.load_latest(anything) is not None
+
+
+def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(JournalError, match="cannot open the snapshots"):
+        Snapshots(tmp_path / "file" / "snapshots", keep=1)

@@ -1,0 +1,135 @@
+"""Journals of nodes that do not run: written by hand, with real signatures and the embedded model."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from seedflood.config import load_settings
+from seedflood.errors import ConfigError
+from seedflood.identity import Identity
+from seedflood.offline import rebuild, replay
+from seedflood.process import JOURNAL_FILE
+from seedflood.protocol.messages import Bundle, ClosedEpoch, Held, Member
+from seedflood.report import RESULT_FILE
+from seedflood.storage.journal import Journal
+from seedflood.training.trainer import Trainer
+
+RUN = {"model": "embedded", "task": "embedded", "rank": 4, "refresh_period": 4, "steps": 12, "train_examples": 16}
+ORIGINS = [Identity.generate() for _ in range(2)]
+
+
+@pytest.fixture
+def stopped(tmp_path):
+    """Settings of a node that has stopped; its journal is to be filled."""
+    return load_settings(None, {"run": RUN, "node": {"state": tmp_path, "device": "cpu", "threads": 1}})
+
+
+@pytest.fixture(scope="module")
+def base():
+    """Base model, to sum up and to name the journal."""
+    settings = load_settings(None, {"run": RUN, "node": {"device": "cpu", "threads": 1}})
+    return Trainer(settings.run, settings.node)
+
+
+def signed(identity, unsigned, run_id):
+    if isinstance(unsigned, Member):
+        return replace(unsigned, signature=identity.sign(unsigned.signed_bytes(run_id)))
+    return replace(unsigned, signature=identity.sign(unsigned.signed_bytes(run_id, identity.public_key)))
+
+
+def bundles_of(settings, steps=10):
+    run_id = settings.run.run_id()
+    return [
+        signed(one, Bundle(one.origin, step, ((100 * number + step, 1 << 20),)), run_id)
+        for step in range(steps)
+        for number, one in enumerate(ORIGINS)
+    ]
+
+
+def close_first_epoch(base, bundles):
+    """What the journal would keep of it; `base` is as it was afterwards."""
+    empty = base.sum_epoch(0)
+    base.adopt(0, empty, [update for bundle in bundles if bundle.step < 4 for update in bundle.updates()])
+    frontier = tuple(Held(origin, 4) for origin in sorted(one.origin for one in ORIGINS))
+    closed = ClosedEpoch(0, frontier, base.sum_epoch(0))
+    base.adopt(0, empty, ())
+    return closed
+
+
+def write(settings, base, bundles, closed=(), known=ORIGINS):
+    run = settings.run
+    members = [signed(one, Member(one.public_key, f"n{number}", 1), run.run_id()) for number, one in enumerate(known)]
+    path = settings.node.state / JOURNAL_FILE
+    with Journal.open(path, run.run_id(), base.base_digest, refresh_period=run.refresh_period) as journal:
+        journal.append(bundles, members, durable=True)
+        for one in closed:
+            journal.adopt(one)
+
+
+def test_a_replay_counts_verifies_and_adds_up(stopped, base):
+    bundles = bundles_of(stopped)
+    write(stopped, base, bundles)
+    replayed = replay(stopped)
+    assert (replayed.bundles, replayed.updates, replayed.closed_epochs) == (20, 20, 0)
+    assert (replayed.wrong_signatures, replayed.result_digest, replayed.is_sound) == (0, None, True)
+    assert replayed.digest == rebuild(stopped).digest().hex()
+
+
+def test_closed_epochs_stand_for_their_bundles(stopped, base):
+    bundles = bundles_of(stopped)
+    write(stopped, base, bundles)
+    whole = replay(stopped)
+    write(stopped, base, [], [close_first_epoch(base, bundles)])
+    replayed = replay(stopped)
+    assert (replayed.bundles, replayed.closed_epochs) == (12, 1)
+    assert replayed.digest == whole.digest
+    rebuilt = rebuild(stopped)
+    assert rebuilt.digest().hex() == whole.digest
+    assert rebuilt.replica.epoch == 2
+
+
+def test_bundles_that_nobody_signed_are_counted(stopped, base):
+    bundles = bundles_of(stopped)
+    bundles[3] = replace(bundles[3], probes=((7, 8),))
+    write(stopped, base, bundles)
+    replayed = replay(stopped)
+    assert replayed.wrong_signatures == 1
+    assert not replayed.is_sound
+
+
+def test_bundles_of_an_origin_without_a_statement_are_counted(stopped, base):
+    write(stopped, base, bundles_of(stopped), known=ORIGINS[:1])
+    assert replay(stopped).wrong_signatures == 10
+
+
+def test_a_journal_that_was_damaged_is_not_sound(stopped, base, tmp_path):
+    write(stopped, base, bundles_of(stopped))
+    path = tmp_path / JOURNAL_FILE
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    facts = replay(stopped).facts()
+    assert facts["was_damaged"]
+    assert not facts["is_sound"]
+    assert not replay(stopped).was_damaged
+
+
+@pytest.mark.parametrize("is_equal", [True, False])
+def test_the_digest_is_compared_with_the_one_the_node_told(stopped, base, tmp_path, is_equal):
+    write(stopped, base, bundles_of(stopped))
+    told = replay(stopped).digest if is_equal else bytes(32).hex()
+    (tmp_path / RESULT_FILE).write_text(json.dumps({"before": {}, "result": {"digest": told}}))
+    facts = replay(stopped).facts()
+    assert facts["result_digest"] == told
+    assert facts["is_sound"] is is_equal
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"before": {}, "result": null}', '{"result": {"digest": 5}}'])
+def test_a_node_that_told_no_digest_is_compared_with_none(stopped, base, tmp_path, text):
+    write(stopped, base, [])
+    (tmp_path / RESULT_FILE).write_text(text)
+    assert replay(stopped).result_digest is None
+
+
+def test_a_folder_without_a_journal_is_named(stopped):
+    with pytest.raises(ConfigError, match="does not exist"):
+        replay(stopped)
