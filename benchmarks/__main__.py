@@ -1,6 +1,9 @@
 """`python -m benchmarks [NAME] [--json]`."""
 
 import json
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
 from typing import Annotated
 
 import torch
@@ -8,24 +11,35 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import apply, step
-from benchmarks.measure import report
+from benchmarks import apply, join, soak, step
+from benchmarks.measure import Metric, report
 
-BENCHMARKS = {"step": step.run, "apply": apply.run}
+BENCHMARKS: Mapping[str, Callable[[], dict[str, Metric]]] = {"step": step.run, "apply": apply.run, "join": join.run}
+LONG = ("soak",)
+"""Only by name: they take hours."""
 
 
 def main(
-    name: Annotated[str | None, typer.Argument(help=f"One of {', '.join(BENCHMARKS)}; without it, all.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help=f"{', '.join((*BENCHMARKS, *LONG))}; without it, the short ones.")
+    ] = None,
     threads: Annotated[int | None, typer.Option(help="CPU threads of torch.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per benchmark.")] = False,
+    hours: Annotated[float, typer.Option(min=0.02, help="soak: of wall clock, for real nodes.")] = 1.0,
+    simulated_hours: Annotated[float | None, typer.Option(help="soak: of virtual time, instead of real nodes.")] = None,
+    folder: Annotated[Path | None, typer.Option(help="soak: a new folder for samples.csv, logs and state.")] = None,
 ) -> None:
     """Runs benchmarks and prints their metrics: medians over repetitions, with spread and target."""
-    if name is not None and name not in BENCHMARKS:
-        raise typer.BadParameter(f"there is no benchmark {name!r}; choose one of {', '.join(BENCHMARKS)}")
+    known: dict[str, Callable[[], dict[str, Metric]]] = {
+        **BENCHMARKS,
+        "soak": partial(soak.run, hours, simulated_hours, folder),
+    }
+    if name is not None and name not in known:
+        raise typer.BadParameter(f"there is no benchmark {name!r}; choose one of {', '.join(known)}")
     if threads is not None:
         torch.set_num_threads(threads)
     for chosen in [name] if name else list(BENCHMARKS):
-        metrics = BENCHMARKS[chosen]()
+        metrics = known[chosen]()
         if as_json:
             typer.echo(json.dumps(report(chosen, metrics)))
             continue
