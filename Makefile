@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check -q
 
-.PHONY: help setup demo test check bench clean
+.PHONY: help setup demo test soak check bench clean
 
 help:  ## This list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -16,6 +16,9 @@ demo: $(VENV)/.ready  ## Four daemons on a ring fine-tune the embedded model tog
 
 test: $(VENV)/.ready-dev  ## All tests
 	$(BIN)/python -m pytest
+
+soak: $(VENV)/.ready-dev  ## The long tests: fifty crashes of eight nodes, and a partition (some 20 minutes)
+	$(BIN)/python -m pytest tests/system/test_soak.py -m soak
 
 check: $(VENV)/.ready-dev  ## Format, lint and types
 	$(BIN)/ruff format --check .

@@ -27,7 +27,7 @@ EVERYTHING = {
 PERSISTED = ["keep epoch", "append", "commit"]
 SENT = ["send", "pull"]
 ORDERED = ["adopt", "digest", "apply", "applied", "sum_epoch", "rebuild", "measure"]
-IN_ORDER = [*PERSISTED, *SENT, *ORDERED, "compact", "noted", "noted", "finished"]
+IN_ORDER = [*PERSISTED, *SENT, *ORDERED, "compact", "noted", "keep_snapshot", "noted", "finished"]
 
 
 class ScriptedNode:
@@ -73,7 +73,7 @@ CALLS = [
     ("digested", (b"f", b"r"), ("digested", b"f", b"r", 10.0)),
     ("summed", (EPOCH,), ("summed", EPOCH, 10.0)),
     ("rebuilt", (True,), ("rebuilt", True, 10.0)),
-    ("leave", (), ("leave", 10.0)),
+    ("leave", (), ("leave", 10.0, None)),
     ("tick", (), ("tick", 10.0)),
 ]
 
@@ -211,7 +211,10 @@ def test_bundles_that_cannot_be_compacted_for_lack_of_space_are_as_good():
 def test_a_compaction_tells_how_much_it_saved():
     driver, _, seams = make_driver(compact=[EPOCH])
     driver.tick()
-    assert seams.calls[-1] == ("noted", Event("journal compacted", facts={"epoch": 0, "bundles": 3}))
+    assert seams.calls[-2:] == [
+        ("noted", Event("journal compacted", facts={"epoch": 0, "bundles": 3})),
+        ("keep_snapshot",),
+    ]
 
 
 def test_a_peer_error_rises_and_what_the_node_decided_is_still_honoured():

@@ -83,6 +83,8 @@ class Workbench:
             self._drive(lambda: self.answers.summed(ClosedEpoch(order.epoch, order.frontier, packed)))
 
         self._run(lambda: self._trainer.sum_epoch(order.epoch), tell)
+
+    def keep_snapshot(self) -> None:
         if self._snapshots is not None:
             self._run(self._trainer.snapshot, self._save)
 

@@ -44,6 +44,26 @@ def closed_by(origin, closings, **said):
 # Closing
 
 
+def test_a_bundle_that_comes_late_makes_the_sum_void():
+    closings = make_closed(3, 4, bundles=[A.bundle(0)])
+    closings.is_changed = False
+    closings.note(B.bundle(1))
+    assert (closings.before, closings.is_changed) == (0, True)
+    (order,) = closings.due(2 * PERIOD, lambda _: True)
+    assert (order.epoch, {held.origin for held in order.frontier}) == (0, {A.id, B.id})
+    closings.summed(epoch(0, *order.frontier, total=5))
+    assert closings.before == 2 * PERIOD
+
+
+def test_a_sum_that_was_being_taken_when_a_bundle_came_does_not_count():
+    closings = make_closings(A.bundle(0), steps=PERIOD)
+    (order,) = closings.due(PERIOD, lambda _: True)
+    closings.note(B.bundle(1))
+    closings.summed(epoch(0, *order.frontier, total=5))
+    assert closings.before == 0
+    assert due(closings, PERIOD) == [0]
+
+
 def test_an_epoch_is_closed_some_rounds_after_its_end():
     closings = make_closings()
     assert due(closings, PERIOD) == due(closings, SETTLED - 1) == []

@@ -163,6 +163,11 @@ def test_a_neighbour_that_links_meanwhile_hears_of_us_only_afterwards(full):
     assert (B.id, A.id, 0) in full.said()
 
 
+def test_whoever_leaves_with_a_full_disk_makes_nobody_wait_for_what_it_did_not_say(full):
+    full.driver.leave()
+    assert full.node.membership.get(A.id).last_step == -1
+
+
 def test_nobody_has_heard_what_a_crash_makes_us_forget(full):
     full.driver.received(B.id, B.updates(0))
     full.driver.tick()

@@ -205,6 +205,18 @@ def test_a_digest_that_was_ordered_before_the_rebuild_does_not_count():
     assert watched.watch.latest is None
 
 
+def test_a_digest_of_the_same_frontier_that_was_taken_before_the_rebuild_does_not_count():
+    watched = Watched()
+    watched.take(A.held(1))
+    watched.doubt()
+    watched.rebuild(0.0, A.held(1))
+    assert watched.taken(A.held(1), neighbours=[B]) == []
+    assert watched.watch.latest is None
+    watched.rebuilt(True)
+    watched.taken(A.held(1), neighbours=[B])
+    assert watched.watch.latest is not None
+
+
 def test_nothing_is_agreed_while_a_rebuild_is_under_way():
     watched = Watched()
     watched.doubt()

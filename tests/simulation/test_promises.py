@@ -216,7 +216,7 @@ PROMISES = {
         [(CatchUp, "unreached", lambda *_: set())],
     ),
     "P12 no input ends the process": (flooded, [(columns, "check", nothing)]),
-    "P13 leaving is not crashing": (left, [(Node, "leave", lambda node, _: setattr(node, "phase", Phase.LEFT))]),
+    "P13 leaving is not crashing": (left, [(Node, "leave", lambda node, *_: setattr(node, "phase", Phase.LEFT))]),
 }
 
 

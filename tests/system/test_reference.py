@@ -58,11 +58,12 @@ def test_the_weights_are_the_float64_sum_of_all_updates(run: Path):
     base = load_base(settings.run, settings.node)
     replica = Replica(base, settings.run)
     plain = load_base(settings.run, settings.node).model
-    with Journal.open(settings.node.state / JOURNAL_FILE, settings.run.run_id(), base.digest) as journal:
+    period = settings.run.refresh_period
+    path, run_id = settings.node.state / JOURNAL_FILE, settings.run.run_id()
+    with Journal.open(path, run_id, base.digest, refresh_period=period) as journal:
         updates = [update for bundle in journal.replay() for update in bundle.updates()]
     assert len(updates) == NODES * STEPS
     rate = replica.learning_rate / settings.run.clients
-    period = settings.run.refresh_period
     expected = dense_weights(plain, replica.subspace, updates, refresh_period=period, rate=rate)
     assert relative_difference(run, expected) < 1e-5
 

@@ -7,8 +7,8 @@ up to where it has closed, with a digest of all sums.
 
 When everyone who takes part has stated the same, the journal is *compacted*: the sum takes the place of the bundles,
 8 r^2 bytes per matrix however many updates there were. Whoever lacks anything of the epoch is given the sum, which may
-replace any part of it, since it covers all of it; and it is no donor's word alone, but confirmed by the signatures of
-all. If statements contradict each other, some replica is wrong, and no bundle is given up before that is settled.
+replace any part of it, since it covers all of it. It is the donor's word; the signed statements of all tell whether it
+is right, and a contradiction raises the alarm. Who has bundles gives none up before that is settled.
 
 That an origin is dead keeps epochs open: it may have said something that nobody has heard yet. It ends when the origin
 returns, or leaves.
@@ -63,10 +63,16 @@ class Closings:
             self.compact_before += self._rules.refresh_period
 
     def note(self, bundle: Bundle) -> None:
-        """A bundle is held. One of a compacted epoch stays by itself."""
+        """A bundle is held. One of a compacted epoch stays by itself; one that comes late for a sum makes it void."""
         epoch = self.epoch_of(bundle.step)
-        if not self._is_compact(epoch):
-            self._held.setdefault(epoch, Frontier()).add(bundle.origin, bundle.first_covered, bundle.last)
+        if self._is_compact(epoch):
+            return
+        self._held.setdefault(epoch, Frontier()).add(bundle.origin, bundle.first_covered, bundle.last)
+        self._summing.discard(epoch)
+        if self._sums.pop(epoch, None) is not None:
+            del self._digests[epoch]
+            self.before = min(self.before, epoch * self._rules.refresh_period)
+            self.is_changed = True
 
     def may_adopt(self, closed: ClosedEpoch) -> bool:
         """Can the sum take the place of what is here? Not of the one that all agreed on, nor of one in the making."""

@@ -197,12 +197,16 @@ class Node:
         self._exchange.watch.rebuilt(is_changed, self._outbox)
         self._advance(now)
 
-    def leave(self, now: float) -> None:
-        """The operator wants us to go: say so, so that nobody waits for us. Relaying goes on."""
+    def leave(self, now: float, unsaid_from: int | None = None) -> None:
+        """The operator wants us to go: say so, so that nobody waits for us. Relaying goes on.
+
+        unsaid_from: the first own step that was measured and is not to be said, since it could not be kept.
+        """
         if self.phase is not Phase.LEFT:
             self.phase = Phase.LEFT
             if not self._presence.ours.has_left:
-                self._presence.declare(last_step=self.frontier.last(self.origin))
+                last = self.frontier.last(self.origin) if unsaid_from is None else unsaid_from - 1
+                self._presence.declare(last_step=last)
             self._advance(now)
 
     def tick(self, now: float) -> None:

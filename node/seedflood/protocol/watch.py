@@ -63,7 +63,7 @@ class DigestWatch:
 
     def taken(self, said: ReplicaDigest, outbox: Outbox, neighbours: Iterable[OriginId]) -> list[tuple[OriginId, bool]]:
         """Our own digest: tells the neighbours; says with which of theirs it could be compared, and whether equal."""
-        held = self._asked.pop(said.frontier_digest, None)
+        held = None if self.is_rebuilding else self._asked.pop(said.frontier_digest, None)
         if held is None:
             return []  # ordered before a rebuild
         self.standing = Standing(held, said.replica_digest)

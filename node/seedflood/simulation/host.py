@@ -293,6 +293,9 @@ class Host:
     def sum_epoch(self, order: SumEpoch) -> None:
         self._order(lambda: self._summed(order))
 
+    def keep_snapshot(self) -> None:
+        """Snapshots only save time, and there is nothing to fold here."""
+
     def adopt(self, closed: ClosedEpoch, others: Sequence[Bundle]) -> None:
         self._order(self.ledger.adopt, closed, others)
 

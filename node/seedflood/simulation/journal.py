@@ -104,11 +104,11 @@ class MemoryJournal:
 
     def crash(self, rng: random.Random) -> int:
         """SIGKILL: of the open group the end is lost, from a random record on. Returns how many records were lost."""
-        return self._lose(rng.randint(self._committed, len(self._undo)))
+        return self._end(rng.randint(self._committed, len(self._undo)))
 
     def tear(self, rng: random.Random) -> int:
         """Power failure: the end of all that is not durable is lost. Returns how many records were lost."""
-        return self._lose(rng.randint(0, len(self._undo)))
+        return self._end(rng.randint(0, len(self._undo)))
 
     def damage(self, rng: random.Random, *, share: float, spare: OriginId | None = None) -> int:
         """Bad sectors: about this share of the records is lost, none that `spare` authored. Returns how many."""
@@ -167,6 +167,12 @@ class MemoryJournal:
     def _sync(self) -> None:
         self._undo.clear()
         self._committed = 0
+
+    def _end(self, kept: int) -> int:
+        """The process ends: so many of the open records are found again by the next one, which cannot undo them."""
+        lost = self._lose(kept)
+        self._committed = len(self._undo)
+        return lost
 
     def _lose(self, kept: int) -> int:
         lost = self._undo[kept:]

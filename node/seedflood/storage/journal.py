@@ -191,11 +191,12 @@ class Journal:
     def read_missing(self, frontier: Iterable[Held], limit: int = 1024) -> Iterator[ClosedEpoch | list[Bundle]]:
         """What the frontier lacks: sums, then bundles per origin by step, in batches of 1 to `limit`."""
         held = Frontier(frontier)
-        for epoch, covered in self._sums.frontiers().items():
-            if not held.covers(covered):
-                yield self._sums.get(epoch)
-                for one in covered:
-                    held.add_held(one)
+        if not held.covers(self._sums.all().held()):
+            for epoch, covered in self._sums.frontiers().items():
+                if not held.covers(covered):
+                    yield self._sums.get(epoch)
+                    for one in covered:
+                        held.add_held(one)
         yield from self._bundles.missing(held.held(), limit)
 
     def next_incarnation(self, at_least: int = 1) -> int:

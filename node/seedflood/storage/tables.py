@@ -3,10 +3,12 @@
 Every method raises JournalError; those that write join the open group.
 """
 
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 
 from seedflood.errors import JournalError
+from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.messages import BUNDLE_UPDATES_MAX, STEP_MAX, Bundle, ClosedEpoch, Held, OriginId
 from seedflood.storage.records import (
     coefficients_salt,
@@ -134,6 +136,16 @@ class Sums:
     def __init__(self, store: Store, salt: int) -> None:
         self._store = store
         self._salt = salt
+        self._all: Frontier | None = None
+
+    def all(self) -> Frontier:
+        """What all sums together stand for. Read once: there may be thousands."""
+        if self._all is None:
+            self._all = Frontier(ranges_max=sys.maxsize)
+            for frontier in self.frontiers().values():
+                for one in frontier:
+                    self._all.add_held(one)
+        return self._all
 
     def frontiers(self, first: int = 0, last: int = STEP_MAX) -> dict[int, tuple[Held, ...]]:
         """Of these epochs, in order."""
@@ -153,9 +165,16 @@ class Sums:
         record = encode_epoch(closed.epoch, closed.frontier, self._salt)
         coefficients = encode_coefficients(closed.coefficients, coefficients_salt(record))
         self._store.connection.execute(_PUT, (closed.epoch, record, coefficients))
+        self._all = None if self._all is None else _joined(self._all, closed.frontier)
 
     def _decode(self, epoch: int, record: bytes) -> tuple[Held, ...]:
         return self._store.decode(decode_epoch, record, self._salt, f"epoch {epoch}")[1]
+
+
+def _joined(frontier: Frontier, held: Iterable[Held]) -> Frontier:
+    for one in held:
+        frontier.add_held(one)
+    return frontier
 
 
 def steps_of(epoch: int, refresh_period: int) -> tuple[int, int]:

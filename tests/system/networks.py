@@ -1,0 +1,87 @@
+"""Network namespaces of one machine: hosts on two switches, and a cable between the switches that can be pulled.
+
+    host 0 -- switch a ------ switch b -- host 2
+    host 1 --'         cable         '-- host 3
+
+When the cable is down nothing tells the hosts so: packets vanish, as in a real partition.
+"""
+
+import os
+import subprocess
+from itertools import count
+from pathlib import Path
+
+PORT = 7070
+NAMES = "seedflood-"
+"""Of namespaces: then the test process, then a number."""
+
+_numbers = count()
+
+
+class Network:
+    """`attach` hosts, `cut` and `heal`, `close`."""
+
+    def __init__(self) -> None:
+        remove_leftovers()
+        self._prefix = f"{NAMES}{os.getpid()}-{next(_numbers)}"
+        self._spaces: list[str] = []
+        self._hosts = 0
+        try:
+            self._switches = [self._make_space("a"), self._make_space("b")]
+            for switch in self._switches:
+                _ip("-n", switch, "link", "add", "bridge", "type", "bridge")
+                _ip("-n", switch, "link", "set", "bridge", "up")
+            self._plug(*self._switches, "cable")
+            _ip("-n", self._switches[1], "link", "set", "cable", "master", "bridge", "up")
+        except BaseException:
+            self.close()
+            raise
+
+    def attach(self, side: int) -> tuple[str, tuple[str, ...]]:
+        """One more host on this side (0 or 1): its address with the port, and the words to start a process there."""
+        number = self._hosts = self._hosts + 1
+        space = self._make_space(f"h{number}")
+        self._plug(self._switches[side], space, f"port{number}")
+        address = f"10.77.0.{number}"
+        _ip("-n", space, "address", "add", f"{address}/24", "dev", f"port{number}")
+        for device in ("lo", f"port{number}"):
+            _ip("-n", space, "link", "set", device, "up")
+        return f"{address}:{PORT}", ("ip", "netns", "exec", space)
+
+    def cut(self) -> None:
+        _ip("-n", self._switches[0], "link", "set", "cable", "down")
+
+    def heal(self) -> None:
+        _ip("-n", self._switches[0], "link", "set", "cable", "up")
+
+    def close(self) -> None:
+        """Devices go with their namespaces."""
+        for space in self._spaces:
+            _ip("netns", "delete", space)
+        self._spaces.clear()
+
+    def _make_space(self, name: str) -> str:
+        space = f"{self._prefix}-{name}"
+        _ip("netns", "add", space)
+        self._spaces.append(space)
+        return space
+
+    def _plug(self, switch: str, space: str, device: str) -> None:
+        """A cable from the switch to a namespace; the device has the same name at both ends."""
+        _ip("link", "add", device, "netns", switch, "type", "veth", "peer", "name", device, "netns", space)
+        _ip("-n", switch, "link", "set", device, "master", "bridge", "up")
+
+
+def remove_leftovers() -> None:
+    """Namespaces of test processes that were killed."""
+    for line in _ip("netns", "list").splitlines():
+        space = line.split()[0]
+        owner = space.removeprefix(NAMES).partition("-")[0]
+        if space.startswith(NAMES) and owner.isdigit() and not Path(f"/proc/{owner}").exists():
+            _ip("netns", "delete", space)
+
+
+def _ip(*words: str) -> str:
+    ran = subprocess.run(["ip", *words], capture_output=True, text=True, timeout=30, check=False)
+    assert ran.returncode == 0, f"ip {' '.join(words)}: {ran.stderr.strip()}"
+    return ran.stdout

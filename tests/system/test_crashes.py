@@ -1,0 +1,80 @@
+"""kill -9 of one node, of several, of all, while epochs close, are compacted and written as snapshots."""
+
+import pytest
+from ledgers import Ledger, check_replays, finish
+from processes import Host, Hosts, ring
+
+pytestmark = [pytest.mark.system, pytest.mark.timeout(900)]
+
+STEPS, PERIOD = 400, 40
+
+
+def test_killed_nodes_come_back_with_closed_epochs_and_snapshots(hosts: Hosts):
+    a, b, c = made = hosts.make(3, ring(3), {"steps": STEPS, "refresh_period": PERIOD})
+    ledger = Ledger(a)
+    for host in made:
+        host.start()
+    b.wait_for("snapshot written")
+    b.wait_for("progress", step=PERIOD + 30)
+    assert b.has_said("journal compacted")
+    b.kill()
+    ledger.look(b.journal)
+    b.start().wait_for("snapshot loaded")
+    b.wait_for("progress", step=3 * PERIOD)
+    for host in (b, c):
+        host.kill()
+        ledger.look(host.journal)
+        host.start()
+    check_contents(made, ledger)
+
+
+def test_all_nodes_killed_again_and_again_lose_nothing(hosts: Hosts):
+    made = hosts.make(3, ring(3), {"steps": STEPS, "refresh_period": PERIOD})
+    ledger = Ledger(made[0])
+    for goal in (100, 200, 300):
+        told = [host.step for host in made]
+        for host in made:
+            host.start()
+        for host, step in zip(made, told, strict=True):
+            assert host.wait_for("started")["step"] >= step - 1, "what was told was durable"
+        made[0].wait_for("progress", step=goal)
+        for host in made:
+            assert host.process is not None
+            host.process.kill()
+        for host in made:
+            host.end()
+            ledger.look(host.journal)
+    for host in made:
+        host.start()
+    check_contents(made, ledger)
+
+
+def test_a_node_killed_while_it_catches_up_catches_up_in_its_next_life(hosts: Hosts):
+    a, b, c = made = hosts.make(3, ring(3), {"steps": STEPS, "refresh_period": PERIOD, "window": "bounded"})
+    ledger = Ledger(a)
+    for host in made:
+        host.start()
+    c.wait_for("progress", step=20)
+    c.kill()
+    a.wait_for("progress", step=c.step + 100)
+    for moment in ("started", "link up"):
+        c.start().wait_for(moment)
+        c.kill()
+        ledger.look(c.journal)
+    c.start().wait_for("ready")
+    check_contents(made, ledger, is_strict=False)
+    assert b.has_said("member restarted")
+
+
+def check_contents(made: list[Host], ledger: Ledger, *, is_strict: bool = True) -> None:
+    """The same is there, once, on all hosts: in strict windows every step of every origin; and its sum was told."""
+    finish(made)
+    contents = [ledger.look(host.journal) for host in made]
+    (frontier, _), *others = contents
+    assert all(other == frontier for other, _ in others)
+    if is_strict:
+        assert [frontier.mark(origin) for origin in frontier.origins] == [STEPS] * len(made)
+    for _, sums in contents:
+        ledger.check_sums(sums)
+    assert not ledger.contradictions
+    check_replays(made)

@@ -1,0 +1,130 @@
+"""Disks that are full, damaged or lost."""
+
+import contextlib
+import os
+import shutil
+import sqlite3
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from ledgers import check_replays, finish
+from processes import Host, Hosts, ring
+
+from seedflood.process import KEY_FILE, SNAPSHOTS_FOLDER
+
+pytestmark = [pytest.mark.system, pytest.mark.timeout(900)]
+
+PATH = [(0, 1), (1, 2)]
+Spoil = Callable[[Path], None]
+
+
+@pytest.fixture
+def small_disk(root: None, hosts: Hosts, tmp_path: Path) -> Iterator[Path]:
+    """A file system of 16 megabytes: the journal, with its log file of 4, has enough of it."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=16m,mode=0700", "seedflood-test", folder], check=True, timeout=30
+    )
+    yield folder
+    hosts.close()
+    subprocess.run(["umount", folder], check=True, timeout=30)
+
+
+def test_a_node_with_a_full_disk_relays_until_it_has_space_again(hosts: Hosts, small_disk: Path):
+    a, b, c = made = hosts.make(3, PATH, {"steps": 1200, "window": "bounded"})
+    settings = b.folder / "peers.toml"
+    settings.write_text(settings.read_text().replace(str(b.folder / "state"), str(small_disk)))
+    for host in made:
+        host.start()
+    b.wait_for("progress", step=20)
+    filler = fill(small_disk)
+    assert b.wait_for("disk full")["publishing"] is False
+    assert a.wait_for("member silent")["member"] == b.name
+    for end in (a, c):
+        end.listen()
+        for _ in range(50):
+            end.wait_for("progress", heard=2)  # itself and the other end
+    filler.unlink()
+    b.wait_for("disk has space again")
+    assert a.wait_for("member heard again")["member"] == b.name
+    assert not a.has_said("link down")
+    results = finish(made)
+    assert {result["updates"] for result in results} == {3 * 1200}
+    check_replays(made)
+
+
+def cut_in_half(journal: Path) -> None:
+    with contextlib.closing(sqlite3.connect(journal)) as connection:  # else the log file has everything
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    os.truncate(journal, journal.stat().st_size // 2)
+
+
+def cut_the_log(journal: Path) -> None:
+    """The log file ends in the middle of a page, long before it should: to sqlite that looks like a power failure."""
+    log = journal.with_name(journal.name + "-wal")
+    os.truncate(log, log.stat().st_size * 2 // 3 + 100)
+
+
+def flip_bits(journal: Path) -> None:
+    """In several places of the journal, of its log, and of every snapshot."""
+    log = journal.with_name(journal.name + "-wal")
+    for path in (journal, log, *(journal.parent / SNAPSHOTS_FOLDER).iterdir()):
+        content = bytearray(path.read_bytes())
+        for place in range(len(content) // 5, len(content), max(1, len(content) // 5)):
+            content[place] ^= 0x10
+        path.write_bytes(content)
+
+
+def lose(journal: Path) -> None:
+    """Everything but the key."""
+    key = (journal.parent / KEY_FILE).read_bytes()
+    shutil.rmtree(journal.parent)
+    journal.parent.mkdir(mode=0o700)
+    (journal.parent / KEY_FILE).touch(mode=0o600)
+    (journal.parent / KEY_FILE).write_bytes(key)
+
+
+@pytest.mark.parametrize("spoil", [cut_in_half, flip_bits])
+def test_a_node_with_a_damaged_journal_says_so_and_gets_it_back(hosts: Hosts, spoil: Spoil):
+    b = run_with_spoiled(hosts, spoil)
+    damage = [line for line in b.events if str(line.get("event")).startswith("the journal was damaged")]
+    assert len(damage) == 1
+    assert Path(damage[0]["kept_at"]).exists()
+
+
+@pytest.mark.parametrize("spoil", [cut_the_log, lose])
+def test_a_node_that_forgot_unknowingly_gets_it_back_and_contradicts_nothing(hosts: Hosts, spoil: Spoil):
+    b = run_with_spoiled(hosts, spoil)
+    assert not any("equivocation" in str(line) for host in hosts.hosts for line in host.events)
+    assert not b.has_said("another host speaks with our key")
+
+
+def run_with_spoiled(hosts: Hosts, spoil: Spoil) -> Host:
+    """Kills host 1 of 3 in the middle of a run, spoils its disk, and starts it again; all is well in the end."""
+    a, b, c = made = hosts.make(3, ring(3), {"steps": 300, "refresh_period": 40})
+    for host in made:
+        host.start()
+    b.wait_for("journal compacted")
+    b.wait_for("progress", step=110)
+    b.kill()
+    spoil(b.journal)
+    b.start().wait_for("caught up")
+    results = finish(made)
+    assert {result["updates"] for result in results} == {3 * 300}
+    assert [one.is_sound for one in check_replays((a, c))] == [True, True]
+    assert check_replays([b])
+    return b
+
+
+def fill(folder: Path) -> Path:
+    """A file that leaves no space."""
+    filler = folder / "filler"
+    with filler.open("wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(bytes(4096))
+        except OSError:
+            return filler

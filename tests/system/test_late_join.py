@@ -1,0 +1,81 @@
+"""A node that joins a run which is under way."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from ledgers import check_replays, finish
+from processes import Host, Hosts, ring
+
+from seedflood.identity import Identity
+from seedflood.process import KEY_FILE
+from seedflood.protocol.messages import Bundle, Member
+from seedflood.storage.journal import Journal
+from seedflood.training.trainer import load_base
+
+pytestmark = [pytest.mark.system, pytest.mark.timeout(900)]
+
+PAST_STEPS = 20_000
+
+
+def test_a_late_comer_is_ready_soon_after_its_first_link(hosts: Hosts):
+    run = {"steps": 1500, "window": "bounded", "refresh_period": 50, "clients": 4}
+    made = hosts.make(4, ring(4), run, {"start_seconds": 0.0})
+    for host in made[:3]:
+        host.start()
+    made[0].wait_for("progress", step=200)
+    late = made[3].start()
+    agreed = late.wait_for("replica agrees")
+    late.wait_for("ready")
+    print(f"ready {agreed['seconds_since_link']} s after the first link, at step {made[0].step}")
+    made[0].wait_for("progress", heard=4)
+    results = finish(made)
+    assert results[0]["updates"] == 4 * 1500
+    check_replays(made)
+
+
+def test_a_late_comer_whose_donor_dies_in_the_middle_goes_on_with_another_one(hosts: Hosts):
+    run = {"steps": PAST_STEPS + 1000, "window": "bounded", "refresh_period": 10**6}
+    made = hosts.make(3, ring(3), run, {"start_seconds": 0.0})
+    give_a_past(made[:2], PAST_STEPS)
+    for host in made[:2]:
+        host.start()
+    for host in made[:2]:
+        host.wait_for("caught up")
+    late = made[2].start()
+    pulling = late.wait_for("catching up", held=1)
+    donor = next(host for host in made if host.name == pulling["donor"])
+    donor.kill()
+    late.wait_for("caught up")
+    assert pulling["held"] < pulling["wanted"], "it was in the middle"
+    donor.start()
+    finish(made)
+    assert len({one.updates for one in check_replays(made)}) == 1
+
+
+def give_a_past(hosts: list[Host], steps: int) -> None:
+    """Journals as after so many steps of these hosts alone."""
+    run = hosts[0].settings.run
+    base_digest = load_base(run, hosts[0].settings.node).digest
+    keys = [load_key(host.settings.node.state) for host in hosts]
+    members = [introduce(host.name, key, keys, run.run_id()) for host, key in zip(hosts, keys, strict=True)]
+    bundles = [bundle for step in range(steps) for bundle in (sign(key, step, run.run_id()) for key in keys)]
+    for host in hosts:
+        with Journal.open(host.journal, run.run_id(), base_digest, refresh_period=run.refresh_period) as journal:
+            journal.append(bundles, members, durable=True)
+
+
+def load_key(state: Path) -> Identity:
+    state.mkdir(mode=0o700)
+    return Identity.load_or_create(state / KEY_FILE)
+
+
+def introduce(name: str, key: Identity, all_keys: list[Identity], run_id: bytes) -> Member:
+    neighbours = tuple(sorted(other.origin for other in all_keys if other is not key))
+    unsigned = Member(key.public_key, name, 1, neighbours=neighbours)
+    return replace(unsigned, signature=key.sign(unsigned.signed_bytes(run_id)))
+
+
+def sign(key: Identity, step: int, run_id: bytes) -> Bundle:
+    unsigned = Bundle(key.origin, step, ((step, 0),))
+    return replace(unsigned, signature=key.sign(unsigned.signed_bytes(run_id, key.public_key)))

@@ -1,0 +1,44 @@
+"""Partitions: four hosts in four network namespaces on a ring, and the cable between the halves pulled and put back."""
+
+import pytest
+from ledgers import check_replays, finish
+from networks import Network
+from processes import Host, Hosts, ring
+
+pytestmark = [pytest.mark.system, pytest.mark.timeout(900)]
+
+
+def make(hosts: Hosts, network: Network, **run: object) -> list[Host]:
+    """Hosts 0 and 1 on one side, 2 and 3 on the other; links 1-2 and 3-0 use the cable."""
+    addresses, prefixes = zip(*(network.attach(side) for side in (0, 0, 1, 1)), strict=True)
+    made = hosts.make(4, ring(4), run, addresses=addresses, prefixes=prefixes)
+    for host in made:
+        host.start()
+    return made
+
+
+def test_in_strict_windows_both_halves_wait_and_go_on_when_the_network_is_whole(hosts: Hosts, network: Network):
+    made = make(hosts, network, steps=150)
+    made[0].wait_for("progress", step=30)
+    network.cut()
+    for host in made:
+        host.wait_for("waiting")
+        host.wait_for("waiting")  # ten seconds later: links are given up by then
+        assert host.has_said("member silent")
+        assert host.has_said("link down")
+    network.heal()
+    finish(made)
+    assert {one.updates for one in check_replays(made)} == {4 * 150}
+
+
+def test_in_bounded_windows_both_halves_go_on_and_have_the_same_in_the_end(hosts: Hosts, network: Network):
+    made = make(hosts, network, steps=1200, window="bounded")
+    made[0].wait_for("progress", step=30)
+    network.cut()
+    for host in made:
+        host.wait_for("member silent")
+        host.wait_for("progress", step=host.step + 50)
+    network.heal()
+    finish(made)
+    assert len({one.updates for one in check_replays(made)}) == 1
+    assert all(host.has_said("member heard again") for host in made)
