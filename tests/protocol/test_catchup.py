@@ -3,6 +3,7 @@ from origins import A, B, C, D
 
 from seedflood.protocol.catchup import SETTLE_SECONDS, CatchUp, describe_progress
 from seedflood.protocol.frontier import Frontier
+from seedflood.protocol.messages import STEP_MAX
 
 PATIENCE_SECONDS = 60.0
 EVERYONE = {A.id, B.id, C.id, D.id}
@@ -121,3 +122,17 @@ def test_who_remembers_everything_has_nobody_to_reach():
 def test_progress_is_how_much_of_the_goal_is_held(frontier, goal, progress):
     said = describe_progress(Frontier(frontier), goal)
     assert (said["held"], said["wanted"], said["percent"]) == progress
+
+
+def test_one_who_never_came_to_speak_is_as_forgetful_in_its_next_life():
+    catchup = make_catchup(A.member(first_step=STEP_MAX, neighbours=(B, C)))
+    assert catchup.is_forgetful
+    assert catchup.owed == {B.id, C.id}
+    may_speak(catchup, B, now=0.0)
+    assert not may_speak(catchup, B, now=SETTLE_SECONDS)
+
+
+def test_once_it_has_spoken_its_statement_names_only_those_it_is_linked_with():
+    catchup = make_catchup(A.member(first_step=STEP_MAX, neighbours=(B, C)))
+    catchup.is_over = True
+    assert catchup.owed == set()

@@ -9,17 +9,19 @@ reaches all of them that are still present, and waits a moment for what is on it
 from collections.abc import Collection, Iterable
 
 from seedflood.protocol.frontier import Frontier
-from seedflood.protocol.messages import Held, Member, OriginId
+from seedflood.protocol.messages import STEP_MAX, Held, Member, OriginId
 
 SETTLE_SECONDS = 4.0
 """A forgetful node waits so long after it has reached the last neighbour: two rounds of repair."""
 
 
 class CatchUp:
-    """From the start of a process until it may speak. linked_at: the moment of the first link."""
+    """From the start of a process until it may speak. linked_at: the moment of the first link. is_over: it has spoken,
+    or is about to."""
 
     def __init__(self, patience_seconds: float) -> None:
         self.is_forgetful = False
+        self.is_over = False
         self.linked_at: float | None = None
         self._patience_seconds = patience_seconds
         self._past_age = (0, -1)
@@ -29,11 +31,16 @@ class CatchUp:
         self._settled_at = 0.0
 
     def remember(self, past: Member | None, *, is_journal_damaged: bool) -> None:
-        """What the journal knows of our past."""
+        """What the journal knows of our past. Whoever did not come to speak in it may have been forgetful already."""
         if past is not None:
             self._past_age = past.age
             self._past_neighbours = set(past.neighbours)
-        self.is_forgetful = is_journal_damaged
+        self.is_forgetful = is_journal_damaged or (past is not None and past.first_step == STEP_MAX)
+
+    @property
+    def owed(self) -> set[OriginId]:
+        """Past neighbours that our statement goes on naming until we speak: another crash shall not forget them."""
+        return set() if self.is_over or not self.is_forgetful else self._past_neighbours
 
     def link(self, now: float) -> None:
         if self.linked_at is None:

@@ -314,7 +314,7 @@ class Node:
         """Takes every transition that is due. The only place where the phase moves forward."""
         self._notice(now)
         if self.phase is Phase.JOINING and self._may_speak(now):
-            self._exchange.is_joining = False
+            self._exchange.is_joining, self._catchup.is_over = False, True
             self._outbox.tell("caught up", updates=self.frontier.count())
             if self._window is not None:
                 self._holdings.apply(self._holdings.pending.take_before(self.step))

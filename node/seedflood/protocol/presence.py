@@ -53,7 +53,7 @@ class Presence:
 
     def declare(self, **changes: Any) -> None:
         """Makes, keeps and floods a new statement about ourselves."""
-        changes["neighbours"] = tuple(sorted(self._flood.neighbours))
+        changes["neighbours"] = self._neighbours()
         member = self._voice.say(self.membership.get(self.ours.origin), **changes)
         self._keep(member)
         self._outbox.outputs.is_durable = True
@@ -65,7 +65,7 @@ class Presence:
 
     def declare_neighbours(self) -> None:
         """A link has come or gone."""
-        if tuple(sorted(self._flood.neighbours)) != self.ours.neighbours:
+        if self._neighbours() != self.ours.neighbours:
             self.declare()
 
     def believe(self, members: Iterable[Member], source: OriginId) -> None:
@@ -100,6 +100,9 @@ class Presence:
         """How long news may take to reach everyone: the slowest hop that anyone measures, times the diameter."""
         hop = max(self.membership.hop_seconds(), self.delays.slow_seconds)
         return bound_seconds(self.membership.diameter(), hop)
+
+    def _neighbours(self) -> tuple[OriginId, ...]:
+        return tuple(sorted(self._flood.neighbours.keys() | self._catchup.owed))
 
     def _hear_of_us(self, member: Member) -> None:
         """A past life of ours said this, or a copy of our key lives: learn from it, and have the last word."""

@@ -109,6 +109,7 @@ class Repair:
             comparison.is_stalled = comparison.is_pulling and not comparison.has_given
             comparison.has_given = False
             comparison.is_goal_wanted = True
+            comparison.is_wanted = comparison.is_wanted or not self.has_pulled
 
     def progressed(self, peer: OriginId, frontier: Frontier) -> None:
         """Something new came from the peer: goals may be reached by live updates, too."""
