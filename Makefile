@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check -q
 
-.PHONY: help setup demo test soak check bench clean
+.PHONY: help setup demo test soak check bench clean sweep
 
 help:  ## This list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -19,6 +19,11 @@ test: $(VENV)/.ready-dev  ## All tests
 
 soak: $(VENV)/.ready-dev  ## The long tests: fifty crashes of eight nodes, and a partition (some 20 minutes)
 	$(BIN)/python -m pytest tests/system/test_soak.py -m soak
+
+sweep: $(VENV)/.ready  ## The protocol in simulation, with every fault, under many seeds
+	$(BIN)/seedflood simulate --clients 24 --steps 12 --seeds 1..24
+	$(BIN)/seedflood simulate --clients 9 --topology grid --window bounded --steps 12 --seeds 1..24
+	$(BIN)/seedflood simulate --clients 9 --topology grid --window none --steps 12 --seeds 1..24
 
 check: $(VENV)/.ready-dev  ## Format, lint and types
 	$(BIN)/ruff format --check .
