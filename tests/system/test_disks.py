@@ -34,7 +34,7 @@ def small_disk(root: None, hosts: Hosts, tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_node_with_a_full_disk_relays_until_it_has_space_again(hosts: Hosts, small_disk: Path):
-    a, b, c = made = hosts.make(3, PATH, {"steps": 1200, "window": "bounded"})
+    a, b, c = made = hosts.make(3, PATH, {"steps": 800, "window": "bounded"})
     settings = b.folder / "peers.toml"
     settings.write_text(settings.read_text().replace(str(b.folder / "state"), str(small_disk)))
     for host in made:
@@ -52,7 +52,7 @@ def test_a_node_with_a_full_disk_relays_until_it_has_space_again(hosts: Hosts, s
     assert a.wait_for("member heard again")["member"] == b.name
     assert not a.has_said("link down")
     results = finish(made)
-    assert {result["updates"] for result in results} == {3 * 1200}
+    assert {result["updates"] for result in results} == {3 * 800}
     check_replays(made)
 
 

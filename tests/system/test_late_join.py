@@ -19,7 +19,7 @@ PAST_STEPS = 20_000
 
 
 def test_a_late_comer_is_ready_soon_after_its_first_link(hosts: Hosts):
-    run = {"steps": 1500, "window": "bounded", "refresh_period": 50, "clients": 4}
+    run = {"steps": 900, "window": "bounded", "refresh_period": 50, "clients": 4}
     made = hosts.make(4, ring(4), run, {"start_seconds": 0.0})
     for host in made[:3]:
         host.start()
@@ -30,12 +30,12 @@ def test_a_late_comer_is_ready_soon_after_its_first_link(hosts: Hosts):
     print(f"ready {agreed['seconds_since_link']} s after the first link, at step {made[0].step}")
     made[0].wait_for("progress", heard=4)
     results = finish(made)
-    assert results[0]["updates"] == 4 * 1500
+    assert results[0]["updates"] == 4 * 900
     check_replays(made)
 
 
 def test_a_late_comer_whose_donor_dies_in_the_middle_goes_on_with_another_one(hosts: Hosts):
-    run = {"steps": PAST_STEPS + 1000, "window": "bounded", "refresh_period": 10**6}
+    run = {"steps": PAST_STEPS + 300, "window": "bounded", "refresh_period": 10**6}
     made = hosts.make(3, ring(3), run, {"start_seconds": 0.0})
     give_a_past(made[:2], PAST_STEPS)
     for host in made[:2]:

@@ -32,7 +32,7 @@ def test_in_strict_windows_both_halves_wait_and_go_on_when_the_network_is_whole(
 
 
 def test_in_bounded_windows_both_halves_go_on_and_have_the_same_in_the_end(hosts: Hosts, network: Network):
-    made = make(hosts, network, steps=1200, window="bounded")
+    made = make(hosts, network, steps=800, window="bounded")
     made[0].wait_for("progress", step=30)
     network.cut()
     for host in made:

