@@ -61,6 +61,11 @@ class RunSettings(Section):
         "strict", description="When a step closes: all heard; all heard or the time bound; never waits."
     )
     local_steps: int = Field(1, ge=1, le=64, description="Consecutive steps that share one message and signature.")
+    estimate: Literal["two-sided", "one-sided"] = Field(
+        "two-sided",
+        description="two-sided: every step has rows of its own and two forwards; one-sided: the local_steps of a round "
+        "share rows and centre, one forward each and one for the centre.",
+    )
     rank: int = Field(32, ge=1, le=1024, description="Columns of each basis.")
     refresh_period: int = Field(1000, ge=1, description="Steps per epoch, which share one subspace.")
     basis: Literal["normal", "rademacher"] = Field("normal", description="Distribution of basis entries.")

@@ -152,6 +152,7 @@ def plain_loss(model: nn.Module, batch: Batch) -> float:
     for row, length in enumerate(batch.lengths_B.tolist()):
         tokens_T = batch.tokens_BT[row, :length]
         logits_TV = model(input_ids=tokens_T.unsqueeze(0)).logits[0]
+        logits_TV = logits_TV.to(torch.promote_types(logits_TV.dtype, torch.float32))
         if batch.label_B is None:
             losses.extend(-logits_TV[:-1].log_softmax(-1).gather(1, tokens_T[1:, None])[:, 0])
         else:

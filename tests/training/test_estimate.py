@@ -7,15 +7,21 @@ from hypothesis import strategies as st
 from reference import (
     FAMILIES,
     dense_losses,
+    direction,
+    distinct_parameters,
     plain_loss,
     some_updates,
     tiny_batch,
     tiny_model,
     tiny_replica,
+    tiny_settings,
+    tiny_tokenizer,
 )
 
 from seedflood.protocol.messages import SCALAR_MAX
 from seedflood.training.estimate import probe_seed, to_fixed_point
+from seedflood.training.models import prepare_model
+from seedflood.training.replica import Replica
 from seedflood.training.scoring import score
 
 KINDS = [(family, tied) for family in FAMILIES for tied in (True, False)]
@@ -103,3 +109,58 @@ def test_probe_seeds_are_pure_and_differ():
     seeds = {probe_seed(1, origin, step) for origin in range(30) for step in range(30)}
     assert len(seeds) > 895
     assert probe_seed(2**63 - 1, 2**64 - 1, 2**53 - 1) == 4287143654
+
+
+@pytest.mark.parametrize("labelled", [True, False])
+@pytest.mark.parametrize(("family", "tied"), KINDS)
+def test_one_sided_estimates_are_those_of_perturbed_models(family, tied, labelled):
+    epsilon, seeds, batch = 0.05, [3, 4_000_000_000, 77], tiny_batch(labelled=labelled)
+    replica = tiny_replica(family, tied=tied, epsilon=epsilon)
+    replica.apply(some_updates(20))
+    plain = tiny_model(family, tied=tied)
+    plain.load_state_dict(replica.weights())
+    measured = replica.measure_one_sided(5, seeds, batch)
+    assert [one.seed for one in measured] == seeds
+    for seed, one in zip(seeds, measured, strict=True):
+        plus, _ = dense_losses(plain, replica.subspace, 0, seed, batch, epsilon)
+        centre = plain_loss(plain, batch)
+        assert one.loss == pytest.approx(centre, rel=1e-5)
+        assert one.alpha == pytest.approx((plus - centre) / epsilon, rel=1e-3, abs=1e-4)
+
+
+BFLOAT16_LOSS = 0.02
+"""Relative: eight bits of mantissa, through two layers and the head."""
+
+
+@pytest.mark.parametrize("labelled", [True, False])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_in_bfloat16_losses_are_those_of_a_plain_model_in_bfloat16(family, labelled):
+    """Both signs, one-sided and plain: the plain one has the updates and the direction written into its weights."""
+    epsilon, seed, batch = 0.5, 41, tiny_batch(labelled=labelled)
+    base = prepare_model(tiny_model(family), tiny_tokenizer(), dtype="bfloat16")
+    replica = Replica(base, tiny_settings(epsilon=epsilon))
+    replica.apply(some_updates(20))
+    weights = replica.weights()
+    for sign, expected_loss in zip(
+        (1, -1), perturbed_losses(family, replica, weights, seed, batch, epsilon), strict=True
+    ):
+        measured = replica.measure(5, seed, batch)
+        ours = measured.loss + sign * epsilon * measured.alpha
+        assert ours == pytest.approx(expected_loss, rel=BFLOAT16_LOSS)
+    one = replica.measure_one_sided(5, [seed], batch)[0]
+    plus, _ = perturbed_losses(family, replica, weights, seed, batch, epsilon)
+    assert one.loss + epsilon * one.alpha == pytest.approx(plus, rel=BFLOAT16_LOSS)
+
+
+def perturbed_losses(family, replica, weights, seed, batch, epsilon):
+    """Losses of plain bfloat16 models with weights +-epsilon z."""
+    losses = []
+    for sign in (1, -1):
+        plain = tiny_model(family)
+        plain.load_state_dict(weights)
+        with torch.no_grad():
+            for index, (_, parameter) in enumerate(distinct_parameters(plain)):
+                parameter.add_(direction(replica.subspace, 0, seed, index), alpha=sign * epsilon)
+        losses.append(plain_loss(plain.to(torch.bfloat16), batch))
+    assert abs(losses[0] - losses[1]) > 3 * BFLOAT16_LOSS * losses[0], "a direction that changes nothing proves nothing"
+    return losses

@@ -14,6 +14,7 @@ from torch import nn
 from transformers.models.gemma.modeling_gemma import GemmaRMSNorm
 
 from seedflood.errors import ModelError
+from seedflood.training.estimate import two_sided
 from seedflood.training.layers import Probe, attach
 
 KINDS = [(family, tied) for family in FAMILIES for tied in (True, False)]
@@ -63,11 +64,20 @@ def test_increments_survive_half_precision():
     x = torch.ones(1, 16, dtype=torch.bfloat16)
     with torch.inference_mode():
         before = linear(x)
-        slot.a[0, 0] = 0.02
+        slot.a[0, 0, 0] = 0.02
         after = linear(x)
     expected = 0.02 * slot.u_MR[:, 0] * slot.v_KR[:, 0].sum()
     error = (after - before).to(torch.float32) - expected
     assert float(error.abs().max()) <= float(after.abs().max()) * 2**-7
+
+
+def probe_coordinate(replica, i, j, epsilon=0.5):
+    """A two-sided probe along the same coordinate of every slot, for 4 rows of 5 tokens."""
+    places = [replica.subspace.places_of(index).start for index in range(len(replica.slots))]
+    rank = replica.subspace.rank
+    moves = [i * rank + j if slot.slot.is_matrix else i for slot in replica.slots]
+    place_S = torch.tensor(places) + torch.tensor(moves)
+    return replica.live.probing(Probe(two_sided(replica.live.a_PF[0], place_S, epsilon), rows=4, length=5))
 
 
 @pytest.mark.parametrize("shape", [(4, 5, 16), (20, 16), (4, 16), (1, 5, 16)])
@@ -77,8 +87,7 @@ def test_a_probe_moves_each_half_of_the_rows_its_own_way(shape):
     x = torch.randn(shape)
     base = nn.functional.linear(x.expand(4, *shape[1:]) if shape[0] == 1 else x, linear.weight, linear.bias)
     epsilon, (i, j) = 0.5, (1, 2)
-    replica.live.probe = Probe(rows=4, length=5, epsilon=epsilon, coordinates=[(i, j)] * len(replica.slots))
-    with torch.inference_mode():
+    with torch.inference_mode(), probe_coordinate(replica, i, j, epsilon):
         y = linear(x)
     weight, bias = linear.slots["weight"], linear.slots["bias"]
     z = torch.outer(weight.u_MR[:, i], weight.v_KR[:, j])
@@ -93,8 +102,7 @@ def test_positions_shared_by_all_rows_are_expanded(shape):
     replica = tiny_replica("gpt2")
     embedding = replica.model.transformer.wpe
     index = torch.arange(5).view(shape)
-    replica.live.probe = Probe(rows=4, length=5, epsilon=0.5, coordinates=[(0, 0)] * len(replica.slots))
-    with torch.inference_mode():
+    with torch.inference_mode(), probe_coordinate(replica, 0, 0):
         y = embedding(index)
     assert y.shape == (4, 5, 16)
     assert torch.equal(y[0], y[1])
@@ -103,8 +111,10 @@ def test_positions_shared_by_all_rows_are_expanded(shape):
 
 def test_a_shape_whose_rows_cannot_be_told_is_refused():
     replica = tiny_replica("opt")
-    replica.live.probe = Probe(rows=4, length=5, epsilon=0.5, coordinates=[(0, 0)] * len(replica.slots))
-    with pytest.raises(ModelError, match=r"Linear was given an input of shape \(7, 16\)"):
+    with (
+        probe_coordinate(replica, 0, 0),
+        pytest.raises(ModelError, match=r"Linear was given an input of shape \(7, 16\)"),
+    ):
         replica.model.get_decoder().layers[0].fc1(torch.randn(7, 16))
 
 

@@ -1,28 +1,36 @@
-"""The two-point estimate as one forward of twice the rows (design section 3; MeZO, arXiv 2305.17333, algorithm 1)."""
+"""Estimates of the slope along random directions, by forwards alone, all of an estimate's in one batch.
+
+Two-sided: losses at +epsilon z and -epsilon z give one scalar (design section 3; MeZO, arXiv 2305.17333, algorithm 1).
+One-sided: the loss at the centre and at K points +epsilon z_k gives K scalars for K + 1 forwards (FZOO, arXiv
+2506.09034, section 3, without its normalisation).
+
+Shapes: P variants, K directions, S slots, F increments (subspace.py).
+"""
 
 import hashlib
 import math
 import struct
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from seedflood.protocol.messages import SCALAR_MAX, SCALAR_UNIT_BITS
 from seedflood.training.layers import Live, Probe
 from seedflood.training.scoring import Batch, Score, score
 
 CPU_CALL_TOKENS = 48
-"""What a forward costs on a CPU beyond its tokens, in tokens; a GPU is better used by one large call."""
+"""What a call with two variants costs on a CPU beyond its tokens, in tokens; a GPU is better used by one large call."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
     """What one origin measured at one step.
 
-    scalar: alpha = (loss_plus - loss_minus) / (2 epsilon) in units of 2^-20. loss: the mean of both losses.
-    is_finite: False if a loss was not, and the scalar is therefore 0. is_clipped: |alpha| would have exceeded 2^12.
+    scalar: alpha, a difference of losses over their distance, in units of 2^-20. loss: at the centre; two-sided, the
+    mean of both. is_finite: False if a loss was not, and the scalar is therefore 0. is_clipped: |alpha| would have
+    exceeded 2^12.
     """
 
     seed: int
@@ -53,28 +61,38 @@ def to_fixed_point(alpha: float) -> tuple[int, bool]:
     return max(-SCALAR_MAX, min(SCALAR_MAX, scalar)), abs(scalar) > SCALAR_MAX
 
 
-@torch.inference_mode()
-def measure(
-    model: Any, live: Live, batch: Batch, *, seed: int, coordinates: Sequence[tuple[int, int]], epsilon: float
-) -> Measurement:
-    """Losses at +epsilon z and -epsilon z by one forward of 2B rows, on a CPU by some of fewer (rows of like length).
+def two_sided(a_F: Tensor, place_S: Tensor, epsilon: float) -> Tensor:
+    """Increments at +epsilon z and at -epsilon z, (2, F). place_S: the increment of each slot that z moves."""
+    a_PF = a_F.repeat(2, 1)
+    a_PF[0, place_S] += epsilon
+    a_PF[1, place_S] -= epsilon
+    return a_PF
 
-    batch: B rows. coordinates: (i, j) of every slot.
-    """
-    device = next(model.parameters()).device
-    pieces = batch.split(CPU_CALL_TOKENS) if device.type == "cpu" else [batch]
+
+def one_sided(a_F: Tensor, place_KS: Tensor, epsilon: float) -> Tensor:
+    """Increments at the centre, then at +epsilon z_k of each direction, (K + 1, F)."""
+    a_PF = a_F.repeat(len(place_KS) + 1, 1)
+    a_PF[1:].scatter_add_(1, place_KS, a_F.new_full(place_KS.shape, epsilon))
+    return a_PF
+
+
+@torch.inference_mode()
+def variant_losses(model: Any, live: Live, batch: Batch, a_PF: Tensor) -> list[float]:
+    """Mean loss of the batch at each of P variants, by one forward of P times the rows; on a CPU by some of fewer."""
+    device, variants = a_PF.device, len(a_PF)
+    pieces = batch.split(2 * CPU_CALL_TOKENS // variants) if device.type == "cpu" else [batch]
     total: Score | None = None
-    try:
-        for piece in pieces:
-            doubled = piece.to(device).doubled()
-            rows, length = doubled.tokens_BT.shape
-            live.probe = Probe(rows, length, epsilon, coordinates)
-            part = score(model, doubled, halves=2)
-            total = part if total is None else total + part
-    finally:
-        live.probe = None
+    for piece in pieces:
+        rows = piece.to(device).repeated(variants)
+        count, length = rows.tokens_BT.shape
+        with live.probing(Probe(a_PF, count, length, rows.answer_positions())):
+            part = score(model, rows, variants)
+        total = part if total is None else total + part
     assert total is not None
-    loss_plus, loss_minus = total.mean_losses()
-    scalar, is_clipped = to_fixed_point((loss_plus - loss_minus) / (2 * epsilon))
-    loss = (loss_plus + loss_minus) / 2
-    return Measurement(seed, scalar, loss, math.isfinite(loss), is_clipped)
+    return total.mean_losses()
+
+
+def make_measurement(seed: int, difference: float, span: float, loss: float) -> Measurement:
+    """difference: of two losses, `span` apart along the direction. loss: what is told of the place."""
+    scalar, is_clipped = to_fixed_point(difference / span)
+    return Measurement(seed, scalar, loss, math.isfinite(difference) and math.isfinite(loss), is_clipped)

@@ -35,8 +35,8 @@ def evaluate(model: Any, task: Task, *, tokens_per_batch_max: int = TOKENS_PER_B
         while end < len(examples) and (end + 1 - start) * len(examples[end].tokens) <= tokens_per_batch_max:
             end += 1
         result = score(model, task.collate(examples[start:end]).to(device))
-        loss_sum += float(result.loss_sum_H[0])
-        correct += int(result.correct_H[0])
-        count += int(result.count_H[0])
+        loss_sum += float(result.loss_sum_P[0])
+        correct += int(result.correct_P[0])
+        count += int(result.count_P[0])
         start = end
     return Evaluation(correct / max(1, count), loss_sum / max(1, count), len(examples))

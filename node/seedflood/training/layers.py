@@ -5,16 +5,22 @@ the logic of subclasses (the offset of OPT's position embedding) stay. It then c
 
     y = x W^T + ((x V) A^T) U^T          A = -(learning_rate / clients) C 2^-20
 
-and, during a probe, one entry of A differs by +epsilon in the first half of the batch's rows and by -epsilon in the
-second: both losses of the two-point estimate come from one forward that shares the base product, and nothing of the
-size of a weight matrix is written. Increments are computed in float32 and added before the cast to the model's dtype,
-so half precision does not lose them.
+During a probe there are several A, one per *variant* of the parameters, and the batch stands once per variant, one copy
+below the other: two for the two-point estimate, where one entry of every A differs by +epsilon and by -epsilon. So all
+losses of an estimate come from one forward that shares the base product, and nothing of the size of a weight matrix is
+written. Increments are computed in float32 and added before the cast to the model's dtype, so half precision does not
+lose them.
 
-Shapes: N positions (all leading dimensions of an input, flattened), M rows and K columns of a stored weight, R rank,
-P variants of the parameters (1, or 2 during a probe). U is (M, R), V is (K, R), whatever the module does with W.
+Classification reads the model at one position per row. Products of the last layer that only feed their own position
+then compute there alone (`skipping`): all but its keys and values, 7 % of OPT-125M's work.
+
+Shapes: P variants (1 without a probe), N positions (all leading dimensions of an input, flattened; P equal blocks),
+M rows and K columns of a stored weight, R rank, F all coefficients (subspace.py). U is (M, R), V is (K, R), whatever
+the module does with W.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,78 +37,75 @@ SUPPORTED = "nn.Linear, Conv1D, nn.Embedding, nn.LayerNorm and RMSNorm classes"
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A perturbation: rows (even) is the size of the doubled batch, length its tokens per row.
+    """A forward over the variants of a_PF. rows: of the whole batch, all copies together; length: tokens per row.
 
-    coordinates: (i, j) of every slot, in the order of the slots.
+    answer_N: the positions, row * length + place, that are read in the end, as many of each variant; None: all are.
     """
 
+    a_PF: Tensor
     rows: int
     length: int
-    epsilon: float
-    coordinates: Sequence[tuple[int, int]]
+    answer_N: Tensor | None = None
 
 
 class Live:
-    """What the live modules of one model share: the probe that is under way, if any."""
+    """What the live modules of one model share.
+
+    a_PF: the increments of all slots, float32 on the model's device. filler: what stands where nothing was computed.
+    """
 
     def __init__(self) -> None:
+        self.a_PF = torch.zeros(1, 0)
+        self.filler = 0.0
         self.probe: Probe | None = None
+
+    @contextmanager
+    def probing(self, probe: Probe) -> Iterator[None]:
+        """Within, the model computes with the increments of the probe."""
+        before, self.a_PF, self.probe = self.a_PF, probe.a_PF, probe
+        try:
+            yield
+        finally:
+            self.a_PF, self.probe = before, None
 
 
 class LiveSlot:
-    """One distinct parameter with the basis and the increments of the current epoch.
+    """One distinct parameter with the basis of the current epoch, and its place among the increments.
 
-    u_MR, v_KR (None for vectors): float32 on the model's device. a: (R, R) or (R,) float32, a view that the replica
-    writes; it then calls `refresh`.
+    u_MR, v_KR (None for vectors): float32 on the model's device. places: its part of the F increments.
     """
 
     u_MR: Tensor
     v_KR: Tensor
-    a: Tensor
+    places: slice
 
-    def __init__(self, index: int, slot: Slot, parameter: nn.Parameter, live: Live) -> None:
-        self.index = index
+    def __init__(self, slot: Slot, parameter: nn.Parameter, live: Live) -> None:
         self.slot = slot
         self.parameter = parameter
         self.live = live
-        self._vector_M: Tensor | None = None
 
-    def bind(self, basis: SlotBasis, a: Tensor) -> None:
-        """Takes the basis of an epoch and the view in which its increments will stand."""
+    def bind(self, basis: SlotBasis, places: slice) -> None:
+        """Takes the basis of an epoch."""
         self.u_MR = basis.u_MR
         if basis.v_NR is not None:
             self.v_KR = basis.v_NR
-        self.a = a
-        self.refresh()
+        self.places = places
 
-    def refresh(self) -> None:
-        """Forgets what was computed from the increments or the weights, which have changed."""
-        self._vector_M = None
+    @property
+    def a(self) -> Tensor:
+        """(P, R, R) of a matrix, (P, R) of a vector: a view."""
+        a_PX = self.live.a_PF[:, self.places]
+        rank = self.u_MR.shape[1]
+        return a_PX.view(-1, rank, rank) if self.slot.is_matrix else a_PX
 
     def vectors(self) -> Tensor:
-        """A one-dimensional parameter as it stands: (P, M) float32, `w + U a`, then `+-epsilon u_i` during a probe."""
-        if self._vector_M is None:
-            self._vector_M = torch.addmv(self.parameter.to(torch.float32), self.u_MR, self.a)
-        probe = self.live.probe
-        if probe is None:
-            return self._vector_M.unsqueeze(0)
-        step_M = self.u_MR[:, probe.coordinates[self.index][0]] * probe.epsilon
-        return torch.stack((self._vector_M + step_M, self._vector_M - step_M))
+        """A one-dimensional parameter as it stands in each variant, `w + U a`: (P, M) float32."""
+        return torch.addmm(self.parameter.to(torch.float32), self.a, self.u_MR.T)
 
     def project(self, inner_NR: Tensor, *, from_rows: bool) -> Tensor:
-        """The increment's part between the bases: inner A (from_rows: inner = x U) or inner A^T (inner = x V).
-
-        During a probe, A[i, j] differs by +epsilon for the first half of the positions, by -epsilon for the second.
-        """
-        outer_NR = inner_NR @ (self.a if from_rows else self.a.T)
-        probe = self.live.probe
-        if probe is not None:
-            i, j = probe.coordinates[self.index]
-            source, target = (i, j) if from_rows else (j, i)
-            half = len(inner_NR) // 2
-            outer_NR[:half, target].add_(inner_NR[:half, source], alpha=probe.epsilon)
-            outer_NR[half:, target].sub_(inner_NR[half:, source], alpha=probe.epsilon)
-        return outer_NR
+        """The increment's part between the bases: inner A (from_rows: inner = x U) or inner A^T (inner = x V)."""
+        a_PRR = self.a if from_rows else self.a.mT
+        return torch.bmm(inner_NR.view(len(a_PRR), -1, inner_NR.shape[1]), a_PRR).flatten(0, 1)
 
 
 class LiveModule(nn.Module):
@@ -111,9 +114,11 @@ class LiveModule(nn.Module):
     own_name: str
     slots: dict[str, LiveSlot]
     live: Live
+    is_skippable = False
+    """Does each position of the output feed the model's output at that position alone?"""
 
-    def doubled(self, x: Tensor, features: int) -> Tensor:
-        """x with leading dimensions whose halves are the halves of the probe's rows.
+    def repeated(self, x: Tensor, features: int) -> Tensor:
+        """x with leading dimensions that make as many equal blocks as there are variants.
 
         features: trailing dimensions that are no positions (0 for indices). Inputs that are shared by all rows, such as
         position ids of shape (1, T) or (T,), are expanded. Raises ModelError for a shape that cannot be told.
@@ -152,35 +157,49 @@ def add_increment(y_NM: Tensor, outer_NR: Tensor, basis_MR: Tensor) -> Tensor:
     return torch.addmm(y_NM.to(torch.float32), outer_NR, basis_MR.T).to(y_NM.dtype)
 
 
-class LiveLinear(LiveModule, nn.Linear):
+class LiveProduct(LiveModule):
+    """A product with a stored matrix, at all positions or only where an answer is read."""
+
+    def product(self, x_NX: Tensor) -> Tensor:
+        """The output at these positions, of equally many of each variant."""
+        raise NotImplementedError
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.repeated(x, features=1)
+        x_NX = x.reshape(-1, x.shape[-1])
+        answer_N = self.live.probe.answer_N if self.is_skippable and self.live.probe is not None else None
+        if answer_N is None:
+            return self.product(x_NX).view(*x.shape[:-1], -1)
+        answer_NY = self.product(x_NX[answer_N])
+        y_NY = answer_NY.new_full((len(x_NX), answer_NY.shape[1]), self.live.filler)
+        return y_NY.index_copy_(0, answer_N, answer_NY).view(*x.shape[:-1], -1)
+
+
+class LiveLinear(LiveProduct, nn.Linear):
     """nn.Linear: the weight is (out, in)."""
 
-    def forward(self, x: Tensor) -> Tensor:
-        x = self.doubled(x, features=1)
-        x_NK = x.reshape(-1, x.shape[-1])
+    def product(self, x_NX: Tensor) -> Tensor:
         slot = self.slots["weight"]
-        inner_NR = x_NK.to(torch.float32) @ slot.v_KR
-        y_NM = add_increment(x_NK @ self.weight.T, slot.project(inner_NR, from_rows=False), slot.u_MR)
-        return self.add_bias(y_NM).view(*x.shape[:-1], -1)
+        inner_NR = x_NX.to(torch.float32) @ slot.v_KR
+        y_NM = add_increment(x_NX @ self.weight.T, slot.project(inner_NR, from_rows=False), slot.u_MR)
+        return self.add_bias(y_NM)
 
 
-class LiveConv1D(LiveModule, Conv1D):
+class LiveConv1D(LiveProduct, Conv1D):
     """transformers' Conv1D (GPT-2): the weight is (in, out)."""
 
-    def forward(self, x: Tensor) -> Tensor:
-        x = self.doubled(x, features=1)
-        x_NM = x.reshape(-1, x.shape[-1])
+    def product(self, x_NX: Tensor) -> Tensor:
         slot = self.slots["weight"]
-        inner_NR = x_NM.to(torch.float32) @ slot.u_MR
-        y_NK = add_increment(x_NM @ self.weight, slot.project(inner_NR, from_rows=True), slot.v_KR)
-        return self.add_bias(y_NK).view(*x.shape[:-1], -1)
+        inner_NR = x_NX.to(torch.float32) @ slot.u_MR
+        y_NK = add_increment(x_NX @ self.weight, slot.project(inner_NR, from_rows=True), slot.v_KR)
+        return self.add_bias(y_NK)
 
 
 class LiveEmbedding(LiveModule, nn.Embedding):
     """nn.Embedding: the weight is (tokens, width). Subclasses reach this forward by their `super().forward`."""
 
     def forward(self, input: Tensor) -> Tensor:
-        index = self.doubled(input, features=0)
+        index = self.repeated(input, features=0)
         index_N = index.reshape(-1)
         slot = self.slots["weight"]
         inner_NR = functional.embedding(index_N, slot.u_MR)
@@ -193,7 +212,7 @@ class LiveLayerNorm(LiveModule, nn.LayerNorm):
     """nn.LayerNorm over the last dimension, with or without bias."""
 
     def forward(self, input: Tensor) -> Tensor:
-        x = self.doubled(input, features=1)
+        x = self.repeated(input, features=1)
         normed = functional.layer_norm(x.to(torch.float32), self.normalized_shape, eps=self.eps)
         scale_PK = self.slots["weight"].vectors()
         y_PNK = normed.view(len(scale_PK), -1, normed.shape[-1])
@@ -210,7 +229,7 @@ class LiveRMSNorm(LiveModule):
     rms_epsilon: float | None
 
     def forward(self, x: Tensor) -> Tensor:
-        x = self.doubled(x, features=1)
+        x = self.repeated(x, features=1)
         normed = functional.rms_norm(x.to(torch.float32), x.shape[-1:], eps=self.rms_epsilon)
         scale_PK = self.slots["weight"].vectors()
         y_PNK = normed.view(len(scale_PK), -1, normed.shape[-1]) * scale_PK.unsqueeze(1)
@@ -252,7 +271,7 @@ def find_slots(model: nn.Module) -> list[tuple[Slot, nn.Parameter]]:
 
 
 def _make_slots(model: nn.Module, live: Live) -> list[LiveSlot]:
-    return [LiveSlot(index, slot, parameter, live) for index, (slot, parameter) in enumerate(find_slots(model))]
+    return [LiveSlot(slot, parameter, live) for slot, parameter in find_slots(model)]
 
 
 def _own_parameters(module: nn.Module) -> dict[str, nn.Parameter]:

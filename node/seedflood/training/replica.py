@@ -33,7 +33,8 @@ from seedflood.training.coefficients import Coefficients
 from seedflood.training.estimate import Measurement
 from seedflood.training.layers import attach
 from seedflood.training.models import BaseModel, export_model
-from seedflood.training.scoring import Batch
+from seedflood.training.scoring import Batch, hidden_states
+from seedflood.training.skipping import mark_skippable
 from seedflood.training.subspace import SlotBasis, Subspace
 
 LEARNING_RATE_PARAMETERS = 600.0
@@ -75,6 +76,7 @@ class Replica:
         self._a_F = torch.zeros(self.subspace.size, dtype=torch.float32, device=base.device)
         self._late_bases: tuple[int, list[SlotBasis]] | None = None
         self._bind()
+        mark_skippable(self.model, self.live, hidden_states)
 
     @property
     def base_digest(self) -> bytes:
@@ -98,16 +100,22 @@ class Replica:
             self._add(epoch, self._sum(epoch, ours))
 
     def measure(self, step: int, seed: int, batch: Batch) -> Measurement:
-        """The two-point estimate of a step on a batch, with the weights as they stand; opens the step's epoch.
+        """The two-sided estimate of a step on a batch, with the weights as they stand; opens the step's epoch.
 
         seed: see `estimate.probe_seed`. The step must not be of an epoch that is already closed.
         """
-        epoch = self.epoch_of(step)
-        assert epoch >= self.epoch, f"step {step} is of epoch {epoch}, but epoch {self.epoch} is open"
-        self.open_epoch(epoch)
-        i_KS, j_KS = self.subspace.coordinates(epoch, torch.tensor([seed], dtype=torch.int64))
-        coordinates = list(zip(i_KS[0].tolist(), j_KS[0].tolist(), strict=True))
-        return estimate.measure(self.model, self.live, batch, seed=seed, coordinates=coordinates, epsilon=self.epsilon)
+        a_PF = estimate.two_sided(self._a_F, self._places(step, [seed])[0], self.epsilon)
+        plus, minus = estimate.variant_losses(self.model, self.live, batch, a_PF)
+        return estimate.make_measurement(seed, plus - minus, 2 * self.epsilon, (plus + minus) / 2)
+
+    def measure_one_sided(self, step: int, seeds: Sequence[int], batch: Batch) -> list[Measurement]:
+        """One-sided estimates of the steps from `step` on, one per seed, all on one batch and from one centre."""
+        a_PF = estimate.one_sided(self._a_F, self._places(step, seeds), self.epsilon)
+        centre, *moved = estimate.variant_losses(self.model, self.live, batch, a_PF)
+        return [
+            estimate.make_measurement(seed, loss - centre, self.epsilon, centre)
+            for seed, loss in zip(seeds, moved, strict=True)
+        ]
 
     def open_epoch(self, epoch: int) -> None:
         """Folds the open epoch and all others before `epoch`, which becomes the open one; never goes back."""
@@ -187,7 +195,7 @@ class Replica:
         folded: dict[int, Tensor] = {}
         for slot, master in zip(self.slots, self._masters(), strict=True):
             weight = _copy_master(master)
-            u_MR, a = slot.u_MR.cpu(), slot.a.cpu()
+            u_MR, a = slot.u_MR.cpu(), slot.a[0].cpu()
             v_NR = slot.v_KR.cpu() if slot.slot.is_matrix else None
             folded[id(slot.parameter)] = _add_increment(weight, SlotBasis(u_MR, v_NR), a)
         named = self.model.named_parameters(remove_duplicate=False)
@@ -210,6 +218,13 @@ class Replica:
             if weight is None or weight.shape != slot.slot.shape or weight.dtype != numpy.float32:
                 raise ValueError(f"the snapshot does not hold the weights of {slot.slot.name}")
 
+    def _places(self, step: int, seeds: Sequence[int]) -> Tensor:
+        """What directions of a step's epoch, which is opened, move: (K, S), on the model's device."""
+        epoch = self.epoch_of(step)
+        assert epoch >= self.epoch, f"step {step} is of epoch {epoch}, but epoch {self.epoch} is open"
+        self.open_epoch(epoch)
+        return self.subspace.places(epoch, torch.tensor(seeds, dtype=torch.int64)).to(self.base.device)
+
     def _sum(self, epoch: int, updates: Sequence[Update]) -> Tensor:
         """What updates of one epoch add up to, (F,) int64."""
         sum_F = self.subspace.zeros()
@@ -230,13 +245,12 @@ class Replica:
     def _refresh(self) -> None:
         """The open epoch has other coefficients, or is another one."""
         self._a_F.copy_(self.subspace.increments(self._coefficients[self.epoch], self.learning_rate / self.clients))
-        for slot in self.slots:
-            slot.refresh()
 
     def _bind(self) -> None:
         """Gives the slots the basis and the increments of the epoch that is open."""
+        self.live.a_PF = self._a_F.unsqueeze(0)
         for index, (slot, basis) in enumerate(zip(self.slots, self._bases(self.epoch), strict=True)):
-            slot.bind(basis, self.subspace.part(self._a_F, index))
+            slot.bind(basis, self.subspace.places_of(index))
         self._refresh()
 
     def _bases(self, epoch: int) -> list[SlotBasis]:
@@ -257,8 +271,6 @@ class Replica:
             v_NR = None if basis.v_NR is None else basis.v_NR.cpu()
             _add_increment(master, SlotBasis(basis.u_MR.cpu(), v_NR), a)
             slot.parameter.copy_(master)
-        for slot in self.slots:
-            slot.refresh()
 
     def _masters(self) -> list[Tensor]:
         if self.base.master is None:

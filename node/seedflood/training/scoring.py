@@ -3,7 +3,8 @@
 Rows are padded on the right and no attention mask is passed: attention is causal, so what follows the answer cannot
 reach it, and the plain causal kernel is the fastest. Logits of the whole sequence are never made for classification.
 
-Shapes: B rows, T tokens, D width, L labels, V vocabulary, H halves (2 of a doubled batch, else 1).
+Shapes: B rows, T tokens, D width, L labels, V vocabulary, P variants of the parameters that the batch stands for (1, or
+more during a probe: then the batch stands once per variant, one copy below the other).
 """
 
 from collections.abc import Sequence
@@ -60,25 +61,32 @@ class Batch:
             end = cuts[end]
         return pieces
 
-    def doubled(self) -> "Batch":
-        """The batch twice, one copy below the other, for the two halves of a probe."""
-        label_B = None if self.label_B is None else self.label_B.repeat(2)
-        return Batch(self.tokens_BT.repeat(2, 1), self.lengths_B.repeat(2), label_B, self.word_L)
+    def repeated(self, count: int) -> "Batch":
+        """The batch so many times, one copy below the other."""
+        label_B = None if self.label_B is None else self.label_B.repeat(count)
+        return Batch(self.tokens_BT.repeat(count, 1), self.lengths_B.repeat(count), label_B, self.word_L)
+
+    def answer_positions(self) -> Tensor | None:
+        """Where classification reads the model, as positions in the flattened (B, T); None for language modelling."""
+        if self.label_B is None:
+            return None
+        rows, length = self.tokens_BT.shape
+        return torch.arange(rows, device=self.lengths_B.device) * length + self.lengths_B - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """Sums over a batch, (H,) each: loss_sum_H float64, correct_H and count_H int64 (rows, or tokens of `lm`)."""
+    """Sums over a batch, (P,) each: loss_sum_P float64, correct_P and count_P int64 (rows, or tokens of `lm`)."""
 
-    loss_sum_H: Tensor
-    correct_H: Tensor
-    count_H: Tensor
+    loss_sum_P: Tensor
+    correct_P: Tensor
+    count_P: Tensor
 
     def __add__(self, other: "Score") -> "Score":
-        return Score(self.loss_sum_H + other.loss_sum_H, self.correct_H + other.correct_H, self.count_H + other.count_H)
+        return Score(self.loss_sum_P + other.loss_sum_P, self.correct_P + other.correct_P, self.count_P + other.count_P)
 
     def mean_losses(self) -> list[float]:
-        return [float(total / count) for total, count in zip(self.loss_sum_H, self.count_H, strict=True)]
+        return [float(total / count) for total, count in zip(self.loss_sum_P, self.count_P, strict=True)]
 
 
 def pad(rows: Sequence[Sequence[int]], pad_token: int) -> tuple[Tensor, Tensor]:
@@ -96,16 +104,16 @@ def hidden_states(model: Any, tokens_BT: Tensor) -> Tensor:
     return hidden_BTD
 
 
-def score(model: Any, batch: Batch, halves: int = 1) -> Score:
-    """Loss and right answers of each half of a batch that lies on the model's device; losses in float32 or better."""
+def score(model: Any, batch: Batch, variants: int = 1) -> Score:
+    """Loss and right answers of each variant, of a batch on the model's device; losses in float32 or better."""
     hidden_BTD = hidden_states(model, batch.tokens_BT)
     head = model.get_output_embeddings()
     if batch.label_B is None:
-        return _score_tokens(head, hidden_BTD, batch, halves)
-    return _score_labels(head, hidden_BTD, batch, halves)
+        return _score_tokens(head, hidden_BTD, batch, variants)
+    return _score_labels(head, hidden_BTD, batch, variants)
 
 
-def _score_labels(head: Any, hidden_BTD: Tensor, batch: Batch, halves: int) -> Score:
+def _score_labels(head: Any, hidden_BTD: Tensor, batch: Batch, variants: int) -> Score:
     """Cross-entropy over the label words at the answer's position.
 
     Over the label words only: on tiny-opt and SST-2 (4 origins, 1,024 rows, run seed 1, 400 steps) that reached
@@ -119,10 +127,10 @@ def _score_labels(head: Any, hidden_BTD: Tensor, batch: Batch, halves: int) -> S
     logits_BL = head(answer_BD)[:, batch.word_L].to(torch.float32)
     loss_B = functional.cross_entropy(logits_BL, batch.label_B, reduction="none")
     correct_B = logits_BL.argmax(dim=-1) == batch.label_B
-    return _sum(loss_B.view(halves, -1), correct_B.view(halves, -1), torch.ones_like(correct_B).view(halves, -1))
+    return _sum(loss_B.view(variants, -1), correct_B.view(variants, -1), torch.ones_like(correct_B).view(variants, -1))
 
 
-def _score_tokens(head: Any, hidden_BTD: Tensor, batch: Batch, halves: int) -> Score:
+def _score_tokens(head: Any, hidden_BTD: Tensor, batch: Batch, variants: int) -> Score:
     """Cross-entropy of every next token, over the vocabulary, in pieces along the sequence."""
     rows, length, _ = hidden_BTD.shape
     piece = max(1, LOGIT_ELEMENTS_MAX // (rows * head.weight.shape[0]))
@@ -136,8 +144,8 @@ def _score_tokens(head: Any, hidden_BTD: Tensor, batch: Batch, halves: int) -> S
     is_token_BT = torch.arange(1, length, device=hidden_BTD.device) < batch.lengths_B.unsqueeze(1)
     loss_BT = torch.cat(losses, dim=1).where(is_token_BT, 0)
     correct_BT = torch.cat(correct, dim=1) & is_token_BT
-    return _sum(loss_BT.view(halves, -1), correct_BT.view(halves, -1), is_token_BT.reshape(halves, -1))
+    return _sum(loss_BT.view(variants, -1), correct_BT.view(variants, -1), is_token_BT.reshape(variants, -1))
 
 
-def _sum(loss_HN: Tensor, correct_HN: Tensor, counted_HN: Tensor) -> Score:
-    return Score(loss_HN.to(torch.float64).sum(dim=1), correct_HN.sum(dim=1), counted_HN.sum(dim=1))
+def _sum(loss_PN: Tensor, correct_PN: Tensor, counted_PN: Tensor) -> Score:
+    return Score(loss_PN.to(torch.float64).sum(dim=1), correct_PN.sum(dim=1), counted_PN.sum(dim=1))

@@ -82,6 +82,11 @@ class Subspace:
         i_KS = randomness.bounded(word_i, self.rank)
         return i_KS, randomness.bounded(word_j, self.rank) * self._stride_j_S.ne(0)
 
+    def places(self, epoch: int, seed_K: Tensor) -> Tensor:
+        """Which of the F coefficients each update moves, one per slot: (K, S) int64."""
+        i_KS, j_KS = self.coordinates(epoch, seed_K)
+        return self._offset_S + i_KS * self._stride_i_S + j_KS * self._stride_j_S
+
     def zeros(self) -> Tensor:
         """Coefficients of an epoch without updates, (F,) int64."""
         return torch.zeros(self.size, dtype=torch.int64)
@@ -97,20 +102,22 @@ class Subspace:
         scalar_K = torch.as_tensor(scalars, dtype=torch.int64)
         size = max(1, ACCUMULATE_ELEMENTS_MAX // max(1, len(self.slots)))
         for seed_part, scalar_part in zip(torch.split(seed_K, size), torch.split(scalar_K, size), strict=True):
-            i_KS, j_KS = self.coordinates(epoch, seed_part)
-            index_KS = self._offset_S + i_KS * self._stride_i_S + j_KS * self._stride_j_S
-            coefficients_F.index_add_(0, index_KS.flatten(), scalar_part.repeat_interleave(len(self.slots)))
+            place_KS = self.places(epoch, seed_part)
+            coefficients_F.index_add_(0, place_KS.flatten(), scalar_part.repeat_interleave(len(self.slots)))
 
     def increments(self, coefficients_F: Tensor, learning_rate: float) -> Tensor:
         """`A = -learning_rate C 2^-20`, (F,) float32; learning_rate: already divided by the number of clients."""
         return (coefficients_F.to(torch.float64) * (-learning_rate * 2.0**-SCALAR_UNIT_BITS)).to(torch.float32)
 
+    def places_of(self, index: int) -> slice:
+        """Where slot number `index` stands in a flat tensor."""
+        start = self.offsets[index]
+        return slice(start, start + (self.rank**2 if self.slots[index].is_matrix else self.rank))
+
     def part(self, flat_F: Tensor, index: int) -> Tensor:
         """The view of slot number `index` in a flat tensor: (R, R) of a matrix, (R,) of a vector."""
-        start = self.offsets[index]
-        if self.slots[index].is_matrix:
-            return flat_F[start : start + self.rank**2].view(self.rank, self.rank)
-        return flat_F[start : start + self.rank]
+        part = flat_F[self.places_of(index)]
+        return part.view(self.rank, self.rank) if self.slots[index].is_matrix else part
 
     def pack(self, coefficients_F: Tensor) -> bytes:
         """Little-endian int64 in the order of the slots, packed."""

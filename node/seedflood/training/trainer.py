@@ -4,7 +4,7 @@ Not safe for threads: the compute thread owns it from loading on.
 """
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,22 +56,13 @@ class Trainer:
         return self.replica.epoch_bytes
 
     def measure(self, origin: OriginId, step: int, count: int) -> Round:
-        """Measures `count` consecutive steps, each with the updates of the ones before applied.
-
-        Own updates are taken back at the end: they are applied for good, like everyone's, when the window closes.
-        Coefficients are integers, so taking back is exact.
-        """
+        """Measures `count` consecutive steps, as the run's `estimate` says."""
         begun = time.perf_counter()
-        own: list[Update] = []
-        measured: list[Measurement] = []
-        for one in range(step, step + count):
-            seed = probe_seed(self.run.seed, origin, one)
-            result = self.replica.measure(one, seed, self.task.batch(origin, one))
-            measured.append(result)
-            if one < step + count - 1:
-                own.append(Update(origin, one, seed, result.scalar))
-                self.replica.apply(own[-1:])
-        self.replica.apply(update._replace(scalar=-update.scalar) for update in own)
+        seeds = [probe_seed(self.run.seed, origin, one) for one in range(step, step + count)]
+        if self.run.estimate == "one-sided":
+            measured = self.replica.measure_one_sided(step, seeds, self.task.batch(origin, step))
+        else:
+            measured = self._measure_in_turn(origin, step, seeds)
         return Round(
             tuple((result.seed, result.scalar) for result in measured),
             sum(result.loss for result in measured) / count,
@@ -117,6 +108,23 @@ class Trainer:
 
     def restore(self, arrays: Mapping[str, Any], facts: Mapping[str, str]) -> None:
         self.replica.restore(arrays, facts)
+
+    def _measure_in_turn(self, origin: OriginId, step: int, seeds: Sequence[int]) -> list[Measurement]:
+        """Each step on rows of its own, with the updates of the ones before applied.
+
+        Own updates are taken back at the end: they are applied for good, like everyone's, when the window closes.
+        Coefficients are integers, so taking back is exact.
+        """
+        own: list[Update] = []
+        measured: list[Measurement] = []
+        for one, seed in enumerate(seeds, step):
+            result = self.replica.measure(one, seed, self.task.batch(origin, one))
+            measured.append(result)
+            if len(measured) < len(seeds):
+                own.append(Update(origin, one, seed, result.scalar))
+                self.replica.apply(own[-1:])
+        self.replica.apply(update._replace(scalar=-update.scalar) for update in own)
+        return measured
 
     def complete(self) -> None:
         """Nothing more is measured: the weights shall stand for everything that was applied."""
