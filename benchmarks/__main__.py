@@ -11,10 +11,17 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import apply, join, soak, step
+from benchmarks import apply, dtype, join, memory, probes, soak, step
 from benchmarks.measure import Metric, report
 
-BENCHMARKS: Mapping[str, Callable[[], dict[str, Metric]]] = {"step": step.run, "apply": apply.run, "join": join.run}
+BENCHMARKS: Mapping[str, Callable[[], dict[str, Metric]]] = {
+    "step": step.run,
+    "probes": probes.run,
+    "apply": apply.run,
+    "memory": memory.run,
+    "dtype": dtype.run,
+    "join": join.run,
+}
 LONG = ("soak",)
 """Only by name: they take hours."""
 

@@ -46,7 +46,11 @@ def run() -> dict[str, Metric]:
 
 
 def _join_running(home: Path) -> dict[str, Metric]:
-    """Newcomers with an empty state folder, each linked with two neighbours of a ring of eight."""
+    """Newcomers with an empty state folder, each linked with two neighbours of a ring of eight.
+
+    All share the cores of one machine, so one that loads its model slows everyone down: what it costs its donors as
+    donors is their processor time per step.
+    """
     run = {"clients": ORIGINS, "steps": 1_000_000, "window": "bounded", "batch_size": 4}
     edges = [*ring(ORIGINS), *((ORIGINS + j, donor) for j in range(JOINERS) for donor in (2 * j, 2 * j + 1))]
     ready: list[float] = []
@@ -54,22 +58,34 @@ def _join_running(home: Path) -> dict[str, Metric]:
     before: list[float] = []
     after: list[float] = []
     ratios: list[float] = []
+    cpu_ratios: list[float] = []
     with Cluster(home, ORIGINS + JOINERS, edges, run=run, node={"progress_seconds": 0}) as cluster:
         for node in cluster.nodes[:ORIGINS]:
             node.start()
         cluster.nodes[0].wait_for("progress", WAIT_SECONDS_MAX, step=JOIN_STEP)
         for j, joiner in enumerate(cluster.nodes[ORIGINS:]):
             donors = cluster.nodes[2 * j : 2 * j + 2]
-            time.sleep(BEFORE_SECONDS + SETTLE_SECONDS)
+            time.sleep(SETTLE_SECONDS)
+            cpu = [[donor.cpu_seconds()] for donor in donors]
+            time.sleep(BEFORE_SECONDS)
             began = time.time()
+            for donor, seconds in zip(donors, cpu, strict=True):
+                seconds.append(donor.cpu_seconds())
             joiner.start()
             lines = joiner.wait_for("ready", WAIT_SECONDS_MAX)
             linked = moment(find(lines, "link up"))
             ready.append(moment(lines[-1]) - linked)
             pulled.append(lines[-1]["pull_bytes"])
             time.sleep(max(0.0, linked + AFTER_SECONDS - time.time()))
-            for donor in donors:
+            end = time.time()
+            for donor, seconds in zip(donors, cpu, strict=True):
+                seconds.append(donor.cpu_seconds())
                 steps = [line for line in donor.new_lines() if line["event"] == "progress"]
+                cpu_ratios.append(
+                    (seconds[2] - seconds[1])
+                    / _steps_between(steps, began, end)
+                    / ((seconds[1] - seconds[0]) / _steps_between(steps, began - BEFORE_SECONDS, began))
+                )
                 slow = _step_seconds(steps, linked, linked + AFTER_SECONDS)
                 calm = _step_seconds(steps, began - BEFORE_SECONDS, began)
                 before += calm
@@ -79,10 +95,16 @@ def _join_running(home: Path) -> dict[str, Metric]:
     return {
         "join.ready_seconds": make_metric(ready, 5.0),
         "join.pull_bytes": make_metric(pulled),
+        "join.donor_cpu_ratio": make_metric(cpu_ratios),
         "join.donor_step_ratio": make_metric(ratios),
         "join.donor_step_seconds_before": make_metric(before),
         "join.donor_step_seconds_after": make_metric(after),
     }
+
+
+def _steps_between(progress: Sequence[Facts], begin: float, end: float) -> int:
+    within = [int(line["step"]) for line in progress if begin <= moment(line) <= end]
+    return within[-1] - within[0]
 
 
 def _step_seconds(progress: Sequence[Facts], begin: float, end: float) -> list[float]:

@@ -1,5 +1,7 @@
 """What the benchmarks measure on: OPT-125M's shapes with random weights, and batches as long as those of SST-2."""
 
+from collections.abc import Sequence
+
 import torch
 from transformers import OPTConfig, OPTForCausalLM
 
@@ -20,17 +22,26 @@ def make_model() -> OPTForCausalLM:
     return OPTForCausalLM(OPTConfig()).eval().requires_grad_(False)
 
 
-def make_replica() -> Replica:
-    return Replica(prepare_model(make_model(), None), RunSettings(clients=16))
+def make_replica(dtype: str = "float32") -> Replica:
+    return Replica(prepare_model(make_model(), None, dtype=dtype), RunSettings(clients=16))
 
 
 def make_batch(seed: int) -> Batch:
     """Sixteen rows whose lengths are drawn from SST2_LENGTHS."""
     generator = torch.Generator().manual_seed(seed)
     picks = torch.randint(0, len(SST2_LENGTHS), (ROWS,), generator=generator).tolist()
-    rows = [torch.randint(4, 50_000, (SST2_LENGTHS[pick],), generator=generator).tolist() for pick in picks]
+    return _make_batch([SST2_LENGTHS[pick] for pick in picks], generator)
+
+
+def make_wide_batch() -> Batch:
+    """Sixteen rows of which one is as long as any."""
+    return _make_batch(SST2_LENGTHS[1::2], torch.Generator().manual_seed(0))
+
+
+def _make_batch(lengths: Sequence[int], generator: torch.Generator) -> Batch:
+    rows = [torch.randint(4, 50_000, (length,), generator=generator).tolist() for length in lengths]
     tokens_BT, lengths_B = pad(rows, 1)
-    label_B = torch.randint(0, 2, (ROWS,), generator=generator)
+    label_B = torch.randint(0, 2, (len(rows),), generator=generator)
     return Batch(tokens_BT, lengths_B, label_B, torch.tensor([372, 6587]))
 
 

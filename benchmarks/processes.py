@@ -57,6 +57,11 @@ class NodeProcess:
         assert self.process is not None
         return self.process.pid
 
+    def cpu_seconds(self) -> float:
+        """Processor time of all its threads so far."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def new_lines(self) -> list[Facts]:
         """What the log says since the last call."""
         with self._log.open("rb") as log:

@@ -1,0 +1,41 @@
+"""Fine-tuning in one process, as a run of a few origins does it, by the clock: what an estimate is worth in the end."""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from seedflood.config import NodeSettings, RunSettings
+from seedflood.protocol.messages import Update
+from seedflood.training.evaluation import Evaluation
+from seedflood.training.trainer import Trainer
+
+ORIGINS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Tuned:
+    """steps: of each origin. seconds: without evaluation."""
+
+    steps: int
+    seconds: float
+    evaluation: Evaluation
+
+
+def fine_tune(run: RunSettings, *, dtype: str = "float32", seconds_max: float = float("inf")) -> Tuned:
+    """Runs until its last step or for so long; the embedded model and its rows, if the run names no other."""
+    with TemporaryDirectory(prefix="seedflood-bench-") as folder:
+        node = NodeSettings.model_validate({"state": Path(folder), "device": "cpu", "dtype": dtype})
+        trainer = Trainer(run, node)
+        begun = time.perf_counter()
+        step = 0
+        while step < run.steps and time.perf_counter() - begun < seconds_max:
+            updates: list[Update] = []
+            for origin in range(ORIGINS):
+                probes = trainer.measure(origin, step, run.local_steps).probes
+                updates.extend(Update(origin, step + k, seed, scalar) for k, (seed, scalar) in enumerate(probes))
+            trainer.apply(updates)
+            step += run.local_steps
+        seconds = time.perf_counter() - begun
+        trainer.complete()
+        return Tuned(step, seconds, trainer.evaluate())
