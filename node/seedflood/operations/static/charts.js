@@ -67,7 +67,7 @@ export class Chart {
     if (!this.#data) return;
     const [x, y, smooth] = this.#data;
     const index = this.#plot?.cursor.idx ?? x.length - 1;
-    setText(this.#readout, index < 0 ? "" : this.#options.describe(x[index], y[index], smooth?.[index]));
+    setText(this.#readout, index < 0 ? "\u00a0" : this.#options.describe(x[index], y[index], smooth?.[index]));
   }
 
   #draw() {

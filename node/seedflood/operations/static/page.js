@@ -17,7 +17,7 @@ const loss = new Chart("chart-loss", {
   write: (value) => figure(value),
   writeX: count,
   describe: (step, value, mean) => `${decimal(value, 4)} at step ${count(step)}, mean ${decimal(mean, 4)}`,
-  empty: "No loss yet: the first step is being measured.",
+  empty: "No loss yet: no step was measured here.",
 });
 const accuracy = new Chart("chart-accuracy", {
   isStepped: true,

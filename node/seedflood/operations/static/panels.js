@@ -5,12 +5,17 @@ import { UNKNOWN, bytes, count, dateAndTime, duration, figure, names, plural } f
 
 const NO_BREAK = "\u00a0";
 
+/** Between two windows, while this node measures, the figures of the last one stay. */
 export function showWindow(status) {
   const { window: open, node } = status;
-  const isOpen = open.step !== null && open.expected > 0 && status.state !== "finished";
-  setText(byId("window-title"), open.step === null ? "Window" : `Window of step ${count(open.step)}`);
-  setText(byId("window-heard"), isOpen ? `${count(open.heard)} of ${count(open.expected)}` : UNKNOWN);
-  setAttribute(byId("window-progress"), "value", isOpen ? (open.heard / open.expected).toFixed(3) : 0);
+  const isOpen = open.step !== null && open.expected > 0;
+  const closed = open.last_close;
+  const heard = isOpen ? open.heard : (closed?.heard ?? null);
+  const expected = isOpen ? open.expected : closed && closed.heard + closed.missing.length;
+  const step = isOpen ? open.step : (closed?.step ?? null);
+  setText(byId("window-title"), step === null ? "Window" : `Window of step ${count(step)}`);
+  setText(byId("window-heard"), expected ? `${count(heard)} of ${count(expected)}` : UNKNOWN);
+  setAttribute(byId("window-progress"), "value", expected ? (heard / expected).toFixed(3) : 0);
   setText(byId("window-waiting"), waiting(status, isOpen));
   setText(byId("window-open"), isOpen ? duration(open.opened_seconds) : UNKNOWN);
   const limitless = { strict: "as long as it takes", none: "none", bounded: UNKNOWN };
@@ -18,9 +23,10 @@ export function showWindow(status) {
   setText(byId("window-last"), lastClose(open.last_close));
 }
 
-function waiting({ window: open, state }, isOpen) {
-  if (state === "finished") return "The last window has closed.";
-  if (!isOpen) return "No window is open: this node has not published yet.";
+function waiting({ window: open, state, is_ready: isReady, progress }, isOpen) {
+  if (state === "finished") return "Closed. It was the last one of the run.";
+  if (!isOpen && isReady) return `${open.last_close ? "Closed. " : ""}Step ${count(progress.step)} is being measured.`;
+  if (!isOpen) return "No window is open: this node publishes nothing.";
   if (open.waiting_for.length > 0) return `Waits for ${names(open.waiting_for)}.`;
   return open.heard >= open.expected ? "Everybody was heard." : NO_BREAK;
 }
@@ -61,15 +67,15 @@ export function showUpdates({ updates }) {
   });
 }
 
-export function showTraffic({ traffic, node, progress }) {
+export function showTraffic({ traffic, node }) {
   const { seedflood_bytes: sent, gossip_bytes: gossip } = traffic;
   setText(byId("traffic-sent"), bytes(sent));
-  setText(byId("traffic-gossip"), bytes(gossip));
+  setText(byId("traffic-gossip"), gossip > 0 ? bytes(gossip) : UNKNOWN);
   const size = `all ${count(traffic.parameters)} parameters (${bytes(traffic.parameter_bytes)})`;
   const ratio = sent > 0 && gossip > sent ? ` That is ${figure(gossip / sent)} times as much.` : "";
   setText(
     byId("traffic-text"),
-    progress.step
+    gossip > 0
       ? `Over all links of ${node.name}, in both directions, so far; the other figure is what exchanging ${size} with each neighbour at every step would have cost.${ratio}`
       : "Counted from the first step on: bytes over all links, and what exchanging parameters would have cost instead.",
   );
@@ -86,8 +92,9 @@ export function showColophon({ node, journal }) {
   const lines = [
     ["Version", node.version],
     ["Origin", node.origin],
-    ["Started", `${dateAndTime(new Date(1000 * node.started_at))} ${node.incarnation === null ? "" : ` (incarnation ${node.incarnation})`}`],
-    ["Run", run.id],
+    ["Started", dateAndTime(new Date(1000 * node.started_at))],
+    ["Incarnation", node.incarnation],
+    ["Run", run.id.slice(0, 16)],
     ["Model", run.model],
     ["Task", run.task],
     ["Mode", run.mode],

@@ -104,7 +104,7 @@ export function showEvents({ events }) {
 
 function makeEvent(event) {
   const date = new Date(event.time);
-  const facts = Object.entries(event).filter(([name]) => !NOT_FACTS.has(name));
+  const facts = Object.entries(event).filter(([name, value]) => !NOT_FACTS.has(name) && !isEmpty(value));
   return make(
     "li",
     { class: event.level },
@@ -114,9 +114,12 @@ function makeEvent(event) {
   );
 }
 
+function isEmpty(value) {
+  return value === null || (Array.isArray(value) && value.length === 0);
+}
+
 function plain(value) {
   if (typeof value === "number") return Number.isInteger(value) ? String(value) : String(Number(value.toPrecision(4)));
-  if (Array.isArray(value)) return value.map(plain).join(", ") || "none";
-  if (value === null) return UNKNOWN;
+  if (Array.isArray(value)) return value.map(plain).join(", ");
   return typeof value === "object" ? JSON.stringify(value) : String(value);
 }
