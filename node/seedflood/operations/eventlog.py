@@ -134,10 +134,15 @@ class EventLog:
         try:
             if self._file is None:
                 self._open()
-            data = b"".join(encode(line, self._identity) for line in lines)
-            if self._size and self._size + len(data) > self._file_bytes_max:
-                self._rotate()
-            self._put(data)
+            batch = bytearray()
+            for line in lines:
+                encoded = encode(line, self._identity)
+                if self._size + len(batch) + len(encoded) > self._file_bytes_max:
+                    self._put(batch)
+                    batch.clear()
+                    self._rotate()
+                batch += encoded
+            self._put(batch)
         except OSError as error:
             if self._file is not None:
                 with contextlib.suppress(OSError):
@@ -162,12 +167,12 @@ class EventLog:
                 older_file(self._path, k - 1).replace(older_file(self._path, k))
         self._open()
 
-    def _put(self, data: bytes) -> None:
+    def _put(self, data: bytes | bytearray) -> None:
         assert self._file is not None
-        view = memoryview(data)
-        while view:
-            view = view[os.write(self._file, view) :]
-        self._size += len(data)
+        written = 0
+        while written < len(data):
+            written += os.write(self._file, data[written:])
+        self._size += written
 
 
 def now_microseconds() -> int:
@@ -194,13 +199,14 @@ def older_file(path: Path, age: int) -> Path:
 def event_files(folder: Path) -> list[Path]:
     """The event files in a state folder, the oldest first."""
     paths = (older_file(folder / EVENTS_FILE, age) for age in reversed(range(FILES)))
-    return [path for path in paths if path.exists()]
+    return [path for path in paths if path.is_file()]
 
 
 def read_lines(paths: list[Path]) -> Iterator[bytes]:
-    """All lines of the files, one after the other; a file that vanishes meanwhile (it is rotated) is passed over."""
+    """All lines of the files, one after the other. One that vanishes meanwhile (it is rotated), or cannot be read, is
+    passed over."""
     for path in paths:
-        with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
+        with contextlib.suppress(OSError), path.open("rb") as file:
             yield from file
 
 
