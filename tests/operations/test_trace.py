@@ -3,7 +3,7 @@
 import pytest
 
 from seedflood.operations.eventlog import Line, encode
-from seedflood.operations.spans import spans_of_bundles, spans_of_updates
+from seedflood.operations.spans import spell_bundles, spell_updates
 from seedflood.operations.trace import find_names, resolve_origin, trace
 from seedflood.protocol.messages import Bundle, Update, fingerprint
 
@@ -16,11 +16,11 @@ def line(number, event, **facts):
 
 def kept(number, *steps, source="b", skipped=0):
     bundles = [Bundle(1, step, ((0, 0),), skipped=skipped) for step in steps]
-    return line(number, "kept", **{"from": source}, updates=spans_of_bundles(bundles))
+    return line(number, "kept", **{"from": source}, updates=spell_bundles(bundles))
 
 
 def applied(number, steps, *found, late=(), reason="all heard"):
-    updates, late = (spans_of_updates(Update(1, step, 0, 0) for step in some) for some in (found, late))
+    updates, late = (spell_updates(Update(1, step, 0, 0) for step in some) for some in (found, late))
     return line(number, "applied", steps=steps, reason=reason, updates=updates, late=late)
 
 

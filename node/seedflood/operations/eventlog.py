@@ -17,8 +17,9 @@ per update, in which consecutive steps of an origin are one span.
     …                                          everything the log on stderr tells
 
 `updates` is a list of [origin, first step, last step] with a fourth number if the origin skipped that many steps right
-before. Lines are encoded and written by a thread of their own, as many at a time as a turn of the loop has brought, so
-neither a flood nor a slow disk holds the loop up. A disk that is full or broken ends the event log, not the node.
+before (`spans`). Lines are encoded and written by a thread of their own, as many at a time as a turn of the loop has
+brought, so neither a flood nor a slow disk holds the loop up. A disk that is full or broken ends the event log, not the
+node.
 """
 
 import contextlib
@@ -32,6 +33,8 @@ from queue import SimpleQueue
 from typing import Any, NamedTuple
 
 import structlog
+
+from seedflood.operations.spans import Spelled
 
 EVENTS_FILE = "events.jsonl"
 FILES = 4
@@ -187,8 +190,11 @@ def spell_time(microseconds: int) -> str:
 
 def encode(line: Line, identity: Mapping[str, str]) -> bytes:
     facts = line.facts() if callable(line.facts) else line.facts
-    whole = {"time": spell_time(line.microseconds), "event": line.event, "level": line.level, **identity, **facts}
-    return json.dumps(whole, separators=(",", ":"), default=str).encode() + b"\n"
+    whole = {"time": spell_time(line.microseconds), "event": line.event, "level": line.level, **identity}
+    whole |= {key: value for key, value in facts.items() if not isinstance(value, Spelled)}
+    text = json.dumps(whole, separators=(",", ":"), default=str)
+    spelled = "".join(f',"{key}":{value}' for key, value in facts.items() if isinstance(value, Spelled))
+    return f"{text[:-1]}{spelled}}}\n".encode()
 
 
 def older_file(path: Path, age: int) -> Path:

@@ -17,7 +17,7 @@ import structlog
 from seedflood.config import Settings
 from seedflood.operations.eventlog import EventLog, Line, event_files, now_microseconds, read_lines, spell_time
 from seedflood.operations.history import EVENTS_MAX, SPEED_SECONDS, History
-from seedflood.operations.spans import spans_of_bundles, spans_of_frontier, spans_of_updates
+from seedflood.operations.spans import BundleSpans, spell_frontier, spell_updates
 from seedflood.operations.subject import Subject
 from seedflood.operations.tally import Tally
 from seedflood.protocol.messages import (
@@ -27,6 +27,7 @@ from seedflood.protocol.messages import (
     OriginId,
     Ping,
     Pong,
+    Update,
     Updates,
     count_updates,
     fingerprint,
@@ -62,6 +63,8 @@ class Observatory:
         self.accuracy: float | None = None
         self.step_seconds: float | None = None
         self.last_close: ClosedWindow | None = None
+        self._spell_bundles = BundleSpans()
+        """Used by the event log's thread alone."""
         self._curves = curves
         self._loop = loop
         self._pinged: dict[OriginId, float] = {}
@@ -108,26 +111,27 @@ class Observatory:
     # What the driver did
 
     def learned(self, bundles: Sequence[Bundle], source: OriginId | None) -> None:
+        spell = self._spell_bundles
         if source is None:
             self.tally.originated += count_updates(bundles)
-            self._write("published", "debug", lambda: {"updates": spans_of_bundles(bundles)})
+            self._write("published", "debug", lambda: {"updates": spell(bundles)})
         else:
             name = self._name(source)
-            self._write("kept", "debug", lambda: {"from": name, "updates": spans_of_bundles(bundles)})
+            self._write("kept", "debug", lambda: {"from": name, "updates": spell(bundles)})
 
     def adopted(self, closed: ClosedEpoch, source: OriginId | None) -> None:
         name = self._name(source)
         self._write(
             "adopted",
             "info",
-            lambda: {"from": name, "epoch": closed.epoch, "updates": spans_of_frontier(closed.frontier)},
+            lambda: {"from": name, "epoch": closed.epoch, "updates": spell_frontier(closed.frontier)},
         )
 
     def sent(self, peer: OriginId, message: Message) -> None:
         match message:
             case Updates(bundles):
-                name = self._name(peer)
-                self._write("sent", "debug", lambda: {"to": name, "updates": spans_of_bundles(bundles)})
+                name, spell = self._name(peer), self._spell_bundles
+                self._write("sent", "debug", lambda: {"to": name, "updates": spell(bundles)})
             case Ping(sent_at):
                 self._pinged[peer] = sent_at
 
@@ -221,14 +225,20 @@ class Observatory:
 
 
 def _spell_window(window: ClosedWindow) -> dict[str, Any]:
-    on_time = [update for update in window.updates if update.step >= window.steps[0]]
-    late = [update for update in window.updates if update.step < window.steps[0]] if window.late else []
-    is_outside = window.steps[0] > window.steps[1]
+    first, last = window.steps
+    is_outside = first > last
+    on_time: tuple[Update, ...] = window.updates
+    late: tuple[Update, ...] = ()
+    if is_outside:
+        on_time = tuple(sorted(on_time))  # what a catch-up or a start brings, origin by origin
+    elif window.late:
+        on_time = tuple(update for update in window.updates if update.step >= first)
+        late = tuple(update for update in window.updates if update.step < first)
     return {
-        "steps": None if is_outside else list(window.steps),
+        "steps": None if is_outside else [first, last],
         "reason": window.reason,
         "waited_seconds": round(window.waited_seconds, 6),
         "missing": [fingerprint(origin) for origin in window.missing],
-        "updates": spans_of_updates(window.updates if is_outside else on_time),
-        "late": spans_of_updates(late),
+        "updates": spell_updates(on_time),
+        "late": spell_updates(late),
     }
