@@ -1,0 +1,81 @@
+"""Spans: which updates a line of the event log tells of, consecutive steps of an origin as one.
+
+Spelled as JSON right away: `[[origin, first step, last step], ...]`, and how many steps the origin skipped right before
+as a fourth number, if any. In a busy swarm this is most of what the event log costs, so the loops are plain, and the
+frame that goes on to several neighbours is spelled once.
+"""
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+
+from seedflood.protocol.messages import ORIGINS_REMEMBERED, Bundle, Held, OriginId, Update, fingerprint
+
+
+class Spelled(str):
+    """JSON, as it is to be written."""
+
+    __slots__ = ()
+
+
+_name = lru_cache(maxsize=ORIGINS_REMEMBERED)(fingerprint)
+
+
+class BundleSpans:
+    """Spells bundles in order of arrival; what it has spelled last it gives again for the same bundles."""
+
+    def __init__(self) -> None:
+        self._bundles: Sequence[Bundle] = ()
+        self._spelled = Spelled("[]")
+
+    def __call__(self, bundles: Sequence[Bundle]) -> Spelled:
+        bundles = tuple(bundles)
+        if bundles != self._bundles:  # compares identities first: forwarding passes the same objects on
+            self._bundles, self._spelled = bundles, spell_bundles(bundles)
+        return self._spelled
+
+
+def spell_bundles(bundles: Iterable[Bundle]) -> Spelled:
+    """In order of arrival."""
+    spans: list[str] = []
+    origin: OriginId = -1
+    first = last = skipped = -2
+    for bundle in bundles:
+        step = bundle.step
+        if bundle.origin == origin and step == last + 1 and not bundle.skipped:
+            last = step + len(bundle.probes) - 1
+            continue
+        if origin >= 0:
+            spans.append(_spell(origin, first, last, skipped))
+        origin, first, last, skipped = bundle.origin, step, step + len(bundle.probes) - 1, bundle.skipped
+    if origin >= 0:
+        spans.append(_spell(origin, first, last, skipped))
+    return Spelled(f"[{','.join(spans)}]")
+
+
+def spell_updates(updates: Iterable[Update]) -> Spelled:
+    """In the order in which they are given; those of one bundle stand together in a window."""
+    spans: list[str] = []
+    previous: OriginId = -1
+    first = last = -2
+    for origin, step, _, _ in updates:
+        if origin == previous and step == last + 1:
+            last = step
+            continue
+        if previous >= 0:
+            spans.append(f'["{_name(previous)}",{first},{last}]')
+        previous, first, last = origin, step, step
+    if previous >= 0:
+        spans.append(f'["{_name(previous)}",{first},{last}]')
+    return Spelled(f"[{','.join(spans)}]")
+
+
+def spell_frontier(frontier: Iterable[Held]) -> Spelled:
+    spans: list[str] = []
+    for held in frontier:
+        ranges = [(0, held.mark - 1), *held.beyond] if held.mark else held.beyond
+        spans += (_spell(held.origin, first, last, 0) for first, last in ranges)
+    return Spelled(f"[{','.join(spans)}]")
+
+
+def _spell(origin: OriginId, first: int, last: int, skipped: int) -> str:
+    return f'["{_name(origin)}",{first},{last},{skipped}]' if skipped else f'["{_name(origin)}",{first},{last}]'
