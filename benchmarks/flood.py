@@ -16,28 +16,25 @@ Signatures are taken out by a node whose `verify` believes everything; the bytes
 import asyncio
 import cProfile
 import io
-import os
 import pstats
-import random
 import time
 from collections.abc import Sequence
-from contextlib import contextmanager
-from dataclasses import replace
-from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Iterator
+from typing import Any
 
 import uvloop
 
 from benchmarks.measure import Metric, make_metric
+from benchmarks.origins import Origins, introduce
 from benchmarks.relay import BASE_DIGEST, RUN_ID, Relay, cpu_seconds, make_rules, trust
+from benchmarks.workers import Worker, next_question, take_core
 from seedflood.identity import Identity, verify
-from seedflood.protocol.messages import SCALAR_MAX, SEED_MAX, Bundle, Hello, Member, Updates
+from seedflood.protocol.messages import Bundle, Hello, Member, Updates
 from seedflood.protocol.rules import Rules
 from seedflood.storage.journal import Journal
-from seedflood.transport.codec import Pull, PullEnd, decode, encode
+from seedflood.transport.codec import PullEnd, decode, encode
 from seedflood.transport.columns import FRAME_BUNDLES_MAX
 from seedflood.transport.server import DialledStream, PlainCredentials
 from seedflood.wire import flood_pb2 as pb
@@ -46,13 +43,11 @@ ORIGINS = 64
 SINKS = 2
 LIVE_UPDATES = 48 * FRAME_BUNDLES_MAX
 SIGNED_UPDATES = 4 * FRAME_BUNDLES_MAX
-PULLED_UPDATES = 64 * FRAME_BUNDLES_MAX
+PULLED_UPDATES = 64 * 4000
 BUNDLED_STEPS = 5
 REPETITIONS = 3
 STEPS = 1 << 20
-SCALAR_SEEN_MAX = 1 << 24
 WAIT_SECONDS_MAX = 120.0
-SIGNATURE_BYTES = 64
 PROFILED_LINES = 30
 
 
@@ -74,37 +69,6 @@ def run() -> dict[str, Metric]:
     }
 
 
-class Origins:
-    """Who speaks, in turn, step by step."""
-
-    def __init__(self, count: int, seed: int = 1) -> None:
-        self.identities = [Identity.generate() for _ in range(count)]
-        self.members = [_introduce(identity, f"origin-{k}") for k, identity in enumerate(self.identities)]
-        self._rng = random.Random(seed)
-        self._step = 0
-
-    def say(self, updates: int, *, is_signed: bool = False, local_steps: int = 1) -> list[Bundle]:
-        """What follows what was said before: of each origin the same number of updates, as they come live."""
-        rounds = updates // (len(self.identities) * local_steps)
-        bundles = [
-            self._bundle(identity, self._step + k * local_steps, local_steps, is_signed)
-            for k in range(rounds)
-            for identity in self.identities
-        ]
-        self._step += rounds * local_steps
-        return bundles
-
-    def _bundle(self, identity: Identity, step: int, local_steps: int, is_signed: bool) -> Bundle:
-        rng = self._rng
-        probes = tuple(
-            (rng.randint(0, SEED_MAX), rng.randint(-SCALAR_SEEN_MAX, SCALAR_SEEN_MAX)) for _ in range(local_steps)
-        )
-        bundle = Bundle(identity.origin, step, probes)
-        if not is_signed:
-            return replace(bundle, signature=rng.randbytes(SIGNATURE_BYTES))
-        return replace(bundle, signature=identity.sign(bundle.signed_bytes(RUN_ID, identity.public_key)))
-
-
 def frames_of(bundles: Sequence[Bundle]) -> list[bytes]:
     return encode(Updates(tuple(bundles)))
 
@@ -114,7 +78,7 @@ def frames_of(bundles: Sequence[Bundle]) -> list[bytes]:
 
 def measure_live() -> tuple[list[float], list[float]]:
     """Updates per second of wall clock, and per second of the relay's core."""
-    with TemporaryDirectory(prefix="seedflood-flood-") as home, Process(serve_relay, home, False) as relay:
+    with TemporaryDirectory(prefix="seedflood-flood-") as home, Worker(serve_relay, home, False) as relay:
         origins = Origins(ORIGINS)
         streams = [frames_of(origins.say(LIVE_UPDATES)) for _ in range(REPETITIONS + 1)]
         seconds = uvloop.run(feed(relay, origins.members, streams, LIVE_UPDATES))
@@ -124,7 +88,7 @@ def measure_live() -> tuple[list[float], list[float]]:
 
 def measure_signed() -> tuple[list[float], list[float]]:
     """The same with signatures, and bare verification of as many in turn, by the same process."""
-    with TemporaryDirectory(prefix="seedflood-flood-") as home, Process(serve_relay, home, True) as relay:
+    with TemporaryDirectory(prefix="seedflood-flood-") as home, Worker(serve_relay, home, True) as relay:
         origins = Origins(ORIGINS)
         streams = [frames_of(origins.say(SIGNED_UPDATES, is_signed=True)) for _ in range(REPETITIONS + 1)]
         seconds = uvloop.run(feed(relay, origins.members, streams, SIGNED_UPDATES, in_turn="verify"))
@@ -144,19 +108,19 @@ async def _serve_relay(pipe: Connection, home: Path, is_signed: bool) -> None:
     profile = cProfile.Profile()
     try:
         pipe.send(await relay.start())
-        while (question := await asyncio.to_thread(_receive, pipe)) is not None:
+        while (question := await asyncio.to_thread(next_question, pipe)) is not None:
             match question:
-                case "ready":
+                case ("ready",):
                     await relay.until(lambda: relay.is_measuring)
                     pipe.send(True)
-                case "cpu":
+                case ("cpu",):
                     pipe.send(cpu_seconds())
                 case ("verify", members, frames):
                     pipe.send(verify_bare(members, frames))
-                case "profile":
+                case ("profile",):
                     profile.enable()
                     pipe.send(True)
-                case "costs":
+                case ("costs",):
                     profile.disable()
                     pipe.send(_describe(profile))
     finally:
@@ -166,7 +130,7 @@ async def _serve_relay(pipe: Connection, home: Path, is_signed: bool) -> None:
 def print_profile(*, is_signed: bool = False) -> None:
     """What a relay spends its time on, function by function: the profiler slows Python down two- to threefold, so only
     the order and the shares mean something."""
-    with TemporaryDirectory(prefix="seedflood-flood-") as home, Process(serve_relay, home, is_signed) as relay:
+    with TemporaryDirectory(prefix="seedflood-flood-") as home, Worker(serve_relay, home, is_signed) as relay:
         updates = SIGNED_UPDATES if is_signed else LIVE_UPDATES
         origins = Origins(ORIGINS)
         streams = [frames_of(origins.say(updates, is_signed=is_signed)) for _ in range(2)]
@@ -199,7 +163,7 @@ def verify_bare(members: Sequence[Member], frames: Sequence[bytes]) -> float:
 
 
 async def feed(
-    relay: "Process",
+    relay: Worker,
     members: Sequence[Member],
     streams: Sequence[Sequence[bytes]],
     updates: int,
@@ -235,7 +199,7 @@ async def feed(
                 raise RuntimeError(f"updates have not reached the sinks: {missing}; were they too slow?") from None
             seconds = time.perf_counter() - began
             cpu = relay.ask("cpu") - cpu_before
-            bare = [await asyncio.to_thread(relay.ask, (in_turn, members, frames))] if in_turn else []
+            bare = [await asyncio.to_thread(relay.ask, in_turn, members, frames)] if in_turn else []
             results.append((seconds, cpu, *bare))
     finally:
         for peer in (source, *sinks):
@@ -250,7 +214,7 @@ class Peer:
 
     def __init__(self, name: str, members: Sequence[Member] = ()) -> None:
         self.updates = 0
-        member = _introduce(Identity.generate(), name)
+        member = introduce(Identity.generate(), name)
         self._hello = Hello(RUN_ID, BASE_DIGEST, member, tuple(members))
         self._arrived = asyncio.Event()
 
@@ -299,12 +263,12 @@ def measure_pull(local_steps: int = 1) -> list[float]:
         ) as journal:
             journal.append(origins.say(PULLED_UPDATES, local_steps=local_steps), origins.members, durable=True)
         rates = []
-        with Process(serve_donor, str(donor_home), local_steps) as donor:
+        with Worker(serve_donor, str(donor_home), local_steps) as donor:
             port = donor.receive()
             for k in range(REPETITIONS):
                 newcomer_home = Path(home, f"newcomer-{k}")
                 newcomer_home.mkdir()
-                with Process(pull_all, str(newcomer_home), local_steps, port) as newcomer:
+                with Worker(pull_all, str(newcomer_home), local_steps, port) as newcomer:
                     rates.append(PULLED_UPDATES / newcomer.receive())
     return rates
 
@@ -315,7 +279,7 @@ def serve_donor(pipe: Connection, home: str, local_steps: int) -> None:
     async def serve() -> None:
         relay = Relay(Path(home), Identity.generate(), _pull_rules(local_steps), name="donor", verify=trust)
         pipe.send(await relay.start())
-        await asyncio.to_thread(_receive, pipe)
+        await asyncio.to_thread(next_question, pipe)
         await relay.close()
 
     uvloop.run(serve())
@@ -354,55 +318,3 @@ class Newcomer(Relay):
 
 def _pull_rules(local_steps: int) -> Rules:
     return make_rules(ORIGINS, STEPS, local_steps=local_steps)
-
-
-# Processes
-
-
-class Process:
-    """A process of its own with a pipe to it. It ends with the context."""
-
-    def __init__(self, target: Any, *args: object) -> None:
-        context = get_context("spawn")
-        self._pipe, end = context.Pipe()
-        self._process = context.Process(target=target, args=(end, *args))
-        self._process.start()
-        end.close()
-
-    def __enter__(self) -> "Process":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        try:
-            self._pipe.send(None)
-        except OSError:
-            pass  # it has ended
-        self._process.join(WAIT_SECONDS_MAX)
-        self._process.kill()
-
-    def ask(self, question: object) -> Any:
-        self._pipe.send(question)
-        return self.receive()
-
-    def receive(self) -> Any:
-        if not self._pipe.poll(WAIT_SECONDS_MAX):
-            raise RuntimeError("a process of the benchmark does not answer")
-        return self._pipe.recv()
-
-
-def _receive(pipe: Connection) -> Any:
-    try:
-        return pipe.recv()
-    except EOFError:
-        return None
-
-
-def take_core(number: int) -> None:
-    """Everything this process does happens on one core; neighbouring numbers are different ones if there are two."""
-    cores = sorted(os.sched_getaffinity(0))
-    os.sched_setaffinity(0, {cores[number % len(cores)]})
-
-
-def _introduce(identity: Identity, name: str) -> Member:
-    member = Member(identity.public_key, name, 1)
-    return replace(member, signature=identity.sign(member.signed_bytes(RUN_ID)))

@@ -188,9 +188,7 @@ class Relay:
 
     def digest(self, order: TakeDigest) -> None:
         """Equal sets of updates have equal digests here, too."""
-        self._loop.call_soon(
-            self._drive, lambda: self.driver.digested(order.frontier_digest, order.frontier_digest)
-        )
+        self._loop.call_soon(self._drive, lambda: self.driver.digested(order.frontier_digest, order.frontier_digest))
 
     def sum_epoch(self, order: SumEpoch) -> None:
         raise AssertionError("the only epoch ends with the run")
