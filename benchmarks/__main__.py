@@ -11,10 +11,18 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import apply, join, soak, step
+from benchmarks import apply, flood, join, latency, scale, soak, step, wire
 from benchmarks.measure import Metric, report
 
-BENCHMARKS: Mapping[str, Callable[[], dict[str, Metric]]] = {"step": step.run, "apply": apply.run, "join": join.run}
+BENCHMARKS: Mapping[str, Callable[[], dict[str, Metric]]] = {
+    "step": step.run,
+    "apply": apply.run,
+    "flood": flood.run,
+    "wire": wire.run,
+    "latency": latency.run,
+    "scale": scale.run,
+    "join": join.run,
+}
 LONG = ("soak",)
 """Only by name: they take hours."""
 
@@ -27,15 +35,26 @@ def main(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per benchmark.")] = False,
     hours: Annotated[float, typer.Option(min=0.02, help="soak: of wall clock, for real nodes.")] = 1.0,
     simulated_hours: Annotated[float | None, typer.Option(help="soak: of virtual time, instead of real nodes.")] = None,
+    clients_max: Annotated[
+        int, typer.Option(min=64, help="scale: of the largest run; 1024 takes many minutes.")
+    ] = scale.CLIENTS_MAX,
+    profile: Annotated[
+        bool, typer.Option(help="flood: what a relay spends its time on, without and with signatures, instead.")
+    ] = False,
     folder: Annotated[Path | None, typer.Option(help="soak: a new folder for samples.csv, logs and state.")] = None,
 ) -> None:
     """Runs benchmarks and prints their metrics: medians over repetitions, with spread and target."""
     known: dict[str, Callable[[], dict[str, Metric]]] = {
         **BENCHMARKS,
+        "scale": partial(scale.run, clients_max),
         "soak": partial(soak.run, hours, simulated_hours, folder),
     }
     if name is not None and name not in known:
         raise typer.BadParameter(f"there is no benchmark {name!r}; choose one of {', '.join(known)}")
+    if profile:
+        for is_signed in (False, True):
+            flood.print_profile(is_signed=is_signed)
+        return
     if threads is not None:
         torch.set_num_threads(threads)
     for chosen in [name] if name else list(BENCHMARKS):

@@ -11,12 +11,18 @@ deduplicates and writes. *Sums* are another way to get as many updates, and are 
 
 Every update is one bundle with a signature of its own (`local_steps = 1`, the worst case) unless a name says otherwise.
 Signatures are taken out by a node whose `verify` believes everything; the bytes stay the same.
+
+Of other libraries, gossipsub of libp2p is measured like ours, by the processor time of its relay; hivemind's DHT, which
+is spread over processes of two languages, by the wall clock of the whole. Both sign and verify every record.
 """
 
 import asyncio
 import cProfile
 import io
+import json
 import pstats
+import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
@@ -26,6 +32,7 @@ from typing import Any
 
 import uvloop
 
+from benchmarks.environments import HIVEMIND, LIBP2P, Environment
 from benchmarks.measure import Metric, make_metric
 from benchmarks.origins import Origins, introduce
 from benchmarks.relay import BASE_DIGEST, RUN_ID, Relay, cpu_seconds, make_rules, trust
@@ -49,13 +56,20 @@ REPETITIONS = 3
 STEPS = 1 << 20
 WAIT_SECONDS_MAX = 120.0
 PROFILED_LINES = 30
+BASELINES = Path(__file__).parent / "baselines"
+BASELINE_SECONDS_MAX = 300.0
+GOSSIPSUB_UPDATES = 2000
+DHT_UPDATES = 2048
 
 
 def run() -> dict[str, Metric]:
     live, live_cpu = measure_live()
-    signed, bare = measure_signed()
+    signed, signed_cpu, bare = measure_signed()
     pulled = measure_pull()
     bundled = measure_pull(BUNDLED_STEPS)
+    others = compare(LIBP2P, "gossipsub.py", GOSSIPSUB_UPDATES), compare(HIVEMIND, "dht.py", DHT_UPDATES)
+    gossipsub = [one["updates"] / one["relay_cpu_seconds"] for one in others[0]]
+    dht = [one["updates"] / one["seconds"] for one in others[1]]
     return {
         "flood.live_per_second": make_metric(live, 100_000, more_is_better=True),
         "flood.live_per_cpu_second": make_metric(live_cpu),
@@ -66,7 +80,43 @@ def run() -> dict[str, Metric]:
         ),
         "flood.pull_per_second": make_metric(pulled, 1_000_000, more_is_better=True),
         "flood.pull_bundled_per_second": make_metric(bundled),
+        **_ratio("flood.to_libp2p", signed_cpu, gossipsub, 20),
+        **_ratio("flood.to_hivemind", signed, dht),
     }
+
+
+def compare(environment: Environment, script: str, updates: int) -> list[dict[str, float]]:
+    """What another library took for as many updates, each time; nothing if it cannot be installed or lost some."""
+    try:
+        python = environment.make()
+        ran = [
+            subprocess.run(
+                [str(python), str(BASELINES / script), str(updates)],
+                capture_output=True,
+                text=True,
+                check=True,
+                timeout=BASELINE_SECONDS_MAX,
+            )
+            for _ in range(REPETITIONS)
+        ]
+        results = [json.loads(one.stdout) for one in ran]
+    except (subprocess.SubprocessError, OSError, ValueError) as error:
+        reason = (getattr(error, "stderr", None) or str(error)).strip().splitlines()[-1:]
+        print(f"not compared with {environment.name}: {' '.join(reason)}", file=sys.stderr)
+        return []
+    lost = [one for one in results if one["updates"] < one["wanted"]]
+    if lost:
+        print(f"not compared with {environment.name}: {lost[0]}", file=sys.stderr)
+        return []
+    return results
+
+
+def _ratio(name: str, ours: list[float], theirs: list[float], target: float | None = None) -> dict[str, Metric]:
+    """Of two rates; nothing if there is nothing to compare with."""
+    if not theirs:
+        return {}
+    ratios = [a / b for a, b in zip(ours, theirs, strict=True)]
+    return {name: make_metric(ratios, target, more_is_better=True)}
 
 
 def frames_of(bundles: Sequence[Bundle]) -> list[bytes]:
@@ -86,14 +136,14 @@ def measure_live() -> tuple[list[float], list[float]]:
     return [LIVE_UPDATES / s for s in wall], [LIVE_UPDATES / s for s in cpu]
 
 
-def measure_signed() -> tuple[list[float], list[float]]:
-    """The same with signatures, and bare verification of as many in turn, by the same process."""
+def measure_signed() -> tuple[list[float], list[float], list[float]]:
+    """The same with signatures, and, third, bare verification of as many in turn, by the same process."""
     with TemporaryDirectory(prefix="seedflood-flood-") as home, Worker(serve_relay, home, True) as relay:
         origins = Origins(ORIGINS)
         streams = [frames_of(origins.say(SIGNED_UPDATES, is_signed=True)) for _ in range(REPETITIONS + 1)]
         seconds = uvloop.run(feed(relay, origins.members, streams, SIGNED_UPDATES, in_turn="verify"))
-        wall, _, bare = zip(*seconds[1:], strict=True)
-    return [SIGNED_UPDATES / s for s in wall], [SIGNED_UPDATES / s for s in bare]
+    wall, cpu, bare = ([SIGNED_UPDATES / one for one in column] for column in zip(*seconds[1:], strict=True))
+    return wall, cpu, bare
 
 
 def serve_relay(pipe: Connection, home: str, is_signed: bool) -> None:
