@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import apply, dtype, join, memory, probes, soak, step
+from benchmarks import apply, dtype, flood, join, latency, memory, probes, scale, soak, step, wire
 from benchmarks.measure import Metric, report
 
 BENCHMARKS: Mapping[str, Callable[[], dict[str, Metric]]] = {
@@ -20,10 +20,14 @@ BENCHMARKS: Mapping[str, Callable[[], dict[str, Metric]]] = {
     "apply": apply.run,
     "memory": memory.run,
     "dtype": dtype.run,
-    "join": join.run,
+    "flood": flood.run,
+    "wire": wire.run,
+    "latency": latency.run,
+    "scale": scale.run,
 }
-LONG = ("soak",)
-"""Only by name: they take hours."""
+LONG = ("join", "soak")
+"""Only by name: they take minutes and hours."""
+PROFILES: Mapping[str, Callable[[], None]] = {"step": step.print_profile, "flood": flood.print_profiles}
 
 
 def main(
@@ -34,15 +38,28 @@ def main(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per benchmark.")] = False,
     hours: Annotated[float, typer.Option(min=0.02, help="soak: of wall clock, for real nodes.")] = 1.0,
     simulated_hours: Annotated[float | None, typer.Option(help="soak: of virtual time, instead of real nodes.")] = None,
+    clients_max: Annotated[
+        int, typer.Option(min=64, help="scale: of the largest run; 1024 takes many minutes.")
+    ] = scale.CLIENTS_MAX,
+    profile: Annotated[
+        bool, typer.Option(help="step, flood: what the time is spent on, instead of the metrics.")
+    ] = False,
     folder: Annotated[Path | None, typer.Option(help="soak: a new folder for samples.csv, logs and state.")] = None,
 ) -> None:
     """Runs benchmarks and prints their metrics: medians over repetitions, with spread and target."""
     known: dict[str, Callable[[], dict[str, Metric]]] = {
         **BENCHMARKS,
+        "join": join.run,
+        "scale": partial(scale.run, clients_max),
         "soak": partial(soak.run, hours, simulated_hours, folder),
     }
     if name is not None and name not in known:
         raise typer.BadParameter(f"there is no benchmark {name!r}; choose one of {', '.join(known)}")
+    if profile:
+        if name not in PROFILES:
+            raise typer.BadParameter(f"there are profiles of {' and '.join(PROFILES)} only", param_hint="--profile")
+        PROFILES[name]()
+        return
     if threads is not None:
         torch.set_num_threads(threads)
     for chosen in [name] if name else list(BENCHMARKS):

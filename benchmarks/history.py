@@ -55,7 +55,7 @@ class History:
     def _say(self, identity: Identity, step: int, rng: random.Random) -> Bundle:
         probes = ((rng.randint(0, SEED_MAX), rng.randint(-SCALAR_SEEN_MAX, SCALAR_SEEN_MAX)),)
         bundle = Bundle(identity.origin, step, probes)
-        return replace(bundle, signature=identity.sign(bundle.signed_bytes(self.run.run_id(), identity.public_key)))
+        return bundle._replace(signature=identity.sign(bundle.signed_bytes(self.run.run_id(), identity.public_key)))
 
     def _state(self, number: int, *, is_present: bool) -> Member:
         """Who is not present has left after the last step."""

@@ -58,6 +58,21 @@ def test_a_changed_message_signature_or_key_does_not_verify() -> None:
     assert not verify(Identity.generate().public_key, b"message", signature)
 
 
+@pytest.mark.parametrize(
+    "key",
+    [
+        "01" + 31 * "00",
+        "ec" + 30 * "ff" + "7f",
+        32 * "00",
+        "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
+    ],
+)
+def test_a_key_of_small_order_signs_nothing(key: str) -> None:
+    """Its owner could claim that one signature is that of many messages. OpenSSL accepts the first of these."""
+    neutral_point_and_zero = b"\1" + bytes(63)
+    assert not any(verify(bytes.fromhex(key), bytes([message]), neutral_point_and_zero) for message in range(16))
+
+
 @settings(RELAXED)
 @given(st.binary(max_size=40), st.binary(max_size=8), st.binary(max_size=70))
 def test_verify_never_raises(key: bytes, message: bytes, signature: bytes) -> None:

@@ -35,7 +35,7 @@ def base():
 def signed(identity, unsigned, run_id):
     if isinstance(unsigned, Member):
         return replace(unsigned, signature=identity.sign(unsigned.signed_bytes(run_id)))
-    return replace(unsigned, signature=identity.sign(unsigned.signed_bytes(run_id, identity.public_key)))
+    return unsigned._replace(signature=identity.sign(unsigned.signed_bytes(run_id, identity.public_key)))
 
 
 def bundles_of(settings, steps=10):
@@ -91,7 +91,7 @@ def test_closed_epochs_stand_for_their_bundles(stopped, base):
 
 def test_bundles_that_nobody_signed_are_counted(stopped, base):
     bundles = bundles_of(stopped)
-    bundles[3] = replace(bundles[3], probes=((7, 8),))
+    bundles[3] = bundles[3]._replace(probes=((7, 8),))
     write(stopped, base, bundles)
     replayed = replay(stopped)
     assert replayed.wrong_signatures == 1

@@ -54,7 +54,7 @@ def test_good_bundles_beside_a_refused_one_are_taken():
 
 def test_a_bundle_with_a_wrong_signature_raises_and_nothing_of_its_message_is_used():
     node = linked(B, C)
-    forged = replace(B.bundle(1), probes=((5, 5),))
+    forged = B.bundle(1)._replace(probes=((5, 5),))
     with pytest.raises(PeerError) as caught:
         node.received(B.id, Updates((B.bundle(0), forged)), 0.0)
     assert caught.value.reason == "signature"

@@ -78,4 +78,4 @@ def introduce(name: str, key: Identity, all_keys: list[Identity], run_id: bytes)
 
 def sign(key: Identity, step: int, run_id: bytes) -> Bundle:
     unsigned = Bundle(key.origin, step, ((step, 0),))
-    return replace(unsigned, signature=key.sign(unsigned.signed_bytes(run_id, key.public_key)))
+    return unsigned._replace(signature=key.sign(unsigned.signed_bytes(run_id, key.public_key)))

@@ -72,19 +72,21 @@ class Admission:
         return False
 
     def _objection(self, bundle: Bundle) -> str | None:
-        member = self._membership.get(bundle.origin)
+        origin, first, last = bundle.span
+        member = self._membership.get(origin)
         if member is None:
             return "unknown origin"
-        if bundle.last >= self._rules.steps or bundle.first_covered < 0:
+        rules = self._rules
+        if last >= rules.steps or first < 0:
             return "beyond the run"
-        if len(bundle.probes) != self._rules.local_steps or bundle.step % self._rules.local_steps:
+        if len(bundle.probes) != rules.local_steps or bundle.step % rules.local_steps:
             return "not a round"
         key = member.public_key
-        if not self._verify(key, bundle.signed_bytes(self._rules.run_id, key), bundle.signature):
+        if not self._verify(key, bundle.signed_bytes(rules.run_id, key), bundle.signature):
             return "signature"
-        if self._frontier.holds_any(bundle.origin, bundle.first_covered, bundle.last):
+        if self._frontier.holds_any(origin, first, last):
             return "equivocation"
-        if not self._frontier.can_add(bundle.origin, bundle.first_covered):
+        if not self._frontier.can_add(origin, first):
             return "too far ahead"
         return None
 

@@ -67,7 +67,10 @@ class Closings:
         epoch = self.epoch_of(bundle.step)
         if self._is_compact(epoch):
             return
-        self._held.setdefault(epoch, Frontier()).add(bundle.origin, bundle.first_covered, bundle.last)
+        held = self._held.get(epoch)
+        if held is None:
+            held = self._held[epoch] = Frontier()
+        held.add(*bundle.span)
         self._summing.discard(epoch)
         if self._sums.pop(epoch, None) is not None:
             del self._digests[epoch]

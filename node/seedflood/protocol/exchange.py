@@ -133,7 +133,7 @@ class Exchange:
         taken = self._holdings.receive(peer, message.bundles)
         if taken:
             self.repair.progressed(peer, self._holdings.frontier)
-        if not self.is_joining and any(bundle.origin == self._presence.ours.origin for bundle in taken):
+        if not self.is_joining and self._presence.ours.origin in self._holdings.heard:
             self._outbox.tell("another host speaks with our key", "error", peer=self._presence.membership.name(peer))
 
     def _receive_standing(self, peer: OriginId, standing: Standing, now: float) -> None:

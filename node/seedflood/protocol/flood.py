@@ -23,6 +23,15 @@ class Neighbour:
     bundles: list[Bundle] = field(default_factory=list)
     members: list[Member] = field(default_factory=list)
 
+    def offer(self, bundle: Bundle) -> bool:
+        """Queues the bundle unless it is known to be there; says whether."""
+        span = bundle.span
+        if self.knows.holds(*span):
+            return False
+        self.knows.add(*span)
+        self.bundles.append(bundle)
+        return True
+
 
 class Flood:
     """The linked neighbours, and what is on its way to each."""
@@ -38,7 +47,7 @@ class Flood:
 
     def heard(self, peer: OriginId, bundle: Bundle) -> None:
         """Notes that the peer holds the bundle: it sent it."""
-        self.neighbours[peer].knows.add(bundle.origin, bundle.first_covered, bundle.last)
+        self.neighbours[peer].knows.add(*bundle.span)
 
     def heard_epoch(self, peer: OriginId, closed: ClosedEpoch) -> None:
         """Notes that the peer holds what the epoch covers."""
@@ -47,13 +56,7 @@ class Flood:
 
     def spread(self, bundle: Bundle) -> int:
         """Queues the bundle for every neighbour that is not known to hold it; says for how many."""
-        count = 0
-        for neighbour in self.neighbours.values():
-            if not neighbour.knows.holds(bundle.origin, bundle.first_covered, bundle.last):
-                neighbour.knows.add(bundle.origin, bundle.first_covered, bundle.last)
-                neighbour.bundles.append(bundle)
-                count += 1
-        return count
+        return sum([neighbour.offer(bundle) for neighbour in self.neighbours.values()])
 
     def spread_member(self, member: Member, source: OriginId | None = None) -> None:
         """Queues the statement for every neighbour but its source and its subject."""
@@ -69,9 +72,7 @@ class Flood:
         """Queues for one neighbour those bundles that it is not known to hold."""
         neighbour = self.neighbours[peer]
         for bundle in bundles:
-            if not neighbour.knows.holds(bundle.origin, bundle.first_covered, bundle.last):
-                neighbour.knows.add(bundle.origin, bundle.first_covered, bundle.last)
-                neighbour.bundles.append(bundle)
+            neighbour.offer(bundle)
 
     def collect(self) -> list[tuple[OriginId, Message]]:
         """Takes what is queued: statements before bundles, so that an origin's key precedes its updates."""

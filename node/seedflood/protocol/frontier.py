@@ -74,7 +74,8 @@ class Frontier:
         """Is at least one of the steps first..last held?"""
         if first < self._marks.get(origin, 0):
             return True
-        return any(low <= last and first <= high for low, high in self._beyond.get(origin, ()))
+        ranges = self._beyond.get(origin)
+        return ranges is not None and any(low <= last and first <= high for low, high in ranges)
 
     def can_add(self, origin: OriginId, first: int) -> bool:
         """Is there room for a range that starts at this step?"""
@@ -107,6 +108,17 @@ class Frontier:
             self._beyond[origin] = joined
         else:
             del self._beyond[origin]
+
+    def add_new(self, origin: OriginId, first: int, last: int) -> bool:
+        """Notes steps first..last if none of them is held; says whether."""
+        if first == self._marks.get(origin, 0) and origin not in self._beyond:  # the next one: nearly always
+            self._marks[origin] = last + 1
+            self._digest = None
+            return True
+        if self.holds_any(origin, first, last):
+            return False
+        self.add(origin, first, last)
+        return True
 
     def add_held(self, held: Held) -> None:
         """Notes everything that another frontier holds of an origin."""

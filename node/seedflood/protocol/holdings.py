@@ -41,13 +41,14 @@ class Holdings:
             self.closings.restore(one)
             self._hold_epoch(one)
         for bundle in bundles:
-            self._hold(bundle)
+            self.frontier.add(*bundle.span)
+            self._keep(bundle)
 
     def receive(self, peer: OriginId, bundles: Sequence[Bundle]) -> list[Bundle]:
         """Takes what is news and may be used; returns it. Raises PeerError, having used nothing, for a forgery."""
         news: list[Bundle] = []
         for bundle in bundles:
-            if self.frontier.holds(bundle.origin, bundle.first_covered, bundle.last):
+            if self.frontier.holds(*bundle.span):
                 self.duplicates += 1
                 self._flood.heard(peer, bundle)
             elif self._admission.admits(bundle):
@@ -55,17 +56,19 @@ class Holdings:
         taken: list[Bundle] = []
         for bundle in news:
             self._flood.heard(peer, bundle)
-            if not self.frontier.holds_any(bundle.origin, bundle.first_covered, bundle.last):
-                self.take(bundle)
+            if self.take(bundle):
                 taken.append(bundle)
         return taken
 
-    def take(self, bundle: Bundle) -> None:
-        """A bundle that is news, our own or another's."""
-        self._hold(bundle)
+    def take(self, bundle: Bundle) -> bool:
+        """A bundle of ours or another's; False, and nothing done, if a part of it is held: the batch says it twice."""
+        if not self.frontier.add_new(*bundle.span):
+            return False
+        self._keep(bundle)
         self.heard[bundle.origin] = None
         self._outbox.outputs.bundles.append(bundle)
         self._flood.spread(bundle)
+        return True
 
     def receive_epoch(self, peer: OriginId, closed: ClosedEpoch) -> bool:
         """Coefficients in the place of bundles; were they news? Raises PeerError if they cannot be of this run."""
@@ -86,8 +89,7 @@ class Holdings:
         if window is not None:
             self._outbox.outputs.orders.append(window)
 
-    def _hold(self, bundle: Bundle) -> None:
-        self.frontier.add(bundle.origin, bundle.first_covered, bundle.last)
+    def _keep(self, bundle: Bundle) -> None:
         self.closings.note(bundle)
         self.pending.bundles.append(bundle)
 

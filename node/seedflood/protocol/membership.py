@@ -11,6 +11,8 @@ heard; silence alone does not.
 import hashlib
 import struct
 from collections.abc import Iterable
+from functools import reduce
+from operator import or_
 
 from seedflood.protocol.delays import HOP_MILLISECONDS_MAX
 from seedflood.protocol.frontier import Frontier
@@ -156,35 +158,30 @@ class Membership:
         if len(present) < 2:
             return 1
         number = {origin: k for k, origin in enumerate(present)}
-        links = [0] * len(present)
+        links: list[set[int]] = [set() for _ in present]
         for origin, k in number.items():
             for other in self._members[origin].neighbours:
                 if other in number and other != origin:
-                    links[k] |= 1 << number[other]
-                    links[number[other]] |= 1 << k
-        everyone = (1 << len(present)) - 1
-        longest = 1
-        for start in range(len(present)):
-            hops = _hops_to_all(links, start, everyone)
-            if hops is None:
-                return len(present) - 1
-            longest = max(longest, hops)
-        return longest
+                    links[k].add(number[other])
+                    links[number[other]].add(k)
+        return _diameter(links) if _is_connected(links) else len(present) - 1
 
 
-def _hops_to_all(links: list[int], start: int, everyone: int) -> int | None:
-    """Breadth first over sets of nodes as bits: in how many hops all are reached; None if some never are."""
-    reached = frontier = 1 << start
+def _is_connected(links: list[set[int]]) -> bool:
+    reached, frontier = {0}, [0]
+    while frontier:
+        found = links[frontier.pop()] - reached
+        reached |= found
+        frontier += found
+    return len(reached) == len(links)
+
+
+def _diameter(links: list[set[int]]) -> int:
+    """Everybody's ball grows hop by hop, until all are everywhere: sets of nodes as bits. The graph is connected."""
+    everyone = (1 << len(links)) - 1
+    balls = [1 << k for k in range(len(links))]
     hops = 0
-    while reached != everyone:
-        found = 0
-        while frontier:
-            lowest = frontier & -frontier
-            found |= links[lowest.bit_length() - 1]
-            frontier ^= lowest
-        frontier = found & ~reached
-        if not frontier:
-            return None
-        reached |= frontier
+    while any(ball != everyone for ball in balls):
+        balls = [reduce(or_, [balls[other] for other in linked], balls[k]) for k, linked in enumerate(links)]
         hops += 1
     return hops

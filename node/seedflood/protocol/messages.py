@@ -17,6 +17,7 @@ import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 from typing import NamedTuple
 
 OriginId = int
@@ -30,6 +31,8 @@ SEED_MAX = (1 << 32) - 1
 STEP_MAX = (1 << 53) - 1
 BUNDLE_UPDATES_MAX = 64
 """A bundle is one message of `local_steps` updates: more than 64 would delay, not save (64 signature bytes / 64)."""
+
+_SIGNED = [struct.Struct(">QIH" + "Iq" * count) for count in range(BUNDLE_UPDATES_MAX + 1)]
 
 ORIGINS_REMEMBERED = 65_536
 NEIGHBOURS_MAX = 1024
@@ -65,9 +68,8 @@ class Update(NamedTuple):
     scalar: int
 
 
-@dataclass(frozen=True, slots=True)
-class Bundle:
-    """Consecutive updates of one origin under one signature.
+class Bundle(NamedTuple):
+    """Consecutive updates of one origin under one signature. A tuple, for they come by the hundred thousand a second.
 
     step: the first step measured. skipped: how many steps right before it the origin did not measure.
     probes: (seed, scalar) of step, step + 1, ...
@@ -78,6 +80,11 @@ class Bundle:
     probes: tuple[tuple[int, int], ...]
     skipped: int = 0
     signature: bytes = b""
+
+    @property
+    def span(self) -> tuple[OriginId, int, int]:
+        """What it covers, (origin, first step, last step), as frontiers take it: `frontier.add(*bundle.span)`."""
+        return self.origin, self.step - self.skipped, self.step + len(self.probes) - 1
 
     @property
     def first_covered(self) -> int:
@@ -92,14 +99,10 @@ class Bundle:
 
     def signed_bytes(self, run_id: bytes, public_key: bytes) -> bytes:
         """What the signature covers. run_id and public_key: 32 bytes each."""
-        flat = [value for probe in self.probes for value in probe]
-        return b"".join(
-            (
-                b"seedflood bundle 1\0",
-                run_id,
-                public_key,
-                struct.pack(f">QIH{'Iq' * len(self.probes)}", self.step, self.skipped, len(self.probes), *flat),
-            )
+        count = len(self.probes)
+        flat = chain.from_iterable(self.probes)
+        return (
+            b"seedflood bundle 1\0" + run_id + public_key + _SIGNED[count].pack(self.step, self.skipped, count, *flat)
         )
 
 
@@ -261,4 +264,4 @@ Message = Hello | Updates | Members | FrontierDigest | ReplicaDigest | Standing 
 
 
 def count_updates(bundles: Sequence[Bundle]) -> int:
-    return sum(len(bundle.probes) for bundle in bundles)
+    return sum([len(bundle.probes) for bundle in bundles])

@@ -13,7 +13,6 @@ The life of a round, from the first step to the last:
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from enum import Enum
 
 from seedflood.protocol.admission import Admission
@@ -177,7 +176,7 @@ class Node:
         if last_own < step:  # else what a past life of ours said turned up meanwhile: it stands
             bundle = Bundle(self.origin, step, tuple(probes), skipped=step - last_own - 1)
             key = self._presence.ours.public_key
-            bundle = replace(bundle, signature=self._sign(bundle.signed_bytes(self.rules.run_id, key)))
+            bundle = bundle._replace(signature=self._sign(bundle.signed_bytes(self.rules.run_id, key)))
             self._outbox.outputs.is_durable = True
             self._holdings.take(bundle)
         self._open_window(now)
@@ -294,11 +293,12 @@ class Node:
             if self._window is not None:
                 self._window.hear(origin, self.frontier)
         holdings.heard.clear()
-        if presence.is_changed and self._window is not None:
-            self._window.expect(self.membership, self.frontier, presence.liveness.suspects)
+        if self._window is not None:
+            for origin in presence.changed:
+                self._window.review(origin, self.membership, self.frontier, presence.liveness.suspects)
         if self.phase is not Phase.JOINING:
             self._close_epochs()
-        presence.is_changed = False
+        presence.changed.clear()
 
     def _close_epochs(self) -> None:
         """States what is closed here; compacts what is closed everywhere; doubts what others have summed otherwise."""
@@ -306,7 +306,7 @@ class Node:
         if closings.before != presence.ours.closed_before or closings.is_changed:
             closings.is_changed = False
             presence.declare(closed_before=closings.before, closed_digest=closings.digest())
-        if presence.is_changed:
+        if presence.changed:
             members = self.membership.all()
             self._outbox.outputs.compact += closings.agreed(members)
             other = closings.outvoted_by(members)

@@ -22,7 +22,7 @@ class Pending:
 
     def take_covered(self, frontier: Frontier) -> ClosedWindow | None:
         """Everything that another frontier covers, outside of any window; None if there is nothing."""
-        return self._outside(self._take(lambda b: frontier.holds(b.origin, b.first_covered, b.last)), 0)
+        return self._outside(self._take(lambda bundle: frontier.holds(*bundle.span)), 0)
 
     def take_window(self, window: Window, reason: CloseReason, now: float) -> ClosedWindow:
         """What a window that closes now gives to apply: its own updates, and older ones that came late."""
@@ -48,7 +48,7 @@ class Pending:
             (due if is_due(bundle) else rest).append(bundle)
         self.bundles = rest
         for bundle in due:
-            self.applied.add(bundle.origin, bundle.first_covered, bundle.last)
+            self.applied.add(*bundle.span)
         return _updates(due)
 
     @staticmethod

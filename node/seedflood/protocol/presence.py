@@ -22,7 +22,8 @@ from seedflood.protocol.window import bound_seconds
 
 
 class Presence:
-    """membership: the newest statement of everyone, ours included. is_changed: some are new since this was cleared."""
+    """membership: the newest statement of everyone, ours included. changed: of whom there is news since
+    this was cleared."""
 
     def __init__(
         self,
@@ -35,7 +36,7 @@ class Presence:
         catchup: CatchUp,
         outbox: Outbox,
     ) -> None:
-        self.is_changed = False
+        self.changed: set[OriginId] = set()
         self.membership = membership
         self.liveness = Liveness()
         self.delays = HopDelays()
@@ -86,7 +87,7 @@ class Presence:
     def look_around(self, now: float) -> None:
         """Now and then: who has fallen silent, how slow is a hop?"""
         for origin in self.liveness.review(now, self.bound_seconds()):
-            self.is_changed = True
+            self.changed.add(origin)
             self._outbox.tell("member silent", "warning", member=self.membership.name(origin))
         said = self.ours.hop_milliseconds
         if (milliseconds := self.delays.milliseconds_to_say(said)) != said:
@@ -118,6 +119,6 @@ class Presence:
     def _keep(self, member: Member) -> None:
         self.membership.believe(member)
         self._outbox.outputs.members.append(member)
-        self.is_changed = True
+        self.changed.add(member.origin)
         if member.has_left:
             self.liveness.forget(member.origin)

@@ -59,13 +59,23 @@ class Window:
     waiting: set[OriginId] = field(default_factory=set)
 
     def expect(self, membership: Membership, frontier: Frontier, suspects: Collection[OriginId] = ()) -> None:
-        """The window opens, or who takes part or is suspected has changed. Strict windows wait for suspects, too."""
-        expected = membership.expected(self.last)
-        self.waiting = {
-            o
-            for o in expected
-            if not is_heard(frontier, o, self.last, self.rule) and (self.rule == "strict" or o not in suspects)
-        }
+        """The window opens."""
+        self.waiting.clear()
+        for origin in membership.origins():
+            self.review(origin, membership, frontier, suspects)
+
+    def review(
+        self, origin: OriginId, membership: Membership, frontier: Frontier, suspects: Collection[OriginId] = ()
+    ) -> None:
+        """Whether the origin takes part or is suspected may have changed. Strict windows wait for suspects, too."""
+        if (
+            membership.is_expected(origin, self.last)
+            and not is_heard(frontier, origin, self.last, self.rule)
+            and (self.rule == "strict" or origin not in suspects)
+        ):
+            self.waiting.add(origin)
+        else:
+            self.waiting.discard(origin)
 
     def hear(self, origin: OriginId, frontier: Frontier) -> None:
         """Something new of this origin is held."""

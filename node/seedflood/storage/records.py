@@ -68,14 +68,14 @@ def is_bundle(salt: int, record: bytes, origin: int, step: int) -> bool:
 
 
 def encode_bundle(bundle: Bundle, salt: int) -> bytes:
-    probes = bundle.probes
+    origin, step, probes, skipped, signature = bundle
     if len(probes) == 1:  # the usual case, in one call
-        data = _SINGLE.pack(bundle.origin, bundle.step, bundle.skipped, 1, *probes[0]) + bundle.signature
+        data = _SINGLE.pack(origin, step, skipped, 1, *probes[0]) + signature
     else:
         data = (
-            _BUNDLE.pack(bundle.origin, bundle.step, bundle.skipped, len(probes))
+            _BUNDLE.pack(origin, step, skipped, len(probes))
             + _PROBES[len(probes)].pack(*[value for probe in probes for value in probe])
-            + bundle.signature
+            + signature
         )
     return data + _CRC.pack(zlib.crc32(data, salt))
 

@@ -24,6 +24,9 @@ from seedflood.storage.records import ChecksumError
 WAL_BYTES_MAX = 64 << 20
 """What the log file is cut back to after a checkpoint."""
 
+CHECKPOINT_PAGES = 4096
+"""16 MB of log between two checkpoints, which wait for the disk: pages that are written often are copied less often."""
+
 SHRINK_PAGES = 16
 """Given back to the file system at once: about 1 ms."""
 
@@ -49,6 +52,7 @@ class Store:
             connection.execute("PRAGMA locking_mode = EXCLUSIVE")  # see `layout`
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute(f"PRAGMA journal_size_limit = {WAL_BYTES_MAX}")
+            connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
             connection.execute(f"PRAGMA cache_size = {-CACHE_BYTES >> 10}")
             connection.execute("PRAGMA synchronous = NORMAL")
             connection.execute("PRAGMA secure_delete = OFF")  # there is nothing secret in it

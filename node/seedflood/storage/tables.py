@@ -52,7 +52,7 @@ class Bundles:
         connection, salt = self._store.connection, self._salt
         before = connection.total_changes
         connection.executemany(
-            _INSERT, ((signed(bundle.origin), bundle.step, encode_bundle(bundle, salt)) for bundle in bundles)
+            _INSERT, [(signed(bundle.origin), bundle.step, encode_bundle(bundle, salt)) for bundle in bundles]
         )
         new = connection.total_changes - before
         if new < len(bundles):

@@ -4,7 +4,7 @@ Like the codec, whose part this is, it checks what comes in and raises PeerError
 """
 
 from collections.abc import Sequence
-from itertools import accumulate
+from itertools import chain, islice
 
 from seedflood.errors import PeerError
 from seedflood.protocol.frontier import RANGES_MAX
@@ -28,28 +28,31 @@ def check(is_right: bool, sentence: str, reason: str = "limit") -> None:
 
 
 def updates_to_wire(bundles: Sequence[Bundle]) -> pb.Updates:
-    counts = [len(bundle.probes) for bundle in bundles]
-    skipped = [bundle.skipped for bundle in bundles]
+    if not bundles:
+        return pb.Updates()
+    origins, steps, probes, skipped, signatures = zip(*bundles, strict=True)
+    counts = list(map(len, probes))
+    seeds, scalars = zip(*chain.from_iterable(probes), strict=True)
     return pb.Updates(
-        origins=[bundle.origin for bundle in bundles],
-        steps=[bundle.step for bundle in bundles],
-        counts=counts if any(count != 1 for count in counts) else None,
+        origins=origins,
+        steps=steps,
+        counts=counts if max(counts) != 1 else None,
         skipped=skipped if any(skipped) else None,
-        seeds=[seed for bundle in bundles for seed, _ in bundle.probes],
-        scalars=[scalar for bundle in bundles for _, scalar in bundle.probes],
-        signatures=b"".join(bundle.signature for bundle in bundles),
+        seeds=seeds,
+        scalars=scalars,
+        signatures=b"".join(signatures),
     )
 
 
 def updates_from_wire(wire: pb.Updates) -> tuple[Bundle, ...]:
-    origins, steps, signatures = list(wire.origins), list(wire.steps), wire.signatures
+    origins, steps, joined = list(wire.origins), list(wire.steps), wire.signatures
     n = len(origins)
     check(n <= FRAME_BUNDLES_MAX, f"{n} bundles in a frame, more than {FRAME_BUNDLES_MAX}")
     counts, skipped = list(wire.counts) or [1] * n, list(wire.skipped) or [0] * n
     seeds, scalars = list(wire.seeds), list(wire.scalars)
     check(
         len(steps) == len(counts) == len(skipped) == n
-        and len(signatures) == SIGNATURE_BYTES * n
+        and len(joined) == SIGNATURE_BYTES * n
         and len(seeds) == len(scalars) == sum(counts),
         "the columns of updates differ in length",
         "columns",
@@ -60,13 +63,10 @@ def updates_from_wire(wire: pb.Updates) -> tuple[Bundle, ...]:
     check(min(scalars) >= -SCALAR_MAX and max(scalars) <= SCALAR_MAX, "a scalar is out of range")
     check(all(map(int.__le__, skipped, steps)), "a bundle covers steps below 0")
     check(max(map(int.__add__, steps, counts)) <= STEP_MAX + 1, f"a step is beyond {STEP_MAX}")
-    probes = list(zip(seeds, scalars, strict=True))
-    return tuple(
-        Bundle(origin, step, tuple(probes[end - count : end]), skip, signatures[k : k + SIGNATURE_BYTES])
-        for origin, step, count, skip, end, k in zip(
-            origins, steps, counts, skipped, accumulate(counts), range(0, len(signatures), SIGNATURE_BYTES), strict=True
-        )
-    )
+    pairs = zip(seeds, scalars, strict=True)
+    probes = zip(pairs) if max(counts) == 1 else (tuple(islice(pairs, count)) for count in counts)
+    signatures = [joined[k : k + SIGNATURE_BYTES] for k in range(0, len(joined), SIGNATURE_BYTES)]
+    return tuple(map(Bundle._make, zip(origins, steps, probes, skipped, signatures, strict=True)))
 
 
 def frontier_to_wire(frontier: Sequence[Held]) -> pb.Frontier:

@@ -12,7 +12,17 @@ Updates that wait are merged when they are taken: a busy stream gets larger batc
 
 from collections import deque
 
-from seedflood.protocol.messages import Bundle, ClosedEpoch, Hello, Message, Ping, Pong, Standing, Updates
+from seedflood.protocol.messages import (
+    Bundle,
+    ClosedEpoch,
+    Hello,
+    Message,
+    Ping,
+    Pong,
+    Standing,
+    Updates,
+    count_updates,
+)
 from seedflood.transport.codec import EpochPart, LinkMessage, Pull, PullEnd, PullMore, PullPart
 from seedflood.transport.columns import FRAME_BUNDLES_MAX
 
@@ -29,19 +39,26 @@ class SendQueue:
     def __init__(self, bundles_max: int = QUEUE_BUNDLES_MAX) -> None:
         self._bundles_max = bundles_max
         self._urgent: deque[LinkMessage] = deque()
-        self._waiting: deque[Bundle | Message] = deque()
+        self._waiting: deque[deque[Bundle] | Message] = deque()
+        """Between two messages all bundles are one run."""
         self._bundles = 0
+        self._runs = 0
         self._is_turn_of_waiting = False
         self.dropped = 0
 
     @property
     def is_stuck(self) -> bool:
-        return len(self._urgent) + len(self._waiting) - self._bundles > CONTROL_MAX
+        return len(self._urgent) + len(self._waiting) - self._runs > CONTROL_MAX
 
     def put(self, message: LinkMessage) -> None:
         match message:
             case Updates(bundles):
-                self._waiting.extend(bundles)
+                last = self._waiting[-1] if self._waiting else None
+                if isinstance(last, deque):
+                    last.extend(bundles)
+                elif bundles:
+                    self._waiting.append(deque(bundles))
+                    self._runs += 1
                 self._bundles += len(bundles)
                 if self._bundles > self._bundles_max:
                     self._drop(self._bundles - self._bundles_max)
@@ -60,28 +77,26 @@ class SendQueue:
         self._is_turn_of_waiting = False
         if not self._waiting:
             return None
-        batch: list[Bundle] = []
-        while self._waiting and len(batch) < FRAME_BUNDLES_MAX:
-            head = self._waiting[0]
-            if not isinstance(head, Bundle):
-                break
-            batch.append(head)
-            self._waiting.popleft()
-        if batch:
-            self._bundles -= len(batch)
-            return Updates(tuple(batch))
-        message = self._waiting.popleft()
-        assert not isinstance(message, Bundle)
-        return message
+        head = self._waiting[0]
+        if isinstance(head, deque):
+            return Updates(self._take_bundles(head, FRAME_BUNDLES_MAX))
+        self._waiting.popleft()
+        return head
+
+    def _take_bundles(self, run: deque[Bundle], count: int) -> tuple[Bundle, ...]:
+        """The first ones of the first run."""
+        if len(run) <= count:
+            self._waiting.remove(run)
+            self._runs -= 1
+            taken = tuple(run)
+        else:
+            taken = tuple([run.popleft() for _ in range(count)])
+        self._bundles -= len(taken)
+        return taken
 
     def _drop(self, excess: int) -> None:
-        passed: list[Bundle | Message] = []
         while excess:
-            head = self._waiting.popleft()
-            if isinstance(head, Bundle):
-                self.dropped += len(head.probes)
-                self._bundles -= 1
-                excess -= 1
-            else:
-                passed.append(head)
-        self._waiting.extendleft(reversed(passed))
+            run = next(one for one in self._waiting if isinstance(one, deque))
+            passed = self._take_bundles(run, excess)
+            self.dropped += count_updates(passed)
+            excess -= len(passed)

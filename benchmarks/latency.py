@@ -1,0 +1,148 @@
+"""How long until everybody holds an update: sixteen processes on a ring, against unary echoes between two of them.
+
+Every process runs a real node without a model (`relay`): driver, journal, links on uvloop. The clock starts when the
+origin's bundle, durable by then, is handed to its links: earlier nobody may hear of it. It stops when the last of the
+other fifteen has decoded and verified it, put it into its journal and passed it on. That is eight hops in either
+direction. What comes before, signing and forcing the journal onto the disk, is the price of never contradicting
+oneself after a crash, is paid once per step and not per hop, and is told apart (`latency.publish_seconds`).
+
+The yardstick is one unary call of grpc.aio that echoes as many bytes as the frame has, from the same process to its
+neighbour, over a channel with the same options that is open already. Update and echo take turns, after a pause that
+lets everything come to rest, so that neither finds warmer caches.
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Sequence
+from multiprocessing.connection import Connection
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+
+import grpc
+import grpc.aio
+import uvloop
+
+from benchmarks.measure import Metric, make_metric
+from benchmarks.relay import Relay, make_rules
+from benchmarks.workers import Worker, next_question
+from seedflood.identity import Identity
+from seedflood.transport.server import CHANNEL_OPTIONS
+
+NODES = 16
+HOPS = NODES // 2
+TURNS = 48
+WARM_UP_TURNS = 4
+STEPS = 1 << 20
+PAUSE_SECONDS = 0.1
+FRAME_BYTES = 94
+ECHO = "/benchmarks.Echo/Echo"
+
+
+Said = tuple[int, int, int, float, float]
+"""(number of the node, its origin, step, when it began to publish, when the links had it)."""
+
+
+def run() -> dict[str, Metric]:
+    with TemporaryDirectory(prefix="seedflood-latency-") as home, contextlib.ExitStack() as stack:
+        workers = [stack.enter_context(Worker(serve_node, home, number)) for number in range(NODES)]
+        said, echoes = take_turns(workers)
+        held = [worker.ask("times") for worker in workers]
+    floods = []
+    for number, origin, step, _, sent_at in said:
+        others = [times for k, times in enumerate(held) if k != number]
+        if not all((origin, step) in times for times in others):
+            raise RuntimeError(f"the update of node {number} did not reach everybody")
+        floods.append(max(times[origin, step] for times in others) - sent_at)
+    publishing = [sent_at - began for *_, began, sent_at in said]
+    ratios = [flood / (HOPS * echo) for flood, echo in zip(floods, echoes, strict=True)]
+    return {
+        "latency.to_echo": make_metric(ratios, 1.5),
+        "latency.flood_milliseconds": make_metric([1000 * one for one in floods]),
+        "latency.echo_milliseconds": make_metric([1000 * one for one in echoes]),
+        "latency.publish_milliseconds": make_metric([1000 * one for one in publishing]),
+    }
+
+
+def take_turns(workers: Sequence[Worker]) -> tuple[list[Said], list[float]]:
+    """Every node in turn publishes, then echoes; the first turns do not count."""
+    ports = [worker.receive() for worker in workers]
+    addresses = [f"127.0.0.1:{port}" for port in ports]
+    for number, worker in enumerate(workers):
+        worker.tell("dial", addresses[(number + 1) % NODES])
+    for worker in workers:
+        worker.receive()
+    said: list[Said] = []
+    echoes: list[float] = []
+    for turn in range(WARM_UP_TURNS + TURNS):
+        number = turn % NODES
+        time.sleep(PAUSE_SECONDS)
+        origin, step, began, sent_at = workers[number].ask("publish")
+        time.sleep(PAUSE_SECONDS)
+        seconds = workers[0].ask("echo", addresses[1])
+        if turn >= WARM_UP_TURNS:
+            said.append((number, origin, step, began, sent_at))
+            echoes.append(seconds)
+    return said, echoes
+
+
+def serve_node(pipe: Connection, home: str, number: int) -> None:
+    logging.disable(logging.WARNING)  # at the end each misses its neighbours
+    folder = Path(home, f"node-{number + 1}")
+    folder.mkdir()
+    uvloop.run(_serve_node(pipe, folder, number))
+
+
+async def _serve_node(pipe: Connection, folder: Path, number: int) -> None:
+    node = Relay(
+        folder,
+        Identity.generate(),
+        make_rules(NODES, STEPS),
+        name=folder.name,
+        notes_times=True,
+        add_services=_add_echo,
+    )
+    channels: dict[str, grpc.aio.Channel] = {}
+    random = Random(number)
+    try:
+        pipe.send(await node.start())
+        while (question := await asyncio.to_thread(next_question, pipe)) is not None:
+            match question:
+                case ("dial", address):
+                    node.links.dial([address])
+                    await node.until(lambda: node.is_measuring and len(node.links.peers) == 2)
+                    pipe.send(True)
+                case ("publish",):
+                    began = time.perf_counter()
+                    step = node.publish([(random.getrandbits(32), random.randint(-(1 << 24), 1 << 24))])
+                    pipe.send((node.identity.origin, step, began, node.sent_at[step]))
+                case ("echo", address):
+                    if address not in channels:
+                        channels[address] = grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+                        await channels[address].channel_ready()
+                    pipe.send(await _echo(channels[address]))
+                case ("times",):
+                    pipe.send(node.received_at)
+    finally:
+        for channel in channels.values():
+            await channel.close()
+        await node.close()
+
+
+async def _echo(channel: grpc.aio.Channel) -> float:
+    """Seconds of one call."""
+    call = channel.unary_unary(ECHO)
+    began = time.perf_counter()
+    await call(bytes(FRAME_BYTES))
+    return time.perf_counter() - began
+
+
+def _add_echo(server: grpc.aio.Server) -> None:
+    async def echo(request: bytes, _: grpc.aio.ServicerContext) -> bytes:
+        return request
+
+    service, _, method = ECHO.strip("/").partition("/")
+    handlers = {method: grpc.unary_unary_rpc_method_handler(echo)}
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))

@@ -1,0 +1,233 @@
+"""A node without a model: the driver, journal and links of the daemon, and nothing to train.
+
+What benchmarks of flooding measure. It answers orders as a daemon does, except that a measurement takes no time, or is
+withheld until `publish` is called, so that the node has nothing to do but relay.
+"""
+
+import asyncio
+import hashlib
+import resource
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import grpc.aio
+
+from seedflood.driver import Driver
+from seedflood.errors import PeerError, SeedfloodError
+from seedflood.identity import Identity, verify
+from seedflood.protocol.messages import (
+    Bundle,
+    ClosedEpoch,
+    Held,
+    Hello,
+    Member,
+    Members,
+    Message,
+    OriginId,
+    Update,
+    Updates,
+    Verify,
+)
+from seedflood.protocol.node import Node
+from seedflood.protocol.outputs import ClosedWindow, Event, Measure, SumEpoch, TakeDigest
+from seedflood.protocol.rules import Rules
+from seedflood.storage.journal import Journal
+from seedflood.transport.answer import AnswerItem
+from seedflood.transport.links import Links, LinkSettings
+
+PULL_BUNDLES = 256
+"""Read from the journal at once for a neighbour, as the daemon does."""
+
+RUN_ID = hashlib.sha256(b"a run without a model").digest()
+BASE_DIGEST = bytes(32)
+
+
+def make_rules(clients: int, steps: int, *, local_steps: int = 1) -> Rules:
+    """All steps in one epoch. Windows do not wait, so that a node goes on whatever the others do."""
+    return Rules(
+        RUN_ID, BASE_DIGEST, clients, steps, window="none", local_steps=local_steps, refresh_period=steps * local_steps
+    )
+
+
+def trust(public_key: bytes, message: bytes, signature: bytes) -> bool:
+    """In the place of `verify`: how the signature check is taken out of a measurement."""
+    return True
+
+
+def cpu_seconds() -> float:
+    """Of this process so far, all of its threads, kernel included."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+class Relay:
+    """One node. `start`, `dial`, `publish`; `until` waits for something; `close`.
+
+    received_at: when each update of others was held here, by (origin, first step); kept if `notes_times`.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        identity: Identity,
+        rules: Rules,
+        *,
+        name: str,
+        verify: Verify = verify,
+        notes_times: bool = False,
+        add_services: Callable[[grpc.aio.Server], None] | None = None,
+    ) -> None:
+        self.identity = identity
+        self.received_at: dict[tuple[OriginId, int], float] = {}
+        self.sent_at: dict[int, float] = {}
+        """When an own bundle, durable by then, was handed to the links: by first step."""
+        self._journal = Journal.open(
+            folder / "journal.sqlite", RUN_ID, BASE_DIGEST, refresh_period=rules.refresh_period
+        )
+        member = Member(identity.public_key, name, self._journal.next_incarnation(at_least=int(time.time())))
+        self.node = Node(rules, member, identity.sign, verify)
+        self._loop = asyncio.get_running_loop()
+        self.driver = Driver(self.node, self._journal, self, self, self, self._loop.time)
+        self.links = Links(LinkSettings("127.0.0.1:0", "{}"), self, add_services=add_services)
+        self._notes_times = notes_times
+        self._timer: asyncio.TimerHandle | None = None
+        self._changed = asyncio.Event()
+        self._error: BaseException | None = None
+        self._wanted: Measure | None = None
+        """The measurement that was ordered last."""
+
+    async def start(self, addresses: Sequence[str] = ()) -> int:
+        """Goes on with what the journal holds, listens and dials; returns the port."""
+        port = await self.links.start()
+        members = self._journal.members()
+        self._drive(lambda: self.driver.start(members))
+        self.links.dial(addresses)
+        return port
+
+    async def close(self) -> None:
+        self.driver.halt()
+        await self.links.close()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._journal.close()
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Asked after everything that happens. Raises what has failed."""
+        while not condition():
+            if self._error is not None:
+                raise self._error
+            self._changed.clear()
+            await self._changed.wait()
+
+    def publish(self, probes: Sequence[tuple[int, int]]) -> int:
+        """As if the ordered measurement were done; returns its first step."""
+        order = self._wanted
+        assert order is not None, "nothing was ordered: the node has not caught up"
+        self._wanted = None
+        self._drive(lambda: self.driver.published(order.step, probes))
+        return order.step
+
+    @property
+    def is_measuring(self) -> bool:
+        """May it publish?"""
+        return self._wanted is not None
+
+    # What the links tell
+
+    def hello(self) -> Hello:
+        return self.driver.hello()
+
+    def is_welcome(self, hello: Hello) -> None:
+        self.node.admission.check_hello(hello)
+
+    def connected(self, peer: OriginId, hello: Hello) -> None:
+        self._drive(lambda: self.driver.connected(peer, hello))
+
+    def received(self, peer: OriginId, message: Message) -> None:
+        self._drive(lambda: self.driver.received(peer, message))
+        if self._notes_times and isinstance(message, Updates):
+            now = time.perf_counter()
+            for bundle in message.bundles:
+                self.received_at.setdefault((bundle.origin, bundle.step), now)
+
+    def pulled(self, peer: OriginId, is_complete: bool) -> None:
+        self._drive(lambda: self.driver.pulled(peer))
+
+    def disconnected(self, peer: OriginId, reason: str) -> None:
+        self._drive(lambda: self.driver.disconnected(peer, reason))
+
+    def pull_answer(self, frontier: tuple[Held, ...]) -> Iterator[AnswerItem]:
+        yield Members(self.node.membership.all())
+        for found in self._journal.read_missing(frontier, limit=PULL_BUNDLES):
+            yield found if isinstance(found, ClosedEpoch) else Updates(tuple(found))
+
+    def refused(self, address: str, error: SeedfloodError) -> None:
+        self.failed(error)
+
+    def failed(self, error: BaseException) -> None:
+        self.driver.halt()
+        self._error = error
+        self._changed.set()
+
+    # What the driver asks
+
+    def send(self, peer: OriginId, messages: Sequence[Message]) -> None:
+        if self._notes_times:
+            self._note_own(messages)
+        self.links.send(peer, messages)
+
+    def pull(self, peer: OriginId, frontier: tuple[Held, ...]) -> None:
+        self.links.pull(peer, frontier)
+
+    def apply(self, window: ClosedWindow) -> None:
+        pass
+
+    def measure(self, order: Measure) -> None:
+        self._wanted = order
+
+    def digest(self, order: TakeDigest) -> None:
+        """Equal sets of updates have equal digests here, too."""
+        self._loop.call_soon(self._drive, lambda: self.driver.digested(order.frontier_digest, order.frontier_digest))
+
+    def sum_epoch(self, order: SumEpoch) -> None:
+        raise AssertionError("the only epoch ends with the run")
+
+    def keep_snapshot(self) -> None:
+        pass
+
+    def adopt(self, closed: ClosedEpoch, others: Sequence[Bundle]) -> None:
+        pass
+
+    def rebuild(self, closed: Sequence[ClosedEpoch], updates: Sequence[Update]) -> None:
+        raise AssertionError("digests cannot differ here")
+
+    def noted(self, event: Event) -> None:
+        pass
+
+    def applied(self, window: ClosedWindow) -> None:
+        pass
+
+    def finished(self) -> None:
+        pass
+
+    def _note_own(self, messages: Sequence[Message]) -> None:
+        now = time.perf_counter()
+        for message in messages:
+            if isinstance(message, Updates):
+                for bundle in message.bundles:
+                    if bundle.origin == self.identity.origin:
+                        self.sent_at.setdefault(bundle.step, now)
+
+    def _drive(self, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except PeerError:
+            raise
+        except Exception as error:
+            self.failed(error)
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = self._loop.call_later(self.driver.seconds_to_tick(), self._drive, self.driver.tick)
+            self._changed.set()
