@@ -11,6 +11,7 @@ from seedflood.errors import PeerError
 from seedflood.protocol.catchup import CatchUp
 from seedflood.protocol.epochs import Closings
 from seedflood.protocol.flood import Flood
+from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.holdings import Holdings
 from seedflood.protocol.liveness import SUSPICION_SECONDS_MAX, Liveness
 from seedflood.protocol.node import Node, Phase
@@ -194,9 +195,17 @@ def take_all(holdings, peer, bundles):
     return list(bundles)
 
 
+def add_again(frontier, origin, first, last):
+    frontier.add(origin, first, last)
+    return True
+
+
 PROMISES = {
     "P1 everything reaches everyone": (lossy, [(Repair, "compare", nothing), (Flood, "offer", nothing)]),
-    "P2 nothing is applied twice": (doubled, [(Holdings, "receive", take_all), (Flood, "spread", nothing)]),
+    "P2 nothing is applied twice": (
+        doubled,
+        [(Holdings, "receive", take_all), (Frontier, "add_new", add_again), (Flood, "spread", nothing)],
+    ),
     "P3 a crash of all loses nothing": (powerless, [(MemoryJournal, "_sync", nothing)]),
     "P4 a lost disk contradicts nothing": (
         lambda: forgetful(is_disk_lost=True),
