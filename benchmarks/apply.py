@@ -1,7 +1,7 @@
 """1,024 updates onto 125 M parameters: accumulated, folded, against dense noise and against the bandwidth of memory.
 
-A fold of rank 32 computes 64 flops for each weight that it reads and writes; `apply.fold_to_arithmetic` compares it with
-as many flops of the fastest product there is.
+A fold of rank 32 computes 64 flops for each weight that it reads and writes; `apply.fold_to_arithmetic` compares it
+with as many flops of the fastest product there is.
 """
 
 import torch
