@@ -83,6 +83,16 @@ def test_what_one_turn_of_the_loop_brings_is_handed_over_once(make_log, turns):
     assert len(turns.due) == 1
 
 
+def test_what_was_told_before_a_flush_is_in_the_file_after_it(tmp_path, make_log):
+    log = make_log()
+    for number in range(3):
+        log.write(line(number))
+        assert log.flush().wait(60)
+        assert lines_in(tmp_path)[-1]["number"] == number
+    log.close()
+    assert log.flush().wait(60)
+
+
 def test_costly_facts_are_spelled_by_the_writer(tmp_path, make_log):
     log = make_log()
     log.write(Line(0, "tick", "info", lambda: {"number": 7}))

@@ -82,7 +82,7 @@ class EventLog:
         self._names = names
         self._call_soon = call_soon
         self._turn: list[Line] = []
-        self._queue: SimpleQueue[list[Line] | None] = SimpleQueue()
+        self._queue: SimpleQueue[list[Line] | threading.Event | None] = SimpleQueue()
         self._waiting = 0
         self._written = 0
         self._is_stopped = False
@@ -101,6 +101,15 @@ class EventLog:
         if not self._turn:
             self._call_soon(self._hand_over)
         self._turn.append(line)
+
+    def flush(self) -> threading.Event:
+        """Set once all that was told before is in the file (or lost)."""
+        self._hand_over()
+        is_written = threading.Event()
+        self._queue.put(is_written)
+        if not self._thread.is_alive():
+            is_written.set()
+        return is_written
 
     def close(self) -> None:
         """Writes what waits. Blocks, but not for ever if the disk does."""
@@ -121,15 +130,17 @@ class EventLog:
         while not is_over:
             lines: list[Line] = []
             taken = self._queue.get()
-            while taken is not None:
+            while isinstance(taken, list):
                 lines += taken
                 if self._queue.empty():
                     break
                 taken = self._queue.get()
-            is_over = taken is None
             if lines and not self._is_broken:
                 self._append(lines)
             self._written += len(lines)
+            if isinstance(taken, threading.Event):
+                taken.set()
+            is_over = taken is None
         if self._file is not None:
             os.close(self._file)
 

@@ -10,6 +10,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import structlog
@@ -42,6 +43,9 @@ SPEED_WINDOW_SECONDS = 30.0
 """Steps per second are those of so many windows and seconds."""
 
 MEGABYTE = 1_000_000
+
+LOG_SECONDS_MAX = 5.0
+"""A trace waits so long for a slow disk, then reads what is there."""
 
 _log = structlog.stdlib.get_logger("seedflood")
 
@@ -91,6 +95,10 @@ class Observatory:
         """Curves and events of earlier lives. Reads files: not on the loop, and before anything is told."""
         if self._log is not None:
             self.events.extend(self.history.recall(read_lines(event_files(self.settings.node.state))))
+
+    def wait_for_log(self) -> Callable[[], object]:
+        """Call what it returns away from the loop: it blocks until all that was told by now can be read."""
+        return partial(self._log.flush().wait, LOG_SECONDS_MAX) if self._log is not None else _nothing
 
     def close(self) -> None:
         if self._log is not None:
@@ -242,3 +250,7 @@ def _spell_window(window: ClosedWindow) -> dict[str, Any]:
         "updates": spell_updates(on_time),
         "late": spell_updates(late),
     }
+
+
+def _nothing() -> None:
+    """There is no log to wait for."""
