@@ -64,7 +64,11 @@ class Picture:
             link = open_links.get(origin) if origin is not None else None
             address = addresses.pop(origin, None) if origin is not None else None
             states.append(_state(name, counters, origin, address, link.opened_at if link is not None else None))
-        never_linked = [address for address, origin in dialled.items() if origin is None or origin in addresses]
+        never_linked = [
+            address
+            for address, origin in dialled.items()
+            if (origin is None and configured.get(address) not in origins) or origin in addresses
+        ]
         states += [LinkState(configured.get(address) or address, None, address, None) for address in never_linked]
         return states
 

@@ -196,6 +196,8 @@ async def test_every_answer_keeps_the_page_to_itself(cluster, http):
     for path in ("/", "/api/status", "/nowhere"):
         async with http.get(f"http://{a.address}{path}") as answer:
             assert "default-src 'self'" in answer.headers["Content-Security-Policy"]
+            assert "unsafe" not in answer.headers["Content-Security-Policy"]
+            assert answer.headers["Cache-Control"] in ("no-cache", "no-store"), "an upgrade must reach the browser"
             assert answer.headers["X-Content-Type-Options"] == "nosniff"
 
 

@@ -35,8 +35,7 @@ EVENTS_DEFAULT = 100
 LEVELS = ("debug", "info", "warning", "error")
 
 HEADERS = {
-    "Content-Security-Policy": "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
     "Referrer-Policy": "no-referrer",
@@ -187,8 +186,8 @@ async def _harden(request: web.Request, handler: Handler) -> web.StreamResponse:
         error.headers.update(HEADERS)
         raise
     response.headers.update(HEADERS)
-    if not request.path.startswith("/static/"):
-        response.headers["Cache-Control"] = "no-store"
+    # The page's modules may be kept, but asked for again: after an upgrade old and new ones must not meet.
+    response.headers["Cache-Control"] = "no-cache" if request.path.startswith("/static/") else "no-store"
     return response
 
 
