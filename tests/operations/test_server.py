@@ -193,7 +193,7 @@ async def test_nothing_but_reading_is_allowed(cluster, http, method):
 
 async def test_every_answer_keeps_the_page_to_itself(cluster, http):
     a = await cluster.start("a", [], ALONE, SERVE)
-    for path in ("/", "/api/status", "/nowhere"):
+    for path in ("/", "/static/page.js", "/api/status", "/nowhere"):
         async with http.get(f"http://{a.address}{path}") as answer:
             assert "default-src 'self'" in answer.headers["Content-Security-Policy"]
             assert "unsafe" not in answer.headers["Content-Security-Policy"]

@@ -183,7 +183,7 @@ async def _harden(request: web.Request, handler: Handler) -> web.StreamResponse:
             raise web.HTTPMethodNotAllowed(request.method, ["GET", "HEAD"])
         response = await handler(request)
     except web.HTTPException as error:
-        error.headers.update(HEADERS)
+        error.headers.update(HEADERS, **{"Cache-Control": "no-store"})
         raise
     response.headers.update(HEADERS)
     # The page's modules may be kept, but asked for again: after an upgrade old and new ones must not meet.
