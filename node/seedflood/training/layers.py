@@ -83,6 +83,7 @@ class LiveSlot:
         self.slot = slot
         self.parameter = parameter
         self.live = live
+        self._probed: tuple[Tensor, Tensor] | None = None
 
     def bind(self, basis: SlotBasis, places: slice) -> None:
         """Takes the basis of an epoch."""
@@ -99,8 +100,17 @@ class LiveSlot:
         return a_PX.view(-1, rank, rank) if self.slot.is_matrix else a_PX
 
     def vectors(self) -> Tensor:
-        """A one-dimensional parameter as it stands in each variant, `w + U a`: (P, M) float32."""
-        return torch.addmm(self.parameter.to(torch.float32), self.a, self.u_MR.T)
+        """A one-dimensional parameter as it stands in each variant, `w + U a`: (P, M) float32.
+
+        Computed once for the increments of a probe, which several calls may share.
+        """
+        a_PF = self.live.a_PF
+        is_probing = self.live.probe is not None  # else the increments may have changed since
+        if is_probing and self._probed is not None and self._probed[0] is a_PF:
+            return self._probed[1]
+        w_PM = torch.addmm(self.parameter.to(torch.float32), self.a, self.u_MR.T)
+        self._probed = (a_PF, w_PM) if is_probing else None
+        return w_PM
 
     def project(self, inner_NR: Tensor, *, from_rows: bool) -> Tensor:
         """The increment's part between the bases: inner A (from_rows: inner = x U) or inner A^T (inner = x V)."""
@@ -183,6 +193,18 @@ class LiveLinear(LiveProduct, nn.Linear):
         inner_NR = x_NX.to(torch.float32) @ slot.v_KR
         y_NM = add_increment(x_NX @ self.weight.T, slot.project(inner_NR, from_rows=False), slot.u_MR)
         return self.add_bias(y_NM)
+
+    def outputs(self, x_NK: Tensor, index_L: Tensor) -> Tensor:
+        """Some of the outputs, (N, L), at the cost of these alone."""
+        slot = self.slots["weight"]
+        inner_NR = x_NK.to(torch.float32) @ slot.v_KR
+        outer_NR = slot.project(inner_NR, from_rows=False)
+        y_NL = add_increment(x_NK @ self.weight[index_L].T, outer_NR, slot.u_MR[index_L])
+        bias = self.slots.get("bias")
+        if bias is not None:
+            bias_PL = bias.vectors()[:, index_L].to(y_NL.dtype)
+            y_NL.view(len(bias_PL), -1, len(index_L)).add_(bias_PL.unsqueeze(1))
+        return y_NL
 
 
 class LiveConv1D(LiveProduct, Conv1D):
