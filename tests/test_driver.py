@@ -25,9 +25,11 @@ EVERYTHING = {
     "events": [Event("link up")],
 }
 PERSISTED = ["keep epoch", "append", "commit"]
-SENT = ["send", "pull"]
+TOLD = ["adopted", "learned"]
+SENT = ["send", "sent", "pull"]
+WRITTEN = ["append", "commit"]
 ORDERED = ["adopt", "digest", "apply", "applied", "sum_epoch", "rebuild", "measure"]
-IN_ORDER = [*PERSISTED, *SENT, *ORDERED, "compact", "noted", "keep_snapshot", "noted", "finished"]
+IN_ORDER = [*PERSISTED, *TOLD, *SENT, *ORDERED, "compact", "noted", "keep_snapshot", "noted", "finished"]
 
 
 class ScriptedNode:
@@ -98,11 +100,14 @@ def test_a_node_starts_with_what_the_journal_holds(is_damaged):
 def test_persist_comes_before_send_before_apply():
     driver, _, seams = make_driver(**EVERYTHING)
     driver.tick()
-    assert seams.calls[:6] == [
+    assert seams.calls[:9] == [
         ("keep epoch", EPOCH),
         ("append", [BUNDLE], [MEMBER], True),
         ("commit",),
+        ("adopted", EPOCH, None),
+        ("learned", [BUNDLE], None),
         ("send", PEER, (MESSAGE,)),
+        ("sent", PEER, MESSAGE),
         ("pull", PEER, ()),
         ("adopt", EPOCH, []),
     ]
@@ -124,6 +129,12 @@ def test_the_model_gets_with_an_epoch_what_the_epoch_does_not_cover():
     assert seams.calls[-1] == ("adopt", EPOCH, [other])
 
 
+def test_the_observer_is_told_from_whom_news_came():
+    driver, _, seams = make_driver(adopt=[EPOCH], bundles=[BUNDLE])
+    driver.received(PEER, MESSAGE)
+    assert seams.take("adopted", "learned") == [("adopted", EPOCH, PEER), ("learned", [BUNDLE], PEER)]
+
+
 def test_a_rebuild_has_all_that_counts_as_applied_from_the_disk():
     waiting = Bundle(1, 1, ((3, 4),))
     driver, _, seams = make_driver(orders=[Rebuild((Held(1, 1),))])
@@ -138,7 +149,7 @@ def test_a_rebuild_has_all_that_counts_as_applied_from_the_disk():
 def test_what_others_say_gathers_in_one_group():
     driver, _, seams = make_driver(bundles=[BUNDLE], members=[MEMBER])
     driver.tick()
-    assert seams.calls == [("append", [BUNDLE], [MEMBER], False)]
+    assert seams.take(*WRITTEN) == [("append", [BUNDLE], [MEMBER], False)]
 
 
 def test_a_group_ends_when_a_window_closes():
@@ -150,7 +161,7 @@ def test_a_group_ends_when_a_window_closes():
 def test_what_is_ours_ends_the_group_and_reaches_the_disk():
     driver, _, seams = make_driver(members=[MEMBER], is_durable=True)
     driver.tick()
-    assert seams.calls == [("append", [], [MEMBER], True), ("commit",)]
+    assert seams.take(*WRITTEN) == [("append", [], [MEMBER], True), ("commit",)]
 
 
 def test_a_large_group_ends_with_the_next_that_comes():
@@ -159,13 +170,13 @@ def test_a_large_group_ends_with_the_next_that_comes():
     for part in (bundles[:-1], bundles[-1:], [BUNDLE]):
         node.outputs = Outputs(bundles=part)
         driver.tick()
-    assert seams.names == ["append", "append", "append", "commit"]
+    assert [call[0] for call in seams.take(*WRITTEN)] == ["append", "append", "append", "commit"]
 
 
 def test_without_news_the_journal_is_left_alone():
     driver, _, seams = make_driver(send=[(PEER, MESSAGE)])
     driver.tick()
-    assert seams.names == ["send"]
+    assert seams.take(*WRITTEN) == []
 
 
 # Faults
@@ -230,7 +241,7 @@ def test_messages_are_sent_in_the_order_of_the_node():
     messages = [FrontierDigest(bytes([k]) * 32) for k in range(3)]
     driver, _, seams = make_driver(send=[(peer, message) for message in messages for peer in (1, 2)])
     driver.tick()
-    assert seams.calls == [("send", peer, (message,)) for message in messages for peer in (1, 2)]
+    assert seams.take("send") == [("send", peer, (message,)) for message in messages for peer in (1, 2)]
 
 
 @pytest.mark.parametrize(("now", "seconds"), [(10.0, 2.0), (12.0, 0.0), (13.0, 0.0)])

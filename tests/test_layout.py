@@ -83,6 +83,11 @@ def test_protocol_knows_no_clock_chance_thread_or_file(impure):
         ("transformers", "training/"),
         ("sqlite3", "storage/"),
         ("grpc", "transport/"),
+        ("grpc_health", "transport/"),
+        ("grpc_reflection", "transport/"),
+        ("aiohttp", "operations/"),
+        ("prometheus_client", "operations/"),
+        ("tensorboard", "operations/"),
         ("seedflood.wire", "transport/"),
     ],
 )
@@ -90,22 +95,31 @@ def test_a_heavy_dependency_lives_in_one_package(package, folder):
     assert outside(importers_of(package), folder) == set()
 
 
-@pytest.mark.parametrize("layer", ["training", "storage", "transport"])
-@pytest.mark.parametrize("other", ["training", "storage", "transport"])
-def test_training_storage_and_transport_never_import_each_other(layer, other):
+ROOMS = ["training", "storage", "transport", "operations"]
+
+
+@pytest.mark.parametrize("layer", ROOMS)
+@pytest.mark.parametrize("other", ROOMS)
+def test_training_storage_transport_and_operations_never_import_each_other(layer, other):
     if layer != other:
         assert {name for name in importers_of(f"seedflood.{other}") if name.startswith(f"{layer}/")} == set()
 
 
 def test_the_driver_and_the_simulation_need_neither_torch_nor_grpc_nor_sqlite():
-    heavy = ("seedflood.training", "seedflood.storage", "seedflood.transport", "seedflood.daemon")
+    heavy = (*(f"seedflood.{room}" for room in ROOMS), "seedflood.daemon")
     for package in heavy:
         assert {name for name in importers_of(package) if name.startswith(("driver.py", "simulation/"))} == set()
 
 
-def test_async_appears_in_the_transport_the_daemon_and_the_launchers_only():
+def test_operations_only_look_at_a_node():
+    drivers = importers_of("seedflood.driver") | importers_of("seedflood.daemon") | importers_of("seedflood.process")
+    assert {name for name in drivers if name.startswith("operations/")} == set()
+
+
+def test_async_appears_where_there_is_a_loop_only():
     asynchronous = modules_with(lambda node: isinstance(node, ast.AsyncFunctionDef | ast.AsyncWith | ast.AsyncFor))
-    assert outside(asynchronous, "transport/", "daemon.py", "workbench.py", "process.py", "cluster.py") == set()
+    loops = ("transport/", "operations/server.py", "operations/console.py")
+    assert outside(asynchronous, *loops, "daemon.py", "workbench.py", "process.py", "cluster.py") == set()
 
 
 def test_nothing_is_pickled():

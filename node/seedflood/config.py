@@ -122,12 +122,23 @@ class NodeSettings(Section):
         60.0, ge=0, description="How long the first window waits for all hosts (strict: for ever)."
     )
     linger_seconds: float = Field(60.0, ge=0, description="At the end, how long to wait for neighbours that are away.")
+    http: str = Field(
+        "127.0.0.1:0",
+        description='Address and port of the status page, /metrics, /livez and /readyz; port 0 takes any, "" none.',
+    )
+    reflection: bool = Field(False, description="Let gRPC tools list the services of this node.")
+    events_megabytes: int = Field(
+        64, ge=0, le=65536, description="Room for the event log in the state folder, old files go first; 0: none."
+    )
+    tensorboard: Path | None = Field(
+        None, description="Folder for TensorBoard's curves; needs the extra seedflood[tensorboard]."
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least level that is logged.")
     log_format: Literal["auto", "console", "json"] = Field(
         "auto", description="auto: console on a terminal, else JSON."
     )
 
-    @field_validator("listen")
+    @field_validator("listen", "http")
     @classmethod
     def _check_listen(cls, value: str) -> str:
         return value if value == "" else check_address(value)

@@ -6,8 +6,6 @@ it, except that every configured peer belongs to another run.
 """
 
 import asyncio
-import json
-import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
@@ -19,15 +17,18 @@ from seedflood.config import Settings, is_loopback
 from seedflood.driver import Driver
 from seedflood.errors import DivergenceError, JournalError, PeerError, RunMismatchError, SeedfloodError
 from seedflood.identity import Identity, verify
-from seedflood.protocol.messages import ClosedEpoch, Held, Hello, Member, Members, Message, OriginId, Updates
+from seedflood.operations.console import Console
+from seedflood.picture import Picture
+from seedflood.protocol.messages import Bundle, ClosedEpoch, Held, Hello, Member, Members, Message, OriginId, Updates
 from seedflood.protocol.node import Node
 from seedflood.protocol.outputs import ClosedWindow, Event, Measure
 from seedflood.protocol.rules import Patience, Rules
-from seedflood.report import RESULT_FILE, Figures, Report
+from seedflood.results import Results
 from seedflood.storage.journal import Journal
 from seedflood.storage.snapshots import Snapshots
 from seedflood.training.trainer import Round, Trainer
 from seedflood.transport.answer import AnswerItem
+from seedflood.transport.health import Health
 from seedflood.transport.links import Links, LinkSettings
 from seedflood.workbench import Workbench
 
@@ -59,10 +60,13 @@ class Daemon:
         journal: Journal,
         snapshots: Snapshots | None,
         compute: ComputeThread,
+        console: Console,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         run, node = settings.run, settings.node
         self.settings = settings
+        self.observatory = observatory = console.observatory
+        self._console = console
         self.ended: asyncio.Future[None] = loop.create_future()
         self.result: dict[str, Any] | None = None
         self.port = 0
@@ -71,15 +75,13 @@ class Daemon:
         self._trainer = trainer
         self._journal = journal
         self._compute = compute
-        self._report = Report(node.state / RESULT_FILE)
         self._timer: asyncio.TimerHandle | None = None
         self._dialled: set[str] = set()
         self._mismatches: set[str] = set()
         self._was_linked = False
-        self._is_over = False
         self._was_ready = False
         self.is_compute_idle = True
-        self._incarnation = journal.next_incarnation(at_least=int(time.time()))
+        incarnation = journal.next_incarnation(at_least=int(time.time()))
         rules = Rules(
             run_id=run.run_id(),
             base_digest=trainer.base_digest,
@@ -90,14 +92,27 @@ class Daemon:
             refresh_period=run.refresh_period,
             epoch_bytes=trainer.epoch_bytes,
         )
-        member = Member(identity.public_key, node.name, self._incarnation)
+        member = Member(identity.public_key, node.name, incarnation)
         patience = Patience(start_seconds=node.start_seconds, linger_seconds=node.linger_seconds)
         self.node = Node(rules, member, identity.sign, verify, patience=patience)
-        self.links = Links(LinkSettings(node.listen, run.canonical()), self)
+        self._health = Health(has_reflection=node.reflection)
+        self.links = Links(LinkSettings(node.listen, run.canonical()), self, add_services=self._health.add_to)
+        self._results = Results(settings, trainer, observatory, self._run)
         self._workbench = Workbench(
             identity.origin, trainer, self._run, self._drive, measured=self._measured, snapshots=snapshots
         )
         self._workbench.answers = self._driver = Driver(self.node, journal, self, self._workbench, self, loop.time)
+        self.picture = Picture(
+            settings,
+            self.node,
+            self._driver,
+            self.links,
+            journal,
+            loop.time,
+            parameters=trainer.parameters,
+            incarnation=incarnation,
+        )
+        observatory.subject = self.picture
 
     async def start(self) -> None:
         """Goes on with what the journal holds, then listens and dials. Raises SeedfloodError."""
@@ -105,17 +120,17 @@ class Daemon:
         listen = self.settings.node.listen
         if listen:
             self.port = await self.links.start()
-        self._evaluate_before()
+        self._results.evaluate_before()
         members = self._journal.members()
         self._drive(lambda: self._driver.start(members, is_journal_damaged=self._journal.damage is not None))
         self.dial(addresses)
         if not all(is_loopback(address) for address in (*addresses, listen) if address):
             _log.warning("links are not encrypted: [tls] insecure = true")
-        _log.info(
+        self.observatory.tell(
             "started",
             origin=self._identity.fingerprint,
             port=self.port,
-            incarnation=self._incarnation,
+            incarnation=self.picture.incarnation,
             peers=len(addresses),
             journal_bundles=self._journal.count(),
             step=self.node.step,
@@ -132,23 +147,27 @@ class Daemon:
 
         When the run is over already, its result comes first.
         """
-        if not self._is_over:
+        self.picture.is_draining = True
+        if not self.picture.is_finished:
             self._drive(self._driver.leave)
             self._end()
         elif self.result is not None:
             self._end()
+        self._tell_ready()
 
     async def close(self) -> None:
-        """Flushes, says goodbye, closes links, journal and thread. Nothing is left, unless a job runs on for so long
-        that it is not waited for; then `is_compute_idle` is False."""
+        """Flushes, says goodbye, closes links, journal, thread, console. Nothing is left, unless a job runs on for so
+        long that it is not waited for; then `is_compute_idle` is False."""
         self._end()
         await self.links.drain(0.0 if self._driver.is_halted else DRAIN_SECONDS)
         await self.links.close()
+        await self._health.close()
         if self._timer is not None:
             self._timer.cancel()
         await self._workbench.close()
         self._close_journal()
         self.is_compute_idle = await asyncio.to_thread(self._compute.close, COMPUTE_SECONDS)
+        await self._console.close()
 
     # What the links tell (transport.links.Owner)
 
@@ -160,15 +179,18 @@ class Daemon:
 
     def connected(self, peer: OriginId, hello: Hello) -> None:
         self._was_linked = True
+        self.observatory.connected(peer, hello.member.name, is_dialled=self.links.open[peer].is_dialled)
         self._drive(lambda: self._driver.connected(peer, hello))
 
     def received(self, peer: OriginId, message: Message) -> None:
+        self.observatory.received(peer, message)
         self._drive(lambda: self._driver.received(peer, message))
 
     def pulled(self, peer: OriginId, is_complete: bool) -> None:
         self._drive(lambda: self._driver.pulled(peer))
 
     def disconnected(self, peer: OriginId, reason: str) -> None:
+        self.observatory.disconnected(peer, reason)
         self._drive(lambda: self._driver.disconnected(peer, reason))
 
     def pull_answer(self, frontier: tuple[Held, ...]) -> Iterator[AnswerItem]:
@@ -200,27 +222,35 @@ class Daemon:
         self.links.pull(peer, frontier)
 
     def noted(self, event: Event) -> None:
-        _log.log(logging.getLevelNamesMapping()[event.level.upper()], event.name, **event.facts)
+        self.observatory.noted(event)
+
+    def adopted(self, closed: ClosedEpoch, source: OriginId | None) -> None:
+        self.observatory.adopted(closed, source)
+
+    def learned(self, bundles: Sequence[Bundle], source: OriginId | None) -> None:
+        self.observatory.learned(bundles, source)
+
+    def sent(self, peer: OriginId, message: Message) -> None:
+        self.observatory.sent(peer, message)
 
     def applied(self, window: ClosedWindow) -> None:
-        report, node, steps = self._report, self.settings.node, self.settings.run.steps
+        self.observatory.applied(window)
+        node, steps = self.settings.node, self.settings.run.steps
         step = window.steps[1] + 1
-        report.late += window.late
-        if node.evaluate_every and step - report.evaluated_at >= node.evaluate_every and step < steps:
-            report.evaluated_at = step
-            self._evaluate(step, _nothing)
-        if window.steps[0] <= window.steps[1] and report.is_due(
+        self._results.evaluate_on_the_way(step)
+        if window.steps[0] <= window.steps[1] and self._results.report.is_due(
             self._loop.time(), 0.0 if step >= steps else node.progress_seconds
         ):
+            observatory = self.observatory
             _log.info(
                 "progress",
                 step=step,
                 steps=steps,
-                loss=report.loss,
-                step_seconds=round(report.step_seconds, 4),
+                loss=observatory.loss,
+                step_seconds=round(observatory.step_seconds or 0.0, 4),
                 waited_seconds=round(window.waited_seconds, 4),
                 heard=window.heard,
-                late=report.late,
+                late=observatory.tally.late,
                 refused=sum(self.node.admission.refused.values()),
                 dropped=sum(counters.updates_dropped for counters in self.links.stats().values()),
                 peers=len(self.links.peers),
@@ -228,38 +258,33 @@ class Daemon:
 
     def finished(self) -> None:
         """The run is over: final figures, export, the result on stdout; then go, or stay to serve."""
-        self._is_over = True
-        self._run(self._trainer.complete, _nothing)
-        if self.settings.node.evaluate:
-            self._evaluate(self.settings.run.steps, self._report.after.update)
-        folder = self.settings.node.export
-        if folder is not None:
-            self._run(lambda: self._trainer.export(folder), lambda path: _log.info("exported", folder=str(path)))
-        self._run(self._trainer.digest, self._conclude)
+        self.picture.is_finished = True
+        self._results.conclude(self._conclude)
 
     def _measured(self, order: Measure, measured: Round) -> None:
-        self._report.loss = round(measured.loss, 4) if measured.is_finite else None
-        self._report.step_seconds = measured.seconds / order.count
+        loss = round(measured.loss, 4) if measured.is_finite else None
+        self.observatory.measured(order.step, order.count, loss, measured.seconds)
         if not measured.is_finite:
-            _log.warning("the loss is not finite; the update counts as zero", step=order.step)
+            self.observatory.tell("the loss is not finite; the update counts as zero", "warning", step=order.step)
         if measured.is_clipped:
-            _log.warning("a scalar was clipped; the learning rate may be too high", step=order.step)
+            self.observatory.tell("a scalar was clipped; the learning rate may be too high", "warning", step=order.step)
 
     # The end
 
     def _conclude(self, digest: bytes) -> None:
         node = self.settings.node
+        report = self._results.report
         self.result = {
             "name": node.name,
             "run_id": self.settings.run.run_id().hex(),
             "origin": self._identity.fingerprint,
             "steps": self.node.step,
-            **self._report.figures(),
+            **report.figures(),
             "digest": digest.hex(),
             "updates": self.node.frontier.count(),
-            "late_updates": self._report.late,
+            "late_updates": self.observatory.tally.late,
             "duplicates": self.node.duplicates,
-            "seconds_since_start": round(time.monotonic() - self._report.began, 3),
+            "seconds_since_start": round(time.monotonic() - report.began, 3),
             "links": [
                 {
                     "peer": name,
@@ -270,12 +295,7 @@ class Daemon:
                 for name, counters in sorted(self.links.stats().items())
             ],
         }
-        self._keep_report(self.result)
-        _log.info("finished", digest=digest.hex()[:16], steps=self.node.step)
-        try:
-            print(json.dumps(self.result), flush=True)
-        except OSError as error:
-            _log.warning("nobody reads stdout; the result is in the state folder", reason=str(error))
+        self._results.publish(self.result)
         if self.node.is_doubted:
             self.failed(
                 DivergenceError(
@@ -285,7 +305,7 @@ class Daemon:
         elif node.when_finished == "exit":
             self._end()
         else:
-            _log.info("serving late comers until stopped")
+            self.observatory.tell("serving late comers until stopped")
 
     def _end(self) -> None:
         if not self.ended.done():
@@ -293,38 +313,11 @@ class Daemon:
 
     # Small things
 
-    def _keep_report(self, result: dict[str, Any] | None = None) -> None:
-        try:
-            self._report.keep(result)
-        except JournalError as error:  # figures are no reason to end: a full disk may have space again
-            _log.warning("figures were not kept", reason=str(error))
-
     def _close_journal(self) -> None:
         try:
             self._journal.close()
         except JournalError as error:
             _log.error("the journal was not closed well; what neighbours have of it is pulled again", reason=str(error))
-
-    def _evaluate_before(self) -> None:
-        """Figures of the base model: measured in the first life of a node, remembered in all later ones."""
-        if self.settings.node.evaluate and not self._report.recall():
-
-            def remember(figures: Figures) -> None:
-                self._report.before = figures
-                self._keep_report()
-
-            self._evaluate(0, remember)
-
-    def _evaluate(self, step: int, then: Callable[[Figures], None]) -> None:
-        def evaluate() -> Figures:
-            result = self._trainer.evaluate()
-            return {"accuracy": round(result.accuracy, 6), "loss": round(result.loss, 6), "rows": result.rows}
-
-        def tell(figures: Figures) -> None:
-            _log.info("evaluated", step=step, **figures)
-            then(figures)
-
-        self._run(evaluate, tell)
 
     def _run(self, job: Callable[[], Result], then: Callable[[Result], None]) -> None:
         """A job for the compute thread; `then` on the loop. Any exception of either is a fault of this host."""
@@ -359,11 +352,9 @@ class Daemon:
             self._timer = self._loop.call_later(self._driver.seconds_to_tick(), self._drive, self._driver.tick)
 
     def _tell_ready(self) -> None:
-        if self.node.is_ready != self._was_ready:
-            self._was_ready = self.node.is_ready
+        is_ready = self.node.is_ready and not self.picture.is_draining
+        if is_ready != self._was_ready:
+            self._was_ready = is_ready
+            self._health.tell(is_serving=is_ready)
             pulled = sum(counters.pull_bytes_received for counters in self.links.stats().values())
-            _log.info("ready" if self._was_ready else "not ready", step=self.node.step, pull_bytes=pulled)
-
-
-def _nothing(_: object) -> None:
-    """For jobs whose result nobody needs."""
+            self.observatory.tell("ready" if is_ready else "not ready", step=self.node.step, pull_bytes=pulled)

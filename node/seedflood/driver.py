@@ -93,9 +93,18 @@ class Compute(Protocol):
 
 
 class Observer(Protocol):
-    """Whoever wants to know: log, metrics, a test."""
+    """Whoever wants to know: log, metrics, a test. Called often and on the hot path: must return at once."""
 
     def noted(self, event: Event) -> None: ...
+
+    def adopted(self, closed: ClosedEpoch, source: OriginId | None) -> None:
+        """A foreign sum of an epoch was kept in the place of bundles. source: the neighbour it came from."""
+
+    def learned(self, bundles: Sequence[Bundle], source: OriginId | None) -> None:
+        """New bundles were journalled (or wait for a full disk). source: the neighbour they came from; None: ours."""
+
+    def sent(self, peer: OriginId, message: Message) -> None:
+        """A message was handed to the link with the peer. Answers to pulls do not pass here."""
 
     def applied(self, window: ClosedWindow) -> None: ...
 
@@ -159,7 +168,7 @@ class Driver:
 
     def received(self, peer: OriginId, message: Message) -> None:
         """Raises PeerError if the message is not allowed; then the link should be closed."""
-        self._do(lambda now: self.node.received(peer, message, now))
+        self._do(lambda now: self.node.received(peer, message, now), source=peer)
 
     def pulled(self, peer: OriginId) -> None:
         self._do(lambda now: self.node.pulled(peer, now))
@@ -200,25 +209,30 @@ class Driver:
         seconds = max(0.0, self.node.next_tick(now) - now)
         return min(seconds, RETRY_SECONDS) if self.is_disk_full else seconds
 
-    def _do(self, action: Callable[[float], None]) -> None:
+    def _do(self, action: Callable[[float], None], source: OriginId | None = None) -> None:
+        """source: the neighbour that caused it."""
         if self.is_halted:
             return
         try:
             action(self._clock())
         finally:
-            self._honour(self.node.collect())
+            self._honour(self.node.collect(), source)
 
-    def _honour(self, out: Outputs) -> None:
+    def _honour(self, out: Outputs, source: OriginId | None) -> None:
         try:
             adopted = [(closed, self._journal.adopt(closed)) for closed in out.adopt]
             self._persist(out)
         except BaseException:
             self.halt()
             raise
+        for closed, _ in adopted:
+            self._observer.adopted(closed, source)
+        if out.bundles:
+            self._observer.learned(out.bundles, source)
         for peer, message in out.send:
             sendable = self._backlog.sift(peer, message)
             if sendable is not None:
-                self._links.send(peer, (sendable,))
+                self._send(peer, sendable)
         for peer, frontier in out.pull:
             self._links.pull(peer, frontier)
         for closed, others in adopted:
@@ -242,6 +256,10 @@ class Driver:
             self._observer.noted(event)
         if out.is_finished:
             self._observer.finished()
+
+    def _send(self, peer: OriginId, message: Message) -> None:
+        self._links.send(peer, (message,))
+        self._observer.sent(peer, message)
 
     def _persist(self, out: Outputs) -> None:
         """One group of the journal per window. It also ends when something of ours is in it, or when it is large."""
@@ -281,7 +299,7 @@ class Driver:
         self._observer.noted(Event("disk has space again", "warning", {"written": len(backlog.bundles)}))
         withheld, measure, published = backlog.release()
         for peer, message in withheld:
-            self._links.send(peer, (message,))
+            self._send(peer, message)
         if published is not None:
             self.published(*published)
         if measure is not None:

@@ -8,6 +8,7 @@
     ├── JournalError     74   the disk: the journal cannot be read or written
     │   ├── JournalLockedError 75  another living process has it (storage/journal.py)
     │   └── DiskFullError     74  there is no space: the node goes on without publishing until there is
+    ├── NotRunningError  75   no running node was found where one was to be asked
     ├── RunMismatchError 76   every peer that answered belongs to another run
     ├── PeerError        77   them: a peer sent what the protocol does not allow
     └── DivergenceError  70   us: replicas that hold the same updates differ
@@ -82,6 +83,12 @@ class JournalError(SeedfloodError):
 
 class DiskFullError(JournalError):
     """There is no space left. Nothing was written; the same can be written once there is space."""
+
+
+class NotRunningError(SeedfloodError):
+    """There is no node to ask, or it does not answer."""
+
+    exit_code = ExitCode.TRY_AGAIN
 
 
 class RunMismatchError(SeedfloodError):

@@ -21,6 +21,9 @@ from seedflood.config import Settings
 from seedflood.daemon import Daemon
 from seedflood.errors import ConfigError, ExitCode
 from seedflood.identity import Identity
+from seedflood.operations.console import Console
+from seedflood.operations.status import describe_line
+from seedflood.operations.systemd import Notifier
 from seedflood.protocol.messages import OriginId
 from seedflood.storage.journal import Journal
 from seedflood.storage.snapshots import Snapshots
@@ -41,13 +44,20 @@ def run_process(settings: Settings, reload: Callable[[], Settings] | None = None
 
 
 async def start_daemon(settings: Settings) -> Daemon:
-    """Loads key, model and rows, opens the journal and the links. Raises SeedfloodError, leaving nothing open."""
+    """Loads key, model and rows, opens the journal and the links. Raises SeedfloodError, leaving nothing open.
+
+    Whoever looks sees the node from the beginning: probes and the page are served before the model is loaded.
+    """
     node, run = settings.node, settings.run
     identity = Identity.load_or_create(_make_folder(node.state) / KEY_FILE)
-    compute = ComputeThread()
-    _log.info("loading", model=run.model, task=run.task, run=run.run_id().hex()[:16])
     async with AsyncExitStack() as undo:
+        console = await Console.open(settings, identity.origin)
+        undo.push_async_callback(console.close)
+        observatory = console.observatory
+        compute = ComputeThread()
         undo.push_async_callback(asyncio.to_thread, compute.close, 0.0)
+        run_id = run.run_id().hex()[:16]
+        observatory.tell("loading", model=run.model, task=run.task, run_id=run_id, http=console.address)
         trainer = await compute.run(lambda: Trainer(run, node))
         journal = undo.enter_context(
             Journal.open(
@@ -55,11 +65,11 @@ async def start_daemon(settings: Settings) -> Daemon:
             )
         )
         if journal.damage is not None:
-            facts = asdict(journal.damage) | {"kept_at": str(journal.damage.kept_at)}
-            _log.error("the journal was damaged; what is lost comes from the neighbours", **facts)
+            damage = asdict(journal.damage) | {"kept_at": str(journal.damage.kept_at)}
+            observatory.tell("the journal was damaged; what is lost comes from the neighbours", "error", **damage)
         snapshots = Snapshots(node.state / SNAPSHOTS_FOLDER, node.snapshots) if node.snapshots else None
         await compute.run(lambda: _load_sums(trainer, journal, snapshots, identity.origin))
-        daemon = Daemon(settings, identity, trainer, journal, snapshots, compute, asyncio.get_running_loop())
+        daemon = Daemon(settings, identity, trainer, journal, snapshots, compute, console, asyncio.get_running_loop())
         undo.push_async_callback(daemon.close)
         await daemon.start()
         undo.pop_all()
@@ -68,27 +78,37 @@ async def start_daemon(settings: Settings) -> Daemon:
 
 async def _serve(settings: Settings, reload: Callable[[], Settings] | None) -> ExitCode:
     loop = asyncio.get_running_loop()
+    notifier = Notifier.from_environment()
     daemon: Daemon | None = None
     signals = 0
 
     def stop(name: str) -> None:
         nonlocal signals
         signals += 1
-        _log.info("draining" if signals == 1 else "forced to stop", signal=name)
+        notifier.stopping()
         if daemon is None:  # still loading: nothing was said, and a load cannot be interrupted
+            _log.info("stopped while loading", signal=name)
             _leave(ExitCode.OK)
+        daemon.observatory.tell("draining" if signals == 1 else "forced to stop", signal=name)
         if signals > 1:
             _leave(ExitCode.TRY_AGAIN)
         daemon.drain()
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop, signal.Signals(number).name)
-    loop.add_signal_handler(signal.SIGHUP, lambda: _reload(daemon, reload))
-    daemon = await start_daemon(settings)
+    loop.add_signal_handler(signal.SIGHUP, lambda: _reload(daemon, reload, notifier))
+    notifier.status("loading the model")
+    notifier.start_watchdog(loop, lambda: describe_line(daemon.picture if daemon is not None else None))
     try:
-        await daemon.ended
+        daemon = await start_daemon(settings)
+        notifier.ready()
+        try:
+            await daemon.ended
+        finally:
+            notifier.stopping()
+            await daemon.close()
     finally:
-        await daemon.close()
+        notifier.stop_watchdog()
     if daemon.result is None:
         _log.info("left before the end; start again to go on", step=daemon.node.step)
     if not daemon.is_compute_idle:
@@ -116,18 +136,19 @@ def _load_sums(trainer: Trainer, journal: Journal, snapshots: Snapshots | None, 
         _log.info("snapshot loaded", epoch=snapshot.step)
 
 
-def _reload(daemon: Daemon | None, reload: Callable[[], Settings] | None) -> None:
+def _reload(daemon: Daemon | None, reload: Callable[[], Settings] | None, notifier: Notifier) -> None:
     """Reads `[[peers]]` again; everything else needs a restart."""
     if daemon is None or reload is None:
         return
+    notifier.reloading()
     try:
-        fresh = reload()
+        addresses = [peer.address for peer in reload().peers]
     except ConfigError as error:
-        _log.error("not reloaded", reason=str(error))
-        return
-    addresses = [peer.address for peer in fresh.peers]
-    daemon.dial(addresses)
-    _log.info("reloaded", peers=addresses)
+        daemon.observatory.tell("not reloaded", "error", reason=str(error))
+    else:
+        daemon.dial(addresses)
+        daemon.observatory.tell("reloaded", peers=addresses)
+    notifier.ready()
 
 
 def _leave(code: ExitCode) -> NoReturn:

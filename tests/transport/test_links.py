@@ -632,7 +632,11 @@ async def test_an_address_that_cannot_be_had_is_named(make_node, address: str, s
 async def test_more_services_can_be_added_before_the_start(make_node) -> None:
     added: list[grpc.aio.Server] = []
     a = make_node("a")
-    a.links._add_services = added.append
+
+    async def add(server: grpc.aio.Server) -> None:
+        added.append(server)
+
+    a.links._add_services = add
     await a.start()
     assert len(added) == 1
 

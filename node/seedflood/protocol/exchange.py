@@ -1,5 +1,7 @@
 """The conversation with the neighbours: what is told on a link, what is made of what they tell, and who is asked."""
 
+from collections.abc import Collection
+
 from seedflood.errors import PeerError
 from seedflood.protocol.admission import Admission
 from seedflood.protocol.catchup import CatchUp, describe_progress
@@ -48,6 +50,10 @@ class Exchange:
         self._flood = flood
         self._catchup = catchup
         self._outbox = outbox
+
+    @property
+    def linked(self) -> Collection[OriginId]:
+        return self._flood.neighbours
 
     def connected(self, peer: OriginId, hello: Hello, now: float) -> None:
         membership = self._presence.membership

@@ -44,6 +44,7 @@ from seedflood.protocol.presence import Presence
 from seedflood.protocol.rounds import first_round, next_round, round_of
 from seedflood.protocol.rules import Patience, Rules
 from seedflood.protocol.standstill import Standstill
+from seedflood.protocol.view import View, make_view
 from seedflood.protocol.watch import DIGEST_ROUNDS
 from seedflood.protocol.window import Window
 
@@ -239,6 +240,10 @@ class Node:
         """What to say first on a new link."""
         others = tuple(member for member in self.membership.all() if member.origin != self.origin)
         return Hello(self.rules.run_id, self.rules.base_digest, self._presence.ours, others, self.frontier.held())
+
+    def view(self, now: float) -> View:
+        """What an operator is shown."""
+        return make_view(self._presence, self._exchange, self.frontier, self._window, now)
 
     def waiting_for(self) -> list[str]:
         """Names of those for whom a node that does not move waits."""

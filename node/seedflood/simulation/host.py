@@ -344,6 +344,15 @@ class Host:
     def noted(self, event: Event) -> None:
         self.events.append(event)
 
+    def adopted(self, closed: ClosedEpoch, source: OriginId | None) -> None:
+        pass
+
+    def learned(self, bundles: Sequence[Bundle], source: OriginId | None) -> None:
+        pass
+
+    def sent(self, peer: OriginId, message: Message) -> None:
+        pass
+
     def applied(self, window: ClosedWindow) -> None:
         pass
 

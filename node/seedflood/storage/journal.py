@@ -135,6 +135,10 @@ class Journal:
         ((count,),) = self._store.rows("SELECT COUNT(*) FROM bundles")
         return int(count)
 
+    def count_closed(self) -> int:
+        """How many epochs are kept as sums."""
+        return len(self._sums.frontiers())
+
     def last_step(self, origin: OriginId) -> int:
         """The greatest step that is held of the origin; -1 if none."""
         frontier = Frontier()

@@ -49,6 +49,8 @@ class Trainer:
         if node.evaluate_examples is not None:
             del self.task.validation_examples[node.evaluate_examples :]
         self.base_digest = base.digest
+        self.parameters = (base.parameters_count, base.parameters_count * base.dtype.itemsize)
+        """How many, and how many bytes they take."""
         self.replica = make_replica(run, base, node.state)
 
     @property

@@ -10,6 +10,7 @@ pass on both sides.
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
@@ -101,6 +102,7 @@ class Link:
         self.peer = peer
         self.hello = hello
         self.is_dialled = stream.is_dialled
+        self.opened_at = time.time()
         self.has_outlived_dial = False
         self.ended = asyncio.Event()
         self.error: PeerError | None = None

@@ -21,7 +21,7 @@ import dataclasses
 import logging
 import random
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -89,7 +89,7 @@ class Links:
         owner: Owner,
         *,
         credentials: Credentials | None = None,
-        add_services: Callable[[grpc.aio.Server], None] | None = None,
+        add_services: Callable[[grpc.aio.Server], Awaitable[None]] | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         uniform: Callable[[float, float], float] = random.uniform,
     ) -> None:
@@ -104,6 +104,7 @@ class Links:
         self._links: dict[OriginId, Link] = {}
         self._running: set[Link] = set()
         self._dials: dict[str, asyncio.Task[None]] = {}
+        self._found: dict[str, OriginId] = {}
         self._ending: set[asyncio.Task[None]] = set()
         self._counters: dict[str, LinkCounters] = {}
         self._refusals: deque[str] = deque(maxlen=REFUSALS_REMEMBERED)
@@ -114,6 +115,15 @@ class Links:
         """The linked peers and their names."""
         return {peer: link.hello.member.name for peer, link in self._links.items()}
 
+    @property
+    def open(self) -> Mapping[OriginId, Link]:
+        return self._links
+
+    @property
+    def dialled(self) -> dict[str, OriginId | None]:
+        """The addresses that are dialled, and who was found there last."""
+        return {address: self._found.get(address) for address in self._dials}
+
     def stats(self) -> dict[str, LinkCounters]:
         """Counters by the peer's name, over all of its links; copies."""
         return {name: dataclasses.replace(counters) for name, counters in self._counters.items()}
@@ -122,7 +132,7 @@ class Links:
         """Listens; returns the port. Raises BindError."""
         server = make_server(self._accept, self._answer_pull)
         if self._add_services is not None:
-            self._add_services(server)
+            await self._add_services(server)
         port = bind(server, self._settings.listen, self._credentials)
         await server.start()
         self._server = server
@@ -202,6 +212,8 @@ class Links:
             try:
                 linked, peer = await self._dial(address)
                 outcome = "linked" if linked else "duplicate"
+                if peer is not None:
+                    self._found[address] = peer
             except SeedfloodError as error:
                 outcome = "refused"
                 why = f"no link: {error}"
@@ -242,6 +254,7 @@ class Links:
                 stream.handshake = (len(frames), sum(map(len, frames)), len(answer or b""))
                 refusal.check_hello(hello, ours)
                 self._owner.is_welcome(hello)
+                self._found[address] = hello.member.origin
             except grpc.aio.AioRpcError as error:
                 facts = refusal.parse(error.details())
                 if facts is None:

@@ -1,0 +1,42 @@
+"""The console: all that lets people watch one node, opened before the node is loaded and closed after it has ended."""
+
+import asyncio
+from contextlib import AsyncExitStack
+
+from seedflood.config import Settings
+from seedflood.operations.observatory import Observatory
+from seedflood.operations.server import OperationsServer
+from seedflood.operations.tensorboard import TensorBoard
+from seedflood.protocol.messages import OriginId
+
+
+class Console:
+    """`Console.open`, then feed the observatory. address: where HTTP is served; None if it is not."""
+
+    def __init__(self, observatory: Observatory, address: str | None, open_parts: AsyncExitStack) -> None:
+        self.observatory = observatory
+        self.address = address
+        self._open_parts = open_parts
+
+    @classmethod
+    async def open(cls, settings: Settings, origin: OriginId) -> "Console":
+        """Raises SeedfloodError, leaving nothing open."""
+        node = settings.node
+        async with AsyncExitStack() as undo:
+            curves = TensorBoard(node.tensorboard) if node.tensorboard is not None else None
+            if curves is not None:
+                undo.push_async_callback(asyncio.to_thread, curves.close)
+            observatory = Observatory(settings, origin, asyncio.get_running_loop(), curves)
+            undo.push_async_callback(asyncio.to_thread, observatory.close)
+            await asyncio.to_thread(observatory.recall)
+            address = None
+            if node.http:
+                server = OperationsServer(observatory)
+                undo.push_async_callback(server.close)
+                await server.start()
+                address = server.address
+            return cls(observatory, address, undo.pop_all())
+
+    async def close(self) -> None:
+        """Idempotent."""
+        await self._open_parts.aclose()

@@ -1,0 +1,95 @@
+"""Curves that stay small however long a run lasts: when one is full, two neighbouring points become their mean."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from seedflood.operations.eventlog import Facts, decode
+
+LOSS_POINTS_MAX = 600
+SPEED_POINTS_MAX = 300
+ACCURACY_POINTS_MAX = 600
+
+SPEED_SECONDS = 1.0
+"""Between two samples of how many steps a second brings."""
+
+
+class Curve:
+    """Means over equal shares of what was added; each stands at the last x of its share."""
+
+    def __init__(self, points_max: int) -> None:
+        self._points_max = points_max
+        self._points: list[tuple[float, list[float]]] = []
+        self._stride = 1
+        self._share: list[tuple[float, list[float]]] = []
+
+    def add(self, x: float, *values: float) -> None:
+        self._share.append((x, list(values)))
+        if len(self._share) < self._stride:
+            return
+        self._points.append(_mean(self._share))
+        self._share = []
+        if len(self._points) > self._points_max:
+            pairs = (self._points[k : k + 2] for k in range(0, len(self._points), 2))
+            self._points = [_mean(pair) for pair in pairs]
+            self._stride *= 2
+
+    def points(self) -> list[list[float]]:
+        """The last one may stand for a share that is not full yet."""
+        points = [*self._points, _mean(self._share)] if self._share else self._points
+        return [[x, *values] for x, values in points[-self._points_max :]]
+
+
+class History:
+    """loss and accuracy (with its loss) by step, speed by time."""
+
+    def __init__(self) -> None:
+        self.loss = Curve(LOSS_POINTS_MAX)
+        self.accuracy = Curve(ACCURACY_POINTS_MAX)
+        self.speed = Curve(SPEED_POINTS_MAX)
+        self._accuracy_step = -1
+
+    def measured(self, step: int, loss: float | None) -> None:
+        if loss is not None:
+            self.loss.add(step, loss)
+
+    def evaluated(self, step: int, accuracy: float, loss: float) -> None:
+        if step > self._accuracy_step:  # a restarted node evaluates the end of its run again
+            self._accuracy_step = step
+            self.accuracy.add(step, accuracy, loss)
+
+    def recall(self, lines: Iterable[bytes]) -> list[dict[str, Any]]:
+        """Takes what an earlier life has written into the event log; returns its lines that are for people."""
+        told: list[dict[str, Any]] = []
+        for line in lines:
+            if b'"level":"debug"' in line and b'"event":"measured"' not in line:
+                continue
+            whole = decode(line)
+            if whole is not None:
+                self._recall(whole, told)
+        return told
+
+    def _recall(self, whole: dict[str, Any], told: list[dict[str, Any]]) -> None:
+        try:
+            match whole["event"]:
+                case "measured":
+                    self.measured(int(whole["step"]), None if whole["loss"] is None else float(whole["loss"]))
+                    return
+                case "evaluated":
+                    self.evaluated(int(whole["step"]), float(whole["accuracy"]), float(whole["loss"]))
+        except (LookupError, TypeError, ValueError):
+            return  # of another version
+        told.append(for_people(whole))
+        del told[:-EVENTS_MAX]
+
+
+EVENTS_MAX = 500
+"""Events for people that are held in memory."""
+
+
+def for_people(whole: Facts) -> dict[str, Any]:
+    return {key: value for key, value in whole.items() if key not in ("node", "run")}
+
+
+def _mean(points: list[tuple[float, list[float]]]) -> tuple[float, list[float]]:
+    columns = zip(*(values for _, values in points), strict=True)
+    return points[-1][0], [sum(column) / len(points) for column in columns]

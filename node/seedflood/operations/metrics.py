@@ -1,0 +1,134 @@
+"""Metrics for Prometheus: read from the node when somebody scrapes, so that they cost nothing in between.
+
+Base units, `_total` for counters, and no label that grows with the run: reasons and states are closed sets, and only
+direct neighbours have a label of their own. `deploy/METRICS.md` lists them; a test compares it with a real scrape.
+"""
+
+import platform
+from collections.abc import Iterable, Iterator
+from typing import get_args
+
+from prometheus_client import ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.registry import Collector
+
+from seedflood import VERSION
+from seedflood.operations.observatory import Observatory
+from seedflood.operations.status import why_not_ready
+from seedflood.operations.subject import LinkState, Subject
+from seedflood.operations.tally import label
+from seedflood.protocol.view import MemberStatus
+
+CONTENT_TYPE = CONTENT_TYPE_LATEST
+
+REJECTIONS = (
+    *("unknown origin", "beyond the run", "not a round", "signature", "equivocation", "too far ahead", "coefficients"),
+)
+"""Why something foreign is not used (protocol.admission); any other reason counts as "other"."""
+
+LINKS_MAX = 256
+"""Neighbours with a label of their own; whoever links beyond these shares the label "other"."""
+
+
+class Metrics:
+    """`scrape` gives the text that Prometheus reads."""
+
+    def __init__(self, observatory: Observatory) -> None:
+        self._registry = observatory.tally.registry
+        self._registry.register(NodeCollector(observatory))
+        ProcessCollector(registry=self._registry)
+
+    def scrape(self) -> bytes:
+        return generate_latest(self._registry)
+
+
+class NodeCollector(Collector):
+    def __init__(self, observatory: Observatory) -> None:
+        self._observatory = observatory
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing: else the registry would collect before there is a node."""
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        observatory, subject = self._observatory, self._observatory.subject
+        tally = observatory.tally
+        build = GaugeMetricFamily(
+            "seedflood_build_info", "Always 1; the labels say what runs.", labels=["version", "python"]
+        )
+        build.add_metric([VERSION, platform.python_version()], 1)
+        yield build
+        yield _gauge("ready", "Takes part, with a replica seen to equal a neighbour's.", why_not_ready(subject) is None)
+        yield _counter("updates_originated", "Updates measured and published here.", tally.originated)
+        yield _counter("updates_applied", "Updates applied to the replica, replays at start included.", tally.applied)
+        yield _counter("updates_late", "Of those, updates whose own window had closed.", tally.late)
+        yield _counter("replica_mismatches", "How often a neighbour's replica was seen to differ.", tally.mismatches)
+        yield _counter("event_lines_lost", "Lines that the event log could not write.", observatory.lines_lost)
+        yield _gauge("loss", "Training loss of the last measured round.", observatory.loss)
+        yield _gauge("accuracy", "Accuracy on the validation rows when last evaluated.", observatory.accuracy)
+        yield _gauge("last_step_timestamp_seconds", "When the last window closed, Unix time.", tally.last_step_at)
+        if subject is not None:
+            yield from _node(subject)
+            yield from _links(subject.link_states())
+
+
+def _node(subject: Subject) -> Iterator[Metric]:
+    node, run = subject.node, subject.settings.run
+    view, journal = subject.view(), subject.journal_size()
+    duplicates = node.duplicates * run.local_steps
+    yield _counter("updates_duplicate", "Updates that came again and were dropped.", duplicates)
+    rejected = CounterMetricFamily(
+        "seedflood_updates_rejected", "Bundles, statements and sums of others that were not used.", labels=["reason"]
+    )
+    refused = dict(node.admission.refused)
+    for reason in REJECTIONS:
+        rejected.add_metric([label(reason)], refused.pop(reason, 0))
+    rejected.add_metric(["other"], sum(refused.values()))
+    yield rejected
+    yield _gauge("window_step", "First step of the round that is measured or collected.", node.step)
+    yield _gauge("run_steps", "Length of the run in steps.", run.steps)
+    peers = GaugeMetricFamily("seedflood_peers", "Other members of the run by what is known of them.", labels=["state"])
+    for state in get_args(MemberStatus):
+        if state != "self":
+            peers.add_metric([state], sum(member.status == state for member in view.members))
+    yield peers
+    catching_up = view.catching_up
+    lag = catching_up.wanted - catching_up.held if catching_up is not None else 0
+    yield _gauge("catchup_lag_steps", "Steps of all origins that its donor held and it lacks; 0 after that.", lag)
+    yield _gauge("journal_bytes", "Size of the journal on the disk.", journal.bytes)
+    yield _gauge("disk_full", "The disk of the journal is full: nothing is published.", subject.is_disk_full)
+
+
+def _links(links: list[LinkState]) -> Iterator[Metric]:
+    yield _counter(
+        "updates_received", "Updates that neighbours sent, duplicates included.", sum(x.updates_received for x in links)
+    )
+    sent = CounterMetricFamily("seedflood_link_sent_bytes", "Bytes of frames sent to a neighbour.", labels=["peer"])
+    received = CounterMetricFamily(
+        "seedflood_link_received_bytes", "Bytes of frames received from a neighbour.", labels=["peer"]
+    )
+    dropped = CounterMetricFamily(
+        "seedflood_link_dropped_updates",
+        "Updates that gave way to newer ones because a neighbour reads too slowly; repair brings them.",
+        labels=["peer"],
+    )
+    linked = [link for link in links if link.origin is not None]
+    for link in linked[:LINKS_MAX]:
+        sent.add_metric([link.peer], link.bytes_sent)
+        received.add_metric([link.peer], link.bytes_received)
+        dropped.add_metric([link.peer], link.updates_dropped)
+    if others := linked[LINKS_MAX:]:
+        sent.add_metric(["other"], sum(link.bytes_sent for link in others))
+        received.add_metric(["other"], sum(link.bytes_received for link in others))
+        dropped.add_metric(["other"], sum(link.updates_dropped for link in others))
+    yield from (sent, received, dropped)
+
+
+def _counter(name: str, text: str, value: float) -> Metric:
+    return CounterMetricFamily(f"seedflood_{name}", text, value=value)
+
+
+def _gauge(name: str, text: str, value: float | None) -> Metric:
+    """Without a sample while the value is not known."""
+    return GaugeMetricFamily(f"seedflood_{name}", text, value=None if value is None else float(value))

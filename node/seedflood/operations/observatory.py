@@ -1,0 +1,234 @@
+"""The observatory: hears of everything that happens on a node, counts it, remembers it, and writes it down.
+
+It stands behind the driver's observer seam and is called on the hot path, so its methods only count and queue; what is
+costly happens when somebody looks (`status`, `metrics`) or on the event log's own thread.
+"""
+
+import asyncio
+import logging
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import structlog
+
+from seedflood.config import Settings
+from seedflood.operations.eventlog import EventLog, Line, event_files, now_microseconds, read_lines, spell_time
+from seedflood.operations.history import EVENTS_MAX, SPEED_SECONDS, History
+from seedflood.operations.spans import spans_of_bundles, spans_of_frontier, spans_of_updates
+from seedflood.operations.subject import Subject
+from seedflood.operations.tally import Tally
+from seedflood.protocol.messages import (
+    Bundle,
+    ClosedEpoch,
+    Message,
+    OriginId,
+    Ping,
+    Pong,
+    Updates,
+    count_updates,
+    fingerprint,
+)
+from seedflood.protocol.outputs import ClosedWindow, Event
+
+Curves = Callable[[int, Mapping[str, float | None]], None]
+"""Takes points of several curves at one step: TensorBoard."""
+
+SPEED_WINDOWS = 200
+SPEED_WINDOW_SECONDS = 30.0
+"""Steps per second are those of so many windows and seconds."""
+
+MEGABYTE = 1_000_000
+
+_log = structlog.stdlib.get_logger("seedflood")
+
+
+class Observatory:
+    """subject: None until the node is loaded. events: the last ones for people, the newest last."""
+
+    def __init__(
+        self, settings: Settings, origin: OriginId, loop: asyncio.AbstractEventLoop, curves: Curves | None = None
+    ) -> None:
+        self.settings = settings
+        self.origin = origin
+        self.subject: Subject | None = None
+        self.tally = Tally()
+        self.history = History()
+        self.events: deque[dict[str, Any]] = deque(maxlen=EVENTS_MAX)
+        self.started_at = time.time()
+        self.loss: float | None = None
+        self.accuracy: float | None = None
+        self.step_seconds: float | None = None
+        self.last_close: ClosedWindow | None = None
+        self._curves = curves
+        self._loop = loop
+        self._pinged: dict[OriginId, float] = {}
+        self._progress: deque[tuple[float, int]] = deque(maxlen=SPEED_WINDOWS)
+        self._speed_at = 0.0
+        self._log = self._open_log() if settings.node.events_megabytes else None
+
+    def _open_log(self) -> EventLog:
+        node = self.settings.node
+        return EventLog(
+            node.state,
+            node=node.name,
+            run=self.settings.run.run_id().hex()[:16],
+            bytes_max=node.events_megabytes * MEGABYTE,
+            names=self._names,
+            call_soon=self._loop.call_soon,
+        )
+
+    @property
+    def lines_lost(self) -> int:
+        return self._log.lost if self._log is not None else 0
+
+    def recall(self) -> None:
+        """Curves and events of earlier lives. Reads files: not on the loop, and before anything is told."""
+        if self._log is not None:
+            self.events.extend(self.history.recall(read_lines(event_files(self.settings.node.state))))
+
+    def close(self) -> None:
+        if self._log is not None:
+            self._log.close()
+
+    # For people: the log on stderr, the event log and the page tell the same
+
+    def tell(self, event: str, level: str = "info", **facts: Any) -> None:
+        _log.log(logging.getLevelNamesMapping()[level.upper()], event, **facts)
+        microseconds = self._write(event, level, facts)
+        if level != "debug":
+            self.events.append({"time": spell_time(microseconds), "event": event, "level": level, **facts})
+
+    def noted(self, event: Event) -> None:
+        self.tally.mismatches += event.name == "replicas differ"
+        self.tell(event.name, event.level, **event.facts)
+
+    # What the driver did
+
+    def learned(self, bundles: Sequence[Bundle], source: OriginId | None) -> None:
+        if source is None:
+            self.tally.originated += count_updates(bundles)
+            self._write("published", "debug", lambda: {"updates": spans_of_bundles(bundles)})
+        else:
+            name = self._name(source)
+            self._write("kept", "debug", lambda: {"from": name, "updates": spans_of_bundles(bundles)})
+
+    def adopted(self, closed: ClosedEpoch, source: OriginId | None) -> None:
+        name = self._name(source)
+        self._write(
+            "adopted",
+            "info",
+            lambda: {"from": name, "epoch": closed.epoch, "updates": spans_of_frontier(closed.frontier)},
+        )
+
+    def sent(self, peer: OriginId, message: Message) -> None:
+        match message:
+            case Updates(bundles):
+                name = self._name(peer)
+                self._write("sent", "debug", lambda: {"to": name, "updates": spans_of_bundles(bundles)})
+            case Ping(sent_at):
+                self._pinged[peer] = sent_at
+
+    def applied(self, window: ClosedWindow) -> None:
+        tally, now = self.tally, time.time()
+        tally.applied += len(window.updates)
+        tally.late += window.late
+        if window.steps[0] <= window.steps[1]:
+            self.last_close = window
+            tally.last_step_at = now
+            tally.closed(window.reason, window.waited_seconds)
+            self._count_step(window.steps[1] + 1, window.steps[1] - window.steps[0] + 1, now)
+        self._write("applied", "debug", lambda: _spell_window(window))
+
+    def received(self, peer: OriginId, message: Message) -> None:
+        """A pong that answers our last ping is half a round trip each way."""
+        if isinstance(message, Pong) and self._pinged.get(peer) == message.sent_at:
+            del self._pinged[peer]
+            self.tally.hops.observe(peer, (self._loop.time() - message.sent_at) / 2)
+
+    def connected(self, peer: OriginId, name: str, *, is_dialled: bool) -> None:
+        self._write("connected", "debug", {"peer": name, "origin": fingerprint(peer), "is_dialled": is_dialled})
+
+    def disconnected(self, peer: OriginId, reason: str) -> None:
+        self._pinged.pop(peer, None)
+        self.tally.hops.forget(peer)
+        self._write("disconnected", "debug", {"peer": self._name(peer), "reason": reason})
+
+    # What the model did
+
+    def measured(self, step: int, count: int, loss: float | None, seconds: float) -> None:
+        """seconds: of all `count` steps."""
+        self.loss, self.step_seconds = loss, seconds / count
+        self.history.measured(step, loss)
+        for _ in range(count):
+            self.tally.steps.observe(seconds / count)
+        self._write("measured", "debug", {"step": step, "count": count, "loss": loss, "seconds": round(seconds, 6)})
+        if self._curves is not None:
+            self._curves(step, {"loss/train": loss, "seconds/step": seconds / count})
+
+    def evaluated(self, step: int, accuracy: float, loss: float, rows: float) -> None:
+        self.accuracy = accuracy
+        if math.isfinite(accuracy) and math.isfinite(loss):
+            self.history.evaluated(step, accuracy, loss)
+        self.tell("evaluated", step=step, accuracy=accuracy, loss=loss, rows=rows)
+        if self._curves is not None:
+            self._curves(step, {"accuracy/validation": accuracy, "loss/validation": loss})
+
+    # Speed
+
+    def steps_per_second(self) -> float | None:
+        """Of the last seconds; it falls while a window stands open."""
+        now = time.time()
+        while self._progress and now - self._progress[0][0] > SPEED_WINDOW_SECONDS and len(self._progress) > 2:
+            self._progress.popleft()
+        if len(self._progress) < 2:
+            return None
+        (began, first), (_, last) = self._progress[0], self._progress[-1]
+        return (last - first) / max(now - began, 1e-6)
+
+    def _count_step(self, step: int, count: int, now: float) -> None:
+        if self.subject is not None:
+            linked = len(self.subject.node.flood.neighbours)
+            self.tally.gossip_bytes += 2 * linked * count * self.subject.parameters[1]
+        self._progress.append((now, step))
+        if now - self._speed_at >= SPEED_SECONDS and (speed := self.steps_per_second()) is not None:
+            self._speed_at = now
+            self.history.speed.add(round(now, 3), round(speed, 4))
+        if self._curves is not None and self.last_close is not None:
+            self._curves(step - 1, {"seconds/window": self.last_close.waited_seconds})
+
+    # Small things
+
+    def _write(self, event: str, level: str, facts: Mapping[str, Any] | Callable[[], Mapping[str, Any]]) -> int:
+        line = Line(now_microseconds(), event, level, facts)
+        if self._log is not None:
+            self._log.write(line)
+        return line.microseconds
+
+    def _name(self, origin: OriginId | None) -> str | None:
+        if origin is None:
+            return None
+        return self.subject.node.membership.name(origin) if self.subject is not None else fingerprint(origin)
+
+    def _names(self) -> dict[str, str]:
+        """Called by the event log's thread: a copy of what does not change in place."""
+        names = {fingerprint(self.origin): self.settings.node.name}
+        if self.subject is not None:
+            names |= {fingerprint(member.origin): member.name for member in self.subject.node.membership.all()}
+        return names
+
+
+def _spell_window(window: ClosedWindow) -> dict[str, Any]:
+    on_time = [update for update in window.updates if update.step >= window.steps[0]]
+    late = [update for update in window.updates if update.step < window.steps[0]] if window.late else []
+    is_outside = window.steps[0] > window.steps[1]
+    return {
+        "steps": None if is_outside else list(window.steps),
+        "reason": window.reason,
+        "waited_seconds": round(window.waited_seconds, 6),
+        "missing": [fingerprint(origin) for origin in window.missing],
+        "updates": spans_of_updates(window.updates if is_outside else on_time),
+        "late": spans_of_updates(late),
+    }

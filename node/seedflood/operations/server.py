@@ -1,0 +1,235 @@
+"""The HTTP server of a node: probes, metrics, the status page and what it reads. It is GET only and changes nothing.
+
+`/livez` answers as long as the loop turns, whatever the model computes; `/readyz` says whether the node takes part with
+a replica that was compared. Where it listens stands in a file in the state folder, so that the commands find it.
+"""
+
+import asyncio
+import contextlib
+import errno
+import ipaddress
+import json
+import os
+import socket
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from seedflood.config import is_loopback
+from seedflood.errors import BindError, JournalError
+from seedflood.operations.eventlog import event_files, read_lines
+from seedflood.operations.metrics import CONTENT_TYPE, Metrics
+from seedflood.operations.observatory import Observatory
+from seedflood.operations.status import describe, why_not_ready
+from seedflood.operations.trace import Trace, resolve_origin, trace
+from seedflood.protocol.messages import STEP_MAX, fingerprint
+
+HTTP_FILE = "http.json"
+STATIC_FOLDER = Path(__file__).parent / "static"
+
+CLOSE_SECONDS = 1.0
+KEEPALIVE_SECONDS = 15.0
+EVENTS_DEFAULT = 100
+LEVELS = ("debug", "info", "warning", "error")
+
+HEADERS = {
+    "Content-Security-Policy": "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class OperationsServer:
+    """`start`, then requests are answered on the loop; `close` leaves nothing behind."""
+
+    def __init__(self, observatory: Observatory) -> None:
+        self.address = ""
+        self._observatory = observatory
+        self._metrics = Metrics(observatory)
+        self._file = observatory.settings.node.state / HTTP_FILE
+        self._runner: web.AppRunner | None = None
+        self._tracing = asyncio.Semaphore(1)
+
+    async def start(self) -> None:
+        """Raises BindError if the address is not to be had, JournalError if the state folder cannot be written."""
+        wanted = self._observatory.settings.node.http
+        listening = bind(wanted)
+        is_guarded = is_loopback(wanted)
+        app = web.Application(middlewares=[_harden, _guard_host] if is_guarded else [_harden])
+        app.add_routes(
+            [
+                web.get("/", self._page),
+                web.get("/livez", self._live),
+                web.get("/readyz", self._ready),
+                web.get("/metrics", self._scrape),
+                web.get("/api/status", self._status),
+                web.get("/api/events", self._events),
+                web.get("/api/trace", self._trace),
+                web.static("/static", STATIC_FOLDER),
+            ]
+        )
+        self._runner = web.AppRunner(app, access_log=None, keepalive_timeout=KEEPALIVE_SECONDS)
+        await self._runner.setup()
+        await web.SockSite(self._runner, listening).start()
+        host, port = listening.getsockname()[:2]
+        self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self._tell_address()
+
+    async def close(self) -> None:
+        if self._runner is not None:
+            self._file.unlink(missing_ok=True)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(CLOSE_SECONDS):
+                    await self._runner.cleanup()
+
+    def _tell_address(self) -> None:
+        """For the commands on this host. Only its owner may read it."""
+        facts = {
+            "address": self.address,
+            "pid": os.getpid(),
+            "name": self._observatory.settings.node.name,
+            "origin": fingerprint(self._observatory.origin),
+        }
+        draft = self._file.with_suffix(".draft")
+        try:
+            descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            with open(descriptor, "w") as file:
+                json.dump(facts, file)
+            draft.replace(self._file)
+        except OSError as error:
+            raise JournalError(f"{self._file} cannot be written: {error.strerror}.", path=str(self._file)) from None
+
+    # Answers
+
+    async def _page(self, _: web.Request) -> web.StreamResponse:
+        return web.FileResponse(STATIC_FOLDER / "index.html")
+
+    async def _live(self, _: web.Request) -> web.StreamResponse:
+        return web.Response(text="alive\n")
+
+    async def _ready(self, _: web.Request) -> web.StreamResponse:
+        reason = why_not_ready(self._observatory.subject)
+        return web.Response(text="ready\n") if reason is None else web.Response(status=503, text=f"{reason}\n")
+
+    async def _scrape(self, _: web.Request) -> web.StreamResponse:
+        return web.Response(body=self._metrics.scrape(), headers={"Content-Type": CONTENT_TYPE})
+
+    async def _status(self, _: web.Request) -> web.StreamResponse:
+        return _json(describe(self._observatory))
+
+    async def _events(self, request: web.Request) -> web.StreamResponse:
+        limit = _whole(request, "limit", EVENTS_DEFAULT)
+        level = request.query.get("level", "info")
+        if level not in LEVELS:
+            raise web.HTTPBadRequest(text=f"level is one of {', '.join(LEVELS)}\n")
+        wanted = LEVELS[LEVELS.index(level) :]
+        events = [event for event in self._observatory.events if event["level"] in wanted]
+        return _json({"events": events[-limit:] if limit else []})
+
+    async def _trace(self, request: web.Request) -> web.StreamResponse:
+        names = {fingerprint(self._observatory.origin): self._observatory.settings.node.name}
+        subject = self._observatory.subject
+        if subject is not None:
+            names |= {fingerprint(member.origin): member.name for member in subject.node.membership.all()}
+        origin = resolve_origin(request.query.get("origin", ""), names)
+        if origin is None:
+            raise web.HTTPNotFound(text="no origin, or more than one, goes by that name here\n")
+        step = _whole(request, "step", None)
+        files = event_files(self._observatory.settings.node.state)
+        async with self._tracing:  # one at a time: each may read all files
+            found = await asyncio.to_thread(lambda: trace(read_lines(files), origin, step, names.get(origin)))
+        self._add_what_is_now(found)
+        return _json(found.as_json())
+
+    def _add_what_is_now(self, found: Trace) -> None:
+        found.node = self._observatory.settings.node.name
+        subject = self._observatory.subject
+        if subject is not None:
+            origin = int(found.origin, 16)
+            found.is_held = subject.node.frontier.holds(origin, found.step)
+            found.is_applied = subject.node.applied.holds(origin, found.step)
+            found.at_step = subject.node.step
+
+
+def bind(address: str) -> socket.socket:
+    """A listening socket at `host:port`. Raises BindError."""
+    host, _, port = address.rpartition(":")
+    try:
+        family, kind, protocol, _, where = socket.getaddrinfo(
+            host.strip("[]"), int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listening = socket.socket(family, kind | socket.SOCK_CLOEXEC, protocol)
+    except OSError as error:
+        raise BindError(
+            f"cannot serve HTTP at {address}: {error.strerror}; correct [node] http.", address=address
+        ) from None
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(where)
+        listening.listen(128)
+        listening.setblocking(False)
+    except OSError as error:
+        listening.close()
+        remedy = (
+            "stop the other process or choose another port" if error.errno == errno.EADDRINUSE else "choose another"
+        )
+        raise BindError(
+            f"cannot serve HTTP at {address}: {os.strerror(error.errno or 0).lower()}; {remedy} in [node] http.",
+            address=address,
+        ) from None
+    return listening
+
+
+@web.middleware
+async def _harden(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """GET and HEAD only, and headers that keep the page to itself, on errors, too."""
+    try:
+        if request.method not in ("GET", "HEAD"):
+            raise web.HTTPMethodNotAllowed(request.method, ["GET", "HEAD"])
+        response = await handler(request)
+    except web.HTTPException as error:
+        error.headers.update(HEADERS)
+        raise
+    response.headers.update(HEADERS)
+    if not request.path.startswith("/static/"):
+        response.headers["Cache-Control"] = "no-store"
+    return response
+
+
+@web.middleware
+async def _guard_host(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """A page on the internet whose name was made to point to this machine is not answered."""
+    host = request.host.rsplit(":", 1)[0] if not request.host.endswith("]") else request.host
+    if not _is_numeric(host.strip("[]")) and host != "localhost":
+        raise web.HTTPMisdirectedRequest(text="this address is for localhost only\n")
+    return await handler(request)
+
+
+def _is_numeric(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _whole(request: web.Request, key: str, default: int | None) -> int:
+    """A number of the query. Raises HTTPBadRequest."""
+    text = request.query.get(key)
+    if text is None and default is not None:
+        return default
+    if text is None or not (text.isascii() and text.isdigit()) or len(text) > 16 or int(text) > STEP_MAX:
+        raise web.HTTPBadRequest(text=f"{key} is a whole number\n")
+    return int(text)
+
+
+def _json(value: dict[str, Any]) -> web.Response:
+    """Facts that are no JSON, such as a path, as text."""
+    return web.json_response(value, dumps=lambda one: json.dumps(one, separators=(",", ":"), default=str))

@@ -1,0 +1,79 @@
+// How values are written. What is not known is a dash, never a zero.
+
+export const UNKNOWN = "–";
+
+const grouped = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+const clock = new Intl.DateTimeFormat([], { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
+const calendar = new Intl.DateTimeFormat([], { dateStyle: "medium", timeStyle: "medium" });
+
+const isKnown = (value) => typeof value === "number" && Number.isFinite(value);
+
+export function count(value) {
+  return isKnown(value) ? grouped.format(value) : UNKNOWN;
+}
+
+export function decimal(value, digits) {
+  return isKnown(value) ? value.toFixed(digits) : UNKNOWN;
+}
+
+/** Three significant digits, as far as a fixed number of decimals allows. */
+export function figure(value) {
+  if (!isKnown(value)) return UNKNOWN;
+  const size = Math.abs(value);
+  return size >= 100 ? grouped.format(value) : value.toFixed(size >= 10 ? 1 : size >= 0.1 || size === 0 ? 2 : 3);
+}
+
+export function percent(share, digits = 1) {
+  return isKnown(share) ? `${(100 * share).toFixed(digits)} %` : UNKNOWN;
+}
+
+/** Decimal units, as network people count: 1 kB is 1,000 bytes. */
+export function bytes(value) {
+  if (!isKnown(value)) return UNKNOWN;
+  const units = ["B", "kB", "MB", "GB", "TB", "PB", "EB"];
+  let scaled = value;
+  let unit = 0;
+  while (scaled >= 999.5 && unit < units.length - 1) {
+    scaled /= 1000;
+    unit += 1;
+  }
+  const digits = unit === 0 || scaled >= 99.95 ? 0 : scaled >= 9.995 ? 1 : 2;
+  return `${scaled.toFixed(digits)} ${units[unit]}`;
+}
+
+/** The two largest units that matter. */
+export function duration(seconds) {
+  if (!isKnown(seconds)) return UNKNOWN;
+  if (seconds < 0.9995) return `${(1000 * seconds).toFixed(seconds < 0.00995 ? 1 : 0)} ms`;
+  if (seconds < 9.95) return `${seconds.toFixed(1)} s`;
+  const whole = Math.round(seconds);
+  if (whole < 60) return `${whole} s`;
+  if (whole < 3600) return `${Math.floor(whole / 60)} min ${String(whole % 60).padStart(2, "0")} s`;
+  const minutes = Math.round(seconds / 60);
+  if (minutes < 1440) return `${Math.floor(minutes / 60)} h ${String(minutes % 60).padStart(2, "0")} min`;
+  const hours = Math.round(seconds / 3600);
+  return `${grouped.format(Math.floor(hours / 24))} d ${hours % 24} h`;
+}
+
+/** For what is counted in whole seconds. */
+export function age(seconds) {
+  return seconds < 10 ? `${Math.floor(seconds)} s` : duration(seconds);
+}
+
+export function timeOfDay(date) {
+  return clock.format(date);
+}
+
+export function dateAndTime(date) {
+  return calendar.format(date);
+}
+
+export function names(list, most = 4) {
+  const shown = list.slice(0, most).join(", ");
+  return list.length > most ? `${shown} and ${list.length - most} more` : shown;
+}
+
+/** "1 host", "2 hosts". */
+export function plural(number, noun) {
+  return `${count(number)} ${noun}${number === 1 ? "" : "s"}`;
+}

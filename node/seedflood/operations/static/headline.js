@@ -1,0 +1,55 @@
+// The first thing that is read: which node this is, how it fares, how far the run is.
+
+import { byId, setAttribute, setText } from "./elements.js";
+import { UNKNOWN, count, decimal, duration, figure, percent } from "./formats.js";
+import { isLive } from "./members.js";
+
+/** What a state means for someone who has never seen this page. tone: its colour; shape: its mark. */
+const STATES = {
+  loading: { tone: "busy", shape: "busy", text: "Reads the model and its data." },
+  joining: { tone: "busy", shape: "busy", text: "Looks for a neighbour that says how far the run is." },
+  "catching up": { tone: "busy", shape: "busy", text: "Takes in what it has missed; measures nothing yet." },
+  ready: { tone: "good", shape: "good", text: "Takes part; its replica agrees with those of its neighbours." },
+  draining: { tone: "busy", shape: "busy", text: "Leaves in peace: publishes nothing any more." },
+  finished: { tone: "good", shape: "good", text: "The run is over; nothing is missing." },
+  doubted: { tone: "bad", shape: "fault", text: "Its replica differs from a neighbour's, and is made again from the journal." },
+  "disk full": { tone: "bad", shape: "fault", text: "Publishes nothing; relays what others say; goes on when there is space." },
+};
+
+export function showHeadline(status, members) {
+  const { node, progress, state } = status;
+  const known = STATES[state] ?? { tone: "busy", shape: "busy", text: "" };
+  setText(byId("node-name"), node.name);
+  setAttribute(byId("state"), "data-tone", known.tone);
+  setAttribute(byId("state-shape"), "href", `#shape-${known.shape}`);
+  setText(byId("state-text"), state);
+  setText(byId("state-reason"), reason(status, known));
+
+  const share = progress.steps ? Math.min(1, (progress.step ?? 0) / progress.steps) : 0;
+  setText(byId("step"), count(progress.step));
+  setText(byId("steps"), count(progress.steps));
+  setAttribute(byId("progress"), "value", share.toFixed(4));
+  const epoch = progress.epoch === null ? "" : ` · epoch ${count(progress.epoch)}`;
+  setText(byId("progress-text"), `${percent(share)}${epoch} · up for ${duration(node.now - node.started_at)}`);
+
+  const evaluated = status.history.accuracy.at(-1);
+  setText(byId("figure-loss"), decimal(progress.loss, 4));
+  setText(byId("figure-accuracy"), evaluated ? percent(evaluated[1]) : UNKNOWN);
+  setText(byId("figure-speed"), figure(progress.steps_per_second));
+  setText(byId("figure-left"), state === "finished" ? "done" : duration(progress.seconds_left));
+  const connected = status.links.filter((link) => link.state === "connected").length;
+  setText(byId("figure-links"), `${connected} of ${status.links.length}`);
+  const alive = members.filter((member) => isLive(member.condition)).length;
+  setText(byId("figure-alive"), `${alive} of ${Math.max(members.length, node.run.clients)}`);
+
+  setText(byId("run"), `Run ${node.run.name} · ${node.run.id.slice(0, 12)}`);
+  document.title = `${node.name}: ${state}, ${percent(share, 0)} · seedflood`;
+}
+
+function reason(status, known) {
+  if (!status.is_ready && status.why_not_ready) {
+    const words = status.why_not_ready;
+    return words.charAt(0).toUpperCase() + words.slice(1) + (/[.!?]$/.test(words) ? "" : ".");
+  }
+  return known.text;
+}

@@ -1,0 +1,34 @@
+// The conditions of hosts: one vocabulary for the graph, its legend and the table.
+
+/** From what matters least to an operator to what matters most. `word`: what it is called; `text`: what it means. */
+export const CONDITIONS = {
+  self: { shape: "self", word: "this node", text: "The node that serves this page." },
+  linked: { shape: "linked", word: "linked", text: "A neighbour with an open link to this node." },
+  reachable: { shape: "reachable", word: "by relay", text: "No link with this node; its updates come through others." },
+  joining: { shape: "behind", word: "catching up", text: "Here, but takes part in no step yet." },
+  behind: { shape: "behind", word: "behind", text: "Here, but its updates lag several steps behind the foremost." },
+  silent: { shape: "silent", word: "silent", text: "Windows waited for it in vain, or nobody has a link with it." },
+  left: { shape: "left", word: "left", text: "It said goodbye and is not waited for." },
+  unknown: { shape: "unknown", word: "not here", text: "It never took part, and nobody has a link with it." },
+};
+
+const LIVE = new Set(["self", "linked", "reachable", "joining", "behind"]);
+const collator = new Intl.Collator("en", { numeric: true });
+
+export function isLive(condition) {
+  return LIVE.has(condition);
+}
+
+/** Members as the page shows them: this node first, the others by name, each with its `condition`. */
+export function describeMembers(status) {
+  const behindSteps = 3 * (status.node.run.local_steps ?? 1);
+  const condition = (member) => {
+    const isHere = member.status === "linked" || member.status === "reachable";
+    if (isHere && member.first_step === null) return "joining";
+    if (isHere && (member.lag_steps ?? 0) > behindSteps) return "behind";
+    return member.status in CONDITIONS ? member.status : "unknown";
+  };
+  return status.members
+    .map((member) => ({ ...member, condition: condition(member) }))
+    .sort((a, b) => (b.condition === "self") - (a.condition === "self") || collator.compare(a.name, b.name));
+}

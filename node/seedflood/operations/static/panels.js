@@ -1,0 +1,113 @@
+// The open window, what became of updates, what was sent, and which run this is.
+
+import { byId, make, reconcile, setAttribute, setText } from "./elements.js";
+import { UNKNOWN, bytes, count, dateAndTime, duration, figure, names, plural } from "./formats.js";
+
+const NO_BREAK = "\u00a0";
+
+/** Between two windows, while this node measures, the figures of the last one stay. */
+export function showWindow(status) {
+  const { window: open, node } = status;
+  const isOpen = open.step !== null && open.expected > 0;
+  const closed = open.last_close;
+  const heard = isOpen ? open.heard : (closed?.heard ?? null);
+  const expected = isOpen ? open.expected : closed && closed.heard + closed.missing.length;
+  const step = isOpen ? open.step : (closed?.step ?? null);
+  setText(byId("window-title"), step === null ? "Window" : `Window of step ${count(step)}`);
+  setText(byId("window-heard"), expected ? `${count(heard)} of ${count(expected)}` : UNKNOWN);
+  setAttribute(byId("window-progress"), "value", expected ? (heard / expected).toFixed(3) : 0);
+  setText(byId("window-waiting"), waiting(status, isOpen));
+  setText(byId("window-open"), isOpen ? duration(open.opened_seconds) : UNKNOWN);
+  const limitless = { strict: "as long as it takes", none: "none", bounded: UNKNOWN };
+  setText(byId("window-bound"), open.bound_seconds === null ? (limitless[node.run.window] ?? UNKNOWN) : duration(open.bound_seconds));
+  setText(byId("window-last"), lastClose(open.last_close));
+}
+
+function waiting({ window: open, state, is_ready: isReady, progress }, isOpen) {
+  if (state === "finished") return "Closed. It was the last one of the run.";
+  if (!isOpen && isReady) return `${open.last_close ? "Closed. " : ""}Step ${count(progress.step)} is being measured.`;
+  if (!isOpen) return "No window is open: this node publishes nothing.";
+  if (open.waiting_for.length > 0) return `Waits for ${names(open.waiting_for)}.`;
+  return open.heard >= open.expected ? "Everybody was heard." : NO_BREAK;
+}
+
+function lastClose(close) {
+  if (close === null) return UNKNOWN;
+  const missing = close.missing.length > 0 ? `, without ${names(close.missing, 3)}` : "";
+  const late = close.late > 0 ? `, ${count(close.late)} late` : "";
+  return `step ${count(close.step)} after ${duration(close.waited_seconds)}: ${close.reason}${missing}${late}`;
+}
+
+function spellJournal({ bundles, bytes: size, closed_epochs: epochs }) {
+  return bundles === null ? null : `${plural(bundles, "bundle")}, ${bytes(size)}, ${plural(epochs, "closed epoch")}`;
+}
+
+const UPDATES = [
+  ["originated", "own", "Updates that this node published."],
+  ["received", "received", "Updates that came over links, new ones and duplicates."],
+  ["duplicate", "duplicate", "Came again over another link, and were dropped."],
+  ["applied", "applied", "Are in the model, each exactly once."],
+  ["late", "late", "Came after their window had closed, and were applied in a later one."],
+  ["rejected", "rejected", "Broke a rule, and were dropped and logged."],
+];
+
+export function showUpdates({ updates }) {
+  const rejected = Object.entries(updates.rejected);
+  const total = rejected.reduce((sum, [, number]) => sum + number, 0);
+  const reasons = rejected.map(([reason, number]) => `${reason}: ${count(number)}`).join(", ");
+  reconcile(byId("updates"), UPDATES, {
+    key: ([name]) => name,
+    create: ([, word, text]) => make("div", { title: text }, make("dt", {}, word), make("dd")),
+    update: (item, [name]) => {
+      const isRejected = name === "rejected";
+      setText(item.lastElementChild, count(isRejected ? total : updates[name]));
+      item.classList.toggle("is-bad", isRejected && total > 0);
+      if (isRejected && reasons) setAttribute(item, "title", reasons);
+    },
+  });
+}
+
+export function showTraffic({ traffic, node }) {
+  const { seedflood_bytes: sent, gossip_bytes: gossip } = traffic;
+  setText(byId("traffic-sent"), bytes(sent));
+  setText(byId("traffic-gossip"), gossip > 0 ? bytes(gossip) : UNKNOWN);
+  const size = `all ${count(traffic.parameters)} parameters (${bytes(traffic.parameter_bytes)})`;
+  const ratio = sent > 0 && gossip > sent ? ` That is ${figure(gossip / sent)} times as much.` : "";
+  setText(
+    byId("traffic-text"),
+    gossip > 0
+      ? `Over all links of ${node.name}, in both directions, so far; the other figure is what exchanging ${size} with each neighbour at every step would have cost.${ratio}`
+      : "Counted from the first step on: bytes over all links, and what exchanging parameters would have cost instead.",
+  );
+}
+
+export function showDelays({ delays, diameter }) {
+  setText(byId("hop-median"), duration(delays.hop_seconds_p50));
+  setText(byId("hop-slow"), duration(delays.hop_seconds_p99));
+  setText(byId("diameter"), diameter === null ? UNKNOWN : plural(diameter, "hop"));
+}
+
+export function showColophon({ node, journal }) {
+  const { run } = node;
+  const lines = [
+    ["Version", node.version],
+    ["Origin", node.origin],
+    ["Started", dateAndTime(new Date(1000 * node.started_at))],
+    ["Incarnation", node.incarnation],
+    ["Run", run.id.slice(0, 16)],
+    ["Model", run.model],
+    ["Task", run.task],
+    ["Mode", run.mode],
+    ["Hosts", count(run.clients)],
+    ["Windows", run.window],
+    ["Batch", plural(run.batch_size, "row")],
+    ["Steps per message", count(run.local_steps)],
+    ["Epoch", plural(run.refresh_period, "step")],
+    ["Journal", spellJournal(journal)],
+  ];
+  reconcile(byId("colophon"), lines, {
+    key: ([name]) => name,
+    create: ([name]) => make("div", {}, make("dt", {}, name), make("dd")),
+    update: (item, [, value]) => setText(item.lastElementChild, value ?? UNKNOWN),
+  });
+}

@@ -1,0 +1,67 @@
+"""What this room may ask of the node it shows: everything is read, nothing is changed."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from seedflood.config import Settings
+from seedflood.protocol.messages import OriginId
+from seedflood.protocol.node import Node
+from seedflood.protocol.view import View
+
+
+@dataclass(frozen=True, slots=True)
+class LinkState:
+    """A link that stands, or a peer that is dialled. connected_at: Unix time, None if it does not stand. Counters are
+    sums over all links with the peer since the process began. address: None if the peer dialled us."""
+
+    peer: str
+    origin: OriginId | None
+    address: str | None
+    connected_at: float | None
+    bytes_sent: int = 0
+    bytes_received: int = 0
+    pull_bytes_received: int = 0
+    updates_received: int = 0
+    updates_dropped: int = 0
+
+    @property
+    def is_connected(self) -> bool:
+        return self.connected_at is not None
+
+
+@dataclass(frozen=True, slots=True)
+class JournalSize:
+    bundles: int
+    bytes: int
+    closed_epochs: int
+
+
+class Subject(Protocol):
+    """The daemon."""
+
+    settings: Settings
+    node: Node
+
+    @property
+    def incarnation(self) -> int: ...
+
+    @property
+    def is_finished(self) -> bool:
+        """Has the run ended here?"""
+
+    @property
+    def is_draining(self) -> bool: ...
+
+    @property
+    def is_disk_full(self) -> bool: ...
+
+    @property
+    def parameters(self) -> tuple[int, int]:
+        """How many the model has, and how many bytes they take in its type."""
+
+    def view(self) -> View: ...
+
+    def link_states(self) -> list[LinkState]:
+        """Of all neighbours of this life, and of all who are dialled."""
+
+    def journal_size(self) -> JournalSize: ...

@@ -1,0 +1,82 @@
+"""Counts of this life of a node, which its metrics and its status page share."""
+
+from collections import deque
+
+from prometheus_client import CollectorRegistry, Histogram, disable_created_metrics
+
+from seedflood.protocol.messages import OriginId
+from seedflood.protocol.outputs import CloseReason
+
+disable_created_metrics()  # type: ignore[no-untyped-call]  # a series per counter that nobody reads
+
+HOP_SAMPLES_MAX = 256
+
+SECONDS_BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+HOP_BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+
+CLOSE_REASONS: tuple[CloseReason, ...] = ("all heard", "bound", "no waiting")
+
+
+class Tally:
+    """registry: of this node alone, so that many may live in one process. last_step_at: Unix time of the last closed
+    window. gossip_bytes: what exchanging all parameters with every neighbour, once per step, would have cost."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.originated = 0
+        self.applied = 0
+        self.late = 0
+        self.mismatches = 0
+        self.gossip_bytes = 0
+        self.last_step_at: float | None = None
+        self.steps = Histogram(
+            "seedflood_step_seconds", "What measuring a step took.", buckets=SECONDS_BOUNDS, registry=self.registry
+        )
+        self.hops = HopTimes(self.registry)
+        self._windows = Histogram(
+            "seedflood_window_close_seconds",
+            "How long windows were open, by why they closed: all_heard, bound, no_waiting.",
+            ["reason"],
+            buckets=SECONDS_BOUNDS,
+            registry=self.registry,
+        )
+        for reason in CLOSE_REASONS:
+            self._windows.labels(label(reason))
+
+    def closed(self, reason: CloseReason, seconds: float) -> None:
+        self._windows.labels(label(reason)).observe(seconds)
+
+
+class HopTimes:
+    """What a hop takes, by pings. latest: of each linked neighbour."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.latest: dict[OriginId, float] = {}
+        self._samples: deque[float] = deque(maxlen=HOP_SAMPLES_MAX)
+        self._histogram = Histogram(
+            "seedflood_hop_delay_seconds",
+            "Half a round trip to a neighbour, event loops and queues of both sides included.",
+            buckets=HOP_BOUNDS,
+            registry=registry,
+        )
+
+    def observe(self, peer: OriginId, seconds: float) -> None:
+        self._histogram.observe(seconds)
+        self.latest[peer] = seconds
+        self._samples.append(seconds)
+
+    def forget(self, peer: OriginId) -> None:
+        self.latest.pop(peer, None)
+
+    def samples(self) -> list[float]:
+        """The last ones, of all neighbours."""
+        return list(self._samples)
+
+
+def percentile(samples: list[float], share: float) -> float | None:
+    return sorted(samples)[int(share * (len(samples) - 1) + 0.5)] if samples else None
+
+
+def label(words: str) -> str:
+    """A value of a metric's label: "all heard" is all_heard there."""
+    return words.replace(" ", "_")

@@ -1,0 +1,151 @@
+"""What became of one update on one node, from its event files: who had it when, from whom, applied in which window.
+
+A trace is made of lines alone, so it can be asked of a dead node's files as well as of a running one, which adds what
+its frontier says now.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from seedflood.operations.eventlog import decode
+
+FACTS_MAX = 256
+"""Lines told of one update: restarts apply it again, repair may send it again."""
+
+_SPAN_FIELDS = ("updates", "late")
+
+
+@dataclass(slots=True)
+class Trace:
+    """origin: fingerprint. facts: the lines that tell of the update, in order, their spans cut away. has_log: is there
+    any line at all? is_held, is_applied, at_step: as a running node says; None: only files were asked."""
+
+    node: str | None
+    origin: str
+    name: str | None
+    step: int
+    facts: list[dict[str, Any]] = field(default_factory=list)
+    has_log: bool = False
+    is_skipped: bool = False
+    is_held: bool | None = None
+    is_applied: bool | None = None
+    at_step: int | None = None
+
+    @property
+    def had_at(self) -> dict[str, Any] | None:
+        """The line that tells how the node came to have it."""
+        return next((fact for fact in self.facts if fact["event"] in ("published", "kept", "adopted")), None)
+
+    @property
+    def applied(self) -> dict[str, Any] | None:
+        """The line of the window in which it was applied, else of what was applied at a start."""
+        lines = [fact for fact in self.facts if fact["event"] == "applied"]
+        return next((fact for fact in lines if fact["steps"] is not None), lines[0] if lines else None)
+
+    def as_json(self) -> dict[str, Any]:
+        had, applied = self.had_at, self.applied
+        return {
+            "node": self.node,
+            "origin": self.origin,
+            "name": self.name,
+            "step": self.step,
+            "had": had,
+            "sent": [fact for fact in self.facts if fact["event"] == "sent"],
+            "applied": applied,
+            "is_skipped": self.is_skipped,
+            "is_held": self.is_held,
+            "is_applied": self.is_applied,
+            "verdict": self.verdict(),
+            "facts": self.facts,
+        }
+
+    def verdict(self) -> str:
+        """One sentence: what became of it, or why nothing did."""
+        who = self.name or self.origin
+        had, applied = self.had_at, self.applied
+        if self.is_skipped and (had is None or had["event"] != "published"):
+            return f"{who} never measured step {self.step}: it said so with its next update"
+        if applied is not None:
+            return _spell_applied(applied, self.step)
+        if had is not None and had["event"] == "adopted":
+            return f"applied as part of the sum of epoch {had.get('epoch')}, from {had.get('from')}"
+        if self.is_applied:
+            return "applied, but longer ago than the event log reaches"
+        if had is not None or self.is_held:
+            return "held, not applied: its window has not closed here" + (
+                f"; the node is at step {self.at_step}" if self.at_step is not None else " as far as the files reach"
+            )
+        if self.is_held is not None:
+            return f"never came here; the node is at step {self.at_step}"
+        return (
+            "not in these files: it never came, or they do not reach back" if self.has_log else "there is no event log"
+        )
+
+
+def resolve_origin(text: str, names: dict[str, str]) -> str | None:
+    """The fingerprint that a name, a fingerprint or the unique beginning of one means. names: fingerprint -> name."""
+    found = [origin for origin, name in names.items() if name == text]
+    if not found:
+        found = [origin for origin in names if origin.startswith(text.lower())]
+    if len(found) == 1:
+        return found[0]
+    return text.lower() if not found and re.fullmatch(r"[0-9a-f]{16}", text.lower()) else None
+
+
+def find_names(lines: Iterable[bytes]) -> dict[str, str]:
+    """fingerprint -> name, as the files tell."""
+    names: dict[str, str] = {}
+    for line in lines:
+        if b'"event":"members"' in line or b'"event":"member joined"' in line:
+            whole = decode(line) or {}
+            if isinstance(whole.get("names"), dict):
+                names |= whole["names"]
+            if isinstance(whole.get("origin"), str) and isinstance(whole.get("member"), str):
+                names[whole["origin"]] = whole["member"]
+    return names
+
+
+def trace(lines: Iterable[bytes], origin: str, step: int, name: str | None = None) -> Trace:
+    """Reads all lines of one node, in order."""
+    found = Trace(None, origin, name, step)
+    spans = re.compile(rf'\["{origin}",(\d+),(\d+)(?:,(\d+))?\]'.encode())
+    for line in lines:
+        if not found.has_log:
+            whole = decode(line)
+            if whole is None:
+                continue
+            found.has_log, found.node = True, whole.get("node")
+        kinds = [_kind(match, step) for match in spans.finditer(line)]
+        if "skipped" in kinds and "measured" not in kinds:
+            found.is_skipped = True
+        if "measured" in kinds and len(found.facts) < FACTS_MAX:
+            whole = decode(line)
+            if whole is not None:
+                found.facts.append(_without_spans(whole, origin, step))
+    return found
+
+
+def _kind(match: re.Match[bytes], step: int) -> str | None:
+    first, last, skipped = int(match[1]), int(match[2]), int(match[3] or 0)
+    if first <= step <= last:
+        return "measured"
+    return "skipped" if first - skipped <= step < first else None
+
+
+def _without_spans(whole: dict[str, Any], origin: str, step: int) -> dict[str, Any]:
+    fact = {key: value for key, value in whole.items() if key not in (*_SPAN_FIELDS, "node", "run")}
+    if whole["event"] == "applied":
+        late = whole.get("late") or []
+        fact["is_late"] = any(span[0] == origin and span[1] <= step <= span[2] for span in late)
+    return fact
+
+
+def _spell_applied(applied: dict[str, Any], step: int) -> str:
+    steps = applied["steps"]
+    if steps is None:
+        return f"applied at {applied['time']}, outside of any window: while the node caught up or started again"
+    how = "late, in the window" if applied.get("is_late") else "in the window"
+    where = f"of step {steps[1]}" if steps[0] == steps[1] else f"of steps {steps[0]} to {steps[1]}"
+    return f"applied {how} {where}, which closed at {applied['time']} ({applied['reason']})"

@@ -1,0 +1,96 @@
+"""The picture of a running node that operators are shown: reads its parts, changes none of them."""
+
+import contextlib
+import time
+from collections.abc import Callable
+
+from seedflood.config import Settings
+from seedflood.driver import Driver
+from seedflood.operations.subject import JournalSize, LinkState
+from seedflood.protocol.node import Node
+from seedflood.protocol.view import View
+from seedflood.storage.journal import Journal
+from seedflood.transport.link import LinkCounters
+from seedflood.transport.links import Links
+
+JOURNAL_SECONDS = 10.0
+"""For so long the counted size of the journal is believed: counting reads an index of all bundles."""
+
+
+class Picture:
+    """What `operations.subject.Subject` asks for. is_draining, is_finished: set by the daemon."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        node: Node,
+        driver: Driver,
+        links: Links,
+        journal: Journal,
+        clock: Callable[[], float],
+        *,
+        parameters: tuple[int, int],
+        incarnation: int,
+    ) -> None:
+        self.settings = settings
+        self.node = node
+        self.parameters = parameters
+        self.incarnation = incarnation
+        self.is_draining = False
+        self.is_finished = False
+        self._driver = driver
+        self._links = links
+        self._journal = journal
+        self._clock = clock
+        self._journal_size = JournalSize(0, 0, 0)
+        self._counted_at = float("-inf")
+
+    @property
+    def is_disk_full(self) -> bool:
+        return self._driver.is_disk_full
+
+    def view(self) -> View:
+        return self.node.view(self._clock())
+
+    def link_states(self) -> list[LinkState]:
+        open_links, dialled = self._links.open, self._links.dialled
+        addresses = {origin: address for address, origin in dialled.items() if origin is not None}
+        origins = {link.hello.member.name: origin for origin, link in open_links.items()}
+        known = {member.name: member.origin for member in self.node.membership.all()}
+        configured = {peer.address: peer.name for peer in self.settings.peers}
+        states = []
+        for name, counters in sorted(self._links.stats().items()):
+            origin = origins.get(name, known.get(name))
+            link = open_links.get(origin) if origin is not None else None
+            address = addresses.pop(origin, None) if origin is not None else None
+            states.append(_state(name, counters, origin, address, link.opened_at if link is not None else None))
+        never_linked = [address for address, origin in dialled.items() if origin is None or origin in addresses]
+        states += [LinkState(configured.get(address) or address, None, address, None) for address in never_linked]
+        return states
+
+    def journal_size(self) -> JournalSize:
+        now = time.monotonic()
+        if not self.is_draining and now - self._counted_at >= JOURNAL_SECONDS:
+            self._counted_at = now
+            size = 0
+            for path in (self._journal.path, self._journal.path.with_name(f"{self._journal.path.name}-wal")):
+                with contextlib.suppress(OSError):
+                    size += path.stat().st_size
+            self._journal_size = JournalSize(self._journal.count(), size, self._journal.count_closed())
+        return self._journal_size
+
+
+def _state(
+    name: str, counters: LinkCounters, origin: int | None, address: str | None, opened_at: float | None
+) -> LinkState:
+    return LinkState(
+        peer=name,
+        origin=origin,
+        address=address,
+        connected_at=opened_at,
+        bytes_sent=counters.bytes_sent,
+        bytes_received=counters.bytes_received,
+        pull_bytes_received=counters.pull_bytes_received,
+        updates_received=counters.updates_received,
+        updates_dropped=counters.updates_dropped,
+    )

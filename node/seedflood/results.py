@@ -1,0 +1,98 @@
+"""What came of a run: evaluations before, during and after it, and the result that is printed and kept.
+
+The model is asked on the compute thread; figures are told to whoever watches the node and kept in `result.json`.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, TypeVar
+
+import structlog
+
+from seedflood.config import Settings
+from seedflood.errors import JournalError
+from seedflood.operations.observatory import Observatory
+from seedflood.report import RESULT_FILE, Figures, Report
+from seedflood.training.trainer import Trainer
+
+Result = TypeVar("Result")
+
+_log = structlog.stdlib.get_logger("seedflood")
+
+
+class Run(Protocol):
+    """Runs a job on the compute thread, then hands its result over on the loop; a fault of either ends the daemon."""
+
+    def __call__(self, job: Callable[[], Result], then: Callable[[Result], None]) -> None: ...
+
+
+class Results:
+    """report: the figures, as far as they are known."""
+
+    def __init__(self, settings: Settings, trainer: Trainer, observatory: Observatory, run: Run) -> None:
+        self.report = Report(settings.node.state / RESULT_FILE)
+        self._settings = settings
+        self._trainer = trainer
+        self._observatory = observatory
+        self._run = run
+
+    def evaluate_before(self) -> None:
+        """Figures of the base model: measured in the first life of a node, remembered in all later ones."""
+        if self._settings.node.evaluate and not self.report.recall():
+
+            def remember(figures: Figures) -> None:
+                self.report.before = figures
+                self.keep()
+
+            self._evaluate(0, remember)
+
+    def evaluate_on_the_way(self, step: int) -> None:
+        """If the settings want it now."""
+        every = self._settings.node.evaluate_every
+        if every and step - self.report.evaluated_at >= every and step < self._settings.run.steps:
+            self.report.evaluated_at = step
+            self._evaluate(step, _nothing)
+
+    def conclude(self, then: Callable[[bytes], None]) -> None:
+        """The run is over: final figures and export; `then` is given the digest."""
+        self._run(self._trainer.complete, _nothing)
+        if self._settings.node.evaluate:
+            self._evaluate(self._settings.run.steps, self.report.after.update)
+        folder = self._settings.node.export
+        if folder is not None:
+            self._run(
+                lambda: self._trainer.export(folder),
+                lambda path: self._observatory.tell("exported", folder=str(path)),
+            )
+        self._run(self._trainer.digest, then)
+
+    def publish(self, result: Mapping[str, Any]) -> None:
+        """On stdout, and in the state folder."""
+        self.keep(dict(result))
+        self._observatory.tell("finished", digest=result["digest"][:16], steps=result["steps"])
+        try:
+            print(json.dumps(result), flush=True)
+        except OSError as error:
+            _log.warning("nobody reads stdout; the result is in the state folder", reason=str(error))
+
+    def keep(self, result: dict[str, Any] | None = None) -> None:
+        try:
+            self.report.keep(result)
+        except JournalError as error:  # figures are no reason to end: a full disk may have space again
+            _log.warning("figures were not kept", reason=str(error))
+
+    def _evaluate(self, step: int, then: Callable[[Figures], None]) -> None:
+        def tell(figures: Figures) -> None:
+            self._observatory.evaluated(step, **figures)
+            then(figures)
+
+        self._run(self._measure, tell)
+
+    def _measure(self) -> Figures:
+        """On the compute thread."""
+        result = self._trainer.evaluate()
+        return {"accuracy": round(result.accuracy, 6), "loss": round(result.loss, 6), "rows": result.rows}
+
+
+def _nothing(_: object) -> None:
+    """For jobs whose result nobody needs."""

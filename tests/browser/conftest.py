@@ -1,0 +1,58 @@
+"""The status page of real daemons in a real browser: Debian's chromium, without a window."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pages import Page
+from processes import Hosts, ring
+from selenium.webdriver import Chrome, ChromeOptions
+from selenium.webdriver.chrome.service import Service
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Chrome]:
+    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if chromium is None or driver is None:
+        pytest.skip("needs chromium and chromedriver (Debian: chromium, chromium-driver)")
+    options = ChromeOptions()
+    options.binary_location = chromium
+    for argument in ("--headless=new", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars"):
+        options.add_argument(argument)
+    if os.geteuid() == 0:
+        options.add_argument("--no-sandbox")  # chromium's sandbox does not work for root
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    made = Chrome(options=options, service=Service(driver))
+    yield made
+    made.quit()
+
+
+@pytest.fixture
+def page(browser: Chrome, tmp_path: Path) -> Iterator[Page]:
+    """A page that must not have complained of anything by the end of the test."""
+    made = Page(browser, tmp_path)
+    made.console()
+    yield made
+    complaints = made.console()
+    browser.get("about:blank")
+    assert complaints == []
+
+
+@pytest.fixture(scope="module")
+def hosts(browser: Chrome, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
+    """Four hosts on a ring, in a run that does not end while it is watched."""
+    made = Hosts(tmp_path_factory.mktemp("hosts"))
+    run = {"steps": 1_000_000, "window": "bounded"}
+    for host in made.make(4, ring(4), run, {"evaluate": True, "evaluate_every": 25, "evaluate_examples": 16}):
+        host.start()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def few_hosts(browser: Chrome, tmp_path: Path) -> Iterator[Hosts]:
+    made = Hosts(tmp_path)
+    yield made
+    made.close()

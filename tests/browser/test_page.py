@@ -1,0 +1,164 @@
+"""What the status page shows of a run, and that it can be read: by everybody, on every screen, without a network."""
+
+import signal
+
+import pytest
+from pages import DESK, PHONE, READ_CLIPPED, READ_FAINT_TEXT, WATCH_SHIFTS, Page
+from processes import Host, Hosts, free_ports, ring
+
+from seedflood.operations.server import STATIC_FOLDER
+
+pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
+
+REFUSED = "net::ERR_CONNECTION_REFUSED"
+"""What a browser itself says when nothing listens any more."""
+
+
+def address(host: Host) -> str:
+    """Where the newest process of the host serves its page: it says so while it is still loading."""
+    while host.process is None or not (told := [line for line in host.events if line.get("event") == "loading"]):
+        host.wait_for("loading")
+    return told[-1]["http"]
+
+
+@pytest.fixture
+def running(hosts: Hosts, page: Page) -> Page:
+    """The page of the first of four hosts, all of them there and past their tenth step."""
+    page.open(address(hosts.hosts[0]))
+    page.wait_for("figure-alive", "4 of 4")
+    page.wait_until(lambda page: page.step >= 10, "step 10")
+    return page
+
+
+def test_a_run_is_seen_to_move(running: Page):
+    assert running.text("node-name") == "h0"
+    assert running.text("state-text") == "ready"
+    running.wait_for_steps(5)
+    running.wait_until(lambda page: page.text("figure-speed") != "–", "a speed")
+    assert float(running.text("figure-loss")) > 0
+    assert running.text("figure-accuracy").endswith("%")
+    drawn = "return Array.from(document.querySelectorAll('.plot'), (plot) => plot.querySelectorAll('canvas').length)"
+    assert running.read(drawn) == [1, 1, 1]
+
+
+def test_hosts_and_links_are_shown_as_they_are(running: Page):
+    members = running.rows("members")
+    assert {name: cells[0] for name, cells in members.items()} == {
+        "h0": "this node",
+        "h1": "linked",
+        "h2": "by relay",
+        "h3": "linked",
+    }
+    linked = {"h1": "connected", "h3": "connected"}
+    running.wait_until(lambda page: {name: cells[0] for name, cells in page.rows("links").items()} == linked, "links")
+    lines = "return Array.from(document.querySelectorAll('.edges line'), (line) => line.getAttribute('class')).sort()"
+    running.wait_until(lambda page: page.read(lines) == ["live", "live", "own", "own"], "the ring")
+    label = running.read("return document.querySelector('#graph svg').getAttribute('aria-label')")
+    assert label == "4 hosts: this node, 2 linked, 1 by relay."
+
+
+def test_traffic_is_compared_with_what_gossip_would_cost(running: Page):
+    running.wait_until(lambda page: page.text("traffic-gossip").endswith(("MB", "GB")), "the cost of gossip")
+    assert running.text("traffic-sent").endswith("kB")
+
+
+def test_events_can_be_narrowed_to_warnings(running: Page):
+    running.wait_until(lambda page: page.read("return document.querySelectorAll('#events li').length > 0"), "events")
+    running.read(
+        "const level = document.getElementById('events-level');"
+        "level.value = 'warning'; level.dispatchEvent(new Event('change'));"
+    )
+    assert running.read("return document.querySelectorAll('#events li.info').length") == 0
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [PHONE, 768, 1100, DESK, 1920])
+def test_nothing_is_cut_off(running: Page, hosts: Hosts, theme: str, width: int):
+    running.open(address(hosts.hosts[0]), theme=theme, width=width)
+    running.wait_for("state-text", "ready")
+    running.screenshot(f"running-{theme}-{width}")
+    assert running.read("return document.documentElement.scrollWidth") == width
+    assert running.read(READ_CLIPPED) == []
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_all_text_has_the_contrast_of_level_aa(running: Page, hosts: Hosts, theme: str):
+    running.open(address(hosts.hosts[0]), theme=theme)
+    running.wait_for("state-text", "ready")
+    texts = running.read(READ_FAINT_TEXT)
+    assert len(texts) > 60
+    assert [text for text in texts if text["contrast"] < text["least"]] == []
+
+
+def test_all_that_is_announced_has_a_name(running: Page):
+    assert running.unnamed_elements() == []
+
+
+def test_nothing_jumps_while_it_is_read(running: Page):
+    running.wait_until(lambda page: page.text("figure-speed") != "–", "a speed")
+    running.read(WATCH_SHIFTS)
+    running.wait_for_steps(100)
+    assert running.read("return window.shifts") == []
+
+
+def test_nothing_is_taken_from_elsewhere_and_nothing_inline_is_needed(running: Page, hosts: Hosts):
+    names = running.read("return performance.getEntriesByType('resource').map((entry) => entry.name)")
+    assert names
+    assert {name.split("/")[2] for name in names} == {address(hosts.hosts[0])}
+    inline = "return document.querySelectorAll('script:not([src]), style, [onclick], [onload]').length"
+    assert running.read(inline) == 0
+
+
+def test_no_text_of_others_can_become_markup():
+    modules = {path.name: path.read_text() for path in STATIC_FOLDER.glob("*.js")}
+    assert "page.js" in modules
+    risky = ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "DOMParser")
+    assert {(name, word) for name, text in modules.items() for word in risky if word in text} == set()
+
+
+def test_a_killed_host_is_shown_as_silent_and_as_linked_again_when_it_is_back(running: Page, hosts: Hosts):
+    lost = hosts.hosts[1]
+    lost.kill()
+    running.wait_for_row("members", "h1", "silent")
+    running.wait_for_row("links", "h1", "dialling")
+    assert running.text("figure-alive") == "3 of 4"
+    assert running.read("return document.querySelectorAll('.edges .broken').length") == 2
+    running.screenshot("lost")
+    running.wait_for_steps(5)
+    lost.start()
+    running.wait_for_row("members", "h1", "linked")
+    running.wait_for_row("links", "h1", "connected")
+    running.wait_for("figure-alive", "4 of 4")
+    running.screenshot("back")
+
+
+def test_a_node_that_dies_is_said_to_be_unreachable_until_it_answers_again(few_hosts: Hosts, page: Page):
+    (host,) = few_hosts.make(1, [], {"steps": 1_000_000, "clients": 1})
+    fixed = ("--set", f"node.http=127.0.0.1:{free_ports(1)[0]}")
+    page.open(address(host.start(*fixed)))
+    page.wait_until(lambda page: page.step >= 3, "step 3")
+    assert not page.read("return document.getElementById('banner').checkVisibility()")
+    host.kill()
+    page.wait_for("banner-title", "This node cannot be reached.")
+    assert page.read("return document.getElementById('banner').checkVisibility()")
+    assert "Last answer" in page.text("banner-text")
+    page.screenshot("unreachable")
+    host.start(*fixed)
+    page.wait_until(lambda page: not page.read("return document.getElementById('banner').checkVisibility()"), "life")
+    page.wait_for_steps(3)
+    assert all(REFUSED in complaint for complaint in page.console())
+
+
+def test_the_page_tells_a_whole_run_from_joining_to_its_end(few_hosts: Hosts, page: Page):
+    first, second = few_hosts.make(2, ring(2)[:1], {"steps": 40}, {"when_finished": "serve"})
+    page.open(address(first.start()))
+    page.wait_for("state-text", "joining")
+    assert page.text("state-reason")
+    page.screenshot("joining")
+    second.start()
+    page.wait_for("state-text", "finished")
+    assert (page.text("step"), page.text("steps"), page.text("figure-left")) == ("40", "40", "done")
+    page.screenshot("finished")
+    first.signal(signal.SIGTERM)
+    page.wait_for("banner-title", "The run is over and the node has ended.")
+    assert all(REFUSED in complaint for complaint in page.console())
