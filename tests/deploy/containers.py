@@ -57,7 +57,7 @@ class Container:
                 events.kill()
 
     def kill_inside(self) -> None:
-        """SIGKILL to everything but the init: as when the kernel is out of memory. The engine counts it as a failure."""
+        """SIGKILL to all but the init, as when the kernel runs out of memory: to the engine that is a failure."""
         docker("exec", self.name, "sh", "-c", "kill -KILL -1")
 
     def run(self, *command: str) -> str:

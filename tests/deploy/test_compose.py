@@ -34,7 +34,9 @@ class Cluster:
     def up(self) -> dict[str, Container]:
         self.compose("up", "--detach", "--no-build")
         ids = {name: self.compose("ps", "--quiet", name).strip() for name in NAMES}
-        return {name: Container(docker("inspect", "--format", "{{.Name}}", one).strip()[1:]) for name, one in ids.items()}
+        return {
+            name: Container(docker("inspect", "--format", "{{.Name}}", one).strip()[1:]) for name, one in ids.items()
+        }
 
     @property
     def network(self) -> str:
