@@ -5,6 +5,7 @@ import json
 import pytest
 
 from seedflood import cli
+from seedflood.cli.options import parse_overrides
 from seedflood.errors import ConfigError, ExitCode
 
 
@@ -76,9 +77,9 @@ def test_evaluate_wants_a_model_or_a_node(monkeypatch, capsys):
 @pytest.mark.parametrize("override", ["rank=3", "run.rank", "nowhere.rank=3", "run.a.b=3"])
 def test_a_malformed_override_shows_a_right_one(override):
     with pytest.raises(ConfigError, match=r"--set run.rank=16"):
-        cli._parse_overrides([override])
+        parse_overrides([override])
 
 
 def test_overrides_are_toml_or_text():
-    parsed = cli._parse_overrides(["run.rank=8", "node.name=alpha", 'run.label_words=["a", "b"]'])
+    parsed = parse_overrides(["run.rank=8", "node.name=alpha", 'run.label_words=["a", "b"]'])
     assert parsed == {"run": {"rank": 8, "label_words": ["a", "b"]}, "node": {"name": "alpha"}}

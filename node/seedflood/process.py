@@ -152,7 +152,7 @@ def _reload(daemon: Daemon | None, reload: Callable[[], Settings] | None, notifi
 
 
 def _leave(code: ExitCode) -> NoReturn:
-    """Ends the process at once. The journal needs no closing: it is as safe as under kill -9."""
+    """Ends the process at once. Nothing needs closing: journal and event log are as safe as under kill -9."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)

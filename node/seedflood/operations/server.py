@@ -18,15 +18,15 @@ from typing import Any
 from aiohttp import web
 
 from seedflood.config import is_loopback
-from seedflood.errors import BindError, JournalError
+from seedflood.errors import BindError
 from seedflood.operations.eventlog import event_files, read_lines
 from seedflood.operations.metrics import CONTENT_TYPE, Metrics
 from seedflood.operations.observatory import Observatory
 from seedflood.operations.status import describe, why_not_ready
 from seedflood.operations.trace import Trace, resolve_origin, trace
+from seedflood.operations.whereabouts import Whereabouts, keep_whereabouts, remove_whereabouts
 from seedflood.protocol.messages import STEP_MAX, fingerprint
 
-HTTP_FILE = "http.json"
 STATIC_FOLDER = Path(__file__).parent / "static"
 
 CLOSE_SECONDS = 1.0
@@ -53,15 +53,14 @@ class OperationsServer:
         self.address = ""
         self._observatory = observatory
         self._metrics = Metrics(observatory)
-        self._file = observatory.settings.node.state / HTTP_FILE
         self._runner: web.AppRunner | None = None
         self._tracing = asyncio.Semaphore(1)
 
     async def start(self) -> None:
         """Raises BindError if the address is not to be had, JournalError if the state folder cannot be written."""
-        wanted = self._observatory.settings.node.http
-        listening = bind(wanted)
-        is_guarded = is_loopback(wanted)
+        node = self._observatory.settings.node
+        listening = bind(node.http)
+        is_guarded = is_loopback(node.http)
         app = web.Application(middlewares=[_harden, _guard_host] if is_guarded else [_harden])
         app.add_routes(
             [
@@ -80,31 +79,15 @@ class OperationsServer:
         await web.SockSite(self._runner, listening).start()
         host, port = listening.getsockname()[:2]
         self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        self._tell_address()
+        whereabouts = Whereabouts(self.address, fingerprint(self._observatory.origin), node.name, os.getpid())
+        keep_whereabouts(node.state, whereabouts)
 
     async def close(self) -> None:
         if self._runner is not None:
-            self._file.unlink(missing_ok=True)
+            remove_whereabouts(self._observatory.settings.node.state)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(CLOSE_SECONDS):
                     await self._runner.cleanup()
-
-    def _tell_address(self) -> None:
-        """For the commands on this host. Only its owner may read it."""
-        facts = {
-            "address": self.address,
-            "pid": os.getpid(),
-            "name": self._observatory.settings.node.name,
-            "origin": fingerprint(self._observatory.origin),
-        }
-        draft = self._file.with_suffix(".draft")
-        try:
-            descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-            with open(descriptor, "w") as file:
-                json.dump(facts, file)
-            draft.replace(self._file)
-        except OSError as error:
-            raise JournalError(f"{self._file} cannot be written: {error.strerror}.", path=str(self._file)) from None
 
     # Answers
 

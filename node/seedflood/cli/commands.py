@@ -1,32 +1,33 @@
-"""The two commands: `seedflood-node` runs one host's daemon, `seedflood` is for everything around it.
-
-stdout carries data, stderr carries logs and faults. A fault is one sentence and an exit code (errors.py); a traceback
-never reaches an operator unless it is asked for by SEEDFLOOD_TRACEBACK=1.
-"""
+"""What the commands do, and how a fault of any of them is told."""
 
 import asyncio
 import json
 import os
 import sys
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
-from seedflood import VERSION
-from seedflood.config import Settings, check_folders, load_settings
-from seedflood.errors import ConfigError, DivergenceError, ExitCode, SeedfloodError
+from seedflood.cli.options import (
+    EPILOG,
+    JsonOption,
+    PeersOption,
+    SetOption,
+    VersionOption,
+    parse_overrides,
+    show_facts,
+)
+from seedflood.cli.watching import add_watching
+from seedflood.config import check_folders, load_settings
+from seedflood.errors import DivergenceError, ExitCode, SeedfloodError
 from seedflood.protocol.window import WindowRule
 from seedflood.simulation.profiles import PROFILES
 from seedflood.telemetry import configure_logging
 from seedflood.topology import TopologyName
-
-EPILOG = "Exit codes: 0 done, 2 usage, 69 cannot bind, 70 internal, 74 disk, 75 try again, 76 other run, 78 config."
 
 node_app = typer.Typer(add_completion=False, rich_markup_mode="markdown", pretty_exceptions_enable=False)
 app = typer.Typer(
@@ -39,27 +40,7 @@ app = typer.Typer(
 )
 config_app = typer.Typer(no_args_is_help=True, help="Look at settings without running anything.")
 app.add_typer(config_app, name="config")
-
-
-def _show_version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"seedflood {VERSION}")
-        raise typer.Exit
-
-
-PeersOption = Annotated[
-    Path, typer.Option("--peers", metavar="FILE", help="Settings of this host: peers.toml.", show_default=True)
-]
-SetOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set", metavar="SECTION.KEY=VALUE", help="Overrides a setting (`config show` lists them); repeatable."
-    ),
-]
-VersionOption = Annotated[
-    bool | None, typer.Option("--version", callback=_show_version, is_eager=True, help="Shows the version and exits.")
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object on stdout instead of a table.")]
+add_watching(app)
 
 
 @node_app.command(epilog=EPILOG)
@@ -82,7 +63,7 @@ def run_node(
     ended it prints one JSON object and exits.
     """
     given = {"name": name, "listen": listen, "state": state, "data": data, "device": device, "log_level": log_level}
-    flags = _parse_overrides(overrides)
+    flags = parse_overrides(overrides)
     flags.setdefault("node", {}).update({key: value for key, value in given.items() if value is not None})
     if insecure:
         flags.setdefault("tls", {})["insecure"] = True
@@ -133,7 +114,7 @@ def local(
         seed=seed,
         evaluate_every=evaluate_every,
         export=export,
-        overrides=_parse_overrides(overrides),
+        overrides=parse_overrides(overrides),
     )
     result = run_cluster(plan, folder)
     if as_json:
@@ -147,7 +128,7 @@ def local(
 @config_app.command("check")
 def check_config(peers: PeersOption = Path("peers.toml"), overrides: SetOption = None) -> None:
     """Says whether a peers.toml can be used, and which run it belongs to. Exits with 0 or 78."""
-    settings = load_settings(peers, _parse_overrides(overrides))
+    settings = load_settings(peers, parse_overrides(overrides))
     check_folders(settings)
     typer.echo(f"{peers} is valid: run {settings.run.name}, id {settings.run.run_id().hex()[:16]}")
 
@@ -155,7 +136,7 @@ def check_config(peers: PeersOption = Path("peers.toml"), overrides: SetOption =
 @config_app.command("show")
 def show_config(peers: PeersOption = Path("peers.toml"), overrides: SetOption = None) -> None:
     """Prints all settings as they combine, as JSON."""
-    settings = load_settings(peers, _parse_overrides(overrides))
+    settings = load_settings(peers, parse_overrides(overrides))
     typer.echo(json.dumps(settings.model_dump(mode="json"), indent=2))
 
 
@@ -178,7 +159,7 @@ def evaluate(
     """
     if (peers is None) == (model is None):
         raise typer.BadParameter("name either --peers or --model")
-    flags = _parse_overrides(overrides)
+    flags = parse_overrides(overrides)
     if model is not None:
         flags.setdefault("run", {}).update(
             {"model": model, "task": task or ("embedded" if model == "embedded" else "sst2")}
@@ -194,7 +175,7 @@ def evaluate(
     if as_json:
         typer.echo(json.dumps(facts))
     else:
-        _show_facts(facts)
+        show_facts(facts)
 
 
 @app.command()
@@ -210,7 +191,7 @@ def export(
 
         seedflood export --peers peers.toml --output ./opt-125m-sst2
     """
-    settings = load_settings(peers, _parse_overrides(overrides))
+    settings = load_settings(peers, parse_overrides(overrides))
 
     from seedflood.offline import rebuild
 
@@ -219,7 +200,7 @@ def export(
     if as_json:
         typer.echo(json.dumps(facts))
     else:
-        _show_facts(facts)
+        show_facts(facts)
 
 
 @app.command()
@@ -237,7 +218,7 @@ def replay(
 
         seedflood replay --peers peers.toml
     """
-    settings = load_settings(peers, _parse_overrides(overrides))
+    settings = load_settings(peers, parse_overrides(overrides))
 
     from seedflood.offline import replay as replay_journal
 
@@ -245,7 +226,7 @@ def replay(
     if as_json:
         typer.echo(json.dumps(replayed.facts()))
     else:
-        _show_facts(replayed.facts())
+        show_facts(replayed.facts())
     if not replayed.is_sound:
         raise DivergenceError(f"the journal in {settings.node.state} is not what the node applied; see above.")
 
@@ -330,26 +311,3 @@ def _fail(name: str, sentence: str, code: ExitCode) -> None:
         line = Text.assemble((f"{name}:", "bold red"), " ", sentence)
         Console(stderr=True, soft_wrap=True, highlight=False).print(line)
     sys.exit(int(code))
-
-
-def _parse_overrides(overrides: list[str] | None) -> dict[str, Any]:
-    """`run.rank=16` becomes {"run": {"rank": 16}}; a value that is no TOML is taken as text. Raises ConfigError."""
-    nested: dict[str, Any] = {}
-    for override in overrides or ():
-        path, equals, text = override.partition("=")
-        section, dot, key = path.strip().partition(".")
-        if not equals or not dot or section not in Settings.model_fields or "." in key:
-            raise ConfigError(f'--set "{override}" is not SECTION.KEY=VALUE; write for example --set run.rank=16.')
-        try:
-            value = tomllib.loads(f"value = {text}")["value"]
-        except tomllib.TOMLDecodeError:
-            value = text
-        nested.setdefault(section, {})[key] = value
-    return nested
-
-
-def _show_facts(facts: dict[str, Any]) -> None:
-    table = Table(show_header=False, box=None)
-    for key, value in facts.items():
-        table.add_row(key, str(value))
-    Console().print(table)

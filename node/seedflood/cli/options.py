@@ -1,0 +1,59 @@
+"""Options that several commands share, and what they mean."""
+
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from seedflood import VERSION
+from seedflood.config import Settings
+from seedflood.errors import ConfigError
+
+EPILOG = "Exit codes: 0 done, 2 usage, 69 cannot bind, 70 internal, 74 disk, 75 try again, 76 other run, 78 config."
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"seedflood {VERSION}")
+        raise typer.Exit
+
+
+PeersOption = Annotated[
+    Path, typer.Option("--peers", metavar="FILE", help="Settings of this host: peers.toml.", show_default=True)
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="SECTION.KEY=VALUE", help="Overrides a setting (`config show` lists them); repeatable."
+    ),
+]
+VersionOption = Annotated[
+    bool | None, typer.Option("--version", callback=_show_version, is_eager=True, help="Shows the version and exits.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object on stdout instead of a table.")]
+
+
+def parse_overrides(overrides: list[str] | None) -> dict[str, Any]:
+    """`run.rank=16` becomes {"run": {"rank": 16}}; a value that is no TOML is taken as text. Raises ConfigError."""
+    nested: dict[str, Any] = {}
+    for override in overrides or ():
+        path, equals, text = override.partition("=")
+        section, dot, key = path.strip().partition(".")
+        if not equals or not dot or section not in Settings.model_fields or "." in key:
+            raise ConfigError(f'--set "{override}" is not SECTION.KEY=VALUE; write for example --set run.rank=16.')
+        try:
+            value = tomllib.loads(f"value = {text}")["value"]
+        except tomllib.TOMLDecodeError:
+            value = text
+        nested.setdefault(section, {})[key] = value
+    return nested
+
+
+def show_facts(facts: dict[str, Any]) -> None:
+    table = Table(show_header=False, box=None)
+    for key, value in facts.items():
+        table.add_row(key, str(value))
+    Console().print(table)

@@ -1,0 +1,248 @@
+"""`seedflood status | peers | trace | events`: what a running node says of itself, and the files of a dead one."""
+
+import itertools
+import json
+from collections import deque
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from seedflood.cli.options import JsonOption, PeersOption
+from seedflood.config import load_settings
+from seedflood.errors import ConfigError
+from seedflood.operations.client import RunningNode, node_at, node_in
+from seedflood.operations.eventlog import decode, event_files, read_lines
+from seedflood.operations.trace import find_names, resolve_origin
+from seedflood.operations.trace import trace as trace_lines
+
+NodeOption = Annotated[
+    str | None,
+    typer.Option("--node", metavar="HOST:PORT", help="[node] http address of a running node, instead of --peers."),
+]
+EventsOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--events",
+        metavar="FILE",
+        help="An event file, or a state folder with all of them, of a node that need not run; repeatable.",
+    ),
+]
+Level = Literal["debug", "info", "warning", "error"]
+LEVELS: tuple[Level, ...] = ("debug", "info", "warning", "error")
+COLOURS = {"warning": "yellow", "error": "red"}
+STATUS_COLOURS = {"self": "bold", "linked": "green", "reachable": "green", "silent": "red", "left": "dim"}
+
+
+def add_watching(app: typer.Typer) -> None:
+    for command in (status, peers, trace, events):
+        app.command()(command)
+
+
+def status(peers: PeersOption = Path("peers.toml"), node: NodeOption = None, as_json: JsonOption = False) -> None:
+    """Is the node ready, how far is it, and for whom does it wait?
+
+    The node is found through the state folder that peers.toml names, or asked where --node says. Exits with 75 if none
+    is running.
+
+    Example:
+
+        seedflood status --peers peers.toml
+    """
+    said = _find(peers, node).ask("/api/status")
+    if as_json:
+        typer.echo(json.dumps(said))
+        return
+    progress, window, updates = said["progress"], said["window"], said["updates"]
+    of_node, run = said["node"], said["node"]["run"]
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    rows = {
+        "node": f"{of_node['name']} ({of_node['origin']})",
+        "run": f"{run['name']} ({run['id'][:16]}): {run['model']} on {run['task']}, {run['window']} windows",
+        "state": said["state"] + (f": {said['why_not_ready']}" if said["why_not_ready"] else ""),
+        "step": f"{_show(progress['step'])} of {progress['steps']}"
+        + _when(progress["steps_per_second"], ", {:.2f} per second")
+        + _when(progress["seconds_left"], ", {:.0f} s left"),
+        "loss": _show(progress["loss"]),
+        "window": _show_window(window),
+        "updates": ", ".join(f"{value} {key}" for key, value in updates.items() if key != "rejected"),
+        "rejected": ", ".join(f"{count} {reason}" for reason, count in updates["rejected"].items()) or "none",
+        "traffic": f"{_size(said['traffic']['seedflood_bytes'])}; exchanging parameters would have cost "
+        f"{_size(said['traffic']['gossip_bytes'])}",
+        "journal": f"{_show(said['journal']['bundles'])} bundles, {_size(said['journal']['bytes'])}",
+    }
+    for key, value in rows.items():
+        table.add_row(key, Text(value))
+    Console().print(table)
+
+
+def peers(peers: PeersOption = Path("peers.toml"), node: NodeOption = None, as_json: JsonOption = False) -> None:
+    """Who takes part, who is linked with this node, and who is behind?
+
+    Example:
+
+        seedflood peers --node 127.0.0.1:7071 --json
+    """
+    said = _find(peers, node).ask("/api/status")
+    if as_json:
+        typer.echo(json.dumps({key: said[key] for key in ("members", "links", "edges", "diameter")}))
+        return
+    links = {link["origin"] or link["peer"]: link for link in said["links"]}
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for column in ("name", "origin", "status", "step", "behind", "hop", "address", "sent", "received"):
+        table.add_column(column, justify="right" if column in ("step", "behind", "hop", "sent", "received") else "left")
+    for member in said["members"]:
+        link = links.pop(member["origin"], None) or links.pop(member["name"], None) or {}
+        hop = link.get("hop_seconds") or member["hop_seconds"]
+        table.add_row(
+            member["name"],
+            member["origin"],
+            Text(member["status"], STATUS_COLOURS.get(member["status"], "")),
+            str(member["step"]),
+            str(member["lag_steps"]),
+            f"{hop * 1000:.1f} ms" if hop is not None else "-",
+            Text(link.get("address") or "-"),
+            _size(link["bytes_sent"]) if link else "-",
+            _size(link["bytes_received"]) if link else "-",
+        )
+    for link in links.values():
+        address = Text(link["address"] or "-")
+        table.add_row(Text(link["peer"]), "-", link["state"], "-", "-", "-", address, "-", "-")
+    Console().print(table)
+
+
+def trace(
+    origin: Annotated[str, typer.Argument(help="Who measured the update: name, fingerprint or its beginning.")],
+    step: Annotated[int, typer.Argument(min=0, help="Of which step.")],
+    peers: PeersOption = Path("peers.toml"),
+    node: Annotated[
+        list[str] | None,
+        typer.Option("--node", metavar="HOST:PORT", help="[node] http address of a running node; repeatable."),
+    ] = None,
+    files: EventsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """What became of one update: who had it from whom and when, in which window it was applied, or why not.
+
+    Asked of several nodes, running (--node) or dead (--events), it shows the way of the update through them.
+
+    Examples:
+
+        seedflood trace alpha 120
+
+        seedflood trace alpha 120 --node 10.0.0.2:7071 --node 10.0.0.3:7071
+
+        seedflood trace alpha 120 --events beta/events.jsonl --events gamma/state
+    """
+    nodes = [node_at(address) for address in node or ()]
+    if not nodes and not files:
+        nodes = [_find(peers, None)]
+    traces = [one.ask("/api/trace", origin=origin, step=step) for one in nodes]
+    traces += _trace_files(files or [], origin, step)
+    traces.sort(key=lambda one: (one["had"] is None, (one["had"] or {}).get("time", "")))
+    if as_json:
+        first = traces[0]
+        typer.echo(json.dumps({"origin": first["origin"], "name": first["name"], "step": step, "nodes": traces}))
+        return
+    table = Table(box=None, padding=(0, 2, 0, 0), title=f"update of {traces[0]['name'] or origin}, step {step}")
+    for column in ("node", "had it", "from", "gave it to", "what became of it"):
+        table.add_column(column, no_wrap=column == "had it")
+    for one in traces:
+        had = one["had"]
+        table.add_row(
+            one["node"] or "?",
+            had["time"][11:] if had else "-",
+            "itself" if had and had["event"] == "published" else (had or {}).get("from") or "-",
+            ", ".join(dict.fromkeys(fact["to"] for fact in one["sent"])) or "-",
+            Text(one["verdict"]),
+        )
+    Console().print(table)
+
+
+def events(
+    peers: PeersOption = Path("peers.toml"),
+    node: NodeOption = None,
+    files: EventsOption = None,
+    limit: Annotated[int, typer.Option(min=1, max=100_000, help="The last so many.")] = 50,
+    level: Annotated[Level, typer.Option(help="Least level.")] = "info",
+    as_json: JsonOption = False,
+) -> None:
+    """What happened, the newest last: links, members, faults, evaluations.
+
+    --events reads files, and with --level debug every bundle's way, too. With --json one object per line.
+
+    Example:
+
+        seedflood events --level warning --limit 20
+    """
+    if files:
+        wanted = LEVELS[LEVELS.index(level) :]
+        lines = (decode(line) for line in itertools.chain.from_iterable(map(_lines, files)))
+        found = list(deque((line for line in lines if line is not None and line.get("level") in wanted), limit))
+        found.sort(key=lambda line: str(line.get("time")))
+    else:
+        found = _find(peers, node).ask("/api/events", limit=limit, level=level)["events"]
+    for event in found:
+        if as_json:
+            typer.echo(json.dumps(event))
+            continue
+        facts = {key: value for key, value in event.items() if key not in ("time", "level", "event", "run")}
+        told = " ".join(
+            f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in facts.items()
+        )
+        name = Text(str(event["event"]), COLOURS.get(str(event.get("level")), "bold"))
+        Console(soft_wrap=True).print(Text.assemble((str(event.get("time")), "dim"), "  ", name, "  ", told))
+
+
+def _find(peers: Path, node: str | None) -> RunningNode:
+    return node_at(node) if node is not None else node_in(load_settings(peers).node.state)
+
+
+def _lines(path: Path) -> "itertools.chain[bytes]":
+    """Of a file, or of all event files in a folder. Raises ConfigError."""
+    paths = event_files(path) if path.is_dir() else [path]
+    if not paths or not paths[0].is_file():
+        raise ConfigError(f"{path} is no event file and holds none; name events.jsonl or a state folder.")
+    return itertools.chain(read_lines(paths))
+
+
+def _trace_files(files: list[Path], origin: str, step: int) -> list[dict[str, Any]]:
+    names: dict[str, str] = {}
+    for path in files:
+        names |= find_names(_lines(path))
+    found = resolve_origin(origin, names) if files else None
+    if files and found is None:
+        raise ConfigError(
+            f'no origin, or more than one, goes by "{origin}" in these files; known are '
+            f"{', '.join(sorted(set(names.values()))) or 'none'}."
+        )
+    return [trace_lines(_lines(path), str(found), step, names.get(str(found))).as_json() for path in files]
+
+
+def _show_window(window: dict[str, Any]) -> str:
+    if window["step"] is None:
+        return "none is open"
+    waiting = f", waits for {', '.join(window['waiting_for'])}" if window["waiting_for"] else ""
+    opened = window["opened_seconds"]
+    return f"step {window['step']}, open for {opened:.1f} s, {window['heard']} of {window['expected']} heard{waiting}"
+
+
+def _show(value: object) -> str:
+    return "-" if value is None else str(value)
+
+
+def _when(value: float | None, text: str) -> str:
+    return text.format(value) if value is not None else ""
+
+
+def _size(count: float | None) -> str:
+    if count is None:
+        return "-"
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"

@@ -1,0 +1,73 @@
+"""How a command asks a running node: where it is found, and what it answers. Blocking; for processes of their own."""
+
+import http.client
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from seedflood.config import check_address
+from seedflood.errors import ConfigError, NotRunningError
+from seedflood.operations.whereabouts import find_whereabouts
+
+ANSWER_SECONDS_MAX = 60.0
+"""A trace may read all event files of a busy node."""
+
+ANSWER_BYTES_MAX = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class RunningNode:
+    """address: host:port of its HTTP server."""
+
+    address: str
+
+    def ask(self, path: str, **query: object) -> dict[str, Any]:
+        """The JSON of an answer. Raises NotRunningError, or ConfigError if the node says that the question is wrong."""
+        status, body = self._get(f"{path}?{urlencode(query)}" if query else path)
+        if status in (400, 404):
+            raise ConfigError(f"the node at {self.address}: {body.decode(errors='replace').strip()[:200]}.")
+        try:
+            answer = json.loads(body)
+        except ValueError:
+            answer = None
+        if status != 200 or not isinstance(answer, dict):
+            raise NotRunningError(
+                f"{self.address} answers, but not as a seedflood node; name its [node] http address with --node."
+            )
+        return answer
+
+    def _get(self, target: str) -> tuple[int, bytes]:
+        host, _, port = self.address.rpartition(":")
+        connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=ANSWER_SECONDS_MAX)
+        try:
+            connection.request("GET", target)
+            response = connection.getresponse()
+            return response.status, response.read(ANSWER_BYTES_MAX)
+        except (OSError, http.client.HTTPException) as error:
+            reason = getattr(error, "strerror", None) or type(error).__name__
+            raise NotRunningError(f"no node answers at {self.address} ({reason}); is it running?") from None
+        finally:
+            connection.close()
+
+
+def node_at(address: str) -> RunningNode:
+    """Raises ConfigError."""
+    try:
+        return RunningNode(check_address(address))
+    except ValueError as error:
+        raise ConfigError(f"--node: {error}.") from None
+
+
+def node_in(state: Path) -> RunningNode:
+    """The node whose state folder this is. Raises NotRunningError."""
+    found = find_whereabouts(state)
+    if found is None:
+        raise NotRunningError(
+            f"no node runs with the state folder {state}, or its [node] http is off; start it, or use --node HOST:PORT."
+        )
+    node = RunningNode(found.address)
+    if node.ask("/api/status")["node"]["origin"] != found.origin:
+        raise NotRunningError(f"another node answers at {node.address}: the one of {state} has ended; start it again.")
+    return node

@@ -1,0 +1,49 @@
+"""Where a running node answers: a file in its state folder, from when it listens until it ends in peace.
+
+A killed node leaves the file behind, so whoever reads it asks the node that answers there who it is.
+"""
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from seedflood.errors import JournalError
+
+WHEREABOUTS_FILE = "http.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Whereabouts:
+    """address: host:port. origin: fingerprint of the node."""
+
+    address: str
+    origin: str
+    name: str
+    pid: int
+
+
+def keep_whereabouts(state: Path, whereabouts: Whereabouts) -> None:
+    """Only the owner of the node may read it. Raises JournalError."""
+    path = state / WHEREABOUTS_FILE
+    draft = path.with_suffix(".draft")
+    try:
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with open(descriptor, "w") as file:
+            json.dump(asdict(whereabouts), file)
+        draft.replace(path)
+    except OSError as error:
+        raise JournalError(f"{path} cannot be written: {error.strerror}.", path=str(path)) from None
+
+
+def find_whereabouts(state: Path) -> Whereabouts | None:
+    """None if no node has said where it is, or the file is of another version."""
+    try:
+        facts = json.loads((state / WHEREABOUTS_FILE).read_text())
+        return Whereabouts(str(facts["address"]), str(facts["origin"]), str(facts["name"]), int(facts["pid"]))
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
+
+
+def remove_whereabouts(state: Path) -> None:
+    (state / WHEREABOUTS_FILE).unlink(missing_ok=True)
