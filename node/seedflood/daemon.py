@@ -114,6 +114,11 @@ class Daemon:
         )
         observatory.subject = self.picture
 
+    @property
+    def address(self) -> str | None:
+        """Where HTTP is served."""
+        return self._console.address
+
     async def start(self) -> None:
         """Goes on with what the journal holds, then listens and dials. Raises SeedfloodError."""
         addresses = [peer.address for peer in self.settings.peers]

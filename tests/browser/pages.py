@@ -9,7 +9,7 @@ from typing import Any
 from selenium.webdriver import Chrome
 from selenium.webdriver.support.wait import WebDriverWait
 
-WAIT_SECONDS_MAX = 90.0
+WAIT_SECONDS_MAX = 180.0
 
 PHONE, DESK = 390, 1440
 

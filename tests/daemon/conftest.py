@@ -1,87 +1,11 @@
-"""Whole nodes in one loop: real gRPC on loopback, real journals, the embedded model."""
+"""Whole nodes in one loop."""
 
-import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest_asyncio
 
-from seedflood.config import Settings, load_settings
-from seedflood.daemon import Daemon
-from seedflood.process import start_daemon
-from seedflood.protocol.outputs import ClosedWindow
-
-RUN: dict[str, Any] = {"model": "embedded", "task": "embedded", "rank": 8, "batch_size": 4, "train_examples": 64}
-
-
-class Cluster:
-    """Starts daemons one after the other; each dials the ones it is told to."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.daemons: dict[str, Daemon] = {}
-        self._moved = asyncio.Event()
-
-    def settings(self, name: str, peers: list[str], run: dict[str, Any], node: dict[str, Any]) -> Settings:
-        addresses = [f"127.0.0.1:{self.daemons[peer].port}" for peer in peers]
-        flags = {
-            "run": RUN | run,
-            "node": {
-                "name": name,
-                "listen": "127.0.0.1:0",
-                "state": self.folder / name,
-                "evaluate": False,
-                "linger_seconds": 20.0,
-            }
-            | node,
-            "peers": [{"address": address} for address in addresses],
-        }
-        return load_settings(None, flags)
-
-    async def start(
-        self, name: str, peers: list[str], run: dict[str, Any], node: dict[str, Any] | None = None
-    ) -> Daemon:
-        daemon = await start_daemon(self.settings(name, peers, run, node or {}))
-        self.daemons[name] = daemon
-        self._watch(daemon)
-        return daemon
-
-    def _watch(self, daemon: Daemon) -> None:
-        """Wakes `until` whenever a window of the daemon has closed."""
-        applied = daemon.applied
-
-        def tell(window: ClosedWindow) -> None:
-            applied(window)
-            self._moved.set()
-
-        daemon.applied = tell  # type: ignore[method-assign]
-
-    async def until(self, condition: Callable[[], bool]) -> None:
-        """Waits for a condition of the running daemons."""
-        async with asyncio.timeout(60):
-            while not condition():
-                self._moved.clear()
-                await self._moved.wait()
-
-    async def ring(self, size: int, run: dict[str, Any]) -> list[Daemon]:
-        names = [f"n{k}" for k in range(size)]
-        for k, name in enumerate(names):
-            peers = [names[k - 1]] if k else []
-            if k == size - 1 and size > 2:
-                peers.append(names[0])
-            await self.start(name, peers, {"clients": size} | run)
-        return list(self.daemons.values())
-
-    async def finish(self, *daemons: Daemon) -> list[dict[str, Any]]:
-        chosen = daemons or tuple(self.daemons.values())
-        await asyncio.gather(*(daemon.ended for daemon in chosen))
-        results = [daemon.result for daemon in chosen]
-        assert all(result is not None for result in results)
-        return [result for result in results if result is not None]
-
-    async def close(self) -> None:
-        await asyncio.gather(*(daemon.close() for daemon in self.daemons.values()))
+from clusters import Cluster
 
 
 @pytest_asyncio.fixture

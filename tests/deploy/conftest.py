@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from containers import docker
 
 REPOSITORY = Path(__file__).parents[2]
 IMAGE = "seedflood:cpu"
@@ -46,12 +45,3 @@ def _fetch_wheel() -> None:
         return
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(folder)]
     subprocess.run([*command, f"torch=={version}"], timeout=BUILD_SECONDS_MAX, check=False)
-
-
-@pytest.fixture
-def remove(engine: None):
-    """Call it with names of containers and networks that are to be gone when the test has ended."""
-    containers: list[str] = []
-    yield containers.append
-    for name in containers:
-        docker("rm", "--force", "--volumes", name)

@@ -17,8 +17,9 @@ per update, in which consecutive steps of an origin are one span.
     …                                          everything the log on stderr tells
 
 `updates` is a list of [origin, first step, last step] with a fourth number if the origin skipped that many steps right
-before. Lines are encoded and written by a thread of their own, as many at a time as a turn of the loop has brought, so
-neither a flood nor a slow disk holds the loop up. A disk that is full or broken ends the event log, not the node.
+before (`spans`). Lines are encoded and written by a thread of their own, as many at a time as a turn of the loop has
+brought, so neither a flood nor a slow disk holds the loop up. A disk that is full or broken ends the event log, not the
+node.
 """
 
 import contextlib
@@ -32,6 +33,8 @@ from queue import SimpleQueue
 from typing import Any, NamedTuple
 
 import structlog
+
+from seedflood.operations.spans import Spelled
 
 EVENTS_FILE = "events.jsonl"
 FILES = 4
@@ -79,7 +82,7 @@ class EventLog:
         self._names = names
         self._call_soon = call_soon
         self._turn: list[Line] = []
-        self._queue: SimpleQueue[list[Line] | None] = SimpleQueue()
+        self._queue: SimpleQueue[list[Line] | threading.Event | None] = SimpleQueue()
         self._waiting = 0
         self._written = 0
         self._is_stopped = False
@@ -98,6 +101,15 @@ class EventLog:
         if not self._turn:
             self._call_soon(self._hand_over)
         self._turn.append(line)
+
+    def flush(self) -> threading.Event:
+        """Set once all that was told before is in the file (or lost)."""
+        self._hand_over()
+        is_written = threading.Event()
+        self._queue.put(is_written)
+        if not self._thread.is_alive():
+            is_written.set()
+        return is_written
 
     def close(self) -> None:
         """Writes what waits. Blocks, but not for ever if the disk does."""
@@ -118,15 +130,17 @@ class EventLog:
         while not is_over:
             lines: list[Line] = []
             taken = self._queue.get()
-            while taken is not None:
+            while isinstance(taken, list):
                 lines += taken
                 if self._queue.empty():
                     break
                 taken = self._queue.get()
-            is_over = taken is None
             if lines and not self._is_broken:
                 self._append(lines)
             self._written += len(lines)
+            if isinstance(taken, threading.Event):
+                taken.set()
+            is_over = taken is None
         if self._file is not None:
             os.close(self._file)
 
@@ -134,10 +148,15 @@ class EventLog:
         try:
             if self._file is None:
                 self._open()
-            data = b"".join(encode(line, self._identity) for line in lines)
-            if self._size and self._size + len(data) > self._file_bytes_max:
-                self._rotate()
-            self._put(data)
+            batch = bytearray()
+            for line in lines:
+                encoded = encode(line, self._identity)
+                if self._size + len(batch) + len(encoded) > self._file_bytes_max:
+                    self._put(batch)
+                    batch.clear()
+                    self._rotate()
+                batch += encoded
+            self._put(batch)
         except OSError as error:
             if self._file is not None:
                 with contextlib.suppress(OSError):
@@ -162,12 +181,12 @@ class EventLog:
                 older_file(self._path, k - 1).replace(older_file(self._path, k))
         self._open()
 
-    def _put(self, data: bytes) -> None:
+    def _put(self, data: bytes | bytearray) -> None:
         assert self._file is not None
-        view = memoryview(data)
-        while view:
-            view = view[os.write(self._file, view) :]
-        self._size += len(data)
+        written = 0
+        while written < len(data):
+            written += os.write(self._file, data[written:])
+        self._size += written
 
 
 def now_microseconds() -> int:
@@ -182,8 +201,11 @@ def spell_time(microseconds: int) -> str:
 
 def encode(line: Line, identity: Mapping[str, str]) -> bytes:
     facts = line.facts() if callable(line.facts) else line.facts
-    whole = {"time": spell_time(line.microseconds), "event": line.event, "level": line.level, **identity, **facts}
-    return json.dumps(whole, separators=(",", ":"), default=str).encode() + b"\n"
+    whole = {"time": spell_time(line.microseconds), "event": line.event, "level": line.level, **identity}
+    whole |= {key: value for key, value in facts.items() if not isinstance(value, Spelled)}
+    text = json.dumps(whole, separators=(",", ":"), default=str)
+    spelled = "".join(f',"{key}":{value}' for key, value in facts.items() if isinstance(value, Spelled))
+    return f"{text[:-1]}{spelled}}}\n".encode()
 
 
 def older_file(path: Path, age: int) -> Path:
@@ -194,13 +216,14 @@ def older_file(path: Path, age: int) -> Path:
 def event_files(folder: Path) -> list[Path]:
     """The event files in a state folder, the oldest first."""
     paths = (older_file(folder / EVENTS_FILE, age) for age in reversed(range(FILES)))
-    return [path for path in paths if path.exists()]
+    return [path for path in paths if path.is_file()]
 
 
 def read_lines(paths: list[Path]) -> Iterator[bytes]:
-    """All lines of the files, one after the other; a file that vanishes meanwhile (it is rotated) is passed over."""
+    """All lines of the files, one after the other. One that vanishes meanwhile (it is rotated), or cannot be read, is
+    passed over."""
     for path in paths:
-        with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
+        with contextlib.suppress(OSError), path.open("rb") as file:
             yield from file
 
 

@@ -17,7 +17,9 @@ class Curve:
     """Means over equal shares of what was added; each stands at the last x of its share."""
 
     def __init__(self, points_max: int) -> None:
-        self._points_max = points_max
+        """points_max: three or more."""
+        self._full_points = (points_max - 1) // 2 * 2
+        """An even number, and one point less for the share that is being filled."""
         self._points: list[tuple[float, list[float]]] = []
         self._stride = 1
         self._share: list[tuple[float, list[float]]] = []
@@ -26,17 +28,18 @@ class Curve:
         self._share.append((x, list(values)))
         if len(self._share) < self._stride:
             return
-        self._points.append(_mean(self._share))
-        self._share = []
-        if len(self._points) > self._points_max:
-            pairs = (self._points[k : k + 2] for k in range(0, len(self._points), 2))
+        if len(self._points) == self._full_points:
+            pairs = (self._points[k : k + 2] for k in range(0, self._full_points, 2))
             self._points = [_mean(pair) for pair in pairs]
             self._stride *= 2
+        else:
+            self._points.append(_mean(self._share))
+            self._share = []
 
     def points(self) -> list[list[float]]:
         """The last one may stand for a share that is not full yet."""
         points = [*self._points, _mean(self._share)] if self._share else self._points
-        return [[x, *values] for x, values in points[-self._points_max :]]
+        return [[x, *values] for x, values in points]
 
 
 class History:

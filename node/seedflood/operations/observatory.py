@@ -10,6 +10,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import structlog
@@ -17,7 +18,7 @@ import structlog
 from seedflood.config import Settings
 from seedflood.operations.eventlog import EventLog, Line, event_files, now_microseconds, read_lines, spell_time
 from seedflood.operations.history import EVENTS_MAX, SPEED_SECONDS, History
-from seedflood.operations.spans import spans_of_bundles, spans_of_frontier, spans_of_updates
+from seedflood.operations.spans import BundleSpans, spell_frontier, spell_updates
 from seedflood.operations.subject import Subject
 from seedflood.operations.tally import Tally
 from seedflood.protocol.messages import (
@@ -27,6 +28,7 @@ from seedflood.protocol.messages import (
     OriginId,
     Ping,
     Pong,
+    Update,
     Updates,
     count_updates,
     fingerprint,
@@ -41,6 +43,9 @@ SPEED_WINDOW_SECONDS = 30.0
 """Steps per second are those of so many windows and seconds."""
 
 MEGABYTE = 1_000_000
+
+LOG_SECONDS_MAX = 5.0
+"""A trace waits so long for a slow disk, then reads what is there."""
 
 _log = structlog.stdlib.get_logger("seedflood")
 
@@ -62,6 +67,8 @@ class Observatory:
         self.accuracy: float | None = None
         self.step_seconds: float | None = None
         self.last_close: ClosedWindow | None = None
+        self._spell_bundles = BundleSpans()
+        """Used by the event log's thread alone."""
         self._curves = curves
         self._loop = loop
         self._pinged: dict[OriginId, float] = {}
@@ -89,6 +96,10 @@ class Observatory:
         if self._log is not None:
             self.events.extend(self.history.recall(read_lines(event_files(self.settings.node.state))))
 
+    def wait_for_log(self) -> Callable[[], object]:
+        """Call what it returns away from the loop: it blocks until all that was told by now can be read."""
+        return partial(self._log.flush().wait, LOG_SECONDS_MAX) if self._log is not None else _nothing
+
     def close(self) -> None:
         if self._log is not None:
             self._log.close()
@@ -108,26 +119,27 @@ class Observatory:
     # What the driver did
 
     def learned(self, bundles: Sequence[Bundle], source: OriginId | None) -> None:
+        spell = self._spell_bundles
         if source is None:
             self.tally.originated += count_updates(bundles)
-            self._write("published", "debug", lambda: {"updates": spans_of_bundles(bundles)})
+            self._write("published", "debug", lambda: {"updates": spell(bundles)})
         else:
             name = self._name(source)
-            self._write("kept", "debug", lambda: {"from": name, "updates": spans_of_bundles(bundles)})
+            self._write("kept", "debug", lambda: {"from": name, "updates": spell(bundles)})
 
     def adopted(self, closed: ClosedEpoch, source: OriginId | None) -> None:
         name = self._name(source)
         self._write(
             "adopted",
             "info",
-            lambda: {"from": name, "epoch": closed.epoch, "updates": spans_of_frontier(closed.frontier)},
+            lambda: {"from": name, "epoch": closed.epoch, "updates": spell_frontier(closed.frontier)},
         )
 
     def sent(self, peer: OriginId, message: Message) -> None:
         match message:
             case Updates(bundles):
-                name = self._name(peer)
-                self._write("sent", "debug", lambda: {"to": name, "updates": spans_of_bundles(bundles)})
+                name, spell = self._name(peer), self._spell_bundles
+                self._write("sent", "debug", lambda: {"to": name, "updates": spell(bundles)})
             case Ping(sent_at):
                 self._pinged[peer] = sent_at
 
@@ -221,14 +233,24 @@ class Observatory:
 
 
 def _spell_window(window: ClosedWindow) -> dict[str, Any]:
-    on_time = [update for update in window.updates if update.step >= window.steps[0]]
-    late = [update for update in window.updates if update.step < window.steps[0]] if window.late else []
-    is_outside = window.steps[0] > window.steps[1]
+    first, last = window.steps
+    is_outside = first > last
+    on_time: tuple[Update, ...] = window.updates
+    late: tuple[Update, ...] = ()
+    if is_outside:
+        on_time = tuple(sorted(on_time))  # what a catch-up or a start brings, origin by origin
+    elif window.late:
+        on_time = tuple(update for update in window.updates if update.step >= first)
+        late = tuple(update for update in window.updates if update.step < first)
     return {
-        "steps": None if is_outside else list(window.steps),
+        "steps": None if is_outside else [first, last],
         "reason": window.reason,
         "waited_seconds": round(window.waited_seconds, 6),
         "missing": [fingerprint(origin) for origin in window.missing],
-        "updates": spans_of_updates(window.updates if is_outside else on_time),
-        "late": spans_of_updates(late),
+        "updates": spell_updates(on_time),
+        "late": spell_updates(late),
     }
+
+
+def _nothing() -> None:
+    """There is no log to wait for."""

@@ -125,9 +125,15 @@ class OperationsServer:
         if origin is None:
             raise web.HTTPNotFound(text="no origin, or more than one, goes by that name here\n")
         step = _whole(request, "step", None)
-        files = event_files(self._observatory.settings.node.state)
+        state = self._observatory.settings.node.state
         async with self._tracing:  # one at a time: each may read all files
-            found = await asyncio.to_thread(lambda: trace(read_lines(files), origin, step, names.get(origin)))
+            wait_for_log = self._observatory.wait_for_log()
+
+            def read() -> Trace:
+                wait_for_log()
+                return trace(read_lines(event_files(state)), origin, step, names.get(origin))
+
+            found = await asyncio.to_thread(read)
         self._add_what_is_now(found)
         return _json(found.as_json())
 

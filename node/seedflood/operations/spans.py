@@ -1,50 +1,81 @@
-"""Spans: which updates a line of the event log tells of, with consecutive steps of an origin as one."""
+"""Spans: which updates a line of the event log tells of, consecutive steps of an origin as one.
 
-from collections.abc import Iterable
+Spelled as JSON right away: `[[origin, first step, last step], ...]`, and how many steps the origin skipped right before
+as a fourth number, if any. In a busy swarm this is most of what the event log costs, so the loops are plain, and the
+frame that goes on to several neighbours is spelled once.
+"""
 
-from seedflood.protocol.messages import Bundle, Held, OriginId, Update, fingerprint
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
-Span = list[str | int]
-"""[origin, first step, last step], and how many steps it skipped right before, if any."""
+from seedflood.protocol.messages import ORIGINS_REMEMBERED, Bundle, Held, OriginId, Update, fingerprint
 
 
-def spans_of_bundles(bundles: Iterable[Bundle]) -> list[Span]:
+class Spelled(str):
+    """JSON, as it is to be written."""
+
+    __slots__ = ()
+
+
+_name = lru_cache(maxsize=ORIGINS_REMEMBERED)(fingerprint)
+
+
+class BundleSpans:
+    """Spells bundles in order of arrival; what it has spelled last it gives again for the same bundles."""
+
+    def __init__(self) -> None:
+        self._bundles: Sequence[Bundle] = ()
+        self._spelled = Spelled("[]")
+
+    def __call__(self, bundles: Sequence[Bundle]) -> Spelled:
+        bundles = tuple(bundles)
+        if bundles != self._bundles:  # compares identities first: forwarding passes the same objects on
+            self._bundles, self._spelled = bundles, spell_bundles(bundles)
+        return self._spelled
+
+
+def spell_bundles(bundles: Iterable[Bundle]) -> Spelled:
     """In order of arrival."""
-    spans: list[Span] = []
-    name, origin, last = "", None, -2
+    spans: list[str] = []
+    origin: OriginId = -1
+    first = last = skipped = -2
     for bundle in bundles:
-        if bundle.origin == origin and bundle.step == last + 1:
-            spans[-1][2] = last = bundle.last
+        step = bundle.step
+        if bundle.origin == origin and step == last + 1 and not bundle.skipped:
+            last = step + len(bundle.probes) - 1
             continue
-        if bundle.origin != origin:
-            name, origin = fingerprint(bundle.origin), bundle.origin
-        last = bundle.last
-        spans.append([name, bundle.step, last, bundle.skipped] if bundle.skipped else [name, bundle.step, last])
-    return spans
+        if origin >= 0:
+            spans.append(_spell(origin, first, last, skipped))
+        origin, first, last, skipped = bundle.origin, step, step + len(bundle.probes) - 1, bundle.skipped
+    if origin >= 0:
+        spans.append(_spell(origin, first, last, skipped))
+    return Spelled(f"[{','.join(spans)}]")
 
 
-def spans_of_updates(updates: Iterable[Update]) -> list[Span]:
-    """Ordered by origin and step."""
-    steps: dict[OriginId, list[int]] = {}
-    for update in updates:
-        steps.setdefault(update.origin, []).append(update.step)
-    spans: list[Span] = []
-    for origin, found in steps.items():
-        name, last = fingerprint(origin), -2
-        for step in sorted(found):
-            if step == last + 1:
-                spans[-1][2] = last = step
-            else:
-                last = step
-                spans.append([name, step, step])
-    return spans
+def spell_updates(updates: Iterable[Update]) -> Spelled:
+    """In the order in which they are given; those of one bundle stand together in a window."""
+    spans: list[str] = []
+    previous: OriginId = -1
+    first = last = -2
+    for origin, step, _, _ in updates:
+        if origin == previous and step == last + 1:
+            last = step
+            continue
+        if previous >= 0:
+            spans.append(f'["{_name(previous)}",{first},{last}]')
+        previous, first, last = origin, step, step
+    if previous >= 0:
+        spans.append(f'["{_name(previous)}",{first},{last}]')
+    return Spelled(f"[{','.join(spans)}]")
 
 
-def spans_of_frontier(frontier: Iterable[Held]) -> list[Span]:
-    spans: list[Span] = []
+def spell_frontier(frontier: Iterable[Held]) -> Spelled:
+    spans: list[str] = []
     for held in frontier:
-        name = fingerprint(held.origin)
-        if held.mark:
-            spans.append([name, 0, held.mark - 1])
-        spans += ([name, first, last] for first, last in held.beyond)
-    return spans
+        ranges = [(0, held.mark - 1), *held.beyond] if held.mark else held.beyond
+        spans += (_spell(held.origin, first, last, 0) for first, last in ranges)
+    return Spelled(f"[{','.join(spans)}]")
+
+
+def _spell(origin: OriginId, first: int, last: int, skipped: int) -> str:
+    return f'["{_name(origin)}",{first},{last},{skipped}]' if skipped else f'["{_name(origin)}",{first},{last}]'

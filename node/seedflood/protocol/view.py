@@ -101,8 +101,8 @@ def make_view(presence: Presence, exchange: Exchange, frontier: Frontier, window
 
 
 def stated_edges(members: Iterable[Member]) -> tuple[Edge, ...]:
-    """The links that both ends state, each once, the smaller origin first; who has left has none."""
-    stated = {member.origin: set(member.neighbours) for member in members if not member.has_left}
+    """The links that both ends state, each once, the smaller origin first."""
+    stated = {member.origin: set(member.neighbours) for member in members}
     return tuple(sorted((a, b) for a, others in stated.items() for b in others if a < b and a in stated.get(b, ())))
 
 
@@ -127,12 +127,12 @@ def _status(
     origin = member.origin
     if origin == presence.ours.origin:
         return "self"
-    if member.has_left:
-        return "left"
     if origin in presence.liveness.suspects:
         return "silent"
     if origin in linked:
-        return "linked"
+        return "linked"  # one that has finished and serves late comers, too
+    if member.has_left:
+        return "left"
     if origin in reached:
         return "reachable"
     return "unknown" if member.first_step == STEP_MAX else "silent"

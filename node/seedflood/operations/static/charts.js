@@ -8,7 +8,9 @@ const { uPlot } = globalThis;
 const SMOOTHING_SHARE = 0.05;
 const SMOOTHING_POINTS_MIN = 5;
 
-const STEP_INCREMENTS = [1, 2, 5].flatMap((k) => Array.from({ length: 9 }, (_, e) => k * 10 ** e)).sort((a, b) => a - b);
+const STEP_INCREMENTS = [1, 2, 5]
+  .flatMap((k) => Array.from({ length: 9 }, (_, e) => k * 10 ** e))
+  .sort((a, b) => a - b);
 
 export class Chart {
   #plot = null;
@@ -92,11 +94,21 @@ export class Chart {
         cursor: { y: false, drag: { x: false, y: false }, points: { size: 7 } },
         padding: [10, 14, 0, 0],
         scales: {
-          x: { time: false, range: (_, least, most) => this.#range ?? (least === most ? [least - 1, most + 1] : [least, most]) },
+          x: {
+            time: false,
+            range: (_, least, most) => this.#range ?? (least === most ? [least - 1, most + 1] : [least, most]),
+          },
           y: { range: (_, least, most) => padded(least, most, floor, ceiling) },
         },
         axes: [
-          { ...axis, size: 26, gap: 6, space: isStepped ? 50 : 90, values: (_, at) => at.map(writeX), ...(isStepped && { incrs: STEP_INCREMENTS }) },
+          {
+            ...axis,
+            size: 26,
+            gap: 6,
+            space: isStepped ? 50 : 90,
+            values: (_, at) => at.map(writeX),
+            ...(isStepped && { incrs: STEP_INCREMENTS }),
+          },
           { ...axis, size: 48, gap: 6, space: 24, values: (_, at) => at.map(write) },
         ],
         series: isSmoothed ? [{}, faint, line] : [{}, few],

@@ -26,7 +26,10 @@ function showBanner({ ageMilliseconds, fault, status }) {
     setText(byId("banner-text"), `Trying for ${old}${detail}.`);
     return;
   }
-  const ending = status.state === "finished" ? "The run is over and the node has ended." : "The node was stopped and has left in peace.";
+  const ending =
+    status.state === "finished"
+      ? "The run is over and the node has ended."
+      : "The node was stopped and has left in peace.";
   setText(byId("banner-title"), isOver ? ending : "This node cannot be reached.");
   const since = `Last answer ${timeOfDay(staleSince)}, ${old} ago`;
   setText(byId("banner-text"), isOver ? `${since}.` : `${since}; trying on${detail}.`);

@@ -31,7 +31,11 @@ export class Graph {
     this.#members = members;
     this.#pairs = this.#edges.update(members, stated, performance.now() / 1000);
     const origins = members.map((member) => member.origin).sort();
-    if (origins.length > 0) this.#layout.arrange(origins, this.#pairs.map(({ a, b }) => [a, b]));
+    if (origins.length > 0)
+      this.#layout.arrange(
+        origins,
+        this.#pairs.map(({ a, b }) => [a, b]),
+      );
     this.#empty.hidden = members.length > 1;
     this.#draw();
     this.#tell();
@@ -59,7 +63,12 @@ export class Graph {
       update: (line, { a, b, isBroken }) => {
         const [from, to] = [a, b].map(place);
         setAttribute(line, "class", isBroken ? "broken" : a === self || b === self ? "own" : "live");
-        for (const [name, value] of [["x1", from.x], ["y1", from.y], ["x2", to.x], ["y2", to.y]]) {
+        for (const [name, value] of [
+          ["x1", from.x],
+          ["y1", from.y],
+          ["x2", to.x],
+          ["y2", to.y],
+        ]) {
           setAttribute(line, name, value.toFixed(1));
         }
       },
@@ -72,7 +81,11 @@ export class Graph {
       update: (host, member) => {
         const { x, y } = place(member.origin);
         const [title, shape, label] = host.children;
-        setAttribute(host, "class", `host ${member.condition}${host.classList.contains("is-marked") ? " is-marked" : ""}`);
+        setAttribute(
+          host,
+          "class",
+          `host ${member.condition}${host.classList.contains("is-marked") ? " is-marked" : ""}`,
+        );
         setAttribute(host, "transform", `translate(${x.toFixed(1)} ${y.toFixed(1)})`);
         setText(title, `${member.name}: ${CONDITIONS[member.condition].word}`);
         setAttribute(shape, "href", `#shape-${CONDITIONS[member.condition].shape}`);
@@ -94,8 +107,8 @@ export class Graph {
   /** In a crowd only this node and those in trouble have their names beside them. */
   #label(member) {
     const isNamed = this.#members.length <= LABELLED_MAX || member.condition === "self" || !isLive(member.condition);
-    const name = member.name.length > LABEL_LENGTH_MAX ? `${member.name.slice(0, LABEL_LENGTH_MAX - 1)}…` : member.name;
-    return isNamed ? name : "";
+    if (!isNamed) return "";
+    return member.name.length > LABEL_LENGTH_MAX ? `${member.name.slice(0, LABEL_LENGTH_MAX - 1)}…` : member.name;
   }
 
   #tell() {
@@ -104,14 +117,23 @@ export class Graph {
       number: this.#members.filter((member) => member.condition === condition).length,
     }));
     const present = tally.filter(({ number }) => number > 0);
-    const words = present.map(({ condition, number }) => (condition === "self" ? "this node" : `${number} ${CONDITIONS[condition].word}`));
-    setAttribute(this.#picture, "aria-label", `${plural(this.#members.length, "host")}: ${words.join(", ")}.`);
+    const tell = ({ condition, number }) =>
+      condition === "self" ? CONDITIONS.self.word : `${number} ${CONDITIONS[condition].word}`;
+    setAttribute(
+      this.#picture,
+      "aria-label",
+      `${plural(this.#members.length, "host")}: ${present.map(tell).join(", ")}.`,
+    );
     reconcile(byId("legend"), present, {
       key: ({ condition }) => condition,
       create: ({ condition }) =>
-        make("li", { class: condition, title: CONDITIONS[condition].text }, makeShape(CONDITIONS[condition].shape), make("span")),
-      update: (item, { condition, number }) =>
-        setText(item.lastElementChild, condition === "self" ? "this node" : `${number} ${CONDITIONS[condition].word}`),
+        make(
+          "li",
+          { class: condition, title: CONDITIONS[condition].text },
+          makeShape(CONDITIONS[condition].shape),
+          make("span"),
+        ),
+      update: (item, one) => setText(item.lastElementChild, tell(one)),
     });
   }
 }

@@ -12,8 +12,16 @@ const STATES = {
   ready: { tone: "good", shape: "good", text: "Takes part; its replica agrees with those of its neighbours." },
   draining: { tone: "busy", shape: "busy", text: "Leaves in peace: publishes nothing any more." },
   finished: { tone: "good", shape: "good", text: "The run is over; nothing is missing." },
-  doubted: { tone: "bad", shape: "fault", text: "Its replica differs from a neighbour's, and is made again from the journal." },
-  "disk full": { tone: "bad", shape: "fault", text: "Publishes nothing; relays what others say; goes on when there is space." },
+  doubted: {
+    tone: "bad",
+    shape: "fault",
+    text: "Its replica differs from a neighbour's, and is made again from the journal.",
+  },
+  "disk full": {
+    tone: "bad",
+    shape: "fault",
+    text: "Publishes nothing; relays what others say; goes on when there is space.",
+  },
 };
 
 export function showHeadline(status, members) {

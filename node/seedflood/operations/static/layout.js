@@ -28,7 +28,14 @@ export class Layout {
     this.#bodies = new Map(origins.map((id) => [id, { id, ...position(start(id)) }]));
     const links = edges.map(([source, target]) => ({ source, target }));
     d3.forceSimulation([...this.#bodies.values()])
-      .force("links", d3.forceLink(links).id((body) => body.id).distance(LINK_LENGTH).strength(0.7))
+      .force(
+        "links",
+        d3
+          .forceLink(links)
+          .id((body) => body.id)
+          .distance(LINK_LENGTH)
+          .strength(0.7),
+      )
       .force("repulsion", d3.forceManyBody().strength(-180))
       .force("x", d3.forceX().strength(0.03))
       .force("y", d3.forceY().strength(0.03))

@@ -52,13 +52,22 @@ export class Model {
     this.#isAsking = true;
     try {
       const signal = AbortSignal.timeout(ANSWER_MILLISECONDS_MAX);
-      const response = await fetch(this.#address, { signal, cache: "no-store", headers: { accept: "application/json" } });
+      const response = await fetch(this.#address, {
+        signal,
+        cache: "no-store",
+        headers: { accept: "application/json" },
+      });
       if (!response.ok) throw new Error(`it answers ${response.status} ${response.statusText}`);
       this.status = await response.json();
       this.#answeredAt = performance.now();
       this.fault = null;
     } catch (error) {
-      this.fault = error.name === "TimeoutError" ? "it does not answer" : error.name === "TypeError" ? "no connection" : error.message;
+      this.fault =
+        error.name === "TimeoutError"
+          ? "it does not answer"
+          : error.name === "TypeError"
+            ? "no connection"
+            : error.message;
     } finally {
       this.#isAsking = false;
     }

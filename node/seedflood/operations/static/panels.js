@@ -19,7 +19,10 @@ export function showWindow(status) {
   setText(byId("window-waiting"), waiting(status, isOpen));
   setText(byId("window-open"), isOpen ? duration(open.opened_seconds) : UNKNOWN);
   const limitless = { strict: "as long as it takes", none: "none", bounded: UNKNOWN };
-  setText(byId("window-bound"), open.bound_seconds === null ? (limitless[node.run.window] ?? UNKNOWN) : duration(open.bound_seconds));
+  setText(
+    byId("window-bound"),
+    open.bound_seconds === null ? (limitless[node.run.window] ?? UNKNOWN) : duration(open.bound_seconds),
+  );
   setText(byId("window-last"), lastClose(open.last_close));
 }
 
@@ -76,7 +79,8 @@ export function showTraffic({ traffic, node }) {
   setText(
     byId("traffic-text"),
     gossip > 0
-      ? `Over all links of ${node.name}, in both directions, so far; the other figure is what exchanging ${size} with each neighbour at every step would have cost.${ratio}`
+      ? `Over all links of ${node.name}, in both directions, so far; the other figure is what exchanging ${size} ` +
+          `with each neighbour at every step would have cost.${ratio}`
       : "Counted from the first step on: bytes over all links, and what exchanging parameters would have cost instead.",
   );
 }

@@ -36,9 +36,15 @@ export function showMembers(status, members, point) {
       const { word, text } = CONDITIONS[member.condition];
       setAttribute(row, "class", member.condition);
       setText(name, member.name);
-      setAttribute(name, "title", `${member.name} · ${member.origin} · first step ${member.first_step ?? UNKNOWN} · incarnation ${member.incarnation ?? UNKNOWN}`);
+      const first = `first step ${member.first_step ?? UNKNOWN}`;
+      const life = `incarnation ${member.incarnation ?? UNKNOWN}`;
+      setAttribute(name, "title", [member.name, member.origin, first, life].join(" · "));
       setAttribute(condition, "title", text);
-      setAttribute(condition.firstElementChild.firstElementChild, "href", `#shape-${CONDITIONS[member.condition].shape}`);
+      setAttribute(
+        condition.firstElementChild.firstElementChild,
+        "href",
+        `#shape-${CONDITIONS[member.condition].shape}`,
+      );
       setText(condition.lastElementChild, word);
       setText(heard, count(member.step));
       const lag = member.condition === "left" ? null : member.lag_steps;
@@ -109,8 +115,20 @@ function makeEvent(event) {
     "li",
     { class: event.level },
     make("time", { datetime: date.toISOString(), title: dateAndTime(date) }, timeOfDay(date)),
-    make("span", { class: "level", title: event.level }, makeShape(LEVEL_SHAPES[event.level] ?? "note"), make("span", { class: "spoken" }, event.level)),
-    make("span", { class: "what" }, make("strong", {}, event.event), ...facts.map(([name, value]) => make("span", { class: "fact" }, `${name.replaceAll("_", " ")} `, make("b", {}, plain(value))))),
+    make(
+      "span",
+      { class: "level", title: event.level },
+      makeShape(LEVEL_SHAPES[event.level] ?? "note"),
+      make("span", { class: "spoken" }, event.level),
+    ),
+    make(
+      "span",
+      { class: "what" },
+      make("strong", {}, event.event),
+      ...facts.map(([name, value]) =>
+        make("span", { class: "fact" }, `${name.replaceAll("_", " ")} `, make("b", {}, plain(value))),
+      ),
+    ),
   );
 }
 

@@ -1,0 +1,156 @@
+"""The event log writes every line, keeps within its room, and ends alone."""
+
+import json
+
+import pytest
+import structlog
+
+from seedflood.operations import eventlog
+from seedflood.operations.eventlog import EventLog, Line, event_files, read_lines
+
+ORIGIN = "0123456789abcdef"
+
+
+class Turns:
+    """A loop's `call_soon` whose turns a test ends itself."""
+
+    def __init__(self):
+        self.due = []
+
+    def __call__(self, callback):
+        self.due.append(callback)
+
+    def end(self):
+        due, self.due = self.due, []
+        for callback in due:
+            callback()
+
+
+@pytest.fixture
+def turns():
+    return Turns()
+
+
+@pytest.fixture
+def make_log(tmp_path, turns):
+    made = []
+
+    def make(bytes_max=1_000_000):
+        made.append(
+            EventLog(
+                tmp_path,
+                node="a",
+                run="r",
+                bytes_max=bytes_max,
+                names=lambda: {ORIGIN: "ada"},
+                call_soon=turns,
+            )
+        )
+        return made[-1]
+
+    yield make
+    for log in made:
+        log.close()
+
+
+def line(number, **facts):
+    return Line(1_000_000 * number, "tick", "info", {"number": number, **facts})
+
+
+def lines_in(folder):
+    return [json.loads(one) for one in read_lines(event_files(folder))]
+
+
+def test_every_line_is_written_in_order_with_time_node_and_run(tmp_path, make_log, turns):
+    log = make_log()
+    for number in range(5):
+        log.write(line(number))
+        if number % 2:
+            turns.end()
+    log.close()
+    head, *told = lines_in(tmp_path)
+    assert (head["event"], head["names"]) == ("members", {ORIGIN: "ada"})
+    assert [one["number"] for one in told] == list(range(5))
+    assert told[3] == {
+        "time": "1970-01-01T00:00:03.000000Z", "event": "tick", "level": "info", "node": "a", "run": "r", "number": 3
+    }  # fmt: skip
+
+
+def test_what_one_turn_of_the_loop_brings_is_handed_over_once(make_log, turns):
+    log = make_log()
+    for number in range(100):
+        log.write(line(number))
+    assert len(turns.due) == 1
+
+
+def test_what_was_told_before_a_flush_is_in_the_file_after_it(tmp_path, make_log):
+    log = make_log()
+    for number in range(3):
+        log.write(line(number))
+        assert log.flush().wait(60)
+        assert lines_in(tmp_path)[-1]["number"] == number
+    log.close()
+    assert log.flush().wait(60)
+
+
+def test_costly_facts_are_spelled_by_the_writer(tmp_path, make_log):
+    log = make_log()
+    log.write(Line(0, "tick", "info", lambda: {"number": 7}))
+    log.close()
+    assert lines_in(tmp_path)[-1]["number"] == 7
+
+
+def test_old_files_go_when_the_room_is_full_and_each_begins_with_the_names(tmp_path, make_log, turns):
+    log = make_log(bytes_max=8000)
+    for number in range(200):
+        log.write(line(number))
+        turns.end()
+    log.close()
+    files = event_files(tmp_path)
+    assert [path.name for path in files] == [
+        "events.3.jsonl", "events.2.jsonl", "events.1.jsonl", "events.jsonl"
+    ]  # fmt: skip
+    assert sum(path.stat().st_size for path in files) <= 8000
+    assert all(json.loads(path.read_bytes().splitlines()[0])["event"] == "members" for path in files)
+    numbers = [one["number"] for one in lines_in(tmp_path) if one["event"] == "tick"]
+    assert numbers == list(range(numbers[0], 200))
+    assert numbers[0] > 0
+
+
+def test_a_line_that_a_crash_has_cut_spoils_no_other(tmp_path, make_log):
+    (tmp_path / "events.jsonl").write_bytes(b'{"event":"whole"}\n{"event":"cu')
+    log = make_log()
+    log.write(line(1))
+    log.close()
+    decoded = [eventlog.decode(one) for one in read_lines(event_files(tmp_path))]
+    assert [one["event"] for one in decoded if one is not None] == ["whole", "members", "tick"]
+
+
+def test_a_full_disk_ends_the_log_with_one_warning_and_nothing_else(tmp_path, make_log, turns):
+    (tmp_path / "events.jsonl").symlink_to("/dev/full")
+    with structlog.testing.capture_logs() as warnings:
+        log = make_log()
+        for number in range(3):
+            log.write(line(number))
+            turns.end()
+        log.close()
+        log.write(line(9))
+    assert [(warning["log_level"], warning["reason"]) for warning in warnings] == [
+        ("warning", "No space left on device")
+    ]
+    assert log.lost >= 1
+
+
+def test_more_than_may_wait_is_lost_and_counted(monkeypatch, make_log):
+    monkeypatch.setattr(eventlog, "WAITING_MAX", 10)
+    log = make_log()
+    for number in range(15):
+        log.write(line(number))
+    assert log.lost == 5
+
+
+def test_only_the_owner_may_read_it(tmp_path, make_log):
+    log = make_log()
+    log.write(line(1))
+    log.close()
+    assert (tmp_path / "events.jsonl").stat().st_mode & 0o777 == 0o600

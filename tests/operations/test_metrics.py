@@ -1,0 +1,89 @@
+"""What Prometheus reads of a real node: valid for its own tool, and as the documentation says."""
+
+import asyncio
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from seedflood.operations.metrics import REJECTIONS
+from seedflood.protocol import admission
+
+DOCUMENT = Path(__file__).parents[2] / "deploy" / "METRICS.md"
+RUN = {"clients": 2, "steps": 8}
+
+
+@pytest.fixture
+async def scrape(cluster, http):
+    """The text of a node whose run is over, and which serves."""
+    a = await cluster.start("a", [], RUN, {"when_finished": "serve", "evaluate": True, "evaluate_examples": 8})
+    b = await cluster.start("b", ["a"], RUN, {"when_finished": "serve"})
+    await cluster.until_told(lambda: a.result is not None and b.result is not None)
+    async with http.get(f"http://{a.address}/metrics") as answer:
+        assert answer.content_type == "text/plain"
+        return await answer.text()
+
+
+def families(text):
+    return {family.name: family for family in text_string_to_metric_families(text)}
+
+
+async def test_the_numbers_are_those_of_the_run(scrape):
+    samples = {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in families(scrape).values()
+        for sample in family.samples
+    }
+    assert samples["seedflood_updates_originated_total",] == 8
+    assert samples["seedflood_updates_applied_total",] == 16
+    assert samples["seedflood_updates_late_total",] == 0
+    assert samples["seedflood_updates_rejected_total", "signature"] == 0
+    assert samples["seedflood_window_close_seconds_count", "all_heard"] == 8
+    assert samples["seedflood_step_seconds_count",] == 8
+    assert samples["seedflood_window_step",] == samples["seedflood_run_steps",] == 8
+    assert samples["seedflood_peers", "linked"] + samples["seedflood_peers", "left"] == 1
+    assert samples["seedflood_link_sent_bytes_total", "b"] > 0
+    assert samples["seedflood_link_received_bytes_total", "b"] > 0
+    assert samples["seedflood_journal_bytes",] > 0
+    assert samples["seedflood_ready",] == 1
+    assert samples["seedflood_disk_full",] == samples["seedflood_catchup_lag_steps",] == 0
+    assert 0 <= samples["seedflood_accuracy",] <= 1
+    assert samples["seedflood_last_step_timestamp_seconds",] > samples["process_start_time_seconds",]
+
+
+async def test_promtool_finds_nothing_to_object_to(scrape):
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("promtool (Debian: prometheus) is not installed")
+    checked = await asyncio.to_thread(
+        subprocess.run, [promtool, "check", "metrics"], input=scrape, capture_output=True, text=True, check=False
+    )
+    assert (checked.returncode, checked.stdout + checked.stderr) == (0, "")
+
+
+async def test_the_documentation_lists_exactly_what_is_there(scrape):
+    listed = dict(re.findall(r"^\| `(\w+)` \| (.+) \|$", DOCUMENT.read_text(), re.MULTILINE))
+    found = {
+        family.name + ("_total" if family.type == "counter" else ""): describe(family)
+        for family in families(scrape).values()
+        if family.name.startswith("seedflood_")
+    }
+    assert listed == found
+
+
+def describe(family):
+    labels = sorted({label for sample in family.samples for label in sample.labels if label != "le"})
+    return f"{family.type} | {', '.join(labels) or '-'} | {family.documentation}"
+
+
+def test_every_reason_to_reject_has_its_own_series():
+    source = Path(admission.__file__).read_text()
+    assert set(REJECTIONS) == set(re.findall(r'(?:return|reason =|_refuse\() ?"([a-z ]+)"', source))
+
+
+async def test_nothing_grows_with_the_number_of_members(scrape):
+    labels = {label for family in families(scrape).values() for sample in family.samples for label in sample.labels}
+    assert labels <= {"le", "reason", "state", "peer", "version", "python"}

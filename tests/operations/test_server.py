@@ -1,0 +1,241 @@
+"""The HTTP server of a real node: probes, pages, and questions that are wrong."""
+
+import asyncio
+import json
+import socket
+import threading
+
+import pytest
+
+from seedflood.errors import BindError
+from seedflood.identity import Identity
+from seedflood.operations.client import node_at, node_in
+from seedflood.operations.console import Console
+from seedflood.operations.whereabouts import find_whereabouts
+from seedflood.process import KEY_FILE
+
+ALONE = {"clients": 1, "steps": 4}
+PAIR = {"clients": 2, "steps": 300}
+SERVE = {"when_finished": "serve"}
+
+
+async def get(http, daemon, path, **options):
+    """(status, text)."""
+    async with http.get(f"http://{daemon.address}{path}", **options) as answer:
+        return answer.status, await answer.text()
+
+
+async def status_of(http, daemon):
+    return json.loads((await get(http, daemon, "/api/status"))[1])
+
+
+async def test_a_node_is_alive_but_not_ready_until_it_has_caught_up(cluster, http):
+    a = await cluster.start("a", [], PAIR)
+    assert await get(http, a, "/livez") == (200, "alive\n")
+    assert await get(http, a, "/readyz") == (503, "no neighbour is linked; it dials 0\n")
+    await cluster.start("b", ["a"], PAIR)
+    await cluster.until(lambda: a.node.is_ready)
+    assert await get(http, a, "/readyz") == (200, "ready\n")
+
+
+async def test_a_node_that_drains_is_alive_but_not_ready(cluster, http):
+    a = await cluster.start("a", [], PAIR)
+    await cluster.start("b", ["a"], PAIR)
+    await cluster.until(lambda: a.node.is_ready)
+    a.drain()
+    assert await get(http, a, "/livez") == (200, "alive\n")
+    assert await get(http, a, "/readyz") == (503, "the node is leaving\n")
+    assert (await status_of(http, a))["state"] == "draining"
+
+
+async def test_probes_answer_while_a_step_takes_as_long_as_it_likes(cluster, http, monkeypatch):
+    a = await cluster.start("a", [], PAIR)
+    b = await cluster.start("b", ["a"], PAIR)
+    await cluster.until(lambda: a.node.step >= 3)
+    begun, may_end = threading.Event(), threading.Event()
+    measure = a._trainer.measure
+
+    def measure_for_ever(*order):
+        begun.set()
+        may_end.wait()
+        return measure(*order)
+
+    monkeypatch.setattr(a._trainer, "measure", measure_for_ever)
+    assert await asyncio.to_thread(begun.wait, 60)
+    try:
+        assert await get(http, a, "/livez") == (200, "alive\n")
+        assert await get(http, a, "/readyz") == (200, "ready\n")
+        said = await status_of(http, b)
+        assert said["state"] == "ready"
+        assert (await get(http, a, "/metrics"))[0] == 200
+    finally:
+        may_end.set()
+    await cluster.until(lambda: b.node.step > said["progress"]["step"] + 1)
+
+
+async def test_before_the_model_is_loaded_the_node_says_so(tmp_path, cluster, http):
+    settings = cluster.settings("a", [], ALONE, {})
+    identity = Identity.load_or_create(settings.node.state / KEY_FILE)
+    console = await Console.open(settings, identity.origin)
+    try:
+        assert await get(http, console, "/livez") == (200, "alive\n")
+        assert await get(http, console, "/readyz") == (503, "the model is being loaded\n")
+        assert (await status_of(http, console))["state"] == "loading"
+        assert (await get(http, console, "/metrics"))[0] == 200
+    finally:
+        await console.close()
+
+
+async def test_the_status_has_all_keys_whatever_is_known(cluster, http):
+    a = await cluster.start("a", [], PAIR)
+    early = await status_of(http, a)
+    await cluster.start("b", ["a"], PAIR)
+    await cluster.until(lambda: a.node.step >= 3)
+    late = await status_of(http, a)
+    assert keys(early) == keys(late)
+    assert early["window"]["last_close"] is None
+    assert set(late["window"]["last_close"]) == {"step", "reason", "waited_seconds", "heard", "late", "missing"}
+
+
+def keys(status):
+    return {key: set(value) if isinstance(value, dict) else None for key, value in status.items()}
+
+
+async def test_the_status_tells_of_members_links_and_traffic(cluster, http):
+    a = await cluster.start("a", [], PAIR)
+    b = await cluster.start("b", ["a"], PAIR)
+    await cluster.until(lambda: b.node.step >= 5)
+    said = await status_of(http, b)
+    assert said["node"]["name"] == "b"
+    assert {member["name"]: member["status"] for member in said["members"]} == {"a": "linked", "b": "self"}
+    (link,) = said["links"]
+    assert (link["peer"], link["state"], link["address"]) == ("a", "connected", f"127.0.0.1:{a.port}")
+    assert said["edges"] == [sorted([said["node"]["origin"], link["origin"]])]
+    assert said["traffic"]["parameters"] == 117184
+    assert 0 < said["traffic"]["seedflood_bytes"] < said["traffic"]["gossip_bytes"]
+    assert said["updates"]["originated"] >= 5
+    assert [point[0] for point in said["history"]["loss"]][:3] == [0, 1, 2]
+    assert "ready" in [event["event"] for event in said["events"]]
+
+
+async def test_a_peer_that_is_not_there_is_being_dialled(cluster, http):
+    a = await cluster.start("a", [], PAIR)
+    a.dial(["127.0.0.1:9"])
+    (link,) = (await status_of(http, a))["links"]
+    assert (link["state"], link["address"], link["origin"]) == ("dialling", "127.0.0.1:9", None)
+
+
+async def test_curves_and_events_outlive_a_restart(cluster, http):
+    run = {"clients": 1, "steps": 400}
+    a = await cluster.start("a", [], run)
+    await cluster.until(lambda: a.node.step >= 20)
+    a.drain()
+    await a.close()
+    a = await cluster.start("a", [], run)
+    said = await status_of(http, a)
+    assert [point[0] for point in said["history"]["loss"]][:20] == list(range(20))
+    assert [event["event"] for event in said["events"]].count("started") == 2
+
+
+async def test_a_trace_tells_from_whom_an_update_came_and_in_which_window_it_was_applied(cluster, http):
+    a = await cluster.start("a", [], PAIR)
+    b = await cluster.start("b", ["a"], PAIR)
+    await cluster.until(lambda: b.node.step >= 5)
+    said = json.loads((await get(http, b, "/api/trace?origin=a&step=3"))[1])
+    assert (said["node"], said["name"], said["had"]["from"]) == ("b", "a", "a")
+    assert said["is_held"]
+    assert said["is_applied"]
+    assert said["applied"]["steps"] == [3, 3]
+    own = json.loads((await get(http, a, f"/api/trace?origin={said['origin']}&step=3"))[1])
+    assert own["had"]["event"] == "published"
+    assert [fact["to"] for fact in own["sent"]] == ["b"]
+    never = json.loads((await get(http, b, "/api/trace?origin=a&step=299"))[1])
+    assert never["verdict"].startswith("never came here")
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/api/trace?origin=nobody&step=1", 404),
+        ("/api/trace?origin=a", 400),
+        ("/api/trace?origin=a&step=-1", 400),
+        ("/api/trace?origin=a&step=99999999999999999999", 400),
+        ("/api/trace?origin=a&step=%C2%B2", 400),
+        ("/api/events?level=loud", 400),
+        ("/api/events?limit=x", 400),
+        ("/static/../server.py", 404),
+        ("/static/%2e%2e/server.py", 404),
+        ("/nowhere", 404),
+    ],
+)
+async def test_a_wrong_question_is_refused_and_the_node_goes_on(cluster, http, path, status):
+    a = await cluster.start("a", [], ALONE, SERVE)
+    assert (await get(http, a, path))[0] in (status, 403)
+    assert await get(http, a, "/livez") == (200, "alive\n")
+
+
+async def test_events_are_given_by_level_and_number(cluster, http):
+    a = await cluster.start("a", [], ALONE, SERVE)
+    a.observatory.tell("something odd", "warning", number=1)
+    a.observatory.tell("something odd", "warning", number=2)
+    last = json.loads((await get(http, a, "/api/events?limit=1&level=warning"))[1])["events"]
+    assert [(event["event"], event["number"]) for event in last] == [("something odd", 2)]
+    assert json.loads((await get(http, a, "/api/events?limit=0"))[1]) == {"events": []}
+    assert "loading" in (await get(http, a, "/api/events"))[1]
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "PATCH"])
+async def test_nothing_but_reading_is_allowed(cluster, http, method):
+    a = await cluster.start("a", [], ALONE, SERVE)
+    async with http.request(method, f"http://{a.address}/api/status") as answer:
+        assert answer.status == 405
+
+
+async def test_every_answer_keeps_the_page_to_itself(cluster, http):
+    a = await cluster.start("a", [], ALONE, SERVE)
+    for path in ("/", "/api/status", "/nowhere"):
+        async with http.get(f"http://{a.address}{path}") as answer:
+            assert "default-src 'self'" in answer.headers["Content-Security-Policy"]
+            assert answer.headers["X-Content-Type-Options"] == "nosniff"
+
+
+async def test_a_page_elsewhere_whose_name_points_here_gets_nothing(cluster, http):
+    a = await cluster.start("a", [], ALONE, SERVE)
+    assert (await get(http, a, "/api/status", headers={"Host": "evil.example:80"}))[0] == 421
+    assert (await get(http, a, "/api/status", headers={"Host": "localhost:80"}))[0] == 200
+
+
+async def test_bytes_that_are_no_http_end_only_their_connection(cluster, http):
+    a = await cluster.start("a", [], ALONE, SERVE)
+    host, _, port = a.address.rpartition(":")
+    for junk in (b"\0" * 100, b"GET " + b"a" * 100_000 + b"\r\n\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"):
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(junk)
+        await reader.read()
+        writer.close()
+        await writer.wait_closed()
+    assert await get(http, a, "/livez") == (200, "alive\n")
+
+
+async def test_an_address_in_use_is_told_in_one_sentence(cluster):
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        with pytest.raises(BindError, match=r"address already in use.*\[node\] http"):
+            await cluster.start("a", [], ALONE, {"http": f"127.0.0.1:{other.getsockname()[1]}"})
+
+
+async def test_without_http_nothing_listens_and_nothing_is_kept(cluster):
+    a = await cluster.start("a", [], ALONE, SERVE | {"http": ""})
+    assert a.address is None
+    assert find_whereabouts(a.settings.node.state) is None
+
+
+async def test_a_node_is_found_by_its_state_folder_until_it_has_closed(cluster):
+    a = await cluster.start("a", [], ALONE, SERVE)
+    state = a.settings.node.state
+    found = await asyncio.to_thread(node_in, state)
+    assert found.address == a.address
+    assert (await asyncio.to_thread(node_at(a.address).ask, "/api/status"))["node"]["name"] == "a"
+    await a.close()
+    assert find_whereabouts(state) is None

@@ -1,0 +1,136 @@
+"""The commands that look at a node: running ones over HTTP, dead ones by their files."""
+
+import asyncio
+import json
+import os
+import sys
+
+import pytest
+
+from seedflood.errors import ExitCode
+
+RUN = {"clients": 2, "steps": 6}
+SERVE = {"when_finished": "serve"}
+
+
+async def run(*arguments):
+    """(exit code, stdout, stderr) of a command: a process of its own, for its stdout must be data alone."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", "from seedflood.cli import main; main()", *map(str, arguments)),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, "COLUMNS": "200"},
+    )
+    out, errors = await process.communicate()
+    return process.returncode, out.decode(), errors.decode()
+
+
+async def command(*arguments):
+    """What a command that succeeds prints."""
+    code, out, errors = await run(*arguments)
+    assert (code, errors) == (0, "")
+    return out
+
+
+async def fails(code, words, *arguments):
+    """Does the command end with this code and one sentence with these words?"""
+    got, out, errors = await run(*arguments)
+    assert (got, out) == (code, "")
+    assert words in errors
+    assert len(errors.splitlines()) == 1
+
+
+@pytest.fixture
+async def pair(cluster):
+    """Two nodes that have ended their run and serve, and the settings file of the first."""
+    a = await cluster.start("a", [], RUN, SERVE)
+    b = await cluster.start("b", ["a"], RUN, SERVE)
+    await cluster.until_told(lambda: a.result is not None and b.result is not None)
+    settings = cluster.folder / "peers.toml"
+    settings.write_text(f'[node]\nname = "a"\nstate = "{a.settings.node.state}"\n')
+    return a, b, settings
+
+
+async def test_status_finds_the_node_by_its_settings(pair):
+    _, _, settings = pair
+    said = json.loads(await command("status", "--peers", settings, "--json"))
+    assert (said["node"]["name"], said["progress"]["step"]) == ("a", 6)
+    assert "finished" in await command("status", "--peers", settings)
+
+
+async def test_peers_lists_members_and_links(pair):
+    a, b, _ = pair
+    said = json.loads(await command("peers", "--node", a.address, "--json"))
+    assert {member["name"] for member in said["members"]} == {"a", "b"}
+    table = await command("peers", "--node", b.address)
+    assert f"127.0.0.1:{a.port}" in table
+
+
+async def test_a_trace_shows_the_way_through_running_nodes(pair):
+    a, b, _ = pair
+    said = json.loads(await command("trace", "a", 3, "--node", b.address, "--node", a.address, "--json"))
+    assert [(one["node"], one["had"]["event"], one["had"].get("from")) for one in said["nodes"]] == [
+        ("a", "published", None),
+        ("b", "kept", "a"),
+    ]
+    assert "in the window of step 3" in await command("trace", "a", 3, "--node", b.address)
+
+
+async def test_a_trace_is_answered_from_the_files_of_dead_nodes_alone(pair):
+    a, b, _ = pair
+    await asyncio.gather(a.close(), b.close())
+    files = ("--events", a.settings.node.state, "--events", b.settings.node.state / "events.jsonl")
+    said = json.loads(await command("trace", "b", 2, *files, "--json"))
+    assert [one["node"] for one in said["nodes"]] == ["b", "a"]
+    assert all(one["applied"]["steps"] == [2, 2] for one in said["nodes"])
+    await fails(ExitCode.CONFIG, "known are a, b", "trace", "carol", 2, *files)
+
+
+async def test_events_are_read_from_a_node_or_its_files(pair):
+    a, _, _ = pair
+    live = [json.loads(one) for one in (await command("events", "--node", a.address, "--json")).splitlines()]
+    state = a.settings.node.state
+    filed = [json.loads(one) for one in (await command("events", "--events", state, "--json")).splitlines()]
+    assert [event["event"] for event in live] == [event["event"] for event in filed]
+    assert "member joined" in await command("events", "--node", a.address)
+    debug = await command("events", "--events", state, "--level", "debug", "--limit", 1000)
+    assert "kept" in debug
+    assert "ready" not in await command("events", "--node", a.address, "--level", "warning")
+
+
+async def test_a_file_that_is_none_is_told(tmp_path):
+    await fails(ExitCode.CONFIG, "is no event file", "events", "--events", tmp_path)
+
+
+async def test_without_a_running_node_there_is_one_sentence_and_exit_code_75(pair, tmp_path):
+    a, _, settings = pair
+    whereabouts = a.settings.node.state / "http.json"
+    left_behind = whereabouts.read_text()
+    await a.close()
+    await fails(ExitCode.TRY_AGAIN, "no node runs with the state folder", "status", "--peers", settings)
+    whereabouts.write_text(left_behind)
+    await fails(ExitCode.TRY_AGAIN, "no node answers at", "status", "--peers", settings)
+
+
+async def test_a_file_that_a_killed_node_left_does_not_lead_to_another_node(pair):
+    a, b, settings = pair
+    left = json.loads((a.settings.node.state / "http.json").read_text())
+    (a.settings.node.state / "http.json").write_text(json.dumps(left | {"address": b.address}))
+    await fails(ExitCode.TRY_AGAIN, "another node answers", "status", "--peers", settings)
+
+
+async def test_something_else_that_answers_is_no_node(tmp_path):
+    async def answer(reader, writer):
+        await reader.readline()
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi")
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with server:
+        host, port = server.sockets[0].getsockname()
+        await fails(ExitCode.TRY_AGAIN, "not as a seedflood node", "status", "--node", f"{host}:{port}")
+
+
+async def test_an_address_that_is_none_is_told():
+    await fails(ExitCode.CONFIG, "host:port", "status", "--node", "nowhere")

@@ -1,0 +1,88 @@
+"""gRPC health and reflection, asked by real clients on the node's own port."""
+
+import asyncio
+
+import grpc.aio
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+
+from seedflood.transport.health import SERVICES, Health
+
+SERVING, NOT_SERVING = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
+
+
+@pytest.fixture
+async def make_server():
+    servers = []
+
+    async def make(health):
+        server = grpc.aio.server()
+        await health.add_to(server)
+        port = server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        servers.append(server)
+        return f"127.0.0.1:{port}"
+
+    yield make
+    for server in servers:
+        await server.stop(None)
+
+
+@pytest.mark.parametrize("service", SERVICES)
+async def test_a_service_is_serving_exactly_while_the_node_is_ready(make_server, service):
+    health = Health(has_reflection=False)
+    async with grpc.aio.insecure_channel(await make_server(health)) as channel:
+        watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(service=service))
+        heard = [(await watch.read()).status]
+        for is_serving in (True, False):
+            health.tell(is_serving=is_serving)
+            heard.append((await watch.read()).status)
+        watch.cancel()
+    await health.close()
+    assert heard == [NOT_SERVING, SERVING, NOT_SERVING]
+
+
+async def test_what_was_told_last_is_what_is_said(make_server):
+    health = Health(has_reflection=False)
+    address = await make_server(health)
+    for is_serving in (True, False, True, False):
+        health.tell(is_serving=is_serving)
+    await health.close()
+    async with grpc.aio.insecure_channel(address) as channel:
+        answer = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest())
+    assert answer.status == NOT_SERVING
+
+
+async def test_an_unknown_service_is_not_found(make_server):
+    async with grpc.aio.insecure_channel(await make_server(Health(has_reflection=False))) as channel:
+        with pytest.raises(grpc.aio.AioRpcError) as fault:
+            await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(service="nothing"))
+    assert fault.value.code() is grpc.StatusCode.NOT_FOUND
+
+
+async def list_services(address):
+    async with grpc.aio.insecure_channel(address) as channel:
+        stub = reflection_pb2_grpc.ServerReflectionStub(channel)
+        call = stub.ServerReflectionInfo(iter([reflection_pb2.ServerReflectionRequest(list_services="")]))
+        (answer,) = [one async for one in call]
+    return {service.name for service in answer.list_services_response.service}
+
+
+async def test_services_are_listed_only_if_the_operator_wants_it(make_server):
+    assert await list_services(await make_server(Health(has_reflection=True))) >= {
+        "seedflood.wire.Flood", "grpc.health.v1.Health"
+    }  # fmt: skip
+    with pytest.raises(grpc.aio.AioRpcError) as fault:
+        await list_services(await make_server(Health(has_reflection=False)))
+    assert fault.value.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
+async def test_telling_costs_one_task_however_often(make_server):
+    health = Health(has_reflection=False)
+    await make_server(health)
+    before = len(asyncio.all_tasks())
+    for _ in range(100):
+        health.tell(is_serving=True)
+    assert len(asyncio.all_tasks()) <= before + 1
+    await health.close()
