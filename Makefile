@@ -4,10 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check -q
 
-.PHONY: help setup demo test soak check bench clean sweep
+.PHONY: help setup demo test compose-test soak check lint-deploy bench clean sweep
 
 help:  ## This list
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 15
 
 setup: $(VENV)/.ready  ## A virtual environment in .venv with everything that running needs
 
@@ -16,6 +16,9 @@ demo: $(VENV)/.ready  ## Four daemons on a ring fine-tune the embedded model tog
 
 test: $(VENV)/.ready-dev  ## All tests
 	$(BIN)/python -m pytest
+
+compose-test: $(VENV)/.ready-dev  ## The image, and clusters of containers in trouble; needs a Docker engine
+	$(BIN)/python -m pytest tests/deploy -m docker
 
 soak: $(VENV)/.ready-dev  ## The long tests: fifty crashes of eight nodes, and a partition (some 20 minutes)
 	$(BIN)/python -m pytest tests/system/test_soak.py -m soak
@@ -29,6 +32,9 @@ check: $(VENV)/.ready-dev  ## Format, lint and types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+lint-deploy: $(VENV)/.ready-dev  ## What docker/ and deploy/ hold, by hadolint, promtool, kubernetes-validate, ...
+	tools/lint_deploy.sh
 
 bench: $(VENV)/.ready-dev  ## All benchmarks
 	$(BIN)/python -m benchmarks

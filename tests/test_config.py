@@ -87,6 +87,20 @@ def test_an_unknown_variable_is_an_error_with_the_nearest_right_one(write, monke
         load_settings(write(""))
 
 
+def test_neighbours_can_come_from_the_environment(write, monkeypatch):
+    monkeypatch.setenv("SEEDFLOOD__PEERS", '[{"name": "b", "address": "127.0.0.1:7"}]')
+    assert [peer.address for peer in load_settings(write("")).peers] == ["127.0.0.1:7"]
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"), [("SEEDFLOOD__PEERS", '[{"address": "a:1"}'), ("SEEDFLOOD__RUN", "steps=3")]
+)
+def test_a_section_in_the_environment_that_is_not_json_is_one_sentence(write, monkeypatch, variable, value):
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(ConfigError, match=f"{variable} .* must be JSON"):
+        load_settings(write(""))
+
+
 def test_plain_links_beyond_this_machine_must_be_allowed(write):
     text = '[[peers]]\naddress = "10.0.0.2:7070"\n'
     with pytest.raises(ConfigError, match="insecure"):

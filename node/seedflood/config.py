@@ -262,8 +262,8 @@ def load_settings(path: Path | None, flags: Mapping[str, Any] | None = None) -> 
 
 
 def _check_environment() -> None:
-    """An unknown SEEDFLOOD__ variable is an error, like an unknown key of the file."""
-    for variable in os.environ:
+    """An unknown SEEDFLOOD__ variable is an error, like an unknown key of the file; a whole section is JSON."""
+    for variable, value in os.environ.items():
         if not variable.upper().startswith(ENVIRONMENT_PREFIX):
             continue
         section, *keys = variable[len(ENVIRONMENT_PREFIX) :].lower().split("__")
@@ -272,6 +272,19 @@ def _check_environment() -> None:
         model = SECTIONS.get(section)
         if model is not None and keys and keys[0] not in model.model_fields:
             raise ConfigError(f'environment variable {variable}: no key "{keys[0]}"; {_nearest(keys[0], model)}')
+        if not keys and not _is_json(value):
+            raise ConfigError(
+                f"environment variable {variable} stands for all of [{section}] and must be JSON, for example "
+                f'SEEDFLOOD__PEERS=[{{"address": "10.0.0.2:7070"}}].'
+            )
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _first_sentence(error: ValidationError, source: str) -> str:

@@ -7,6 +7,7 @@ When the cable is down nothing tells the hosts so: packets vanish, as in a real 
 """
 
 import os
+import shutil
 import subprocess
 from itertools import count
 from pathlib import Path
@@ -14,6 +15,9 @@ from pathlib import Path
 PORT = 7070
 NAMES = "seedflood-"
 """Of namespaces: then the test process, then a number."""
+
+CONFIGURATION = Path("/etc/netns")
+"""`ip netns exec NAME` shows the files of the folder NAME here in place of those in /etc."""
 
 _numbers = count()
 
@@ -48,6 +52,17 @@ class Network:
             _ip("-n", space, "link", "set", device, "up")
         return f"{address}:{PORT}", ("ip", "netns", "exec", space)
 
+    def name(self, space: str, names: dict[str, str]) -> None:
+        """What a namespace knows hosts by: address by name. For processes that start later."""
+        folder = CONFIGURATION / space
+        folder.mkdir(parents=True)
+        lines = [f"{address} {name}" for name, address in {"localhost": "127.0.0.1", **names}.items()]
+        (folder / "hosts").write_text("\n".join(lines) + "\n")
+
+    def hide(self, space: str, address: str) -> None:
+        """From here on the namespace cannot reach that address."""
+        _ip("-n", space, "route", "add", "blackhole", address)
+
     def cut(self) -> None:
         _ip("-n", self._switches[0], "link", "set", "cable", "down")
 
@@ -57,7 +72,7 @@ class Network:
     def close(self) -> None:
         """Devices go with their namespaces."""
         for space in self._spaces:
-            _ip("netns", "delete", space)
+            _remove(space)
         self._spaces.clear()
 
     def _make_space(self, name: str) -> str:
@@ -78,7 +93,12 @@ def remove_leftovers() -> None:
         space = line.split()[0]
         owner = space.removeprefix(NAMES).partition("-")[0]
         if space.startswith(NAMES) and owner.isdigit() and not Path(f"/proc/{owner}").exists():
-            _ip("netns", "delete", space)
+            _remove(space)
+
+
+def _remove(space: str) -> None:
+    _ip("netns", "delete", space)
+    shutil.rmtree(CONFIGURATION / space, ignore_errors=True)
 
 
 def _ip(*words: str) -> str:

@@ -30,9 +30,10 @@ class Host:
     events: all that they said on stderr. It stands in log.jsonl, too, for whoever looks into a failed test.
     """
 
-    def __init__(self, folder: Path, prefix: Sequence[str] = ()) -> None:
-        """prefix: words before the command, such as `ip netns exec NAME`."""
+    def __init__(self, folder: Path, prefix: Sequence[str] = (), command: Sequence[str] = ()) -> None:
+        """prefix: words before the command, such as `ip netns exec NAME`. command: default: a node of this Python."""
         self.folder = folder
+        self.command = tuple(command) or (sys.executable, "-m", "seedflood", "--peers", str(folder / "peers.toml"))
         self.events: list[Line] = []
         self.process: subprocess.Popen[bytes] | None = None
         self._prefix = tuple(prefix)
@@ -60,11 +61,14 @@ class Host:
 
     def start(self, *arguments: str) -> "Host":
         self.close()
-        command = [sys.executable, "-m", "seedflood", "--peers", str(self.folder / "peers.toml"), *arguments]
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
         self._read_to, self._is_silent = len(self.events), False
         self.process = subprocess.Popen(
-            [*self._prefix, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
+            [*self._prefix, *self.command, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=self.folder,
+            env=environment,
         )
         self._reader = threading.Thread(target=self._read, args=(self.process,), daemon=True)
         self._reader.start()

@@ -1,0 +1,99 @@
+"""The cluster of docker/compose.yaml on a real engine: it trains to its end through a kill and a cut."""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from containers import Container, docker, run_command
+
+pytestmark = [pytest.mark.docker, pytest.mark.timeout(1800)]
+
+FILE = Path(__file__).parents[2] / "docker" / "compose.yaml"
+NAMES = [f"node-{k}" for k in range(1, 5)]
+STEPS = 250
+
+
+class Cluster:
+    """`up`, then its containers by name; `down` leaves nothing."""
+
+    def __init__(self, http_port: int) -> None:
+        self.project = f"seedflood-test-{os.getpid()}"
+        self.http_port = http_port
+        self._environment = {**os.environ, "COMPOSE_PROJECT_NAME": self.project, "HTTP_PORT": str(http_port)}
+        is_v2 = subprocess.run(["docker", "compose", "version"], capture_output=True, check=False).returncode == 0
+        self._command = ["docker", "compose"] if is_v2 else ["docker-compose"]
+        if not is_v2 and shutil.which("docker-compose") is None:
+            pytest.skip("needs Docker Compose, which is not installed")
+
+    def up(self) -> dict[str, Container]:
+        self.compose("up", "--detach", "--no-build")
+        ids = {name: self.compose("ps", "--quiet", name).strip() for name in NAMES}
+        return {
+            name: Container(docker("inspect", "--format", "{{.Name}}", one).strip()[1:]) for name, one in ids.items()
+        }
+
+    @property
+    def network(self) -> str:
+        return f"{self.project}_default"
+
+    def compose(self, *words: str) -> str:
+        return run_command([*self._command, "--file", str(FILE), *words], environment=self._environment)
+
+    def down(self) -> None:
+        self.compose("down", "--volumes", "--timeout", "0")
+
+
+@pytest.fixture
+def cluster(image: str) -> Iterator[Cluster]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    made = Cluster(port)
+    yield made
+    made.down()
+
+
+def test_a_cluster_ends_right_though_one_node_is_killed_and_another_one_loses_its_network(cluster: Cluster):
+    nodes = cluster.up()
+    first, killed, _, cut = nodes.values()
+    for node in nodes.values():
+        node.wait_for("progress", step=10)
+    assert get(cluster, "/readyz") == "ready\n"
+    assert "seedflood_window_step" in get(cluster, "/metrics")
+
+    killed.kill_inside()
+    killed.wait_for("started")
+    killed.wait_for("progress", step=40)
+    assert killed.inspect()["RestartCount"] == 1
+
+    docker("network", "disconnect", cluster.network, cut.name)
+    for node in (first, cut):
+        node.wait_for("link down")
+        node.wait_for("waiting")
+    for node in nodes.values():  # the one without network, too: it is alive
+        node.wait_until_healthy()
+    docker("network", "connect", "--alias", "node-4", cluster.network, cut.name)
+    cut.wait_for("link up")
+
+    assert [node.wait() for node in nodes.values()] == [0] * 4
+    results = [node.result() for node in nodes.values()]
+    assert len({result["digest"] for result in results}) == 1
+    assert {result["steps"] for result in results} == {STEPS}
+    replay = ("replay", "--peers", "/etc/seedflood/peers.toml", "--json")
+    for name in ("node-2", "node-4"):
+        replayed = json.loads(
+            cluster.compose("run", "--rm", "--no-deps", "-T", "--entrypoint", "seedflood", name, *replay)
+        )
+        assert replayed["digest"] == results[0]["digest"]
+
+
+def get(cluster: Cluster, path: str) -> str:
+    """What node-1 answers at its published port."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{cluster.http_port}{path}", timeout=30) as answer:
+        return answer.read().decode()

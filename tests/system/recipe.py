@@ -1,0 +1,45 @@
+"""What the README says about several hosts, files and commands, so that a test can follow it literally."""
+
+import re
+from pathlib import Path
+
+README = Path(__file__).parents[2] / "README.md"
+TITLE = "## On several hosts"
+EVERYWHERE = "every host"
+BLOCK = re.compile(r"^```(?P<language>\w+)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+STEP = re.compile(r"^\*\*(?P<word>\w+)\*\*", re.MULTILINE)
+
+
+def settings_files() -> dict[str, str]:
+    """peers.toml by name of the host, put together as the text says."""
+    parts = {}
+    for block in BLOCK.finditer(_section()):
+        if block["language"] == "toml":
+            first, _, rest = block["text"].partition("\n")
+            parts[first.removeprefix("# peers.toml on ")] = rest
+    common = parts.pop(EVERYWHERE)
+    return {host: f"{common}\n{part}" for host, part in parts.items()}
+
+
+def command(step: str) -> str:
+    """The command below the paragraph that begins with this bold word."""
+    section = _section()
+    start = next(match.end() for match in STEP.finditer(section) if match["word"] == step)
+    block = BLOCK.search(section, start)
+    assert block is not None
+    assert block["language"] == "sh"
+    assert STEP.search(section, start, block.start()) is None, f"no command belongs to {step}"
+    return block["text"].strip()
+
+
+def script(subtitle: str) -> list[str]:
+    """The commands below a heading of the third level, one by one; continued lines are joined."""
+    section = _section()
+    block = BLOCK.search(section, section.index(f"### {subtitle}"))
+    assert block is not None
+    return block["text"].replace("\\\n", " ").strip().splitlines()
+
+
+def _section() -> str:
+    text = README.read_text()
+    return text[text.index(TITLE) : text.index("\n## ", text.index(TITLE) + 1)]
