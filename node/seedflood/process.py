@@ -16,6 +16,7 @@ from typing import NoReturn
 import structlog
 import uvloop
 
+from seedflood import garbage
 from seedflood.compute import ComputeThread
 from seedflood.config import Settings
 from seedflood.daemon import Daemon
@@ -85,6 +86,7 @@ async def _serve(settings: Settings, reload: Callable[[], Settings] | None) -> E
         loop.add_signal_handler(number, stop, signal.Signals(number).name)
     loop.add_signal_handler(signal.SIGHUP, lambda: _reload(daemon, reload))
     daemon = await start_daemon(settings)
+    garbage.settle()
     try:
         await daemon.ended
     finally:

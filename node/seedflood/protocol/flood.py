@@ -16,12 +16,18 @@ from seedflood.protocol.messages import Bundle, Held, Member, Members, Message, 
 
 @dataclass(slots=True)
 class Neighbour:
-    """A linked peer. held: what it held when we linked."""
+    """A linked peer. held: what it held when we linked; nothing in it is beyond held_last."""
 
     origin: OriginId
     held: Frontier
+    held_last: int
     bundles: list[Bundle] = field(default_factory=list)
     members: list[Member] = field(default_factory=list)
+
+    def offer(self, bundles: Iterable[Bundle]) -> None:
+        """Queues those that it did not hold."""
+        holds, held_last = self.held.holds, self.held_last
+        self.bundles += [bundle for bundle in bundles if bundle.step > held_last or not holds(*bundle.span)]
 
 
 class Flood:
@@ -31,7 +37,8 @@ class Flood:
         self.neighbours: dict[OriginId, Neighbour] = {}
 
     def connect(self, peer: OriginId, frontier: Iterable[Held]) -> None:
-        self.neighbours[peer] = Neighbour(peer, Frontier(frontier))
+        held = Frontier(frontier)
+        self.neighbours[peer] = Neighbour(peer, held, max(map(held.last, held.origins), default=-1))
 
     def disconnect(self, peer: OriginId) -> None:
         self.neighbours.pop(peer, None)
@@ -40,8 +47,7 @@ class Flood:
         """Queues news for every neighbour but its source."""
         for neighbour in self.neighbours.values():
             if neighbour.origin != source:
-                holds = neighbour.held.holds
-                neighbour.bundles += [bundle for bundle in bundles if not holds(*bundle.span)]
+                neighbour.offer(bundles)
 
     def spread_member(self, member: Member, source: OriginId | None = None) -> None:
         """Queues the statement for every neighbour but its source and its subject."""
@@ -55,8 +61,7 @@ class Flood:
 
     def offer(self, peer: OriginId, bundles: Iterable[Bundle]) -> None:
         """Queues for a neighbour that has just linked what it did not hold."""
-        neighbour = self.neighbours[peer]
-        neighbour.bundles += [bundle for bundle in bundles if not neighbour.held.holds(*bundle.span)]
+        self.neighbours[peer].offer(bundles)
 
     def collect(self) -> list[tuple[OriginId, Message]]:
         """Takes what is queued: statements before bundles, so that an origin's key precedes its updates."""

@@ -47,13 +47,11 @@ class Holdings:
 
     def receive(self, peer: OriginId, bundles: Sequence[Bundle]) -> list[Bundle]:
         """Takes what is news and may be used; returns it. Raises PeerError, having used nothing, for a forgery."""
-        news: list[Bundle] = []
-        for bundle in bundles:
-            if self.frontier.holds(*bundle.span):
-                self.duplicates += 1
-            elif self._admission.admits(bundle):
-                news.append(bundle)
-        taken = [bundle for bundle in news if self.frontier.add_new(*bundle.span)]  # a batch may say one thing twice
+        holds, admits = self.frontier.holds, self._admission.admits
+        unheard = [bundle for bundle in bundles if not holds(*bundle.span)]
+        self.duplicates += len(bundles) - len(unheard)
+        news = [bundle for bundle in unheard if admits(bundle)]
+        taken = [bundle for bundle in news if self._admission.enter(bundle)]
         self._keep(taken)
         self._flood.spread(taken, peer)
         return taken
