@@ -1,7 +1,7 @@
 """Environments of other packages: made on demand under a cache folder, so that none of them meets ours.
 
-Versions are pinned as tried. Hivemind imports PyTorch: its CPU wheel must be where pip looks for wheels, and is
-installed without what PyTorch's metadata asks for, which would be gigabytes of CUDA.
+Versions are pinned as tried. Hivemind imports PyTorch: its CPU wheel must be where pip looks for wheels. It is
+installed without what its metadata asks for, which would be gigabytes of CUDA.
 """
 
 import os

@@ -37,6 +37,7 @@ from benchmarks.measure import Metric, make_metric
 from benchmarks.origins import Origins, introduce
 from benchmarks.relay import BASE_DIGEST, RUN_ID, Relay, cpu_seconds, make_rules, trust
 from benchmarks.workers import Worker, next_question, take_core
+from seedflood import garbage
 from seedflood.identity import Identity, verify
 from seedflood.protocol.messages import Bundle, Hello, Member, Updates
 from seedflood.protocol.rules import Rules
@@ -158,6 +159,7 @@ async def _serve_relay(pipe: Connection, home: Path, is_signed: bool) -> None:
     profile = cProfile.Profile()
     try:
         pipe.send(await relay.start())
+        garbage.settle()
         while (question := await asyncio.to_thread(next_question, pipe)) is not None:
             match question:
                 case ("ready",):
@@ -335,6 +337,7 @@ def serve_donor(pipe: Connection, home: str, local_steps: int) -> None:
     async def serve() -> None:
         relay = Relay(Path(home), Identity.generate(), _pull_rules(local_steps), name="donor", verify=trust)
         pipe.send(await relay.start())
+        garbage.settle()
         await asyncio.to_thread(next_question, pipe)
         await relay.close()
 
@@ -348,6 +351,7 @@ def pull_all(pipe: Connection, home: str, local_steps: int, port: int) -> None:
     async def pull() -> float:
         relay = Newcomer(Path(home), Identity.generate(), _pull_rules(local_steps), name="newcomer", verify=trust)
         await relay.start([f"127.0.0.1:{port}"])
+        garbage.settle()
         await relay.until(lambda: relay.pulled_at > 0)
         await relay.close()
         if relay.node.frontier.count() != PULLED_UPDATES:

@@ -16,6 +16,7 @@ from typing import NoReturn
 import structlog
 import uvloop
 
+from seedflood import garbage
 from seedflood.compute import ComputeThread
 from seedflood.config import Settings
 from seedflood.daemon import Daemon
@@ -101,6 +102,7 @@ async def _serve(settings: Settings, reload: Callable[[], Settings] | None) -> E
     notifier.start_watchdog(loop, lambda: describe_line(daemon.picture if daemon is not None else None))
     try:
         daemon = await start_daemon(settings)
+        garbage.settle()
         notifier.ready()
         try:
             await daemon.ended

@@ -29,6 +29,15 @@ def test_what_is_not_a_round_is_refused():
     assert refused(node, B, B.bundle(0), B.bundle(1, count=5), B.bundle(0, count=6)) == {"not a round": 3}
 
 
+def test_a_batch_may_say_one_thing_twice_but_not_contradict_itself():
+    node = linked(B)
+    hear(node, B, Updates((B.bundle(0), B.bundle(0))))
+    assert node.admission.refused == {}
+    hear(node, B, Updates((B.bundle(1), B.bundle(2, skipped=1))))
+    assert node.admission.refused == {"equivocation": 1}
+    assert node.frontier.holds(B.id, 0, 1)
+
+
 def test_equivocation_is_refused():
     node = linked(B)
     hear(node, B, B.updates(0, 1))

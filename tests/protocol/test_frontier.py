@@ -116,6 +116,19 @@ def test_a_copy_does_not_follow_its_original(additions):
     assert copy != original
 
 
+@given(additions=ADDITIONS, span=SPANS, limit=st.integers(1, 4))
+def test_what_is_new_is_added_whole_or_not_at_all(additions, span, limit):
+    frontier = Frontier(frontier_of(additions).held(), ranges_max=limit)
+    frontier.digest()
+    before = Frontier(frontier.held())
+    may_be_added = not before.holds_any(1, *span) and frontier.can_add(1, span[0])
+    assert frontier.add_new(1, *span) is may_be_added
+    if may_be_added:
+        before.add(1, *span)
+    assert frontier == before
+    assert frontier.digest() == before.digest()
+
+
 @given(spans=st.lists(SPANS, max_size=30), limit=st.integers(1, 4))
 def test_ranges_above_the_mark_stay_within_the_limit_if_can_add_is_obeyed(spans, limit):
     frontier = Frontier(ranges_max=limit)

@@ -25,7 +25,7 @@ from seedflood.protocol.messages import (
 )
 from seedflood.transport import codec
 from seedflood.transport.codec import EpochPart, PullEnd, PullPart
-from seedflood.transport.link import PULL_PARTS
+from seedflood.transport.link import PULL_PARTS, RECEIVED_BUNDLES
 from seedflood.transport.server import PlainCredentials, bind, make_server
 from seedflood.wire import flood_pb2, flood_pb2_grpc
 
@@ -80,7 +80,7 @@ async def test_a_large_batch_is_given_to_the_core_in_slices(make_node) -> None:
     a, b = await pair(make_node)
     a.links.send(b.origin, [Updates(tuple(map(bundle, range(4096))))])
     await b.until(lambda: len(b.bundles) == 4096)
-    assert all(len(message.bundles) == 256 for message in b.received_messages)
+    assert all(len(message.bundles) == RECEIVED_BUNDLES for message in b.received_messages)
 
 
 async def test_counters_agree_on_both_sides(make_node) -> None:

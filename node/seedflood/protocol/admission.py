@@ -61,7 +61,7 @@ class Admission:
         return self._verify(member.public_key, member.signed_bytes(self._rules.run_id), member.signature)
 
     def admits(self, bundle: Bundle) -> bool:
-        """May a bundle that is news be used? Raises PeerError for a wrong signature."""
+        """Is a bundle, of which something is news, one of this run? Raises PeerError for a wrong signature."""
         reason = self._objection(bundle)
         if reason is None:
             return True
@@ -69,6 +69,15 @@ class Admission:
         if reason == "signature":
             name = self._membership.name(bundle.origin)
             raise PeerError(f"a bundle of {name} has a wrong signature", reason=reason)
+        return False
+
+    def enter(self, bundle: Bundle) -> bool:
+        """Notes what was admitted in the frontier. False: it contradicts what is held, or there is no room for it."""
+        span = bundle.span
+        if self._frontier.add_new(*span):
+            return True
+        if not self._frontier.holds(*span):  # else the batch says it twice
+            self._refuse("equivocation" if self._frontier.holds_any(*span) else "too far ahead")
         return False
 
     def _objection(self, bundle: Bundle) -> str | None:
@@ -84,10 +93,6 @@ class Admission:
         key = member.public_key
         if not self._verify(key, bundle.signed_bytes(rules.run_id, key), bundle.signature):
             return "signature"
-        if self._frontier.holds_any(origin, first, last):
-            return "equivocation"
-        if not self._frontier.can_add(origin, first):
-            return "too far ahead"
         return None
 
     def _refuse(self, reason: str) -> None:

@@ -65,12 +65,16 @@ class Closings:
     def note(self, bundle: Bundle) -> None:
         """A bundle is held. One of a compacted epoch stays by itself; one that comes late for a sum makes it void."""
         epoch = self.epoch_of(bundle.step)
-        if self._is_compact(epoch):
-            return
+        if epoch in self._digests or epoch in self._summing:
+            if self._is_compact(epoch):
+                return
+            self._void(epoch)
         held = self._held.get(epoch)
         if held is None:
             held = self._held[epoch] = Frontier()
         held.add(*bundle.span)
+
+    def _void(self, epoch: int) -> None:
         self._summing.discard(epoch)
         if self._sums.pop(epoch, None) is not None:
             del self._digests[epoch]

@@ -90,7 +90,7 @@ class Exchange:
             case ReplicaDigest():
                 self._compared(peer, self.watch.heard(peer, message), now)
             case ClosedEpoch():
-                if self.repair.is_pulling(peer) and self._holdings.receive_epoch(peer, message):
+                if self.repair.is_pulling(peer) and self._holdings.receive_epoch(message):
                     self.repair.progressed(peer, self._holdings.frontier)
             case Standing():
                 self._receive_standing(peer, message, now)

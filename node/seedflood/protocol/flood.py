@@ -1,36 +1,33 @@
 """Flooding: every new bundle goes once to every neighbour that is not known to hold it.
 
-Per neighbour the node keeps a frontier of what that neighbour is known to hold: what it said in its hello, what it
-sent, what it was sent. It makes three rules one: never back to where it came from, never twice over one link, and
-never what is old to a neighbour that reconnects.
+Three rules: never back to where it came from, never twice over one link, and never what is old to a neighbour that
+reconnects. Only news is spread, and the node's own frontier tells news from duplicates, so the second rule needs
+nothing here; the third needs what the neighbour said in its hello.
 
 This is for speed. Certainty is the business of `repair`: a full queue or a broken link may lose what was sent here.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from seedflood.protocol.frontier import Frontier
-from seedflood.protocol.messages import Bundle, ClosedEpoch, Held, Member, Members, Message, OriginId, Updates
+from seedflood.protocol.messages import Bundle, Held, Member, Members, Message, OriginId, Updates
 
 
 @dataclass(slots=True)
 class Neighbour:
-    """A linked peer and what it is known to hold."""
+    """A linked peer. held: what it held when we linked; nothing in it is beyond held_last."""
 
     origin: OriginId
-    knows: Frontier
+    held: Frontier
+    held_last: int
     bundles: list[Bundle] = field(default_factory=list)
     members: list[Member] = field(default_factory=list)
 
-    def offer(self, bundle: Bundle) -> bool:
-        """Queues the bundle unless it is known to be there; says whether."""
-        span = bundle.span
-        if self.knows.holds(*span):
-            return False
-        self.knows.add(*span)
-        self.bundles.append(bundle)
-        return True
+    def offer(self, bundles: Iterable[Bundle]) -> None:
+        """Queues those that it did not hold."""
+        holds, held_last = self.held.holds, self.held_last
+        self.bundles += [bundle for bundle in bundles if bundle.step > held_last or not holds(*bundle.span)]
 
 
 class Flood:
@@ -40,23 +37,17 @@ class Flood:
         self.neighbours: dict[OriginId, Neighbour] = {}
 
     def connect(self, peer: OriginId, frontier: Iterable[Held]) -> None:
-        self.neighbours[peer] = Neighbour(peer, Frontier(frontier))
+        held = Frontier(frontier)
+        self.neighbours[peer] = Neighbour(peer, held, max(map(held.last, held.origins), default=-1))
 
     def disconnect(self, peer: OriginId) -> None:
         self.neighbours.pop(peer, None)
 
-    def heard(self, peer: OriginId, bundle: Bundle) -> None:
-        """Notes that the peer holds the bundle: it sent it."""
-        self.neighbours[peer].knows.add(*bundle.span)
-
-    def heard_epoch(self, peer: OriginId, closed: ClosedEpoch) -> None:
-        """Notes that the peer holds what the epoch covers."""
-        for held in closed.frontier:
-            self.neighbours[peer].knows.add_held(held)
-
-    def spread(self, bundle: Bundle) -> int:
-        """Queues the bundle for every neighbour that is not known to hold it; says for how many."""
-        return sum([neighbour.offer(bundle) for neighbour in self.neighbours.values()])
+    def spread(self, bundles: Sequence[Bundle], source: OriginId | None = None) -> None:
+        """Queues news for every neighbour but its source."""
+        for neighbour in self.neighbours.values():
+            if neighbour.origin != source:
+                neighbour.offer(bundles)
 
     def spread_member(self, member: Member, source: OriginId | None = None) -> None:
         """Queues the statement for every neighbour but its source and its subject."""
@@ -69,10 +60,8 @@ class Flood:
         self.neighbours[peer].members = [member for member in members if member.origin != peer]
 
     def offer(self, peer: OriginId, bundles: Iterable[Bundle]) -> None:
-        """Queues for one neighbour those bundles that it is not known to hold."""
-        neighbour = self.neighbours[peer]
-        for bundle in bundles:
-            neighbour.offer(bundle)
+        """Queues for a neighbour that has just linked what it did not hold."""
+        self.neighbours[peer].offer(bundles)
 
     def collect(self) -> list[tuple[OriginId, Message]]:
         """Takes what is queued: statements before bundles, so that an origin's key precedes its updates."""

@@ -85,6 +85,9 @@ class Frontier:
         """Notes steps first..last as held; what was held stays held."""
         self._digest = None
         mark = self._marks.get(origin, 0)
+        if first == mark and origin not in self._beyond:  # the next one: nearly always
+            self._marks[origin] = last + 1
+            return
         ranges = self._beyond.get(origin)
         if not ranges:
             if first <= mark:
@@ -110,12 +113,12 @@ class Frontier:
             del self._beyond[origin]
 
     def add_new(self, origin: OriginId, first: int, last: int) -> bool:
-        """Notes steps first..last if none of them is held; says whether."""
+        """Notes steps first..last if none of them is held and there is room; says whether."""
         if first == self._marks.get(origin, 0) and origin not in self._beyond:  # the next one: nearly always
             self._marks[origin] = last + 1
             self._digest = None
             return True
-        if self.holds_any(origin, first, last):
+        if self.holds_any(origin, first, last) or not self.can_add(origin, first):
             return False
         self.add(origin, first, last)
         return True

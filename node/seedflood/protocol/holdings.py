@@ -1,7 +1,7 @@
 """What a node holds: bundles one by one, sums of closed epochs, and which of it was applied.
 
-Everything that is news goes through `take`: noted in the frontier, persisted, passed on, and kept until its window
-closes. Coefficients of a closed epoch take the place of bundles: what they cover counts as held and as applied.
+Everything that is news is noted in the frontier, persisted, passed on, and kept until its window closes. Coefficients
+of a closed epoch take the place of bundles: what they cover counts as held and as applied.
 """
 
 from collections.abc import Iterable, Sequence
@@ -42,35 +42,27 @@ class Holdings:
             self._hold_epoch(one)
         for bundle in bundles:
             self.frontier.add(*bundle.span)
-            self._keep(bundle)
+            self.closings.note(bundle)
+            self.pending.bundles.append(bundle)
 
     def receive(self, peer: OriginId, bundles: Sequence[Bundle]) -> list[Bundle]:
         """Takes what is news and may be used; returns it. Raises PeerError, having used nothing, for a forgery."""
-        news: list[Bundle] = []
-        for bundle in bundles:
-            if self.frontier.holds(*bundle.span):
-                self.duplicates += 1
-                self._flood.heard(peer, bundle)
-            elif self._admission.admits(bundle):
-                news.append(bundle)
-        taken: list[Bundle] = []
-        for bundle in news:
-            self._flood.heard(peer, bundle)
-            if self.take(bundle):
-                taken.append(bundle)
+        holds, admits = self.frontier.holds, self._admission.admits
+        unheard = [bundle for bundle in bundles if not holds(*bundle.span)]
+        self.duplicates += len(bundles) - len(unheard)
+        news = [bundle for bundle in unheard if admits(bundle)]
+        taken = [bundle for bundle in news if self._admission.enter(bundle)]
+        self._keep(taken)
+        self._flood.spread(taken, peer)
         return taken
 
-    def take(self, bundle: Bundle) -> bool:
-        """A bundle of ours or another's; False, and nothing done, if a part of it is held: the batch says it twice."""
-        if not self.frontier.add_new(*bundle.span):
-            return False
-        self._keep(bundle)
-        self.heard[bundle.origin] = None
-        self._outbox.outputs.bundles.append(bundle)
-        self._flood.spread(bundle)
-        return True
+    def publish(self, bundle: Bundle) -> None:
+        """Our own."""
+        self.frontier.add(*bundle.span)
+        self._keep([bundle])
+        self._flood.spread([bundle])
 
-    def receive_epoch(self, peer: OriginId, closed: ClosedEpoch) -> bool:
+    def receive_epoch(self, closed: ClosedEpoch) -> bool:
         """Coefficients in the place of bundles; were they news? Raises PeerError if they cannot be of this run."""
         if self.frontier.covers(closed.frontier):
             return False
@@ -82,16 +74,19 @@ class Holdings:
         self.pending.drop(lambda bundle: self.closings.epoch_of(bundle.step) == closed.epoch)
         self.closings.restore(closed)
         self._hold_epoch(closed)
-        self._flood.heard_epoch(peer, closed)
         return True
 
     def apply(self, window: ClosedWindow | None) -> None:
         if window is not None:
             self._outbox.outputs.orders.append(window)
 
-    def _keep(self, bundle: Bundle) -> None:
-        self.closings.note(bundle)
-        self.pending.bundles.append(bundle)
+    def _keep(self, bundles: Sequence[Bundle]) -> None:
+        """News, noted in the frontier already: persisted, and kept until its window closes."""
+        for bundle in bundles:
+            self.closings.note(bundle)
+            self.heard[bundle.origin] = None
+        self.pending.bundles += bundles
+        self._outbox.outputs.bundles += bundles
 
     def _hold_epoch(self, closed: ClosedEpoch) -> None:
         for held in closed.frontier:

@@ -178,7 +178,7 @@ class Node:
             key = self._presence.ours.public_key
             bundle = bundle._replace(signature=self._sign(bundle.signed_bytes(self.rules.run_id, key)))
             self._outbox.outputs.is_durable = True
-            self._holdings.take(bundle)
+            self._holdings.publish(bundle)
         self._open_window(now)
         self._advance(now)
 

@@ -26,21 +26,28 @@ KEEPALIVE_MILLISECONDS = 15_000
 KEEPALIVE_TIMEOUT_MILLISECONDS = 10_000
 """A silent peer is noticed after 25 s at most; for faster news there are the core's pings."""
 
-_KEEPALIVE = [
+WINDOW_BYTES = 1 << 20
+"""HTTP/2's flow control lets so much be on its way. gRPC would find out by itself how much a connection carries, by
+pings among small frames, 3 % of the bytes of a live link. What a link needs is known: an answer to a pull has at most
+512 KiB on their way."""
+
+_TUNING = [
     ("grpc.keepalive_time_ms", KEEPALIVE_MILLISECONDS),
     ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MILLISECONDS),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.http2.bdp_probe", 0),
+    ("grpc.http2.lookahead_bytes", WINDOW_BYTES),
     ("grpc.max_receive_message_length", FRAME_BYTES_MAX),
     ("grpc.max_send_message_length", FRAME_BYTES_MAX),
 ]
 CHANNEL_OPTIONS: list[tuple[str, Any]] = [
-    *_KEEPALIVE,
+    *_TUNING,
     ("grpc.use_local_subchannel_pool", 1),  # every dial resolves and connects anew, without gRPC's own back-off
     ("grpc.enable_retries", 0),
 ]
 SERVER_OPTIONS: list[tuple[str, Any]] = [
-    *_KEEPALIVE,
+    *_TUNING,
     ("grpc.http2.min_recv_ping_interval_without_data_ms", KEEPALIVE_MILLISECONDS // 3),
     ("grpc.so_reuseport", 0),  # else two daemons share one port and each gets half of the peers
     ("grpc.max_concurrent_streams", 16),

@@ -1,0 +1,31 @@
+import gc
+
+import pytest
+
+from seedflood import garbage
+
+
+@pytest.fixture(autouse=True)
+def collector():
+    """As it was, afterwards."""
+    thresholds = gc.get_threshold()
+    yield
+    gc.unfreeze()
+    gc.set_threshold(*thresholds)
+
+
+def test_what_is_alive_is_left_alone_and_later_cycles_are_still_found():
+    garbage.settle()
+    assert gc.get_freeze_count() > 0
+    cycle = []
+    cycle.append(cycle)
+    del cycle
+    assert gc.collect() > 0
+
+
+def test_a_frame_of_updates_is_made_without_a_look():
+    garbage.settle()
+    looks = gc.get_stats()[0]["collections"]
+    made = [(k, (k,)) for k in range(4096)]
+    assert gc.get_stats()[0]["collections"] - looks <= 1
+    assert len(made) == 4096
