@@ -1,7 +1,7 @@
 """The README's recipe with containers: its three hosts, each as one container that its command starts.
 
-One engine stands for three hosts here, so names of containers and volumes get the host's name, a network takes the
-place of published ports, and each node takes one of the cores. All else is as it is written.
+One engine stands for three hosts here, so containers and volumes get the host's name, a network takes the place of
+published ports, and each node takes one of the cores. All else is as it is written.
 """
 
 import os
