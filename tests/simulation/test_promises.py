@@ -190,7 +190,7 @@ def nothing(*_, **__):
 
 def take_all(holdings, peer, bundles):
     for bundle in bundles:
-        holdings.take(bundle)
+        holdings.publish(bundle)
     return list(bundles)
 
 
