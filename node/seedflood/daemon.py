@@ -7,6 +7,7 @@ it, except that every configured peer belongs to another run.
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -80,6 +81,7 @@ class Daemon:
         self._mismatches: set[str] = set()
         self._was_linked = False
         self._was_ready = False
+        self._oddities: Counter[str] = Counter()
         self.is_compute_idle = True
         incarnation = journal.next_incarnation(at_least=int(time.time()))
         rules = Rules(
@@ -270,9 +272,16 @@ class Daemon:
         loss = round(measured.loss, 4) if measured.is_finite else None
         self.observatory.measured(order.step, order.count, loss, measured.seconds)
         if not measured.is_finite:
-            self.observatory.tell("the loss is not finite; the update counts as zero", "warning", step=order.step)
+            self._warn("the loss is not finite; the update counts as zero", order.step)
         if measured.is_clipped:
-            self.observatory.tell("a scalar was clipped; the learning rate may be too high", "warning", step=order.step)
+            self._warn("a scalar was clipped; the learning rate may be too high", order.step)
+
+    def _warn(self, sentence: str, step: int) -> None:
+        """The first time, and whenever it has happened twice as often: a run that went wrong says so at every step."""
+        self._oddities[sentence] += 1
+        times = self._oddities[sentence]
+        if times & (times - 1) == 0:
+            self.observatory.tell(sentence, "warning", step=step, times=times)
 
     # The end
 

@@ -1,5 +1,6 @@
 """Options that several commands share, and what they mean."""
 
+import sys
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,6 +14,8 @@ from seedflood.config import Settings
 from seedflood.errors import ConfigError
 
 EPILOG = "Exit codes: 0 done, 2 usage, 69 cannot bind, 70 internal, 74 disk, 75 try again, 76 other run, 78 config."
+
+PIPE_COLUMNS = 240
 
 
 def _show_version(wanted: bool) -> None:
@@ -56,4 +59,9 @@ def show_facts(facts: dict[str, Any]) -> None:
     table = Table(show_header=False, box=None)
     for key, value in facts.items():
         table.add_row(key, str(value))
-    Console().print(table)
+    table_console().print(table)
+
+
+def table_console() -> Console:
+    """As wide as the terminal; where there is none nothing is cut: what reads it may look for a whole word."""
+    return Console() if sys.stdout.isatty() else Console(width=PIPE_COLUMNS)

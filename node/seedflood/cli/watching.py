@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from seedflood.cli.options import JsonOption, PeersOption
+from seedflood.cli.options import JsonOption, PeersOption, table_console
 from seedflood.config import load_settings
 from seedflood.errors import ConfigError
 from seedflood.operations.client import RunningNode, node_at, node_in
@@ -76,7 +76,7 @@ def status(peers: PeersOption = Path("peers.toml"), node: NodeOption = None, as_
     }
     for key, value in rows.items():
         table.add_row(key, Text(value))
-    Console().print(table)
+    table_console().print(table)
 
 
 def peers(peers: PeersOption = Path("peers.toml"), node: NodeOption = None, as_json: JsonOption = False) -> None:
@@ -111,7 +111,7 @@ def peers(peers: PeersOption = Path("peers.toml"), node: NodeOption = None, as_j
     for link in links.values():
         address = Text(link["address"] or "-")
         table.add_row(Text(link["peer"]), "-", link["state"], "-", "-", "-", address, "-", "-")
-    Console().print(table)
+    table_console().print(table)
 
 
 def trace(
@@ -159,7 +159,7 @@ def trace(
             ", ".join(dict.fromkeys(fact["to"] for fact in one["sent"])) or "-",
             Text(one["verdict"]),
         )
-    Console().print(table)
+    table_console().print(table)
 
 
 def events(
