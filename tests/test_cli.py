@@ -58,7 +58,7 @@ def test_brackets_in_a_fault_are_shown_as_they_are(monkeypatch, capsys, tmp_path
     assert code == ExitCode.CONFIG
     assert '[run] has no key "rnk"' in err
     code, _, err = run(monkeypatch, capsys, cli.main, "config", "check", "--set", "[/x]")
-    assert code == ExitCode.CONFIG
+    assert code == ExitCode.USAGE
     assert "[/x]" in err
 
 

@@ -76,7 +76,12 @@ def run_cluster(plan: ClusterPlan, folder: Path | None = None) -> dict[str, Any]
     if folder is not None and folder.exists() and any(folder.iterdir()):
         raise ConfigError(f"{folder} is not empty; name a new folder, so that no earlier run is mixed in.")
     home = folder or Path(tempfile.mkdtemp(prefix="seedflood-"))
-    hosts = _write_settings(plan, home)
+    try:
+        hosts = _write_settings(plan, home)
+    except SeedfloodError:
+        if folder is None:
+            shutil.rmtree(home, ignore_errors=True)
+        raise
     result = asyncio.run(_Cluster(plan, hosts).run())
     if folder is None and result["digests_equal"]:
         shutil.rmtree(home, ignore_errors=True)

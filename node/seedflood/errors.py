@@ -2,6 +2,7 @@
 
     SeedfloodError            a fault with one actionable sentence and an exit code
     ├── ConfigError      78   the operator: peers.toml, environment or flags
+    │   ├── UsageError    2   an argument of a command cannot be used
     │   ├── ModelError   78   the base model is missing or of an unsupported kind
     │   └── DataError    78   the training or validation rows cannot be used
     ├── BindError        69   the listening address is not to be had
@@ -43,6 +44,12 @@ class ConfigError(SeedfloodError):
     """The operator's fault: a setting that cannot be used."""
 
     exit_code = ExitCode.CONFIG
+
+
+class UsageError(ConfigError):
+    """The operator's fault: an argument of a command that cannot be used."""
+
+    exit_code = ExitCode.USAGE
 
 
 class ModelError(ConfigError):

@@ -83,7 +83,7 @@ async def test_a_trace_is_answered_from_the_files_of_dead_nodes_alone(pair):
     said = json.loads(await command("trace", "b", 2, *files, "--json"))
     assert [one["node"] for one in said["nodes"]] == ["b", "a"]
     assert all(one["applied"]["steps"] == [2, 2] for one in said["nodes"])
-    await fails(ExitCode.CONFIG, "known are a, b", "trace", "carol", 2, *files)
+    await fails(ExitCode.USAGE, "known are a, b", "trace", "carol", 2, *files)
 
 
 async def test_events_are_read_from_a_node_or_its_files(pair):
@@ -99,7 +99,7 @@ async def test_events_are_read_from_a_node_or_its_files(pair):
 
 
 async def test_a_file_that_is_none_is_told(tmp_path):
-    await fails(ExitCode.CONFIG, "is no event file", "events", "--events", tmp_path)
+    await fails(ExitCode.USAGE, "is no event file", "events", "--events", tmp_path)
 
 
 async def test_without_a_running_node_there_is_one_sentence_and_exit_code_75(pair, tmp_path):
@@ -133,4 +133,4 @@ async def test_something_else_that_answers_is_no_node(tmp_path):
 
 
 async def test_an_address_that_is_none_is_told():
-    await fails(ExitCode.CONFIG, "host:port", "status", "--node", "nowhere")
+    await fails(ExitCode.USAGE, "host:port", "status", "--node", "nowhere")

@@ -8,10 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
+import structlog
 import typer
 from rich.console import Console
 from rich.text import Text
 
+from seedflood import VERSION
 from seedflood.cli.options import (
     EPILOG,
     JsonOption,
@@ -71,6 +73,7 @@ def run_node(
     settings = load_settings(peers, flags)
     check_folders(settings)
     configure_logging(settings.node.log_level, settings.node.log_format, settings.node.name)
+    structlog.stdlib.get_logger("seedflood").info("starting", version=VERSION, state=str(settings.node.state))
 
     from seedflood.process import run_process  # torch takes seconds to import: --help and faults do not wait for it
 

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from seedflood import VERSION
 from seedflood.config import Settings
-from seedflood.errors import ConfigError
+from seedflood.errors import UsageError
 
 EPILOG = "Exit codes: 0 done, 2 usage, 69 cannot bind, 70 internal, 74 disk, 75 try again, 76 other run, 78 config."
 
@@ -40,13 +40,13 @@ JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object on std
 
 
 def parse_overrides(overrides: list[str] | None) -> dict[str, Any]:
-    """`run.rank=16` becomes {"run": {"rank": 16}}; a value that is no TOML is taken as text. Raises ConfigError."""
+    """`run.rank=16` becomes {"run": {"rank": 16}}; a value that is no TOML is taken as text. Raises UsageError."""
     nested: dict[str, Any] = {}
     for override in overrides or ():
         path, equals, text = override.partition("=")
         section, dot, key = path.strip().partition(".")
         if not equals or not dot or section not in Settings.model_fields or "." in key:
-            raise ConfigError(f'--set "{override}" is not SECTION.KEY=VALUE; write for example --set run.rank=16.')
+            raise UsageError(f'--set "{override}" is not SECTION.KEY=VALUE; write for example --set run.rank=16.')
         try:
             value = tomllib.loads(f"value = {text}")["value"]
         except tomllib.TOMLDecodeError:

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from seedflood.cli.options import JsonOption, PeersOption, table_console
 from seedflood.config import load_settings
-from seedflood.errors import ConfigError
+from seedflood.errors import UsageError
 from seedflood.operations.client import RunningNode, node_at, node_in
 from seedflood.operations.eventlog import decode, event_files, read_lines
 from seedflood.operations.trace import find_names, resolve_origin
@@ -202,10 +202,10 @@ def _find(peers: Path, node: str | None) -> RunningNode:
 
 
 def _lines(path: Path) -> "itertools.chain[bytes]":
-    """Of a file, or of all event files in a folder. Raises ConfigError."""
+    """Of a file, or of all event files in a folder. Raises UsageError."""
     paths = event_files(path) if path.is_dir() else [path]
     if not paths or not paths[0].is_file():
-        raise ConfigError(f"{path} is no event file and holds none; name events.jsonl or a state folder.")
+        raise UsageError(f"{path} is no event file and holds none; name events.jsonl or a state folder.")
     return itertools.chain(read_lines(paths))
 
 
@@ -215,7 +215,7 @@ def _trace_files(files: list[Path], origin: str, step: int) -> list[dict[str, An
         names |= find_names(_lines(path))
     found = resolve_origin(origin, names) if files else None
     if files and found is None:
-        raise ConfigError(
+        raise UsageError(
             f'no origin, or more than one, goes by "{origin}" in these files; known are '
             f"{', '.join(sorted(set(names.values()))) or 'none'}."
         )

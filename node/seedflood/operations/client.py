@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from seedflood.config import check_address
-from seedflood.errors import ConfigError, NotRunningError
+from seedflood.errors import NotRunningError, UsageError
 from seedflood.operations.whereabouts import find_whereabouts
 
 ANSWER_SECONDS_MAX = 60.0
@@ -27,7 +27,7 @@ class RunningNode:
         """The JSON of an answer. Raises NotRunningError, or ConfigError if the node says that the question is wrong."""
         status, body = self._get(f"{path}?{urlencode(query)}" if query else path)
         if status in (400, 404):
-            raise ConfigError(f"the node at {self.address}: {body.decode(errors='replace').strip()[:200]}.")
+            raise UsageError(f"the node at {self.address}: {body.decode(errors='replace').strip()[:200]}.")
         try:
             answer = json.loads(body)
         except ValueError:
@@ -53,11 +53,11 @@ class RunningNode:
 
 
 def node_at(address: str) -> RunningNode:
-    """Raises ConfigError."""
+    """Raises UsageError."""
     try:
         return RunningNode(check_address(address))
     except ValueError as error:
-        raise ConfigError(f"--node: {error}.") from None
+        raise UsageError(f"--node: {error}.") from None
 
 
 def node_in(state: Path) -> RunningNode:

@@ -122,7 +122,8 @@ class OperationsServer:
             names |= {fingerprint(member.origin): member.name for member in subject.node.membership.all()}
         origin = resolve_origin(request.query.get("origin", ""), names)
         if origin is None:
-            raise web.HTTPNotFound(text="no origin, or more than one, goes by that name here\n")
+            known = ", ".join(sorted(set(names.values())))
+            raise web.HTTPNotFound(text=f"no origin, or more than one, goes by that name here; known are {known}\n")
         step = _whole(request, "step", None)
         state = self._observatory.settings.node.state
         async with self._tracing:  # one at a time: each may read all files

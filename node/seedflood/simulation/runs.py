@@ -14,7 +14,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from seedflood.errors import ConfigError
+from seedflood.errors import UsageError
 from seedflood.protocol.rules import Patience
 from seedflood.protocol.window import WindowRule
 from seedflood.simulation.checks import (
@@ -42,7 +42,7 @@ SHOWN_LINES_MAX = 10
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is simulated. The same plan gives exactly the same run, on any machine. Raises ConfigError."""
+    """What is simulated. The same plan gives exactly the same run, on any machine. Raises UsageError."""
 
     clients: int = 16
     topology: str = "ring"
@@ -55,11 +55,11 @@ class Plan:
 
     def __post_init__(self) -> None:
         if self.profile not in PROFILES:
-            raise ConfigError(f'unknown fault profile "{self.profile}"; choose one of {", ".join(PROFILES)}.')
+            raise UsageError(f'unknown fault profile "{self.profile}"; choose one of {", ".join(PROFILES)}.')
         if self.window not in ("strict", "bounded", "none"):
-            raise ConfigError(f'unknown window rule "{self.window}"; choose one of strict, bounded, none.')
+            raise UsageError(f'unknown window rule "{self.window}"; choose one of strict, bounded, none.')
         if self.steps < 1 or self.steps % self.local_steps or self.refresh_period % self.local_steps:
-            raise ConfigError("--steps must be 1 or more, and a multiple of the local steps, as the refresh period is.")
+            raise UsageError("--steps must be 1 or more, and a multiple of the local steps, as the refresh period is.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,14 +145,14 @@ def sweep(plan: Plan, seeds: Iterable[int], processes: int | None = None) -> Ite
 
 
 def parse_seeds(text: str) -> range:
-    """ "1..200": both ends belong to it; "7" is one seed. Raises ConfigError."""
+    """ "1..200": both ends belong to it; "7" is one seed. Raises UsageError."""
     first, _, last = text.partition("..")
     try:
         seeds = range(int(first), int(last or first) + 1)
     except ValueError:
         seeds = range(0)
     if not seeds:
-        raise ConfigError(f'"{text}" names no seeds; say for example --seeds 1..200.')
+        raise UsageError(f'"{text}" names no seeds; say for example --seeds 1..200.')
     return seeds
 
 
