@@ -21,6 +21,8 @@ import cProfile
 import io
 import json
 import pstats
+import random
+import struct
 import subprocess
 import sys
 import time
@@ -28,7 +30,7 @@ from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Literal
 
 import uvloop
 
@@ -39,7 +41,9 @@ from benchmarks.relay import BASE_DIGEST, RUN_ID, Relay, cpu_seconds, make_rules
 from benchmarks.workers import Worker, next_question, take_core
 from seedflood import garbage
 from seedflood.identity import Identity, verify
-from seedflood.protocol.messages import Bundle, Hello, Member, Updates
+from seedflood.protocol.frontier import Frontier
+from seedflood.protocol.messages import Bundle, ClosedEpoch, Hello, Member, Updates
+from seedflood.protocol.packing import pack
 from seedflood.protocol.rules import Rules
 from seedflood.storage.journal import Journal
 from seedflood.transport.codec import PullEnd, decode, encode
@@ -52,9 +56,13 @@ SINKS = 2
 LIVE_UPDATES = 48 * FRAME_BUNDLES_MAX
 SIGNED_UPDATES = 4 * FRAME_BUNDLES_MAX
 PULLED_UPDATES = 64 * 4000
+SUMMED_UPDATES = 20 * ORIGINS * 1000
+REFRESH_PERIOD = 1000
+COEFFICIENTS = 74 * 32 * 32 + 122 * 32
+"""Entries of an epoch: OPT-125M has 74 weight matrices and 122 vectors."""
 BUNDLED_STEPS = 5
 REPETITIONS = 3
-STEPS = 1 << 20
+STEPS = 1_000_000
 WAIT_SECONDS_MAX = 120.0
 PROFILED_LINES = 30
 BASELINES = Path(__file__).parent / "baselines"
@@ -68,6 +76,7 @@ def run() -> dict[str, Metric]:
     signed, signed_cpu, bare = measure_signed()
     pulled = measure_pull()
     bundled = measure_pull(BUNDLED_STEPS)
+    summed = measure_pull(form="sums")
     others = compare(LIBP2P, "gossipsub.py", GOSSIPSUB_UPDATES), compare(HIVEMIND, "dht.py", DHT_UPDATES)
     gossipsub = [one["updates"] / one["relay_cpu_seconds"] for one in others[0]]
     dht = [one["updates"] / one["seconds"] for one in others[1]]
@@ -81,6 +90,7 @@ def run() -> dict[str, Metric]:
         ),
         "flood.pull_per_second": make_metric(pulled, 1_000_000, more_is_better=True),
         "flood.pull_bundled_per_second": make_metric(bundled),
+        "flood.pull_sums_per_second": make_metric(summed),
         **_ratio("flood.to_libp2p", signed_cpu, gossipsub, 20),
         **_ratio("flood.to_hivemind", signed, dht),
     }
@@ -309,25 +319,32 @@ class Peer:
 # Pull
 
 
-def measure_pull(local_steps: int = 1) -> list[float]:
-    """Updates per second."""
+Form = Literal["bundles", "sums"]
+
+
+def measure_pull(local_steps: int = 1, form: Form = "bundles") -> list[float]:
+    """Updates per second. sums: what closed epochs add up to; the model that would take them in is not there."""
     with TemporaryDirectory(prefix="seedflood-pull-") as home:
         donor_home = Path(home, "donor")
         donor_home.mkdir()
         rules = _pull_rules(local_steps)
+        updates = SUMMED_UPDATES if form == "sums" else PULLED_UPDATES
         origins = Origins(ORIGINS)
         with Journal.open(
             donor_home / "journal.sqlite", RUN_ID, BASE_DIGEST, refresh_period=rules.refresh_period
         ) as journal:
-            journal.append(origins.say(PULLED_UPDATES, local_steps=local_steps), origins.members, durable=True)
+            if form == "sums":
+                _write_sums(journal, origins.members)
+            else:
+                journal.append(origins.say(updates, local_steps=local_steps), origins.members, durable=True)
         rates = []
         with Worker(serve_donor, str(donor_home), local_steps) as donor:
             port = donor.receive()
             for k in range(REPETITIONS):
                 newcomer_home = Path(home, f"newcomer-{k}")
                 newcomer_home.mkdir()
-                with Worker(pull_all, str(newcomer_home), local_steps, port) as newcomer:
-                    rates.append(PULLED_UPDATES / newcomer.receive())
+                with Worker(pull_all, str(newcomer_home), local_steps, port, updates) as newcomer:
+                    rates.append(updates / newcomer.receive())
     return rates
 
 
@@ -344,7 +361,7 @@ def serve_donor(pipe: Connection, home: str, local_steps: int) -> None:
     uvloop.run(serve())
 
 
-def pull_all(pipe: Connection, home: str, local_steps: int, port: int) -> None:
+def pull_all(pipe: Connection, home: str, local_steps: int, port: int, updates: int) -> None:
     """The newcomer: tells how many seconds its pull took."""
     take_core(1)
 
@@ -354,8 +371,8 @@ def pull_all(pipe: Connection, home: str, local_steps: int, port: int) -> None:
         garbage.settle()
         await relay.until(lambda: relay.pulled_at > 0)
         await relay.close()
-        if relay.node.frontier.count() != PULLED_UPDATES:
-            raise RuntimeError(f"{relay.node.frontier.count()} updates came instead of {PULLED_UPDATES}")
+        if relay.node.frontier.count() != updates:
+            raise RuntimeError(f"{relay.node.frontier.count()} updates came instead of {updates}")
         return relay.pulled_at - relay.asked_at
 
     pipe.send(uvloop.run(pull()))
@@ -377,4 +394,18 @@ class Newcomer(Relay):
 
 
 def _pull_rules(local_steps: int) -> Rules:
-    return make_rules(ORIGINS, STEPS, local_steps=local_steps)
+    return make_rules(
+        ORIGINS, STEPS, local_steps=local_steps, refresh_period=REFRESH_PERIOD, epoch_bytes=8 * COEFFICIENTS
+    )
+
+
+def _write_sums(journal: Journal, members: Sequence[Member]) -> None:
+    """Epochs of a model of OPT-125M's shapes at rank 32, with numbers as large as such sums are."""
+    rng = random.Random(1)
+    coefficients = pack(struct.pack(f"<{COEFFICIENTS}q", *(round(rng.gauss(0, 1 << 23)) for _ in range(COEFFICIENTS))))
+    journal.append((), members, durable=False)
+    for epoch in range(SUMMED_UPDATES // (ORIGINS * REFRESH_PERIOD)):
+        frontier = Frontier()
+        for member in members:
+            frontier.add(member.origin, epoch * REFRESH_PERIOD, (epoch + 1) * REFRESH_PERIOD - 1)
+        journal.adopt(ClosedEpoch(epoch, frontier.held(), coefficients))

@@ -43,10 +43,19 @@ RUN_ID = hashlib.sha256(b"a run without a model").digest()
 BASE_DIGEST = bytes(32)
 
 
-def make_rules(clients: int, steps: int, *, local_steps: int = 1) -> Rules:
-    """All steps in one epoch. Windows do not wait, so that a node goes on whatever the others do."""
+def make_rules(
+    clients: int, steps: int, *, local_steps: int = 1, refresh_period: int | None = None, epoch_bytes: int = 0
+) -> Rules:
+    """Windows do not wait, so that a node goes on whatever the others do. refresh_period: None for a single epoch."""
     return Rules(
-        RUN_ID, BASE_DIGEST, clients, steps, window="none", local_steps=local_steps, refresh_period=steps * local_steps
+        RUN_ID,
+        BASE_DIGEST,
+        clients,
+        steps,
+        window="none",
+        local_steps=local_steps,
+        refresh_period=refresh_period or steps * local_steps,
+        epoch_bytes=epoch_bytes,
     )
 
 
