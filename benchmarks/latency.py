@@ -139,7 +139,7 @@ async def _echo(channel: grpc.aio.Channel) -> float:
     return time.perf_counter() - began
 
 
-def _add_echo(server: grpc.aio.Server) -> None:
+async def _add_echo(server: grpc.aio.Server) -> None:
     async def echo(request: bytes, _: grpc.aio.ServicerContext) -> bytes:
         return request
 

@@ -14,7 +14,7 @@ from seedflood.config import RunSettings
 
 PROBES = 8
 REPETITIONS = 7
-TUNE_SECONDS = 20.0
+TUNE_SECONDS = 6.0
 RUN_SEEDS = (1, 2)
 SIDES = {"two_sided": {}, "one_sided": {"estimate": "one-sided", "local_steps": PROBES}}
 

@@ -8,7 +8,7 @@ import asyncio
 import hashlib
 import resource
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 
 import grpc.aio
@@ -85,7 +85,7 @@ class Relay:
         name: str,
         verify: Verify = verify,
         notes_times: bool = False,
-        add_services: Callable[[grpc.aio.Server], None] | None = None,
+        add_services: Callable[[grpc.aio.Server], Awaitable[None]] | None = None,
     ) -> None:
         self.identity = identity
         self.received_at: dict[tuple[OriginId, int], float] = {}
@@ -212,6 +212,15 @@ class Relay:
         raise AssertionError("digests cannot differ here")
 
     def noted(self, event: Event) -> None:
+        pass
+
+    def learned(self, bundles: Sequence[Bundle], source: OriginId | None) -> None:
+        pass
+
+    def adopted(self, closed: ClosedEpoch, source: OriginId | None) -> None:
+        pass
+
+    def sent(self, peer: OriginId, message: Message) -> None:
         pass
 
     def applied(self, window: ClosedWindow) -> None:

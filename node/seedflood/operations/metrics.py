@@ -18,14 +18,10 @@ from seedflood.operations.observatory import Observatory
 from seedflood.operations.status import why_not_ready
 from seedflood.operations.subject import LinkState, Subject
 from seedflood.operations.tally import label
+from seedflood.protocol.admission import Objection
 from seedflood.protocol.view import MemberStatus
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
-
-REJECTIONS = (
-    *("unknown origin", "beyond the run", "not a round", "signature", "equivocation", "too far ahead", "coefficients"),
-)
-"""Why something foreign is not used (protocol.admission); any other reason counts as "other"."""
 
 LINKS_MAX = 256
 """Neighbours with a label of their own; whoever links beyond these shares the label "other"."""
@@ -81,10 +77,8 @@ def _node(subject: Subject) -> Iterator[Metric]:
     rejected = CounterMetricFamily(
         "seedflood_updates_rejected", "Bundles, statements and sums of others that were not used.", labels=["reason"]
     )
-    refused = dict(node.admission.refused)
-    for reason in REJECTIONS:
-        rejected.add_metric([label(reason)], refused.pop(reason, 0))
-    rejected.add_metric(["other"], sum(refused.values()))
+    for reason in get_args(Objection):
+        rejected.add_metric([label(reason)], node.admission.refused.get(reason, 0))
     yield rejected
     yield _gauge("window_step", "First step of the round that is measured or collected.", node.step)
     yield _gauge("run_steps", "Length of the run in steps.", run.steps)

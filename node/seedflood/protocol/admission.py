@@ -4,6 +4,8 @@ A wrong signature is the fault of the peer that sent it, whoever is named as its
 honest one never passes it on. Everything else may reach an honest relay from a faulty origin and is dropped quietly.
 """
 
+from typing import Literal
+
 from seedflood.errors import PeerError
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.membership import Membership
@@ -11,13 +13,18 @@ from seedflood.protocol.messages import Bundle, ClosedEpoch, Hello, Member, Veri
 from seedflood.protocol.packing import unpack
 from seedflood.protocol.rules import Rules
 
+Objection = Literal[
+    "unknown origin", "beyond the run", "not a round", "signature", "equivocation", "too far ahead", "coefficients"
+]
+"""Why something foreign is not used: each is a series of the metrics."""
+
 
 class Admission:
     """Checks what the network says against the rules of the run, the known members and what is held already."""
 
     def __init__(self, rules: Rules, verify: Verify, membership: Membership, frontier: Frontier) -> None:
-        self.refused: dict[str, int] = {}
-        """Foreign input that was not used, by reason."""
+        self.refused: dict[Objection, int] = {}
+        """Foreign input that was not used."""
         self._rules = rules
         self._verify = verify
         self._membership = membership
@@ -41,7 +48,7 @@ class Admission:
 
     def check_epoch(self, closed: ClosedEpoch) -> None:
         """Raises PeerError if coefficients cannot be those of an epoch of this run."""
-        reason = None
+        reason: Objection | None = None
         end = (closed.epoch + 1) * self._rules.refresh_period
         if any(one.origin not in self._membership for one in closed.frontier):
             reason = "unknown origin"
@@ -80,7 +87,7 @@ class Admission:
             self._refuse("equivocation" if self._frontier.holds_any(*span) else "too far ahead")
         return False
 
-    def _objection(self, bundle: Bundle) -> str | None:
+    def _objection(self, bundle: Bundle) -> Objection | None:
         origin, first, last = bundle.span
         member = self._membership.get(origin)
         if member is None:
@@ -95,5 +102,5 @@ class Admission:
             return "signature"
         return None
 
-    def _refuse(self, reason: str) -> None:
+    def _refuse(self, reason: Objection) -> None:
         self.refused[reason] = self.refused.get(reason, 0) + 1
