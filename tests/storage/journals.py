@@ -32,14 +32,3 @@ def closed(epoch: int, bundles: list[Bundle], size: int = 40) -> ClosedEpoch:
 
 def file_bytes(folder: Path) -> int:
     return sum(file.stat().st_size for file in folder.iterdir())
-
-
-def fill(folder: Path) -> Path:
-    """A file that leaves no space."""
-    filler = folder / "filler"
-    with filler.open("wb", buffering=0) as file:
-        try:
-            while True:
-                file.write(bytes(4096))
-        except OSError:
-            return filler

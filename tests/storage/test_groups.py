@@ -8,9 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from journals import BASE, PERIOD, RUN, bundle, closed, fill, open_journal
+from journals import BASE, PERIOD, RUN, bundle, closed, open_journal
 
 import seedflood
+from fullness import fill
 from seedflood.errors import DiskFullError, JournalError
 from seedflood.protocol.messages import Bundle
 from seedflood.storage.journal import Journal

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from journals import BASE, PERIOD, RUN, bundle, closed, fill, open_journal
+from journals import BASE, PERIOD, RUN, bundle, closed, open_journal
 
+from fullness import fill
 from seedflood.errors import ConfigError, DiskFullError
 from seedflood.protocol.messages import Bundle, Member
 from seedflood.storage.journal import Journal

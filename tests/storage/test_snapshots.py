@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from journals import fill
 
+from fullness import fill
 from seedflood.errors import DiskFullError, JournalError
 from seedflood.storage.snapshots import Snapshots
 

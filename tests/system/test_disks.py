@@ -12,6 +12,7 @@ import pytest
 from ledgers import check_replays, finish
 from processes import Host, Hosts, ring
 
+from fullness import fill
 from seedflood.process import KEY_FILE, SNAPSHOTS_FOLDER
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(900)]
@@ -117,14 +118,3 @@ def run_with_spoiled(hosts: Hosts, spoil: Spoil) -> Host:
     assert [one.is_sound for one in check_replays((a, c))] == [True, True]
     assert check_replays([b])
     return b
-
-
-def fill(folder: Path) -> Path:
-    """A file that leaves no space."""
-    filler = folder / "filler"
-    with filler.open("wb", buffering=0) as file:
-        try:
-            while True:
-                file.write(bytes(4096))
-        except OSError:
-            return filler

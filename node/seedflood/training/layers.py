@@ -34,6 +34,8 @@ from seedflood.training.subspace import Slot, SlotBasis
 
 SUPPORTED = "nn.Linear, Conv1D, nn.Embedding, nn.LayerNorm and RMSNorm classes"
 
+ALL = slice(None)
+
 
 @dataclass(frozen=True, slots=True)
 class Probe:
@@ -150,12 +152,12 @@ class LiveModule(nn.Module):
             f"rows of {probe.length} tokens, and which rows it belongs to cannot be told: this model cannot be trained."
         )
 
-    def add_bias(self, y_NM: Tensor) -> Tensor:
-        """Adds the bias as it stands, in place where y allows."""
+    def add_bias(self, y_NM: Tensor, index: Tensor | slice = ALL) -> Tensor:
+        """Adds the bias as it stands, or these entries of it, in place."""
         slot = self.slots.get("bias")
         if slot is None:
             return y_NM
-        bias_PM = slot.vectors().to(y_NM.dtype)
+        bias_PM = slot.vectors()[:, index].to(y_NM.dtype)
         y_NM.view(len(bias_PM), -1, y_NM.shape[-1]).add_(bias_PM.unsqueeze(1))
         return y_NM
 
@@ -189,22 +191,15 @@ class LiveLinear(LiveProduct, nn.Linear):
     """nn.Linear: the weight is (out, in)."""
 
     def product(self, x_NX: Tensor) -> Tensor:
-        slot = self.slots["weight"]
-        inner_NR = x_NX.to(torch.float32) @ slot.v_KR
-        y_NM = add_increment(x_NX @ self.weight.T, slot.project(inner_NR, from_rows=False), slot.u_MR)
-        return self.add_bias(y_NM)
+        return self.outputs(x_NX)
 
-    def outputs(self, x_NK: Tensor, index_L: Tensor) -> Tensor:
-        """Some of the outputs, (N, L), at the cost of these alone."""
+    def outputs(self, x_NK: Tensor, index: Tensor | slice = ALL) -> Tensor:
+        """Some of the outputs, at the cost of these alone."""
         slot = self.slots["weight"]
         inner_NR = x_NK.to(torch.float32) @ slot.v_KR
         outer_NR = slot.project(inner_NR, from_rows=False)
-        y_NL = add_increment(x_NK @ self.weight[index_L].T, outer_NR, slot.u_MR[index_L])
-        bias = self.slots.get("bias")
-        if bias is not None:
-            bias_PL = bias.vectors()[:, index_L].to(y_NL.dtype)
-            y_NL.view(len(bias_PL), -1, len(index_L)).add_(bias_PL.unsqueeze(1))
-        return y_NL
+        y_NM = add_increment(x_NK @ self.weight[index].T, outer_NR, slot.u_MR[index])
+        return self.add_bias(y_NM, index)
 
 
 class LiveConv1D(LiveProduct, Conv1D):
