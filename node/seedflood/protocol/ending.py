@@ -36,7 +36,7 @@ class Ending:
         return self._membership.taking_part >= self._rules.clients and self.is_all_held(min(before, self._rules.steps))
 
     def is_patient(self, now: float, linger_seconds: float) -> bool:
-        return self.since is not None and now - self.since < linger_seconds
+        return self.since is not None and now < self.since + linger_seconds
 
     def wake_at(self, now: float, linger_seconds: float) -> float:
         """When patience ends; infinite if that has happened already or is far."""

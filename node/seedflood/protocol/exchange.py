@@ -1,6 +1,6 @@
 """The conversation with the neighbours: what is told on a link, what is made of what they tell, and who is asked."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from seedflood.errors import PeerError
 from seedflood.protocol.admission import Admission
@@ -30,7 +30,11 @@ from seedflood.protocol.watch import DigestWatch
 
 
 class Exchange:
-    """Everything about links. is_joining: the node has not spoken yet, so nothing need be applied at a given moment."""
+    """Everything about links.
+
+    is_joining: the node has not spoken yet, so not everything need be applied at a given moment; may_apply tells of
+    which steps something may be.
+    """
 
     def __init__(
         self,
@@ -40,6 +44,7 @@ class Exchange:
         flood: Flood,
         catchup: CatchUp,
         outbox: Outbox,
+        may_apply: Callable[[int], bool],
     ) -> None:
         self.is_joining = True
         self.repair = Repair()
@@ -50,6 +55,7 @@ class Exchange:
         self._flood = flood
         self._catchup = catchup
         self._outbox = outbox
+        self._may_apply = may_apply
 
     @property
     def linked(self) -> Collection[OriginId]:
@@ -124,6 +130,19 @@ class Exchange:
             progress = describe_progress(self._holdings.frontier, self.repair.goal(donor))
             self._outbox.tell("catching up", donor=self._presence.membership.name(donor), **progress)
 
+    def compare_epochs(self) -> None:
+        """States what is closed here; compacts what is closed everywhere; doubts what others have summed otherwise."""
+        closings, presence = self._holdings.closings, self._presence
+        if closings.before != presence.ours.closed_before or closings.is_changed:
+            closings.is_changed = False
+            presence.declare(closed_before=closings.before, closed_digest=closings.digest())
+        if presence.changed:
+            members = presence.membership.all()
+            self._outbox.outputs.compact += closings.agreed(members)
+            other = closings.outvoted_by(members)
+            if other is not None:
+                self.watch.doubt(other.name, self._outbox)
+
     def settle_doubts(self, now: float) -> None:
         """If our replica differs from another one, makes it again from the journal: one of the two is wrong."""
         if self.watch.rebuild(self._holdings.applied, self._outbox, now):
@@ -141,7 +160,7 @@ class Exchange:
         holdings = self._holdings
         theirs = Frontier(standing.frontier)
         is_within = theirs.covers(holdings.applied.held()) and holdings.frontier.covers(standing.frontier)
-        if self.is_joining and is_within:
+        if self.is_joining and is_within and self._may_apply(max(map(theirs.last, theirs.origins), default=-1)):
             holdings.apply(holdings.pending.take_covered(theirs))
             self.watch.take(holdings.applied, self._outbox)
         said = ReplicaDigest(theirs.digest(), standing.replica_digest)

@@ -85,7 +85,7 @@ class Node:
             rules, member, sign, self.membership, self.admission, self.flood, self._catchup, self._outbox
         )
         self._exchange = Exchange(
-            self._holdings, self._presence, self.admission, self.flood, self._catchup, self._outbox
+            self._holdings, self._presence, self.admission, self.flood, self._catchup, self._outbox, self._may_apply
         )
         self._sign = sign
         self._window: Window | None = None
@@ -297,21 +297,8 @@ class Node:
             for origin in presence.changed:
                 self._window.review(origin, self.membership, self.frontier, presence.liveness.suspects)
         if self.phase is not Phase.JOINING:
-            self._close_epochs()
+            self._exchange.compare_epochs()
         presence.changed.clear()
-
-    def _close_epochs(self) -> None:
-        """States what is closed here; compacts what is closed everywhere; doubts what others have summed otherwise."""
-        closings, presence = self._holdings.closings, self._presence
-        if closings.before != presence.ours.closed_before or closings.is_changed:
-            closings.is_changed = False
-            presence.declare(closed_before=closings.before, closed_digest=closings.digest())
-        if presence.changed:
-            members = self.membership.all()
-            self._outbox.outputs.compact += closings.agreed(members)
-            other = closings.outvoted_by(members)
-            if other is not None:
-                self._exchange.watch.doubt(other.name, self._outbox)
 
     # Rounds
 
@@ -325,7 +312,7 @@ class Node:
                 self._holdings.apply(self._holdings.pending.take_before(self.step))
                 self.phase = Phase.COLLECTING
             else:
-                first = first_round(self.origin, self.rules, self.membership, self.frontier)
+                first = self._next_step()
                 if first < self.rules.steps or not self._presence.ours.has_left:
                     self._presence.declare(first_step=first, last_step=None)
                 self._holdings.apply(self._holdings.pending.take_before(first))
@@ -352,6 +339,16 @@ class Node:
             return True
         repair = self._exchange.repair
         return self._catchup.may_speak(repair.reached, self.membership.present(), now, has_pulled=repair.has_pulled)
+
+    def _next_step(self) -> int:
+        """What would be measured next if a node that joins could speak now."""
+        if self._window is not None:
+            return self._window.last + 1
+        return first_round(self.origin, self.rules, self.membership, self.frontier)
+
+    def _may_apply(self, step: int) -> bool:
+        """While a node joins: in strict windows nothing of what it is going to measure itself."""
+        return self.rules.window != "strict" or step < self._next_step()
 
     def _begin_round(self, step: int, now: float) -> None:
         self.step = step

@@ -36,9 +36,10 @@ def bound_seconds(diameter: int, hop_delay_seconds: float) -> float:
 def is_heard(frontier: Frontier, origin: OriginId, last: int, rule: WindowRule) -> bool:
     """Has the origin said all it will say about the steps up to `last`?
 
-    Where nodes do not wait for each other, one that speaks of a later step has moved on.
+    Strict windows want every step before, too: who jumped to this round may not have heard of the last one yet. Where
+    nodes do not wait for each other, one that speaks of a later step has moved on.
     """
-    return frontier.holds(origin, last) or (rule != "strict" and frontier.last(origin) > last)
+    return frontier.mark(origin) > last if rule == "strict" else frontier.last(origin) >= last
 
 
 @dataclass(slots=True)
