@@ -40,11 +40,11 @@ def test_a_bundle_goes_to_a_neighbour_that_holds_only_some_of_its_steps():
     assert len(flood.collect()) == 1
 
 
-def test_a_batch_forms_until_it_is_collected():
+def test_what_is_spread_waits_in_order_until_it_is_collected():
     flood = make_flood(B)
     for step in range(3):
         flood.spread([A.bundle(step)])
-    assert flood.collect() == [(B.id, A.updates(0, 1, 2))]
+    assert flood.collect() == [(B.id, A.updates(0)), (B.id, A.updates(1)), (B.id, A.updates(2))]
 
 
 def test_statements_precede_bundles():

@@ -1,7 +1,7 @@
 """An epoch is kept as bundles or as their sum: never as neither, and counted once."""
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -24,6 +24,10 @@ def frontier_of(bundles: list[Bundle]) -> tuple[Held, ...]:
     return frontier.held()
 
 
+def by_step(bundles: Iterable[Bundle]) -> list[Bundle]:
+    return sorted(bundles, key=lambda one: (one.step, one.origin))
+
+
 def answer(journal: Journal, held: tuple[Held, ...] = ()) -> tuple[list[ClosedEpoch], list[Bundle]]:
     epochs, bundles = [], []
     for part in journal.read_missing(held, 7):
@@ -44,14 +48,14 @@ def journal(tmp_path: Path) -> Iterator[Journal]:
 def test_a_sum_takes_the_place_of_its_bundles(journal: Journal) -> None:
     assert journal.compact(closed(0, EPOCH_0)) == len(EPOCH_0)
     assert list(journal.closed_epochs()) == [closed(0, EPOCH_0)]
-    assert list(journal.replay()) == EPOCH_1
+    assert by_step(journal.replay()) == EPOCH_1
     assert answer(journal, frontier_of(EPOCH_1[:-1])) == ([closed(0, EPOCH_0)], EPOCH_1[-1:])
 
 
 def test_a_sum_that_takes_more_room_than_its_bundles_is_not_kept(journal: Journal) -> None:
     assert journal.compact(closed(0, EPOCH_0, size=100_000)) == 0
     assert list(journal.closed_epochs()) == []
-    assert list(journal.replay()) == EPOCH_0 + EPOCH_1
+    assert by_step(journal.replay()) == EPOCH_0 + EPOCH_1
 
 
 def test_what_is_replaced_is_deleted_with_the_commits_that_follow(journal: Journal) -> None:
@@ -65,7 +69,7 @@ def test_what_is_not_deleted_when_the_process_ends_is_deleted_after_the_restart(
         journal.append(EPOCH_0 + EPOCH_1, durable=True)
         journal.compact(closed(0, EPOCH_0))
     with open_journal(tmp_path) as journal:
-        assert list(journal.replay()) == EPOCH_1
+        assert by_step(journal.replay()) == EPOCH_1
         journal.commit()
         assert journal.count() == len(EPOCH_1)
 
@@ -73,7 +77,7 @@ def test_what_is_not_deleted_when_the_process_ends_is_deleted_after_the_restart(
 def test_bundles_that_are_appended_after_their_sum_do_not_count(journal: Journal) -> None:
     journal.adopt(closed(0, EPOCH_0))
     journal.append(EPOCH_0[:3], durable=True)
-    assert list(journal.replay()) == EPOCH_1
+    assert by_step(journal.replay()) == EPOCH_1
     assert answer(journal, frontier_of(EPOCH_0 + EPOCH_1)) == ([], [])
 
 
@@ -83,17 +87,17 @@ def test_bundles_of_several_updates_belong_to_the_epoch_of_their_first(tmp_path:
         journal.append(bundles, durable=True)
         journal.compact(closed(1, bundles))
         left = [one for one in bundles if one.step // PERIOD != 1]
-        assert list(journal.replay()) == left
+        assert by_step(journal.replay()) == left
         assert answer(journal) == ([closed(1, bundles)], left)
 
 
 def test_what_is_adopted_takes_the_place_of_what_it_covers(tmp_path: Path) -> None:
     with open_journal(tmp_path) as journal:
         journal.append(EPOCH_0[:30] + EPOCH_1, durable=True)
-        assert sorted(journal.adopt(closed(0, EPOCH_0[10:])), key=str) == sorted(EPOCH_0[:10], key=str)
+        assert by_step(journal.adopt(closed(0, EPOCH_0[10:]))) == EPOCH_0[:10]
         assert journal.count() == 10 + len(EPOCH_1)
     with open_journal(tmp_path) as journal:
-        assert list(journal.replay()) == EPOCH_0[:10] + EPOCH_1
+        assert by_step(journal.replay()) == EPOCH_0[:10] + EPOCH_1
         assert list(journal.closed_epochs()) == [closed(0, EPOCH_0[10:])]
 
 
@@ -101,7 +105,7 @@ def test_a_sum_that_stands_for_more_replaces_the_one_that_is_there(journal: Jour
     journal.compact(closed(0, EPOCH_0[2:]))
     assert journal.adopt(closed(0, EPOCH_0)) == []
     assert list(journal.closed_epochs()) == [closed(0, EPOCH_0)]
-    assert list(journal.replay()) == EPOCH_1
+    assert by_step(journal.replay()) == EPOCH_1
 
 
 def test_what_would_lose_updates_is_not_adopted(journal: Journal) -> None:

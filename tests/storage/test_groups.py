@@ -76,17 +76,17 @@ from seedflood.storage.journal import Journal
 
 journal = Journal.open(sys.argv[1], b"r" * 32, b"b" * 32, refresh_period=20)
 say = lambda word: os.access("/" + word, os.F_OK)  # a mark in the trace
-journal.append([Bundle(7, 9, ((1, 1),))], durable=True)  # a log that begins is forced by sqlite
+journal.append([Bundle(7, 9, ((1, 1),), 0, bytes(64))], durable=True)  # a log that begins is forced by sqlite
 say("begin")
 for step in range(5):
-    journal.append([Bundle(7, step, ((1, 1),))], durable=False)
+    journal.append([Bundle(7, step, ((1, 1),), 0, bytes(64))], durable=False)
 say("open-group")
 journal.commit()
 say("committed")
-journal.append([Bundle(7, 5, ((1, 1),))], durable=False)
-journal.append([Bundle(7, 6, ((1, 1),))], durable=True)
+journal.append([Bundle(7, 5, ((1, 1),), 0, bytes(64))], durable=False)
+journal.append([Bundle(7, 6, ((1, 1),), 0, bytes(64))], durable=True)
 say("durable")
-journal.append([Bundle(7, 6, ((1, 1),))], durable=True)
+journal.append([Bundle(7, 6, ((1, 1),), 0, bytes(64))], durable=True)
 say("nothing-new")
 """
 

@@ -5,40 +5,49 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from seedflood.protocol.messages import SCALAR_MAX, SEED_MAX, STEP_MAX, Bundle, Held, Member
+from seedflood.storage.layout import PAGE_BYTES
 from seedflood.storage.records import (
+    STRAND_BUNDLES,
+    STRAND_BYTES_MAX,
     ChecksumError,
     Identity,
     Salts,
     coefficients_salt,
-    decode_bundle,
     decode_coefficients,
     decode_epoch,
     decode_identity,
     decode_member,
     decode_number,
-    encode_bundle,
+    decode_strand,
     encode_coefficients,
     encode_epoch,
     encode_identity,
     encode_member,
     encode_number,
-    is_bundle,
+    encode_strand,
+    is_strand,
 )
 
 RELAXED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # two shared cores
 SALTS = Salts.of(b"r" * 32, b"b" * 32)
 
 u64 = st.integers(0, 2**64 - 1)
-bundles = st.builds(
-    Bundle,
-    origin=u64,
-    step=st.integers(0, STEP_MAX),
-    probes=st.lists(
-        st.tuples(st.integers(0, SEED_MAX), st.integers(-SCALAR_MAX, SCALAR_MAX)), min_size=1, max_size=64
-    ).map(tuple),
-    skipped=st.integers(0, 2**32 - 1),
-    signature=st.binary(max_size=64),
-)
+
+
+@st.composite
+def strands(draw: st.DrawFn) -> list[Bundle]:
+    """Bundles of one origin that follow each other, each of as many updates."""
+    origin, updates, step = draw(u64), draw(st.integers(1, 64)), draw(st.integers(0, 2**50))
+    probe = st.tuples(st.integers(0, SEED_MAX), st.integers(-SCALAR_MAX, SCALAR_MAX))
+    strand: list[Bundle] = []
+    for skipped in draw(st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=9)):
+        step += skipped if strand else 0
+        probes = tuple(draw(st.lists(probe, min_size=updates, max_size=updates)))
+        strand.append(Bundle(origin, step, probes, skipped, draw(st.binary(min_size=64, max_size=64))))
+        step += updates
+    return strand
+
+
 members = st.builds(
     Member,
     public_key=st.binary(min_size=32, max_size=32),
@@ -62,9 +71,9 @@ held = st.builds(
 
 
 @settings(RELAXED)
-@given(bundles)
-def test_a_bundle_survives(bundle: Bundle) -> None:
-    assert decode_bundle(encode_bundle(bundle, SALTS.bundle), SALTS.bundle) == bundle
+@given(strands())
+def test_a_strand_survives(strand: list[Bundle]) -> None:
+    assert decode_strand(encode_strand(strand, SALTS.strand), SALTS.strand) == strand
 
 
 @settings(RELAXED)
@@ -86,18 +95,18 @@ def test_a_number_and_an_identity_survive() -> None:
 
 
 @settings(RELAXED)
-@given(bundles, st.data())
-def test_a_flipped_bit_is_noticed(bundle: Bundle, data: st.DataObject) -> None:
-    record = bytearray(encode_bundle(bundle, SALTS.bundle))
+@given(strands(), st.data())
+def test_a_flipped_bit_is_noticed(strand: list[Bundle], data: st.DataObject) -> None:
+    record = bytearray(encode_strand(strand, SALTS.strand))
     bit = data.draw(st.integers(0, 8 * len(record) - 1))
     record[bit // 8] ^= 1 << bit % 8
     with pytest.raises(ChecksumError):
-        decode_bundle(bytes(record), SALTS.bundle)
+        decode_strand(bytes(record), SALTS.strand)
 
 
 def test_a_short_record_is_noticed() -> None:
     with pytest.raises(ChecksumError):
-        decode_bundle(b"", SALTS.bundle)
+        decode_strand(b"", SALTS.strand)
 
 
 def test_a_record_of_another_kind_run_or_base_model_is_noticed() -> None:
@@ -116,8 +125,17 @@ def test_coefficients_belong_to_one_frontier() -> None:
         decode_coefficients(record, coefficients_salt(other))
 
 
-def test_a_bundle_is_one_only_under_its_own_origin_and_step() -> None:
-    record = encode_bundle(Bundle(2**64 - 1, 5, ((1, 1),)), SALTS.bundle)
-    assert is_bundle(SALTS.bundle, record, -1, 5)
-    assert not is_bundle(SALTS.bundle, record, -1, 6)
-    assert not is_bundle(SALTS.bundle, record, -2, 5)
+def test_a_record_is_a_strand_only_under_its_own_name() -> None:
+    record = encode_strand(
+        [Bundle(2**64 - 1, 5, ((1, 1), (2, 2))), Bundle(2**64 - 1, 9, ((3, 3), (4, 4)), 2)], SALTS.strand
+    )
+    assert is_strand(SALTS.strand, record, -1, 5, 10, 2)
+    for other in ((-2, 5, 10, 2), (-1, 6, 10, 2), (-1, 5, 11, 2), (-1, 5, 10, 3), (-1, 5, 10, 2**63)):
+        assert not is_strand(SALTS.strand, record, *other)
+    assert not is_strand(SALTS.member, record, -1, 5, 10, 2)
+
+
+@pytest.mark.parametrize("updates", [1, 5, 64])
+def test_the_longest_strand_fits_a_page(updates: int) -> None:
+    strand = [Bundle(1, k * updates, ((1, 1),) * updates) for k in range(STRAND_BUNDLES[updates])]
+    assert len(encode_strand(strand, SALTS.strand)) <= STRAND_BYTES_MAX < PAGE_BYTES

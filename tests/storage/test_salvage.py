@@ -14,7 +14,7 @@ from fullness import fill
 from seedflood.errors import ConfigError, DiskFullError
 from seedflood.protocol.messages import Bundle, Member
 from seedflood.storage.journal import Journal
-from seedflood.storage.layout import draft
+from seedflood.storage.layout import FORMAT_VERSION, draft
 from seedflood.storage.records import Identity
 from seedflood.storage.salvage import Damage
 
@@ -233,9 +233,9 @@ def test_records_of_another_run_are_not_taken_over(whole: Path, tmp_path: Path) 
 
 
 def test_the_journal_of_a_newer_release_is_refused(tmp_path: Path) -> None:
-    with draft(tmp_path / "journal", Identity(3, RUN, BASE)):
+    with draft(tmp_path / "journal", Identity(FORMAT_VERSION + 1, RUN, BASE)):
         pass
-    with pytest.raises(ConfigError, match="journal format 3"):
+    with pytest.raises(ConfigError, match=f"journal format {FORMAT_VERSION + 1}"):
         open_journal(tmp_path)
 
 

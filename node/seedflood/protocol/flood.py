@@ -21,13 +21,16 @@ class Neighbour:
     origin: OriginId
     held: Frontier
     held_last: int
-    bundles: list[Bundle] = field(default_factory=list)
+    updates: list[Updates] = field(default_factory=list)
     members: list[Member] = field(default_factory=list)
 
-    def offer(self, bundles: Iterable[Bundle]) -> None:
-        """Queues those that it did not hold."""
-        holds, held_last = self.held.holds, self.held_last
-        self.bundles += [bundle for bundle in bundles if bundle.step > held_last or not holds(*bundle.span)]
+    def offer(self, updates: Updates, first: int) -> None:
+        """Queues those that it did not hold. first: none of them is of an earlier step."""
+        if first <= self.held_last:
+            holds = self.held.holds
+            updates = Updates(tuple([bundle for bundle in updates.bundles if not holds(*bundle.span)]))
+        if updates.bundles:
+            self.updates.append(updates)
 
 
 class Flood:
@@ -44,10 +47,13 @@ class Flood:
         self.neighbours.pop(peer, None)
 
     def spread(self, bundles: Sequence[Bundle], source: OriginId | None = None) -> None:
-        """Queues news for every neighbour but its source."""
+        """Queues news for every neighbour but its source: one batch for all of them."""
+        if not bundles:
+            return
+        updates, first = _batch(bundles)
         for neighbour in self.neighbours.values():
             if neighbour.origin != source:
-                neighbour.offer(bundles)
+                neighbour.offer(updates, first)
 
     def spread_member(self, member: Member, source: OriginId | None = None) -> None:
         """Queues the statement for every neighbour but its source and its subject."""
@@ -59,9 +65,10 @@ class Flood:
         """Queues for one neighbour what is news to it, instead of what is queued: our hello may be out of date."""
         self.neighbours[peer].members = [member for member in members if member.origin != peer]
 
-    def offer(self, peer: OriginId, bundles: Iterable[Bundle]) -> None:
+    def offer(self, peer: OriginId, bundles: Sequence[Bundle]) -> None:
         """Queues for a neighbour that has just linked what it did not hold."""
-        self.neighbours[peer].offer(bundles)
+        if bundles:
+            self.neighbours[peer].offer(*_batch(bundles))
 
     def collect(self) -> list[tuple[OriginId, Message]]:
         """Takes what is queued: statements before bundles, so that an origin's key precedes its updates."""
@@ -70,7 +77,11 @@ class Flood:
             if neighbour.members:
                 messages.append((peer, Members(tuple(neighbour.members))))
                 neighbour.members = []
-            if neighbour.bundles:
-                messages.append((peer, Updates(tuple(neighbour.bundles))))
-                neighbour.bundles = []
+            messages += [(peer, updates) for updates in neighbour.updates]
+            neighbour.updates.clear()
         return messages
+
+
+def _batch(bundles: Sequence[Bundle]) -> tuple[Updates, int]:
+    """(these, the first step measured in them)."""
+    return Updates(tuple(bundles)), min([bundle.step for bundle in bundles])

@@ -26,7 +26,7 @@ from typing import Self
 
 from seedflood.errors import ExitCode, JournalError
 from seedflood.protocol.frontier import Frontier
-from seedflood.protocol.messages import Bundle, ClosedEpoch, Held, Member, OriginId
+from seedflood.protocol.messages import STEP_MAX, Bundle, ClosedEpoch, Held, Member, OriginId
 from seedflood.storage.disk import told
 from seedflood.storage.layout import FORMAT_VERSION, INCARNATION
 from seedflood.storage.records import (
@@ -43,9 +43,9 @@ from seedflood.storage.store import Store
 from seedflood.storage.tables import Bundles, Sums, signed, spans, steps_of
 
 SLICE_STEPS = 4
-"""Bundles that a sum has replaced are deleted in slices of so many steps: neighbours on the disk."""
+"""What a sum has replaced is deleted in slices of so many steps: neighbours on the disk."""
 
-TIDY_BUNDLES = 1024
+TIDY_STRANDS = 1024
 """With one commit so many at least: about 2 ms, and more than one round of 1,000 origins brings."""
 
 
@@ -67,7 +67,7 @@ class Journal:
         self.damage = damage
         self._store = store
         self._salts = salts
-        self._bundles = Bundles(store, salts.bundle)
+        self._bundles = Bundles(store, salts.strand, refresh_period)
         self._sums = Sums(store, salts.epoch)
         self._refresh_period = refresh_period
         self._replaced = deque(
@@ -132,8 +132,7 @@ class Journal:
 
     def count(self) -> int:
         """How many bundles there are."""
-        ((count,),) = self._store.rows("SELECT COUNT(*) FROM bundles")
-        return int(count)
+        return self._bundles.count_all()
 
     def count_closed(self) -> int:
         """How many epochs are kept as sums."""
@@ -146,8 +145,7 @@ class Journal:
             for one in held:
                 if one.origin == origin:
                     frontier.add_held(one)
-        ((step,),) = self._store.rows("SELECT MAX(step) FROM bundles WHERE origin = ?", signed(origin))
-        return max(frontier.last(origin), -1 if step is None else int(step))
+        return max(frontier.last(origin), self._bundles.last(origin))
 
     def members(self) -> list[Member]:
         """The newest statement of each origin."""
@@ -155,7 +153,7 @@ class Journal:
         return [self._store.decode(decode_member, record, self._salts.member, "a member") for (record,) in rows]
 
     def replay(self) -> Iterator[Bundle]:
-        """All bundles that no sum stands for, in the order in which they were appended, streamed."""
+        """All bundles that no sum stands for, in the order of the appends, those of one append by origin; streamed."""
         covered = {epoch: Frontier(held) for epoch, held in self._sums.frontiers().items()}
         for bundle in self._bundles.replay():
             frontier = covered.get(bundle.step // self._refresh_period)
@@ -170,11 +168,15 @@ class Journal:
         """Keeps a foreign sum in the place of the bundles it covers, durably; returns the epoch's other bundles."""
         assert Frontier(closed.frontier).covers(self._sums.frontier(closed.epoch)), "this would lose updates"
         steps = steps_of(closed.epoch, self._refresh_period)
+        covered = Frontier(closed.frontier)
+        bundles = self._bundles.between(*steps)
+        others = [bundle for bundle in bundles if not covered.holds(bundle.origin, bundle.step)]
         self._store.commit()  # what fails below undoes nothing else
         with self._store.writing(durable=True):
             self._sums.put(closed)
-            self._bundles.delete(spans(closed.frontier, *steps))
-        return self._bundles.between(*steps)
+            self._bundles.delete((origin, *steps, STEP_MAX) for origin in {bundle.origin for bundle in bundles})
+            self._bundles.add(others)
+        return others
 
     def compact(self, closed: ClosedEpoch) -> int:
         """Keeps a sum of ours in the place of its bundles, if that takes less room; returns how many it replaced."""
@@ -216,7 +218,7 @@ class Journal:
     def _tidy(self) -> None:
         """Joins a little of what compaction has left to do to the group; if that is undone, the next start does it."""
         deleted = 0
-        while self._replaced and deleted < TIDY_BUNDLES:
+        while self._replaced and deleted < TIDY_STRANDS:
             with self._store.writing(durable=False):
                 deleted += self._bundles.delete(spans(*self._replaced.popleft()))
         if not self._replaced:

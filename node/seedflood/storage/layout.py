@@ -18,7 +18,7 @@ from seedflood.errors import ConfigError
 from seedflood.storage.disk import sync_folder
 from seedflood.storage.records import Identity, encode_identity
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 PAGE_BYTES = 4096
 
 IDENTITY, INCARNATION = 1, 2
@@ -26,9 +26,9 @@ IDENTITY, INCARNATION = 1, 2
 
 SCHEMA = (
     "CREATE TABLE meta (key INTEGER PRIMARY KEY, record BLOB NOT NULL)",
-    "CREATE TABLE bundles (number INTEGER PRIMARY KEY, origin INTEGER NOT NULL, step INTEGER NOT NULL, "
-    "record BLOB NOT NULL)",
-    "CREATE UNIQUE INDEX bundles_by_origin ON bundles (origin, step)",
+    "CREATE TABLE strands (number INTEGER PRIMARY KEY, origin INTEGER NOT NULL, step INTEGER NOT NULL, "
+    "last INTEGER NOT NULL, bundles INTEGER NOT NULL, record BLOB NOT NULL)",
+    "CREATE UNIQUE INDEX strands_by_origin ON strands (origin, step)",
     "CREATE TABLE members (origin INTEGER PRIMARY KEY, record BLOB NOT NULL)",
     "CREATE TABLE epochs (epoch INTEGER PRIMARY KEY, frontier BLOB NOT NULL, coefficients BLOB NOT NULL)",
 )

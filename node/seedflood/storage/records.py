@@ -1,4 +1,8 @@
-"""How bundles, statements and epochs look on disk: packed, with a CRC-32 at the end.
+"""How strands of bundles, statements and epochs look on disk: packed, with a CRC-32 at the end.
+
+A *strand* is a row of the journal: bundles of one origin that follow each other without a hole and were learned
+together. Live it is mostly a single bundle; a node that catches up, or hears a busy stream, writes and reads many at
+once, for what a row costs.
 
 Independent of the wire format, so that a journal written today is read by any later release. sqlite does not checksum
 its pages: the CRC is what tells a flipped bit from an update. It starts from a number that follows from the kind of
@@ -8,15 +12,15 @@ it belongs to this run.
 
 import struct
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import NamedTuple, Self
 
-from seedflood.protocol.messages import Bundle, Held, Member
+from seedflood.protocol.messages import BUNDLE_UPDATES_MAX, Bundle, Held, Member
 
-_BUNDLE = struct.Struct(">QQIH")  # origin, step, skipped, count; then count * (seed u32, scalar i64), the signature
-_NAME = struct.Struct(">qq")  # how a bundle starts
-_SINGLE = struct.Struct(">QQIHIq")
-_PROBES = [struct.Struct(">" + "Iq" * n) for n in range(65)]
+_STRAND = struct.Struct(">QQQHH")  # origin, step, last, bundles, updates in each; then the bundles
+_NAME = struct.Struct(">qqqH")  # how it starts: a `Strand`
+_BUNDLES = [struct.Struct(f">I{'Iq' * n}64s") for n in range(BUNDLE_UPDATES_MAX + 1)]  # skipped, probes, signature
 _MEMBER = struct.Struct(">32sQQQqIQHBB")  # key, incarnation, version, first_step, last_step, hop_milliseconds,
 #       closed_before, neighbours, digest bytes, name bytes; then neighbours u64, digest, name, signature
 _EPOCH = struct.Struct(">QI")  # epoch, origins; then the frontier
@@ -29,8 +33,24 @@ _RESIDUE = 0x2144DF1C
 _STILL_HERE = -2
 
 
+STRAND_BYTES_MAX = 4000
+"""A row that fits a page of the file needs no other page."""
+
+STRAND_BUNDLES = [(STRAND_BYTES_MAX - _STRAND.size - _CRC.size) // one.size for one in _BUNDLES]
+"""How many bundles make a strand at most, by the number of updates in each."""
+
+
 class ChecksumError(ValueError):
     """The record is not what was written."""
+
+
+class Strand(NamedTuple):
+    """Which bundles a record holds. step: of the first one. last: the last step of the last one. bundles: how many."""
+
+    origin: int
+    step: int
+    last: int
+    bundles: int
 
 
 class Identity(NamedTuple):
@@ -44,7 +64,7 @@ class Identity(NamedTuple):
 class Salts(NamedTuple):
     """Where the CRCs of the kinds of records of one run start."""
 
-    bundle: int
+    strand: int
     member: int
     epoch: int
     number: int
@@ -62,31 +82,36 @@ def is_whole(record: bytes, salt: int) -> bool:
     return zlib.crc32(record, salt) == _RESIDUE
 
 
-def is_bundle(salt: int, record: bytes, origin: int, step: int) -> bool:
-    """Is it what was written, under this origin (signed, as sqlite has it) and step?"""
-    return zlib.crc32(record, salt) == _RESIDUE and record.startswith(_NAME.pack(origin, step))
+def is_strand(salt: int, record: bytes, *strand: int) -> bool:
+    """Is it what was written, and of just this strand? Its origin signed, as sqlite has it."""
+    is_record = zlib.crc32(record, salt) == _RESIDUE and len(record) >= _STRAND.size
+    return is_record and _NAME.unpack_from(record) == strand
 
 
-def encode_bundle(bundle: Bundle, salt: int) -> bytes:
-    origin, step, probes, skipped, signature = bundle
-    if len(probes) == 1:  # the usual case, in one call
-        data = _SINGLE.pack(origin, step, skipped, 1, *probes[0]) + signature
+def encode_strand(bundles: Sequence[Bundle], salt: int) -> bytes:
+    """Bundles of one origin without a hole between them, each of as many updates as the first."""
+    first = bundles[0]
+    updates = len(first.probes)
+    head = _STRAND.pack(first.origin, first.step, bundles[-1].last, len(bundles), updates)
+    pack = _BUNDLES[updates].pack
+    if updates == 1:  # the usual case
+        rows = [pack(skipped, *probes[0], signature) for _, _, probes, skipped, signature in bundles]
     else:
-        data = (
-            _BUNDLE.pack(origin, step, skipped, len(probes))
-            + _PROBES[len(probes)].pack(*[value for probe in probes for value in probe])
-            + signature
-        )
-    return data + _CRC.pack(zlib.crc32(data, salt))
+        rows = [pack(skipped, *chain.from_iterable(probes), signature) for _, _, probes, skipped, signature in bundles]
+    return _sealed(head + b"".join(rows), salt)
 
 
-def decode_bundle(record: bytes, salt: int) -> Bundle:
+def decode_strand(record: bytes, salt: int) -> list[Bundle]:
     """Raises ChecksumError."""
     data = _checked(record, salt)
-    origin, step, skipped, count = _BUNDLE.unpack_from(data)
-    flat = _PROBES[count].unpack_from(data, _BUNDLE.size)
-    signature = data[_BUNDLE.size + _PROBES[count].size :]
-    return Bundle(origin, step, tuple(zip(flat[::2], flat[1::2], strict=True)), skipped, signature)
+    origin, step, _, _, updates = _STRAND.unpack_from(data)
+    bundles: list[Bundle] = []
+    for skipped, *flat, signature in _BUNDLES[updates].iter_unpack(data[_STRAND.size :]):
+        step += skipped if bundles else 0
+        probes = tuple(zip(flat[::2], flat[1::2], strict=True))
+        bundles.append(Bundle(origin, step, probes, skipped, signature))
+        step += updates
+    return bundles
 
 
 def encode_member(member: Member, salt: int) -> bytes:

@@ -3,9 +3,9 @@
 import contextlib
 import sqlite3
 from collections.abc import Iterable
-from itertools import islice
 from pathlib import Path
 
+from seedflood.errors import JournalError
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.messages import ClosedEpoch, Member, OriginId
 from seedflood.storage.layout import IDENTITY, INCARNATION, check_identity
@@ -19,18 +19,14 @@ from seedflood.storage.records import (
     decode_identity,
     decode_member,
     decode_number,
+    decode_strand,
     encode_member,
     encode_number,
-    is_bundle,
+    is_strand,
 )
 from seedflood.storage.remains import Row
 from seedflood.storage.store import Store
 from seedflood.storage.tables import Bundles, Sums, signed, spans, steps_of
-
-_BATCH_ROWS = 4096
-_AT_ITS_NUMBER = "INSERT OR IGNORE INTO bundles (number, origin, step, record) VALUES (?, ?, ?, ?)"
-_AT_THE_END = "INSERT OR IGNORE INTO bundles (origin, step, record) VALUES (?, ?, ?)"
-_Found = tuple[int, int, int, bytes]
 
 
 class Rescue:
@@ -39,7 +35,9 @@ class Rescue:
     bundles, epochs: how many were taken.
     """
 
-    def __init__(self, connection: sqlite3.Connection, path: Path, identity: Identity, salts: Salts) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, path: Path, identity: Identity, salts: Salts, refresh_period: int
+    ) -> None:
         store = Store(path, connection)
         self.bundles = 0
         self.epochs = 0
@@ -47,17 +45,16 @@ class Rescue:
         self._path = path
         self._identity = identity
         self._salts = salts
-        self._bundles = Bundles(store, salts.bundle)
+        self._refresh_period = refresh_period
+        self._bundles = Bundles(store, salts.strand, refresh_period)
         self._sums = Sums(store, salts.epoch)
         self._members: dict[OriginId, Member] = {}
         self._incarnation = 0
 
-    def take(self, rows: Iterable[Row], refresh_period: int) -> None:
+    def take(self, rows: Iterable[Row]) -> None:
         """Rows may come twice, and in versions that were replaced since. ConfigError: of another run."""
-        found = (bundle for row in rows if (bundle := self._bundle_or_other(row)) is not None)
-        while batch := list(islice(found, _BATCH_ROWS)):
-            self._connection.executemany(_AT_ITS_NUMBER, batch)  # the numbers are the order, but a deleted row's may
-            self._connection.executemany(_AT_THE_END, (bundle[1:] for bundle in batch))  # have been used again
+        for row in rows:
+            self._take_row(row)
         self._connection.executemany(
             "INSERT INTO members VALUES (?, ?)",
             ((signed(origin), encode_member(one, self._salts.member)) for origin, one in self._members.items()),
@@ -66,22 +63,25 @@ class Rescue:
             record = encode_number(self._incarnation, self._salts.number)
             self._connection.execute("INSERT INTO meta VALUES (?, ?)", (INCARNATION, record))
         for epoch, held in self._sums.frontiers().items():  # bundles that are long deleted are often still found
-            self._bundles.delete(spans(held, *steps_of(epoch, refresh_period)))
-        ((self.bundles,),) = self._connection.execute("SELECT COUNT(*) FROM bundles")
+            self._bundles.delete(spans(held, *steps_of(epoch, self._refresh_period)))
+        self.bundles = self._bundles.count_all()
         ((self.epochs,),) = self._connection.execute("SELECT COUNT(*) FROM epochs")
 
-    def _bundle_or_other(self, row: Row) -> _Found | None:
-        """The bundle that a row is; any other record is taken at once."""
+    def _take_row(self, row: Row) -> None:
         match row:
-            case (int(number), (None, int(origin), int(step), bytes(record))):
-                is_one = number > 0 and is_bundle(self._salts.bundle, record, origin, step)
-                return (number, origin, step, record) if is_one else None
+            case (_, (None, int(origin), int(step), int(last), int(bundles), bytes(record))):
+                if is_strand(self._salts.strand, record, origin, step, last, bundles):
+                    self._take_strand(record)
             case (int(epoch), (None, bytes(frontier), bytes(coefficients))):
                 with contextlib.suppress(ChecksumError):
                     self._take_epoch(epoch, frontier, coefficients)
             case (int(number), (None, bytes(record))):
                 self._take_small(number, record)
-        return None
+
+    def _take_strand(self, record: bytes) -> None:
+        """Bundle by bundle: those of an older row may stand in another strand since."""
+        with contextlib.suppress(JournalError):  # two different ones under one name: the first is as good as the other
+            self._bundles.add(decode_strand(record, self._salts.strand))
 
     def _take_epoch(self, epoch: int, frontier: bytes, coefficients: bytes) -> None:
         """Of several sums of an epoch the one that stands for most."""

@@ -24,7 +24,7 @@ from seedflood.storage.records import (
     Salts,
     coefficients_salt,
     decode_identity,
-    is_bundle,
+    is_strand,
     is_whole,
 )
 from seedflood.storage.remains import Remains
@@ -81,8 +81,8 @@ def make_usable(path: Path, identity: Identity, salts: Salts, refresh_period: in
         if findings.is_sound:
             return Damage(findings.bundles or 0, None, None, _with(path, _DAMAGED)) if is_interrupted else None
         with draft(_with(path, _SALVAGED), identity) as connection:
-            rescue = Rescue(connection, path, identity, salts)
-            rescue.take(remains.rows(), refresh_period)
+            rescue = Rescue(connection, path, identity, salts, refresh_period)
+            rescue.take(remains.rows())
     _replace(path)
     return Damage(
         rescue.bundles,
@@ -119,19 +119,19 @@ def _inspect_tables(
         return
     ((found,),) = connection.execute("SELECT record FROM meta WHERE key = ?", (IDENTITY,)).fetchall() or [(b"",)]
     check_identity(path, decode_identity(found), identity)
-    ((findings.bundles,),) = connection.execute("SELECT COUNT(*) FROM bundles")
+    ((findings.bundles,),) = connection.execute("SELECT TOTAL(bundles) FROM strands")
     ((findings.epochs,),) = connection.execute("SELECT COUNT(*) FROM epochs")
     is_consistent = connection.execute("PRAGMA integrity_check(1)").fetchall() == [("ok",)]
     findings.is_sound = is_consistent and _are_records_whole(connection, salts)
 
 
 def _are_records_whole(connection: sqlite3.Connection, salts: Salts) -> bool:
-    bundles = connection.execute("SELECT record, origin, step FROM bundles")
+    strands = connection.execute("SELECT record, origin, step, last, bundles FROM strands")
     members = connection.execute("SELECT record FROM members")
     epochs = connection.execute("SELECT frontier, coefficients FROM epochs")
     numbers = connection.execute("SELECT record FROM meta WHERE key = ?", (INCARNATION,))
     return (
-        all(starmap(partial(is_bundle, salts.bundle), bundles))
+        all(starmap(partial(is_strand, salts.strand), strands))
         and all(is_whole(record, salts.member) for (record,) in members)
         and all(
             is_whole(frontier, salts.epoch) and is_whole(coefficients, coefficients_salt(frontier))

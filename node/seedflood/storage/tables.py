@@ -1,4 +1,4 @@
-"""The tables of what was learned: bundles, and the sums that stand for all bundles of an epoch.
+"""The tables of what was learned: strands of bundles, and the sums that stand for all bundles of an epoch.
 
 Every method raises JournalError; those that write join the open group.
 """
@@ -9,31 +9,36 @@ from itertools import accumulate
 
 from seedflood.errors import JournalError
 from seedflood.protocol.frontier import Frontier
-from seedflood.protocol.messages import BUNDLE_UPDATES_MAX, STEP_MAX, Bundle, ClosedEpoch, Held, OriginId
+from seedflood.protocol.messages import STEP_MAX, Bundle, ClosedEpoch, Held, OriginId
 from seedflood.storage.records import (
+    STRAND_BUNDLES,
     coefficients_salt,
-    decode_bundle,
     decode_coefficients,
     decode_epoch,
-    encode_bundle,
+    decode_strand,
     encode_coefficients,
     encode_epoch,
+    encode_strand,
 )
 from seedflood.storage.store import Store
 
-Span = tuple[OriginId, int, int]
-"""(origin, first step, last step)."""
+Span = tuple[OriginId, int, int, int]
+"""(origin, first, last, end): its strands that begin at one of the steps first..last and end by `end`."""
 
-BATCH_BUNDLES = 4096
+BATCH_STRANDS = 1024
+"""Read at once: 4 MB."""
 
-_INSERT = "INSERT INTO bundles (origin, step, record) VALUES (?, ?, ?) ON CONFLICT (origin, step) DO NOTHING"
-_RECORD = "SELECT record FROM bundles WHERE origin = ? AND step = ?"
-_REPLAY = "SELECT number, record FROM bundles WHERE number > ? ORDER BY number LIMIT ?"
-_SELECT = "SELECT number, record FROM bundles WHERE origin = ? AND step BETWEEN ? AND ? ORDER BY step LIMIT ?"
-_BYTES = "SELECT TOTAL(LENGTH(record)) FROM bundles WHERE origin = ? AND step BETWEEN ? AND ?"
-_COUNT = "SELECT COUNT(*) FROM bundles WHERE origin = ? AND step BETWEEN ? AND ?"
-_DELETE = "DELETE FROM bundles WHERE origin = ? AND step BETWEEN ? AND ?"
-_NEXT_ORIGIN = "SELECT origin FROM bundles WHERE origin >= ? ORDER BY origin LIMIT 1"
+_INSERT = "INSERT INTO strands (origin, step, last, bundles, record) VALUES (?, ?, ?, ?, ?)"
+_LAST = "SELECT last FROM strands WHERE origin = ? ORDER BY step DESC LIMIT 1"
+_BEFORE = "SELECT MAX(step) FROM strands WHERE origin = ? AND step <= ?"
+_SELECT = "SELECT number, record FROM strands WHERE origin = ? AND step BETWEEN ? AND ? ORDER BY step LIMIT ?"
+_REPLAY = "SELECT number, record FROM strands WHERE number > ? ORDER BY number LIMIT ?"
+_NEXT_ORIGIN = "SELECT origin FROM strands WHERE origin >= ? ORDER BY origin LIMIT 1"
+
+_SPAN = "FROM strands WHERE origin = ? AND step BETWEEN ? AND ? AND last <= ?"
+_BYTES = f"SELECT TOTAL(LENGTH(record)) {_SPAN}"
+_COUNT = f"SELECT TOTAL(bundles) {_SPAN}"
+_DELETE = f"DELETE {_SPAN}"
 
 _FRONTIERS = "SELECT epoch, frontier FROM epochs WHERE epoch BETWEEN ? AND ? ORDER BY epoch"
 _SUM = "SELECT frontier, coefficients FROM epochs WHERE epoch = ?"
@@ -41,52 +46,58 @@ _PUT = "INSERT OR REPLACE INTO epochs VALUES (?, ?, ?)"
 
 
 class Bundles:
-    """In the order in which they were learned, and by origin and step."""
+    """In strands, in the order in which they were learned, and by origin and step. No two strands share a step."""
 
-    def __init__(self, store: Store, salt: int) -> None:
+    def __init__(self, store: Store, salt: int, refresh_period: int) -> None:
         self._store = store
         self._salt = salt
+        self._refresh_period = refresh_period
+        self._last: dict[OriginId, int] = {}
+        """Of each origin met so far a step that nothing is beyond: what follows it cannot be there yet."""
 
-    def add(self, bundles: Sequence[Bundle]) -> int:
+    def add(self, bundles: Iterable[Bundle]) -> int:
         """Skips what is there already; returns how many were new. JournalError if one differs from what is there."""
-        connection, salt = self._store.connection, self._salt
-        before = connection.total_changes
-        connection.executemany(
-            _INSERT, [(signed(bundle.origin), bundle.step, encode_bundle(bundle, salt)) for bundle in bundles]
-        )
-        new = connection.total_changes - before
-        if new < len(bundles):
-            self._check_equal(bundles)
+        strands, others = self._join(bundles)
+        self._insert(strands)
+        new = sum(map(len, strands))
+        for bundle in others:
+            if not self._is_there(bundle):
+                self._insert([[bundle]])
+                new += 1
         return new
 
     def delete(self, spans: Iterable[Span]) -> int:
-        """Those with these steps; returns how many."""
+        """Returns how many strands these were."""
         execute = self._store.connection.execute
-        return sum(execute(_DELETE, (signed(origin), first, last)).rowcount for origin, first, last in spans)
+        return sum(execute(_DELETE, (signed(origin), *steps)).rowcount for origin, *steps in spans)
 
     def count(self, spans: Iterable[Span]) -> int:
-        """How many have these steps."""
         return sum(int(self._store.rows(_COUNT, signed(origin), *steps)[0][0]) for origin, *steps in spans)
 
+    def count_all(self) -> int:
+        ((count,),) = self._store.rows("SELECT TOTAL(bundles) FROM strands")
+        return int(count)
+
+    def last(self, origin: OriginId) -> int:
+        """The greatest step that is there; -1 if none."""
+        rows = self._store.rows(_LAST, signed(origin))
+        return int(rows[0][0]) if rows else -1
+
     def take_more(self, room: int, spans: Iterable[Span]) -> bool:
-        """Do those with these steps take more bytes? No more of them are read than it needs to tell."""
+        """Do these take more bytes? No more of them are read than it needs to tell."""
         records = (int(self._store.rows(_BYTES, signed(origin), *steps)[0][0]) for origin, *steps in spans)
         return any(taken > room for taken in accumulate(records))
 
     def replay(self) -> Iterator[Bundle]:
-        """All of them in the order in which they were added, streamed."""
+        """All of them in the order in which they were added, those of one `add` by origin; streamed."""
         number = 0
-        while rows := self._store.rows(_REPLAY, number, BATCH_BUNDLES):
+        while rows := self._store.rows(_REPLAY, number, BATCH_STRANDS):
             for number, record in rows:
-                yield self._decode(number, record)
+                yield from self._decode(number, record)
 
     def between(self, first: int, last: int) -> list[Bundle]:
         """Those of all origins with these steps."""
-        return [
-            self._decode(*row)
-            for origin in self._origins()
-            for row in self._store.rows(_SELECT, signed(origin), first, last, -1)
-        ]
+        return [bundle for origin in self._origins() for bundle in self._read(origin, first, last)]
 
     def missing(self, held: Iterable[Held], limit: int) -> Iterator[list[Bundle]]:
         """What is not held, per origin by step, in batches of 1 to `limit`."""
@@ -95,19 +106,76 @@ class Bundles:
         for origin in self._origins():
             done = -1
             for first, last in _gaps(held_of.get(origin)):
-                start = max(done + 1, first - BUNDLE_UPDATES_MAX + 1)
-                while rows := self._store.rows(_SELECT, signed(origin), start, last, limit):
-                    for row in rows:
-                        bundle = self._decode(*row)
-                        start = bundle.step + 1
-                        if bundle.last >= first:
-                            done = bundle.step
-                            batch.append(bundle)
-                            if len(batch) == limit:
-                                yield batch
-                                batch = []
+                for bundle in self._read(origin, first, last):
+                    if bundle.step > done:
+                        done = bundle.step
+                        batch.append(bundle)
+                        if len(batch) == limit:
+                            yield batch
+                            batch = []
         if batch:
             yield batch
+
+    def _join(self, bundles: Iterable[Bundle]) -> tuple[list[list[Bundle]], list[Bundle]]:
+        """Makes strands of what is beyond all that is there; (these, all others)."""
+        strands: list[list[Bundle]] = []
+        others: list[Bundle] = []
+        latest: dict[OriginId, list[Bundle]] = {}
+        for bundle in bundles:
+            origin, first, last = bundle.span
+            before = self._last.get(origin)
+            if before is None:
+                before = self.last(origin)
+            if first <= before:
+                others.append(bundle)
+                continue
+            self._last[origin] = last
+            strand = latest.get(origin)
+            if strand is not None and first == before + 1 and self._is_alike(strand, bundle):
+                strand.append(bundle)
+            else:
+                latest[origin] = strand = [bundle]
+                strands.append(strand)
+        return strands, others
+
+    def _is_alike(self, strand: list[Bundle], bundle: Bundle) -> bool:
+        """May it be in one strand with these, if it follows them?"""
+        first = strand[0]
+        updates, period = len(bundle.probes), self._refresh_period
+        return (
+            len(first.probes) == updates
+            and first.step // period == bundle.step // period
+            and len(strand) < STRAND_BUNDLES[updates]
+        )
+
+    def _insert(self, strands: Iterable[Sequence[Bundle]]) -> None:
+        rows = [
+            (signed(one[0].origin), one[0].step, one[-1].last, len(one), encode_strand(one, self._salt))
+            for one in strands
+        ]
+        self._store.connection.executemany(_INSERT, rows)
+
+    def _is_there(self, bundle: Bundle) -> bool:
+        """Raises JournalError if another one has its place."""
+        there = [one for one in self._read(bundle.origin, bundle.step, bundle.step) if one.step == bundle.step]
+        if there and there != [bundle]:
+            raise JournalError(
+                f"{self._store.path}: origin {bundle.origin:016x} has another bundle at step {bundle.step} "
+                "already; nothing was written (two processes with one identity?)",
+                path=str(self._store.path),
+            )
+        return bool(there)
+
+    def _read(self, origin: OriginId, first: int, last: int) -> Iterator[Bundle]:
+        """Those of an origin that begin at `last` at the latest, and end at `first` at the earliest."""
+        ((start,),) = self._store.rows(_BEFORE, signed(origin), first)
+        start = first if start is None else start
+        while rows := self._store.rows(_SELECT, signed(origin), start, last, BATCH_STRANDS):
+            for row in rows:
+                for bundle in self._decode(*row):
+                    start = bundle.step + 1
+                    if first <= bundle.last and bundle.step <= last:
+                        yield bundle
 
     def _origins(self) -> Iterator[OriginId]:
         """The index is skipped through, origin by origin, instead of being read."""
@@ -116,18 +184,8 @@ class Bundles:
             ((origin,),) = rows
             yield origin % (1 << 64)
 
-    def _check_equal(self, bundles: Iterable[Bundle]) -> None:
-        for bundle in bundles:
-            ((record,),) = self._store.rows(_RECORD, signed(bundle.origin), bundle.step)
-            if record != encode_bundle(bundle, self._salt):
-                raise JournalError(
-                    f"{self._store.path}: origin {bundle.origin:016x} has another bundle at step {bundle.step} "
-                    "already; nothing was written (two processes with one identity?)",
-                    path=str(self._store.path),
-                )
-
-    def _decode(self, number: int, record: bytes) -> Bundle:
-        return self._store.decode(decode_bundle, record, self._salt, f"record {number}")
+    def _decode(self, number: int, record: bytes) -> list[Bundle]:
+        return self._store.decode(decode_strand, record, self._salt, f"record {number}")
 
 
 class Sums:
@@ -183,9 +241,9 @@ def steps_of(epoch: int, refresh_period: int) -> tuple[int, int]:
 
 
 def spans(held: Iterable[Held], first: int, last: int) -> list[Span]:
-    """What is held of the steps first..last."""
+    """What is held of the steps first..last, and what is held that begins in these."""
     return [
-        (one.origin, max(low, first), min(high, last))
+        (one.origin, max(low, first), min(high, last), high)
         for one in held
         for low, high in ((0, one.mark - 1), *one.beyond)
         if low <= last and high >= first and low <= high

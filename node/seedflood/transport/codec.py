@@ -106,6 +106,19 @@ LinkMessage = Message | Pull | PullEnd | PullMore | PullPart | EpochPart
 """What travels on a link: the core's messages and the transport's own."""
 
 
+class Encoder:
+    """Remembers what it encoded last: flooding hands one batch to several links, one right after the other."""
+
+    def __init__(self) -> None:
+        self._message: LinkMessage | None = None
+        self._frames: list[bytes] = []
+
+    def encode(self, message: LinkMessage) -> list[bytes]:
+        if message is not self._message:
+            self._message, self._frames = message, encode(message)
+        return self._frames
+
+
 def encode(message: LinkMessage) -> list[bytes]:
     """Serialized frames, each within the limits; one unless the message is a long list of bundles or statements."""
     return [frame.SerializeToString() for frame in _to_wire(message)]

@@ -11,7 +11,7 @@ pass on both sides.
 import asyncio
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -21,7 +21,7 @@ import grpc.aio
 from seedflood.errors import PeerError
 from seedflood.protocol.messages import Goodbye, Held, Hello, Message, OriginId, Standing, Updates, count_updates
 from seedflood.transport.answer import AnswerItem, Assembly, cut
-from seedflood.transport.codec import EpochPart, LinkMessage, Pull, PullEnd, PullMore, PullPart, decode, encode
+from seedflood.transport.codec import EpochPart, LinkMessage, Pull, PullEnd, PullMore, PullPart, decode
 from seedflood.transport.queue import SendQueue
 
 BROKEN = (grpc.RpcError, grpc.aio.BaseError, asyncio.InvalidStateError)
@@ -98,6 +98,7 @@ class Link:
         owner: LinkOwner,
         counters: LinkCounters,
         queue: SendQueue,
+        encode: Callable[[LinkMessage], list[bytes]],
     ) -> None:
         self.peer = peer
         self.hello = hello
@@ -116,6 +117,7 @@ class Link:
         self._owner = owner
         self._counters = counters
         self._queue = queue
+        self._encode = encode
         self._wake = asyncio.Event()
         self._closing: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._answer: Iterator[LinkMessage] | None = None
@@ -279,7 +281,7 @@ class Link:
                 batch = message.message if isinstance(message, PullPart) else message
                 if isinstance(batch, Updates):
                     self._counters.updates_sent += count_updates(batch.bundles)
-                for frame in encode(message):
+                for frame in self._encode(message):
                     self._counters.frames_sent += 1
                     self._counters.bytes_sent += len(frame)
                     await self._stream.write(frame)

@@ -32,7 +32,7 @@ from seedflood.errors import JournalError, PeerError, SeedfloodError
 from seedflood.protocol.messages import Goodbye, Held, Hello, Message, OriginId, fingerprint
 from seedflood.transport import refusal
 from seedflood.transport.answer import cut
-from seedflood.transport.codec import decode, decode_pull_request, encode
+from seedflood.transport.codec import Encoder, decode, decode_pull_request, encode
 from seedflood.transport.link import BROKEN, Link, LinkCounters, LinkOwner, Stream
 from seedflood.transport.queue import QUEUE_BUNDLES_MAX, SendQueue
 from seedflood.transport.server import AcceptedStream, Credentials, DialledStream, PlainCredentials, bind, make_server
@@ -100,6 +100,7 @@ class Links:
         self._add_services = add_services
         self._sleep = sleep
         self._uniform = uniform
+        self._encode = Encoder().encode
         self._server: grpc.aio.Server | None = None
         self._links: dict[OriginId, Link] = {}
         self._running: set[Link] = set()
@@ -350,7 +351,7 @@ class Links:
         if not stream.is_dialled:
             queue.put(ours)
         counters = self._counters.setdefault(name, LinkCounters())
-        link = Link(peer, hello, stream, self._owner, counters, queue)
+        link = Link(peer, hello, stream, self._owner, counters, queue, self._encode)
         self._links[peer] = link
         self._owner.connected(peer, hello)
         return link

@@ -7,13 +7,15 @@ difference and start a pull for what is on its way anyway. Only the transport's 
 measure and steer the link, and must not wait behind the load that they are about. They overtake one at a time, since a
 fast pull asks for more after every frame and would keep everything else waiting.
 
-Updates that wait are merged when they are taken: a busy stream gets larger batches, not more frames.
+Small batches of updates that wait are joined when they are taken: a busy stream gets larger frames, not more. A batch
+that fills a frame well leaves as the object that came, which other links send too: it is encoded once (`codec`).
 """
 
 from collections import deque
+from collections.abc import Iterator
+from itertools import chain
 
 from seedflood.protocol.messages import (
-    Bundle,
     ClosedEpoch,
     Hello,
     Message,
@@ -27,7 +29,10 @@ from seedflood.transport.codec import EpochPart, LinkMessage, Pull, PullEnd, Pul
 from seedflood.transport.columns import FRAME_BUNDLES_MAX
 
 QUEUE_BUNDLES_MAX = 65_536
-"""Half a megabyte of references per link (bundles are shared between links), or 6 MB on the wire."""
+"""Half a megabyte of references (bundles and batches are shared between links), or 6 MB on the wire."""
+
+BATCH_BUNDLES = 256
+"""A batch of so many is not joined with the next one."""
 
 CONTROL_MAX = 4096
 """A peer that lets this many control messages wait does not read at all: the link is given up."""
@@ -39,28 +44,25 @@ class SendQueue:
     def __init__(self, bundles_max: int = QUEUE_BUNDLES_MAX) -> None:
         self._bundles_max = bundles_max
         self._urgent: deque[LinkMessage] = deque()
-        self._waiting: deque[deque[Bundle] | Message] = deque()
-        """Between two messages all bundles are one run."""
+        self._waiting: deque[Message] = deque()
+        self._batches = 0
+        """How many of those that wait are updates, and how many bundles these hold."""
         self._bundles = 0
-        self._runs = 0
         self._is_turn_of_waiting = False
         self.dropped = 0
 
     @property
     def is_stuck(self) -> bool:
-        return len(self._urgent) + len(self._waiting) - self._runs > CONTROL_MAX
+        return len(self._urgent) + len(self._waiting) - self._batches > CONTROL_MAX
 
     def put(self, message: LinkMessage) -> None:
         match message:
             case Updates(bundles):
-                last = self._waiting[-1] if self._waiting else None
-                if isinstance(last, deque):
-                    last.extend(bundles)
-                elif bundles:
-                    self._waiting.append(deque(bundles))
-                    self._runs += 1
+                parts = [message] if len(bundles) <= FRAME_BUNDLES_MAX else list(_cut(message))
+                self._waiting += parts
+                self._batches += len(parts)
                 self._bundles += len(bundles)
-                if self._bundles > self._bundles_max:
+                while self._bundles > self._bundles_max:
                     self._drop(self._bundles - self._bundles_max)
             case Hello() | Ping() | Pong() | Pull() | PullMore():
                 self._urgent.append(message)
@@ -70,33 +72,40 @@ class SendQueue:
                 self._waiting.append(message)
 
     def take(self) -> LinkMessage | None:
-        """The next message to send; consecutive updates come as one batch. None: nothing waits."""
+        """The next message to send; small batches of updates in a row come as one. None: nothing waits."""
         if self._urgent and not (self._is_turn_of_waiting and self._waiting):
             self._is_turn_of_waiting = True
             return self._urgent.popleft()
         self._is_turn_of_waiting = False
         if not self._waiting:
             return None
-        head = self._waiting[0]
-        if isinstance(head, deque):
-            return Updates(self._take_bundles(head, FRAME_BUNDLES_MAX))
-        self._waiting.popleft()
-        return head
+        return self._take_updates() if isinstance(self._waiting[0], Updates) else self._waiting.popleft()
 
-    def _take_bundles(self, run: deque[Bundle], count: int) -> tuple[Bundle, ...]:
-        """The first ones of the first run."""
-        if len(run) <= count:
-            self._waiting.remove(run)
-            self._runs -= 1
-            taken = tuple(run)
-        else:
-            taken = tuple([run.popleft() for _ in range(count)])
-        self._bundles -= len(taken)
-        return taken
+    def _take_updates(self) -> Updates:
+        batches: list[Updates] = []
+        count = 0
+        while count < BATCH_BUNDLES and self._waiting and isinstance(head := self._waiting[0], Updates):
+            self._waiting.popleft()
+            batches.append(head)
+            count += len(head.bundles)
+        self._batches -= len(batches)
+        self._bundles -= count
+        return batches[0] if len(batches) == 1 else Updates(tuple(chain.from_iterable(one.bundles for one in batches)))
 
     def _drop(self, excess: int) -> None:
-        while excess:
-            run = next(one for one in self._waiting if isinstance(one, deque))
-            passed = self._take_bundles(run, excess)
-            self.dropped += count_updates(passed)
-            excess -= len(passed)
+        """Of the oldest batch so many bundles, or all that it has."""
+        at, oldest = next((k, one) for k, one in enumerate(self._waiting) if isinstance(one, Updates))
+        passed, rest = oldest.bundles[:excess], oldest.bundles[excess:]
+        if rest:
+            self._waiting[at] = Updates(rest)
+        else:
+            del self._waiting[at]
+            self._batches -= 1
+        self._bundles -= len(passed)
+        self.dropped += count_updates(passed)
+
+
+def _cut(updates: Updates) -> Iterator[Updates]:
+    bundles = updates.bundles
+    for k in range(0, len(bundles), FRAME_BUNDLES_MAX):
+        yield Updates(bundles[k : k + FRAME_BUNDLES_MAX])
