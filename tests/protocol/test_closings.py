@@ -18,7 +18,7 @@ SETTLED = PERIOD + CLOSING_ROUNDS
 def make_closings(*bundles, steps=100, **rules):
     closings = Closings(make_rules(steps=steps, refresh_period=PERIOD, **rules))
     for bundle in bundles:
-        closings.note(bundle)
+        closings.note([bundle])
     return closings
 
 
@@ -47,7 +47,7 @@ def closed_by(origin, closings, **said):
 def test_a_bundle_that_comes_late_makes_the_sum_void():
     closings = make_closed(3, 4, bundles=[A.bundle(0)])
     closings.is_changed = False
-    closings.note(B.bundle(1))
+    closings.note([B.bundle(1)])
     assert (closings.before, closings.is_changed) == (0, True)
     (order,) = closings.due(2 * PERIOD, lambda _: True)
     assert (order.epoch, {held.origin for held in order.frontier}) == (0, {A.id, B.id})
@@ -58,7 +58,7 @@ def test_a_bundle_that_comes_late_makes_the_sum_void():
 def test_a_sum_that_was_being_taken_when_a_bundle_came_does_not_count():
     closings = make_closings(A.bundle(0), steps=PERIOD)
     (order,) = closings.due(PERIOD, lambda _: True)
-    closings.note(B.bundle(1))
+    closings.note([B.bundle(1)])
     closings.summed(epoch(0, *order.frontier, total=5))
     assert closings.before == 0
     assert due(closings, PERIOD) == [0]
@@ -208,7 +208,7 @@ def test_a_sum_of_ours_whose_bundles_are_here_still_may_be_replaced_by_another()
 def test_a_bundle_that_comes_late_for_a_compacted_epoch_stays_by_itself():
     closings = make_closings()
     closings.restore(epoch(0, A.held(4)))
-    closings.note(B.bundle(0))
+    closings.note([B.bundle(0)])
     assert due(closings, SETTLED) == []
 
 

@@ -275,3 +275,27 @@ def test_the_index_is_checked_too(whole: Path, tmp_path: Path) -> None:
     connection.close()
     damage, _ = check(tmp_path)
     assert damage is not None
+
+
+def test_a_schema_that_is_no_text_is_damage(whole: Path, tmp_path: Path) -> None:
+    copy(whole, tmp_path)
+    change(tmp_path / "journal", b"CREATE TABLE strands (number", b"CREATE TABLE strands (n\xcfmber")
+    damage, _ = check(tmp_path)
+    assert damage is not None
+
+
+def test_strands_in_a_damaged_file_are_taken_bundle_by_bundle(tmp_path: Path) -> None:
+    """What was adopted splits a strand: its bundles are in an old row, which is still on its page, and in new ones."""
+    bundles = [bundle(5, step) for step in range(2 * PERIOD)]
+    late = [one for one in bundles if one.step in (3, 4, 17)]
+    with open_journal(tmp_path) as journal:
+        journal.append(bundles, durable=True)
+        others = journal.adopt(closed(0, [one for one in bundles if one not in late]))
+        assert others == late
+    (tmp_path / "journal-wal").write_bytes(b"")
+    with (tmp_path / "journal").open("r+b") as file:
+        file.seek(0)
+        file.write(b"?")
+    with open_journal(tmp_path) as journal:
+        assert journal.damage is not None
+        assert sorted(journal.replay()) == [one for one in bundles if one in late or one.step >= PERIOD]

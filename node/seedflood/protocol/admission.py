@@ -9,7 +9,7 @@ from typing import Literal
 from seedflood.errors import PeerError
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.membership import Membership
-from seedflood.protocol.messages import Bundle, ClosedEpoch, Hello, Member, Verify
+from seedflood.protocol.messages import Bundle, ClosedEpoch, Hello, Member, Span, Verify
 from seedflood.protocol.packing import unpack
 from seedflood.protocol.rules import Rules
 
@@ -67,9 +67,9 @@ class Admission:
         """Did its subject make this statement?"""
         return self._verify(member.public_key, member.signed_bytes(self._rules.run_id), member.signature)
 
-    def admits(self, bundle: Bundle) -> bool:
+    def admits(self, bundle: Bundle, span: Span) -> bool:
         """Is a bundle, of which something is news, one of this run? Raises PeerError for a wrong signature."""
-        reason = self._objection(bundle)
+        reason = self._objection(bundle, span)
         if reason is None:
             return True
         self._refuse(reason)
@@ -78,17 +78,16 @@ class Admission:
             raise PeerError(f"a bundle of {name} has a wrong signature", reason=reason)
         return False
 
-    def enter(self, bundle: Bundle) -> bool:
+    def enter(self, span: Span) -> bool:
         """Notes what was admitted in the frontier. False: it contradicts what is held, or there is no room for it."""
-        span = bundle.span
         if self._frontier.add_new(*span):
             return True
         if not self._frontier.holds(*span):  # else the batch says it twice
             self._refuse("equivocation" if self._frontier.holds_any(*span) else "too far ahead")
         return False
 
-    def _objection(self, bundle: Bundle) -> Objection | None:
-        origin, first, last = bundle.span
+    def _objection(self, bundle: Bundle, span: Span) -> Objection | None:
+        origin, first, last = span
         member = self._membership.get(origin)
         if member is None:
             return "unknown origin"

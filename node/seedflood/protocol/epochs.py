@@ -62,17 +62,19 @@ class Closings:
         while (epoch := self.epoch_of(self.compact_before)) in self._digests and epoch not in self._sums:
             self.compact_before += self._rules.refresh_period
 
-    def note(self, bundle: Bundle) -> None:
-        """A bundle is held. One of a compacted epoch stays by itself; one that comes late for a sum makes it void."""
-        epoch = self.epoch_of(bundle.step)
-        if epoch in self._digests or epoch in self._summing:
-            if self._is_compact(epoch):
-                return
-            self._void(epoch)
-        held = self._held.get(epoch)
-        if held is None:
-            held = self._held[epoch] = Frontier()
-        held.add(*bundle.span)
+    def note(self, bundles: Iterable[Bundle]) -> None:
+        """These are held. One of a compacted epoch stays by itself; one that comes late for a sum makes it void."""
+        period = self._rules.refresh_period
+        for bundle in bundles:
+            epoch = bundle.step // period
+            if epoch in self._digests or epoch in self._summing:
+                if self._is_compact(epoch):
+                    continue
+                self._void(epoch)
+            held = self._held.get(epoch)
+            if held is None:
+                held = self._held[epoch] = Frontier()
+            held.add(*bundle.span)
 
     def _void(self, epoch: int) -> None:
         self._summing.discard(epoch)

@@ -85,10 +85,10 @@ class Frontier:
         """Notes steps first..last as held; what was held stays held."""
         self._digest = None
         mark = self._marks.get(origin, 0)
-        if first == mark and origin not in self._beyond:  # the next one: nearly always
+        ranges = self._beyond.get(origin)
+        if first == mark and (ranges is None or last + 1 < ranges[0][0]):  # the next one: nearly always
             self._marks[origin] = last + 1
             return
-        ranges = self._beyond.get(origin)
         if not ranges:
             if first <= mark:
                 self._marks[origin] = max(mark, last + 1)
@@ -114,7 +114,8 @@ class Frontier:
 
     def add_new(self, origin: OriginId, first: int, last: int) -> bool:
         """Notes steps first..last if none of them is held and there is room; says whether."""
-        if first == self._marks.get(origin, 0) and origin not in self._beyond:  # the next one: nearly always
+        ranges = self._beyond.get(origin)
+        if first == self._marks.get(origin, 0) and (ranges is None or last + 1 < ranges[0][0]):  # as in `add`
             self._marks[origin] = last + 1
             self._digest = None
             return True

@@ -42,16 +42,16 @@ class Holdings:
             self._hold_epoch(one)
         for bundle in bundles:
             self.frontier.add(*bundle.span)
-            self.closings.note(bundle)
             self.pending.bundles.append(bundle)
+        self.closings.note(self.pending.bundles)
 
     def receive(self, peer: OriginId, bundles: Sequence[Bundle]) -> list[Bundle]:
         """Takes what is news and may be used; returns it. Raises PeerError, having used nothing, for a forgery."""
-        holds, admits = self.frontier.holds, self._admission.admits
-        unheard = [bundle for bundle in bundles if not holds(*bundle.span)]
+        holds, admits, enter = self.frontier.holds, self._admission.admits, self._admission.enter
+        unheard = [(bundle, span) for bundle in bundles if not holds(*(span := bundle.span))]
         self.duplicates += len(bundles) - len(unheard)
-        news = [bundle for bundle in unheard if admits(bundle)]
-        taken = [bundle for bundle in news if self._admission.enter(bundle)]
+        news = [(bundle, span) for bundle, span in unheard if admits(bundle, span)]
+        taken = [bundle for bundle, span in news if enter(span)]
         self._keep(taken)
         self._flood.spread(taken, peer)
         return taken
@@ -82,9 +82,8 @@ class Holdings:
 
     def _keep(self, bundles: Sequence[Bundle]) -> None:
         """News, noted in the frontier already: persisted, and kept until its window closes."""
-        for bundle in bundles:
-            self.closings.note(bundle)
-            self.heard[bundle.origin] = None
+        self.closings.note(bundles)
+        self.heard.update(dict.fromkeys([bundle.origin for bundle in bundles]))
         self.pending.bundles += bundles
         self._outbox.outputs.bundles += bundles
 

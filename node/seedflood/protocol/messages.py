@@ -14,9 +14,9 @@ bundle can be replayed neither in another run nor as another kind of statement.
 
 import hashlib
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import chain
 from typing import NamedTuple
 
@@ -56,6 +56,10 @@ def fingerprint(origin: OriginId) -> str:
     return f"{origin:016x}"
 
 
+Span = tuple[OriginId, int, int]
+"""(origin, first step, last step)."""
+
+
 class Update(NamedTuple):
     """What one origin measured at one step: unique by (origin, step), applied exactly once.
 
@@ -82,9 +86,10 @@ class Bundle(NamedTuple):
     signature: bytes = b""
 
     @property
-    def span(self) -> tuple[OriginId, int, int]:
-        """What it covers, (origin, first step, last step), as frontiers take it: `frontier.add(*bundle.span)`."""
-        return self.origin, self.step - self.skipped, self.step + len(self.probes) - 1
+    def span(self) -> Span:
+        """What it covers, as frontiers take it: `frontier.add(*bundle.span)`."""
+        origin, step, probes, skipped, _ = self
+        return origin, step - skipped, step + len(probes) - 1
 
     @property
     def first_covered(self) -> int:
@@ -99,11 +104,14 @@ class Bundle(NamedTuple):
 
     def signed_bytes(self, run_id: bytes, public_key: bytes) -> bytes:
         """What the signature covers. run_id and public_key: 32 bytes each."""
-        count = len(self.probes)
-        flat = chain.from_iterable(self.probes)
-        return (
-            b"seedflood bundle 1\0" + run_id + public_key + _SIGNED[count].pack(self.step, self.skipped, count, *flat)
-        )
+        _, step, probes, skipped, _ = self
+        count = len(probes)
+        flat = probes[0] if count == 1 else chain.from_iterable(probes)
+        return b"seedflood bundle 1\0" + run_id + public_key + _SIGNED[count].pack(step, skipped, count, *flat)
+
+
+bundle_of: Callable[[Iterable[object]], Bundle] = partial(tuple.__new__, Bundle)
+"""`Bundle._make` without its check, at a third of its cost."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,11 +16,12 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import NamedTuple, Self
 
-from seedflood.protocol.messages import BUNDLE_UPDATES_MAX, Bundle, Held, Member
+from seedflood.protocol.messages import BUNDLE_UPDATES_MAX, Bundle, Held, Member, bundle_of
 
 _STRAND = struct.Struct(">QQQHH")  # origin, step, last, bundles, updates in each; then the bundles
 _NAME = struct.Struct(">qqqH")  # how it starts: a `Strand`
 _BUNDLES = [struct.Struct(f">I{'Iq' * n}64s") for n in range(BUNDLE_UPDATES_MAX + 1)]  # skipped, probes, signature
+_SKIPPED = struct.Struct(">I")  # how one of the bundles starts
 _MEMBER = struct.Struct(">32sQQQqIQHBB")  # key, incarnation, version, first_step, last_step, hop_milliseconds,
 #       closed_before, neighbours, digest bytes, name bytes; then neighbours u64, digest, name, signature
 _EPOCH = struct.Struct(">QI")  # epoch, origins; then the frontier
@@ -105,12 +106,21 @@ def decode_strand(record: bytes, salt: int) -> list[Bundle]:
     """Raises ChecksumError."""
     data = _checked(record, salt)
     origin, step, _, _, updates = _STRAND.unpack_from(data)
+    rows = data[_STRAND.size :]
+    (skipped,) = _SKIPPED.unpack_from(rows)
     bundles: list[Bundle] = []
-    for skipped, *flat, signature in _BUNDLES[updates].iter_unpack(data[_STRAND.size :]):
-        step += skipped if bundles else 0
+    covered = step - skipped
+    if updates == 1:  # the usual case
+        for skipped, seed, scalar, signature in _BUNDLES[1].iter_unpack(rows):
+            step = covered + skipped
+            bundles.append(bundle_of((origin, step, ((seed, scalar),), skipped, signature)))
+            covered = step + 1
+        return bundles
+    for skipped, *flat, signature in _BUNDLES[updates].iter_unpack(rows):
+        step = covered + skipped
         probes = tuple(zip(flat[::2], flat[1::2], strict=True))
-        bundles.append(Bundle(origin, step, probes, skipped, signature))
-        step += updates
+        bundles.append(bundle_of((origin, step, probes, skipped, signature)))
+        covered = step + updates
     return bundles
 
 

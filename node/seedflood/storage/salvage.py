@@ -107,7 +107,7 @@ def _inspect(path: Path, identity: Identity, salts: Salts, findings: _Findings) 
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)
         if code & 0xFF in _FAULTS_OF_THE_HOST and code not in _UNREADABLE:
             raise
-    except ChecksumError:
+    except (ChecksumError, UnicodeDecodeError):  # the latter: sqlite complains of a schema, in the words of the schema
         pass
 
 

@@ -29,6 +29,7 @@ BATCH_STRANDS = 1024
 """Read at once: 4 MB."""
 
 _INSERT = "INSERT INTO strands (origin, step, last, bundles, record) VALUES (?, ?, ?, ?, ?)"
+_AFTER = "SELECT MIN(step) FROM strands WHERE origin = ? AND step > ?"
 _LAST = "SELECT last FROM strands WHERE origin = ? ORDER BY step DESC LIMIT 1"
 _BEFORE = "SELECT MAX(step) FROM strands WHERE origin = ? AND step <= ?"
 _SELECT = "SELECT number, record FROM strands WHERE origin = ? AND step BETWEEN ? AND ? ORDER BY step LIMIT ?"
@@ -52,18 +53,32 @@ class Bundles:
         self._store = store
         self._salt = salt
         self._refresh_period = refresh_period
-        self._last: dict[OriginId, int] = {}
-        """Of each origin met so far a step that nothing is beyond: what follows it cannot be there yet."""
+        self._gaps: dict[OriginId, tuple[int, int]] = {}
+        """Of each origin steps (first, last) that no strand has: those behind what came last, up to what is there."""
 
     def add(self, bundles: Iterable[Bundle]) -> int:
         """Skips what is there already; returns how many were new. JournalError if one differs from what is there."""
-        strands, others = self._join(bundles)
+        new = 0
+        strands: list[list[Bundle]] = []
+        latest: dict[OriginId, list[Bundle]] = {}
+        for bundle in bundles:
+            origin, step = bundle.origin, bundle.step
+            first, last = self._gaps.get(origin, (0, -1))
+            if not first <= step <= last:
+                self._insert(strands)  # what is there is found in the table
+                strands, latest = [], {}
+                if self._is_there(bundle):
+                    continue
+                last = self._gap_end(origin, step)
+            self._gaps[origin] = (bundle.last + 1, last)
+            new += 1
+            strand = latest.get(origin)
+            if strand is not None and self._continues(strand, bundle):
+                strand.append(bundle)
+            else:
+                latest[origin] = strand = [bundle]
+                strands.append(strand)
         self._insert(strands)
-        new = sum(map(len, strands))
-        for bundle in others:
-            if not self._is_there(bundle):
-                self._insert([[bundle]])
-                new += 1
         return new
 
     def delete(self, spans: Iterable[Span]) -> int:
@@ -116,34 +131,13 @@ class Bundles:
         if batch:
             yield batch
 
-    def _join(self, bundles: Iterable[Bundle]) -> tuple[list[list[Bundle]], list[Bundle]]:
-        """Makes strands of what is beyond all that is there; (these, all others)."""
-        strands: list[list[Bundle]] = []
-        others: list[Bundle] = []
-        latest: dict[OriginId, list[Bundle]] = {}
-        for bundle in bundles:
-            origin, first, last = bundle.span
-            before = self._last.get(origin)
-            if before is None:
-                before = self.last(origin)
-            if first <= before:
-                others.append(bundle)
-                continue
-            self._last[origin] = last
-            strand = latest.get(origin)
-            if strand is not None and first == before + 1 and self._is_alike(strand, bundle):
-                strand.append(bundle)
-            else:
-                latest[origin] = strand = [bundle]
-                strands.append(strand)
-        return strands, others
-
-    def _is_alike(self, strand: list[Bundle], bundle: Bundle) -> bool:
-        """May it be in one strand with these, if it follows them?"""
-        first = strand[0]
+    def _continues(self, strand: list[Bundle], bundle: Bundle) -> bool:
+        """May it stand behind these in one record?"""
+        first, before = strand[0], strand[-1]
         updates, period = len(bundle.probes), self._refresh_period
         return (
-            len(first.probes) == updates
+            bundle.first_covered == before.step + len(before.probes)
+            and len(before.probes) == updates
             and first.step // period == bundle.step // period
             and len(strand) < STRAND_BUNDLES[updates]
         )
@@ -154,6 +148,11 @@ class Bundles:
             for one in strands
         ]
         self._store.connection.executemany(_INSERT, rows)
+
+    def _gap_end(self, origin: OriginId, step: int) -> int:
+        """The last step behind this one before what is there; it is in no strand itself."""
+        ((after,),) = self._store.rows(_AFTER, signed(origin), step)
+        return STEP_MAX if after is None else int(after) - 1
 
     def _is_there(self, bundle: Bundle) -> bool:
         """Raises JournalError if another one has its place."""

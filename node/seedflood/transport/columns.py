@@ -8,7 +8,7 @@ from itertools import chain, islice
 
 from seedflood.errors import PeerError
 from seedflood.protocol.frontier import RANGES_MAX
-from seedflood.protocol.messages import BUNDLE_UPDATES_MAX, SCALAR_MAX, STEP_MAX, Bundle, Held
+from seedflood.protocol.messages import BUNDLE_UPDATES_MAX, SCALAR_MAX, STEP_MAX, Bundle, Held, bundle_of
 from seedflood.wire import flood_pb2 as pb
 
 FRAME_BUNDLES_MAX = 4096
@@ -66,7 +66,7 @@ def updates_from_wire(wire: pb.Updates) -> tuple[Bundle, ...]:
     pairs = zip(seeds, scalars, strict=True)
     probes = zip(pairs) if max(counts) == 1 else (tuple(islice(pairs, count)) for count in counts)
     signatures = [joined[k : k + SIGNATURE_BYTES] for k in range(0, len(joined), SIGNATURE_BYTES)]
-    return tuple(map(Bundle._make, zip(origins, steps, probes, skipped, signatures, strict=True)))
+    return tuple(map(bundle_of, zip(origins, steps, probes, skipped, signatures, strict=True)))
 
 
 def frontier_to_wire(frontier: Sequence[Held]) -> pb.Frontier:
