@@ -15,7 +15,7 @@ demo: $(VENV)/.ready  ## Four daemons on a ring fine-tune the embedded model tog
 	HF_HUB_OFFLINE=1 $(BIN)/seedflood local --nodes 4 --topology ring --steps 250
 
 test: $(VENV)/.ready-dev  ## All tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 compose-test: $(VENV)/.ready-dev  ## The image, and clusters of containers in trouble; needs a Docker engine
 	$(BIN)/python -m pytest tests/deploy -m docker

@@ -110,6 +110,7 @@ def private_pem(key) -> bytes:
 @pytest.mark.parametrize(
     "content",
     [b"", b"rubbish", private_pem(Ed25519PrivateKey.generate())[:-40], private_pem(generate_private_key(SECP256R1()))],
+    ids=["empty", "rubbish", "cut", "of another kind"],
 )
 def test_a_broken_or_foreign_key_file_is_refused_and_kept(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "node.key"

@@ -63,6 +63,12 @@ def test_a_running_node_says_that_it_never_came():
     assert found.verdict() == "never came here; the node is at step 8"
 
 
+def test_a_running_node_says_that_there_is_no_such_step():
+    found = trace([kept(1, 6)], ADA, 7)
+    found.is_held, found.at_step, found.run_steps = False, 6, 7
+    assert found.verdict() == "there is no such step: the run has steps 0 to 6"
+
+
 def test_lines_that_a_crash_has_cut_are_passed_over():
     assert trace([kept(1, 7)[:-9], kept(2, 7)], ADA, 7).had_at["time"] == "1970-01-01T00:00:02.000000Z"
 

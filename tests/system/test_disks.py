@@ -1,9 +1,7 @@
 """Disks that are full, damaged or lost."""
 
-import contextlib
 import os
 import shutil
-import sqlite3
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -57,12 +55,6 @@ def test_a_node_with_a_full_disk_relays_until_it_has_space_again(hosts: Hosts, s
     check_replays(made)
 
 
-def cut_in_half(journal: Path) -> None:
-    with contextlib.closing(sqlite3.connect(journal)) as connection:  # else the log file has everything
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    os.truncate(journal, journal.stat().st_size // 2)
-
-
 def cut_the_log(journal: Path) -> None:
     """The log file ends in the middle of a page, long before it should: to sqlite that looks like a power failure."""
     log = journal.with_name(journal.name + "-wal")
@@ -88,9 +80,8 @@ def lose(journal: Path) -> None:
     (journal.parent / KEY_FILE).write_bytes(key)
 
 
-@pytest.mark.parametrize("spoil", [cut_in_half, flip_bits])
-def test_a_node_with_a_damaged_journal_says_so_and_gets_it_back(hosts: Hosts, spoil: Spoil):
-    b = run_with_spoiled(hosts, spoil)
+def test_a_node_with_a_damaged_journal_says_so_and_gets_it_back(hosts: Hosts):
+    b = run_with_spoiled(hosts, flip_bits)
     damage = [line for line in b.events if str(line.get("event")).startswith("the journal was damaged")]
     assert len(damage) == 1
     assert Path(damage[0]["kept_at"]).exists()
@@ -101,6 +92,7 @@ def test_a_node_that_forgot_unknowingly_gets_it_back_and_contradicts_nothing(hos
     b = run_with_spoiled(hosts, spoil)
     assert not any("equivocation" in str(line) for host in hosts.hosts for line in host.events)
     assert not b.has_said("another host speaks with our key")
+    assert b.has_said("the journal lacks a past life of this node") or spoil is not lose
 
 
 def run_with_spoiled(hosts: Hosts, spoil: Spoil) -> Host:

@@ -144,7 +144,7 @@ class OperationsServer:
             origin = int(found.origin, 16)
             found.is_held = subject.node.frontier.holds(origin, found.step)
             found.is_applied = subject.node.applied.holds(origin, found.step)
-            found.at_step = subject.node.step
+            found.at_step, found.run_steps = subject.node.step, subject.node.rules.steps
 
 
 def bind(address: str) -> socket.socket:

@@ -20,7 +20,7 @@ _SPAN_FIELDS = ("updates", "late")
 @dataclass(slots=True)
 class Trace:
     """origin: fingerprint. facts: the lines that tell of the update, in order, their spans cut away. has_log: is there
-    any line at all? is_held, is_applied, at_step: as a running node says; None: only files were asked."""
+    any line at all? is_held, is_applied, at_step, run_steps: as a running node says; None: only files were asked."""
 
     node: str | None
     origin: str
@@ -32,6 +32,7 @@ class Trace:
     is_held: bool | None = None
     is_applied: bool | None = None
     at_step: int | None = None
+    run_steps: int | None = None
 
     @property
     def had_at(self) -> dict[str, Any] | None:
@@ -77,6 +78,8 @@ class Trace:
             return "held, not applied: its window has not closed here" + (
                 f"; the node is at step {self.at_step}" if self.at_step is not None else " as far as the files reach"
             )
+        if self.run_steps is not None and self.step >= self.run_steps:
+            return f"there is no such step: the run has steps 0 to {self.run_steps - 1}"
         if self.is_held is not None:
             return f"never came here; the node is at step {self.at_step}"
         return (

@@ -111,10 +111,17 @@ class Presence:
             return
         is_news = self.membership.is_news(member)
         if is_news or member.incarnation != self.ours.incarnation:
-            self._catchup.hear_of_past(member)
+            self._remember(member)
         if is_news:
             self._voice.outlive(member)
             self.declare()
+
+    def _remember(self, past: Member) -> None:
+        was_forgetful = self._catchup.is_forgetful
+        self._catchup.hear_of_past(past)
+        if self._catchup.is_forgetful and not (was_forgetful or self._catchup.is_over):
+            neighbours = sorted(map(self.membership.name, past.neighbours))
+            self._outbox.tell("the journal lacks a past life of this node", "warning", waiting_for=neighbours)
 
     def _keep(self, member: Member) -> None:
         self.membership.believe(member)
