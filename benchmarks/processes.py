@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -12,6 +11,8 @@ from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+
+from seedflood.ports import free_ports
 
 SECTIONS: Mapping[str, Mapping[str, Any]] = {
     "run": {"model": "embedded", "task": "embedded"},
@@ -116,7 +117,7 @@ class Cluster:
         niceness: int = 0,
     ) -> None:
         """edges: (who dials, whom). run, node: settings of those sections. No node is started before it is told so."""
-        ports = _free_ports(nodes)
+        ports = free_ports(nodes)
         self.nodes: list[NodeProcess] = []
         for k in range(nodes):
             folder = home / f"node-{k + 1}"
@@ -170,13 +171,3 @@ def _peers_toml(sections: Mapping[str, Mapping[str, Any]], ports: Sequence[int])
         for name, values in sections.items()
     ]
     return "\n".join(tables) + "".join(f'\n[[peers]]\naddress = "127.0.0.1:{port}"\n' for port in ports)
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = [int(one.getsockname()[1]) for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports

@@ -5,7 +5,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import sys
 import tempfile
 import time
@@ -20,6 +19,7 @@ from rich.table import Table
 
 from seedflood.config import check_folders, load_settings
 from seedflood.errors import ConfigError, ExitCode, SeedfloodError
+from seedflood.ports import free_ports
 from seedflood.topology import TopologyName, make_topology
 
 PLAIN_SECONDS = 5.0
@@ -119,7 +119,7 @@ def _arrow(before: float | None, after: float | None) -> str:
 def _write_settings(plan: ClusterPlan, home: Path) -> list[_Host]:
     """One folder with a peers.toml per node; checked before anything is started."""
     names = [f"node-{k + 1}" for k in range(plan.nodes)]
-    ports = _free_ports(plan.nodes)
+    ports = free_ports(plan.nodes)
     edges = make_topology(plan.topology, plan.nodes, seed=plan.seed)
     hosts = []
     for k, name in enumerate(names):
@@ -177,17 +177,6 @@ def _node_section(plan: ClusterPlan, k: int, folder: Path, port: int) -> dict[st
 def _toml(value: Any) -> str:
     """JSON spells text, numbers, booleans and lists of them as TOML does."""
     return json.dumps(value, ensure_ascii=False)
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()
 
 
 class _Cluster:

@@ -56,7 +56,7 @@ class Journal(Protocol):
         """All epochs that are kept as sums."""
 
     def replay(self) -> Iterator[Bundle]:
-        """All bundles that no closed epoch covers, in the order in which they were appended."""
+        """All bundles that no closed epoch covers; those of one origin in the order of their steps, as a rule."""
 
 
 class Links(Protocol):

@@ -124,7 +124,7 @@ def _load_sums(trainer: Trainer, journal: Journal, snapshots: Snapshots | None, 
     for one in journal.closed_epochs():
         trainer.adopt(one.epoch, one.coefficients, ())
     period = trainer.run.refresh_period
-    next_step = journal.last_step(origin) + trainer.run.local_steps
+    next_step = journal.last_step(origin) + 1
 
     def is_usable(facts: Mapping[str, str]) -> bool:
         """Not if we go on before it: a journal that was lost is pulled again from the start."""

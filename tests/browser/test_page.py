@@ -4,9 +4,10 @@ import signal
 
 import pytest
 from pages import DESK, PHONE, READ_CLIPPED, READ_FAINT_TEXT, WATCH_SHIFTS, Page
-from processes import Host, Hosts, free_ports, ring
+from processes import Host, Hosts, ring
 
 from seedflood.operations.server import STATIC_FOLDER
+from seedflood.ports import free_ports
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
 

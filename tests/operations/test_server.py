@@ -207,16 +207,22 @@ async def test_a_page_elsewhere_whose_name_points_here_gets_nothing(cluster, htt
     assert (await get(http, a, "/api/status", headers={"Host": "localhost:80"}))[0] == 200
 
 
-async def test_bytes_that_are_no_http_end_only_their_connection(cluster, http):
+async def test_bytes_that_are_no_http_end_only_their_connection(cluster, http, caplog):
     a = await cluster.start("a", [], ALONE, SERVE)
     host, _, port = a.address.rpartition(":")
-    for junk in (b"\0" * 100, b"GET " + b"a" * 100_000 + b"\r\n\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"):
+    settings_of_http_2 = b"\0\0\x1e\x04\0\0\0\0\0"
+    for junk in (
+        b"\0" * 100,
+        b"GET " + b"a" * 100_000 + b"\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + settings_of_http_2,
+    ):
         reader, writer = await asyncio.open_connection(host, int(port))
         writer.write(junk)
         await reader.read()
         writer.close()
         await writer.wait_closed()
     assert await get(http, a, "/livez") == (200, "alive\n")
+    assert [record for record in caplog.records if record.exc_info] == [], "no traceback reaches an operator"
 
 
 async def test_an_address_in_use_is_told_in_one_sentence(cluster):

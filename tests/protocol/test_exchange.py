@@ -128,6 +128,17 @@ def test_what_the_donor_has_applied_and_we_lack_is_not_applied_in_part():
     assert windows(hear(node, B, standing(A.held(2), B.held(3)))) == []
 
 
+@pytest.mark.parametrize(("window", "is_applied"), [("strict", False), ("bounded", True), ("none", True)])
+def test_in_strict_windows_nothing_is_applied_of_the_step_that_is_measured_next(window, is_applied):
+    """B came back without its disk and has left step 0 behind; we have not measured it yet."""
+    node = started(members=[A.member(), B.member()], incarnation=2, window=window)
+    node.connected(B.id, B.hello([B.held(1)], first_step=1), 1.0)
+    node.collect()
+    hear(node, B, B.updates(0))
+    assert bool(windows(hear(node, B, standing(B.held(1))))) is is_applied
+    assert measure_of(answer_pull(node, B)).step == 0
+
+
 def test_one_who_has_applied_more_than_its_donor_goes_its_own_way():
     node = catching_up()
     hear(node, B, standing(A.held(2), B.held(2)))

@@ -21,6 +21,14 @@ def test_a_bundle_goes_to_every_neighbour():
     assert flood.collect() == []
 
 
+def test_all_neighbours_are_given_one_batch():
+    """So that it is encoded once."""
+    flood = make_flood(B, C, frontier=[D.held(9)])
+    flood.spread([A.bundle(9), A.bundle(10)])
+    (_, first), (_, second) = flood.collect()
+    assert first is second
+
+
 def test_a_bundle_does_not_go_back_to_where_it_came_from():
     flood = make_flood(B, C)
     flood.spread([A.bundle(0)], B.id)

@@ -190,7 +190,7 @@ def test_a_journal_that_was_lost_is_told_once():
     hello = B.hello(members=[B.member(), A.member(incarnation=1, version=9, neighbours=[B, C])])
     node.connected(B.id, hello, 0.0)
     told = [event for event in node.collect().events if event.name == "the journal lacks a past life of this node"]
-    assert [event.facts["waiting_for"] for event in told] == [sorted([B.name, f"{C.id:016x}"])]
+    assert [event.facts["former_neighbours"] for event in told] == [sorted([B.name, f"{C.id:016x}"])]
     again = hear(node, B, Members((A.member(incarnation=5, neighbours=[B, C]),)))
     assert again.members  # it had the last word
     assert "the journal lacks a past life of this node" not in events(again)

@@ -99,14 +99,14 @@ def test_a_window_that_does_not_close_now_says_a_later_time_at_which_it_does(rul
 def test_hearing_one_takes_it_off_the_list():
     window = make_window("strict")
     assert window.waiting == {B.id}
-    window.hear(B.id, Frontier([B.held(1)]))
+    window.hear(B.id, BOTH, Frontier([B.held(1)]))
     assert window.waiting == set()
 
 
 def test_hearing_another_step_or_a_stranger_changes_nothing():
     window = make_window("strict", step=4)
-    window.hear(B.id, Frontier([B.held(4)]))
-    window.hear(C.id, Frontier([C.held(9)]))
+    window.hear(B.id, BOTH, Frontier([B.held(4)]))
+    window.hear(C.id, BOTH, Frontier([C.held(9)]))
     assert window.waiting == {B.id}
 
 
@@ -118,4 +118,17 @@ def test_who_leaves_is_not_waited_for():
 
 @pytest.mark.parametrize(("rule", "is_taken_as_heard"), [("strict", False), ("bounded", True), ("none", True)])
 def test_who_speaks_of_a_later_step_has_moved_on_unless_windows_are_strict(rule, is_taken_as_heard):
-    assert is_heard(Frontier([B.held(3, (8, 8))]), B.id, 5, rule) is is_taken_as_heard
+    assert is_heard(Frontier([B.held(3, (8, 8))]), B.id, 0, 5, rule) is is_taken_as_heard
+
+
+@pytest.mark.parametrize(("rule", "is_taken_as_heard"), [("strict", False), ("bounded", True), ("none", True)])
+def test_an_earlier_bundle_that_is_still_on_its_way_keeps_only_strict_windows_open(rule, is_taken_as_heard):
+    assert is_heard(Frontier([B.held(3, (5, 5))]), B.id, 0, 5, rule) is is_taken_as_heard
+
+
+@pytest.mark.parametrize("rule", ["strict", "bounded", "none"])
+def test_what_was_lost_before_an_origin_takes_part_is_not_waited_for(rule):
+    window = make_window(rule, step=6)
+    returned = Membership([A.member(), B.member(version=1, first_step=5)])
+    window.hear(B.id, returned, Frontier([B.held(3, (5, 6))]))
+    assert window.waiting == set()

@@ -1,5 +1,6 @@
 """An epoch is kept as bundles or as their sum: never as neither, and counted once."""
 
+import sqlite3
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -9,9 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from journals import PERIOD, bundle, closed, file_bytes, open_journal
 
+from seedflood.errors import JournalError
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.messages import Bundle, ClosedEpoch, Held
 from seedflood.storage.journal import Journal
+from seedflood.storage.tables import Bundles
 
 EPOCH_0 = [bundle(origin, step) for step in range(PERIOD) for origin in (1, 2**64 - 1)]
 EPOCH_1 = [bundle(origin, step) for step in range(PERIOD, 2 * PERIOD) for origin in (1, 2**64 - 1)]
@@ -26,6 +29,10 @@ def frontier_of(bundles: list[Bundle]) -> tuple[Held, ...]:
 
 def by_step(bundles: Iterable[Bundle]) -> list[Bundle]:
     return sorted(bundles, key=lambda one: (one.step, one.origin))
+
+
+def fail(*_: object) -> None:
+    raise sqlite3.OperationalError("disk I/O error")
 
 
 def answer(journal: Journal, held: tuple[Held, ...] = ()) -> tuple[list[ClosedEpoch], list[Bundle]]:
@@ -158,6 +165,35 @@ def test_an_asker_that_adopts_the_answer_has_all_that_the_donor_has(everything, 
             assert not any(kept.holds_any(held.origin, *span) for span in held_spans)
             kept.add_held(held)
     assert kept.held() == frontier_of(bundles)
+
+
+def test_a_commit_never_has_much_to_tidy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few rows and many origins: looking for what begins in a slice of steps is work, too."""
+    looks: list[int] = []
+    delete = Bundles.delete
+    monkeypatch.setattr(Bundles, "delete", lambda self, found: looks.append(len(found)) or delete(self, found))
+    bundles = [bundle(origin, step) for origin in range(600) for step in range(PERIOD)]
+    with open_journal(tmp_path) as journal:
+        journal.append(bundles, durable=True)
+        assert journal.compact(closed(0, bundles)) == len(bundles)
+        while journal.count():
+            looks.clear()
+            journal.commit()
+            assert 0 < sum(looks) <= 2 * 600
+
+
+def test_an_adoption_that_fails_is_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bundles = [bundle(1, step) for step in range(PERIOD)]
+    late = [bundles[3], bundles[17]]
+    with open_journal(tmp_path) as journal:
+        journal.append(bundles, durable=True)
+        with monkeypatch.context() as broken:
+            broken.setattr(Bundles, "add", fail)
+            with pytest.raises(JournalError):
+                journal.adopt(closed(0, [one for one in bundles if one not in late]))
+        assert journal.append(bundles, durable=True) == 0
+        assert journal.count() == len(bundles)
+        assert list(journal.replay()) == bundles
 
 
 def test_a_journal_that_is_compacted_does_not_grow(tmp_path: Path) -> None:

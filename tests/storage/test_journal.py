@@ -52,6 +52,35 @@ def test_replay_equals_a_list_without_duplicates_whatever_the_order_and_the_reop
         journal.close()
 
 
+@settings(RELAXED, max_examples=100)
+@given(
+    st.lists(st.tuples(st.sampled_from(ORIGINS[:2]), st.integers(0, 3), st.integers(1, 2)), max_size=30),
+    st.lists(st.integers(0, 29), max_size=8),
+    st.lists(st.tuples(st.sampled_from(ORIGINS[:2]), st.integers(0, 90)), max_size=4),
+    st.integers(1, 9),
+)
+def test_bundles_that_declare_skipped_steps_are_kept_and_found_whatever_their_order(said, swaps, held, limit) -> None:
+    """said: (origin, steps it skipped, updates), each behind the last of its origin."""
+    bundles, ends = [], dict.fromkeys(ORIGINS, 0)
+    for origin, skipped, updates in said:
+        bundles.append(bundle(origin, ends[origin] + skipped, updates, skipped))
+        ends[origin] += skipped + updates
+    for k in swaps:
+        if k + 1 < len(bundles):
+            bundles[k], bundles[k + 1] = bundles[k + 1], bundles[k]
+    frontier = Frontier()
+    for one in bundles:
+        if (one.origin, one.step) in held:
+            frontier.add(*one.span)
+    with tempfile.TemporaryDirectory() as folder, open_journal(folder) as journal:
+        cut = len(bundles) // 2
+        assert journal.append(bundles[:cut], durable=False) == cut
+        assert journal.append(bundles, durable=False) == len(bundles) - cut
+        assert sorted(journal.replay()) == sorted(bundles)
+        found = [one for batch in journal.read_missing(frontier.held(), limit) for one in batch]
+        assert sorted(found) == sorted(one for one in bundles if not frontier.holds(*one.span))
+
+
 @settings(RELAXED, max_examples=60)
 @given(
     st.sets(st.tuples(st.sampled_from(ORIGINS), st.integers(0, 12)), max_size=40),

@@ -6,7 +6,6 @@ Nothing here sleeps: a test waits for what a daemon says. Who says nothing at al
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -17,6 +16,7 @@ from typing import Any
 import pytest
 
 from seedflood.config import Settings, load_settings
+from seedflood.ports import free_ports
 from seedflood.process import JOURNAL_FILE
 
 SILENCE_SECONDS_MAX = 120.0
@@ -216,13 +216,3 @@ class Hosts:
 
 def ring(count: int) -> list[tuple[int, int]]:
     return [(k, (k + 1) % count) for k in range(count)]
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports

@@ -29,7 +29,7 @@ from seedflood.protocol.messages import (
     Updates,
 )
 from seedflood.transport import codec
-from seedflood.transport.codec import EpochPart, Pull, PullEnd, PullMore, PullPart, decode, encode
+from seedflood.transport.codec import Encoder, EpochPart, Pull, PullEnd, PullMore, PullPart, decode, encode
 from seedflood.wire import flood_pb2 as pb
 
 RELAXED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # two shared cores
@@ -279,3 +279,13 @@ def test_an_update_costs_less_than_90_bytes_and_less_than_25_when_five_share_a_s
     shared = tuple(bundle(origin=2**64 - 1 - k, updates=5) for k in range(64))
     assert len(encode(Updates(shared))[0]) / 64 / 5 < 25
     assert len(encode(Updates(batch[:1]))[0]) < 100
+
+
+def test_a_message_that_goes_to_several_links_is_encoded_once() -> None:
+    encoder = Encoder()
+    first, second = Ping(1.0), Ping(2.0)
+    frames = encoder.encode(first)
+    assert frames == encode(first)
+    assert encoder.encode(first) is frames
+    assert encoder.encode(second) == encode(second)
+    assert encoder.encode(first) == encode(first)

@@ -9,6 +9,7 @@ import contextlib
 import errno
 import ipaddress
 import json
+import logging
 import os
 import socket
 from collections.abc import Awaitable, Callable
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from seedflood.config import is_loopback
 from seedflood.errors import BindError
@@ -41,6 +43,10 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
+
+_log = logging.getLogger("seedflood.http")
+_log.addFilter(lambda record: not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError)))
+"""Bytes that are no HTTP are the fault of whoever sent them, who is told: no matter for the node's log."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -73,7 +79,7 @@ class OperationsServer:
                 web.static("/static", STATIC_FOLDER),
             ]
         )
-        self._runner = web.AppRunner(app, access_log=None, keepalive_timeout=KEEPALIVE_SECONDS)
+        self._runner = web.AppRunner(app, access_log=None, logger=_log, keepalive_timeout=KEEPALIVE_SECONDS)
         await self._runner.setup()
         await web.SockSite(self._runner, listening).start()
         host, port = listening.getsockname()[:2]

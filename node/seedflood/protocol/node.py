@@ -291,7 +291,7 @@ class Node:
         for origin in holdings.heard:
             presence.heard(origin, self.frontier.last(origin), now)
             if self._window is not None:
-                self._window.hear(origin, self.frontier)
+                self._window.hear(origin, self.membership, self.frontier)
         holdings.heard.clear()
         if self._window is not None:
             for origin in presence.changed:

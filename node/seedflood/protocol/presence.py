@@ -121,7 +121,7 @@ class Presence:
         self._catchup.hear_of_past(past)
         if self._catchup.is_forgetful and not (was_forgetful or self._catchup.is_over):
             neighbours = sorted(map(self.membership.name, past.neighbours))
-            self._outbox.tell("the journal lacks a past life of this node", "warning", waiting_for=neighbours)
+            self._outbox.tell("the journal lacks a past life of this node", "warning", former_neighbours=neighbours)
 
     def _keep(self, member: Member) -> None:
         self.membership.believe(member)

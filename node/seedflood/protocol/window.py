@@ -33,13 +33,13 @@ def bound_seconds(diameter: int, hop_delay_seconds: float) -> float:
     return diameter * max(HOP_SECONDS_MIN, HOP_SAFETY * hop_delay_seconds)
 
 
-def is_heard(frontier: Frontier, origin: OriginId, last: int, rule: WindowRule) -> bool:
-    """Has the origin said all it will say about the steps up to `last`?
+def is_heard(frontier: Frontier, origin: OriginId, first: int, last: int, rule: WindowRule) -> bool:
+    """Has the origin, which takes part from `first` on, said all it will say about the steps up to `last`?
 
     Strict windows want every step before, too: who jumped to this round may not have heard of the last one yet. Where
     nodes do not wait for each other, one that speaks of a later step has moved on.
     """
-    return frontier.mark(origin) > last if rule == "strict" else frontier.last(origin) >= last
+    return frontier.holds(origin, first, last) if rule == "strict" else frontier.last(origin) >= last
 
 
 @dataclass(slots=True)
@@ -71,17 +71,22 @@ class Window:
         """Whether the origin takes part or is suspected may have changed. Strict windows wait for suspects, too."""
         if (
             membership.is_expected(origin, self.last)
-            and not is_heard(frontier, origin, self.last, self.rule)
+            and not self._is_heard(origin, membership, frontier)
             and (self.rule == "strict" or origin not in suspects)
         ):
             self.waiting.add(origin)
         else:
             self.waiting.discard(origin)
 
-    def hear(self, origin: OriginId, frontier: Frontier) -> None:
+    def hear(self, origin: OriginId, membership: Membership, frontier: Frontier) -> None:
         """Something new of this origin is held."""
-        if origin in self.waiting and is_heard(frontier, origin, self.last, self.rule):
+        if origin in self.waiting and self._is_heard(origin, membership, frontier):
             self.waiting.discard(origin)
+
+    def _is_heard(self, origin: OriginId, membership: Membership, frontier: Frontier) -> bool:
+        member = membership.get(origin)
+        first = self.first if member is None else min(member.first_step, self.last)
+        return is_heard(frontier, origin, first, self.last, self.rule)
 
     def deadline(self, bound: Callable[[], float]) -> float:
         """When the window closes whoever is missing; infinite for strict."""

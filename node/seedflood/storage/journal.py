@@ -1,4 +1,4 @@
-"""The journal: every bundle a node has, in the order in which it learned them, and the newest statement of each member.
+"""The journal: every bundle a node has, and the newest statement of each member.
 
 The weights follow from the journal alone, and a peer that lacks something is served from it. What is appended joins a
 group (`store`), which ends
@@ -26,7 +26,7 @@ from typing import Self
 
 from seedflood.errors import ExitCode, JournalError
 from seedflood.protocol.frontier import Frontier
-from seedflood.protocol.messages import STEP_MAX, Bundle, ClosedEpoch, Held, Member, OriginId
+from seedflood.protocol.messages import Bundle, ClosedEpoch, Held, Member, OriginId
 from seedflood.storage.disk import told
 from seedflood.storage.layout import FORMAT_VERSION, INCARNATION
 from seedflood.storage.records import (
@@ -40,13 +40,13 @@ from seedflood.storage.records import (
 )
 from seedflood.storage.salvage import Damage, make_usable
 from seedflood.storage.store import Store
-from seedflood.storage.tables import Bundles, Sums, signed, spans, steps_of
+from seedflood.storage.tables import Bundles, Sums, signed, steps_of, stretches
 
 SLICE_STEPS = 4
 """What a sum has replaced is deleted in slices of so many steps: neighbours on the disk."""
 
-TIDY_STRANDS = 1024
-"""With one commit so many at least: about 2 ms, and more than one round of 1,000 origins brings."""
+TIDY_WORK = 1024
+"""Bundles and looks for them with one commit: some 3 ms, and more than one round of 1,000 origins brings."""
 
 
 class JournalLockedError(JournalError):
@@ -153,7 +153,7 @@ class Journal:
         return [self._store.decode(decode_member, record, self._salts.member, "a member") for (record,) in rows]
 
     def replay(self) -> Iterator[Bundle]:
-        """All bundles that no sum stands for, in the order of the appends, those of one append by origin; streamed."""
+        """All bundles that no sum stands for, strand by strand in the order in which these began; streamed."""
         covered = {epoch: Frontier(held) for epoch, held in self._sums.frontiers().items()}
         for bundle in self._bundles.replay():
             frontier = covered.get(bundle.step // self._refresh_period)
@@ -168,20 +168,15 @@ class Journal:
         """Keeps a foreign sum in the place of the bundles it covers, durably; returns the epoch's other bundles."""
         assert Frontier(closed.frontier).covers(self._sums.frontier(closed.epoch)), "this would lose updates"
         steps = steps_of(closed.epoch, self._refresh_period)
-        covered = Frontier(closed.frontier)
-        bundles = self._bundles.between(*steps)
-        others = [bundle for bundle in bundles if not covered.holds(bundle.origin, bundle.step)]
         self._store.commit()  # what fails below undoes nothing else
         with self._store.writing(durable=True):
             self._sums.put(closed)
-            self._bundles.delete((origin, *steps, STEP_MAX) for origin in {bundle.origin for bundle in bundles})
-            self._bundles.add(others)
-        return others
+            return self._bundles.thin(closed.frontier, *steps)
 
     def compact(self, closed: ClosedEpoch) -> int:
         """Keeps a sum of ours in the place of its bundles, if that takes less room; returns how many it replaced."""
         first, last = steps_of(closed.epoch, self._refresh_period)
-        covered = spans(closed.frontier, first, last)
+        covered = stretches(closed.frontier, first, last)
         record = encode_epoch(closed.epoch, closed.frontier, self._salts.epoch)
         if not self._bundles.take_more(len(record) + len(closed.coefficients), covered):
             return 0
@@ -217,10 +212,11 @@ class Journal:
 
     def _tidy(self) -> None:
         """Joins a little of what compaction has left to do to the group; if that is undone, the next start does it."""
-        deleted = 0
-        while self._replaced and deleted < TIDY_STRANDS:
+        work = 0
+        while self._replaced and work < TIDY_WORK:
+            replaced = stretches(*self._replaced.popleft())
             with self._store.writing(durable=False):
-                deleted += self._bundles.delete(spans(*self._replaced.popleft()))
+                work += len(replaced) + self._bundles.delete(replaced)
         if not self._replaced:
             self._store.shrink()
 

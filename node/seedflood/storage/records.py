@@ -19,7 +19,7 @@ from typing import NamedTuple, Self
 from seedflood.protocol.messages import BUNDLE_UPDATES_MAX, Bundle, Held, Member, bundle_of
 
 _STRAND = struct.Struct(">QQQHH")  # origin, step, last, bundles, updates in each; then the bundles
-_NAME = struct.Struct(">qqqH")  # how it starts: a `Strand`
+_NAME = struct.Struct(">qqqH")  # how it starts, as the columns of its row: origin (signed), step, last, bundles
 _BUNDLES = [struct.Struct(f">I{'Iq' * n}64s") for n in range(BUNDLE_UPDATES_MAX + 1)]  # skipped, probes, signature
 _SKIPPED = struct.Struct(">I")  # how one of the bundles starts
 _MEMBER = struct.Struct(">32sQQQqIQHBB")  # key, incarnation, version, first_step, last_step, hop_milliseconds,
@@ -43,15 +43,6 @@ STRAND_BUNDLES = [(STRAND_BYTES_MAX - _STRAND.size - _CRC.size) // one.size for 
 
 class ChecksumError(ValueError):
     """The record is not what was written."""
-
-
-class Strand(NamedTuple):
-    """Which bundles a record holds. step: of the first one. last: the last step of the last one. bundles: how many."""
-
-    origin: int
-    step: int
-    last: int
-    bundles: int
 
 
 class Identity(NamedTuple):
@@ -83,10 +74,10 @@ def is_whole(record: bytes, salt: int) -> bool:
     return zlib.crc32(record, salt) == _RESIDUE
 
 
-def is_strand(salt: int, record: bytes, *strand: int) -> bool:
-    """Is it what was written, and of just this strand? Its origin signed, as sqlite has it."""
+def is_strand(salt: int, record: bytes, *columns: int) -> bool:
+    """Is it what was written, and in the row with these columns: origin (signed), step, last, bundles?"""
     is_record = zlib.crc32(record, salt) == _RESIDUE and len(record) >= _STRAND.size
-    return is_record and _NAME.unpack_from(record) == strand
+    return is_record and _NAME.unpack_from(record) == columns
 
 
 def encode_strand(bundles: Sequence[Bundle], salt: int) -> bytes:

@@ -26,7 +26,7 @@ from seedflood.storage.records import (
 )
 from seedflood.storage.remains import Row
 from seedflood.storage.store import Store
-from seedflood.storage.tables import Bundles, Sums, signed, spans, steps_of
+from seedflood.storage.tables import Bundles, Sums, signed, steps_of
 
 
 class Rescue:
@@ -63,7 +63,7 @@ class Rescue:
             record = encode_number(self._incarnation, self._salts.number)
             self._connection.execute("INSERT INTO meta VALUES (?, ?)", (INCARNATION, record))
         for epoch, held in self._sums.frontiers().items():  # bundles that are long deleted are often still found
-            self._bundles.delete(spans(held, *steps_of(epoch, self._refresh_period)))
+            self._bundles.thin(held, *steps_of(epoch, self._refresh_period))
         self.bundles = self._bundles.count_all()
         ((self.epochs,),) = self._connection.execute("SELECT COUNT(*) FROM epochs")
 
@@ -79,9 +79,14 @@ class Rescue:
                 self._take_small(number, record)
 
     def _take_strand(self, record: bytes) -> None:
-        """Bundle by bundle: those of an older row may stand in another strand since."""
-        with contextlib.suppress(JournalError):  # two different ones under one name: the first is as good as the other
-            self._bundles.add(decode_strand(record, self._salts.strand))
+        """Some may have been taken already: a bundle of an older row stands in another strand since."""
+        bundles = decode_strand(record, self._salts.strand)
+        try:
+            self._bundles.add(bundles)
+        except JournalError:  # two different ones under one name: the first is as good as the other
+            for bundle in bundles:
+                with contextlib.suppress(JournalError):
+                    self._bundles.add([bundle])
 
     def _take_epoch(self, epoch: int, frontier: bytes, coefficients: bytes) -> None:
         """Of several sums of an epoch the one that stands for most."""

@@ -29,6 +29,7 @@ from seedflood.storage.records import (
 )
 from seedflood.storage.remains import Remains
 from seedflood.storage.rescue import Rescue
+from seedflood.storage.tables import COUNT_ALL
 
 _SALVAGED = ".salvaged"
 _DAMAGED = ".damaged"
@@ -119,7 +120,7 @@ def _inspect_tables(
         return
     ((found,),) = connection.execute("SELECT record FROM meta WHERE key = ?", (IDENTITY,)).fetchall() or [(b"",)]
     check_identity(path, decode_identity(found), identity)
-    ((findings.bundles,),) = connection.execute("SELECT TOTAL(bundles) FROM strands")
+    ((findings.bundles,),) = connection.execute(COUNT_ALL)
     ((findings.epochs,),) = connection.execute("SELECT COUNT(*) FROM epochs")
     is_consistent = connection.execute("PRAGMA integrity_check(1)").fetchall() == [("ok",)]
     findings.is_sound = is_consistent and _are_records_whole(connection, salts)

@@ -42,6 +42,8 @@ class Store:
     def __init__(self, path: Path, connection: sqlite3.Connection, log: int = -1) -> None:
         self.path = path
         self.connection = connection
+        self.undone = 0
+        """How many groups were undone: whoever remembers what is in the file has to forget it then."""
         self._log = log
 
     @classmethod
@@ -124,6 +126,7 @@ class Store:
             try:
                 yield
             except BaseException:
+                self.undone += 1
                 if self.connection.in_transaction:
                     self.connection.execute("ROLLBACK")
                 raise

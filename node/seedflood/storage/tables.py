@@ -22,7 +22,7 @@ from seedflood.storage.records import (
 )
 from seedflood.storage.store import Store
 
-Span = tuple[OriginId, int, int, int]
+Stretch = tuple[OriginId, int, int, int]
 """(origin, first, last, end): its strands that begin at one of the steps first..last and end by `end`."""
 
 BATCH_STRANDS = 1024
@@ -36,10 +36,11 @@ _SELECT = "SELECT number, record FROM strands WHERE origin = ? AND step BETWEEN 
 _REPLAY = "SELECT number, record FROM strands WHERE number > ? ORDER BY number LIMIT ?"
 _NEXT_ORIGIN = "SELECT origin FROM strands WHERE origin >= ? ORDER BY origin LIMIT 1"
 
-_SPAN = "FROM strands WHERE origin = ? AND step BETWEEN ? AND ? AND last <= ?"
-_BYTES = f"SELECT TOTAL(LENGTH(record)) {_SPAN}"
-_COUNT = f"SELECT TOTAL(bundles) {_SPAN}"
-_DELETE = f"DELETE {_SPAN}"
+_STRETCH = "FROM strands WHERE origin = ? AND step BETWEEN ? AND ? AND last <= ?"
+_BYTES = f"SELECT IFNULL(SUM(LENGTH(record)), 0) {_STRETCH}"
+_COUNT = f"SELECT IFNULL(SUM(bundles), 0) {_STRETCH}"
+_DELETE = f"DELETE {_STRETCH} RETURNING bundles"
+COUNT_ALL = "SELECT IFNULL(SUM(bundles), 0) FROM strands"
 
 _FRONTIERS = "SELECT epoch, frontier FROM epochs WHERE epoch BETWEEN ? AND ? ORDER BY epoch"
 _SUM = "SELECT frontier, coefficients FROM epochs WHERE epoch = ?"
@@ -47,7 +48,10 @@ _PUT = "INSERT OR REPLACE INTO epochs VALUES (?, ?, ?)"
 
 
 class Bundles:
-    """In strands, in the order in which they were learned, and by origin and step. No two strands share a step."""
+    """In strands, in the order in which their first bundles were learned, and by origin and step.
+
+    No two strands of an origin share a step.
+    """
 
     def __init__(self, store: Store, salt: int, refresh_period: int) -> None:
         self._store = store
@@ -55,9 +59,12 @@ class Bundles:
         self._refresh_period = refresh_period
         self._gaps: dict[OriginId, tuple[int, int]] = {}
         """Of each origin steps (first, last) that no strand has: those behind what came last, up to what is there."""
+        self._count: int | None = None
+        self._undone = 0
 
     def add(self, bundles: Iterable[Bundle]) -> int:
         """Skips what is there already; returns how many were new. JournalError if one differs from what is there."""
+        self._forget_what_was_undone()
         new = 0
         strands: list[list[Bundle]] = []
         latest: dict[OriginId, list[Bundle]] = {}
@@ -79,32 +86,52 @@ class Bundles:
                 latest[origin] = strand = [bundle]
                 strands.append(strand)
         self._insert(strands)
+        self._count = None if self._count is None else self._count + new
         return new
 
-    def delete(self, spans: Iterable[Span]) -> int:
-        """Returns how many strands these were."""
+    def delete(self, stretches: Iterable[Stretch]) -> int:
+        """Returns how many bundles these were."""
+        self._forget_what_was_undone()
         execute = self._store.connection.execute
-        return sum(execute(_DELETE, (signed(origin), *steps)).rowcount for origin, *steps in spans)
+        deleted = sum(
+            int(bundles)
+            for origin, *steps in stretches
+            for (bundles,) in execute(_DELETE, (signed(origin), *steps)).fetchall()
+        )
+        self._count = None if self._count is None else self._count - deleted
+        return deleted
 
-    def count(self, spans: Iterable[Span]) -> int:
-        return sum(int(self._store.rows(_COUNT, signed(origin), *steps)[0][0]) for origin, *steps in spans)
+    def thin(self, held: Iterable[Held], first: int, last: int) -> list[Bundle]:
+        """Of those with these steps deletes what is held; returns the others."""
+        frontier = Frontier(held)
+        bundles = self.between(first, last)
+        others = [bundle for bundle in bundles if not frontier.holds(bundle.origin, bundle.step)]
+        self.delete((origin, first, last, STEP_MAX) for origin in {bundle.origin for bundle in bundles})
+        self.add(others)
+        return others
+
+    def count(self, stretches: Iterable[Stretch]) -> int:
+        return sum(int(self._store.rows(_COUNT, signed(origin), *steps)[0][0]) for origin, *steps in stretches)
 
     def count_all(self) -> int:
-        ((count,),) = self._store.rows("SELECT TOTAL(bundles) FROM strands")
-        return int(count)
+        """Counted once: it needs all rows, and is asked for again and again."""
+        self._forget_what_was_undone()
+        if self._count is None:
+            ((self._count,),) = self._store.rows(COUNT_ALL)
+        return int(self._count or 0)
 
     def last(self, origin: OriginId) -> int:
         """The greatest step that is there; -1 if none."""
         rows = self._store.rows(_LAST, signed(origin))
         return int(rows[0][0]) if rows else -1
 
-    def take_more(self, room: int, spans: Iterable[Span]) -> bool:
+    def take_more(self, room: int, stretches: Iterable[Stretch]) -> bool:
         """Do these take more bytes? No more of them are read than it needs to tell."""
-        records = (int(self._store.rows(_BYTES, signed(origin), *steps)[0][0]) for origin, *steps in spans)
+        records = (int(self._store.rows(_BYTES, signed(origin), *steps)[0][0]) for origin, *steps in stretches)
         return any(taken > room for taken in accumulate(records))
 
     def replay(self) -> Iterator[Bundle]:
-        """All of them in the order in which they were added, those of one `add` by origin; streamed."""
+        """All of them, strand by strand; streamed."""
         number = 0
         while rows := self._store.rows(_REPLAY, number, BATCH_STRANDS):
             for number, record in rows:
@@ -112,7 +139,12 @@ class Bundles:
 
     def between(self, first: int, last: int) -> list[Bundle]:
         """Those of all origins with these steps."""
-        return [bundle for origin in self._origins() for bundle in self._read(origin, first, last)]
+        return [
+            bundle
+            for origin in self._origins()
+            for bundle in self._read(origin, first, last)
+            if bundle.step >= first  # else it only reaches into these steps
+        ]
 
     def missing(self, held: Iterable[Held], limit: int) -> Iterator[list[Bundle]]:
         """What is not held, per origin by step, in batches of 1 to `limit`."""
@@ -130,6 +162,12 @@ class Bundles:
                             batch = []
         if batch:
             yield batch
+
+    def _forget_what_was_undone(self) -> None:
+        if self._undone != self._store.undone:
+            self._undone = self._store.undone
+            self._gaps.clear()
+            self._count = None
 
     def _continues(self, strand: list[Bundle], bundle: Bundle) -> bool:
         """May it stand behind these in one record?"""
@@ -239,7 +277,7 @@ def steps_of(epoch: int, refresh_period: int) -> tuple[int, int]:
     return epoch * refresh_period, (epoch + 1) * refresh_period - 1
 
 
-def spans(held: Iterable[Held], first: int, last: int) -> list[Span]:
+def stretches(held: Iterable[Held], first: int, last: int) -> list[Stretch]:
     """What is held of the steps first..last, and what is held that begins in these."""
     return [
         (one.origin, max(low, first), min(high, last), high)
