@@ -39,7 +39,7 @@ _NEXT_ORIGIN = "SELECT origin FROM strands WHERE origin >= ? ORDER BY origin LIM
 _STRETCH = "FROM strands WHERE origin = ? AND step BETWEEN ? AND ? AND last <= ?"
 _BYTES = f"SELECT IFNULL(SUM(LENGTH(record)), 0) {_STRETCH}"
 _COUNT = f"SELECT IFNULL(SUM(bundles), 0) {_STRETCH}"
-_DELETE = f"DELETE {_STRETCH} RETURNING bundles"
+_DELETE = f"DELETE {_STRETCH}"
 COUNT_ALL = "SELECT IFNULL(SUM(bundles), 0) FROM strands"
 
 _FRONTIERS = "SELECT epoch, frontier FROM epochs WHERE epoch BETWEEN ? AND ? ORDER BY epoch"
@@ -92,12 +92,12 @@ class Bundles:
     def delete(self, stretches: Iterable[Stretch]) -> int:
         """Returns how many bundles these were."""
         self._forget_what_was_undone()
-        execute = self._store.connection.execute
-        deleted = sum(
-            int(bundles)
-            for origin, *steps in stretches
-            for (bundles,) in execute(_DELETE, (signed(origin), *steps)).fetchall()
-        )
+        deleted = 0
+        for stretch in stretches:
+            if there := self.count([stretch]):
+                origin, *steps = stretch
+                self._store.connection.execute(_DELETE, (signed(origin), *steps))
+                deleted += there
         self._count = None if self._count is None else self._count - deleted
         return deleted
 
