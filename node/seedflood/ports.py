@@ -2,6 +2,7 @@
 
 import random
 import socket
+from itertools import islice
 from pathlib import Path
 
 LOWEST = 10_000
@@ -11,14 +12,14 @@ EPHEMERAL_DEFAULT = 32_768
 
 def free_ports(count: int) -> list[int]:
     """Nobody listens on them, and the kernel gives them to nobody who asks for any port, as `[node] http` may."""
-    ports: list[int] = []
-    for port in random.sample(range(LOWEST, _first_ephemeral()), k=64 + 8 * count):
-        if len(ports) == count:
-            break
-        with socket.socket() as trial:
-            if trial.connect_ex(("127.0.0.1", port)):  # nobody answers
-                ports.append(port)
-    return ports
+    candidates = list(range(LOWEST, _first_ephemeral()))
+    random.shuffle(candidates)
+    return list(islice(filter(_is_free, candidates), count))
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as trial:
+        return trial.connect_ex(("127.0.0.1", port)) != 0
 
 
 def _first_ephemeral() -> int:

@@ -57,6 +57,12 @@ def test_updates_between_two_control_messages_become_one_batch() -> None:
     assert taken(queue) == [Updates((bundle(1), bundle(2))), FrontierDigest(bytes(32)), Updates((bundle(3),))]
 
 
+def test_an_empty_batch_is_not_sent() -> None:
+    queue = SendQueue()
+    queue.put(Updates(()))
+    assert queue.take() is None
+
+
 def test_a_ping_overtakes_updates_and_a_goodbye_does_not() -> None:
     queue = SendQueue()
     for message in (Updates((bundle(1),)), Goodbye("over"), Ping(1.0)):

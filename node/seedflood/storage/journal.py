@@ -46,7 +46,7 @@ SLICE_STEPS = 4
 """What a sum has replaced is deleted in slices of so many steps: neighbours on the disk."""
 
 TIDY_WORK = 1024
-"""Bundles and looks for them with one commit: some 3 ms, and more than one round of 1,000 origins brings."""
+"""Bundles and looks for them with one commit: no fewer than a round of 1,000 origins brings."""
 
 
 class JournalLockedError(JournalError):

@@ -58,7 +58,7 @@ class SendQueue:
     def put(self, message: LinkMessage) -> None:
         match message:
             case Updates(bundles):
-                parts = [message] if len(bundles) <= FRAME_BUNDLES_MAX else list(_cut(message))
+                parts = [message] if 0 < len(bundles) <= FRAME_BUNDLES_MAX else list(_cut(message))
                 self._waiting += parts
                 self._batches += len(parts)
                 self._bundles += len(bundles)
