@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import apply, dtype, flood, join, latency, memory, probes, scale, soak, step, wire
+from benchmarks import apply, dtype, flood, join, latency, learn, memory, probes, scale, soak, step, wire
 from benchmarks.measure import Metric, report
 
 BENCHMARKS: Mapping[str, Callable[[], dict[str, Metric]]] = {
@@ -25,7 +25,7 @@ BENCHMARKS: Mapping[str, Callable[[], dict[str, Metric]]] = {
     "latency": latency.run,
     "scale": scale.run,
 }
-LONG = ("join", "soak")
+LONG = ("join", "learn", "soak")
 """Only by name: they take minutes and hours."""
 PROFILES: Mapping[str, Callable[[], None]] = {"step": step.print_profile, "flood": flood.print_profiles}
 
@@ -44,17 +44,23 @@ def main(
     profile: Annotated[
         bool, typer.Option(help="step, flood: what the time is spent on, instead of the metrics.")
     ] = False,
+    part: Annotated[
+        list[str] | None, typer.Option(help=f"learn: {', '.join(learn.PARTS)}; repeatable, without it all.")
+    ] = None,
     folder: Annotated[Path | None, typer.Option(help="soak: a new folder for samples.csv, logs and state.")] = None,
 ) -> None:
     """Runs benchmarks and prints their metrics: medians over repetitions, with spread and target."""
     known: dict[str, Callable[[], dict[str, Metric]]] = {
         **BENCHMARKS,
         "join": join.run,
+        "learn": partial(learn.run, part or ()),
         "scale": partial(scale.run, clients_max),
         "soak": partial(soak.run, hours, simulated_hours, folder),
     }
     if name is not None and name not in known:
         raise typer.BadParameter(f"there is no benchmark {name!r}; choose one of {', '.join(known)}")
+    if unknown := set(part or ()) - learn.PARTS.keys():
+        raise typer.BadParameter(f"learn has no part {unknown.pop()!r}; choose of {', '.join(learn.PARTS)}")
     if profile:
         if name not in PROFILES:
             raise typer.BadParameter(f"there are profiles of {' and '.join(PROFILES)} only", param_hint="--profile")

@@ -1,5 +1,6 @@
 """Timing in turn, and the one form in which every benchmark tells its metrics."""
 
+import os
 import platform
 import subprocess
 import time
@@ -25,6 +26,14 @@ def make_metric(values: list[float], target: float | None = None, *, more_is_bet
     middle = median(values)
     met = None if target is None else (middle >= target if more_is_better else middle <= target)
     return Metric(round(middle, 4), round(min(values), 4), round(max(values), 4), target, met)
+
+
+def shared_folder() -> Path:
+    """The development data and models beside the repository. Raises RuntimeError where they are not."""
+    folder = Path(os.environ.get("SEEDFLOOD_SHARED", Path(__file__).parent.parent.parent / "shared")).resolve()
+    if not (folder / "models" / "tiny-opt").is_dir():
+        raise RuntimeError(f"{folder} with the development data and models is not here: set SEEDFLOOD_SHARED")
+    return folder
 
 
 def run_in_turn(jobs: Mapping[str, Callable[[], Any]], repetitions: int) -> dict[str, list[float]]:

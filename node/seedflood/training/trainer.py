@@ -3,6 +3,7 @@
 Not safe for threads: the compute thread owns it from loading on.
 """
 
+import copy
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -52,6 +53,13 @@ class Trainer:
         self.parameters = (base.parameters_count, base.parameters_count * base.dtype.itemsize)
         """How many, and how many bytes they take."""
         self.replica = make_replica(run, base, node.state)
+
+    def beside(self, node: NodeSettings) -> "Trainer":
+        """A trainer of another origin, with rows of its own, on the same replica: where one process is all of them."""
+        other = copy.copy(self)
+        other.node = node
+        other.task = load_rows(self.run, node, self.replica.base)
+        return other
 
     @property
     def epoch_bytes(self) -> int:

@@ -1,0 +1,54 @@
+"""A whole run in one process, without a network: what `seedflood tune` and the benchmarks learn from.
+
+In strict windows every replica holds the same updates when it measures, so one replica serves all origins: each has
+rows of its own, measures on them, and what all of them told is applied when the last has measured. The same code as in
+a daemon does all of it (`Trainer`), so a rehearsal ends with the weights of the run whose origins bear these ids.
+"""
+
+from dataclasses import dataclass
+
+from seedflood.config import NodeSettings, RunSettings
+from seedflood.protocol.messages import OriginId, Update
+from seedflood.training.evaluation import Evaluation
+from seedflood.training.trainer import Round, Trainer
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A round of one origin."""
+
+    origin: OriginId
+    step: int
+    round: Round
+
+
+class Rehearsal:
+    """All origins of a run, taking turns on one replica. Raises what loading a `Trainer` raises."""
+
+    def __init__(self, run: RunSettings, node: NodeSettings) -> None:
+        """node: its model, data and device; the shard of each origin is its own."""
+        self.run = run
+        shards = [node.model_copy(update={"shard": f"{k + 1}/{run.clients}"}) for k in range(run.clients)]
+        first = Trainer(run, shards[0])
+        self.trainers = [first, *(first.beside(shard) for shard in shards[1:])]
+        self.step = 0
+        """The next one."""
+
+    def advance(self) -> list[Measured]:
+        """One round of every origin, measured and applied."""
+        step, count = self.step, self.run.local_steps
+        told = [
+            Measured(origin, step, trainer.measure(origin, step, count))
+            for origin, trainer in enumerate(self.trainers, 1)
+        ]
+        self.trainers[0].apply(
+            Update(one.origin, step + k, seed, scalar)
+            for one in told
+            for k, (seed, scalar) in enumerate(one.round.probes)
+        )
+        self.step += count
+        return told
+
+    def evaluate(self) -> Evaluation:
+        """Of the validation rows, with the weights as they stand."""
+        return self.trainers[0].evaluate()
