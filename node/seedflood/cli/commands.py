@@ -23,6 +23,7 @@ from seedflood.cli.options import (
     parse_overrides,
     show_facts,
 )
+from seedflood.cli.tuning import tune
 from seedflood.cli.watching import add_watching
 from seedflood.config import check_folders, load_settings
 from seedflood.errors import DivergenceError, ExitCode, SeedfloodError
@@ -43,6 +44,7 @@ app = typer.Typer(
 config_app = typer.Typer(no_args_is_help=True, help="Look at settings without running anything.")
 app.add_typer(config_app, name="config")
 add_watching(app)
+app.command()(tune)
 
 
 @node_app.command(epilog=EPILOG)

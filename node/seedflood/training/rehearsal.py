@@ -52,3 +52,8 @@ class Rehearsal:
     def evaluate(self) -> Evaluation:
         """Of the validation rows, with the weights as they stand."""
         return self.trainers[0].evaluate()
+
+    @property
+    def learning_rate(self) -> float:
+        """Of the run, or the default."""
+        return self.trainers[0].replica.learning_rate

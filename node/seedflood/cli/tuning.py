@@ -1,0 +1,75 @@
+"""`seedflood tune`: a short sweep of learning rates on the run's own rows."""
+
+import json
+import math
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from seedflood.cli.options import JsonOption, SetOption, parse_overrides, table_console
+from seedflood.config import check_folders, load_settings
+from seedflood.errors import UsageError
+
+
+def tune(
+    peers: Annotated[
+        Path | None, typer.Option("--peers", metavar="FILE", help="The run of this peers.toml; else, the flags below.")
+    ] = None,
+    nodes: Annotated[int, typer.Option(min=1, max=65536, help="How many origins the run has.")] = 4,
+    model: Annotated[str, typer.Option(help="Base model: embedded, a folder or a hub name.")] = "embedded",
+    task: Annotated[str | None, typer.Option(help="embedded, sst2, rte, boolq, trec, agnews, prompted or lm.")] = None,
+    data: Annotated[str | None, typer.Option(help="Folder with train.jsonl and validation.jsonl.")] = None,
+    train_examples: Annotated[int, typer.Option(help="Training rows, split over the nodes.")] = 1024,
+    seed: Annotated[int, typer.Option(help="Seed of the run.")] = 1,
+    steps: Annotated[int | None, typer.Option(min=1, help="Per learning rate (32 of gradients, else 100).")] = None,
+    rates: Annotated[
+        str | None, typer.Option(metavar="A,B,...", help="Learning rates to try, instead of some about the default.")
+    ] = None,
+    overrides: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Which learning rate? Tries some on the run's own rows, in one process, and recommends one.
+
+    No daemon runs and nothing is written to the run's state. With --peers, rows and model are those that this host has.
+
+    Examples:
+
+        seedflood tune --peers peers.toml
+
+        seedflood tune --nodes 4 --model ./opt-125m --task sst2 --data ./sst2 --set run.estimate=gradient
+    """
+    chosen = _parse_rates(rates)
+    flags = parse_overrides(overrides)
+    if peers is None:
+        run = {
+            "model": model,
+            "task": task or ("embedded" if model == "embedded" else "sst2"),
+            "clients": nodes,
+            "train_examples": train_examples,
+            "seed": seed,
+        }
+        flags["run"] = run | flags.get("run", {})
+        if data is not None:
+            flags["node"] = {"data": data} | flags.get("node", {})
+    settings = load_settings(peers, flags)
+    check_folders(settings)
+
+    from seedflood.tuning import Display, show_sweep, sweep  # torch takes seconds to import
+
+    with Display() as report:
+        result = sweep(settings, chosen, steps, report)
+    if as_json:
+        typer.echo(json.dumps(result.facts()))
+    else:
+        show_sweep(result, table_console())
+
+
+def _parse_rates(text: str | None) -> list[float]:
+    try:
+        rates = [float(part) for part in (text or "").split(",") if part.strip()]
+    except ValueError:
+        rates = [0.0]
+    if text is not None and (not rates or not all(rate > 0 and math.isfinite(rate) for rate in rates)):
+        raise UsageError(f'--rates "{text}" must be positive numbers with commas between them, such as 1e-4,3e-4.')
+    return rates

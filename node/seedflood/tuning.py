@@ -1,0 +1,187 @@
+"""`seedflood tune`: which learning rate? A short sweep in one process, on the run's own rows.
+
+Every learning rate is tried by a rehearsal of the whole run, shortened: all origins, the same estimate, optimiser and
+schedule. While the best one is the least or the largest that was tried, the next one beyond it is tried as well.
+"""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from seedflood.config import RunSettings, Settings
+from seedflood.errors import UsageError
+from seedflood.training.evaluation import Evaluation
+from seedflood.training.rehearsal import Rehearsal
+
+FACTOR = math.sqrt(10)
+"""Between neighbouring learning rates: what is right within a third is good enough, and 2 would need more tries."""
+
+TRIES, TRIES_MAX = 3, 7
+ORIGINS_MAX = 8
+"""So many are rehearsed at most: more only make each step less noisy, and so are on the safe side."""
+STEPS = {"gradient": 32}
+STEPS_OTHERWISE = 100
+"""By estimate: how many steps tell learning rates apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Try:
+    """What a learning rate led to. seconds: of computing, for all origins."""
+
+    learning_rate: float
+    before: Evaluation
+    after: Evaluation
+    seconds: float
+
+    @property
+    def loss(self) -> float:
+        """For comparing: what is not finite is worst."""
+        return self.after.loss if math.isfinite(self.after.loss) else math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """All tries of a sweep, by learning rate. run: the shortened run."""
+
+    run: RunSettings
+    tries: tuple[Try, ...]
+
+    @property
+    def best(self) -> Try:
+        return min(self.tries, key=lambda one: one.loss)
+
+    @property
+    def is_helpful(self) -> bool:
+        return self.best.loss < self.best.before.loss
+
+    def facts(self) -> dict[str, Any]:
+        """As `--json` prints it."""
+        return {
+            "learning_rate": self.best.learning_rate if self.is_helpful else None,
+            "steps": self.run.steps,
+            "tries": [
+                {
+                    "learning_rate": one.learning_rate,
+                    "loss_before": _finite(one.before.loss),
+                    "loss_after": _finite(one.after.loss),
+                    "accuracy_before": round(one.before.accuracy, 6),
+                    "accuracy_after": round(one.after.accuracy, 6),
+                    "seconds": round(one.seconds, 3),
+                }
+                for one in self.tries
+            ],
+        }
+
+
+Report = Callable[[float, int, int], None]
+"""Told of the learning rate that is tried, the steps done and all steps."""
+
+
+def sweep(settings: Settings, rates: Sequence[float], steps: int | None, report: Report) -> Sweep:
+    """Tries these learning rates, or some about the default one. Raises what loading a run raises."""
+    run = shorten(settings.run, steps)
+    tried: dict[float, Try] = {}
+    waiting = list(rates) or rates_about(Rehearsal(run, settings.node).learning_rate)
+    while waiting:
+        rate = waiting.pop(0)
+        tried[rate] = _try(run.model_copy(update={"learning_rate": rate}), settings, report)
+        if not waiting and not rates:
+            waiting = _beyond(tried)
+    return Sweep(run, tuple(tried[rate] for rate in sorted(tried)))
+
+
+def shorten(run: RunSettings, steps: int | None) -> RunSettings:
+    """The run with fewer steps, whole rounds of them, and not too many origins; its schedule is over when they are."""
+    wanted = steps if steps is not None else STEPS.get(run.estimate, STEPS_OTHERWISE)
+    if steps is not None and steps < run.local_steps:
+        raise UsageError(f"--steps {steps} is less than one round of the run: its local_steps are {run.local_steps}.")
+    wanted = max(run.local_steps, min(wanted, run.steps) // run.local_steps * run.local_steps)
+    shortened = {"steps": wanted, "clients": min(run.clients, ORIGINS_MAX)}
+    return RunSettings.model_validate(run.model_dump() | shortened)
+
+
+def rates_about(rate: float) -> list[float]:
+    """So many as are tried at first, the given one in the middle; two digits, as people write them."""
+    return [round_rate(rate * FACTOR**k) for k in range(-(TRIES // 2), TRIES // 2 + 1)]
+
+
+def round_rate(rate: float) -> float:
+    return float(f"{rate:.1e}")
+
+
+def show_sweep(result: Sweep, console: Console) -> None:
+    """A table, and one line to paste."""
+    table = Table(title=f"{result.run.steps} steps of {result.run.estimate}, {result.run.clients} origins", box=None)
+    for column in ("learning rate", "loss", "accuracy", "seconds", ""):
+        table.add_column(column, justify="right", no_wrap=True)
+    for one in result.tries:
+        table.add_row(
+            f"{one.learning_rate:g}",
+            f"{one.before.loss:.4f} → {one.after.loss:.4f}",
+            f"{one.before.accuracy:.3f} → {one.after.accuracy:.3f}",
+            f"{one.seconds:.1f}",
+            "best" if one is result.best and result.is_helpful else "",
+        )
+    console.print(table)
+    if result.is_helpful:
+        console.print("In \\[run] of peers.toml on all hosts:")
+        console.print(f"learning_rate = {result.best.learning_rate:g}", highlight=False)
+    else:
+        console.print("No learning rate made the loss smaller: try more steps (--steps), or other rows.")
+
+
+class Display:
+    """Progress on stderr; a context manager."""
+
+    def __init__(self) -> None:
+        columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+        self._bar = Progress(*columns, console=Console(stderr=True))
+        self._task = self._bar.add_task("loading", total=None)
+        self._rate = 0.0
+
+    def __enter__(self) -> Report:
+        self._bar.start()
+        return self._show
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def _show(self, rate: float, done: int, total: int) -> None:
+        if rate != self._rate:
+            self._rate = rate
+            self._bar.reset(self._task, total=total)
+        self._bar.update(self._task, description=f"learning rate {rate:g}: step {done}", completed=done)
+
+
+def _try(run: RunSettings, settings: Settings, report: Report) -> Try:
+    assert run.learning_rate is not None
+    rehearsal = Rehearsal(run, settings.node)
+    report(run.learning_rate, 0, run.steps)
+    before, seconds = rehearsal.evaluate(), 0.0
+    while rehearsal.step < run.steps:
+        begun = time.perf_counter()
+        told = rehearsal.advance()
+        seconds += time.perf_counter() - begun
+        report(run.learning_rate, rehearsal.step, run.steps)
+        if not all(one.round.is_finite for one in told):
+            break
+    return Try(run.learning_rate, before, rehearsal.evaluate(), seconds)
+
+
+def _beyond(tried: dict[float, Try]) -> list[float]:
+    """The next learning rate, if the best one is at an end."""
+    rates = sorted(tried)
+    best = min(tried.values(), key=lambda one: one.loss).learning_rate
+    if len(rates) >= TRIES_MAX or best not in (rates[0], rates[-1]):
+        return []
+    return [round_rate(best * FACTOR if best == rates[-1] else best / FACTOR)]
+
+
+def _finite(value: float) -> float | None:
+    return round(value, 6) if math.isfinite(value) else None

@@ -1,0 +1,62 @@
+"""A sweep of learning rates, with the embedded model."""
+
+import json
+
+import pytest
+
+from seedflood.config import NodeSettings, RunSettings, Settings
+from seedflood.errors import UsageError
+from seedflood.tuning import FACTOR, rates_about, shorten, sweep
+
+RUN = {"model": "embedded", "task": "embedded", "clients": 2, "train_examples": 64, "batch_size": 8}
+
+
+def settings_of(tmp_path, **run):
+    node = NodeSettings(state=tmp_path, evaluate_examples=32)
+    return Settings(run=RunSettings(**{**RUN, "steps": 4, **run}), node=node)
+
+
+def silence(rate, done, total):
+    pass
+
+
+def test_a_sweep_recommends_the_rate_that_left_the_least_loss(tmp_path):
+    result = sweep(settings_of(tmp_path, steps=20), [1e-9, 1e-3, 2.0], None, silence)
+    assert [one.learning_rate for one in result.tries] == [1e-9, 1e-3, 2.0]
+    assert result.best.learning_rate == 1e-3
+    assert result.is_helpful
+    assert json.loads(json.dumps(result.facts()))["learning_rate"] == 1e-3
+
+
+def test_a_sweep_without_rates_has_the_default_in_the_middle_and_goes_on_beyond_the_best_end(tmp_path):
+    told = []
+    result = sweep(settings_of(tmp_path), [], None, lambda *done: told.append(done))
+    rates = [one.learning_rate for one in result.tries]
+    assert rates[0] < 1.5e-3 < rates[-1]
+    assert len(rates) >= 3
+    assert len(rates) == 7 or rates[0] < result.best.learning_rate < rates[-1]
+    assert (rates[0], 4, 4) in told
+
+
+def test_nothing_is_recommended_if_nothing_was_learned(tmp_path):
+    result = sweep(settings_of(tmp_path), [5.0], None, silence)
+    assert not result.is_helpful
+    assert result.facts()["learning_rate"] is None
+
+
+def test_rates_lie_around_the_default_with_two_digits():
+    assert rates_about(2.3e-4) == [7.3e-5, 2.3e-4, 7.3e-4]
+    assert FACTOR > 3
+
+
+def test_a_shortened_run_has_whole_rounds():
+    run = RunSettings(**RUN, steps=400, local_steps=8, refresh_period=800)
+    assert shorten(run, 30).steps == 24
+    assert shorten(run, None).steps == 96
+    assert shorten(run, 4000).steps == 400
+    with pytest.raises(UsageError, match="local_steps are 8"):
+        shorten(run, 7)
+
+
+def test_a_shortened_run_has_not_too_many_origins():
+    assert shorten(RunSettings(**(RUN | {"clients": 64})), None).clients == 8
