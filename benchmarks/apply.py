@@ -24,7 +24,7 @@ def run() -> dict[str, Metric]:
     inputs = plain_inputs(make_batch(0))
 
     def accumulate() -> None:
-        replica.apply(Update(origin, 0, seed, 1 << 20) for origin, seed in enumerate(seeds))
+        replica.apply(Update(origin, 0, (seed, 1 << 20)) for origin, seed in enumerate(seeds))
 
     def fold() -> None:
         replica.fold_open_epoch()

@@ -42,7 +42,7 @@ def _train() -> None:
     period = replica.refresh_period
     for step in (0, 1, period):
         replica.measure(step, step, make_wide_batch())
-        replica.apply(Update(origin, step, origin, 1 << 20) for origin in range(UPDATES))
+        replica.apply(Update(origin, step, (origin, 1 << 20)) for origin in range(UPDATES))
 
 
 SUBJECTS: dict[str, Callable[[], None]] = {"inference": _infer, "training": _train}

@@ -33,7 +33,7 @@ def fine_tune(run: RunSettings, *, dtype: str = "float32", seconds_max: float = 
             updates: list[Update] = []
             for origin in range(ORIGINS):
                 probes = trainer.measure(origin, step, run.local_steps).probes
-                updates.extend(Update(origin, step + k, seed, scalar) for k, (seed, scalar) in enumerate(probes))
+                updates.extend(Update(origin, step + k, (seed, scalar)) for k, (seed, scalar) in enumerate(probes))
             trainer.apply(updates)
             step += run.local_steps
         seconds = time.perf_counter() - begun

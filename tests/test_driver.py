@@ -1,7 +1,8 @@
 import pytest
 
 from seams import Recorder
-from seedflood.driver import GROUP_BUNDLES_MAX, Driver
+from seedflood.backlog import GROUP_BUNDLES_MAX
+from seedflood.driver import Driver
 from seedflood.errors import DiskFullError, JournalError, PeerError
 from seedflood.protocol.messages import Bundle, ClosedEpoch, FrontierDigest, Held, Member
 from seedflood.protocol.outputs import ClosedWindow, Event, Measure, Outputs, Rebuild, SumEpoch, TakeDigest

@@ -10,7 +10,7 @@ from seedflood.storage.snapshots import Snapshots
 from seedflood.training.trainer import Trainer
 
 RUN = {"model": "embedded", "task": "embedded", "rank": 4, "refresh_period": 4, "train_examples": 16}
-UPDATES = [Update(1, step, 7 * step, 1 << 20) for step in range(14)]
+UPDATES = [Update(1, step, (7 * step, 1 << 20)) for step in range(14)]
 LAST = Bundle(1, 13, ((5, 5),), signature=bytes(64))
 
 
@@ -62,7 +62,7 @@ def test_a_node_that_goes_on_before_the_snapshot_does_not_take_it(node, writer):
 
 
 def test_a_sum_of_other_updates_than_the_snapshots_is_not_passed_over(node, writer):
-    writer.apply([Update(2, 9, 1, 1)])
+    writer.apply([Update(2, 9, (1, 1))])
     trainer = started(node, writer, (0, 1, 2))
     assert trainer.replica.epoch == 2
     assert trainer.sum_epoch(2) == writer.sum_epoch(2)

@@ -7,13 +7,23 @@ forget: what it would have sent, measured or published is withheld here until th
 from collections.abc import Sequence
 
 from seedflood.errors import DiskFullError
-from seedflood.protocol.messages import Bundle, Member, Message, OriginId, Updates
+from seedflood.protocol.batches import payload_bytes
+from seedflood.protocol.messages import Bundle, Member, Message, OriginId, Told, Updates
 from seedflood.protocol.outputs import Measure
+
+GROUP_BUNDLES_MAX = 4096
+"""A node that catches up closes no windows, but shall not keep everything in one open group."""
+
+GROUP_BYTES_MAX = 4 << 20
+"""Of payloads."""
 
 UNSAVED_BUNDLES_MAX = 1 << 18
 """Some 100 MB in memory. Beyond it the node ends (74): a restart forgets them and pulls them again."""
 
-Probes = Sequence[tuple[int, int]]
+UNSAVED_BYTES_MAX = 256 << 20
+"""Of payloads."""
+
+Probes = Sequence[Told]
 
 
 class Backlog:
@@ -28,6 +38,12 @@ class Backlog:
         self._origin = origin
         self._own: set[Bundle] = set()
         self._withheld: list[tuple[OriginId, Message]] = []
+        self._bytes = 0
+
+    @property
+    def is_large(self) -> bool:
+        """Is it time to end the group, whatever is done with it?"""
+        return len(self.bundles) >= GROUP_BUNDLES_MAX or self._bytes >= GROUP_BYTES_MAX
 
     @property
     def unwritten(self) -> list[Bundle]:
@@ -45,7 +61,8 @@ class Backlog:
         self.members |= {member.origin: member for member in members}
         if is_durable:
             self._own.update(bundle for bundle in bundles if bundle.origin == self._origin)
-        if len(self.bundles) > UNSAVED_BUNDLES_MAX:
+        self._bytes += payload_bytes(bundles)
+        if len(self.bundles) > UNSAVED_BUNDLES_MAX or self._bytes > UNSAVED_BYTES_MAX:
             raise DiskFullError("the disk was full for too long; free some space and restart.")
 
     def clear(self) -> None:
@@ -53,6 +70,7 @@ class Backlog:
         self.bundles.clear()
         self.members.clear()
         self._own.clear()
+        self._bytes = 0
 
     def sift(self, peer: OriginId, message: Message) -> Message | None:
         """What of the message may be sent now; the rest is withheld."""

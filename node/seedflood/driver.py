@@ -15,7 +15,7 @@ from typing import Protocol
 from seedflood.backlog import Backlog
 from seedflood.errors import DiskFullError
 from seedflood.protocol.frontier import Frontier
-from seedflood.protocol.messages import Bundle, ClosedEpoch, Held, Hello, Member, Message, OriginId, Update
+from seedflood.protocol.messages import Bundle, ClosedEpoch, Held, Hello, Member, Message, OriginId, Told, Update
 from seedflood.protocol.node import Node
 from seedflood.protocol.outputs import (
     ClosedWindow,
@@ -26,9 +26,6 @@ from seedflood.protocol.outputs import (
     SumEpoch,
     TakeDigest,
 )
-
-GROUP_BUNDLES_MAX = 4096
-"""A node that catches up closes no windows, but shall not keep everything in one open group."""
 
 RETRY_SECONDS = 1.0
 """Between two attempts to write to a full disk."""
@@ -173,7 +170,7 @@ class Driver:
     def pulled(self, peer: OriginId) -> None:
         self._do(lambda now: self.node.pulled(peer, now))
 
-    def published(self, step: int, probes: Sequence[tuple[int, int]]) -> None:
+    def published(self, step: int, probes: Sequence[Told]) -> None:
         if self.is_disk_full:
             self._backlog.published = (step, probes)
         else:
@@ -264,9 +261,9 @@ class Driver:
     def _persist(self, out: Outputs) -> None:
         """One group of the journal per window. It also ends when something of ours is in it, or when it is large."""
         is_end = out.is_durable or any(isinstance(order, ClosedWindow) for order in out.orders)
-        is_end = is_end or len(self._backlog.bundles) >= GROUP_BUNDLES_MAX
-        if not (out.bundles or out.members or is_end):
+        if not (out.bundles or out.members or is_end or self._backlog.is_large):
             return
+        is_end = is_end or self._backlog.is_large
         self._backlog.add(out.bundles, out.members, is_durable=out.is_durable)
         if self._backlog.is_stuck:
             return

@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 import structlog
 
 from seedflood.errors import JournalError
-from seedflood.protocol.messages import Bundle, ClosedEpoch, OriginId, Update
+from seedflood.protocol.messages import Bundle, ClosedEpoch, OriginId, Told, Update
 from seedflood.protocol.outputs import ClosedWindow, Measure, SumEpoch, TakeDigest
 from seedflood.storage.snapshots import Arrays, Facts, Snapshots
 from seedflood.training.trainer import Round, Trainer
@@ -24,7 +24,7 @@ _log = structlog.stdlib.get_logger("seedflood")
 class Answers(Protocol):
     """Where results go; `driver.Driver` in the daemon."""
 
-    def published(self, step: int, probes: Sequence[tuple[int, int]]) -> None: ...
+    def published(self, step: int, probes: Sequence[Told]) -> None: ...
 
     def digested(self, frontier_digest: bytes, replica_digest: bytes) -> None: ...
 

@@ -77,7 +77,7 @@ def test_fine_tuning_together_teaches_the_prompt(base):
         updates = []
         for origin, task in enumerate(tasks):
             found = replica.measure(step, probe_seed(SETTINGS.seed, origin, step), task.batch(origin, step))
-            updates.append(Update(origin, step, found.seed, found.scalar))
+            updates.append(Update(origin, step, (found.seed, found.scalar)))
         replica.apply(updates)
     after = evaluate(replica.model, tasks[0])
     assert after.loss < before.loss - 0.1

@@ -21,7 +21,7 @@ def covered(spelled):
 
 @given(STEPS)
 def test_spans_of_a_window_name_each_of_its_updates_once(steps):
-    assert covered(spell_updates(Update(origin, step, 0, 0) for origin, step in sorted(steps))) == sorted(steps)
+    assert covered(spell_updates(Update(origin, step, (0, 0)) for origin, step in sorted(steps))) == sorted(steps)
 
 
 @given(STEPS)
@@ -32,7 +32,7 @@ def test_spans_of_a_frame_name_each_of_its_bundles_once_in_any_order(steps):
 def test_consecutive_steps_are_one_span():
     bundles = [Bundle(1, step, ((0, 0), (0, 0))) for step in (4, 6, 8)]
     assert json.loads(spell_bundles(bundles)) == [[fingerprint(1), 4, 9]]
-    assert json.loads(spell_updates(Update(1, step, 0, 0) for step in (5, 6, 7))) == [[fingerprint(1), 5, 7]]
+    assert json.loads(spell_updates(Update(1, step, (0, 0)) for step in (5, 6, 7))) == [[fingerprint(1), 5, 7]]
 
 
 def test_skipped_steps_are_told_and_are_no_part_of_a_span():

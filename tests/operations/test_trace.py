@@ -20,7 +20,7 @@ def kept(number, *steps, source="b", skipped=0):
 
 
 def applied(number, steps, *found, late=(), reason="all heard"):
-    updates, late = (spell_updates(Update(1, step, 0, 0) for step in some) for some in (found, late))
+    updates, late = (spell_updates(Update(1, step, (0, 0)) for step in some) for some in (found, late))
     return line(number, "applied", steps=steps, reason=reason, updates=updates, late=late)
 
 

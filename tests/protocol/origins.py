@@ -18,6 +18,7 @@ from seedflood.protocol.messages import (
 )
 from seedflood.protocol.node import Node
 from seedflood.protocol.packing import pack
+from seedflood.protocol.payload import PAIRS
 from seedflood.protocol.rules import Patience, Rules
 
 RUN_ID = hashlib.sha256(b"run").digest()
@@ -33,8 +34,8 @@ def verify(public_key, message, signature):
     return signature == pretend_signature(public_key, message)
 
 
-def make_rules(clients=2, steps=100, window="strict", local_steps=1, refresh_period=1000):
-    return Rules(RUN_ID, BASE_DIGEST, clients, steps, window, local_steps, refresh_period, EPOCH_BYTES)
+def make_rules(clients=2, steps=100, window="strict", local_steps=1, refresh_period=1000, telling=PAIRS):
+    return Rules(RUN_ID, BASE_DIGEST, clients, steps, window, local_steps, refresh_period, EPOCH_BYTES, telling)
 
 
 class Origin:
@@ -53,8 +54,8 @@ class Origin:
         unsigned = Member(self.public_key, self.name, incarnation, version, neighbours, **said)
         return replace(unsigned, signature=self.sign(unsigned.signed_bytes(RUN_ID)))
 
-    def bundle(self, step, count=1, skipped=0, scalar=7):
-        probes = tuple((1000 + step + k, scalar) for k in range(count))
+    def bundle(self, step, count=1, skipped=0, scalar=7, payload=None):
+        probes = tuple(payload or (1000 + step + k, scalar) for k in range(count))
         unsigned = Bundle(self.id, step, probes, skipped)
         signature = self.sign(unsigned.signed_bytes(RUN_ID, self.public_key))
         return Bundle(self.id, step, probes, skipped, signature)

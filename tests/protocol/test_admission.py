@@ -4,9 +4,10 @@ import pytest
 from nodes import PROBES, hear, linked, started, windows
 from origins import B, C, D, make_rules
 
-from seedflood.errors import PeerError
+from seedflood.errors import ConfigError, PeerError
 from seedflood.protocol.frontier import RANGES_MAX
-from seedflood.protocol.messages import Members, Updates
+from seedflood.protocol.messages import BUNDLE_BYTES_MAX, Members, Updates
+from seedflood.protocol.payload import Coefficients, encode_coefficients
 
 
 def refused(node, peer, *bundles):
@@ -27,6 +28,40 @@ def test_what_lies_beyond_the_run_is_refused():
 def test_what_is_not_a_round_is_refused():
     node = linked(B, steps=10, local_steps=5)
     assert refused(node, B, B.bundle(0), B.bundle(1, count=5), B.bundle(0, count=6)) == {"not a round": 3}
+
+
+TINY = Coefficients((2, 1))
+GOOD = encode_coefficients(TINY, [25, 0], [127, -127, 0])
+
+
+def test_a_payload_of_the_size_and_ranges_of_the_run_is_taken():
+    node = linked(B, telling=TINY)
+    assert hear(node, B, Updates((B.bundle(0, payload=GOOD),))).bundles == [B.bundle(0, payload=GOOD)]
+
+
+@pytest.mark.parametrize(
+    "payload", [None, GOOD[:-1], GOOD + b"\0", b"\x1a" + GOOD[1:], GOOD[:-1] + b"\x80", b"\xff" + GOOD[1:]]
+)
+def test_what_the_run_does_not_tell_is_refused_before_its_signature_is_looked_at(payload):
+    node = linked(B, telling=TINY)
+    unsigned = B.bundle(0, payload=payload)._replace(signature=bytes(64))
+    assert refused(node, B, unsigned) == {"payload": 1}
+
+
+def test_a_payload_is_refused_in_a_run_of_pairs():
+    assert refused(linked(B), B, B.bundle(0, payload=GOOD)) == {"payload": 1}
+
+
+def test_a_payload_under_a_wrong_signature_raises():
+    forged = B.bundle(0, payload=GOOD)._replace(probes=(bytes(5),))
+    with pytest.raises(PeerError, match="signature"):
+        linked(B, telling=TINY).received(B.id, Updates((forged,)), 0.0)
+
+
+def test_a_run_whose_bundles_would_be_too_large_is_refused():
+    make_rules(local_steps=2, telling=Coefficients((BUNDLE_BYTES_MAX // 2 - 1,)))
+    with pytest.raises(ConfigError, match="more than a message holds"):
+        make_rules(local_steps=2, telling=Coefficients((BUNDLE_BYTES_MAX // 2,)))
 
 
 def test_a_batch_may_say_one_thing_twice_but_not_contradict_itself():

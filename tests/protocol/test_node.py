@@ -145,7 +145,7 @@ def test_an_own_bundle_is_durable_before_it_is_sent():
     out = publish(linked(B, C))
     (own,) = out.bundles
     assert out.is_durable
-    assert own.updates() == [(A.id, 0, *PROBES[0])]
+    assert own.updates() == [(A.id, 0, PROBES[0])]
     assert sent_bundles(out, B) == sent_bundles(out, C) == [own]
 
 

@@ -150,7 +150,7 @@ class NodesTogether(RuleBasedStateMachine):
 
     def apply(self, host, updates):
         for update in updates:
-            assert self.published[update.origin, update.step] == (update.seed, update.scalar)
+            assert self.published[update.origin, update.step] == update.told
             host.applied[update.origin, update.step] += 1
             assert host.applied[update.origin, update.step] == 1
 
@@ -169,7 +169,7 @@ class NodesTogether(RuleBasedStateMachine):
         """The updates that a sum stands for."""
         frontier = Frontier(closed.frontier)
         return [
-            Update(origin, step, *probe)
+            Update(origin, step, probe)
             for (origin, step), probe in self.published.items()
             if step // self.rules.refresh_period == closed.epoch and frontier.holds(origin, step)
         ]
@@ -178,10 +178,10 @@ class NodesTogether(RuleBasedStateMachine):
         return [name for name in host.applied if name[1] // self.rules.refresh_period == epoch]
 
     def add_up(self, host, epoch):
-        return sum(weigh(Update(*name, *self.published[name])) for name in self.applied_in(host, epoch))
+        return sum(weigh(Update(*name, self.published[name])) for name in self.applied_in(host, epoch))
 
     def digest(self, host):
-        total = sum(weigh(Update(*name, *self.published[name])) for name in host.applied)
+        total = sum(weigh(Update(*name, self.published[name])) for name in host.applied)
         return hashlib.sha256(struct.pack("<q", total)).digest()
 
     def answer(self, host):

@@ -44,7 +44,7 @@ def test_an_update_that_was_never_applied_is_seen(world):
 
 
 def test_an_update_that_nobody_published_is_seen(world):
-    world.hosts[1].ledger.apply([Update(world.hosts[0].origin, 99, 5, 0)])
+    world.hosts[1].ledger.apply([Update(world.hosts[0].origin, 99, (5, 0))])
     assert any("which nobody published" in line for line in find_violations(world.hosts))
 
 

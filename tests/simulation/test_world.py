@@ -3,6 +3,7 @@
 import pytest
 from worlds import STORMY, Witness, make_world, run_world
 
+from seedflood.protocol.payload import Coefficients, Slopes
 from seedflood.simulation.network import Weather
 from seedflood.simulation.world import Pace
 
@@ -32,6 +33,14 @@ def test_the_smallest_swarms_run(clients, window):
 def test_several_local_steps_share_a_bundle(window):
     world = run_world("ring", 5, steps=20, local_steps=5, refresh_period=10, window=window, weather=STORMY)
     assert all(len(bundle.probes) == 5 for bundle in world.chronicle.bundles.values())
+
+
+@pytest.mark.parametrize("window", ["strict", "bounded", "none"])
+@pytest.mark.parametrize("telling", [Coefficients((5, 2)), Coefficients((3,), bits=4), Slopes(3)])
+def test_payloads_reach_everyone_and_are_applied_exactly_once(telling, window):
+    world = run_world("ring", 4, local_steps=2, telling=telling, window=window, weather=STORMY)
+    told = {told for bundle in world.chronicle.bundles.values() for told in bundle.probes}
+    assert {len(payload) for payload in told} == {telling.size}
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -25,6 +25,7 @@ from seedflood.storage.records import (
     encode_member,
     encode_number,
     encode_strand,
+    fits_strand,
     is_strand,
 )
 
@@ -38,7 +39,8 @@ u64 = st.integers(0, 2**64 - 1)
 def strands(draw: st.DrawFn) -> list[Bundle]:
     """Bundles of one origin that follow each other, each of as many updates."""
     origin, updates, step = draw(u64), draw(st.integers(1, 64)), draw(st.integers(0, 2**50))
-    probe = st.tuples(st.integers(0, SEED_MAX), st.integers(-SCALAR_MAX, SCALAR_MAX))
+    pairs = st.tuples(st.integers(0, SEED_MAX), st.integers(-SCALAR_MAX, SCALAR_MAX))
+    probe = draw(st.sampled_from([pairs, pairs, st.binary(min_size=1, max_size=40)]))
     strand: list[Bundle] = []
     for skipped in draw(st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=9)):
         step += skipped if strand else 0
@@ -139,3 +141,12 @@ def test_a_record_is_a_strand_only_under_its_own_name() -> None:
 def test_the_longest_strand_fits_a_page(updates: int) -> None:
     strand = [Bundle(1, k * updates, ((1, 1),) * updates) for k in range(STRAND_BUNDLES[updates])]
     assert len(encode_strand(strand, SALTS.strand)) <= STRAND_BYTES_MAX < PAGE_BYTES
+
+
+@pytest.mark.parametrize("size", [1, 300, 1900, 3000, 200_000])
+def test_a_strand_of_payloads_fits_a_page_or_is_one_bundle(size: int) -> None:
+    strand: list[Bundle] = []
+    while not strand or fits_strand(strand, Bundle(1, len(strand), (bytes(size),), 0, bytes(64))):
+        strand.append(Bundle(1, len(strand), (bytes(size),), 0, bytes(64)))
+    assert len(strand) == 1 or len(encode_strand(strand, SALTS.strand)) <= STRAND_BYTES_MAX
+    assert len(encode_strand([*strand, strand[-1]], SALTS.strand)) > STRAND_BYTES_MAX

@@ -91,11 +91,11 @@ def train_naively(run: Path, steps: int) -> dict[str, torch.Tensor]:
                 seed = probe_seed(rows.seed, origin, step)
                 plus, minus = dense_losses(model, replica.subspace, epoch, seed, task.batch(origin, step), rows.epsilon)
                 scalar, _ = to_fixed_point((plus - minus) / (2 * rows.epsilon))
-                measured.append(Update(origin, step, seed, scalar))
+                measured.append(Update(origin, step, (seed, scalar)))
             for update in measured:
                 for index, parameter in enumerate(parameters):
-                    alpha = update.scalar * 2.0**-20 * replica.learning_rate / rows.clients
-                    parameter.sub_(direction(replica.subspace, epoch, update.seed, index), alpha=alpha)
+                    alpha = update.told[1] * 2.0**-20 * replica.learning_rate / rows.clients
+                    parameter.sub_(direction(replica.subspace, epoch, update.told[0], index), alpha=alpha)
     return {name: parameter.detach() for name, parameter in distinct_parameters(model)}
 
 

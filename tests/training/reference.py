@@ -121,8 +121,8 @@ def dense_weights(
         bases = {epoch: subspace.basis(epoch, index) for epoch in epochs}
         for update in updates:
             epoch = update.step // refresh_period
-            z = direction(subspace, epoch, update.seed, index, bases[epoch])
-            weight -= rate * update.scalar * 2.0**-20 * z
+            z = direction(subspace, epoch, update.told[0], index, bases[epoch])
+            weight -= rate * update.told[1] * 2.0**-20 * z
         weights[name] = weight
     return weights
 
@@ -166,7 +166,7 @@ def some_updates(count: int, *, steps: int = 10, seed: int = 0, scalar_max: int 
     generator = torch.Generator().manual_seed(seed)
     seeds = torch.randint(0, 1 << 32, (count,), generator=generator).tolist()
     scalars = torch.randint(-scalar_max, scalar_max, (count,), generator=generator).tolist()
-    return [Update(k // steps, k % steps, seeds[k], scalars[k]) for k in range(count)]
+    return [Update(k // steps, k % steps, (seeds[k], scalars[k])) for k in range(count)]
 
 
 def assert_weights_close(actual: dict[str, Tensor], expected: dict[str, Tensor], tolerance: float = 1e-5) -> None:

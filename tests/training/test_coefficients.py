@@ -135,7 +135,7 @@ def test_the_memory_of_a_replica_does_not_grow_with_the_run(tmp_path):
     def train(epochs):
         for epoch in epochs:
             replica.open_epoch(epoch)
-            replica.apply([Update(0, 2 * epoch, epoch, 1 << 20), Update(1, 2 * epoch + 1, epoch, 1 << 20)])
+            replica.apply([Update(0, 2 * epoch, (epoch, 1 << 20)), Update(1, 2 * epoch + 1, (epoch, 1 << 20))])
             replica.digest()
         gc.collect()
         return sum(one.nbytes for one in gc.get_objects() if issubclass(type(one), torch.Tensor))

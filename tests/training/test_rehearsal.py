@@ -17,7 +17,7 @@ def test_a_rehearsal_ends_where_separate_hosts_end(tmp_path: Path):
         rehearsal.advance()
         rounds = [host.measure(origin, step, 2) for origin, host in enumerate(hosts, 1)]
         updates = [
-            Update(origin, step + k, *probe)
+            Update(origin, step + k, probe)
             for origin, measured in enumerate(rounds, 1)
             for k, probe in enumerate(measured.probes)
         ]

@@ -71,14 +71,14 @@ def test_a_missing_update_changes_the_digest(expected):
 def test_an_open_but_empty_epoch_does_not_show_in_the_digest():
     opened, untouched = tiny_replica(), tiny_replica()
     opened.open_epoch(3)
-    opened.apply([Update(0, 31, 5, 0)])
+    opened.apply([Update(0, 31, (5, 0))])
     assert opened.digest() == untouched.digest()
 
 
 def test_an_update_of_a_later_epoch_waits_until_that_opens():
     replica = tiny_replica()
     before = replica.weights()
-    replica.apply([Update(0, 25, 5, 1 << 22)])
+    replica.apply([Update(0, 25, (5, 1 << 22))])
     assert_weights_close(replica.weights(), before, 0)
     replica.open_epoch(1)
     assert_weights_close(replica.weights(), before, 0)
@@ -152,7 +152,7 @@ def test_sums_are_equal_exactly_if_coefficients_are():
 
 def test_a_sum_is_the_integers_of_all_slots_in_little_endian():
     replica = tiny_replica()
-    replica.apply([Update(0, 3, 5, -(1 << 32))])
+    replica.apply([Update(0, 3, (5, -(1 << 32)))])
     numbers = struct.unpack(f"<{replica.subspace.size}q", unpack(replica.sum_epoch(0), replica.epoch_bytes))
     assert sum(numbers) == -len(replica.slots) << 32
     assert set(numbers) == {0, -(1 << 32)}
@@ -168,10 +168,10 @@ def test_every_change_shows_in_a_digest_that_was_taken_before():
     packed = replica.sum_epoch(1)
     digests = [replica.digest()]
     for change in (
-        lambda: replica.apply([Update(0, 5, 5, 7)]),
-        lambda: replica.apply([Update(0, 15, 5, 7)]),
-        lambda: replica.adopt(0, packed, [Update(1, 5, 6, 7)]),
-        lambda: (replica.open_epoch(2), replica.apply([Update(2, 5, 5, 7)])),
+        lambda: replica.apply([Update(0, 5, (5, 7))]),
+        lambda: replica.apply([Update(0, 15, (5, 7))]),
+        lambda: replica.adopt(0, packed, [Update(1, 5, (6, 7))]),
+        lambda: (replica.open_epoch(2), replica.apply([Update(2, 5, (5, 7))])),
         lambda: replica.adopt(0, packed, ()),
     ):
         change()
@@ -187,7 +187,7 @@ def test_half_precision_folds_from_a_float32_master():
     full = tiny_replica("llama")
     for step in range(30):
         for replica in (half, full):
-            replica.apply([Update(0, step, step, 1000)])
+            replica.apply([Update(0, step, (step, 1000))])
             replica.open_epoch((step + 1) // 10)
     assert half.digest() == full.digest()
     assert half.base_digest == full.base_digest
@@ -211,7 +211,7 @@ def test_every_family_learns_a_batch(family):
         updates = []
         for origin in range(2):
             seed = probe_seed(7, origin, step)
-            updates.append(Update(origin, step, seed, replica.measure(step, seed, batch).scalar))
+            updates.append(Update(origin, step, (seed, replica.measure(step, seed, batch).scalar)))
         replica.apply(updates)
     assert loss() < 0.7 * before
 

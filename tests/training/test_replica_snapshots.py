@@ -10,8 +10,8 @@ from seedflood.training.models import prepare_model
 from seedflood.training.replica import Replica
 
 UPDATES = some_updates(90, steps=30)
-LATE = [Update(7, step, 11 + step, 1 << 21) for step in (2, 14, 25)]
-NEXT = [Update(8, step, 17 + step, 1 << 21) for step in (3, 26, 31, 45)]
+LATE = [Update(7, step, (11 + step, 1 << 21)) for step in (2, 14, 25)]
+NEXT = [Update(8, step, (17 + step, 1 << 21)) for step in (3, 26, 31, 45)]
 
 
 def a_replica(family="opt", dtype="float32", seed=0):

@@ -16,7 +16,7 @@ def make(slots=SLOTS, rank=4, run_seed=1, distribution="normal"):
 
 def accumulated(subspace, updates, epoch=0):
     coefficients = subspace.zeros()
-    subspace.accumulate(coefficients, epoch, [u.seed for u in updates], [u.scalar for u in updates])
+    subspace.accumulate(coefficients, epoch, *zip(*[u.told for u in updates], strict=True))
     return coefficients
 
 

@@ -12,7 +12,7 @@ from seedflood.training import trainer as module
 from seedflood.training.trainer import Trainer
 
 RUN = {"model": "embedded", "task": "embedded", "rank": 4, "refresh_period": 4, "batch_size": 2, "train_examples": 16}
-UPDATES = [Update(origin, step, 100 * origin + step, 1 << 20) for step in range(10) for origin in range(2)]
+UPDATES = [Update(origin, step, (100 * origin + step, 1 << 20)) for step in range(10) for origin in range(2)]
 
 
 def make_trainer(**changes):

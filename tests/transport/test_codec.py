@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from seedflood.errors import PeerError
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.messages import (
+    BUNDLE_BYTES_MAX,
     NEIGHBOURS_MAX,
     SCALAR_MAX,
     SEED_MAX,
@@ -26,6 +27,7 @@ from seedflood.protocol.messages import (
     Pong,
     ReplicaDigest,
     Standing,
+    Told,
     Updates,
 )
 from seedflood.transport import codec
@@ -42,15 +44,19 @@ probes = st.tuples(st.integers(0, SEED_MAX), st.integers(-SCALAR_MAX, SCALAR_MAX
 
 
 @st.composite
-def bundles(draw: st.DrawFn) -> Bundle:
+def bundles(draw: st.DrawFn, told: st.SearchStrategy[Told] = probes) -> Bundle:
     step = draw(steps)
     return Bundle(
         draw(u64),
         step,
-        tuple(draw(st.lists(probes, min_size=1, max_size=draw(st.sampled_from([1, 5, 64]))))),
+        tuple(draw(st.lists(told, min_size=1, max_size=draw(st.sampled_from([1, 5, 64]))))),
         draw(st.sampled_from([0, 0, min(step, 7), min(step, 2**32 - 1)])),
         draw(signatures),
     )
+
+
+def batches(told: st.SearchStrategy[Told]) -> st.SearchStrategy[Updates]:
+    return st.lists(bundles(told), min_size=1, max_size=8).map(lambda some: Updates(tuple(some)))
 
 
 members = st.builds(
@@ -80,7 +86,7 @@ def frontiers(draw: st.DrawFn) -> tuple[Held, ...]:
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
 answer_parts = st.one_of(
-    st.lists(bundles(), min_size=1, max_size=8).map(lambda some: Updates(tuple(some))),
+    st.sampled_from([probes, st.binary(min_size=1, max_size=50)]).flatmap(batches),
     st.lists(members, min_size=1, max_size=4).map(lambda some: Members(tuple(some))),
     st.builds(Standing, frontiers(), digests),
     st.builds(EpochPart, st.integers(0, STEP_MAX), st.none() | frontiers(), st.binary(max_size=100), st.booleans()),
@@ -149,6 +155,10 @@ def columns(**changes: object) -> bytes:
     return pb.Frame(updates=pb.Updates(**(right | changes))).SerializeToString()
 
 
+def payloads(*some: bytes, **changes: object) -> bytes:
+    return columns(seeds=[], scalars=[], payloads=some, **changes)
+
+
 def member_frame(**changes: object) -> bytes:
     right = {"public_key": bytes(32), "name": "a", "incarnation": 1, "signature": bytes(64)}
     return pb.Frame(members=pb.Members(members=[pb.Member(**(right | changes))])).SerializeToString()
@@ -165,6 +175,7 @@ def wire(**kind: object) -> bytes:
 def test_the_right_columns_are_accepted() -> None:
     assert decode(columns()) == Updates((Bundle(1, 10, ((7, -4),), 0, bytes(64)),))
     assert decode(member_frame()) == Members((Member(bytes(32), "a", 1, signature=bytes(64)),))
+    assert decode(payloads(b"xyz")) == Updates((Bundle(1, 10, (b"xyz",), 0, bytes(64)),))
     assert decode(pull_frame(origins=[4, 5], marks=[10, 2])) == Pull(1, (Held(4, 10), Held(5, 2)))
 
 
@@ -187,6 +198,12 @@ def test_the_right_columns_are_accepted() -> None:
         (columns(steps=[STEP_MAX + 1]), "limit"),
         (columns(steps=[STEP_MAX], counts=[2], seeds=[1, 2], scalars=[1, 2]), "limit"),
         (columns(skipped=[11]), "limit"),
+        (columns(payloads=[b"x"]), "columns"),
+        (payloads(b""), "limit"),
+        (payloads(b"x", b"y"), "columns"),
+        (payloads(bytes(BUNDLE_BYTES_MAX + 1)), "limit"),
+        (payloads(*[bytes(BUNDLE_BYTES_MAX // 2 + 1)] * 2, counts=[2]), "limit"),
+        (payloads(*[b"x"] * (4096 * 64 + 1)), "limit"),
         (
             columns(origins=[1] * 4097, steps=[1] * 4097, seeds=[1] * 4097, scalars=[1] * 4097, signatures=b""),
             "limit",
@@ -242,6 +259,20 @@ def test_many_bundles_become_frames_within_the_limits() -> None:
     assert len(frames) == 3
     assert max(map(len, frames)) < codec.FRAME_BYTES_MAX
     assert tuple(one for frame in frames for one in decode(frame).bundles) == many.bundles
+
+
+def test_many_payloads_become_frames_within_the_limits() -> None:
+    sizes = [1, 2000, 28_000, BUNDLE_BYTES_MAX]
+    many = Updates(tuple(Bundle(1, k, (bytes(sizes[k % 4]),), 0, bytes(64)) for k in range(200)))
+    frames = encode(many)
+    assert max(map(len, frames)) < codec.FRAME_BYTES_MAX // 2
+    assert tuple(one for frame in frames for one in decode(frame).bundles) == many.bundles
+
+
+def test_the_largest_bundle_fits_a_frame_whatever_stands_beside_it() -> None:
+    largest = Updates((Bundle(1, 5, (bytes(BUNDLE_BYTES_MAX // 64),) * 64, 0, bytes(64)),))
+    (frame,) = encode(largest)
+    assert decode(frame) == largest
 
 
 def test_a_hello_with_many_members_continues_in_members_frames() -> None:

@@ -87,6 +87,31 @@ def test_a_batch_fits_a_frame() -> None:
     assert [len(message.bundles) for message in taken(queue)] == [4096, 4096, 1808]
 
 
+def payloads(first: int, count: int, size: int) -> Updates:
+    return Updates(tuple(Bundle(1, step, (bytes(size),), 0, bytes(64)) for step in range(first, first + count)))
+
+
+def test_payloads_leave_in_batches_of_64_kib_or_one_bundle() -> None:
+    queue = SendQueue()
+    for message in (payloads(0, 100, 2000), payloads(100, 3, 100_000), payloads(103, 1, 9), payloads(104, 1, 9)):
+        queue.put(message)
+    assert [len(message.bundles) for message in taken(queue)] == [32, 32, 32, 4, 1, 1, 1, 2]
+
+
+def test_a_payload_that_goes_to_several_links_stays_one_object() -> None:
+    queue, large = SendQueue(), payloads(0, 1, 200_000)
+    queue.put(large)
+    assert queue.take() is large
+
+
+def test_payloads_that_are_not_read_give_way_by_bytes() -> None:
+    queue = SendQueue(bytes_max=10_000)
+    for step in range(20):
+        queue.put(payloads(step, 1, 1000))
+    assert [bundle.step for bundle in flat(taken(queue))] == list(range(10, 20))
+    assert queue.dropped == 10
+
+
 def test_a_queue_of_control_messages_alone_is_stuck_in_the_end() -> None:
     queue = SendQueue(10)
     queue.put(Updates(tuple(map(bundle, range(10)))))

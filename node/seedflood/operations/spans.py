@@ -57,7 +57,7 @@ def spell_updates(updates: Iterable[Update]) -> Spelled:
     spans: list[str] = []
     previous: OriginId = -1
     first = last = -2
-    for origin, step, _, _ in updates:
+    for origin, step, _ in updates:
         if origin == previous and step == last + 1:
             last = step
             continue

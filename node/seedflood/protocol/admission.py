@@ -14,7 +14,14 @@ from seedflood.protocol.packing import unpack
 from seedflood.protocol.rules import Rules
 
 Objection = Literal[
-    "unknown origin", "beyond the run", "not a round", "signature", "equivocation", "too far ahead", "coefficients"
+    "unknown origin",
+    "beyond the run",
+    "not a round",
+    "payload",
+    "signature",
+    "equivocation",
+    "too far ahead",
+    "coefficients",
 ]
 """Why something foreign is not used: each is a series of the metrics."""
 
@@ -96,6 +103,8 @@ class Admission:
             return "beyond the run"
         if len(bundle.probes) != rules.local_steps or bundle.step % rules.local_steps:
             return "not a round"
+        if not rules.telling.admits(bundle.probes):
+            return "payload"
         key = member.public_key
         if not self._verify(key, bundle.signed_bytes(rules.run_id, key), bundle.signature):
             return "signature"

@@ -7,9 +7,10 @@ nothing here; the third needs what the neighbour said in its hello.
 This is for speed. Certainty is the business of `repair`: a full queue or a broken link may lose what was sent here.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from seedflood.protocol.batches import cut_bundles
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.messages import Bundle, Held, Member, Members, Message, OriginId, Updates
 
@@ -47,13 +48,11 @@ class Flood:
         self.neighbours.pop(peer, None)
 
     def spread(self, bundles: Sequence[Bundle], source: OriginId | None = None) -> None:
-        """Queues news for every neighbour but its source: one batch for all of them."""
-        if not bundles:
-            return
-        updates, first = _batch(bundles)
-        for neighbour in self.neighbours.values():
-            if neighbour.origin != source:
-                neighbour.offer(updates, first)
+        """Queues news for every neighbour but its source: the same batches for all of them."""
+        for updates, first in _batches(bundles):
+            for neighbour in self.neighbours.values():
+                if neighbour.origin != source:
+                    neighbour.offer(updates, first)
 
     def spread_member(self, member: Member, source: OriginId | None = None) -> None:
         """Queues the statement for every neighbour but its source and its subject."""
@@ -67,8 +66,8 @@ class Flood:
 
     def offer(self, peer: OriginId, bundles: Sequence[Bundle]) -> None:
         """Queues for a neighbour that has just linked what it did not hold."""
-        if bundles:
-            self.neighbours[peer].offer(*_batch(bundles))
+        for updates, first in _batches(bundles):
+            self.neighbours[peer].offer(updates, first)
 
     def collect(self) -> list[tuple[OriginId, Message]]:
         """Takes what is queued: statements before bundles, so that an origin's key precedes its updates."""
@@ -82,6 +81,7 @@ class Flood:
         return messages
 
 
-def _batch(bundles: Sequence[Bundle]) -> tuple[Updates, int]:
-    """(these, the first step measured in them)."""
-    return Updates(tuple(bundles)), min([bundle.step for bundle in bundles])
+def _batches(bundles: Sequence[Bundle]) -> Iterator[tuple[Updates, int]]:
+    """(some of these, the first step measured in them): all at once, unless they tell more than fills a frame."""
+    for part in cut_bundles(bundles, len(bundles) or 1):
+        yield Updates(part), min([bundle.step for bundle in part])

@@ -10,6 +10,9 @@ node holds of an origin stays one number however irregular the origin is.
 
 Signatures cover the encodings made here, not the wire's: they carry a domain, the run and the origin's key, so a
 bundle can be replayed neither in another run nor as another kind of statement.
+
+What is *told* of a step is a seed and a scalar, or a payload: bytes whose form the rules of the run know (`payload`).
+All bundles of a run tell the same kind; here, on the wire and in the journal a payload is bytes and nothing else.
 """
 
 import hashlib
@@ -18,7 +21,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import chain
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 OriginId = int
 """The leading eight bytes of SHA-256 of an origin's Ed25519 public key, as a big-endian integer."""
@@ -32,6 +35,13 @@ STEP_MAX = (1 << 53) - 1
 BUNDLE_UPDATES_MAX = 64
 """A bundle is one message of `local_steps` updates: more than 64 would delay, not save (64 signature bytes / 64)."""
 
+BUNDLE_BYTES_MAX = 256 << 10
+"""Of all payloads in a bundle: a relay holds, checks and hands on a bundle as one, and live frames wait for it."""
+
+Told = tuple[int, int] | bytes
+"""What is told of a step: (seed, scalar), or a payload of at least one byte."""
+
+_PAYLOADS = struct.Struct(">QIH")
 _SIGNED = [struct.Struct(">QIH" + "Iq" * count) for count in range(BUNDLE_UPDATES_MAX + 1)]
 
 ORIGINS_REMEMBERED = 65_536
@@ -63,25 +73,25 @@ Span = tuple[OriginId, int, int]
 class Update(NamedTuple):
     """What one origin measured at one step: unique by (origin, step), applied exactly once.
 
-    scalar: the projected gradient in units of 2^-20. seed: 32 bits from which the direction follows.
+    told: a payload, or (seed, scalar): 32 bits from which the direction follows, and the projected gradient in units
+    of 2^-20.
     """
 
     origin: OriginId
     step: int
-    seed: int
-    scalar: int
+    told: Told
 
 
 class Bundle(NamedTuple):
     """Consecutive updates of one origin under one signature. A tuple, for they come by the hundred thousand a second.
 
     step: the first step measured. skipped: how many steps right before it the origin did not measure.
-    probes: (seed, scalar) of step, step + 1, ...
+    probes: what is told of step, step + 1, ...: pairs, or payloads, never both.
     """
 
     origin: OriginId
     step: int
-    probes: tuple[tuple[int, int], ...]
+    probes: tuple[Told, ...]
     skipped: int = 0
     signature: bytes = b""
 
@@ -100,12 +110,14 @@ class Bundle(NamedTuple):
         return self.step + len(self.probes) - 1
 
     def updates(self) -> list[Update]:
-        return [Update(self.origin, self.step + k, seed, scalar) for k, (seed, scalar) in enumerate(self.probes)]
+        return [Update(self.origin, step, told) for step, told in enumerate(self.probes, self.step)]
 
     def signed_bytes(self, run_id: bytes, public_key: bytes) -> bytes:
-        """What the signature covers. run_id and public_key: 32 bytes each."""
+        """What the signature covers. run_id and public_key: 32 bytes each. Payloads have a domain of their own."""
         _, step, probes, skipped, _ = self
         count = len(probes)
+        if probes[0].__class__ is bytes:
+            return b"".join((b"seedflood bundle 2\0", run_id, public_key, _payloads_signed(step, skipped, probes)))
         flat = probes[0] if count == 1 else chain.from_iterable(probes)
         return b"seedflood bundle 1\0" + run_id + public_key + _SIGNED[count].pack(step, skipped, count, *flat)
 
@@ -273,3 +285,9 @@ Message = Hello | Updates | Members | FrontierDigest | ReplicaDigest | Standing 
 
 def count_updates(bundles: Sequence[Bundle]) -> int:
     return sum([len(bundle.probes) for bundle in bundles])
+
+
+def _payloads_signed(step: int, skipped: int, probes: tuple[Told, ...]) -> bytes:
+    """Their sizes stand in front of them, so that no two bundles read the same."""
+    sizes = struct.pack(f">{len(probes)}I", *map(len, probes))
+    return b"".join((_PAYLOADS.pack(step, skipped, len(probes)), sizes, *cast(tuple[bytes, ...], probes)))

@@ -34,6 +34,7 @@ from seedflood.protocol.messages import (
     ReplicaDigest,
     Sign,
     Standing,
+    Told,
     Verify,
 )
 from seedflood.protocol.outbox import Outbox
@@ -168,12 +169,13 @@ class Node:
         self._exchange.repair.pulled(peer, self.frontier)
         self._advance(now)
 
-    def published(self, step: int, probes: Sequence[tuple[int, int]], now: float) -> None:
-        """Our measurement of the round that starts at `step` is done: (seed, scalar) of each step."""
+    def published(self, step: int, probes: Sequence[Told], now: float) -> None:
+        """Our measurement of the round that starts at `step` is done: what we tell of each step."""
         if self.phase is not Phase.MEASURING or step != self.step:
             return  # the round was overtaken by a drain
         last_own = self.frontier.last(self.origin)
         if last_own < step:  # else what a past life of ours said turned up meanwhile: it stands
+            assert self.rules.telling.admits(probes), "we tell what every relay refuses"
             bundle = Bundle(self.origin, step, tuple(probes), skipped=step - last_own - 1)
             key = self._presence.ours.public_key
             bundle = bundle._replace(signature=self._sign(bundle.signed_bytes(self.rules.run_id, key)))

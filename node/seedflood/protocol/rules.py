@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 
+from seedflood.errors import ConfigError
+from seedflood.protocol.messages import BUNDLE_BYTES_MAX
+from seedflood.protocol.payload import PAIRS, Telling
 from seedflood.protocol.repair import REPAIR_SECONDS
 from seedflood.protocol.window import WindowRule
 
@@ -11,6 +14,7 @@ class Rules:
     """What all nodes of a run agree on (from `[run]`). run_id and base_digest: 32 bytes each.
 
     refresh_period: steps per epoch. epoch_bytes: size of an epoch's coefficients, which follows from model and rank.
+    telling: what is told of a step. Raises ConfigError if a bundle would be too large.
     """
 
     run_id: bytes
@@ -21,6 +25,14 @@ class Rules:
     local_steps: int = 1
     refresh_period: int = 1000
     epoch_bytes: int = 0
+    telling: Telling = PAIRS
+
+    def __post_init__(self) -> None:
+        if self.local_steps * self.telling.size > BUNDLE_BYTES_MAX:
+            raise ConfigError(
+                f"{self.local_steps} local steps of {self.telling.size:,} bytes each are more than a message holds "
+                f"({BUNDLE_BYTES_MAX:,}): choose a lower rank, fewer bits or fewer local_steps."
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from seedflood.protocol.messages import (
     Members,
     Message,
     OriginId,
+    Told,
     Update,
     Updates,
     origin_id,
@@ -33,6 +34,7 @@ from seedflood.simulation.clock import Clock
 from seedflood.simulation.journal import MemoryJournal
 from seedflood.simulation.ledger import Chronicle, Ledger
 from seedflood.simulation.network import Network
+from seedflood.simulation.telling import draw_told
 
 PULL_BUNDLES_MAX = 256
 COMPUTE_SECONDS = (0.0005, 0.005)
@@ -106,9 +108,9 @@ class Host:
         self._jobs: deque[tuple[float, Callable[..., None], tuple[object, ...]]] = deque()
 
     @property
-    def published(self) -> dict[int, tuple[int, int]]:
-        """Everything that this origin ever said: step -> (seed, scalar)."""
-        return {s: (u.seed, u.scalar) for (o, s), u in self.chronicle.updates.items() if o == self.origin}
+    def published(self) -> dict[int, Told]:
+        """Everything that this origin ever said: step -> what it told of it."""
+        return {step: u.told for (origin, step), u in self.chronicle.updates.items() if origin == self.origin}
 
     @property
     def is_done(self) -> bool:
@@ -312,7 +314,7 @@ class Host:
         self.driver.rebuilt(is_changed)
 
     def _measured(self, order: Measure) -> None:
-        probes = [(self._rng.getrandbits(32), self._rng.randint(-(1 << 24), 1 << 24)) for _ in range(order.count)]
+        probes = [draw_told(self.rules.telling, self._rng) for _ in range(order.count)]
         self.driver.published(order.step, probes)
 
     def _summed(self, order: SumEpoch) -> None:

@@ -1,9 +1,9 @@
 """A model of integers: it sums updates by epoch and counts which it holds, so that checks can look inside.
 
-An update adds its scalar, weighted by its seed, modulo a prime, to the sum of its epoch: order does not matter, and
-equal sums on two hosts mean equal sets of updates (a false match has odds of 2^-61). Sums that another host made come
-without names; which updates they are is told by the chronicle of everything that was ever published, and the sum
-proves it.
+An update adds its scalar, weighted by its seed, or the integers of its payload, weighted by their places, modulo a
+prime, to the sum of its epoch: order does not matter, and equal sums on two hosts mean equal sets of updates (a false
+match has odds of 2^-61). Sums that another host made come without names; which updates they are is told by the
+chronicle of everything that was ever published, and the sum proves it.
 """
 
 import hashlib
@@ -15,6 +15,7 @@ from functools import lru_cache
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.messages import Bundle, ClosedEpoch, OriginId, Update
 from seedflood.protocol.packing import pack, unpack
+from seedflood.protocol.payload import PAIRS, Telling, decode_payload
 
 MODULUS = (1 << 61) - 1
 EPOCH_BYTES = 8
@@ -28,8 +29,9 @@ class Chronicle:
     so that sums may be wrong until the digest watch has found it.
     """
 
-    def __init__(self, refresh_period: int) -> None:
+    def __init__(self, refresh_period: int, telling: Telling = PAIRS) -> None:
         self.refresh_period = refresh_period
+        self.telling = telling
         self.bundles: dict[tuple[OriginId, int], Bundle] = {}
         self.updates: dict[tuple[OriginId, int], Update] = {}
         self.contradictions: list[str] = []
@@ -70,7 +72,10 @@ class Chronicle:
 
     def digest(self, frontier: Frontier) -> bytes:
         """What a ledger with exactly this frontier applied must have."""
-        return digest_of({epoch: add_up(self.covered(frontier, epoch)) for epoch in self._epochs})
+        return digest_of({epoch: self.add_up(self.covered(frontier, epoch)) for epoch in self._epochs})
+
+    def add_up(self, updates: Iterable[Update]) -> int:
+        return sum(weigh(update, self.telling) for update in updates) % MODULUS
 
 
 class Ledger:
@@ -86,7 +91,7 @@ class Ledger:
         for update in updates:
             epoch = update.step // self._chronicle.refresh_period
             self._count(update)
-            self.sums[epoch] = (self.sums.get(epoch, 0) + weigh(update)) % MODULUS
+            self.sums[epoch] = (self.sums.get(epoch, 0) + weigh(update, self._chronicle.telling)) % MODULUS
 
     def adopt(self, closed: ClosedEpoch, others: Sequence[Bundle]) -> None:
         self._forget(closed.epoch)
@@ -113,7 +118,7 @@ class Ledger:
     def _put(self, closed: ClosedEpoch) -> None:
         (total,) = struct.unpack("<q", unpack(closed.coefficients, EPOCH_BYTES))
         covered = self._chronicle.covered(Frontier(closed.frontier), closed.epoch)
-        if add_up(covered) != total and not self._chronicle.is_tainted:
+        if self._chronicle.add_up(covered) != total and not self._chronicle.is_tainted:
             self.mistakes.append(f"took coefficients of epoch {closed.epoch} that are not the sum of their updates")
         self.sums[closed.epoch] = total
         for update in covered:
@@ -140,12 +145,11 @@ def digest_of(sums: Mapping[int, int]) -> bytes:
     return state.digest()
 
 
-def add_up(updates: Iterable[Update]) -> int:
-    return sum(map(weigh, updates)) % MODULUS
-
-
 @lru_cache(maxsize=1 << 16)
-def weigh(update: Update) -> int:
-    """The same seed and scalar by another origin or at another step weigh something else."""
-    name = struct.pack(">QQI", update.origin, update.step, update.seed)
-    return int.from_bytes(hashlib.sha256(name).digest()[:8], "big") * update.scalar % MODULUS
+def weigh(update: Update, telling: Telling = PAIRS) -> int:
+    """The same told by another origin or at another step weighs something else, and so does each value of a payload."""
+    told = update.told
+    seed, values = (told[0], [told[1]]) if isinstance(told, tuple) else (0, decode_payload(telling, told))
+    name = struct.pack(">QQI", update.origin, update.step, seed)
+    weight = int.from_bytes(hashlib.sha256(name).digest()[:8], "big")
+    return sum(value * pow(weight, power, MODULUS) for power, value in enumerate(values, 1)) % MODULUS

@@ -4,6 +4,7 @@ import hashlib
 import random
 from collections.abc import Iterable
 
+from seedflood.protocol.payload import PAIRS, Telling
 from seedflood.protocol.rules import Patience, Rules
 from seedflood.protocol.window import WindowRule
 from seedflood.simulation.clock import Clock
@@ -28,6 +29,7 @@ class World:
         window: WindowRule = "strict",
         local_steps: int = 1,
         refresh_period: int = 8,
+        telling: Telling = PAIRS,
         weather: Weather | None = None,
         pace: Pace | None = None,
         patience: Patience | None = None,
@@ -36,7 +38,7 @@ class World:
         self.rng = random.Random(seed)
         self.clock = Clock()
         self.network = Network(edges, self.clock, self.rng, weather or Weather())
-        self.chronicle = Chronicle(refresh_period)
+        self.chronicle = Chronicle(refresh_period, telling)
         self.rules = Rules(
             run_id=hashlib.sha256(b"run").digest(),
             base_digest=hashlib.sha256(b"base").digest(),
@@ -46,6 +48,7 @@ class World:
             local_steps=local_steps,
             refresh_period=refresh_period,
             epoch_bytes=EPOCH_BYTES,
+            telling=telling,
         )
         notary = Notary()
         self.hosts = [

@@ -18,7 +18,7 @@ from seedflood.errors import ConfigError
 from seedflood.storage.disk import sync_folder
 from seedflood.storage.records import Identity, encode_identity
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 PAGE_BYTES = 4096
 
 IDENTITY, INCARNATION = 1, 2

@@ -12,16 +12,22 @@ it belongs to this run.
 
 import struct
 import zlib
-from collections.abc import Iterable, Sequence
-from itertools import chain
-from typing import NamedTuple, Self
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, chain, pairwise
+from typing import NamedTuple, Self, cast
 
+from seedflood.protocol.batches import payload_bytes, tells_payloads
 from seedflood.protocol.messages import BUNDLE_UPDATES_MAX, Bundle, Held, Member, bundle_of
 
-_STRAND = struct.Struct(">QQQHH")  # origin, step, last, bundles, updates in each; then the bundles
+_STRAND = struct.Struct(
+    ">QQQHH"
+)  # origin, step, last, bundles, updates in each, or these | _PAYLOADS; then the bundles
+_PAYLOADS = 1 << 15
 _NAME = struct.Struct(">qqqH")  # how it starts, as the columns of its row: origin (signed), step, last, bundles
 _BUNDLES = [struct.Struct(f">I{'Iq' * n}64s") for n in range(BUNDLE_UPDATES_MAX + 1)]  # skipped, probes, signature
 _SKIPPED = struct.Struct(">I")  # how one of the bundles starts
+_SIZES = [struct.Struct(f">I{n}I") for n in range(BUNDLE_UPDATES_MAX + 1)]  # skipped, sizes; then payloads, signature
+_SIGNATURE_BYTES = 64
 _MEMBER = struct.Struct(">32sQQQqIQHBB")  # key, incarnation, version, first_step, last_step, hop_milliseconds,
 #       closed_before, neighbours, digest bytes, name bytes; then neighbours u64, digest, name, signature
 _EPOCH = struct.Struct(">QI")  # epoch, origins; then the frontier
@@ -37,8 +43,9 @@ _STILL_HERE = -2
 STRAND_BYTES_MAX = 4000
 """A row that fits a page of the file needs no other page."""
 
-STRAND_BUNDLES = [(STRAND_BYTES_MAX - _STRAND.size - _CRC.size) // one.size for one in _BUNDLES]
-"""How many bundles make a strand at most, by the number of updates in each."""
+_STRAND_ROOM = STRAND_BYTES_MAX - _STRAND.size - _CRC.size
+STRAND_BUNDLES = [_STRAND_ROOM // one.size for one in _BUNDLES]
+"""How many bundles of pairs make a strand at most, by the number of updates in each."""
 
 
 class ChecksumError(ValueError):
@@ -80,10 +87,26 @@ def is_strand(salt: int, record: bytes, *columns: int) -> bool:
     return is_record and _NAME.unpack_from(record) == columns
 
 
+def fits_strand(strand: Sequence[Bundle], bundle: Bundle) -> bool:
+    """May a bundle, of as many updates as each of these, stand behind them in one record?"""
+    if tells_payloads(strand):
+        sizes = _SIZES[len(bundle.probes)].size + _SIGNATURE_BYTES
+        room = _STRAND_ROOM - (len(strand) + 1) * sizes - payload_bytes([bundle])
+        return room >= payload_bytes(strand)
+    return len(strand) < STRAND_BUNDLES[len(bundle.probes)]
+
+
 def encode_strand(bundles: Sequence[Bundle], salt: int) -> bytes:
     """Bundles of one origin without a hole between them, each of as many updates as the first."""
     first = bundles[0]
     updates = len(first.probes)
+    if tells_payloads(bundles):
+        head = _STRAND.pack(first.origin, first.step, bundles[-1].last, len(bundles), updates | _PAYLOADS)
+        sizes = _SIZES[updates].pack
+        for _, _, probes, skipped, signature in bundles:
+            payloads = cast(tuple[bytes, ...], probes)
+            head += b"".join((sizes(skipped, *map(len, payloads)), *payloads, signature))
+        return _sealed(head, salt)
     head = _STRAND.pack(first.origin, first.step, bundles[-1].last, len(bundles), updates)
     pack = _BUNDLES[updates].pack
     if updates == 1:  # the usual case
@@ -97,6 +120,8 @@ def decode_strand(record: bytes, salt: int) -> list[Bundle]:
     """Raises ChecksumError."""
     data = _checked(record, salt)
     origin, step, _, _, updates = _STRAND.unpack_from(data)
+    if updates & _PAYLOADS:
+        return list(_payload_bundles(data, origin, step, updates - _PAYLOADS))
     rows = data[_STRAND.size :]
     (skipped,) = _SKIPPED.unpack_from(rows)
     bundles: list[Bundle] = []
@@ -113,6 +138,21 @@ def decode_strand(record: bytes, salt: int) -> list[Bundle]:
         bundles.append(bundle_of((origin, step, probes, skipped, signature)))
         covered = step + updates
     return bundles
+
+
+def _payload_bundles(data: bytes, origin: int, step: int, updates: int) -> Iterator[Bundle]:
+    """Of a strand of bundles with payloads, which starts at this step."""
+    at = _STRAND.size
+    covered: int | None = None
+    while at < len(data):
+        skipped, *sizes = _SIZES[updates].unpack_from(data, at)
+        at += _SIZES[updates].size
+        ends = list(accumulate(sizes, initial=at))
+        payloads = tuple(data[start:end] for start, end in pairwise(ends))
+        at = ends[-1] + _SIGNATURE_BYTES
+        step = step if covered is None else covered + skipped
+        yield bundle_of((origin, step, payloads, skipped, data[ends[-1] : at]))
+        covered = step + updates
 
 
 def encode_member(member: Member, salt: int) -> bytes:

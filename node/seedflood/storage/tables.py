@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 
 from seedflood.errors import JournalError
+from seedflood.protocol.batches import BATCH_BYTES, payload_bytes
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.messages import STEP_MAX, Bundle, ClosedEpoch, Held, OriginId
 from seedflood.storage.records import (
-    STRAND_BUNDLES,
     coefficients_salt,
     decode_coefficients,
     decode_epoch,
@@ -19,14 +19,18 @@ from seedflood.storage.records import (
     encode_coefficients,
     encode_epoch,
     encode_strand,
+    fits_strand,
 )
 from seedflood.storage.store import Store
 
 Stretch = tuple[OriginId, int, int, int]
 """(origin, first, last, end): its strands that begin at one of the steps first..last and end by `end`."""
 
-BATCH_STRANDS = 1024
-"""Read at once: 4 MB."""
+READ_BYTES = 4 << 20
+"""Read at once, about: a strand of pairs is a page at most, one of payloads may be 64."""
+
+FIRST_STRANDS = 16
+"""Read at first, when it is not known how large they are."""
 
 _INSERT = "INSERT INTO strands (origin, step, last, bundles, record) VALUES (?, ?, ?, ?, ?)"
 _AFTER = "SELECT MIN(step) FROM strands WHERE origin = ? AND step > ?"
@@ -132,8 +136,9 @@ class Bundles:
 
     def replay(self) -> Iterator[Bundle]:
         """All of them, strand by strand; streamed."""
-        number = 0
-        while rows := self._store.rows(_REPLAY, number, BATCH_STRANDS):
+        number, count = 0, FIRST_STRANDS
+        while rows := self._store.rows(_REPLAY, number, count):
+            count = _count_next(rows)
             for number, record in rows:
                 yield from self._decode(number, record)
 
@@ -147,19 +152,21 @@ class Bundles:
         ]
 
     def missing(self, held: Iterable[Held], limit: int) -> Iterator[list[Bundle]]:
-        """What is not held, per origin by step, in batches of 1 to `limit`."""
+        """What is not held, per origin by step, in batches of 1 to `limit`, of 64 KiB of payloads or one bundle."""
         held_of = {one.origin: one for one in held}
         batch: list[Bundle] = []
+        size = 0
         for origin in self._origins():
             done = -1
             for first, last in _gaps(held_of.get(origin)):
                 for bundle in self._read(origin, first, last):
                     if bundle.step > done:
                         done = bundle.step
-                        batch.append(bundle)
-                        if len(batch) == limit:
+                        size += payload_bytes([bundle])
+                        if batch and (len(batch) == limit or size > BATCH_BYTES):
                             yield batch
-                            batch = []
+                            batch, size = [], payload_bytes([bundle])
+                        batch.append(bundle)
         if batch:
             yield batch
 
@@ -177,7 +184,7 @@ class Bundles:
             bundle.first_covered == before.step + len(before.probes)
             and len(before.probes) == updates
             and first.step // period == bundle.step // period
-            and len(strand) < STRAND_BUNDLES[updates]
+            and fits_strand(strand, bundle)
         )
 
     def _insert(self, strands: Iterable[Sequence[Bundle]]) -> None:
@@ -206,8 +213,9 @@ class Bundles:
     def _read(self, origin: OriginId, first: int, last: int) -> Iterator[Bundle]:
         """Those of an origin that begin at `last` at the latest, and end at `first` at the earliest."""
         ((start,),) = self._store.rows(_BEFORE, signed(origin), first)
-        start = first if start is None else start
-        while rows := self._store.rows(_SELECT, signed(origin), start, last, BATCH_STRANDS):
+        start, count = first if start is None else start, FIRST_STRANDS
+        while rows := self._store.rows(_SELECT, signed(origin), start, last, count):
+            count = _count_next(rows)
             for row in rows:
                 for bundle in self._decode(*row):
                     start = bundle.step + 1
@@ -285,6 +293,11 @@ def stretches(held: Iterable[Held], first: int, last: int) -> list[Stretch]:
         for low, high in ((0, one.mark - 1), *one.beyond)
         if low <= last and high >= first and low <= high
     ]
+
+
+def _count_next(rows: Sequence[tuple[int, bytes]]) -> int:
+    """How many strands to read next, if they are as large as the largest of these."""
+    return max(1, READ_BYTES // max(len(record) for _, record in rows))
 
 
 def signed(origin: OriginId) -> int:

@@ -42,9 +42,7 @@ class Rehearsal:
             for origin, trainer in enumerate(self.trainers, 1)
         ]
         self.trainers[0].apply(
-            Update(one.origin, step + k, seed, scalar)
-            for one in told
-            for k, (seed, scalar) in enumerate(one.round.probes)
+            Update(one.origin, at, probe) for one in told for at, probe in enumerate(one.round.probes, step)
         )
         self.step += count
         return told

@@ -228,8 +228,9 @@ class Replica:
     def _sum(self, epoch: int, updates: Sequence[Update]) -> Tensor:
         """What updates of one epoch add up to, (F,) int64."""
         sum_F = self.subspace.zeros()
-        seeds, scalars = [update.seed for update in updates], [update.scalar for update in updates]
-        self.subspace.accumulate(sum_F, epoch, seeds, scalars)
+        pairs = [update.told for update in updates if isinstance(update.told, tuple)]
+        assert len(pairs) == len(updates), "payloads cannot be summed here"
+        self.subspace.accumulate(sum_F, epoch, [seed for seed, _ in pairs], [scalar for _, scalar in pairs])
         return sum_F
 
     def _add(self, epoch: int, added_F: Tensor) -> None:

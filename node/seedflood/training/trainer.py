@@ -125,15 +125,14 @@ class Trainer:
         Own updates are taken back at the end: they are applied for good, like everyone's, when the window closes.
         Coefficients are integers, so taking back is exact.
         """
-        own: list[Update] = []
         measured: list[Measurement] = []
         for one, seed in enumerate(seeds, step):
             result = self.replica.measure(one, seed, self.task.batch(origin, one))
             measured.append(result)
             if len(measured) < len(seeds):
-                own.append(Update(origin, one, seed, result.scalar))
-                self.replica.apply(own[-1:])
-        self.replica.apply(update._replace(scalar=-update.scalar) for update in own)
+                self.replica.apply([Update(origin, one, (seed, result.scalar))])
+        own = enumerate(measured[:-1], step)
+        self.replica.apply(Update(origin, one, (result.seed, -result.scalar)) for one, result in own)
         return measured
 
     def complete(self) -> None:

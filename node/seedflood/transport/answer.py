@@ -8,12 +8,13 @@ core can tell.
 from collections.abc import Iterable, Iterator
 
 from seedflood.errors import PeerError
+from seedflood.protocol.batches import cut_bundles
 from seedflood.protocol.messages import ClosedEpoch, Members, Standing, Updates
 from seedflood.transport.codec import AnswerPart, EpochPart
 from seedflood.transport.columns import check
 
 PULL_BUNDLES = 256
-"""Bundles per part, about 22 KB."""
+"""Bundles per part, about 22 KB; of payloads 64 KiB at most, or one bundle."""
 
 EPOCH_PART_BYTES = 64 << 10
 EPOCH_BYTES_MAX = 64 << 20
@@ -30,8 +31,7 @@ def cut(answer: Iterable[AnswerItem]) -> Iterator[AnswerPart]:
             case ClosedEpoch():
                 yield from _cut_epoch(item)
             case Updates(bundles):
-                for k in range(0, len(bundles), PULL_BUNDLES):
-                    yield Updates(bundles[k : k + PULL_BUNDLES])
+                yield from map(Updates, cut_bundles(bundles, PULL_BUNDLES))
             case _:
                 yield item
 

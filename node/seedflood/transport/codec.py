@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from google.protobuf.message import DecodeError
 
 from seedflood.errors import PeerError
+from seedflood.protocol.batches import cut_bundles
 from seedflood.protocol.messages import (
     NAME_PATTERN,
     NEIGHBOURS_MAX,
@@ -33,6 +34,7 @@ from seedflood.protocol.messages import (
 )
 from seedflood.transport.columns import (
     FRAME_BUNDLES_MAX,
+    FRAME_PAYLOADS_BYTES_MAX,
     SIGNATURE_BYTES,
     check,
     exact_frontier_to_wire,
@@ -160,8 +162,8 @@ def _to_wire(message: LinkMessage) -> list[pb.Frame]:
                 frame.answers = message.id
             return frames
         case Updates(bundles):
-            ends = range(0, len(bundles), FRAME_BUNDLES_MAX)
-            return [pb.Frame(updates=updates_to_wire(bundles[k : k + FRAME_BUNDLES_MAX])) for k in ends]
+            parts = cut_bundles(bundles, FRAME_BUNDLES_MAX, FRAME_PAYLOADS_BYTES_MAX)
+            return [pb.Frame(updates=updates_to_wire(part)) for part in parts]
         case Members():
             return [pb.Frame(members=chunk) for chunk in _chunks_of_members(message.members)]
         case Hello():

@@ -7,12 +7,25 @@ from collections.abc import Sequence
 from itertools import chain, islice
 
 from seedflood.errors import PeerError
+from seedflood.protocol.batches import tells_payloads
 from seedflood.protocol.frontier import RANGES_MAX
-from seedflood.protocol.messages import BUNDLE_UPDATES_MAX, SCALAR_MAX, STEP_MAX, Bundle, Held, bundle_of
+from seedflood.protocol.messages import (
+    BUNDLE_BYTES_MAX,
+    BUNDLE_UPDATES_MAX,
+    SCALAR_MAX,
+    STEP_MAX,
+    Bundle,
+    Held,
+    Told,
+    bundle_of,
+)
 from seedflood.wire import flood_pb2 as pb
 
 FRAME_BUNDLES_MAX = 4096
 """At most 2.7 MiB, with 64 updates in each bundle."""
+
+FRAME_PAYLOADS_BYTES_MAX = 1 << 20
+"""Of payloads in a frame: beside them stand 85 bytes a bundle. Queues and answers cut smaller ones."""
 
 FRONTIER_BYTES_MAX = 2 << 20
 """A frontier beyond it is told without its ranges: less is claimed, more is pulled, nothing is lost."""
@@ -32,16 +45,20 @@ def updates_to_wire(bundles: Sequence[Bundle]) -> pb.Updates:
         return pb.Updates()
     origins, steps, probes, skipped, signatures = zip(*bundles, strict=True)
     counts = list(map(len, probes))
-    seeds, scalars = zip(*chain.from_iterable(probes), strict=True)
-    return pb.Updates(
+    wire = pb.Updates(
         origins=origins,
         steps=steps,
         counts=counts if max(counts) != 1 else None,
         skipped=skipped if any(skipped) else None,
-        seeds=seeds,
-        scalars=scalars,
         signatures=b"".join(signatures),
     )
+    if tells_payloads(bundles):
+        wire.payloads.extend(chain.from_iterable(probes))
+    else:
+        seeds, scalars = zip(*chain.from_iterable(probes), strict=True)
+        wire.seeds.extend(seeds)
+        wire.scalars.extend(scalars)
+    return wire
 
 
 def updates_from_wire(wire: pb.Updates) -> tuple[Bundle, ...]:
@@ -49,24 +66,40 @@ def updates_from_wire(wire: pb.Updates) -> tuple[Bundle, ...]:
     n = len(origins)
     check(n <= FRAME_BUNDLES_MAX, f"{n} bundles in a frame, more than {FRAME_BUNDLES_MAX}")
     counts, skipped = list(wire.counts) or [1] * n, list(wire.skipped) or [0] * n
-    seeds, scalars = list(wire.seeds), list(wire.scalars)
+    told = _told_from_wire(wire)
     check(
         len(steps) == len(counts) == len(skipped) == n
         and len(joined) == SIGNATURE_BYTES * n
-        and len(seeds) == len(scalars) == sum(counts),
+        and len(told) == sum(counts),
         "the columns of updates differ in length",
         "columns",
     )
     if not n:
         return ()
     check(min(counts) >= 1 and max(counts) <= BUNDLE_UPDATES_MAX, f"a bundle holds 1 to {BUNDLE_UPDATES_MAX} updates")
-    check(min(scalars) >= -SCALAR_MAX and max(scalars) <= SCALAR_MAX, "a scalar is out of range")
     check(all(map(int.__le__, skipped, steps)), "a bundle covers steps below 0")
     check(max(map(int.__add__, steps, counts)) <= STEP_MAX + 1, f"a step is beyond {STEP_MAX}")
-    pairs = zip(seeds, scalars, strict=True)
-    probes = zip(pairs) if max(counts) == 1 else (tuple(islice(pairs, count)) for count in counts)
+    in_turn = iter(told)
+    probes = list(zip(in_turn)) if max(counts) == 1 else [tuple(islice(in_turn, count)) for count in counts]
+    if wire.payloads:
+        fits = max(sum(map(len, one)) for one in probes) <= BUNDLE_BYTES_MAX
+        check(fits, f"more than {BUNDLE_BYTES_MAX} bytes of payloads in a bundle")
     signatures = [joined[k : k + SIGNATURE_BYTES] for k in range(0, len(joined), SIGNATURE_BYTES)]
     return tuple(map(bundle_of, zip(origins, steps, probes, skipped, signatures, strict=True)))
+
+
+def _told_from_wire(wire: pb.Updates) -> Sequence[Told]:
+    """What is told of all steps of all bundles, in turn: pairs or payloads."""
+    if wire.payloads:
+        check(len(wire.payloads) <= FRAME_BUNDLES_MAX * BUNDLE_UPDATES_MAX, "too many payloads in a frame")
+        payloads = list(wire.payloads)
+        check(not wire.seeds and not wire.scalars, "a frame tells pairs and payloads", "columns")
+        check(all(payloads), "a payload is empty")
+        return payloads
+    seeds, scalars = list(wire.seeds), list(wire.scalars)
+    check(len(seeds) == len(scalars), "the columns of updates differ in length", "columns")
+    check(min(scalars, default=0) >= -SCALAR_MAX and max(scalars, default=0) <= SCALAR_MAX, "a scalar is out of range")
+    return list(zip(seeds, scalars, strict=True))
 
 
 def frontier_to_wire(frontier: Sequence[Held]) -> pb.Frontier:

@@ -12,9 +12,9 @@ that fills a frame well leaves as the object that came, which other links send t
 """
 
 from collections import deque
-from collections.abc import Iterator
 from itertools import chain
 
+from seedflood.protocol.batches import BATCH_BYTES, cut_bundles, payload_bytes
 from seedflood.protocol.messages import (
     ClosedEpoch,
     Hello,
@@ -31,8 +31,11 @@ from seedflood.transport.columns import FRAME_BUNDLES_MAX
 QUEUE_BUNDLES_MAX = 65_536
 """Half a megabyte of references (bundles and batches are shared between links), or 6 MB on the wire."""
 
+QUEUE_BYTES_MAX = 16 << 20
+"""Of payloads: 64 bundles of the largest size, or 8,000 of 2 kB."""
+
 BATCH_BUNDLES = 256
-"""A batch of so many is not joined with the next one."""
+"""A batch of so many, or with 64 KiB of payloads, is not joined with the next one."""
 
 CONTROL_MAX = 4096
 """A peer that lets this many control messages wait does not read at all: the link is given up."""
@@ -41,13 +44,15 @@ CONTROL_MAX = 4096
 class SendQueue:
     """Messages in, batches out. `dropped` counts updates that gave way."""
 
-    def __init__(self, bundles_max: int = QUEUE_BUNDLES_MAX) -> None:
+    def __init__(self, bundles_max: int = QUEUE_BUNDLES_MAX, bytes_max: int = QUEUE_BYTES_MAX) -> None:
         self._bundles_max = bundles_max
+        self._bytes_max = bytes_max
         self._urgent: deque[LinkMessage] = deque()
         self._waiting: deque[Message] = deque()
         self._batches = 0
-        """How many of those that wait are updates, and how many bundles these hold."""
+        """How many of those that wait are updates, how many bundles these hold, and how many bytes of payloads."""
         self._bundles = 0
+        self._bytes = 0
         self._is_turn_of_waiting = False
         self.dropped = 0
 
@@ -58,11 +63,14 @@ class SendQueue:
     def put(self, message: LinkMessage) -> None:
         match message:
             case Updates(bundles):
-                parts = [message] if 0 < len(bundles) <= FRAME_BUNDLES_MAX else list(_cut(message))
+                size = payload_bytes(bundles)
+                is_small = 0 < len(bundles) <= FRAME_BUNDLES_MAX and (size <= BATCH_BYTES or len(bundles) == 1)
+                parts = [message] if is_small else list(map(Updates, cut_bundles(bundles, FRAME_BUNDLES_MAX)))
                 self._waiting += parts
                 self._batches += len(parts)
                 self._bundles += len(bundles)
-                while self._bundles > self._bundles_max:
+                self._bytes += size
+                while self._bundles > self._bundles_max or self._bytes > self._bytes_max:
                     self._drop(self._bundles - self._bundles_max)
             case Hello() | Ping() | Pong() | Pull() | PullMore():
                 self._urgent.append(message)
@@ -83,29 +91,30 @@ class SendQueue:
 
     def _take_updates(self) -> Updates:
         batches: list[Updates] = []
-        count = 0
+        count = size = 0
         while count < BATCH_BUNDLES and self._waiting and isinstance(head := self._waiting[0], Updates):
+            more = payload_bytes(head.bundles)
+            if batches and size + more > BATCH_BYTES:
+                break
             self._waiting.popleft()
             batches.append(head)
             count += len(head.bundles)
+            size += more
         self._batches -= len(batches)
         self._bundles -= count
+        self._bytes -= size
         return batches[0] if len(batches) == 1 else Updates(tuple(chain.from_iterable(one.bundles for one in batches)))
 
     def _drop(self, excess: int) -> None:
-        """Of the oldest batch so many bundles, or all that it has."""
+        """Of the oldest batch so many bundles, or all that it has; all of it, if it is payloads that are too many."""
         at, oldest = next((k, one) for k, one in enumerate(self._waiting) if isinstance(one, Updates))
-        passed, rest = oldest.bundles[:excess], oldest.bundles[excess:]
+        end = excess if self._bytes <= self._bytes_max else len(oldest.bundles)
+        passed, rest = oldest.bundles[:end], oldest.bundles[end:]
         if rest:
             self._waiting[at] = Updates(rest)
         else:
             del self._waiting[at]
             self._batches -= 1
         self._bundles -= len(passed)
+        self._bytes -= payload_bytes(passed)
         self.dropped += count_updates(passed)
-
-
-def _cut(updates: Updates) -> Iterator[Updates]:
-    bundles = updates.bundles
-    for k in range(0, len(bundles), FRAME_BUNDLES_MAX):
-        yield Updates(bundles[k : k + FRAME_BUNDLES_MAX])

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1aseedflood/wire/flood.proto\x12\x0eseedflood.wire\"I\n\x0bPullRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\x0c\x12*\n\x08\x66rontier\x18\x02 \x01(\x0b\x32\x18.seedflood.wire.Frontier\"\xed\x04\n\x05\x46rame\x12&\n\x05hello\x18\x01 \x01(\x0b\x32\x15.seedflood.wire.HelloH\x00\x12*\n\x07updates\x18\x02 \x01(\x0b\x32\x17.seedflood.wire.UpdatesH\x00\x12*\n\x07members\x18\x03 \x01(\x0b\x32\x17.seedflood.wire.MembersH\x00\x12\x39\n\x0f\x66rontier_digest\x18\x04 \x01(\x0b\x32\x1e.seedflood.wire.FrontierDigestH\x00\x12$\n\x04ping\x18\x05 \x01(\x0b\x32\x14.seedflood.wire.PingH\x00\x12$\n\x04pong\x18\x06 \x01(\x0b\x32\x14.seedflood.wire.PongH\x00\x12*\n\x07goodbye\x18\x07 \x01(\x0b\x32\x17.seedflood.wire.GoodbyeH\x00\x12$\n\x04pull\x18\x08 \x01(\x0b\x32\x14.seedflood.wire.PullH\x00\x12+\n\x08pull_end\x18\t \x01(\x0b\x32\x17.seedflood.wire.PullEndH\x00\x12-\n\tpull_more\x18\n \x01(\x0b\x32\x18.seedflood.wire.PullMoreH\x00\x12\x37\n\x0ereplica_digest\x18\x0b \x01(\x0b\x32\x1d.seedflood.wire.ReplicaDigestH\x00\x12,\n\x08standing\x18\x0c \x01(\x0b\x32\x18.seedflood.wire.StandingH\x00\x12/\n\nepoch_part\x18\r \x01(\x0b\x32\x19.seedflood.wire.EpochPartH\x00\x12\x0f\n\x07\x61nswers\x18\x0f \x01(\x04\x42\x06\n\x04kind\"\xc3\x01\n\x05Hello\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x0e\n\x06run_id\x18\x02 \x01(\x0c\x12\x13\n\x0b\x62\x61se_digest\x18\x03 \x01(\x0c\x12&\n\x06member\x18\x04 \x01(\x0b\x32\x16.seedflood.wire.Member\x12\'\n\x07members\x18\x05 \x03(\x0b\x32\x16.seedflood.wire.Member\x12*\n\x08\x66rontier\x18\x06 \x01(\x0b\x32\x18.seedflood.wire.Frontier\"~\n\x07Updates\x12\x0f\n\x07origins\x18\x01 \x03(\x06\x12\r\n\x05steps\x18\x02 \x03(\x04\x12\x0e\n\x06\x63ounts\x18\x03 \x03(\r\x12\x0f\n\x07skipped\x18\x04 \x03(\r\x12\r\n\x05seeds\x18\x05 \x03(\x07\x12\x0f\n\x07scalars\x18\x06 \x03(\x12\x12\x12\n\nsignatures\x18\x07 \x01(\x0c\"\xf9\x01\n\x06Member\x12\x12\n\npublic_key\x18\x01 \x01(\x0c\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x13\n\x0bincarnation\x18\x03 \x01(\x04\x12\x0f\n\x07version\x18\x04 \x01(\x04\x12\x12\n\nneighbours\x18\x05 \x03(\x06\x12\x12\n\nfirst_step\x18\x06 \x01(\x04\x12\x16\n\tlast_step\x18\x07 \x01(\x12H\x00\x88\x01\x01\x12\x11\n\tsignature\x18\x08 \x01(\x0c\x12\x18\n\x10hop_milliseconds\x18\t \x01(\r\x12\x15\n\rclosed_before\x18\n \x01(\x04\x12\x15\n\rclosed_digest\x18\x0b \x01(\x0c\x42\x0c\n\n_last_step\"2\n\x07Members\x12\'\n\x07members\x18\x01 \x03(\x0b\x32\x16.seedflood.wire.Member\"P\n\x08\x46rontier\x12\x0f\n\x07origins\x18\x01 \x03(\x06\x12\r\n\x05marks\x18\x02 \x03(\x04\x12\x14\n\x0crange_counts\x18\x03 \x03(\r\x12\x0e\n\x06ranges\x18\x04 \x03(\x04\"l\n\x0e\x46rontierDigest\x12\x17\n\x0f\x66rontier_digest\x18\x01 \x01(\x0c\x12\x0e\n\x06\x62\x65\x66ore\x18\x02 \x01(\x04\x12\x13\n\x0bis_complete\x18\x03 \x01(\x08\x12\x16\n\x0emembers_digest\x18\x05 \x01(\x0cJ\x04\x08\x04\x10\x05\"@\n\rReplicaDigest\x12\x17\n\x0f\x66rontier_digest\x18\x01 \x01(\x0c\x12\x16\n\x0ereplica_digest\x18\x02 \x01(\x0c\"N\n\x08Standing\x12*\n\x08\x66rontier\x18\x01 \x01(\x0b\x32\x18.seedflood.wire.Frontier\x12\x16\n\x0ereplica_digest\x18\x02 \x01(\x0c\"e\n\tEpochPart\x12\r\n\x05\x65poch\x18\x01 \x01(\x04\x12*\n\x08\x66rontier\x18\x02 \x01(\x0b\x32\x18.seedflood.wire.Frontier\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\x12\x0f\n\x07is_last\x18\x04 \x01(\x08\"\x17\n\x04Ping\x12\x0f\n\x07sent_at\x18\x01 \x01(\x01\"\x17\n\x04Pong\x12\x0f\n\x07sent_at\x18\x01 \x01(\x01\"\x19\n\x07Goodbye\x12\x0e\n\x06reason\x18\x01 \x01(\t\">\n\x04Pull\x12\n\n\x02id\x18\x01 \x01(\x04\x12*\n\x08\x66rontier\x18\x02 \x01(\x0b\x32\x18.seedflood.wire.Frontier\"*\n\x07PullEnd\x12\n\n\x02id\x18\x01 \x01(\x04\x12\x13\n\x0bis_complete\x18\x02 \x01(\x08\"\x16\n\x08PullMore\x12\n\n\x02id\x18\x01 \x01(\x04\x32\x7f\n\x05\x46lood\x12\x38\n\x04Link\x12\x15.seedflood.wire.Frame\x1a\x15.seedflood.wire.Frame(\x01\x30\x01\x12<\n\x04Pull\x12\x1b.seedflood.wire.PullRequest\x1a\x15.seedflood.wire.Frame0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1aseedflood/wire/flood.proto\x12\x0eseedflood.wire\"I\n\x0bPullRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\x0c\x12*\n\x08\x66rontier\x18\x02 \x01(\x0b\x32\x18.seedflood.wire.Frontier\"\xed\x04\n\x05\x46rame\x12&\n\x05hello\x18\x01 \x01(\x0b\x32\x15.seedflood.wire.HelloH\x00\x12*\n\x07updates\x18\x02 \x01(\x0b\x32\x17.seedflood.wire.UpdatesH\x00\x12*\n\x07members\x18\x03 \x01(\x0b\x32\x17.seedflood.wire.MembersH\x00\x12\x39\n\x0f\x66rontier_digest\x18\x04 \x01(\x0b\x32\x1e.seedflood.wire.FrontierDigestH\x00\x12$\n\x04ping\x18\x05 \x01(\x0b\x32\x14.seedflood.wire.PingH\x00\x12$\n\x04pong\x18\x06 \x01(\x0b\x32\x14.seedflood.wire.PongH\x00\x12*\n\x07goodbye\x18\x07 \x01(\x0b\x32\x17.seedflood.wire.GoodbyeH\x00\x12$\n\x04pull\x18\x08 \x01(\x0b\x32\x14.seedflood.wire.PullH\x00\x12+\n\x08pull_end\x18\t \x01(\x0b\x32\x17.seedflood.wire.PullEndH\x00\x12-\n\tpull_more\x18\n \x01(\x0b\x32\x18.seedflood.wire.PullMoreH\x00\x12\x37\n\x0ereplica_digest\x18\x0b \x01(\x0b\x32\x1d.seedflood.wire.ReplicaDigestH\x00\x12,\n\x08standing\x18\x0c \x01(\x0b\x32\x18.seedflood.wire.StandingH\x00\x12/\n\nepoch_part\x18\r \x01(\x0b\x32\x19.seedflood.wire.EpochPartH\x00\x12\x0f\n\x07\x61nswers\x18\x0f \x01(\x04\x42\x06\n\x04kind\"\xc3\x01\n\x05Hello\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x0e\n\x06run_id\x18\x02 \x01(\x0c\x12\x13\n\x0b\x62\x61se_digest\x18\x03 \x01(\x0c\x12&\n\x06member\x18\x04 \x01(\x0b\x32\x16.seedflood.wire.Member\x12\'\n\x07members\x18\x05 \x03(\x0b\x32\x16.seedflood.wire.Member\x12*\n\x08\x66rontier\x18\x06 \x01(\x0b\x32\x18.seedflood.wire.Frontier\"\x90\x01\n\x07Updates\x12\x0f\n\x07origins\x18\x01 \x03(\x06\x12\r\n\x05steps\x18\x02 \x03(\x04\x12\x0e\n\x06\x63ounts\x18\x03 \x03(\r\x12\x0f\n\x07skipped\x18\x04 \x03(\r\x12\r\n\x05seeds\x18\x05 \x03(\x07\x12\x0f\n\x07scalars\x18\x06 \x03(\x12\x12\x12\n\nsignatures\x18\x07 \x01(\x0c\x12\x10\n\x08payloads\x18\x08 \x03(\x0c\"\xf9\x01\n\x06Member\x12\x12\n\npublic_key\x18\x01 \x01(\x0c\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x13\n\x0bincarnation\x18\x03 \x01(\x04\x12\x0f\n\x07version\x18\x04 \x01(\x04\x12\x12\n\nneighbours\x18\x05 \x03(\x06\x12\x12\n\nfirst_step\x18\x06 \x01(\x04\x12\x16\n\tlast_step\x18\x07 \x01(\x12H\x00\x88\x01\x01\x12\x11\n\tsignature\x18\x08 \x01(\x0c\x12\x18\n\x10hop_milliseconds\x18\t \x01(\r\x12\x15\n\rclosed_before\x18\n \x01(\x04\x12\x15\n\rclosed_digest\x18\x0b \x01(\x0c\x42\x0c\n\n_last_step\"2\n\x07Members\x12\'\n\x07members\x18\x01 \x03(\x0b\x32\x16.seedflood.wire.Member\"P\n\x08\x46rontier\x12\x0f\n\x07origins\x18\x01 \x03(\x06\x12\r\n\x05marks\x18\x02 \x03(\x04\x12\x14\n\x0crange_counts\x18\x03 \x03(\r\x12\x0e\n\x06ranges\x18\x04 \x03(\x04\"l\n\x0e\x46rontierDigest\x12\x17\n\x0f\x66rontier_digest\x18\x01 \x01(\x0c\x12\x0e\n\x06\x62\x65\x66ore\x18\x02 \x01(\x04\x12\x13\n\x0bis_complete\x18\x03 \x01(\x08\x12\x16\n\x0emembers_digest\x18\x05 \x01(\x0cJ\x04\x08\x04\x10\x05\"@\n\rReplicaDigest\x12\x17\n\x0f\x66rontier_digest\x18\x01 \x01(\x0c\x12\x16\n\x0ereplica_digest\x18\x02 \x01(\x0c\"N\n\x08Standing\x12*\n\x08\x66rontier\x18\x01 \x01(\x0b\x32\x18.seedflood.wire.Frontier\x12\x16\n\x0ereplica_digest\x18\x02 \x01(\x0c\"e\n\tEpochPart\x12\r\n\x05\x65poch\x18\x01 \x01(\x04\x12*\n\x08\x66rontier\x18\x02 \x01(\x0b\x32\x18.seedflood.wire.Frontier\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\x12\x0f\n\x07is_last\x18\x04 \x01(\x08\"\x17\n\x04Ping\x12\x0f\n\x07sent_at\x18\x01 \x01(\x01\"\x17\n\x04Pong\x12\x0f\n\x07sent_at\x18\x01 \x01(\x01\"\x19\n\x07Goodbye\x12\x0e\n\x06reason\x18\x01 \x01(\t\">\n\x04Pull\x12\n\n\x02id\x18\x01 \x01(\x04\x12*\n\x08\x66rontier\x18\x02 \x01(\x0b\x32\x18.seedflood.wire.Frontier\"*\n\x07PullEnd\x12\n\n\x02id\x18\x01 \x01(\x04\x12\x13\n\x0bis_complete\x18\x02 \x01(\x08\"\x16\n\x08PullMore\x12\n\n\x02id\x18\x01 \x01(\x04\x32\x7f\n\x05\x46lood\x12\x38\n\x04Link\x12\x15.seedflood.wire.Frame\x1a\x15.seedflood.wire.Frame(\x01\x30\x01\x12<\n\x04Pull\x12\x1b.seedflood.wire.PullRequest\x1a\x15.seedflood.wire.Frame0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,34 +37,34 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_FRAME']._serialized_end=743
   _globals['_HELLO']._serialized_start=746
   _globals['_HELLO']._serialized_end=941
-  _globals['_UPDATES']._serialized_start=943
-  _globals['_UPDATES']._serialized_end=1069
-  _globals['_MEMBER']._serialized_start=1072
-  _globals['_MEMBER']._serialized_end=1321
-  _globals['_MEMBERS']._serialized_start=1323
-  _globals['_MEMBERS']._serialized_end=1373
-  _globals['_FRONTIER']._serialized_start=1375
-  _globals['_FRONTIER']._serialized_end=1455
-  _globals['_FRONTIERDIGEST']._serialized_start=1457
-  _globals['_FRONTIERDIGEST']._serialized_end=1565
-  _globals['_REPLICADIGEST']._serialized_start=1567
-  _globals['_REPLICADIGEST']._serialized_end=1631
-  _globals['_STANDING']._serialized_start=1633
-  _globals['_STANDING']._serialized_end=1711
-  _globals['_EPOCHPART']._serialized_start=1713
-  _globals['_EPOCHPART']._serialized_end=1814
-  _globals['_PING']._serialized_start=1816
-  _globals['_PING']._serialized_end=1839
-  _globals['_PONG']._serialized_start=1841
-  _globals['_PONG']._serialized_end=1864
-  _globals['_GOODBYE']._serialized_start=1866
-  _globals['_GOODBYE']._serialized_end=1891
-  _globals['_PULL']._serialized_start=1893
-  _globals['_PULL']._serialized_end=1955
-  _globals['_PULLEND']._serialized_start=1957
-  _globals['_PULLEND']._serialized_end=1999
-  _globals['_PULLMORE']._serialized_start=2001
-  _globals['_PULLMORE']._serialized_end=2023
-  _globals['_FLOOD']._serialized_start=2025
-  _globals['_FLOOD']._serialized_end=2152
+  _globals['_UPDATES']._serialized_start=944
+  _globals['_UPDATES']._serialized_end=1088
+  _globals['_MEMBER']._serialized_start=1091
+  _globals['_MEMBER']._serialized_end=1340
+  _globals['_MEMBERS']._serialized_start=1342
+  _globals['_MEMBERS']._serialized_end=1392
+  _globals['_FRONTIER']._serialized_start=1394
+  _globals['_FRONTIER']._serialized_end=1474
+  _globals['_FRONTIERDIGEST']._serialized_start=1476
+  _globals['_FRONTIERDIGEST']._serialized_end=1584
+  _globals['_REPLICADIGEST']._serialized_start=1586
+  _globals['_REPLICADIGEST']._serialized_end=1650
+  _globals['_STANDING']._serialized_start=1652
+  _globals['_STANDING']._serialized_end=1730
+  _globals['_EPOCHPART']._serialized_start=1732
+  _globals['_EPOCHPART']._serialized_end=1833
+  _globals['_PING']._serialized_start=1835
+  _globals['_PING']._serialized_end=1858
+  _globals['_PONG']._serialized_start=1860
+  _globals['_PONG']._serialized_end=1883
+  _globals['_GOODBYE']._serialized_start=1885
+  _globals['_GOODBYE']._serialized_end=1910
+  _globals['_PULL']._serialized_start=1912
+  _globals['_PULL']._serialized_end=1974
+  _globals['_PULLEND']._serialized_start=1976
+  _globals['_PULLEND']._serialized_end=2018
+  _globals['_PULLMORE']._serialized_start=2020
+  _globals['_PULLMORE']._serialized_end=2042
+  _globals['_FLOOD']._serialized_start=2044
+  _globals['_FLOOD']._serialized_end=2171
 # @@protoc_insertion_point(module_scope)

@@ -63,7 +63,7 @@ class Hello(_message.Message):
     def __init__(self, protocol_version: _Optional[int] = ..., run_id: _Optional[bytes] = ..., base_digest: _Optional[bytes] = ..., member: _Optional[_Union[Member, _Mapping]] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., frontier: _Optional[_Union[Frontier, _Mapping]] = ...) -> None: ...
 
 class Updates(_message.Message):
-    __slots__ = ("origins", "steps", "counts", "skipped", "seeds", "scalars", "signatures")
+    __slots__ = ("origins", "steps", "counts", "skipped", "seeds", "scalars", "signatures", "payloads")
     ORIGINS_FIELD_NUMBER: _ClassVar[int]
     STEPS_FIELD_NUMBER: _ClassVar[int]
     COUNTS_FIELD_NUMBER: _ClassVar[int]
@@ -71,6 +71,7 @@ class Updates(_message.Message):
     SEEDS_FIELD_NUMBER: _ClassVar[int]
     SCALARS_FIELD_NUMBER: _ClassVar[int]
     SIGNATURES_FIELD_NUMBER: _ClassVar[int]
+    PAYLOADS_FIELD_NUMBER: _ClassVar[int]
     origins: _containers.RepeatedScalarFieldContainer[int]
     steps: _containers.RepeatedScalarFieldContainer[int]
     counts: _containers.RepeatedScalarFieldContainer[int]
@@ -78,7 +79,8 @@ class Updates(_message.Message):
     seeds: _containers.RepeatedScalarFieldContainer[int]
     scalars: _containers.RepeatedScalarFieldContainer[int]
     signatures: bytes
-    def __init__(self, origins: _Optional[_Iterable[int]] = ..., steps: _Optional[_Iterable[int]] = ..., counts: _Optional[_Iterable[int]] = ..., skipped: _Optional[_Iterable[int]] = ..., seeds: _Optional[_Iterable[int]] = ..., scalars: _Optional[_Iterable[int]] = ..., signatures: _Optional[bytes] = ...) -> None: ...
+    payloads: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, origins: _Optional[_Iterable[int]] = ..., steps: _Optional[_Iterable[int]] = ..., counts: _Optional[_Iterable[int]] = ..., skipped: _Optional[_Iterable[int]] = ..., seeds: _Optional[_Iterable[int]] = ..., scalars: _Optional[_Iterable[int]] = ..., signatures: _Optional[bytes] = ..., payloads: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class Member(_message.Message):
     __slots__ = ("public_key", "name", "incarnation", "version", "neighbours", "first_step", "last_step", "signature", "hop_milliseconds", "closed_before", "closed_digest")
