@@ -5,7 +5,7 @@ import random
 import pytest
 
 from seedflood.errors import PeerError
-from seedflood.protocol.messages import Bundle, Hello, Member, Ping, Updates
+from seedflood.protocol.messages import Bundle, FrontierDigest, Goodbye, Hello, Member, Ping, Standing, Updates
 from seedflood.simulation.clock import Clock
 from seedflood.simulation.network import Network, Weather
 
@@ -25,13 +25,14 @@ class Host:
 
     def __init__(self, index):
         self.index = index
-        self.origin = 100 + index
+        self.member = Member(bytes([index]) * 32, f"h{index}", 1, signature=bytes(64))
+        self.origin = self.member.origin
         self.told = []
         self.node = self.driver = self
         self.admission = Admission()
 
     def hello(self):
-        return Hello(b"", b"", Member(bytes([self.index]) * 32, f"h{self.index}", 1))
+        return Hello(bytes(32), bytes(32), self.member)
 
     def enter(self, action, *args):
         action(*args)
@@ -49,7 +50,7 @@ class Host:
         self.told.append(("pulled", peer))
 
     def answer_pull(self, frontier):
-        return [Ping(1.0)]
+        return [updates(9)]
 
 
 def linked(weather=None, hosts=2):
@@ -63,7 +64,7 @@ def linked(weather=None, hosts=2):
 
 
 def updates(step):
-    return Updates((Bundle(100, step, ((step, step),)),))
+    return Updates((Bundle(100, step, ((step, step),), signature=bytes(64)),))
 
 
 def steps_told(host):
@@ -77,10 +78,10 @@ def pass_seconds(clock, seconds=2.0):
 def test_both_ends_are_told_of_a_link_and_of_its_end():
     clock, network, (a, b) = linked()
     network.break_link(0, 1)
-    assert a.told == [("connected", 101), ("disconnected", 101)]
-    assert b.told == [("connected", 100), ("disconnected", 100)]
+    assert a.told == [("connected", b.origin), ("disconnected", b.origin)]
+    assert b.told == [("connected", a.origin), ("disconnected", a.origin)]
     pass_seconds(clock)
-    assert a.told[-1] == ("connected", 101)
+    assert a.told[-1] == ("connected", b.origin)
 
 
 def test_a_refused_hello_ends_the_link_and_the_refused_side_hears_of_nothing_else():
@@ -91,7 +92,7 @@ def test_a_refused_hello_ends_the_link_and_the_refused_side_hears_of_nothing_els
     b.told.clear()
     pass_seconds(clock, 20.0)
     assert a.told == []
-    assert b.told.count(("connected", 100)) == b.told.count(("disconnected", 100))
+    assert b.told.count(("connected", a.origin)) == b.told.count(("disconnected", a.origin))
     assert not network.is_linked(0, 1)
 
 
@@ -159,7 +160,7 @@ def test_a_partition_cuts_only_what_crosses_it_until_it_ends():
     network.partition({0})
     pass_seconds(clock, 10.0)
     assert [network.is_linked(0, 1), network.is_linked(1, 2)] == [False, True]
-    assert hosts[2].told == [("connected", 101)]
+    assert hosts[2].told == [("connected", hosts[1].origin)]
     network.unite()
     pass_seconds(clock)
     assert network.is_linked(0, 1)
@@ -170,14 +171,14 @@ def test_a_pull_is_answered_and_ends_once():
     assert network.pull(a, b.origin, ())
     assert not network.pull(a, b.origin, ())
     pass_seconds(clock)
-    assert a.told[1:] == [Ping(1.0), ("pulled", 101)]
+    assert a.told[1:] == [updates(9), ("pulled", b.origin)]
 
 
 def test_a_pull_that_is_broken_off_ends_before_its_link_does():
     _, network, (a, b) = linked()
     network.pull(a, b.origin, ())
     network.break_link(0, 1)
-    assert a.told[1:] == [("pulled", 101), ("disconnected", 101)]
+    assert a.told[1:] == [("pulled", b.origin), ("disconnected", b.origin)]
 
 
 def test_a_paused_host_is_not_dialled():
@@ -189,4 +190,4 @@ def test_a_paused_host_is_not_dialled():
     b.is_paused = False
     pass_seconds(clock)
     assert network.is_linked(0, 1)
-    assert a.told[-1] == ("connected", 101)
+    assert a.told[-1] == ("connected", b.origin)

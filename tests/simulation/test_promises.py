@@ -63,7 +63,7 @@ def forgetful(*, is_disk_lost):
     world = make_world("path", 3, steps=12, pace=Pace(0.5, 0.5), patience=Patience(start_seconds=60))
     world.start()
     left, middle, _ = world.hosts
-    world.run_until_step(4)
+    assert world.clock.run(lambda: middle.is_up and middle.node.step >= 4, 60)
     world.network.break_link(1, 2)
     world.network.partition({2})
     said = len(middle.published)

@@ -37,6 +37,9 @@ from seedflood.simulation.network import Network
 from seedflood.simulation.telling import draw_told
 
 PULL_BUNDLES_MAX = 256
+TIMER_SECONDS_MIN = 0.001
+"""A timer of a real loop is no finer, and virtual time moves on whatever the core wants."""
+
 COMPUTE_SECONDS = (0.0005, 0.005)
 """What an order takes that is no measurement."""
 
@@ -101,6 +104,10 @@ class Host:
         self._patience = patience
         self._died = died
         self._life = 0
+        self._timer = 0.0
+        """When the next tick comes; 0: never."""
+        self._wanted = 0.0
+        """When the core wants it."""
         self._was_ready = False
         self._writes_left: int | None = None
         """See `die_within`."""
@@ -123,7 +130,7 @@ class Host:
         self.journal.incarnation += 1
         self._life += 1
         self.is_up, self.is_finished, self.is_paused, self.is_corrupt = True, False, False, False
-        self._was_ready, self._writes_left = False, None
+        self._was_ready, self._writes_left, self._timer = False, None, 0.0
         self.ledger, self.windows = Ledger(self.chronicle), []
         member = Member(self.public_key, self.name, self.journal.incarnation)
         self.node = Node(self.rules, member, self._sign, self._verify, patience=self._patience)
@@ -132,7 +139,6 @@ class Host:
         members = list(self.journal.members.values())
         self.enter(lambda: self.driver.start(members, is_journal_damaged=is_journal_damaged))
         self._network.joined(self)
-        self._tick_later()
 
     def crash(self) -> None:
         """SIGKILL: the process is gone, and so is what its journal had not committed."""
@@ -216,6 +222,8 @@ class Host:
             self.crash()
             self._died(self)
             return
+        finally:
+            self._set_timer()
         if self.node.is_ready != self._was_ready:
             self._was_ready = self.node.is_ready
             if self._was_ready:
@@ -371,9 +379,17 @@ class Host:
         if self._life == life:
             self.enter(action, *args)
 
-    def _tick_later(self) -> None:
-        self._later(max(0.001, min(self.driver.seconds_to_tick(), 0.25)), self._tick)
+    def _set_timer(self) -> None:
+        """The next tick comes when the core wants it, and never before: as the daemon does."""
+        if not self.is_up:
+            return
+        moment = self._clock.now + self.driver.seconds_to_tick()
+        if abs(moment - self._wanted) < TIMER_SECONDS_MIN / 1000 and self._timer:
+            return
+        self._wanted, self._timer = moment, max(moment, self._clock.now + TIMER_SECONDS_MIN)
+        self._clock.at(self._timer, self._ring, self._life, self._timer)
 
-    def _tick(self) -> None:
-        self.driver.tick()
-        self._tick_later()
+    def _ring(self, life: int, moment: float) -> None:
+        if self._life == life and moment == self._timer:
+            self._timer = 0.0
+            self.enter(self.driver.tick)

@@ -4,23 +4,29 @@ A link never drops a frame in the middle: TCP does not. But what would enter a f
 a stream may stand still while both ends believe in it (`silence`), frames of updates may come twice or overtake each
 other, and links break and are dialled again some time later.
 
+Every frame passes the codec of the transport, and what it says is handled in the order and with the refusals of
+`transport.link`: whoever sends what may not be said loses the link, and is dialled again with growing delays.
+
 Frames that arrive at the same moment are one event: streams are in order, so a slow frame gathers those behind it.
 """
 
 import random
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from seedflood.driver import Driver
 from seedflood.errors import PeerError
-from seedflood.protocol.messages import Held, Hello, Members, Message, OriginId, Updates
+from seedflood.protocol.messages import Goodbye, Held, Hello, Message, OriginId, Standing, Updates
 from seedflood.protocol.node import Node
 from seedflood.simulation.clock import Clock
+from seedflood.simulation.link import Encoder, End, Item, Link, decode
+from seedflood.transport.answer import AnswerItem, cut
+from seedflood.transport.codec import EpochPart, LinkMessage, Pull, PullEnd, PullMore, PullPart
 
-Frame = tuple[Callable[..., None], tuple[object, ...]]
-"""What happens at the receiver when it arrives."""
+DIAL_SECONDS = 0.25
+"""Bound of the delay before the first dial; it doubles with every dial that makes no lasting link."""
 
 
 class Endpoint(Protocol):
@@ -36,14 +42,14 @@ class Endpoint(Protocol):
     def enter(self, action: Callable[..., None], *args: object) -> None:
         """Does it now; a host that is paused does it when it goes on."""
 
-    def answer_pull(self, frontier: tuple[Held, ...]) -> Sequence[Message]: ...
+    def answer_pull(self, frontier: tuple[Held, ...]) -> Sequence[AnswerItem]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Weather:
     """What links do, from the seed. Delays in seconds; the rest are probabilities per frame of updates, or per second.
 
-    break_per_second: of one link.
+    break_per_second: of one link. is_one_sided: only one end of a link has the address of the other.
     """
 
     delay_min: float = 0.001
@@ -54,46 +60,11 @@ class Weather:
     break_per_second: float = 0.0
     redial_min: float = 0.05
     redial_max: float = 1.0
+    is_one_sided: bool = False
 
     @property
     def is_calm(self) -> bool:
         return not (self.duplicate or self.reorder or self.lose or self.break_per_second)
-
-
-class Way:
-    """One direction of a link while it lives: batches of frames in the order of their arrival."""
-
-    def __init__(self) -> None:
-        self.batches: deque[list[Frame]] = deque()
-        self.arrival = 0.0
-        """Of the last batch."""
-        self.silent_until = 0.0
-
-    def frames_of_updates(self) -> list[tuple[list[Frame], int]]:
-        """Where frames of updates stand that are on their way."""
-        return [
-            (batch, k)
-            for batch in self.batches
-            for k, (_, args) in enumerate(batch)
-            if args and isinstance(args[-1], Updates)
-        ]
-
-
-class Link:
-    """Two hosts that may be linked. life: counts how often it was made; what was sent in another life never arrives."""
-
-    def __init__(self, edge: tuple[int, int]) -> None:
-        self.edge = edge
-        self.life = 0
-        self.is_up = False
-        self.is_blocked = False
-        self.is_awaited = False
-        """Will it be dialled?"""
-        self.greeted: set[int] = set()
-        """The ends that were told of the link, by index."""
-        self.pulling: set[int] = set()
-        self.ways: dict[int, Way] = {}
-        """By the index of the sender."""
 
 
 class Network:
@@ -104,22 +75,32 @@ class Network:
         self.faults: Counter[str] = Counter()
         self._clock = clock
         self._rng = rng
+        self._encode = Encoder().encode
         self._hosts: dict[int, Endpoint] = {}
-        self._indices: dict[OriginId, int] = {}
-        self._links = {edge: Link(edge) for edge in sorted({(min(e), max(e)) for e in edges})}
+        self._links: dict[tuple[int, int], Link] = {}
         self._links_of: dict[int, list[Link]] = {}
-        for link in self._links.values():
-            for index in link.edge:
-                self._links_of.setdefault(index, []).append(link)
+        self._open: dict[tuple[int, OriginId], Link] = {}
+        """By who was told of the link, and with whom."""
+        for edge in sorted({(min(e), max(e)) for e in edges}):
+            self.add(edge)
+
+    def add(self, edge: tuple[int, int]) -> None:
+        """One more pair of hosts that may be linked."""
+        diallers = (self._rng.choice(edge),) if self.weather.is_one_sided else edge
+        link = self._links[edge] = Link(edge, frozenset(diallers))
+        for index in edge:
+            self._links_of.setdefault(index, []).append(link)
 
     # Hosts come and go
 
     def joined(self, host: Endpoint) -> None:
-        """A host came up: its links are dialled."""
+        """A host came up: it dials, and so do those that have its address."""
         self._hosts[host.index] = host
-        self._indices[host.origin] = host.index
         for link in self._links_of.get(host.index, ()):
-            self._redial(link)
+            link.failures[host.index] = 0
+            link.awaited.pop(host.index, None)
+            for index in link.edge:
+                self._redial(link, index)
 
     def vanished(self, host: Endpoint) -> None:
         """A host is gone: its neighbours see their streams end."""
@@ -128,11 +109,12 @@ class Network:
 
     def neighbours(self, index: int) -> list[int]:
         """Indices of the hosts that share an edge with this one."""
-        return [self._far_end(link, index) for link in self._links_of.get(index, ())]
+        return [link.far_end(index) for link in self._links_of.get(index, ())]
 
     def is_linked(self, one: int, other: int) -> bool:
         """Do both ends believe in the link?"""
-        return len(self._links[min(one, other), max(one, other)].greeted) == 2
+        link = self._links[min(one, other), max(one, other)]
+        return link.is_up and all(map(link.is_greeted, link.edge))
 
     # Faults
 
@@ -140,8 +122,13 @@ class Network:
         """Cuts every link between the group and the rest until `unite`."""
         for link in self._links.values():
             if (link.edge[0] in group) != (link.edge[1] in group):
-                link.is_blocked = True
-                self._break(link, "partition")
+                self._block(link)
+
+    def isolate(self, index: int, *, but: int) -> None:
+        """Cuts all links of a host but one until `unite`."""
+        for link in self._links_of.get(index, ()):
+            if but not in link.edge:
+                self._block(link)
 
     def unite(self) -> None:
         """Ends a partition."""
@@ -167,21 +154,34 @@ class Network:
     def linked_pairs(self) -> list[tuple[int, int]]:
         return [link.edge for link in self._links.values() if link.is_up]
 
+    def _block(self, link: Link) -> None:
+        link.is_blocked = True
+        self._break(link, "partition")
+
     # The seam of the driver
 
     def send(self, sender: Endpoint, peer: OriginId, message: Message) -> None:
-        link = self._link(sender, peer)
+        link = self._open.get((sender.index, peer))
+        if link is None:
+            return
         copies = self._copies() if isinstance(message, Updates) and not self.weather.is_calm else 1
         for _ in range(copies):
-            self._carry(link, sender, self._receive, message)
+            self._carry(link, sender.index, message)
+
+    def send_raw(self, sender: Endpoint, neighbour: int, item: Item) -> None:
+        """Whatever a liar likes to put on the way."""
+        link = self._links[min(sender.index, neighbour), max(sender.index, neighbour)]
+        self._carry(link, sender.index, item)
 
     def pull(self, puller: Endpoint, peer: OriginId, frontier: tuple[Held, ...]) -> bool:
         """A request one way, what is missing back, then the end. False if one is under way already."""
-        link = self._link(puller, peer)
-        if not link.is_up or puller.index in link.pulling:
+        link = self._open.get((puller.index, peer))
+        if link is None or link.ends[puller.index].is_pulling:
             return False
-        link.pulling.add(puller.index)
-        self._carry(link, puller, self._answer, frontier)
+        end = link.ends[puller.index]
+        end.is_pulling = True
+        end.pulls += 1
+        self._carry(link, puller.index, Pull(end.pulls, frontier))
         return True
 
     # On the way
@@ -196,29 +196,24 @@ class Network:
             return 2
         return 1
 
-    def _carry(self, link: Link, sender: Endpoint, action: Callable[..., None], *args: object) -> None:
-        """`action(link, sender, receiver, *args)` happens when it arrives, if the link lives that long."""
+    def _carry(self, link: Link, sender: int, item: Item) -> None:
+        """It arrives some time later, if the link lives that long."""
         if not link.is_up:
             return
-        way = link.ways[sender.index]
+        way = link.ways[sender]
         moment = self._clock.now + self._rng.uniform(self.weather.delay_min, self.weather.delay_max)
-        frame: Frame = (action, (link, sender, self._hosts[self._far_end(link, sender.index)], *args))
         if way.batches and moment <= way.arrival:
-            _append(way.batches[-1], frame)
+            way.append(item)
         else:
             way.arrival = moment
-            way.batches.append([frame])
-            self._clock.at(moment, self._arrive, link, link.life, sender.index)
-        if self.weather.reorder and isinstance(args[-1], Updates) and self._rng.random() < self.weather.reorder:
-            self._overtake(way)
-
-    def _overtake(self, way: Way) -> None:
-        """The last frame of updates changes places with an earlier one."""
-        places = way.frames_of_updates()
-        if len(places) > 1:
-            self.faults["reordered_frames"] += 1
-            (batch, k), (last_batch, last_k) = self._rng.choice(places[:-1]), places[-1]
-            batch[k], last_batch[last_k] = last_batch[last_k], batch[k]
+            way.batches.append([item])
+            self._clock.at(moment, self._arrive, link, link.life, sender)
+        if self.weather.reorder and isinstance(item, Updates) and self._rng.random() < self.weather.reorder:
+            places = way.places_of_updates()
+            if len(places) > 1:
+                self.faults["reordered_frames"] += 1
+                (batch, k), (last_batch, last_k) = self._rng.choice(places[:-1]), places[-1]
+                batch[k], last_batch[last_k] = last_batch[last_k], batch[k]
 
     def _arrive(self, link: Link, life: int, sender: int) -> None:
         if link.life != life or not link.is_up:
@@ -227,108 +222,144 @@ class Network:
         if self._clock.now < way.silent_until:
             self._clock.at(way.silent_until, self._arrive, link, life, sender)
             return
-        receiver = self._hosts[self._far_end(link, sender)]
-        receiver.enter(self._hand_over, link, life, way.batches.popleft())
+        receiver = self._hosts[link.far_end(sender)]
+        receiver.enter(self._hand_over, link, life, receiver, way.batches.popleft())
 
-    def _hand_over(self, link: Link, life: int, batch: list[Frame]) -> None:
-        for action, args in batch:
-            if link.life == life and link.is_up:
-                action(*args)
-
-    def _receive(self, link: Link, sender: Endpoint, receiver: Endpoint, message: Message) -> None:
+    def _hand_over(self, link: Link, life: int, receiver: Endpoint, batch: list[Item]) -> None:
         try:
-            receiver.driver.received(sender.origin, message)
+            for item in batch:
+                for frame in self._encode(item):
+                    if link.life != life or not link.is_up:
+                        return
+                    message = decode(frame)
+                    if message is not None:
+                        self._receive(link, receiver, message)
         except PeerError as error:
             self.faults[f"refused_{error.reason}"] += 1
-            self._break(link, str(error))
+            self._break(link, f"refused ({error.reason}): {error}", is_refused=not link.is_greeted(receiver.index))
 
-    def _answer(self, link: Link, puller: Endpoint, donor: Endpoint, frontier: tuple[Held, ...]) -> None:
-        for message in donor.answer_pull(frontier):
-            self._carry(link, donor, self._receive, message)
-        self._carry(link, donor, self._end_pull, None)
+    # What an end makes of a message: as `transport.link` does
 
-    def _end_pull(self, link: Link, donor: Endpoint, puller: Endpoint, _: None) -> None:
-        link.pulling.discard(puller.index)
-        puller.driver.pulled(donor.origin)
+    def _receive(self, link: Link, receiver: Endpoint, message: LinkMessage) -> None:
+        end = link.ends[receiver.index]
+        if end.hello is None:
+            self._greet(link, end, receiver, message)
+            return
+        match message:
+            case Hello():
+                raise PeerError("a second hello on one link", reason="hello")
+            case EpochPart() | Standing():
+                raise PeerError("a part of an answer outside of a pull", reason="order")
+            case Pull():
+                self._answer(link, receiver, message)
+            case PullPart():
+                self._receive_part(end, receiver, message)
+            case PullEnd():
+                self._end_pull(end, receiver, message)
+            case PullMore():
+                pass
+            case _:
+                receiver.driver.received(end.peer, message)
+        if isinstance(message, Goodbye):
+            self._break(link, f"goodbye: {message.reason}")
+
+    def _greet(self, link: Link, end: End, host: Endpoint, message: LinkMessage) -> None:
+        if not isinstance(message, Hello):
+            raise PeerError("the first frame is no hello", reason="hello")
+        host.node.admission.check_hello(message)
+        peer = message.member.origin
+        old = self._open.get((host.index, peer))
+        if peer == host.origin:
+            raise PeerError("this is ourselves", reason="self")
+        if old is not None:
+            known = old.ends[host.index].hello
+            if known is not None and known.member.incarnation > message.member.incarnation:
+                raise PeerError("there is a link already", reason="duplicate")
+            self._break(old, "replaced by a newer link")
+        end.hello = message
+        self._open[host.index, peer] = link
+        host.driver.connected(peer, message)
+
+    def _answer(self, link: Link, donor: Endpoint, pull: Pull) -> None:
+        for part in cut(donor.answer_pull(pull.frontier)):
+            self._carry(link, donor.index, PullPart(pull.id, part))
+        self._carry(link, donor.index, PullEnd(pull.id, is_complete=True))
+
+    @staticmethod
+    def _receive_part(end: End, puller: Endpoint, part: PullPart) -> None:
+        if not end.is_pulling or part.id != end.pulls:
+            raise PeerError("an answer to a pull that is not under way", reason="order")
+        item = end.assembly.join(part.message)
+        if item is not None:
+            puller.driver.received(end.peer, item)
+
+    @staticmethod
+    def _end_pull(end: End, puller: Endpoint, message: PullEnd) -> None:
+        if message.id != end.pulls:
+            return
+        if message.is_complete:
+            end.assembly.end()
+        if end.is_pulling:
+            end.is_pulling = False
+            puller.driver.pulled(end.peer)
 
     # Links come and go
 
-    def _redial(self, link: Link) -> None:
-        if not link.is_awaited:
-            link.is_awaited = True
-            delay = self._rng.uniform(self.weather.redial_min, self.weather.redial_max)
-            self._clock.after(delay, self._dial, link)
+    def _redial(self, link: Link, index: int, *, is_refused: bool = False) -> None:
+        """This end dials again, if it has the address: soon, and ever later if nothing lasting comes of it."""
+        if index not in link.diallers or index in link.awaited or link.is_up or not self._is_up(index):
+            return
+        bound = self.weather.redial_max
+        if not is_refused:
+            bound = min(bound, DIAL_SECONDS * 2.0 ** min(link.failures[index], 30))
+        link.failures[index] += 1
+        moment = self._clock.now + max(self.weather.redial_min, self._rng.uniform(0.0, bound))
+        link.awaited[index] = moment
+        self._clock.at(moment, self._dial, link, index, moment)
 
-    def _dial(self, link: Link) -> None:
-        link.is_awaited = False
-        ends = self._ends(link)
-        if link.is_up or len(ends) < 2:
+    def _dial(self, link: Link, index: int, moment: float) -> None:
+        if link.awaited.get(index) != moment:
+            return  # that process is gone
+        del link.awaited[index]
+        if link.is_up or not self._is_up(index):
             return
-        if link.is_blocked or any(host.is_paused for host in ends):
-            self._redial(link)
+        ends = [self._hosts[one] for one in link.edge if self._is_up(one)]
+        if len(ends) < 2 or link.is_blocked or any(host.is_paused for host in ends):
+            self._redial(link, index)
             return
-        link.life += 1
-        link.is_up = True
-        link.ways = {index: Way() for index in link.edge}
+        link.open(self._clock.now)
         hellos = [host.driver.hello() for host in ends]
         for host, hello in zip(ends, hellos, strict=True):
-            self._carry(link, host, self._greet, hello)
+            self._carry(link, host.index, hello)
         if self.weather.break_per_second:
             lifetime = self._rng.expovariate(self.weather.break_per_second)
             self._clock.after(lifetime, self._wear_out, link, link.life)
-
-    def _greet(self, link: Link, sender: Endpoint, host: Endpoint, hello: Hello) -> None:
-        try:
-            host.node.admission.check_hello(hello)
-            link.greeted.add(host.index)
-            host.driver.connected(sender.origin, hello)
-        except PeerError as error:
-            self.faults[f"refused_{error.reason}"] += 1
-            self._break(link, str(error))
 
     def _wear_out(self, link: Link, life: int) -> None:
         if link.life == life and link.is_up and self.weather.break_per_second:
             self._break(link, "the link broke")
 
-    def _break(self, link: Link, reason: str) -> None:
-        """Ends the link: whoever was told of it is told again, pulls first."""
+    def _break(self, link: Link, reason: str, *, is_refused: bool = False) -> None:
+        """Ends the link: whoever was told of it is told again, pulls first. is_refused: already its hello was."""
         if not link.is_up:
             return
         link.is_up = False
         self.faults["broken_links"] += 1
-        greeted, pulling = link.greeted, link.pulling
-        link.greeted, link.pulling = set(), set()
-        for host in self._ends(link):
-            if host.index in greeted:
-                peer = self._hosts[self._far_end(link, host.index)].origin
-                host.enter(_part, host.driver, peer, host.index in pulling, reason)
-        self._redial(link)
+        ends, link.ends = link.ends, {}
+        for index, end in ends.items():
+            if end.hello is not None:
+                del self._open[index, end.peer]
+        for index, end in ends.items():
+            if end.hello is not None and self._is_up(index):
+                host = self._hosts[index]
+                host.enter(_part, host.driver, end.peer, end.is_pulling, reason)
+            if self._clock.now - link.made_at > self.weather.redial_max:
+                link.failures[index] = 0
+        for index in link.edge:
+            self._redial(link, index, is_refused=is_refused)
 
-    def _link(self, host: Endpoint, peer: OriginId) -> Link:
-        other = self._indices[peer]
-        return self._links[min(host.index, other), max(host.index, other)]
-
-    def _ends(self, link: Link) -> list[Endpoint]:
-        """Those of the two hosts that are up."""
-        return [self._hosts[k] for k in link.edge if k in self._hosts and self._hosts[k].is_up]
-
-    @staticmethod
-    def _far_end(link: Link, index: int) -> int:
-        return link.edge[0] if link.edge[1] == index else link.edge[1]
-
-
-def _append(batch: list[Frame], frame: Frame) -> None:
-    """A stream that is busy joins what waits, as the queue of the transport does."""
-    last, new = batch[-1][1][-1], frame[1][-1]
-    joined: Message
-    if isinstance(new, Updates) and isinstance(last, Updates):
-        joined = Updates(last.bundles + new.bundles)
-    elif isinstance(new, Members) and isinstance(last, Members):
-        joined = Members(last.members + new.members)
-    else:
-        batch.append(frame)
-        return
-    batch[-1] = (frame[0], (*frame[1][:-1], joined))
+    def _is_up(self, index: int) -> bool:
+        return index in self._hosts and self._hosts[index].is_up
 
 
 def _part(driver: Driver, peer: OriginId, is_pulling: bool, reason: str) -> None:
