@@ -1,6 +1,7 @@
 """The layout of design section 6, as a test: what each layer may know."""
 
 import ast
+import subprocess
 import sys
 from pathlib import Path
 
@@ -105,10 +106,25 @@ def test_training_storage_transport_and_operations_never_import_each_other(layer
         assert {name for name in importers_of(f"seedflood.{other}") if name.startswith(f"{layer}/")} == set()
 
 
+PURE_OF_TRANSPORT = {"seedflood.transport.codec", "seedflood.transport.columns", "seedflood.transport.answer"}
+"""Bytes to messages and back, without a socket: the simulation's frames pass them, too."""
+
+
 def test_the_driver_and_the_simulation_need_neither_torch_nor_grpc_nor_sqlite():
-    heavy = (*(f"seedflood.{room}" for room in ROOMS), "seedflood.daemon")
+    heavy = (*(f"seedflood.{room}" for room in ROOMS if room != "transport"), "seedflood.daemon")
     for package in heavy:
         assert {name for name in importers_of(package) if name.startswith(("driver.py", "simulation/"))} == set()
+
+
+def test_of_the_transport_the_simulation_takes_the_codec_alone():
+    assert "driver.py" not in importers_of("seedflood.transport")
+    taken = {one for name, all_imported in IMPORTS.items() if name.startswith("simulation/") for one in all_imported}
+    taken = {one for one in taken if is_within(one, "seedflood.transport")} - {"seedflood.transport"}
+    assert {".".join(one.split(".")[:3]) for one in taken} <= PURE_OF_TRANSPORT
+    heavy = "{'grpc', 'torch', 'sqlite3'} & set(sys.modules)"
+    script = f"import sys, seedflood.simulation.runs; print(sorted({heavy}))"
+    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == "[]"
 
 
 def test_operations_only_look_at_a_node():

@@ -8,6 +8,7 @@ from seedflood.errors import PeerError
 from seedflood.protocol.messages import Bundle, FrontierDigest, Goodbye, Hello, Member, Ping, Standing, Updates
 from seedflood.simulation.clock import Clock
 from seedflood.simulation.network import Network, Weather
+from seedflood.transport.codec import PullPart
 
 
 class Admission:
@@ -191,3 +192,56 @@ def test_a_paused_host_is_not_dialled():
     pass_seconds(clock)
     assert network.is_linked(0, 1)
     assert a.told[-1] == ("connected", b.origin)
+
+
+@pytest.mark.parametrize(
+    ("item", "reason"),
+    [
+        (b"\xff\xff\xff", "frame"),
+        (bytes((4 << 20) + 1), "oversize"),
+        (Hello(bytes(32), bytes(32), Member(bytes(32), "h0", 1, signature=bytes(64))), "hello"),
+        (Standing((), bytes(32)), "order"),
+        (PullPart(1, Standing((), bytes(32))), "order"),
+        (FrontierDigest(b"short"), "limit"),
+    ],
+)
+def test_a_frame_that_may_not_be_said_ends_the_link(item, reason):
+    clock, network, (a, b) = linked()
+    network.send_raw(a, b.index, item)
+    pass_seconds(clock, 0.03)
+    assert network.faults[f"refused_{reason}"] == 1
+    assert b.told == [("connected", a.origin), ("disconnected", a.origin)]
+
+
+def test_nothing_is_said_on_a_link_before_a_hello():
+    clock, network, (a, b) = linked()
+    network.break_link(0, 1)
+    a.hello = lambda: Ping(1.0)
+    pass_seconds(clock, 20)
+    assert network.faults["refused_hello"] > 1
+    assert b.told == [("connected", a.origin), ("disconnected", a.origin)]
+
+
+def test_a_goodbye_ends_the_link():
+    clock, network, (a, b) = linked()
+    network.send(a, b.origin, Goodbye("enough"))
+    pass_seconds(clock, 0.03)
+    assert b.told[1:] == [Goodbye("enough"), ("disconnected", a.origin)]
+
+
+def test_who_is_refused_again_and_again_is_dialled_ever_later():
+    clock, network, (a, _) = linked(Weather(redial_max=30.0))
+    network.break_link(0, 1)
+    a.hello = lambda: Ping(1.0)
+    counts = []
+    for _ in range(2):
+        before = network.faults["refused_hello"]
+        pass_seconds(clock, 150)
+        counts.append(network.faults["refused_hello"] - before)
+    assert 0 < counts[1] <= counts[0] < 40
+
+
+def test_only_the_end_that_has_the_address_dials():
+    _, network, _ = linked(Weather(redial_max=30.0, is_one_sided=True))
+    assert len(next(iter(network._links.values())).diallers) == 1
+    assert network.is_linked(0, 1)

@@ -35,6 +35,7 @@ from seedflood.simulation.journal import MemoryJournal
 from seedflood.simulation.ledger import Chronicle, Ledger
 from seedflood.simulation.network import Network
 from seedflood.simulation.telling import draw_told
+from seedflood.transport.answer import AnswerItem
 
 PULL_BUNDLES_MAX = 256
 TIMER_SECONDS_MIN = 0.001
@@ -264,8 +265,8 @@ class Host:
     def pull(self, peer: OriginId, frontier: tuple[Held, ...]) -> bool:
         return self._network.pull(self, peer, frontier)
 
-    def answer_pull(self, frontier: tuple[Held, ...]) -> list[Message]:
-        answer: list[Message] = [Members(self.node.membership.all())]
+    def answer_pull(self, frontier: tuple[Held, ...]) -> Sequence[AnswerItem]:
+        answer: list[AnswerItem] = [Members(self.node.membership.all())]
         bundles = []
         for item in self.journal.missing(frontier):
             if isinstance(item, ClosedEpoch):
