@@ -115,9 +115,13 @@ class Cluster:
         run: Mapping[str, Any],
         node: Mapping[str, Any] | None = None,
         niceness: int = 0,
+        through: Mapping[tuple[int, int], int] | None = None,
     ) -> None:
-        """edges: (who dials, whom). run, node: settings of those sections. No node is started before it is told so."""
-        ports = free_ports(nodes)
+        """edges: (who dials, whom). run, node: settings of those sections. No node is started before it is told so.
+
+        through: the ports that are dialled in place of the listening ones, by edge: those of a proxy.
+        """
+        self.ports = ports = free_ports(nodes)
         self.nodes: list[NodeProcess] = []
         for k in range(nodes):
             folder = home / f"node-{k + 1}"
@@ -127,7 +131,7 @@ class Cluster:
                 "run": {**SECTIONS["run"], **run},
                 "node": {**SECTIONS["node"], **own, "shard": f"{k + 1}/{nodes}", **(node or {})},
             }
-            dialled = [ports[b] for a, b in edges if a == k]
+            dialled = [(through or {}).get((a, b), ports[b]) for a, b in edges if a == k]
             (folder / "peers.toml").write_text(_peers_toml(sections, dialled))
             self.nodes.append(NodeProcess(folder, niceness))
 
