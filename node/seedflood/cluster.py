@@ -62,6 +62,8 @@ class _Host:
     step: int = 0
     loss: float | None = None
     peers: int = 0
+    seconds: float = 0.0
+    sent_bytes: int = 0
     accuracy: float | None = None
     last_words: str = ""
     result: dict[str, Any] | None = None
@@ -91,7 +93,7 @@ def run_cluster(plan: ClusterPlan, folder: Path | None = None) -> dict[str, Any]
 def show_result(result: dict[str, Any], console: Console) -> None:
     """The end of a run as a table for people."""
     table = Table(title=f"run {result['run_id'][:16]}: {result['seconds']:.1f} s", box=None, padding=(0, 2, 0, 0))
-    for column in ("node", "steps", "accuracy", "loss", "digest", "kB sent / received"):
+    for column in ("node", "steps", "seconds", "accuracy", "loss", "digest", "kB sent / received"):
         table.add_column(column, justify="left" if column in ("node", "digest") else "right", no_wrap=True)
     for node in result["nodes"]:
         links = "\n".join(
@@ -101,6 +103,7 @@ def show_result(result: dict[str, Any], console: Console) -> None:
         table.add_row(
             node["name"],
             str(node["steps"]),
+            f"{node['spent_seconds']:.1f}",
             _arrow(node["accuracy_before"], node["accuracy_after"]),
             _arrow(node["loss_before"], node["loss_after"]),
             node["digest"][:8],
@@ -273,6 +276,7 @@ class _Cluster:
             case "progress":
                 host.phase = "training"
                 host.step, host.loss, host.peers = facts["step"], facts["loss"], facts["peers"]
+                host.seconds, host.sent_bytes = facts["spent_seconds"], facts["sent_bytes"]
             case "evaluated":
                 if facts["step"] > 0 or host is self.hosts[0]:  # on the way only the first one evaluates
                     host.accuracy = facts["accuracy"]
@@ -297,13 +301,15 @@ class _Cluster:
 
     def _picture(self) -> Group:
         table = Table(box=None)
-        for column in ("node", "state", "step", "loss", "accuracy", "links"):
+        for column in ("node", "state", "step", "seconds", "kB sent", "loss", "accuracy", "links"):
             table.add_column(column, justify="left" if column in ("node", "state") else "right")
         for host in self.hosts:
             table.add_row(
                 host.name,
                 host.phase,
                 str(host.step),
+                f"{host.seconds:.1f}",
+                f"{host.sent_bytes / 1e3:.1f}",
                 "-" if host.loss is None else f"{host.loss:.3f}",
                 "-" if host.accuracy is None else f"{host.accuracy:.3f}",
                 str(host.peers),
@@ -318,7 +324,8 @@ class _Cluster:
         accuracy = self.hosts[0].accuracy
         text = f"{time.monotonic() - self._began:6.1f} s  {self._phase():17s} step {step}/{self.plan.steps}"
         if losses:
-            text += f"  loss {sum(losses) / len(losses):.3f}"
+            sent = sum(host.sent_bytes for host in self.hosts) / len(self.hosts)
+            text += f"  loss {sum(losses) / len(losses):.3f} after {sent / 1e3:.1f} kB sent by each"
         if accuracy is not None:
             text += f"  held-out accuracy {accuracy:.3f}"
         return text
@@ -347,7 +354,17 @@ class _Cluster:
         results = [host.result for host in self.hosts if host.result is not None]
         if len(results) < len(self.hosts):
             raise SeedfloodError("a node ended without a result; see the logs.")
-        keys = ("name", "steps", "accuracy_before", "accuracy_after", "loss_before", "loss_after", "digest", "links")
+        keys = (
+            "name",
+            "steps",
+            "spent_seconds",
+            "accuracy_before",
+            "accuracy_after",
+            "loss_before",
+            "loss_after",
+            "digest",
+            "links",
+        )
         return {
             "run_id": results[0]["run_id"],
             "seconds": round(time.monotonic() - self._began, 3),

@@ -255,6 +255,8 @@ class Daemon:
                 steps=steps,
                 loss=observatory.loss,
                 step_seconds=round(observatory.step_seconds or 0.0, 4),
+                spent_seconds=round(observatory.spent_seconds() or 0.0, 3),
+                sent_bytes=sum(counters.bytes_sent for counters in self.links.stats().values()),
                 waited_seconds=round(window.waited_seconds, 4),
                 heard=window.heard,
                 late=observatory.tally.late,
@@ -298,6 +300,7 @@ class Daemon:
             "updates": self.node.frontier.count(),
             "late_updates": self.observatory.tally.late,
             "duplicates": self.node.duplicates,
+            "spent_seconds": round(self.observatory.spent_seconds() or 0.0, 3),
             "seconds_since_start": round(time.monotonic() - report.began, 3),
             "links": [
                 {

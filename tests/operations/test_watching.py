@@ -58,6 +58,16 @@ async def test_status_finds_the_node_by_its_settings(pair):
     assert "finished" in await command("status", "--peers", settings)
 
 
+async def test_status_tells_what_the_present_loss_has_cost(pair):
+    _, _, settings = pair
+    progress = json.loads(await command("status", "--peers", settings, "--json"))["progress"]
+    assert progress["spent_seconds"] > 0
+    assert progress["spent_bytes"] > 0
+    assert f"{progress['loss']}, after {progress['spent_seconds']:.0f} s and" in await command(
+        "status", "--peers", settings
+    )
+
+
 async def test_peers_lists_members_and_links(pair):
     a, b, _ = pair
     said = json.loads(await command("peers", "--node", a.address, "--json"))

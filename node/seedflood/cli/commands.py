@@ -32,6 +32,10 @@ from seedflood.simulation.profiles import PROFILES
 from seedflood.telemetry import configure_logging
 from seedflood.topology import TopologyName
 
+LOCAL_STEPS = {"gradient": 48}
+LOCAL_STEPS_OTHERWISE = 400
+"""How long a run of `local` is, by estimate."""
+
 node_app = typer.Typer(add_completion=False, rich_markup_mode="markdown", pretty_exceptions_enable=False)
 app = typer.Typer(
     no_args_is_help=True,
@@ -89,10 +93,15 @@ def local(
     model: Annotated[str, typer.Option(help="Base model: embedded, a folder or a hub name.")] = "embedded",
     task: Annotated[str | None, typer.Option(help="embedded, sst2, rte, boolq, trec, agnews, prompted or lm.")] = None,
     data: Annotated[str | None, typer.Option(help="Folder with train.jsonl and validation.jsonl.")] = None,
-    steps: Annotated[int, typer.Option(min=1, help="Length of the run.")] = 400,
+    steps: Annotated[int | None, typer.Option(min=1, help="Length of the run (400, or 48 by gradients).")] = None,
+    estimate: Annotated[
+        str | None, typer.Option(help="two-sided, one-sided or gradient ([run] estimate).", show_default="two-sided")
+    ] = None,
     train_examples: Annotated[int, typer.Option(help="Training rows, split over the nodes.")] = 1024,
     seed: Annotated[int, typer.Option(help="Seed of the run.")] = 1,
-    evaluate_every: Annotated[int, typer.Option(help="Steps between evaluations by the first node.")] = 50,
+    evaluate_every: Annotated[
+        int | None, typer.Option(help="Steps between evaluations by the first node (an eighth of the run).")
+    ] = None,
     folder: Annotated[Path | None, typer.Option(help="Keep settings, logs and state here.")] = None,
     export: Annotated[Path | None, typer.Option(help="Write the fine-tuned model here.")] = None,
     overrides: SetOption = None,
@@ -108,6 +117,11 @@ def local(
     """
     from seedflood.cluster import ClusterPlan, run_cluster, show_result
 
+    flags = parse_overrides(overrides)
+    if estimate is not None:
+        flags.setdefault("run", {}).setdefault("estimate", estimate)
+    if steps is None:
+        steps = LOCAL_STEPS.get(flags.get("run", {}).get("estimate"), LOCAL_STEPS_OTHERWISE)
     plan = ClusterPlan(
         nodes=nodes,
         topology=topology,
@@ -117,9 +131,9 @@ def local(
         steps=steps,
         train_examples=train_examples,
         seed=seed,
-        evaluate_every=evaluate_every,
+        evaluate_every=max(1, steps // 8) if evaluate_every is None else evaluate_every,
         export=export,
-        overrides=parse_overrides(overrides),
+        overrides=flags,
     )
     result = run_cluster(plan, folder)
     if as_json:

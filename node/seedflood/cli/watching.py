@@ -66,7 +66,8 @@ def status(peers: PeersOption = Path("peers.toml"), node: NodeOption = None, as_
         "step": f"{_show(progress['step'])} of {progress['steps']}"
         + _when(progress["steps_per_second"], ", {:.2f} per second")
         + _when(progress["seconds_left"], ", {:.0f} s left"),
-        "loss": _show(progress["loss"]),
+        "loss": _show(progress["loss"])
+        + _when(progress["spent_seconds"], f", after {{:.0f}} s and {_size(progress['spent_bytes'])} sent"),
         "window": _show_window(window),
         "updates": ", ".join(f"{value} {key}" for key, value in updates.items() if key != "rejected"),
         "rejected": ", ".join(f"{count} {reason}" for reason, count in updates["rejected"].items()) or "none",

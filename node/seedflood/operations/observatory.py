@@ -66,6 +66,8 @@ class Observatory:
         self.loss: float | None = None
         self.accuracy: float | None = None
         self.step_seconds: float | None = None
+        self.measuring_since: float | None = None
+        """When the first measurement of this life began, Unix time."""
         self.last_close: ClosedWindow | None = None
         self._spell_bundles = BundleSpans()
         """Used by the event log's thread alone."""
@@ -173,12 +175,20 @@ class Observatory:
     def measured(self, step: int, count: int, loss: float | None, seconds: float) -> None:
         """seconds: of all `count` steps."""
         self.loss, self.step_seconds = loss, seconds / count
+        if self.measuring_since is None:
+            self.measuring_since = time.time() - seconds
         self.history.measured(step, loss)
         for _ in range(count):
             self.tally.steps.observe(seconds / count)
         self._write("measured", "debug", {"step": step, "count": count, "loss": loss, "seconds": round(seconds, 6)})
         if self._curves is not None:
             self._curves(step, {"loss/train": loss, "seconds/step": seconds / count})
+
+    def spent_seconds(self) -> float | None:
+        """Wall clock of this life from the first measurement to the last window: what the present loss has taken."""
+        if self.measuring_since is None:
+            return None
+        return max(0.0, (self.tally.last_step_at or time.time()) - self.measuring_since)
 
     def evaluated(self, step: int, accuracy: float, loss: float, rows: float) -> None:
         self.accuracy = accuracy

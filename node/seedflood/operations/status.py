@@ -6,7 +6,8 @@ All keys are always there; what is not known yet is null. Origins are fingerprin
               window, local_steps, batch_size, refresh_period}
     state     loading | joining | catching up | ready | draining | finished | doubted | disk full
     is_ready, why_not_ready
-    progress  step, steps, epoch, loss, step_seconds, steps_per_second, seconds_left
+    progress  step, steps, epoch, loss, step_seconds, steps_per_second, seconds_left, spent_seconds, spent_bytes
+              spent: until the present loss, in this life of the process; bytes: sent on all links together
     window    step, opened_seconds, heard, expected, waiting_for [names], bound_seconds, last_close {step, reason,
               waited_seconds, heard, late, missing [names]}
     members   [{name, origin, status, step, lag_steps, hop_seconds, first_step, last_step, incarnation}]
@@ -102,7 +103,7 @@ def describe(observatory: Observatory) -> dict[str, Any]:
         "state": describe_state(subject),
         "is_ready": reason is None,
         "why_not_ready": reason,
-        "progress": _progress(observatory),
+        "progress": _progress(observatory, links),
         "window": _window(observatory, view),
         "members": [_member(member, view) for member in view.members] if view is not None else [],
         "edges": [[fingerprint(a), fingerprint(b)] for a, b in view.edges] if view is not None else [],
@@ -130,7 +131,7 @@ def _node(observatory: Observatory) -> dict[str, Any]:
     }
 
 
-def _progress(observatory: Observatory) -> dict[str, Any]:
+def _progress(observatory: Observatory, links: list[LinkState]) -> dict[str, Any]:
     subject, run = observatory.subject, observatory.settings.run
     step = min(subject.node.step, run.steps) if subject is not None else None
     speed = observatory.steps_per_second()
@@ -142,6 +143,8 @@ def _progress(observatory: Observatory) -> dict[str, Any]:
         "step_seconds": _round(observatory.step_seconds),
         "steps_per_second": _round(speed),
         "seconds_left": _round((run.steps - step) / speed) if speed and step is not None else None,
+        "spent_seconds": _round(observatory.spent_seconds()),
+        "spent_bytes": sum(link.bytes_sent for link in links),
     }
 
 

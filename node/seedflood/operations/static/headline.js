@@ -1,7 +1,7 @@
 // The first thing that is read: which node this is, how it fares, how far the run is.
 
 import { byId, setAttribute, setText } from "./elements.js";
-import { UNKNOWN, count, decimal, duration, figure, percent } from "./formats.js";
+import { UNKNOWN, bytes, count, decimal, duration, figure, percent } from "./formats.js";
 import { isLive } from "./members.js";
 
 /** What a state means for someone who has never seen this page. tone: its colour; shape: its mark. */
@@ -40,6 +40,8 @@ export function showHeadline(status, members) {
   const epoch = progress.epoch === null ? "" : ` · epoch ${count(progress.epoch)}`;
   setText(byId("progress-text"), `${percent(share)}${epoch} · up for ${duration(node.now - node.started_at)}`);
 
+  setText(byId("figure-spent"), spent(progress));
+
   const evaluated = status.history.accuracy.at(-1);
   setText(byId("figure-loss"), decimal(progress.loss, 4));
   setText(byId("figure-accuracy"), evaluated ? percent(evaluated[1]) : UNKNOWN);
@@ -52,6 +54,11 @@ export function showHeadline(status, members) {
 
   setText(byId("run"), `Run ${node.run.name} · ${node.run.id.slice(0, 12)}`);
   document.title = `${node.name}: ${state}, ${percent(share, 0)} · seedflood`;
+}
+
+/** What the present loss has cost so far. */
+function spent({ spent_seconds: seconds, spent_bytes: sent }) {
+  return seconds === null ? UNKNOWN : `${duration(seconds)}, ${bytes(sent)} sent`;
 }
 
 function reason(status, known) {
