@@ -22,7 +22,6 @@ from seedflood.protocol.messages import (
     Held,
     Hello,
     Member,
-    Members,
     Message,
     OriginId,
     Update,
@@ -35,9 +34,6 @@ from seedflood.protocol.rules import Rules
 from seedflood.storage.journal import Journal
 from seedflood.transport.answer import AnswerItem
 from seedflood.transport.links import Links, LinkSettings
-
-PULL_BUNDLES = 256
-"""Read from the journal at once for a neighbour, as the daemon does."""
 
 RUN_ID = hashlib.sha256(b"a run without a model").digest()
 BASE_DIGEST = bytes(32)
@@ -167,9 +163,7 @@ class Relay:
         self._drive(lambda: self.driver.disconnected(peer, reason))
 
     def pull_answer(self, frontier: tuple[Held, ...]) -> Iterator[AnswerItem]:
-        yield Members(self.node.membership.all())
-        for found in self._journal.read_missing(frontier, limit=PULL_BUNDLES):
-            yield found if isinstance(found, ClosedEpoch) else Updates(tuple(found))
+        return self.driver.answer(frontier)
 
     def refused(self, address: str, error: SeedfloodError) -> None:
         self.failed(error)

@@ -20,7 +20,7 @@ from seedflood.errors import DivergenceError, JournalError, PeerError, RunMismat
 from seedflood.identity import Identity, verify
 from seedflood.operations.console import Console
 from seedflood.picture import Picture
-from seedflood.protocol.messages import Bundle, ClosedEpoch, Held, Hello, Member, Members, Message, OriginId, Updates
+from seedflood.protocol.messages import Bundle, ClosedEpoch, Held, Hello, Member, Message, OriginId
 from seedflood.protocol.node import Node
 from seedflood.protocol.outputs import ClosedWindow, Event, Measure
 from seedflood.protocol.rules import Patience, Rules
@@ -38,9 +38,6 @@ DRAIN_SECONDS = 5.0
 
 COMPUTE_SECONDS = 10.0
 """For the job that runs when the daemon closes."""
-
-PULL_BUNDLES = 256
-"""Read from the journal at once for a neighbour."""
 
 Result = TypeVar("Result")
 
@@ -201,11 +198,7 @@ class Daemon:
         self._drive(lambda: self._driver.disconnected(peer, reason))
 
     def pull_answer(self, frontier: tuple[Held, ...]) -> Iterator[AnswerItem]:
-        yield Members(self.node.membership.all())
-        for found in self._journal.read_missing(frontier, limit=PULL_BUNDLES):
-            yield found if isinstance(found, ClosedEpoch) else Updates(tuple(found))
-        if self.node.standing is not None:
-            yield self.node.standing
+        return self._driver.answer(frontier)
 
     def refused(self, address: str, error: SeedfloodError) -> None:
         """If nobody we dial is of our run, and nobody ever was, then it is we who are wrong."""

@@ -14,8 +14,21 @@ from typing import Protocol
 
 from seedflood.backlog import Backlog
 from seedflood.errors import DiskFullError
-from seedflood.protocol.frontier import Frontier
-from seedflood.protocol.messages import Bundle, ClosedEpoch, Held, Hello, Member, Message, OriginId, Told, Update
+from seedflood.protocol.frontier import Frontier, is_tellable
+from seedflood.protocol.messages import (
+    Bundle,
+    ClosedEpoch,
+    Held,
+    Hello,
+    Member,
+    Members,
+    Message,
+    OriginId,
+    Standing,
+    Told,
+    Update,
+    Updates,
+)
 from seedflood.protocol.node import Node
 from seedflood.protocol.outputs import (
     ClosedWindow,
@@ -26,6 +39,9 @@ from seedflood.protocol.outputs import (
     SumEpoch,
     TakeDigest,
 )
+
+ANSWER_BUNDLES = 256
+"""Read at once for a neighbour, 22 KB on the wire: live frames pass in between."""
 
 RETRY_SECONDS = 1.0
 """Between two attempts to write to a full disk."""
@@ -54,6 +70,12 @@ class Journal(Protocol):
 
     def replay(self) -> Iterator[Bundle]:
         """All bundles that no closed epoch covers; those of one origin in the order of their steps, as a rule."""
+
+    def read_missing(self, frontier: Iterable[Held], limit: int) -> Iterator[ClosedEpoch | list[Bundle]]:
+        """What a frontier lacks: sums, and bundles that no sum stands for, in batches of up to `limit`.
+
+        Read as it is asked for. An empty batch means that nothing was found for a while: others may be served now.
+        """
 
 
 class Links(Protocol):
@@ -156,6 +178,20 @@ class Driver:
         own = self.node.origin
         frontier = tuple(Held(own, min(one.mark, unsaved)) if one.origin == own else one for one in hello.frontier)
         return replace(hello, frontier=frontier)
+
+    def answer(self, frontier: Iterable[Held]) -> Iterator[Members | ClosedEpoch | Updates | Standing]:
+        """The answer to a pull: all that the frontier lacks, and what the digest of it all was. Made as it is taken.
+
+        Raises JournalError. Who takes it serves others between its parts, some of which are empty.
+        """
+        yield Members(self.node.membership.all())
+        for found in self._journal.read_missing(frontier, ANSWER_BUNDLES):
+            if self.is_halted:
+                return
+            yield found if isinstance(found, ClosedEpoch) else Updates(tuple(found))
+        standing = self.node.standing
+        if standing is not None and is_tellable(standing.frontier):
+            yield standing
 
     def connected(self, peer: OriginId, hello: Hello) -> None:
         self._do(lambda now: self.node.connected(peer, hello, now))

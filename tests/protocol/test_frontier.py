@@ -4,7 +4,7 @@ import hypothesis.strategies as st
 from hypothesis import given, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from seedflood.protocol.frontier import Frontier
+from seedflood.protocol.frontier import RANGES_MAX, Frontier, is_tellable, tellable
 from seedflood.protocol.messages import Held
 
 ORIGINS = st.integers(1, 3)
@@ -71,6 +71,11 @@ class FrontierAgainstASet(RuleBasedStateMachine):
     @rule()
     def starts_again_from_its_own_values(self):
         self.frontier = Frontier(self.frontier.held())
+
+    @rule(origin=ORIGINS, step=STEPS)
+    def next_lacking(self, origin, step):
+        lacking = next(one for one in count(step) if (origin, one) not in self.steps)
+        assert self.frontier.next_lacking(origin, step) == lacking
 
     @invariant()
     def mark_and_last_agree(self):
@@ -156,3 +161,36 @@ def test_a_frontier_is_not_equal_to_something_else_and_has_no_hash():
     assert Frontier() != ()
     assert Frontier.__hash__ is None
     assert repr(frontier_of([(1, (0, 0))])) == "Frontier((Held(origin=1, mark=1, beyond=()),))"
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5), st.integers(0, 3 * RANGES_MAX)), max_size=6))
+def test_whatever_is_held_no_more_is_told_than_others_accept(origins) -> None:
+    """origins: (origin, mark, ranges above it)."""
+    frontier = Frontier()
+    for origin, mark, ranges in origins:
+        frontier.add_held(Held(origin, mark, tuple((mark + 2 * k + 1, mark + 2 * k + 1) for k in range(ranges))))
+    told = tellable(frontier.held())
+    assert is_tellable(told)
+    assert frontier.covers(told)
+    assert [one.mark for one in told] == [one.mark for one in frontier.held()]
+    assert is_tellable(frontier.held()) == (told == frontier.held())
+
+
+def test_a_frontier_of_more_origins_than_a_frame_holds_is_told_in_part():
+    held = [Held(origin, 7, ((9, 9),)) for origin in range(200_000)]
+    told = tellable(held)
+    assert is_tellable(told)
+    assert not is_tellable(held)
+    assert len(told) > 100_000
+    assert not any(one.beyond for one in told)
+
+
+def test_ten_thousand_ranges_are_noted_in_any_order():
+    frontier = Frontier()
+    for step in [*range(1, 20_001, 4), *range(3, 20_001, 4)]:
+        frontier.add(1, step, step)
+    assert len(frontier.held()[0].beyond) == 10_000
+    for step in range(0, 20_001, 2):
+        frontier.add(1, step, step)
+    assert frontier.held() == (Held(1, 20_001),)

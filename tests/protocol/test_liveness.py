@@ -20,39 +20,39 @@ def late_by(liveness, origin, *delays, start=0.0):
 def test_who_is_missing_for_too_long_is_suspected_once():
     liveness = Liveness()
     liveness.opened([A.id, B.id], {B.id}, 10.0)
-    assert liveness.review(10.0 + SUSPICION_SECONDS_MIN - 0.01, BOUND) == []
-    assert liveness.review(10.0 + SUSPICION_SECONDS_MIN, BOUND) == [B.id]
+    assert liveness.review(10.0 + SUSPICION_SECONDS_MIN - 0.01, lambda: BOUND) == []
+    assert liveness.review(10.0 + SUSPICION_SECONDS_MIN, lambda: BOUND) == [B.id]
     assert liveness.suspects == {B.id}
-    assert liveness.review(1e9, BOUND) == []
+    assert liveness.review(1e9, lambda: BOUND) == []
 
 
 def test_silence_counts_only_while_someone_is_waited_for():
     liveness = late_by(Liveness(), B, 0.5)
-    assert liveness.review(1e9, BOUND) == []
+    assert liveness.review(1e9, lambda: BOUND) == []
 
 
 def test_silence_adds_up_over_windows():
     liveness = Liveness()
     liveness.opened([B.id], {B.id}, 0.0)
     liveness.opened([B.id], {B.id}, 0.9)
-    assert liveness.review(1.0, BOUND) == [B.id]
+    assert liveness.review(1.0, lambda: BOUND) == [B.id]
 
 
 def test_a_suspect_that_speaks_is_one_no_longer_and_that_is_news():
     liveness = Liveness()
     liveness.opened([B.id], {B.id}, 0.0)
-    liveness.review(100.0, BOUND)
+    liveness.review(100.0, lambda: BOUND)
     assert liveness.heard(B.id, 100.0)
     assert liveness.suspects == set()
     assert not liveness.heard(B.id, 101.0)
-    assert liveness.review(1e9, BOUND) == []
+    assert liveness.review(1e9, lambda: BOUND) == []
 
 
 def test_a_death_does_not_spoil_the_estimate():
     liveness = late_by(Liveness(), B, *[0.5] * 20)
     usual = liveness.suspicion_seconds(B.id, BOUND)
     liveness.opened([B.id], {B.id}, 5000.0)
-    liveness.review(6000.0, BOUND)
+    liveness.review(6000.0, lambda: BOUND)
     liveness.heard(B.id, 6000.0)
     assert liveness.suspicion_seconds(B.id, BOUND) == usual
 
@@ -87,11 +87,11 @@ def test_one_who_never_was_late_has_no_estimate_to_spoil():
 def test_who_has_left_is_neither_missing_nor_a_suspect():
     liveness = Liveness()
     liveness.opened([A.id, B.id], {A.id, B.id}, 0.0)
-    liveness.review(100.0, BOUND)
+    liveness.review(100.0, lambda: BOUND)
     liveness.forget(A.id)
     assert liveness.suspects == {B.id}
     liveness.forget(B.id)
-    assert liveness.review(1e9, BOUND) == []
+    assert liveness.review(1e9, lambda: BOUND) == []
 
 
 @pytest.mark.parametrize(("bound", "seconds"), [(0.0, 1.0), (0.5, 1.0), (2.0, 4.0), (15.0, 30.0), (1e6, 30.0)])
@@ -109,4 +109,4 @@ def test_the_time_stays_between_the_floor_and_the_ceiling(delays, bound):
 def test_an_origin_that_is_always_equally_late_is_never_suspected(delay, count):
     liveness = late_by(Liveness(), B, *[delay] * count)
     liveness.opened([B.id], {B.id}, 1e6)
-    assert liveness.review(1e6 + delay, BOUND) == []
+    assert liveness.review(1e6 + delay, lambda: BOUND) == []

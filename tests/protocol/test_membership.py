@@ -74,8 +74,14 @@ def test_names_are_for_people_and_fingerprints_for_strangers():
 def test_two_origins_with_one_name_are_found():
     other = Origin("other")
     other.name = "ada"
-    membership = Membership([A.member(), other.member(), B.member()])
-    assert membership.namesakes(A.member()) == [other.id]
+    membership = Membership([A.member(), B.member()])
+    assert [event.name for event in membership.describe_news(other.member(), 3)] == [
+        "member joined",
+        "two origins have one name",
+    ]
+    other.name = "eve"
+    membership.believe(A.member(version=1))
+    assert [event.name for event in membership.describe_news(other.member(), 3)] == ["member joined"]
 
 
 def test_membership_knows_whom_it_knows():

@@ -17,9 +17,10 @@ from nodes import (
     tick,
     windows,
 )
-from origins import A, B, C, D, Origin, make_rules
+from origins import A, B, C, D, Origin, epoch, make_rules
 
 from seedflood.protocol.catchup import SETTLE_SECONDS
+from seedflood.protocol.frontier import RANGES_MAX, is_tellable
 from seedflood.protocol.messages import STEP_MAX, Members, Ping, Pong, Updates
 from seedflood.protocol.node import Phase
 from seedflood.protocol.outputs import Measure
@@ -498,3 +499,13 @@ def test_ticking_more_often_does_no_harm():
         node.tick(k / 100)
     out = node.collect()
     assert (out.send, out.orders, out.events) == ([], [], [])
+
+
+def test_a_node_with_more_ranges_than_a_peer_accepts_tells_the_first_of_them():
+    """Sums of every other epoch of 3,000: each is a range of its own. Today's peers would refuse the hello for ever."""
+    sums = [epoch(number, B.held(0, (2 * number, 2 * number))) for number in range(1, 3000, 2)]
+    node = started(refresh_period=2, steps=10_000, members=[B.member()], kept={"closed": sums})
+    assert len(node.frontier.held()[0].beyond) > RANGES_MAX
+    assert is_tellable(node.hello().frontier)
+    node.connected(B.id, B.hello([B.held(10)]), 0.0)
+    assert all(is_tellable(frontier) for _, frontier in node.collect().pull)

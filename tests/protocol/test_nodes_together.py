@@ -418,7 +418,7 @@ class NodesTogether(RuleBasedStateMachine):
     def what_is_applied_and_what_waits_is_what_is_held(self):
         for host in self.hosts if hasattr(self, "hosts") else ():
             if host.node is not None:
-                waiting = host.node._holdings.pending.bundles
+                waiting = list(host.node._holdings.pending)
                 names = Counter((u.origin, u.step) for bundle in waiting for u in bundle.updates())
                 held = Counter((u.origin, u.step) for bundle in host.disk.replay() for u in bundle.updates())
                 for closed in host.disk.closed.values():

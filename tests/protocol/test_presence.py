@@ -1,9 +1,10 @@
 import pytest
 from nodes import end_pulls, events, hear, linked, publish, sent, started, tick, windows
-from origins import A, B, C, D, make_rules
+from origins import A, B, C, D, Origin, make_rules
 
 from seedflood.protocol.liveness import SUSPICION_SECONDS_MIN
-from seedflood.protocol.messages import STEP_MAX, Members, Ping, Pong
+from seedflood.protocol.membership import Membership
+from seedflood.protocol.messages import NEIGHBOURS_MAX, STEP_MAX, Members, Ping, Pong
 from seedflood.protocol.window import HOP_SECONDS_MIN
 
 
@@ -36,6 +37,25 @@ def test_a_link_that_is_known_is_not_stated_again():
     node = linked(B)
     node.connected(B.id, B.hello(), 1.0)
     assert [member for member in node.collect().members if member.origin == A.id] == []
+
+
+def test_a_statement_names_no_more_neighbours_than_anyone_accepts():
+    others = [Origin(f"o{k}") for k in range(NEIGHBOURS_MAX + 3)]
+    node = started(clients=2)
+    for other in others:
+        node.connected(other.id, other.hello(), 0.0)
+    said = last_said(node.collect())
+    assert len(said.neighbours) == NEIGHBOURS_MAX
+    assert list(said.neighbours) == sorted(said.neighbours)
+
+
+def test_strict_windows_and_punctual_hosts_ask_for_no_diameter(monkeypatch):
+    monkeypatch.setattr(Membership, "_measure_diameter", lambda _: pytest.fail("nobody needs it"))
+    node = linked(B, window="strict")
+    for step in range(3):
+        publish(node)
+        hear(node, B, B.updates(step))
+        tick(node, 2.0 * step)
 
 
 def test_a_slow_hop_is_stated():

@@ -142,7 +142,7 @@ def test_without_suppression_of_duplicates_updates_are_applied_twice(monkeypatch
 
     def receive_all(holdings, peer, bundles):
         taken = receive(holdings, peer, bundles)
-        holdings.pending.bundles += [bundle for bundle in bundles if bundle not in taken]
+        holdings.pending.add(bundle for bundle in bundles if bundle not in taken)
         return taken
 
     monkeypatch.setattr(Holdings, "receive", receive_all)
@@ -176,7 +176,9 @@ def test_a_window_that_forgets_what_was_late_is_seen(monkeypatch):
     take_window = Pending.take_window
 
     def forgetful(pending, window, *args):
-        pending.bundles = [bundle for bundle in pending.bundles if bundle.last >= window.first]
+        applied = Frontier(pending.applied.held())
+        pending.drop(lambda bundle: bundle.last < window.first)
+        pending.applied = applied
         return take_window(pending, window, *args)
 
     monkeypatch.setattr(Pending, "take_window", forgetful)

@@ -113,8 +113,8 @@ def test_an_epoch_that_is_closed_again_stands_for_what_the_later_sum_stands_for(
 def test_who_lacks_a_closed_epoch_gets_its_sum_and_then_the_rest(journal):
     journal.append(bundles(1, range(6)), [], durable=True)
     journal.compact(closed(0, Held(1, 3)))
-    assert list(journal.missing(())) == [closed(0, Held(1, 3)), *bundles(1, [3, 4, 5])]
-    assert list(journal.missing([Held(1, 4)])) == bundles(1, [4, 5])
+    assert list(journal.read_missing((), 2)) == [closed(0, Held(1, 3)), bundles(1, [3, 4]), bundles(1, [5])]
+    assert list(journal.read_missing([Held(1, 4)], 2)) == [bundles(1, [4, 5])]
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -126,12 +126,13 @@ def test_whoever_asks_ends_with_everything_in_either_form(journal, seed):
         covered = tuple(Held(o, 0, ((epoch * PERIOD, rng.randrange(4) + epoch * PERIOD),)) for o in (1, 2, 3))
         journal.compact(closed(epoch, *covered))
     asker = Frontier(Held(o, rng.randrange(12)) for o in (1, 2, 3))
-    for item in journal.missing(asker.held()):
+    for item in journal.read_missing(asker.held(), 4):
         if isinstance(item, ClosedEpoch):
             for held in item.frontier:
                 asker.add_held(held)
         else:
-            asker.add(item.origin, item.first_covered, item.last)
+            for one in item:
+                asker.add(one.origin, one.first_covered, one.last)
     assert asker.held() == tuple(Held(o, 12) for o in (1, 2, 3))
 
 

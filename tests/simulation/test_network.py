@@ -50,7 +50,7 @@ class Host:
     def pulled(self, peer):
         self.told.append(("pulled", peer))
 
-    def answer_pull(self, frontier):
+    def answer(self, frontier):
         return [updates(9)]
 
 

@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from journals import BASE, PERIOD, RUN, bundle, open_journal
+from journals import BASE, PERIOD, RUN, bundle, closed, open_journal
 
 import seedflood
 from seedflood.errors import ConfigError, ExitCode, JournalError
 from seedflood.protocol.frontier import Frontier
-from seedflood.protocol.messages import STEP_MAX, Bundle, Held, Member
+from seedflood.protocol.messages import STEP_MAX, Bundle, ClosedEpoch, Held, Member
 from seedflood.storage.journal import Journal, JournalLockedError
+from seedflood.storage.tables import LOOKS_MAX, PAGE_STRANDS, Bundles
 
 RELAXED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # two shared cores
 
@@ -100,7 +101,7 @@ def test_read_missing_equals_a_filter_over_everything(stored, held, limit, is_in
     expected = [one for one in bundles if not frontier.holds(one.origin, one.step, one.last)]
     found = [one for batch in batches for one in batch]
     assert sorted(found, key=str) == sorted(expected, key=str)
-    assert all(0 < len(batch) <= limit for batch in batches)
+    assert all(len(batch) <= limit for batch in batches)
     for origin in ORIGINS:
         steps = [one.step for one in found if one.origin == origin]
         assert steps == sorted(steps)
@@ -254,3 +255,42 @@ def test_close_can_be_repeated(tmp_path: Path) -> None:
     journal = open_journal(tmp_path)
     journal.close()
     journal.close()
+
+
+def test_who_is_cut_off_between_sums_and_bundles_holds_no_range_per_sum(tmp_path: Path) -> None:
+    """Epochs are sums and bundles in turn: given all sums first, the asker would hold 100 ranges of the origin."""
+    bundles = [bundle(1, step) for step in range(200 * PERIOD)]
+    with open_journal(tmp_path) as journal:
+        journal.append(bundles, durable=False)
+        for epoch in range(1, 200, 2):
+            journal.adopt(closed(epoch, bundles))
+        asker = Frontier()
+        for found in journal.read_missing((), 7):
+            if isinstance(found, ClosedEpoch):
+                for one in found.frontier:
+                    asker.add_held(one)
+            for one in [] if isinstance(found, ClosedEpoch) else found:
+                asker.add(*one.span)
+            assert sum(len(one.beyond) for one in asker.held()) <= 1
+    assert asker.held() == (Held(1, 200 * PERIOD),)
+
+
+def test_a_frontier_of_many_ranges_costs_a_look_per_page_not_one_per_range(tmp_path: Path, monkeypatch) -> None:
+    with open_journal(tmp_path) as journal:
+        for origin in range(1, 5):
+            journal.append([bundle(origin, step) for step in range(2048)], durable=False)
+        looks = []
+        page = Bundles._page
+        monkeypatch.setattr(Bundles, "_page", lambda *args: looks.append(args) or page(*args))
+        asked = [Held(origin, 0, tuple((step, step) for step in range(1, 2048, 2))) for origin in range(1, 5)]
+        found = [one.step for batch in journal.read_missing(asked) for one in batch]
+    assert found == 4 * list(range(0, 2048, 2))
+    assert len(looks) < 100
+
+
+def test_who_looks_in_vain_for_long_is_let_go_now_and_then(tmp_path: Path) -> None:
+    steps = range(0, 2 * (2 * LOOKS_MAX * PAGE_STRANDS + 1), 2)
+    with open_journal(tmp_path) as journal:
+        journal.append([bundle(1, step) for step in steps], durable=False)  # each is a strand of its own
+        asked = [Held(1, 1, tuple((step, step) for step in steps[1:]))]
+        assert list(journal.read_missing(asked)) == [[], []]

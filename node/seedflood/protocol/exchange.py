@@ -68,7 +68,7 @@ class Exchange:
         self._presence.believe((hello.member, *hello.members), peer)
         self._presence.declare_neighbours()
         self._flood.offer_members(peer, membership.newer_than((hello.member, *hello.members)))
-        self._flood.offer(peer, self._holdings.pending.bundles)
+        self._flood.offer(peer, list(self._holdings.pending))
         self.repair.connect(peer, hello.frontier, self._holdings.frontier, is_wanted=self.is_joining)
         if self.watch.latest is not None:
             self._outbox.send(peer, self.watch.latest)

@@ -11,13 +11,44 @@ forgets under load.
 
 import hashlib
 import struct
-from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
 
 from seedflood.protocol.messages import STEP_MAX, Held, OriginId
 
 RANGES_MAX = 1024
-"""Ranges above the mark per origin: 16 KiB; one lost bundle costs one range, so 1,024 losses within a repair period."""
+"""Ranges above the mark per origin: 16 KiB; one lost bundle costs one range, so 1,024 losses within a repair period.
+Sums of epochs are no losses: who is given them may hold more ranges than that, and tells the first of them."""
+
+FRONTIER_BYTES_MAX = 2 << 20
+"""No frontier that is told is longer: less is claimed, more is pulled, nothing is lost."""
+
+HELD_BYTES_MAX = 8 + 8 + 2
+RANGE_BYTES_MAX = 2 * 8
+
+
+_first, _last = itemgetter(0), itemgetter(1)
+
+
+def is_tellable(held: Sequence[Held]) -> bool:
+    """Does every node accept all of it?"""
+    ranges = [len(one.beyond) for one in held]
+    is_short = HELD_BYTES_MAX * len(ranges) + RANGE_BYTES_MAX * sum(ranges) <= FRONTIER_BYTES_MAX
+    return is_short and max(ranges, default=0) <= RANGES_MAX
+
+
+def tellable(held: Sequence[Held]) -> tuple[Held, ...]:
+    """What is held, or as much of it as every node accepts: the first ranges, the first origins."""
+    if is_tellable(held):
+        return tuple(held)
+    told = held[: FRONTIER_BYTES_MAX // HELD_BYTES_MAX]
+    room = (FRONTIER_BYTES_MAX - HELD_BYTES_MAX * len(told)) // RANGE_BYTES_MAX
+    cut = []
+    for one in told:
+        cut.append(Held(one.origin, one.mark, one.beyond[: min(room, RANGES_MAX)]))
+        room -= len(cut[-1].beyond)
+    return tuple(cut)
 
 
 class Frontier:
@@ -67,15 +98,23 @@ class Frontier:
         if not ranges:
             return False
         first = max(first, self._marks.get(origin, 0))
-        k = bisect_right(ranges, first, key=lambda span: span[0]) - 1
+        k = bisect_right(ranges, first, key=_first) - 1
         return k >= 0 and last <= ranges[k][1]
 
     def holds_any(self, origin: OriginId, first: int, last: int) -> bool:
         """Is at least one of the steps first..last held?"""
         if first < self._marks.get(origin, 0):
             return True
-        ranges = self._beyond.get(origin)
-        return ranges is not None and any(low <= last and first <= high for low, high in ranges)
+        ranges = self._beyond.get(origin, [])
+        k = bisect_left(ranges, first, key=_last)
+        return k < len(ranges) and ranges[k][0] <= last
+
+    def next_lacking(self, origin: OriginId, step: int) -> int:
+        """The first step from this one on that is not held."""
+        step = max(step, self._marks.get(origin, 0))
+        ranges = self._beyond.get(origin, [])
+        k = bisect_right(ranges, step, key=_first) - 1
+        return ranges[k][1] + 1 if k >= 0 and step <= ranges[k][1] else step
 
     def can_add(self, origin: OriginId, first: int) -> bool:
         """Is there room for a range that starts at this step?"""
@@ -95,21 +134,15 @@ class Frontier:
             else:
                 self._beyond[origin] = [(first, last)]
             return
-        joined: list[tuple[int, int]] = []
-        for low, high in ranges:
-            if high + 1 < first or last + 1 < low:
-                joined.append((low, high))
-            else:
-                first, last = min(first, low), max(last, high)
-        joined.append((first, last))
-        joined.sort()
-        while joined and joined[0][0] <= mark:
-            mark = max(mark, joined.pop(0)[1] + 1)
-        if mark:
-            self._marks[origin] = mark
-        if joined:
-            self._beyond[origin] = joined
-        else:
+        low = bisect_left(ranges, first - 1, key=_last)
+        high = bisect_right(ranges, last + 1, key=_first)
+        if low < high:  # these touch it
+            first, last = min(first, ranges[low][0]), max(last, ranges[high - 1][1])
+        ranges[low:high] = [(first, last)]
+        if first <= mark:
+            self._marks[origin] = max(mark, last + 1)
+            del ranges[: low + 1]
+        if not ranges:
             del self._beyond[origin]
 
     def add_new(self, origin: OriginId, first: int, last: int) -> bool:

@@ -42,8 +42,8 @@ class Holdings:
             self._hold_epoch(one)
         for bundle in bundles:
             self.frontier.add(*bundle.span)
-            self.pending.bundles.append(bundle)
-        self.closings.note(self.pending.bundles)
+            self.pending.add([bundle])
+            self.closings.note([bundle])
 
     def receive(self, peer: OriginId, bundles: Sequence[Bundle]) -> list[Bundle]:
         """Takes what is news and may be used; returns it. Raises PeerError, having used nothing, for a forgery."""
@@ -84,7 +84,7 @@ class Holdings:
         """News, noted in the frontier already: persisted, and kept until its window closes."""
         self.closings.note(bundles)
         self.heard.update(dict.fromkeys([bundle.origin for bundle in bundles]))
-        self.pending.bundles += bundles
+        self.pending.add(bundles)
         self._outbox.outputs.bundles += bundles
 
     def _hold_epoch(self, closed: ClosedEpoch) -> None:

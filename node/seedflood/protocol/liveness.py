@@ -8,7 +8,7 @@ The time is the usual lateness of the origin plus four deviations (as TCP sets i
 what news take across the network, between a floor that a busy host reaches now and then and a ceiling.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from seedflood.protocol.messages import OriginId
 
@@ -49,12 +49,14 @@ class Liveness:
         wanted = 2 * bound_seconds + mean + 4 * deviation
         return min(max(wanted, SUSPICION_SECONDS_MIN), SUSPICION_SECONDS_MAX)
 
-    def review(self, now: float, bound_seconds: float) -> list[OriginId]:
-        """Suspects those that were silent for too long; says who is new among them."""
+    def review(self, now: float, bound_seconds: Callable[[], float]) -> list[OriginId]:
+        """Suspects those that were silent for too long; says who is new among them. The bound costs something."""
         new = [
             origin
             for origin, since in self._missing_since.items()
-            if origin not in self.suspects and now - since >= self.suspicion_seconds(origin, bound_seconds)
+            if origin not in self.suspects
+            and now - since >= SUSPICION_SECONDS_MIN
+            and now - since >= self.suspicion_seconds(origin, bound_seconds())
         ]
         self.suspects.update(new)
         return sorted(new)

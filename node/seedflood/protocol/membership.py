@@ -10,12 +10,12 @@ heard; silence alone does not.
 
 import hashlib
 import struct
+from collections import Counter
 from collections.abc import Iterable
-from functools import reduce
-from operator import or_
 
 from seedflood.protocol.delays import HOP_MILLISECONDS_MAX
 from seedflood.protocol.frontier import Frontier
+from seedflood.protocol.graph import diameter
 from seedflood.protocol.messages import STEP_MAX, Member, OriginId
 from seedflood.protocol.outputs import Event
 
@@ -27,6 +27,7 @@ class Membership:
         self._members: dict[OriginId, Member] = {}
         self.taking_part = 0
         """How many origins said from which step on they take part."""
+        self._names: Counter[str] = Counter()
         self._diameter: int | None = None
         self._digest: bytes | None = None
         self._hop_seconds: float | None = None
@@ -61,6 +62,11 @@ class Membership:
             return False
         known = self._members.get(member.origin)
         self.taking_part += (member.first_step < STEP_MAX) - (known is not None and known.first_step < STEP_MAX)
+        if known is not None:
+            self._names[known.name] -= 1
+            if not self._names[known.name]:
+                del self._names[known.name]
+        self._names[member.name] += 1
         self._members[member.origin] = member
         self._digest = None
         if known is None or (known.neighbours, known.has_left) != (member.neighbours, member.has_left):
@@ -97,16 +103,12 @@ class Membership:
     def origins(self) -> tuple[OriginId, ...]:
         return tuple(self._members)
 
-    def namesakes(self, member: Member) -> list[OriginId]:
-        """Other origins that go by the same name: a copied configuration, or a host that lost its key."""
-        return [o for o, known in self._members.items() if known.name == member.name and o != member.origin]
-
     def describe_news(self, member: Member, clients: int) -> list[Event]:
         """What a statement that is about to be believed changes, in lines for the log."""
         known = self._members.get(member.origin)
         if known is None:
             events = [Event("member joined", facts={"member": member.name, "origin": f"{member.origin:016x}"})]
-            if self.namesakes(member):
+            if member.name in self._names:  # a copied configuration, or a host that lost its key
                 events.append(Event("two origins have one name", "warning", {"member": member.name}))
             if len(self._members) >= clients:
                 facts: dict[str, object] = {"origins": len(self._members) + 1, "clients": clients}
@@ -145,7 +147,8 @@ class Membership:
         return {o for o in linked if o in self._members and not self._members[o].has_left and o != origin}
 
     def diameter(self) -> int:
-        """Longest shortest path between origins that take part, in hops; at least 1.
+        """Longest shortest path between origins that take part, in hops; at least 1. Of large and stretched graphs up
+        to twice that (`graph`). Made when it is asked for: who waits for nobody needs none.
 
         While the graph is not known to be connected it counts as a path of all origins: the cautious bound.
         """
@@ -164,24 +167,4 @@ class Membership:
                 if other in number and other != origin:
                     links[k].add(number[other])
                     links[number[other]].add(k)
-        return _diameter(links) if _is_connected(links) else len(present) - 1
-
-
-def _is_connected(links: list[set[int]]) -> bool:
-    reached, frontier = {0}, [0]
-    while frontier:
-        found = links[frontier.pop()] - reached
-        reached |= found
-        frontier += found
-    return len(reached) == len(links)
-
-
-def _diameter(links: list[set[int]]) -> int:
-    """Everybody's ball grows hop by hop, until all are everywhere: sets of nodes as bits. The graph is connected."""
-    everyone = (1 << len(links)) - 1
-    balls = [1 << k for k in range(len(links))]
-    hops = 0
-    while any(ball != everyone for ball in balls):
-        balls = [reduce(or_, [balls[other] for other in linked], balls[k]) for k, linked in enumerate(links)]
-        hops += 1
-    return hops
+        return diameter(links) or len(present) - 1

@@ -20,7 +20,7 @@ from seedflood.protocol.catchup import CatchUp
 from seedflood.protocol.ending import Ending
 from seedflood.protocol.exchange import Exchange
 from seedflood.protocol.flood import Flood
-from seedflood.protocol.frontier import Frontier
+from seedflood.protocol.frontier import Frontier, tellable
 from seedflood.protocol.holdings import Holdings
 from seedflood.protocol.membership import Membership
 from seedflood.protocol.messages import (
@@ -226,7 +226,7 @@ class Node:
         out.send = [*self.flood.collect(), *out.send]
         donor = self._exchange.repair.collect(self.frontier)
         if donor is not None:
-            out.pull.append((donor, self.frontier.held()))
+            out.pull.append((donor, tellable(self.frontier.held())))
         return out
 
     def next_tick(self, now: float) -> float:
@@ -240,7 +240,8 @@ class Node:
     def hello(self) -> Hello:
         """What to say first on a new link."""
         others = tuple(member for member in self.membership.all() if member.origin != self.origin)
-        return Hello(self.rules.run_id, self.rules.base_digest, self._presence.ours, others, self.frontier.held())
+        held = tellable(self.frontier.held())
+        return Hello(self.rules.run_id, self.rules.base_digest, self._presence.ours, others, held)
 
     def view(self, now: float) -> View:
         """What an operator is shown."""
@@ -326,7 +327,7 @@ class Node:
             window, self._window = self._window, None
             closed = self._holdings.pending.take_window(window, reason, now)
             self._holdings.apply(closed)
-            silent, bound = self._presence.liveness.suspects, self._presence.bound_seconds()
+            silent, bound = self._presence.liveness.suspects, self._presence.bound_seconds
             self._outbox.outputs.events.append(describe_closing(closed, self.membership, silent, bound))
             following = next_round(self.step, self.origin, self.rules, self.membership, self.frontier)
             self._holdings.apply(self._holdings.pending.take_before(following))

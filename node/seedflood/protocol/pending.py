@@ -1,32 +1,68 @@
-"""What is held but not applied yet: each bundle waits here for its window, or for the next one if it came late."""
+"""What is held but not applied yet: each bundle waits here for its window, or for the next one if it came late.
 
-from collections.abc import Callable, Iterable
+In `strict` windows what belongs to a later round waits for it, and there is never much: nobody goes on without us. In
+the others a fast host may be any number of rounds ahead of a slow one. `none` applies whatever has arrived. `bounded`
+keeps to its own window, so that nodes that hear each other in time apply the same and can compare digests; but it
+keeps no more than some rounds of everyone, and applies what is beyond that early, oldest first.
+
+Bundles are kept by their last step, so that taking costs what is taken, whatever else waits.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from heapq import heappop, heappush
 
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.membership import Membership
-from seedflood.protocol.messages import Bundle, OriginId, Update
+from seedflood.protocol.messages import STEP_MAX, Bundle, OriginId, Update
 from seedflood.protocol.outputs import ClosedWindow, CloseReason, Event
 from seedflood.protocol.window import Window
 
+AHEAD_BUNDLES = 64
+"""So many per client wait for windows to come, where nodes do not wait for each other: 26 KB."""
+
 
 class Pending:
-    """Bundles in order of arrival. applied: the frontier of what was taken from here."""
+    """Bundles by their last step, then in order of arrival. applied: the frontier of what was taken from here."""
 
     def __init__(self) -> None:
-        self.bundles: list[Bundle] = []
         self.applied = Frontier()
+        self._by_last: dict[int, list[Bundle]] = {}
+        self._lasts: list[int] = []
+        """A heap of the keys."""
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Bundle]:
+        for last in sorted(self._lasts):
+            yield from self._by_last[last]
+
+    def add(self, bundles: Iterable[Bundle]) -> None:
+        for bundle in bundles:
+            last = bundle.step + len(bundle.probes) - 1
+            there = self._by_last.get(last)
+            if there is None:
+                there = self._by_last[last] = []
+                heappush(self._lasts, last)
+            there.append(bundle)
+            self._count += 1
 
     def take_before(self, step: int) -> ClosedWindow | None:
         """Everything of the steps below `step`, outside of any window; None if there is nothing."""
-        return self._outside(self._take(lambda bundle: bundle.last < step), step)
+        return self._outside(self._take(step - 1), step)
 
     def take_covered(self, frontier: Frontier) -> ClosedWindow | None:
         """Everything that another frontier covers, outside of any window; None if there is nothing."""
-        return self._outside(self._take(lambda bundle: frontier.holds(*bundle.span)), 0)
+        return self._outside(self._pick(lambda bundle: frontier.holds(*bundle.span)), 0)
 
     def take_window(self, window: Window, reason: CloseReason, now: float) -> ClosedWindow:
-        """What a window that closes now gives to apply: its own updates, and older ones that came late."""
-        updates = self._take(lambda bundle: bundle.last <= window.last)
+        """What a window that closes now gives to apply: its own updates, older ones that came late, and those ahead of
+        it that are not to wait."""
+        bundles = self._take(STEP_MAX if window.rule == "none" else window.last)
+        if window.rule == "bounded":
+            bundles += self._take(STEP_MAX, keep=AHEAD_BUNDLES * window.clients)
+        updates = _updates(bundles)
         return ClosedWindow(
             steps=(window.first, window.last),
             updates=updates,
@@ -39,20 +75,38 @@ class Pending:
 
     def drop(self, is_meant: Callable[[Bundle], bool]) -> None:
         """These are applied by other means."""
-        self._take(is_meant)
+        self._pick(is_meant)
 
-    def _take(self, is_due: Callable[[Bundle], bool]) -> tuple[Update, ...]:
-        due: list[Bundle] = []
+    def _take(self, last: int, keep: int = 0) -> list[Bundle]:
+        """Those of the steps up to this one, the oldest first, as long as more than `keep` are left."""
+        taken: list[Bundle] = []
+        while self._lasts and self._lasts[0] <= last and self._count > keep:
+            bundles = self._by_last.pop(heappop(self._lasts))
+            self._count -= len(bundles)
+            taken += bundles
+        self._note(taken)
+        return taken
+
+    def _pick(self, is_meant: Callable[[Bundle], bool]) -> list[Bundle]:
+        """Looks at every one."""
         rest: list[Bundle] = []
-        for bundle in self.bundles:
-            (due if is_due(bundle) else rest).append(bundle)
-        self.bundles = rest
-        for bundle in due:
+        meant: list[Bundle] = []
+        for bundle in self:
+            (meant if is_meant(bundle) else rest).append(bundle)
+        self._by_last.clear()
+        self._lasts.clear()
+        self._count = 0
+        self.add(rest)
+        self._note(meant)
+        return meant
+
+    def _note(self, taken: Iterable[Bundle]) -> None:
+        for bundle in taken:
             self.applied.add(*bundle.span)
-        return _updates(due)
 
     @staticmethod
-    def _outside(updates: tuple[Update, ...], step: int) -> ClosedWindow | None:
+    def _outside(bundles: list[Bundle], step: int) -> ClosedWindow | None:
+        updates = _updates(bundles)
         return ClosedWindow((step, step - 1), updates, 0, 0, (), "no waiting", 0.0) if updates else None
 
 
@@ -60,7 +114,9 @@ def _updates(bundles: Iterable[Bundle]) -> tuple[Update, ...]:
     return tuple(update for bundle in bundles for update in bundle.updates())
 
 
-def describe_closing(closed: ClosedWindow, membership: Membership, silent: Iterable[OriginId], bound: float) -> Event:
+def describe_closing(
+    closed: ClosedWindow, membership: Membership, silent: Iterable[OriginId], bound: Callable[[], float]
+) -> Event:
     """The line that says who was heard, who was not, and why the window closed now.
 
     silent: suspects, for whom it did not wait. bound: seconds after which it closes whoever is missing.
@@ -75,5 +131,5 @@ def describe_closing(closed: ClosedWindow, membership: Membership, silent: Itera
         "waited_seconds": round(closed.waited_seconds, 4),
     }
     if closed.reason == "bound":
-        facts["bound_seconds"] = round(bound, 4)
+        facts["bound_seconds"] = round(bound(), 4)
     return Event("window closed", "info" if closed.missing else "debug", facts)

@@ -14,7 +14,7 @@ from seedflood.protocol.delays import HopDelays
 from seedflood.protocol.flood import Flood
 from seedflood.protocol.liveness import Liveness
 from seedflood.protocol.membership import Membership
-from seedflood.protocol.messages import Member, OriginId, Ping, Sign
+from seedflood.protocol.messages import NEIGHBOURS_MAX, Member, OriginId, Ping, Sign
 from seedflood.protocol.outbox import Outbox
 from seedflood.protocol.rules import Rules
 from seedflood.protocol.voice import Voice
@@ -86,7 +86,7 @@ class Presence:
 
     def look_around(self, now: float) -> None:
         """Now and then: who has fallen silent, how slow is a hop?"""
-        for origin in self.liveness.review(now, self.bound_seconds()):
+        for origin in self.liveness.review(now, self.bound_seconds):
             self.changed.add(origin)
             self._outbox.tell("member silent", "warning", member=self.membership.name(origin))
         said = self.ours.hop_milliseconds
@@ -103,7 +103,10 @@ class Presence:
         return bound_seconds(self.membership.diameter(), hop)
 
     def _neighbours(self) -> tuple[OriginId, ...]:
-        return tuple(sorted(self._flood.neighbours.keys() | self._catchup.owed))
+        """Those that we must not forget come first: no statement with more than so many is accepted by anyone."""
+        owed = self._catchup.owed
+        linked = [peer for peer in sorted(self._flood.neighbours) if peer not in owed]
+        return tuple(sorted([*sorted(owed), *linked][:NEIGHBOURS_MAX]))
 
     def _hear_of_us(self, member: Member) -> None:
         """A past life of ours said this, or a copy of our key lives: learn from it, and have the last word."""

@@ -9,7 +9,6 @@ import random
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 from seedflood.driver import Driver
 from seedflood.errors import JournalError
@@ -19,7 +18,6 @@ from seedflood.protocol.messages import (
     ClosedEpoch,
     Held,
     Member,
-    Members,
     Message,
     OriginId,
     Told,
@@ -35,9 +33,7 @@ from seedflood.simulation.journal import MemoryJournal
 from seedflood.simulation.ledger import Chronicle, Ledger
 from seedflood.simulation.network import Network
 from seedflood.simulation.telling import draw_told
-from seedflood.transport.answer import AnswerItem
 
-PULL_BUNDLES_MAX = 256
 TIMER_SECONDS_MIN = 0.001
 """A timer of a real loop is no finer, and virtual time moves on whatever the core wants."""
 
@@ -264,21 +260,6 @@ class Host:
 
     def pull(self, peer: OriginId, frontier: tuple[Held, ...]) -> bool:
         return self._network.pull(self, peer, frontier)
-
-    def answer_pull(self, frontier: tuple[Held, ...]) -> Sequence[AnswerItem]:
-        answer: list[AnswerItem] = [Members(self.node.membership.all())]
-        bundles = []
-        for item in self.journal.missing(frontier):
-            if isinstance(item, ClosedEpoch):
-                answer.append(item)
-            else:
-                bundles.append(item)
-        stream = iter(bundles)
-        while part := tuple(islice(stream, PULL_BUNDLES_MAX)):
-            answer.append(Updates(part))
-        if self.node.standing is not None:
-            answer.append(self.node.standing)
-        return answer
 
     def _check_said(self, message: Updates) -> None:
         for bundle in message.bundles:

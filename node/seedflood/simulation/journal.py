@@ -85,20 +85,16 @@ class MemoryJournal:
     def replay(self) -> Iterator[Bundle]:
         return iter([bundle for bundle in self.bundles.values() if not self._is_covered(bundle)])
 
-    # For neighbours
-
-    def missing(self, held: Iterable[Held]) -> Iterator[ClosedEpoch | Bundle]:
-        """What the frontier lacks."""
-        frontier = Frontier(held)
-        lacking = [
-            bundle
-            for bundle in self.bundles.values()
-            if not frontier.holds(bundle.origin, bundle.first_covered, bundle.last)
-        ]
-        for _, closed in sorted(self.closed.items()):
-            if not frontier.covers(closed.frontier):
+    def read_missing(self, frontier: Iterable[Held], limit: int) -> Iterator[ClosedEpoch | list[Bundle]]:
+        held = Frontier(frontier)
+        lacking = [bundle for bundle in self.replay() if not held.holds(bundle.origin, bundle.step, bundle.last)]
+        for epoch, closed in sorted(self.closed.items()):
+            if not held.covers(closed.frontier):
+                earlier = [bundle for bundle in lacking if self.epoch_of(bundle) < epoch]
+                lacking = [bundle for bundle in lacking if self.epoch_of(bundle) >= epoch]
+                yield from _batches(earlier, limit)
                 yield closed
-        yield from lacking
+        yield from _batches(lacking, limit)
 
     # What happens to disks
 
@@ -188,3 +184,7 @@ class MemoryJournal:
     def _is_covered(self, bundle: Bundle) -> bool:
         frontier = self._frontiers.get(self.epoch_of(bundle))
         return frontier is not None and frontier.holds(bundle.origin, bundle.first_covered, bundle.last)
+
+
+def _batches(bundles: list[Bundle], limit: int) -> Iterator[list[Bundle]]:
+    return (bundles[k : k + limit] for k in range(0, len(bundles), limit))

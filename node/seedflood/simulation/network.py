@@ -12,7 +12,7 @@ Frames that arrive at the same moment are one event: streams are in order, so a 
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -22,7 +22,7 @@ from seedflood.protocol.messages import Goodbye, Held, Hello, Message, OriginId,
 from seedflood.protocol.node import Node
 from seedflood.simulation.clock import Clock
 from seedflood.simulation.link import Encoder, End, Item, Link, decode
-from seedflood.transport.answer import AnswerItem, cut
+from seedflood.transport.answer import cut
 from seedflood.transport.codec import EpochPart, LinkMessage, Pull, PullEnd, PullMore, PullPart
 
 DIAL_SECONDS = 0.25
@@ -41,8 +41,6 @@ class Endpoint(Protocol):
 
     def enter(self, action: Callable[..., None], *args: object) -> None:
         """Does it now; a host that is paused does it when it goes on."""
-
-    def answer_pull(self, frontier: tuple[Held, ...]) -> Sequence[AnswerItem]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +279,7 @@ class Network:
         host.driver.connected(peer, message)
 
     def _answer(self, link: Link, donor: Endpoint, pull: Pull) -> None:
-        for part in cut(donor.answer_pull(pull.frontier)):
+        for part in cut(donor.driver.answer(pull.frontier)):
             self._carry(link, donor.index, PullPart(pull.id, part))
         self._carry(link, donor.index, PullEnd(pull.id, is_complete=True))
 

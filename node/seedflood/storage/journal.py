@@ -19,6 +19,7 @@ here: whether signatures are right, or whether steps follow each other; that is 
 import contextlib
 import fcntl
 import os
+import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -190,15 +191,27 @@ class Journal:
         return self._bundles.count(covered)
 
     def read_missing(self, frontier: Iterable[Held], limit: int = 1024) -> Iterator[ClosedEpoch | list[Bundle]]:
-        """What the frontier lacks: sums, then bundles per origin by step, in batches of 1 to `limit`."""
-        held = Frontier(frontier)
-        if not held.covers(self._sums.all().held()):
-            for epoch, covered in self._sums.frontiers().items():
-                if not held.covers(covered):
-                    yield self._sums.get(epoch)
-                    for one in covered:
-                        held.add_held(one)
-        yield from self._bundles.missing(held.held(), limit)
+        """What the frontier lacks: sums, and before each the bundles of earlier epochs, per origin by step.
+
+        Bundles come in batches of up to `limit`; an empty one means that it took a while to find nothing. By epochs,
+        so that who is cut off in between holds one range of an origin, not one per sum.
+        """
+        asked = Frontier(frontier, ranges_max=sys.maxsize)
+        known = Frontier(asked.held(), ranges_max=sys.maxsize)
+        for one in self._sums.all().held():
+            known.add_held(one)
+        first = 0
+        for epoch in self._sums.epochs() if known != asked else ():
+            if asked.covers(self._sums.frontier(epoch)):
+                continue
+            begin, end = steps_of(epoch, self._refresh_period)
+            for batch in self._bundles.missing(known, limit, first, begin - 1):
+                for bundle in batch:
+                    known.add(*bundle.span)
+                yield batch
+            yield self._sums.get(epoch)
+            first = end + 1
+        yield from self._bundles.missing(known, limit)
 
     def next_incarnation(self, at_least: int = 1) -> int:
         """Counts the starts of this node, durably. at_least: the clock, so that a lost journal does not count again."""

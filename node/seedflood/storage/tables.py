@@ -6,9 +6,10 @@ Every method raises JournalError; those that write join the open group.
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
+from typing import Any
 
 from seedflood.errors import JournalError
-from seedflood.protocol.batches import BATCH_BYTES, payload_bytes
+from seedflood.protocol.batches import cut_bundles
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.messages import STEP_MAX, Bundle, ClosedEpoch, Held, OriginId
 from seedflood.storage.records import (
@@ -32,12 +33,17 @@ READ_BYTES = 4 << 20
 FIRST_STRANDS = 16
 """Read at first, when it is not known how large they are."""
 
+PAGE_STRANDS, PAGE_BYTES = 128, 512 << 10
+LOOKS_MAX = 16
+"""The same for a neighbour, while others wait: a page takes some milliseconds at most, most take less than one."""
+
 _INSERT = "INSERT INTO strands (origin, step, last, bundles, record) VALUES (?, ?, ?, ?, ?)"
 _AFTER = "SELECT MIN(step) FROM strands WHERE origin = ? AND step > ?"
 _LAST = "SELECT last FROM strands WHERE origin = ? ORDER BY step DESC LIMIT 1"
 _BEFORE = "SELECT MAX(step) FROM strands WHERE origin = ? AND step <= ?"
 _SELECT = "SELECT number, record FROM strands WHERE origin = ? AND step BETWEEN ? AND ? ORDER BY step LIMIT ?"
 _REPLAY = "SELECT number, record FROM strands WHERE number > ? ORDER BY number LIMIT ?"
+_PAGE = "SELECT number, step, last, record FROM strands WHERE origin = ? AND step BETWEEN ? AND ? ORDER BY step LIMIT ?"
 _NEXT_ORIGIN = "SELECT origin FROM strands WHERE origin >= ? ORDER BY origin LIMIT 1"
 
 _STRETCH = "FROM strands WHERE origin = ? AND step BETWEEN ? AND ? AND last <= ?"
@@ -47,6 +53,7 @@ _DELETE = f"DELETE {_STRETCH}"
 COUNT_ALL = "SELECT IFNULL(SUM(bundles), 0) FROM strands"
 
 _FRONTIERS = "SELECT epoch, frontier FROM epochs WHERE epoch BETWEEN ? AND ? ORDER BY epoch"
+_EPOCHS = "SELECT epoch FROM epochs ORDER BY epoch"
 _SUM = "SELECT frontier, coefficients FROM epochs WHERE epoch = ?"
 _PUT = "INSERT OR REPLACE INTO epochs VALUES (?, ?, ?)"
 
@@ -151,24 +158,38 @@ class Bundles:
             if bundle.step >= first  # else it only reaches into these steps
         ]
 
-    def missing(self, held: Iterable[Held], limit: int) -> Iterator[list[Bundle]]:
-        """What is not held, per origin by step, in batches of 1 to `limit`, of 64 KiB of payloads or one bundle."""
-        held_of = {one.origin: one for one in held}
+    def missing(self, held: Frontier, limit: int, first: int = 0, last: int = STEP_MAX) -> Iterator[list[Bundle]]:
+        """What is not held of those with these steps, per origin by step, in batches of up to `limit`.
+
+        An empty one after so many looks in vain: the caller may have others to serve.
+        """
         batch: list[Bundle] = []
-        size = 0
-        for origin in self._origins():
-            done = -1
-            for first, last in _gaps(held_of.get(origin)):
-                for bundle in self._read(origin, first, last):
-                    if bundle.step > done:
-                        done = bundle.step
-                        size += payload_bytes([bundle])
-                        if batch and (len(batch) == limit or size > BATCH_BYTES):
-                            yield batch
-                            batch, size = [], payload_bytes([bundle])
-                        batch.append(bundle)
+        looks = 0
+        for origin in self._origins() if first <= last else ():
+            step, count = held.next_lacking(origin, first), FIRST_STRANDS
+            while page := self._page(origin, step, last, count):
+                for number, begin, end, record in page:
+                    if end >= step and not held.holds(origin, begin, end):
+                        there = [one for one in self._decode(number, record) if one.last >= step and one.step >= first]
+                        batch += [b for b in there if b.step <= last and not held.holds(origin, b.step, b.last)]
+                looks += 1
+                parts = [list(part) for part in cut_bundles(batch, limit)] or [[]]
+                batch = [] if looks >= LOOKS_MAX else parts.pop()
+                looks = 0 if parts else looks
+                yield from parts
+                end = page[-1][2]
+                if len(page) < count or end >= last:
+                    break
+                step, count = held.next_lacking(origin, end + 1), min(PAGE_STRANDS, _count_next(page, PAGE_BYTES))
         if batch:
             yield batch
+
+    def _page(self, origin: OriginId, step: int, last: int, count: int) -> list[tuple[int, int, int, bytes]]:
+        """Strands of an origin that begin at `last` at the latest, from the one on that holds the step."""
+        if step > last:
+            return []
+        ((start,),) = self._store.rows(_BEFORE, signed(origin), step)
+        return self._store.rows(_PAGE, signed(origin), step if start is None else start, last, count)
 
     def _forget_what_was_undone(self) -> None:
         if self._undone != self._store.undone:
@@ -254,6 +275,10 @@ class Sums:
         """Of these epochs, in order."""
         return {epoch: self._decode(epoch, record) for epoch, record in self._store.rows(_FRONTIERS, first, last)}
 
+    def epochs(self) -> list[int]:
+        """In order."""
+        return [epoch for (epoch,) in self._store.rows(_EPOCHS)]
+
     def frontier(self, epoch: int) -> tuple[Held, ...]:
         """Empty if there is no sum of the epoch."""
         return self.frontiers(epoch, epoch).get(epoch, ())
@@ -295,23 +320,11 @@ def stretches(held: Iterable[Held], first: int, last: int) -> list[Stretch]:
     ]
 
 
-def _count_next(rows: Sequence[tuple[int, bytes]]) -> int:
-    """How many strands to read next, if they are as large as the largest of these."""
-    return max(1, READ_BYTES // max(len(record) for _, record in rows))
+def _count_next(rows: Sequence[tuple[Any, ...]], room: int = READ_BYTES) -> int:
+    """How many strands to read next, if they are as large as the largest record of these, the last column."""
+    return max(1, room // max(len(row[-1]) for row in rows))
 
 
 def signed(origin: OriginId) -> int:
     """sqlite's integers are signed."""
     return origin - (1 << 64) if origin >= 1 << 63 else origin
-
-
-def _gaps(held: Held | None) -> Iterator[tuple[int, int]]:
-    """The steps (first, last) that are not held, in order."""
-    if held is None:
-        yield 0, STEP_MAX
-        return
-    first = held.mark
-    for low, high in held.beyond:
-        yield first, low - 1
-        first = high + 1
-    yield first, STEP_MAX

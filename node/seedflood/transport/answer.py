@@ -30,7 +30,7 @@ def cut(answer: Iterable[AnswerItem]) -> Iterator[AnswerPart]:
         match item:
             case ClosedEpoch():
                 yield from _cut_epoch(item)
-            case Updates(bundles):
+            case Updates(bundles) if bundles:
                 yield from map(Updates, cut_bundles(bundles, PULL_BUNDLES))
             case _:
                 yield item

@@ -8,7 +8,7 @@ from itertools import chain, islice
 
 from seedflood.errors import PeerError
 from seedflood.protocol.batches import tells_payloads
-from seedflood.protocol.frontier import RANGES_MAX
+from seedflood.protocol.frontier import RANGES_MAX, tellable
 from seedflood.protocol.messages import (
     BUNDLE_BYTES_MAX,
     BUNDLE_UPDATES_MAX,
@@ -27,11 +27,6 @@ FRAME_BUNDLES_MAX = 4096
 FRAME_PAYLOADS_BYTES_MAX = 1 << 20
 """Of payloads in a frame: beside them stand 85 bytes a bundle. Queues and answers cut smaller ones."""
 
-FRONTIER_BYTES_MAX = 2 << 20
-"""A frontier beyond it is told without its ranges: less is claimed, more is pulled, nothing is lost."""
-
-HELD_BYTES_MAX = 8 + 8 + 2
-RANGE_BYTES_MAX = 2 * 8
 SIGNATURE_BYTES = 64
 
 
@@ -103,16 +98,13 @@ def _told_from_wire(wire: pb.Updates) -> Sequence[Told]:
 
 
 def frontier_to_wire(frontier: Sequence[Held]) -> pb.Frontier:
-    """Claims what is held, or less if all of it would be too long."""
-    ranges = sum(len(held.beyond) for held in frontier)
-    if HELD_BYTES_MAX * len(frontier) + RANGE_BYTES_MAX * ranges > FRONTIER_BYTES_MAX:
-        return _marks_to_wire(frontier)
-    return exact_frontier_to_wire(frontier)
+    """Claims what is held, or less if nobody would accept all of it."""
+    return exact_frontier_to_wire(tellable(frontier))
 
 
 def exact_frontier_to_wire(frontier: Sequence[Held]) -> pb.Frontier:
-    """For what must not claim less. Of some 100,000 origins on, no frame holds it, and gRPC ends the link."""
-    wire = _marks_to_wire(frontier)
+    """For what must not claim less. Who makes it sees to it that it `is_tellable`."""
+    wire = pb.Frontier(origins=[held.origin for held in frontier], marks=[held.mark for held in frontier])
     if any(held.beyond for held in frontier):
         for held in frontier:
             end = held.mark
@@ -121,10 +113,6 @@ def exact_frontier_to_wire(frontier: Sequence[Held]) -> pb.Frontier:
                 end = last + 1
             wire.range_counts.append(len(held.beyond))
     return wire
-
-
-def _marks_to_wire(frontier: Sequence[Held]) -> pb.Frontier:
-    return pb.Frontier(origins=[held.origin for held in frontier], marks=[held.mark for held in frontier])
 
 
 def frontier_from_wire(wire: pb.Frontier) -> tuple[Held, ...]:
