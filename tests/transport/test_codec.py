@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from seedflood.errors import PeerError
-from seedflood.protocol.frontier import Frontier
+from seedflood.protocol.frontier import RANGES_MAX, Frontier, tellable
 from seedflood.protocol.messages import (
     BUNDLE_BYTES_MAX,
     NEIGHBOURS_MAX,
@@ -289,7 +289,16 @@ def test_a_frontier_too_large_for_a_frame_claims_less() -> None:
     beyond = tuple((k * 1000, k * 1000 + 1) for k in range(1, 1000))
     frontier = tuple(Held(origin, 500, beyond) for origin in range(200))
     (frame,) = encode(Pull(1, frontier))
-    assert decode(frame) == Pull(1, tuple(Held(origin, 500) for origin in range(200)))
+    pull = decode(frame)
+    assert isinstance(pull, Pull)
+    assert pull.frontier == tellable(frontier) != frontier
+
+
+def test_a_frontier_with_more_ranges_of_an_origin_than_peers_accept_claims_the_first_of_them() -> None:
+    """It was told in full, and every peer refused the node for ever."""
+    beyond = tuple((2 * k, 2 * k) for k in range(1, 3000))
+    decoded = decode(encode(Pull(1, (Held(5, 1, beyond),)))[0])
+    assert decoded == Pull(1, (Held(5, 1, beyond[:RANGES_MAX]),))
 
 
 def test_a_frontier_that_coefficients_stand_for_never_claims_less() -> None:
