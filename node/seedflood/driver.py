@@ -17,6 +17,7 @@ from seedflood.errors import DiskFullError
 from seedflood.protocol.frontier import Frontier, is_tellable
 from seedflood.protocol.messages import (
     Bundle,
+    ClosedDigests,
     ClosedEpoch,
     Held,
     Hello,
@@ -179,15 +180,19 @@ class Driver:
         frontier = tuple(Held(own, min(one.mark, unsaved)) if one.origin == own else one for one in hello.frontier)
         return replace(hello, frontier=frontier)
 
-    def answer(self, frontier: Iterable[Held]) -> Iterator[Members | ClosedEpoch | Updates | Standing]:
+    def answer(self, frontier: Iterable[Held]) -> Iterator[Members | ClosedDigests | ClosedEpoch | Updates | Standing]:
         """The answer to a pull: all that the frontier lacks, and what the digest of it all was. Made as it is taken.
 
         Raises JournalError. Who takes it serves others between its parts, some of which are empty.
         """
         yield Members(self.node.membership.all())
+        is_proven = False
         for found in self._journal.read_missing(frontier, ANSWER_BUNDLES):
             if self.is_halted:
                 return
+            if isinstance(found, ClosedEpoch) and not is_proven:
+                yield from self.node.closed_digests()
+                is_proven = True
             yield found if isinstance(found, ClosedEpoch) else Updates(tuple(found))
         standing = self.node.standing
         if standing is not None and is_tellable(standing.frontier):

@@ -4,9 +4,12 @@ import hashlib
 import struct
 from dataclasses import replace
 
+from seedflood.protocol.epochs import digest_of
+from seedflood.protocol.evidence import Chain
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.messages import (
     Bundle,
+    ClosedDigests,
     ClosedEpoch,
     Held,
     Hello,
@@ -89,6 +92,20 @@ def pack_sum(total):
 def epoch(number, *held, total=0):
     """A closed epoch that stands for what these hold."""
     return ClosedEpoch(number, Frontier(held).held(), pack_sum(total))
+
+
+def closed_digests(*epochs):
+    """What is told of closed epochs, from the first on."""
+    return ClosedDigests(0, tuple(digest_of(one, EPOCH_BYTES) for one in epochs))
+
+
+def has_closed(*epochs, period):
+    """What a member states who has closed these: fields of its statement."""
+    chain = Chain()
+    for digest in closed_digests(*epochs).digests:
+        chain.append(digest)
+    frontier, digest = chain.at(len(epochs))
+    return {"closed_before": period * len(epochs), "closed_frontier": frontier, "closed_digest": digest}
 
 
 def replica(*held, digest="same"):

@@ -38,7 +38,8 @@ def make_closed(*sums, bundles=()):
 
 def closed_by(origin, closings, **said):
     """The statement of an origin that has closed the same."""
-    return origin.member(closed_before=closings.before, closed_digest=closings.digest(), **said)
+    before, frontier, digest = closings.statement()
+    return origin.member(closed_before=before, closed_frontier=frontier, closed_digest=digest, **said)
 
 
 # Closing
@@ -46,9 +47,8 @@ def closed_by(origin, closings, **said):
 
 def test_a_bundle_that_comes_late_makes_the_sum_void():
     closings = make_closed(3, 4, bundles=[A.bundle(0)])
-    closings.is_changed = False
     closings.note([B.bundle(1)])
-    assert (closings.before, closings.is_changed) == (0, True)
+    assert closings.before == 0
     (order,) = closings.due(2 * PERIOD, lambda _: True)
     assert (order.epoch, {held.origin for held in order.frontier}) == (0, {A.id, B.id})
     closings.summed(epoch(0, *order.frontier, total=5))
@@ -123,7 +123,6 @@ def test_closed_is_what_has_been_summed_without_a_gap():
     assert closings.before == 0
     closings.summed(epoch(0))
     assert closings.before == 2 * PERIOD
-    assert closings.is_changed
 
 
 def test_sums_larger_than_the_wire_carries_are_not_made():
@@ -158,16 +157,16 @@ def test_in_any_run_every_epoch_is_summed_at_most_once_and_only_when_it_is_compl
 def test_what_the_journal_keeps_as_a_sum_is_closed_and_compact():
     closings = make_closings()
     closings.restore(epoch(0, A.held(4)))
-    assert (closings.before, closings.compact_before) == (PERIOD, PERIOD)
+    assert closings.before == PERIOD
     assert due(closings, SETTLED) == []
 
 
 def test_sums_are_restored_in_any_order():
     closings = make_closings()
     closings.restore(epoch(1))
-    assert (closings.before, closings.compact_before) == (0, 0)
+    assert closings.before == 0
     closings.restore(epoch(0))
-    assert (closings.before, closings.compact_before) == (2 * PERIOD, 2 * PERIOD)
+    assert closings.before == 2 * PERIOD
 
 
 def test_an_epoch_between_two_that_were_adopted_is_summed():
@@ -177,7 +176,6 @@ def test_an_epoch_between_two_that_were_adopted_is_summed():
     assert due(closings, 99 - PERIOD, held_before=3 * PERIOD) == [1]
     closings.summed(epoch(1))
     assert closings.before == 3 * PERIOD
-    assert closings.compact_before == PERIOD
 
 
 # Adopting
@@ -194,10 +192,19 @@ def test_an_epoch_that_is_being_summed_may_not_be_adopted():
     assert closings.may_adopt(epoch(1, A.held(8)))
 
 
-def test_what_all_have_agreed_on_is_not_replaced():
+def test_a_sum_in_the_journal_is_replaced_only_by_one_that_stands_for_all_of_it_and_more():
     closings = make_closings()
     closings.restore(epoch(0, A.held(4)))
-    assert not closings.may_adopt(epoch(0, A.held(4), B.held(4)))
+    assert closings.may_adopt(epoch(0, A.held(4), B.held(4)))
+    assert not closings.may_adopt(epoch(0, A.held(3), B.held(4)))
+
+
+def test_an_adopted_sum_is_summed_again_with_what_is_held_beside_it():
+    closings = make_closings(B.bundle(0))
+    closings.restore(epoch(0, A.held(4)))
+    assert closings.before == 0
+    (order,) = closings.due(SETTLED, lambda _: True)
+    assert set(order.frontier) == {A.held(4), B.held(1)}
 
 
 def test_a_sum_of_ours_whose_bundles_are_here_still_may_be_replaced_by_another():
@@ -205,11 +212,31 @@ def test_a_sum_of_ours_whose_bundles_are_here_still_may_be_replaced_by_another()
     assert closings.may_adopt(epoch(0, B.held(4)))
 
 
-def test_a_bundle_that_comes_late_for_a_compacted_epoch_stays_by_itself():
+def test_a_bundle_that_comes_late_for_a_compacted_epoch_is_summed_with_it():
+    """So nodes that compacted the epoch before it came, and nodes that had it in time, state the same in the end."""
     closings = make_closings()
     closings.restore(epoch(0, A.held(4)))
+    before = closings.statement()
     closings.note([B.bundle(0)])
-    assert due(closings, SETTLED) == []
+    assert closings.before == 0
+    (order,) = closings.due(SETTLED, lambda _: True)
+    assert set(order.frontier) == {A.held(4), B.held(1)}
+    renewed = epoch(0, *order.frontier, total=9)
+    assert closings.summed(renewed) == [renewed]  # it takes the place of the old one at once
+    assert closings.statement() == make_restored(renewed).statement() != before
+
+
+def make_restored(*closed):
+    closings = make_closings()
+    for one in closed:
+        closings.restore(one)
+    return closings
+
+
+def test_a_sum_of_bundles_alone_waits_for_the_others_before_it_takes_their_place():
+    closings = make_closings(steps=PERIOD)
+    due(closings, PERIOD)
+    assert closings.summed(epoch(0)) == []
 
 
 # Compacting
@@ -229,7 +256,6 @@ def test_an_epoch_is_compacted_once():
     closings = make_closed(7)
     members = [closed_by(A, closings), closed_by(B, closings)]
     assert closings.agreed(members) == [epoch(0, total=7)]
-    assert closings.compact_before == PERIOD
     assert closings.agreed(members) == []
 
 
@@ -272,41 +298,54 @@ def test_no_bundle_is_given_up_while_sums_contradict_each_other():
 
 def test_a_statement_stays_true_when_its_epochs_are_compacted():
     closings = make_closed(7)
-    closings.is_changed = False
-    ours = closed_by(A, closings)
-    closings.agreed([ours, closed_by(B, closings)])
-    assert (closings.before, closings.digest()) == (ours.closed_before, ours.closed_digest)
+    ours = closings.statement()
+    closings.agreed([closed_by(A, closings), closed_by(B, closings)])
+    assert closings.statement() == ours
+
+
+def test_epochs_that_the_slowest_has_closed_are_compacted_though_others_are_further():
+    closings, slow = make_closed(1, 2, 3), make_closed(1, 2)
+    members = [closed_by(A, closings), closed_by(B, slow), closed_by(C, closings)]
+    assert [closed.epoch for closed in closings.agreed(members)] == [0, 1]
+    assert slow.agreed(members) == []  # it cannot tell yet
 
 
 # Contradictions
 
 
-def test_equal_sums_have_equal_digests_and_others_have_not():
-    assert make_closed(1, 2).digest() == make_closed(1, 2).digest()
-    assert len({make_closed(*sums).digest() for sums in ((1, 2), (1, 3), (1, 2, 3), (1,), ())}) == 5
+def test_equal_sums_make_equal_statements_and_others_do_not():
+    assert make_closed(1, 2).statement() == make_closed(1, 2).statement()
+    assert len({make_closed(*sums).statement() for sums in ((1, 2), (1, 3), (1, 2, 3), (1,), ())}) == 5
 
 
 def test_of_two_that_contradict_each_other_both_doubt():
     ours, other = (make_closed(total) for total in (7, 8))
     members = [closed_by(A, ours), closed_by(B, other)]
-    assert ours.outvoted_by(members).name == "bob"
-    assert other.outvoted_by(members).name == "ada"
+    assert [member.name for member in ours.outvoted_by(members)] == ["bob"]
+    assert [member.name for member in other.outvoted_by(members)] == ["ada"]
 
 
 def test_who_is_with_most_does_not_doubt():
     ours, other = (make_closed(total) for total in (7, 8))
     members = [closed_by(A, ours), closed_by(B, ours), closed_by(C, other)]
-    assert ours.outvoted_by(members) is None
-    assert other.outvoted_by(members).name in ("ada", "bob")
+    assert ours.outvoted_by(members) == []
+    assert [member.name for member in other.outvoted_by(members)] == ["ada", "bob"]
+
+
+def test_sums_that_stand_for_other_bundles_raise_no_doubt():
+    ours, other = make_closed(7, bundles=[A.bundle(0)]), make_closed(8, bundles=[A.bundle(0), B.bundle(0)])
+    members = [closed_by(A, ours), closed_by(B, other)]
+    assert ours.outvoted_by(members) == other.outvoted_by(members) == []
+    assert ours.agreed(members) == []
 
 
 def test_who_is_at_another_epoch_or_has_left_contradicts_nobody():
     ours, other, longer = make_closed(7), make_closed(8), make_closed(8, 8)
-    assert ours.outvoted_by([closed_by(A, ours), closed_by(B, longer), closed_by(C, other, last_step=3)]) is None
+    assert ours.outvoted_by([closed_by(A, ours), closed_by(B, longer), closed_by(C, other, last_step=3)]) == []
 
 
 def test_who_has_closed_nothing_doubts_nothing():
-    assert make_closings().outvoted_by([A.member(), B.member(closed_digest=b"x" * 32)]) is None
+    assert make_closings().outvoted_by([A.member(), B.member(closed_digest=b"x" * 32)]) == []
 
 
 def test_sums_of_a_replica_in_doubt_are_taken_again():

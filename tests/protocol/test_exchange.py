@@ -16,7 +16,7 @@ from nodes import (
     tick,
     windows,
 )
-from origins import A, B, C, epoch, replica, standing
+from origins import A, B, C, epoch, has_closed, replica, standing
 
 from seedflood.protocol.messages import STEP_MAX, FrontierDigest, Goodbye, Members, Ping, Pong, ReplicaDigest
 from seedflood.protocol.node import Phase
@@ -279,7 +279,8 @@ def test_members_whose_sums_are_other_than_ours_raise_a_doubt():
     (order,) = orders(out, SumEpoch)
     node.summed(epoch(order.epoch, *order.frontier, total=1), 0.0)
     node.collect()
-    out = hear(node, B, Members((B.member(version=3, closed_before=4, closed_digest=b"x" * 32),)))
+    other = has_closed(epoch(order.epoch, *order.frontier, total=2), period=4)
+    out = hear(node, B, Members((B.member(version=3, **other),)))
     assert (out.compact, "replicas differ" in events(out)) == ([], True)
     assert len(orders(tick(node, 2.0), Rebuild)) == 1
 

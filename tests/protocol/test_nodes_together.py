@@ -55,7 +55,7 @@ class Host:
 
 def weigh(update):
     """What an update adds to the coefficients of its epoch: something that no other update adds."""
-    return int.from_bytes(hashlib.sha256(repr(update).encode()).digest()[:6], "big")
+    return int.from_bytes(hashlib.sha256(repr(update).encode()).digest()[:4], "big")
 
 
 class NodesTogether(RuleBasedStateMachine):
@@ -238,7 +238,8 @@ class NodesTogether(RuleBasedStateMachine):
     def answer_pull(self, host, frontier):
         closed, bundles = host.disk.missing(frontier)
         standing = [host.node.standing] if host.node.standing is not None else []
-        return [Members(host.node.membership.all()), *closed, Updates(tuple(bundles)), *standing, ("pulled",)]
+        digests = host.node.closed_digests() if closed else []
+        return [Members(host.node.membership.all()), *digests, *closed, Updates(tuple(bundles)), *standing, ("pulled",)]
 
     def cut(self, edge):
         for way in (edge, edge[::-1]):

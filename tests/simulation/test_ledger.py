@@ -5,7 +5,7 @@ import pytest
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.messages import Bundle, ClosedEpoch, Held
 from seedflood.protocol.packing import pack
-from seedflood.simulation.ledger import Chronicle, Ledger
+from seedflood.simulation.ledger import EPOCH_BYTES, Chronicle, Ledger
 
 SAID = [Bundle(origin, step, ((10 * origin + step, step + 1),)) for origin in (1, 2) for step in range(6)]
 
@@ -47,7 +47,7 @@ def test_an_adopted_sum_counts_as_the_updates_that_it_covers(chronicle):
 
 def test_a_sum_that_is_not_that_of_its_updates_is_seen(chronicle):
     ledger = Ledger(chronicle)
-    ledger.adopt(ClosedEpoch(0, (Held(1, 3),), pack((5).to_bytes(8, "little"))), [])
+    ledger.adopt(ClosedEpoch(0, (Held(1, 3),), pack((5).to_bytes(EPOCH_BYTES, "little"))), [])
     assert len(ledger.mistakes) == 1
 
 

@@ -61,6 +61,7 @@ members = st.builds(
     last_step=st.none() | st.integers(-1, STEP_MAX),
     hop_milliseconds=st.integers(0, 2**32 - 1),
     closed_before=st.integers(0, STEP_MAX),
+    closed_frontier=st.binary(max_size=32),
     closed_digest=st.binary(max_size=32),
     signature=st.binary(max_size=64),
 )

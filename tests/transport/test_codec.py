@@ -16,7 +16,9 @@ from seedflood.protocol.messages import (
     SEED_MAX,
     STEP_MAX,
     Bundle,
+    ClosedDigests,
     ClosedEpoch,
+    EpochDigest,
     FrontierDigest,
     Goodbye,
     Held,
@@ -70,6 +72,7 @@ members = st.builds(
     last_step=st.none() | st.integers(-1, STEP_MAX),
     hop_milliseconds=st.integers(0, 2**32 - 1),
     closed_before=st.integers(0, STEP_MAX),
+    closed_frontier=st.just(b"") | digests,
     closed_digest=st.just(b"") | digests,
     signature=signatures,
 )
@@ -89,6 +92,7 @@ answer_parts = st.one_of(
     st.sampled_from([probes, st.binary(min_size=1, max_size=50)]).flatmap(batches),
     st.lists(members, min_size=1, max_size=4).map(lambda some: Members(tuple(some))),
     st.builds(Standing, frontiers(), digests),
+    st.builds(ClosedDigests, steps, st.lists(st.builds(EpochDigest, digests, digests), max_size=3).map(tuple)),
     st.builds(EpochPart, st.integers(0, STEP_MAX), st.none() | frontiers(), st.binary(max_size=100), st.booleans()),
 )
 messages = st.one_of(
@@ -219,7 +223,11 @@ def test_the_right_columns_are_accepted() -> None:
         (member_frame(last_step=STEP_MAX + 1), "limit"),
         (member_frame(signature=b""), "limit"),
         (member_frame(closed_before=STEP_MAX + 1), "limit"),
+        (member_frame(closed_frontier=bytes(31)), "limit"),
         (member_frame(closed_digest=bytes(31)), "limit"),
+        (wire(closed_digests=pb.ClosedDigests(digests=bytes(65))), "columns"),
+        (wire(closed_digests=pb.ClosedDigests(digests=bytes(64 * 1025))), "limit"),
+        (wire(closed_digests=pb.ClosedDigests(first=STEP_MAX + 1)), "limit"),
         (pull_frame(origins=[1]), "columns"),
         (pull_frame(origins=[1], marks=[1], range_counts=[1], ranges=[1]), "columns"),
         (pull_frame(origins=[1, 1], marks=[1, 2]), "limit"),

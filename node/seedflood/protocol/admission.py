@@ -4,13 +4,14 @@ A wrong signature is the fault of the peer that sent it, whoever is named as its
 honest one never passes it on. Everything else may reach an honest relay from a faulty origin and is dropped quietly.
 """
 
+from hashlib import sha256
 from typing import Literal
 
 from seedflood.errors import PeerError
-from seedflood.protocol.frontier import Frontier
+from seedflood.protocol.frontier import Frontier, count_steps
 from seedflood.protocol.membership import Membership
-from seedflood.protocol.messages import Bundle, ClosedEpoch, Hello, Member, Span, Verify
-from seedflood.protocol.packing import unpack
+from seedflood.protocol.messages import Bundle, ClosedEpoch, EpochDigest, Hello, Member, Span, Verify
+from seedflood.protocol.packing import is_possible_size, largest, unpack
 from seedflood.protocol.rules import Rules
 
 Objection = Literal[
@@ -22,6 +23,7 @@ Objection = Literal[
     "equivocation",
     "too far ahead",
     "coefficients",
+    "unsigned sum",
 ]
 """Why something foreign is not used: each is a series of the metrics."""
 
@@ -50,25 +52,41 @@ class Admission:
     def check_member(self, member: Member) -> None:
         """Raises PeerError if a statement that is news is not signed by its subject."""
         if self._membership.is_news(member) and not self.is_signed(member):
-            self._refuse("signature")
+            self.refuse("signature")
             raise PeerError(f"the membership statement of {member.name} has a wrong signature", reason="signature")
 
-    def check_epoch(self, closed: ClosedEpoch) -> None:
-        """Raises PeerError if coefficients cannot be those of an epoch of this run."""
+    def check_epoch(self, closed: ClosedEpoch, signed: EpochDigest) -> None:
+        """Raises PeerError if coefficients cannot be those of an epoch of this run, or are not those that were signed.
+
+        What costs little is checked first: a liar's sum is not even unpacked.
+        """
         reason: Objection | None = None
-        end = (closed.epoch + 1) * self._rules.refresh_period
+        rules = self._rules
+        end = (closed.epoch + 1) * rules.refresh_period
         if any(one.origin not in self._membership for one in closed.frontier):
             reason = "unknown origin"
-        elif end > self._rules.steps or any(Frontier([one]).last(one.origin) >= end for one in closed.frontier):
+        elif end > rules.steps or any(Frontier([one]).last(one.origin) >= end for one in closed.frontier):
             reason = "beyond the run"
-        else:
-            try:
-                unpack(closed.coefficients, self._rules.epoch_bytes)
-            except ValueError:
-                reason = "coefficients"
+        elif (
+            Frontier(closed.frontier).digest() != signed.frontier_digest
+            or not is_possible_size(closed.coefficients, rules.epoch_bytes)
+            or not self._is_sum(closed, signed)
+        ):
+            reason = "coefficients"
         if reason is not None:
-            self._refuse(reason)
+            self.refuse(reason)
             raise PeerError(f"coefficients of epoch {closed.epoch} cannot be used: {reason}", reason=reason)
+
+    def _is_sum(self, closed: ClosedEpoch, signed: EpochDigest) -> bool:
+        """Is it what was signed, and can so many updates add up to it?"""
+        try:
+            coefficients = unpack(closed.coefficients, self._rules.epoch_bytes)
+        except ValueError:
+            return False
+        if sha256(coefficients).digest() != signed.sum_digest:
+            return False
+        first, end = (number * self._rules.refresh_period for number in (closed.epoch, closed.epoch + 1))
+        return largest(coefficients) <= count_steps(closed.frontier, first, end) * self._rules.telling.reach
 
     def is_signed(self, member: Member) -> bool:
         """Did its subject make this statement?"""
@@ -79,7 +97,7 @@ class Admission:
         reason = self._objection(bundle, span)
         if reason is None:
             return True
-        self._refuse(reason)
+        self.refuse(reason)
         if reason == "signature":
             name = self._membership.name(bundle.origin)
             raise PeerError(f"a bundle of {name} has a wrong signature", reason=reason)
@@ -90,7 +108,7 @@ class Admission:
         if self._frontier.add_new(*span):
             return True
         if not self._frontier.holds(*span):  # else the batch says it twice
-            self._refuse("equivocation" if self._frontier.holds_any(*span) else "too far ahead")
+            self.refuse("equivocation" if self._frontier.holds_any(*span) else "too far ahead")
         return False
 
     def _objection(self, bundle: Bundle, span: Span) -> Objection | None:
@@ -110,5 +128,5 @@ class Admission:
             return "signature"
         return None
 
-    def _refuse(self, reason: Objection) -> None:
+    def refuse(self, reason: Objection) -> None:
         self.refused[reason] = self.refused.get(reason, 0) + 1

@@ -54,6 +54,10 @@ class CatchUp:
             self._past_age = member.age
             self._past_neighbours |= set(member.neighbours)
 
+    def is_overdue(self, now: float) -> bool:
+        """Has patience run out?"""
+        return now >= self._give_up_at
+
     def may_speak(
         self, reached: Collection[OriginId], present: Collection[OriginId], now: float, *, has_pulled: bool
     ) -> bool:

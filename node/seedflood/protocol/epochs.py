@@ -7,21 +7,35 @@ up to where it has closed, with a digest of all sums.
 
 When everyone who takes part has stated the same, the journal is *compacted*: the sum takes the place of the bundles,
 8 r^2 bytes per matrix however many updates there were. Whoever lacks anything of the epoch is given the sum, which may
-replace any part of it, since it covers all of it. It is the donor's word; the signed statements of all tell whether it
-is right, and a contradiction raises the alarm. Who has bundles gives none up before that is settled.
+replace any part of it, since it covers all of it. Whether it is right is told by the signed statements of the others
+(`evidence`). Who has bundles gives none up before that is settled.
+
+Complete is what a node believes to be complete. A host that leaves and returns may speak once more in an epoch that
+others have closed without it, if its goodbye and its return are on their way together. So a statement tells apart what
+the sums stand for and what they come to: nodes whose sums stand for the same and differ doubt their replicas; nodes
+whose sums stand for different bundles only wait. A bundle that comes late opens its epoch again, a compacted one too,
+until it is summed with it; bundles reach everyone, so in the end all state the same.
 
 That an origin is dead keeps epochs open: it may have said something that nobody has heard yet. It ends when the origin
 returns, or leaves.
 """
 
 import hashlib
-import struct
 from collections.abc import Callable, Iterable
 
+from seedflood.protocol.evidence import Chain, Statement, stated, takes_part
 from seedflood.protocol.frontier import Frontier
-from seedflood.protocol.messages import STEP_MAX, Bundle, ClosedEpoch, Member
+from seedflood.protocol.messages import (
+    CLOSED_DIGESTS_MAX,
+    Bundle,
+    ClosedDigests,
+    ClosedEpoch,
+    EpochDigest,
+    Held,
+    Member,
+)
 from seedflood.protocol.outputs import SumEpoch
-from seedflood.protocol.packing import unpack
+from seedflood.protocol.packing import pack_frontier, unpack, unpack_frontier
 from seedflood.protocol.rules import Rules
 
 CLOSING_ROUNDS = 8
@@ -32,60 +46,71 @@ EPOCH_BYTES_MAX = 60 << 20
 
 
 class Closings:
-    """Which epochs are closed here, and what is known of the others.
-
-    before: all epochs that end at or below this step are closed. compact_before: the same of compacted ones.
-    is_changed: sums are new since this was cleared.
-    """
+    """Which epochs are closed here, and what is known of the others."""
 
     def __init__(self, rules: Rules) -> None:
-        self.before = 0
-        self.compact_before = 0
-        self.is_changed = False
         self._rules = rules
         self._held: dict[int, Frontier] = {}
-        """What the bundles of each epoch cover, until it is compact."""
-        self._digests: dict[int, bytes] = {}
+        """What the bundles of each epoch cover, and the sum if there is one, until the epoch is compact."""
+        self._digests: dict[int, EpochDigest] = {}
         """Of the sums of closed epochs."""
+        self._chain = Chain()
+        """Over those of them that follow each other from the first epoch on."""
         self._sums: dict[int, ClosedEpoch] = {}
         """Closed, and not compacted yet."""
+        self._kept: dict[int, bytes] = {}
+        """What the sums in the journal stand for, packed."""
         self._summing: set[int] = set()
+
+    @property
+    def before(self) -> int:
+        """All epochs that end at or below this step are closed."""
+        return len(self._chain) * self._rules.refresh_period
 
     def epoch_of(self, step: int) -> int:
         return step // self._rules.refresh_period
 
+    def told(self) -> list[ClosedDigests]:
+        """The digests of all epochs below `before`."""
+        digests = self._chain.digests
+        starts = range(0, len(digests), CLOSED_DIGESTS_MAX)
+        return [ClosedDigests(k, tuple(digests[k : k + CLOSED_DIGESTS_MAX])) for k in starts]
+
     def restore(self, closed: ClosedEpoch) -> None:
-        """The journal has this sum in the place of bundles: at start, or because it was adopted."""
-        self._sums.pop(closed.epoch, None)
-        self._held.pop(closed.epoch, None)
-        self._close(closed)
-        while (epoch := self.epoch_of(self.compact_before)) in self._digests and epoch not in self._sums:
-            self.compact_before += self._rules.refresh_period
+        """The journal has this sum in the place of bundles: at start, or because it was adopted. What is held of the
+        epoch beside it is to be summed with it."""
+        epoch, held = closed.epoch, self._held.get(closed.epoch)
+        self._open(epoch)
+        self._kept[epoch] = pack_frontier(closed.frontier)
+        if held is None or Frontier(closed.frontier).covers(held.held()):
+            self._held.pop(epoch, None)
+            self._close(closed)
+        else:
+            self._held[epoch] = held
+            _join(held, closed.frontier)
 
     def note(self, bundles: Iterable[Bundle]) -> None:
-        """These are held. One of a compacted epoch stays by itself; one that comes late for a sum makes it void."""
+        """These are held. One that comes late for a sum makes it void."""
         period = self._rules.refresh_period
         for bundle in bundles:
             epoch = bundle.step // period
             if epoch in self._digests or epoch in self._summing:
-                if self._is_compact(epoch):
-                    continue
-                self._void(epoch)
+                self._open(epoch)
             held = self._held.get(epoch)
             if held is None:
-                held = self._held[epoch] = Frontier()
+                held = self._held[epoch] = Frontier(unpack_frontier(self._kept.get(epoch, b"")))
             held.add(*bundle.span)
 
-    def _void(self, epoch: int) -> None:
+    def _open(self, epoch: int) -> None:
         self._summing.discard(epoch)
-        if self._sums.pop(epoch, None) is not None:
-            del self._digests[epoch]
-            self.before = min(self.before, epoch * self._rules.refresh_period)
-            self.is_changed = True
+        self._sums.pop(epoch, None)
+        if self._digests.pop(epoch, None) is not None:
+            self._chain.cut(epoch)
 
     def may_adopt(self, closed: ClosedEpoch) -> bool:
-        """Can the sum take the place of what is here? Not of the one that all agreed on, nor of one in the making."""
-        return closed.epoch not in self._summing and not self._is_compact(closed.epoch)
+        """Can the sum take the place of what is here? Not of one in the making, nor of a sum that stands for more."""
+        kept = unpack_frontier(self._kept.get(closed.epoch, b""))
+        return closed.epoch not in self._summing and Frontier(closed.frontier).covers(kept)
 
     def due(self, step: int, is_all_held: Callable[[int], bool]) -> list[SumEpoch]:
         """What is to be closed by a node that begins a round at `step`, with all updates of earlier steps applied.
@@ -105,72 +130,78 @@ class Closings:
                 self._summing.add(epoch)
                 orders.append(SumEpoch(epoch, self._held.get(epoch, Frontier()).held()))
 
-    def summed(self, closed: ClosedEpoch) -> None:
-        """A sum was taken."""
-        if closed.epoch in self._summing:
-            self._summing.discard(closed.epoch)
-            self._sums[closed.epoch] = closed
-            self._close(closed)
+    def summed(self, closed: ClosedEpoch) -> list[ClosedEpoch]:
+        """A sum was taken. Returns it if it is to take the place of another one, of fewer bundles, in the journal."""
+        if closed.epoch not in self._summing:
+            return []
+        self._summing.discard(closed.epoch)
+        if closed.epoch in self._kept:
+            self.restore(closed)
+            return [closed]
+        self._sums[closed.epoch] = closed
+        self._close(closed)
+        return []
 
     def distrust(self) -> None:
         """The coefficients are made again from bundles and compacted sums: all other sums are to be taken again."""
-        for epoch in self._sums:
-            del self._digests[epoch]
-        self._sums.clear()
         self._summing.clear()
-        self.before = 0
-        self._count_closed()
+        for epoch in list(self._sums):
+            self._open(epoch)
 
-    def digest(self) -> bytes:
-        """32 bytes that are equal on nodes whose closed epochs have equal sums."""
-        hasher = hashlib.sha256(b"seedflood closed 1\0" + struct.pack(">Q", self.before))
-        for epoch in range(self.epoch_of(self.before)):
-            hasher.update(self._digests[epoch])
-        return hasher.digest()
+    def statement(self) -> Statement:
+        """What to state: equal on nodes whose closed epochs have equal sums."""
+        return Statement(self.before, *self._chain.at(len(self._chain)))
 
     def agreed(self, members: Iterable[Member]) -> list[ClosedEpoch]:
-        """What is to be compacted now: everyone who takes part states the same as we. Once.
+        """What is to be compacted now: everyone who takes part states the same as we, of these epochs. Once.
 
         Where there are others, one of them must have said it, even if it has left: nobody is its own witness.
         """
         if not self._sums:
             return []
-        ours = (self.before, self.digest())
-        members = list(members)
-        witnesses = sum(_stated(member) == ours for member in members)
-        if witnesses < min(2, self._rules.clients) or any(_stated(m) != ours for m in members if _takes_part(m)):
+        said = [(stated(member), takes_part(member)) for member in members]
+        if any(is_counted and not self._is_ours(theirs) for theirs, is_counted in said):
             return []
-        settled = [self._sums.pop(epoch) for epoch in sorted(self._sums) if epoch < self.epoch_of(self.before)]
+        before = min((theirs.before for theirs, is_counted in said if is_counted), default=self.before)
+        witnesses = sum(theirs.before >= before and self._is_ours(theirs) for theirs, _ in said)
+        if witnesses < min(2, self._rules.clients):
+            return []
+        settled = [self._sums.pop(epoch) for epoch in sorted(self._sums) if epoch < self.epoch_of(before)]
         for closed in settled:
             self.restore(closed)
         return settled
 
-    def outvoted_by(self, members: Iterable[Member]) -> Member | None:
-        """Someone whose sums of the same epochs are other than ours, unless most are with us: it is they who doubt."""
+    def outvoted_by(self, members: Iterable[Member]) -> list[Member]:
+        """Those whose sums stand for the same as ours and are others, unless most are with us: it is they who doubt."""
         if not self.before:
-            return None
-        ours = self.digest()
-        same = [member for member in members if _takes_part(member) and member.closed_before == self.before]
-        others = [member for member in same if member.closed_digest != ours]
-        return others[0] if 2 * len(others) >= max(1, len(same)) else None
+            return []
+        ours = self.statement()
+        said = [(m, stated(m)) for m in members if takes_part(m)]
+        same = [(m, theirs) for m, theirs in said if theirs[:2] == ours[:2]]
+        others = [m for m, theirs in same if theirs != ours]
+        return others if others and 2 * len(others) >= len(same) else []
+
+    def _is_ours(self, theirs: Statement) -> bool:
+        """Have we closed all these epochs, with the same sums?"""
+        epochs, rest = divmod(theirs.before, self._rules.refresh_period)
+        return not rest and epochs <= len(self._chain) and theirs[1:] == self._chain.at(epochs)
 
     def _close(self, closed: ClosedEpoch) -> None:
-        digest = hashlib.sha256(unpack(closed.coefficients, self._rules.epoch_bytes)).digest()
-        self.is_changed |= self._digests.get(closed.epoch) != digest
+        digest = digest_of(closed, self._rules.epoch_bytes)
+        if self._digests.get(closed.epoch) == digest:
+            return
         self._digests[closed.epoch] = digest
-        self._count_closed()
-
-    def _count_closed(self) -> None:
-        while self.epoch_of(self.before) in self._digests:
-            self.before += self._rules.refresh_period
-
-    def _is_compact(self, epoch: int) -> bool:
-        return epoch in self._digests and epoch not in self._sums
+        self._chain.cut(closed.epoch)
+        while (epoch := len(self._chain)) in self._digests:
+            self._chain.append(self._digests[epoch])
 
 
-def _takes_part(member: Member) -> bool:
-    return not member.has_left and member.first_step < STEP_MAX
+def digest_of(closed: ClosedEpoch, epoch_bytes: int) -> EpochDigest:
+    """Raises ValueError if the coefficients are not this many bytes."""
+    coefficients = unpack(closed.coefficients, epoch_bytes)
+    return EpochDigest(Frontier(closed.frontier).digest(), hashlib.sha256(coefficients).digest())
 
 
-def _stated(member: Member) -> tuple[int, bytes]:
-    return member.closed_before, member.closed_digest
+def _join(frontier: Frontier, held: Iterable[Held]) -> None:
+    for one in held:
+        frontier.add_held(one)

@@ -1,15 +1,18 @@
 """The conversation with the neighbours: what is told on a link, what is made of what they tell, and who is asked."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
+from typing import Protocol
 
 from seedflood.errors import PeerError
 from seedflood.protocol.admission import Admission
 from seedflood.protocol.catchup import CatchUp, describe_progress
+from seedflood.protocol.evidence import Evidence, stated
 from seedflood.protocol.flood import Flood
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.holdings import Holdings
 from seedflood.protocol.messages import (
     STEP_MAX,
+    ClosedDigests,
     ClosedEpoch,
     FrontierDigest,
     Goodbye,
@@ -26,14 +29,23 @@ from seedflood.protocol.messages import (
 from seedflood.protocol.outbox import Outbox
 from seedflood.protocol.presence import Presence
 from seedflood.protocol.repair import Repair
+from seedflood.protocol.rules import Rules
 from seedflood.protocol.watch import DigestWatch
+
+
+class Course(Protocol):
+    """How far the node is. step: where its round begins."""
+
+    step: int
+
+    def may_apply(self, step: int) -> bool:
+        """May something of this step be applied now?"""
 
 
 class Exchange:
     """Everything about links.
 
-    is_joining: the node has not spoken yet, so not everything need be applied at a given moment; may_apply tells of
-    which steps something may be.
+    is_joining: the node has not spoken yet, so not everything need be applied at a given moment.
     """
 
     def __init__(
@@ -44,7 +56,8 @@ class Exchange:
         flood: Flood,
         catchup: CatchUp,
         outbox: Outbox,
-        may_apply: Callable[[int], bool],
+        rules: Rules,
+        course: Course,
     ) -> None:
         self.is_joining = True
         self.repair = Repair()
@@ -55,7 +68,10 @@ class Exchange:
         self._flood = flood
         self._catchup = catchup
         self._outbox = outbox
-        self._may_apply = may_apply
+        self._rules = rules
+        self._course = course
+        self._evidence: dict[OriginId, Evidence] = {}
+        """What those whom we are pulling from say of their closed epochs."""
 
     @property
     def linked(self) -> Collection[OriginId]:
@@ -78,6 +94,7 @@ class Exchange:
     def disconnected(self, peer: OriginId, reason: str) -> None:
         self._flood.disconnect(peer)
         self.repair.disconnect(peer)
+        self._evidence.pop(peer, None)
         self.watch.forget(peer)
         self._presence.declare_neighbours()
         self._outbox.tell("link down", peer=self._presence.membership.name(peer), reason=reason)
@@ -95,9 +112,12 @@ class Exchange:
                 self.repair.compare(peer, message, self._holdings.frontier, self._presence.membership.digest())
             case ReplicaDigest():
                 self._compared(peer, self.watch.heard(peer, message), now)
+            case ClosedDigests():
+                if self.repair.is_pulling(peer):
+                    self._evidence.setdefault(peer, Evidence(self._rules)).take(message)
             case ClosedEpoch():
-                if self.repair.is_pulling(peer) and self._holdings.receive_epoch(message):
-                    self.repair.progressed(peer, self._holdings.frontier)
+                if self.repair.is_pulling(peer):
+                    self._receive_epoch(peer, message, now)
             case Standing():
                 self._receive_standing(peer, message, now)
             case Ping(sent_at):
@@ -108,6 +128,11 @@ class Exchange:
                 pass
             case Hello():
                 raise PeerError("a second hello on one link", reason="order")
+
+    def pulled(self, peer: OriginId) -> None:
+        """A pull from the peer ended, whole or broken off."""
+        self._evidence.pop(peer, None)
+        self.repair.pulled(peer, self._holdings.frontier)
 
     def digested(self, said: ReplicaDigest, now: float) -> None:
         """Our own digest was taken."""
@@ -133,14 +158,12 @@ class Exchange:
     def compare_epochs(self) -> None:
         """States what is closed here; compacts what is closed everywhere; doubts what others have summed otherwise."""
         closings, presence = self._holdings.closings, self._presence
-        if closings.before != presence.ours.closed_before or closings.is_changed:
-            closings.is_changed = False
-            presence.declare(closed_before=closings.before, closed_digest=closings.digest())
+        if closings.statement() != stated(presence.ours):
+            presence.state_closed(closings.statement())
         if presence.changed:
             members = presence.membership.all()
             self._outbox.outputs.compact += closings.agreed(members)
-            other = closings.outvoted_by(members)
-            if other is not None:
+            for other in closings.outvoted_by(members)[:1]:
                 self.watch.doubt(other.name, self._outbox)
 
     def settle_doubts(self, now: float) -> None:
@@ -155,12 +178,28 @@ class Exchange:
         if not self.is_joining and self._presence.ours.origin in self._holdings.heard:
             self._outbox.tell("another host speaks with our key", "error", peer=self._presence.membership.name(peer))
 
+    def _receive_epoch(self, peer: OriginId, closed: ClosedEpoch, now: float) -> None:
+        """Takes a sum if it brings something and others have signed it."""
+        holdings, presence = self._holdings, self._presence
+        if holdings.frontier.covers(closed.frontier):
+            return
+        evidence = self._evidence.get(peer) or Evidence(self._rules)
+        digest = evidence.digest(closed.epoch)
+        is_over = self.is_joining or (closed.epoch + 1) * self._rules.refresh_period <= self._course.step
+        is_patient = not self.is_joining or not self._catchup.is_overdue(now)
+        members, ours = presence.membership.all(), presence.ours.origin
+        if digest is None or not is_over or not evidence.suffices(closed.epoch, members, ours, is_patient=is_patient):
+            self._outbox.tell("epoch not adopted", "warning", epoch=closed.epoch, donor=presence.membership.name(peer))
+            self._admission.refuse("unsigned sum")
+        elif holdings.receive_epoch(closed, digest):
+            self.repair.progressed(peer, holdings.frontier)
+
     def _receive_standing(self, peer: OriginId, standing: Standing, now: float) -> None:
         """While we catch up, and nothing of ours is ahead of it: applies exactly that, so that digests compare."""
         holdings = self._holdings
         theirs = Frontier(standing.frontier)
         is_within = theirs.covers(holdings.applied.held()) and holdings.frontier.covers(standing.frontier)
-        if self.is_joining and is_within and self._may_apply(max(map(theirs.last, theirs.origins), default=-1)):
+        if self.is_joining and is_within and self._course.may_apply(max(map(theirs.last, theirs.origins), default=-1)):
             holdings.apply(holdings.pending.take_covered(theirs))
             self.watch.take(holdings.applied, self._outbox)
         said = ReplicaDigest(theirs.digest(), standing.replica_digest)

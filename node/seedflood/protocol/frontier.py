@@ -201,3 +201,9 @@ class Frontier:
                 state.update(struct.pack(">QQI", one.origin, mark, len(spans)))
                 state.update(b"".join(struct.pack(">QQ", *span) for span in spans))
         return state.digest()
+
+
+def count_steps(held: Iterable[Held], first: int, end: int) -> int:
+    """How many of the steps from `first` to before `end` are held, of all origins together."""
+    spans = (span for one in held for span in ((0, one.mark - 1), *one.beyond))
+    return sum(max(0, min(high + 1, end) - max(low, first)) for low, high in spans)

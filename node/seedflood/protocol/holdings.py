@@ -10,7 +10,7 @@ from seedflood.protocol.admission import Admission
 from seedflood.protocol.epochs import Closings
 from seedflood.protocol.flood import Flood
 from seedflood.protocol.frontier import Frontier
-from seedflood.protocol.messages import Bundle, ClosedEpoch, OriginId
+from seedflood.protocol.messages import Bundle, ClosedEpoch, EpochDigest, OriginId
 from seedflood.protocol.outbox import Outbox
 from seedflood.protocol.outputs import ClosedWindow
 from seedflood.protocol.pending import Pending
@@ -62,11 +62,10 @@ class Holdings:
         self._keep([bundle])
         self._flood.spread([bundle])
 
-    def receive_epoch(self, closed: ClosedEpoch) -> bool:
-        """Coefficients in the place of bundles; were they news? Raises PeerError if they cannot be of this run."""
-        if self.frontier.covers(closed.frontier):
-            return False
-        self._admission.check_epoch(closed)
+    def receive_epoch(self, closed: ClosedEpoch, signed: EpochDigest) -> bool:
+        """Coefficients in the place of bundles; are they used? signed: the digests that others vouch for. Raises
+        PeerError if they are others, or cannot be of this run."""
+        self._admission.check_epoch(closed, signed)
         if not self.closings.may_adopt(closed):
             self._outbox.tell("epoch not adopted", "warning", epoch=closed.epoch)
             return False

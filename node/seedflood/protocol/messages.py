@@ -46,6 +46,9 @@ _SIGNED = [struct.Struct(">QIH" + "Iq" * count) for count in range(BUNDLE_UPDATE
 
 ORIGINS_REMEMBERED = 65_536
 NEIGHBOURS_MAX = 1024
+CLOSED_DIGESTS_MAX = 1024
+"""In one message: 64 KiB."""
+
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
 
 Verify = Callable[[bytes, bytes, bytes], bool]
@@ -133,7 +136,8 @@ class Member:
     The newest (incarnation, version) of an origin is believed. incarnation: how often the origin was started.
     first_step: the first step this incarnation will measure. last_step: after leaving, the last it has measured
     (-1: none); None while it takes part. hop_milliseconds: the slow end of the delays it measures to its neighbours.
-    closed_before, closed_digest: it has closed all epochs below this step, and what they hold (`epochs.Closings`).
+    closed_before, closed_frontier, closed_digest: it has closed all epochs below this step; what their sums stand for,
+    and what they come to (`evidence.Chain`).
     """
 
     public_key: bytes
@@ -145,6 +149,7 @@ class Member:
     last_step: int | None = None
     hop_milliseconds: int = 0
     closed_before: int = 0
+    closed_frontier: bytes = b""
     closed_digest: bytes = b""
     signature: bytes = b""
 
@@ -167,14 +172,16 @@ class Member:
         last = -2 if self.last_step is None else self.last_step
         return b"".join(
             (
-                b"seedflood member 2\0",
+                b"seedflood member 3\0",
                 run_id,
                 self.public_key,
                 struct.pack(">H", len(name)),
                 name,
                 struct.pack(">QQQqH", self.incarnation, self.version, self.first_step, last, len(self.neighbours)),
                 struct.pack(f">{len(self.neighbours)}Q", *self.neighbours),
-                struct.pack(">IQB", self.hop_milliseconds, self.closed_before, len(self.closed_digest)),
+                struct.pack(">IQ", self.hop_milliseconds, self.closed_before),
+                struct.pack(">BB", len(self.closed_frontier), len(self.closed_digest)),
+                self.closed_frontier,
                 self.closed_digest,
             )
         )
@@ -261,6 +268,21 @@ class ClosedEpoch:
     coefficients: bytes
 
 
+class EpochDigest(NamedTuple):
+    """Of the sum of a closed epoch: of what it stands for, and of its coefficients. 32 bytes each."""
+
+    frontier_digest: bytes
+    sum_digest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedDigests:
+    """Of the sender's closed epochs, from epoch `first` on: said before the first sum in the answer to a pull."""
+
+    first: int
+    digests: tuple[EpochDigest, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Ping:
     """sent_at: the sender's clock in seconds, returned as it is by the pong."""
@@ -280,7 +302,19 @@ class Goodbye:
     reason: str = ""
 
 
-Message = Hello | Updates | Members | FrontierDigest | ReplicaDigest | Standing | ClosedEpoch | Ping | Pong | Goodbye
+Message = (
+    Hello
+    | Updates
+    | Members
+    | FrontierDigest
+    | ReplicaDigest
+    | Standing
+    | ClosedDigests
+    | ClosedEpoch
+    | Ping
+    | Pong
+    | Goodbye
+)
 
 
 def count_updates(bundles: Sequence[Bundle]) -> int:

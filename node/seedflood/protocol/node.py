@@ -13,7 +13,6 @@ The life of a round, from the first step to the last:
 """
 
 from collections.abc import Iterable, Sequence
-from enum import Enum
 
 from seedflood.protocol.admission import Admission
 from seedflood.protocol.catchup import CatchUp
@@ -26,6 +25,7 @@ from seedflood.protocol.membership import Membership
 from seedflood.protocol.messages import (
     STEP_MAX,
     Bundle,
+    ClosedDigests,
     ClosedEpoch,
     Hello,
     Member,
@@ -40,6 +40,7 @@ from seedflood.protocol.messages import (
 from seedflood.protocol.outbox import Outbox
 from seedflood.protocol.outputs import Measure, Outputs
 from seedflood.protocol.pending import describe_closing
+from seedflood.protocol.phase import Phase as Phase
 from seedflood.protocol.presence import Presence
 from seedflood.protocol.rounds import first_round, next_round, round_of
 from seedflood.protocol.rules import Patience, Rules
@@ -47,14 +48,6 @@ from seedflood.protocol.standstill import Standstill
 from seedflood.protocol.view import View, make_view
 from seedflood.protocol.watch import DIGEST_ROUNDS
 from seedflood.protocol.window import Window
-
-
-class Phase(Enum):
-    JOINING = "joining"
-    MEASURING = "measuring"
-    COLLECTING = "collecting"
-    FINISHING = "finishing"
-    LEFT = "left"
 
 
 class Node:
@@ -86,7 +79,7 @@ class Node:
             rules, member, sign, self.membership, self.admission, self.flood, self._catchup, self._outbox
         )
         self._exchange = Exchange(
-            self._holdings, self._presence, self.admission, self.flood, self._catchup, self._outbox, self._may_apply
+            self._holdings, self._presence, self.admission, self.flood, self._catchup, self._outbox, rules, self
         )
         self._sign = sign
         self._window: Window | None = None
@@ -166,7 +159,7 @@ class Node:
 
     def pulled(self, peer: OriginId, now: float) -> None:
         """A pull from the peer ended, whole or broken off."""
-        self._exchange.repair.pulled(peer, self.frontier)
+        self._exchange.pulled(peer)
         self._advance(now)
 
     def published(self, step: int, probes: Sequence[Told], now: float) -> None:
@@ -191,7 +184,7 @@ class Node:
 
     def summed(self, closed: ClosedEpoch, now: float) -> None:
         """An epoch that was to be closed is summed."""
-        self._holdings.closings.summed(closed)
+        self._outbox.outputs.compact += self._holdings.closings.summed(closed)
         self._advance(now)
 
     def rebuilt(self, is_changed: bool, now: float) -> None:
@@ -219,6 +212,10 @@ class Node:
         self._advance(now)
 
     # What to do
+
+    def closed_digests(self) -> list[ClosedDigests]:
+        """Of all epochs that are closed here: to be told before the first sum in the answer to a pull."""
+        return self._holdings.closings.told()
 
     def collect(self) -> Outputs:
         """Takes what is to be done now."""
@@ -263,11 +260,11 @@ class Node:
 
     def _go_on(self, past: Member | None, now: float) -> None:
         """Says that we are here (again), and takes up the round in which a past life ended."""
-        last_own = self.frontier.last(self.origin)
+        last_own, closed = self.frontier.last(self.origin), self._holdings.closings.statement()
         if past is None or past.first_step == STEP_MAX or (last_own < 0 and not past.has_left):
-            self._presence.declare(first_step=STEP_MAX)
+            self._presence.state_closed(closed, first_step=STEP_MAX)
             return
-        self._presence.go_on(past)
+        self._presence.go_on(past, closed)
         if past.has_left:
             self.step = last_own + 1
         else:
@@ -313,6 +310,7 @@ class Node:
             self._outbox.tell("caught up", updates=self.frontier.count())
             if self._window is not None:
                 self._holdings.apply(self._holdings.pending.take_before(self.step))
+                self._close_epochs()  # others may wait for our word to adopt what they lack
                 self.phase = Phase.COLLECTING
             else:
                 first = self._next_step()
@@ -334,6 +332,7 @@ class Node:
             self._begin_round(following, now)
         if self.phase is Phase.FINISHING:
             self._holdings.apply(self._holdings.pending.take_before(self.rules.steps))
+            self._close_epochs()  # once more those that were opened again
             self._finish(now)
 
     def _may_speak(self, now: float) -> bool:
@@ -349,14 +348,13 @@ class Node:
             return self._window.last + 1
         return first_round(self.origin, self.rules, self.membership, self.frontier)
 
-    def _may_apply(self, step: int) -> bool:
+    def may_apply(self, step: int) -> bool:
         """While a node joins: in strict windows nothing of what it is going to measure itself."""
         return self.rules.window != "strict" or step < self._next_step()
 
     def _begin_round(self, step: int, now: float) -> None:
         self.step = step
-        if not self._exchange.watch.is_rebuilding:
-            self._outbox.outputs.orders += self._holdings.closings.due(step, self._ending.holds_everything)
+        self._close_epochs()
         if step // self.rules.local_steps % DIGEST_ROUNDS == 0:
             self._exchange.watch.take(self.applied, self._outbox)
         if step < self.rules.steps:
@@ -369,6 +367,11 @@ class Node:
         last_own = self.frontier.last(self.origin)
         if last_own < self.rules.steps - 1:  # joined too late to take part in the last round
             self._presence.declare(last_step=last_own)
+
+    def _close_epochs(self) -> None:
+        """All that is due, with everything applied that was said of steps before this round."""
+        if not self._exchange.watch.is_rebuilding:
+            self._outbox.outputs.orders += self._holdings.closings.due(self.step, self._ending.holds_everything)
 
     def _open_window(self, now: float) -> None:
         until_joined = self._started_at + self._patience.start_seconds

@@ -1,6 +1,12 @@
-"""How the integers of a closed epoch are made small, for the disk and for neighbours."""
+"""How the integers of a closed epoch are made small, for the disk and for neighbours, and a frontier for memory."""
 
+import struct
+import sys
 import zlib
+from array import array
+from collections.abc import Iterable
+
+from seedflood.protocol.messages import Held
 
 
 def pack(raw: bytes) -> bytes:
@@ -21,3 +27,36 @@ def unpack(packed: bytes, size: int) -> bytes:
     if len(raw) != size or not stream.eof or stream.unused_data:
         raise ValueError(f"packed coefficients must be exactly {size} bytes when unpacked")
     return raw
+
+
+def is_possible_size(packed: bytes, size: int) -> bool:
+    """Can these be so many bytes, packed? zlib never adds more than this."""
+    return len(packed) <= size + (size >> 10) + 64
+
+
+def largest(coefficients: bytes) -> int:
+    """The greatest absolute value of these little-endian integers of eight bytes."""
+    numbers = array("q", coefficients)
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return max(max(numbers, default=0), -min(numbers, default=0))
+
+
+def pack_frontier(held: Iterable[Held]) -> bytes:
+    """A tenth of what the values take in memory: there is one per compacted epoch."""
+    parts: list[bytes] = []
+    for one in held:
+        parts.append(struct.pack(">QQI", one.origin, one.mark, len(one.beyond)))
+        parts += [struct.pack(">QQ", *span) for span in one.beyond]
+    return b"".join(parts)
+
+
+def unpack_frontier(packed: bytes) -> tuple[Held, ...]:
+    held: list[Held] = []
+    at = 0
+    while at < len(packed):
+        origin, mark, ranges = struct.unpack_from(">QQI", packed, at)
+        flat = struct.unpack_from(f">{2 * ranges}Q", packed, at + 20)
+        held.append(Held(origin, mark, tuple(zip(flat[::2], flat[1::2], strict=True))))
+        at += 20 + 16 * ranges
+    return tuple(held)

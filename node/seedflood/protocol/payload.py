@@ -37,6 +37,11 @@ class Pairs:
         """Bytes of a payload."""
         return 0
 
+    @property
+    def reach(self) -> int:
+        """The most that one update can add to a coefficient."""
+        return SCALAR_MAX
+
     def admits(self, probes: Sequence[Told]) -> bool:
         """May these, all of one kind, be told in this run?"""
         return probes[0].__class__ is tuple
@@ -68,6 +73,11 @@ class Coefficients:
         """25 or 29."""
         return (SCALAR_MAX // ((1 << self.bits - 1) - 1)).bit_length() - 1
 
+    @property
+    def reach(self) -> int:
+        """The most that one update can add to a coefficient."""
+        return SCALAR_MAX
+
     def admits(self, probes: Sequence[Told]) -> bool:
         size = self.size
         return all(isinstance(told, bytes) and len(told) == size and self._is_in_range(told) for told in probes)
@@ -92,6 +102,11 @@ class Slopes:
     @property
     def size(self) -> int:
         return SLOPE_BYTES * self.count
+
+    @property
+    def reach(self) -> int:
+        """The most that one update can add to a coefficient."""
+        return self.count * SCALAR_MAX
 
     def admits(self, probes: Sequence[Told]) -> bool:
         size = self.size

@@ -11,6 +11,7 @@ from typing import Any
 from seedflood.protocol.admission import Admission
 from seedflood.protocol.catchup import CatchUp
 from seedflood.protocol.delays import HopDelays
+from seedflood.protocol.evidence import Statement
 from seedflood.protocol.flood import Flood
 from seedflood.protocol.liveness import Liveness
 from seedflood.protocol.membership import Membership
@@ -60,9 +61,15 @@ class Presence:
         self._outbox.outputs.is_durable = True
         self._flood.spread_member(member)
 
-    def go_on(self, past: Member) -> None:
-        """Says that we are here again, as we were. What we had closed is said again once it is seen to be there."""
-        self.declare(first_step=past.first_step, last_step=past.last_step, hop_milliseconds=past.hop_milliseconds)
+    def go_on(self, past: Member, closed: Statement) -> None:
+        """Says that we are here again, as we were, but for what is closed here: the journal knows."""
+        hop = past.hop_milliseconds
+        self.state_closed(closed, first_step=past.first_step, last_step=past.last_step, hop_milliseconds=hop)
+
+    def state_closed(self, closed: Statement, **changes: Any) -> None:
+        """Says what is closed here."""
+        before, frontier, digest = closed
+        self.declare(closed_before=before, closed_frontier=frontier, closed_digest=digest, **changes)
 
     def declare_neighbours(self) -> None:
         """A link has come or gone."""

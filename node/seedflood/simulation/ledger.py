@@ -1,9 +1,10 @@
 """A model of integers: it sums updates by epoch and counts which it holds, so that checks can look inside.
 
-An update adds its scalar, weighted by its seed, or the integers of its payload, weighted by their places, modulo a
-prime, to the sum of its epoch: order does not matter, and equal sums on two hosts mean equal sets of updates (a false
-match has odds of 2^-61). Sums that another host made come without names; which updates they are is told by the
-chronicle of everything that was ever published, and the sum proves it.
+An update adds its scalar (or a number that follows from its payload), times a small weight that follows from its name,
+to each of a few coefficients of its epoch: order does not matter; equal sums on two hosts mean equal sets of updates
+(a false match has odds of 2^-64). All coefficients of an epoch are one integer here, 64 bits each. Sums that another
+host made come without names; which updates they are is told by the chronicle of everything that was ever published, and
+the sum proves it.
 """
 
 import hashlib
@@ -17,9 +18,11 @@ from seedflood.protocol.messages import Bundle, ClosedEpoch, OriginId, Update
 from seedflood.protocol.packing import pack, unpack
 from seedflood.protocol.payload import PAIRS, Telling, decode_payload
 
-MODULUS = (1 << 61) - 1
-EPOCH_BYTES = 8
-"""Coefficients of an epoch, before compression: one sum."""
+COEFFICIENTS = 8
+EPOCH_BYTES = 8 * COEFFICIENTS
+"""Coefficients of an epoch, before compression."""
+
+_COEFFICIENTS = struct.Struct(f"<{COEFFICIENTS}q")
 
 
 class Chronicle:
@@ -75,7 +78,7 @@ class Chronicle:
         return digest_of({epoch: self.add_up(self.covered(frontier, epoch)) for epoch in self._epochs})
 
     def add_up(self, updates: Iterable[Update]) -> int:
-        return sum(weigh(update, self.telling) for update in updates) % MODULUS
+        return sum(weigh(update, self.telling) for update in updates)
 
 
 class Ledger:
@@ -91,7 +94,7 @@ class Ledger:
         for update in updates:
             epoch = update.step // self._chronicle.refresh_period
             self._count(update)
-            self.sums[epoch] = (self.sums.get(epoch, 0) + weigh(update, self._chronicle.telling)) % MODULUS
+            self.sums[epoch] = self.sums.get(epoch, 0) + weigh(update, self._chronicle.telling)
 
     def adopt(self, closed: ClosedEpoch, others: Sequence[Bundle]) -> None:
         self._forget(closed.epoch)
@@ -105,7 +108,7 @@ class Ledger:
         self.apply(updates)
 
     def coefficients(self, epoch: int) -> bytes:
-        return pack(struct.pack("<q", self.sums.get(epoch, 0)))
+        return pack(_to_bytes(self.sums.get(epoch, 0)))
 
     def digest(self) -> bytes:
         return digest_of(self.sums)
@@ -116,7 +119,7 @@ class Ledger:
             del self.applied[name]
 
     def _put(self, closed: ClosedEpoch) -> None:
-        (total,) = struct.unpack("<q", unpack(closed.coefficients, EPOCH_BYTES))
+        total = _from_bytes(unpack(closed.coefficients, EPOCH_BYTES))
         covered = self._chronicle.covered(Frontier(closed.frontier), closed.epoch)
         if self._chronicle.add_up(covered) != total and not self._chronicle.is_tainted:
             self.mistakes.append(f"took coefficients of epoch {closed.epoch} that are not the sum of their updates")
@@ -141,7 +144,7 @@ def digest_of(sums: Mapping[int, int]) -> bytes:
     state = hashlib.sha256()
     for epoch, total in sorted(sums.items()):
         if total:
-            state.update(struct.pack("<qq", epoch, total))
+            state.update(struct.pack("<q", epoch) + total.to_bytes(EPOCH_BYTES + 8, "little", signed=True))
     return state.digest()
 
 
@@ -149,7 +152,26 @@ def digest_of(sums: Mapping[int, int]) -> bytes:
 def weigh(update: Update, telling: Telling = PAIRS) -> int:
     """The same told by another origin or at another step weighs something else, and so does each value of a payload."""
     told = update.told
-    seed, values = (told[0], [told[1]]) if isinstance(told, tuple) else (0, decode_payload(telling, told))
+    seed, scalar = told if isinstance(told, tuple) else (0, _number(decode_payload(telling, told)))
     name = struct.pack(">QQI", update.origin, update.step, seed)
-    weight = int.from_bytes(hashlib.sha256(name).digest()[:8], "big")
-    return sum(value * pow(weight, power, MODULUS) for power, value in enumerate(values, 1)) % MODULUS
+    weights = hashlib.sha256(name).digest()[:COEFFICIENTS]
+    return scalar * sum((weight + 1) << (64 * k) for k, weight in enumerate(weights))
+
+
+def _number(values: Sequence[int]) -> int:
+    """24 bits, so that weighted it is no more than an update may add to a coefficient."""
+    return 1 + int.from_bytes(hashlib.sha256(struct.pack(f">{len(values)}q", *values)).digest()[:3], "big")
+
+
+def _to_bytes(total: int) -> bytes:
+    """Each coefficient by itself, as a replica has them."""
+    cells: list[int] = []
+    for _ in range(COEFFICIENTS):
+        cell = (total + (1 << 63)) % (1 << 64) - (1 << 63)
+        cells.append(cell)
+        total = (total - cell) >> 64
+    return _COEFFICIENTS.pack(*cells)
+
+
+def _from_bytes(coefficients: bytes) -> int:
+    return sum(cell << (64 * k) for k, cell in enumerate(_COEFFICIENTS.unpack(coefficients)))

@@ -175,11 +175,15 @@ class Journal:
             return self._bundles.thin(closed.frontier, *steps)
 
     def compact(self, closed: ClosedEpoch) -> int:
-        """Keeps a sum of ours in the place of its bundles, if that takes less room; returns how many it replaced."""
+        """Keeps a sum of ours in the place of its bundles, if that takes less room; returns how many it replaced.
+
+        In the place of another sum always: what it stands for is what neighbours are told.
+        """
         first, last = steps_of(closed.epoch, self._refresh_period)
         covered = stretches(closed.frontier, first, last)
         record = encode_epoch(closed.epoch, closed.frontier, self._salts.epoch)
-        if not self._bundles.take_more(len(record) + len(closed.coefficients), covered):
+        is_kept_as_sum = bool(self._sums.frontier(closed.epoch))
+        if not is_kept_as_sum and not self._bundles.take_more(len(record) + len(closed.coefficients), covered):
             return 0
         self._store.commit()
         with self._store.writing(durable=False):

@@ -28,8 +28,8 @@ _BUNDLES = [struct.Struct(f">I{'Iq' * n}64s") for n in range(BUNDLE_UPDATES_MAX 
 _SKIPPED = struct.Struct(">I")  # how one of the bundles starts
 _SIZES = [struct.Struct(f">I{n}I") for n in range(BUNDLE_UPDATES_MAX + 1)]  # skipped, sizes; then payloads, signature
 _SIGNATURE_BYTES = 64
-_MEMBER = struct.Struct(">32sQQQqIQHBB")  # key, incarnation, version, first_step, last_step, hop_milliseconds,
-#       closed_before, neighbours, digest bytes, name bytes; then neighbours u64, digest, name, signature
+_MEMBER = struct.Struct(">32sQQQqIQHBBB")  # key, incarnation, version, first_step, last_step, hop_milliseconds,
+#       closed_before, neighbours, bytes of closed_frontier, closed_digest, name; then these, and the signature
 _EPOCH = struct.Struct(">QI")  # epoch, origins; then the frontier
 _HELD = struct.Struct(">QQI")  # origin, mark, ranges; then ranges * (first u64, last u64)
 _IDENTITY = struct.Struct(">I32s32s")
@@ -166,20 +166,22 @@ def encode_member(member: Member, salt: int) -> bytes:
         member.hop_milliseconds,
         member.closed_before,
         len(member.neighbours),
+        len(member.closed_frontier),
         len(member.closed_digest),
         len(name),
     )
     neighbours = struct.pack(f">{len(member.neighbours)}Q", *member.neighbours)
-    return _sealed(head + neighbours + member.closed_digest + name + member.signature, salt)
+    closed = member.closed_frontier + member.closed_digest
+    return _sealed(head + neighbours + closed + name + member.signature, salt)
 
 
 def decode_member(record: bytes, salt: int) -> Member:
     """Raises ChecksumError."""
     data = _checked(record, salt)
-    key, incarnation, version, first, last, hop, closed, neighbours, digest_bytes, name_bytes = _MEMBER.unpack_from(
-        data
-    )
-    digest_at = _MEMBER.size + 8 * neighbours
+    key, incarnation, version, first, last, hop, closed, neighbours, *sizes = _MEMBER.unpack_from(data)
+    frontier_bytes, digest_bytes, name_bytes = sizes
+    frontier_at = _MEMBER.size + 8 * neighbours
+    digest_at = frontier_at + frontier_bytes
     name_at = digest_at + digest_bytes
     return Member(
         key,
@@ -191,6 +193,7 @@ def decode_member(record: bytes, salt: int) -> Member:
         None if last == _STILL_HERE else last,
         hop,
         closed,
+        data[frontier_at:digest_at],
         data[digest_at:name_at],
         data[name_at + name_bytes :],
     )

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from seedflood.errors import PeerError
 from seedflood.protocol.batches import cut_bundles
-from seedflood.protocol.messages import ClosedEpoch, Members, Standing, Updates
+from seedflood.protocol.messages import ClosedDigests, ClosedEpoch, Members, Standing, Updates
 from seedflood.transport.codec import AnswerPart, EpochPart
 from seedflood.transport.columns import check
 
@@ -20,7 +20,7 @@ EPOCH_PART_BYTES = 64 << 10
 EPOCH_BYTES_MAX = 64 << 20
 """Of the coefficients of one epoch, compressed: enough for rank 128 in 500 matrices if nothing is gained by it."""
 
-AnswerItem = Members | ClosedEpoch | Updates | Standing
+AnswerItem = Members | ClosedDigests | ClosedEpoch | Updates | Standing
 """What an answer is made of, in the donor's journal as in the asker's core."""
 
 

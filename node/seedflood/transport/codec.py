@@ -15,10 +15,13 @@ from google.protobuf.message import DecodeError
 from seedflood.errors import PeerError
 from seedflood.protocol.batches import cut_bundles
 from seedflood.protocol.messages import (
+    CLOSED_DIGESTS_MAX,
     NAME_PATTERN,
     NEIGHBOURS_MAX,
     STEP_MAX,
+    ClosedDigests,
     ClosedEpoch,
+    EpochDigest,
     FrontierDigest,
     Goodbye,
     Held,
@@ -93,7 +96,7 @@ class EpochPart:
     is_last: bool
 
 
-AnswerPart = Updates | Members | EpochPart | Standing
+AnswerPart = Updates | Members | ClosedDigests | EpochPart | Standing
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +185,9 @@ def _to_wire(message: LinkMessage) -> list[pb.Frame]:
         case Standing(frontier, replica_digest):
             exact = exact_frontier_to_wire(frontier)
             return [pb.Frame(standing=pb.Standing(frontier=exact, replica_digest=replica_digest))]
+        case ClosedDigests(first, digests):
+            joined = b"".join(map(b"".join, digests))
+            return [pb.Frame(closed_digests=pb.ClosedDigests(first=first, digests=joined))]
         case EpochPart():
             return [pb.Frame(epoch_part=_epoch_part_to_wire(message))]
         case ClosedEpoch():
@@ -217,6 +223,8 @@ def _from_wire(frame: pb.Frame) -> LinkMessage | None:
         case "standing":
             check(len(frame.standing.replica_digest) == DIGEST_BYTES, "replica_digest must be 32 bytes")
             return Standing(frontier_from_wire(frame.standing.frontier), frame.standing.replica_digest)
+        case "closed_digests":
+            return _closed_digests_from_wire(frame.closed_digests)
         case "epoch_part":
             return _epoch_part_from_wire(frame.epoch_part)
         case "ping":
@@ -244,6 +252,16 @@ def _frontier_digest_from_wire(wire: pb.FrontierDigest) -> FrontierDigest:
     return FrontierDigest(wire.frontier_digest, wire.before, wire.is_complete, wire.members_digest)
 
 
+def _closed_digests_from_wire(wire: pb.ClosedDigests) -> ClosedDigests:
+    joined = wire.digests
+    check(wire.first <= STEP_MAX, f"an epoch is beyond {STEP_MAX}")
+    check(len(joined) % (2 * DIGEST_BYTES) == 0, "digests of epochs must be 64 bytes each", "columns")
+    count = len(joined) // (2 * DIGEST_BYTES)
+    check(count <= CLOSED_DIGESTS_MAX, f"digests of more than {CLOSED_DIGESTS_MAX} epochs")
+    halves = [joined[k : k + DIGEST_BYTES] for k in range(0, len(joined), DIGEST_BYTES)]
+    return ClosedDigests(wire.first, tuple(map(EpochDigest, halves[::2], halves[1::2])))
+
+
 def _epoch_part_to_wire(part: EpochPart) -> pb.EpochPart:
     frontier = None if part.frontier is None else exact_frontier_to_wire(part.frontier)
     return pb.EpochPart(epoch=part.epoch, frontier=frontier, data=part.data, is_last=part.is_last)
@@ -268,6 +286,7 @@ def _member_to_wire(member: Member) -> pb.Member:
         signature=member.signature,
         hop_milliseconds=member.hop_milliseconds,
         closed_before=member.closed_before,
+        closed_frontier=member.closed_frontier,
         closed_digest=member.closed_digest,
     )
 
@@ -280,6 +299,7 @@ def _member_from_wire(wire: pb.Member) -> Member:
     last_step = wire.last_step if wire.HasField("last_step") else None
     check(last_step is None or -1 <= last_step <= STEP_MAX, "last_step is out of range")
     check(wire.closed_before <= STEP_MAX, f"closed_before is beyond {STEP_MAX}")
+    check(len(wire.closed_frontier) in (0, DIGEST_BYTES), "closed_frontier must be 32 bytes or none")
     check(len(wire.closed_digest) in (0, DIGEST_BYTES), "closed_digest must be 32 bytes or none")
     check(len(wire.signature) == SIGNATURE_BYTES, "a signature must be 64 bytes")
     return Member(
@@ -292,6 +312,7 @@ def _member_from_wire(wire: pb.Member) -> Member:
         last_step,
         wire.hop_milliseconds,
         wire.closed_before,
+        wire.closed_frontier,
         wire.closed_digest,
         wire.signature,
     )

@@ -19,7 +19,17 @@ import grpc
 import grpc.aio
 
 from seedflood.errors import PeerError
-from seedflood.protocol.messages import Goodbye, Held, Hello, Message, OriginId, Standing, Updates, count_updates
+from seedflood.protocol.messages import (
+    ClosedDigests,
+    Goodbye,
+    Held,
+    Hello,
+    Message,
+    OriginId,
+    Standing,
+    Updates,
+    count_updates,
+)
 from seedflood.transport.answer import AnswerItem, Assembly, cut
 from seedflood.transport.codec import EpochPart, LinkMessage, Pull, PullEnd, PullMore, PullPart, decode
 from seedflood.transport.queue import SendQueue
@@ -264,7 +274,7 @@ class Link:
                     self.end_pull(message.is_complete)
             case Hello():
                 raise PeerError("a second hello on one link", reason="hello")
-            case EpochPart() | Standing():
+            case ClosedDigests() | EpochPart() | Standing():
                 raise PeerError("a part of an answer outside of a pull", reason="order")
             case _:
                 if not self._closing.done():

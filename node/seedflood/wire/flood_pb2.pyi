@@ -15,7 +15,7 @@ class PullRequest(_message.Message):
     def __init__(self, run_id: _Optional[bytes] = ..., frontier: _Optional[_Union[Frontier, _Mapping]] = ...) -> None: ...
 
 class Frame(_message.Message):
-    __slots__ = ("hello", "updates", "members", "frontier_digest", "ping", "pong", "goodbye", "pull", "pull_end", "pull_more", "replica_digest", "standing", "epoch_part", "answers")
+    __slots__ = ("hello", "updates", "members", "frontier_digest", "ping", "pong", "goodbye", "pull", "pull_end", "pull_more", "replica_digest", "standing", "epoch_part", "closed_digests", "answers")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     UPDATES_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
@@ -29,6 +29,7 @@ class Frame(_message.Message):
     REPLICA_DIGEST_FIELD_NUMBER: _ClassVar[int]
     STANDING_FIELD_NUMBER: _ClassVar[int]
     EPOCH_PART_FIELD_NUMBER: _ClassVar[int]
+    CLOSED_DIGESTS_FIELD_NUMBER: _ClassVar[int]
     ANSWERS_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     updates: Updates
@@ -43,8 +44,9 @@ class Frame(_message.Message):
     replica_digest: ReplicaDigest
     standing: Standing
     epoch_part: EpochPart
+    closed_digests: ClosedDigests
     answers: int
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., updates: _Optional[_Union[Updates, _Mapping]] = ..., members: _Optional[_Union[Members, _Mapping]] = ..., frontier_digest: _Optional[_Union[FrontierDigest, _Mapping]] = ..., ping: _Optional[_Union[Ping, _Mapping]] = ..., pong: _Optional[_Union[Pong, _Mapping]] = ..., goodbye: _Optional[_Union[Goodbye, _Mapping]] = ..., pull: _Optional[_Union[Pull, _Mapping]] = ..., pull_end: _Optional[_Union[PullEnd, _Mapping]] = ..., pull_more: _Optional[_Union[PullMore, _Mapping]] = ..., replica_digest: _Optional[_Union[ReplicaDigest, _Mapping]] = ..., standing: _Optional[_Union[Standing, _Mapping]] = ..., epoch_part: _Optional[_Union[EpochPart, _Mapping]] = ..., answers: _Optional[int] = ...) -> None: ...
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., updates: _Optional[_Union[Updates, _Mapping]] = ..., members: _Optional[_Union[Members, _Mapping]] = ..., frontier_digest: _Optional[_Union[FrontierDigest, _Mapping]] = ..., ping: _Optional[_Union[Ping, _Mapping]] = ..., pong: _Optional[_Union[Pong, _Mapping]] = ..., goodbye: _Optional[_Union[Goodbye, _Mapping]] = ..., pull: _Optional[_Union[Pull, _Mapping]] = ..., pull_end: _Optional[_Union[PullEnd, _Mapping]] = ..., pull_more: _Optional[_Union[PullMore, _Mapping]] = ..., replica_digest: _Optional[_Union[ReplicaDigest, _Mapping]] = ..., standing: _Optional[_Union[Standing, _Mapping]] = ..., epoch_part: _Optional[_Union[EpochPart, _Mapping]] = ..., closed_digests: _Optional[_Union[ClosedDigests, _Mapping]] = ..., answers: _Optional[int] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("protocol_version", "run_id", "base_digest", "member", "members", "frontier")
@@ -83,7 +85,7 @@ class Updates(_message.Message):
     def __init__(self, origins: _Optional[_Iterable[int]] = ..., steps: _Optional[_Iterable[int]] = ..., counts: _Optional[_Iterable[int]] = ..., skipped: _Optional[_Iterable[int]] = ..., seeds: _Optional[_Iterable[int]] = ..., scalars: _Optional[_Iterable[int]] = ..., signatures: _Optional[bytes] = ..., payloads: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class Member(_message.Message):
-    __slots__ = ("public_key", "name", "incarnation", "version", "neighbours", "first_step", "last_step", "signature", "hop_milliseconds", "closed_before", "closed_digest")
+    __slots__ = ("public_key", "name", "incarnation", "version", "neighbours", "first_step", "last_step", "signature", "hop_milliseconds", "closed_before", "closed_digest", "closed_frontier")
     PUBLIC_KEY_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
@@ -95,6 +97,7 @@ class Member(_message.Message):
     HOP_MILLISECONDS_FIELD_NUMBER: _ClassVar[int]
     CLOSED_BEFORE_FIELD_NUMBER: _ClassVar[int]
     CLOSED_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    CLOSED_FRONTIER_FIELD_NUMBER: _ClassVar[int]
     public_key: bytes
     name: str
     incarnation: int
@@ -106,7 +109,8 @@ class Member(_message.Message):
     hop_milliseconds: int
     closed_before: int
     closed_digest: bytes
-    def __init__(self, public_key: _Optional[bytes] = ..., name: _Optional[str] = ..., incarnation: _Optional[int] = ..., version: _Optional[int] = ..., neighbours: _Optional[_Iterable[int]] = ..., first_step: _Optional[int] = ..., last_step: _Optional[int] = ..., signature: _Optional[bytes] = ..., hop_milliseconds: _Optional[int] = ..., closed_before: _Optional[int] = ..., closed_digest: _Optional[bytes] = ...) -> None: ...
+    closed_frontier: bytes
+    def __init__(self, public_key: _Optional[bytes] = ..., name: _Optional[str] = ..., incarnation: _Optional[int] = ..., version: _Optional[int] = ..., neighbours: _Optional[_Iterable[int]] = ..., first_step: _Optional[int] = ..., last_step: _Optional[int] = ..., signature: _Optional[bytes] = ..., hop_milliseconds: _Optional[int] = ..., closed_before: _Optional[int] = ..., closed_digest: _Optional[bytes] = ..., closed_frontier: _Optional[bytes] = ...) -> None: ...
 
 class Members(_message.Message):
     __slots__ = ("members",)
@@ -165,6 +169,14 @@ class EpochPart(_message.Message):
     data: bytes
     is_last: bool
     def __init__(self, epoch: _Optional[int] = ..., frontier: _Optional[_Union[Frontier, _Mapping]] = ..., data: _Optional[bytes] = ..., is_last: bool = ...) -> None: ...
+
+class ClosedDigests(_message.Message):
+    __slots__ = ("first", "digests")
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    DIGESTS_FIELD_NUMBER: _ClassVar[int]
+    first: int
+    digests: bytes
+    def __init__(self, first: _Optional[int] = ..., digests: _Optional[bytes] = ...) -> None: ...
 
 class Ping(_message.Message):
     __slots__ = ("sent_at",)

@@ -1,0 +1,39 @@
+"""What happens to hosts right where an epoch ends, when news is slow."""
+
+import pytest
+from worlds import make_world, run_to_the_end
+
+from seedflood.protocol.rules import Patience
+from seedflood.simulation.host import Pace
+from seedflood.simulation.network import Weather
+
+PERIOD, HOP_SECONDS, STEP_SECONDS = 100, 0.3, 0.01
+
+
+@pytest.mark.parametrize("seed", [1, 3, 4])
+def test_a_peaceful_restart_at_the_end_of_an_epoch_does_not_stop_compaction(seed):
+    """Its goodbye and its return are on their way together, and the trip is longer than CLOSING_ROUNDS: some hosts
+    close the epoch without its last words, others with them."""
+    world = make_world(
+        "path",
+        seed=seed,
+        steps=4 * PERIOD,
+        window="none",
+        refresh_period=PERIOD,
+        weather=Weather(delay_min=HOP_SECONDS, delay_max=HOP_SECONDS),
+        pace=Pace(STEP_SECONDS, STEP_SECONDS),
+        patience=Patience(start_seconds=5.0),
+    )
+    world.start()
+    host = world.hosts[0]
+    assert world.clock.run(lambda: host.is_up and host.node.step >= 2 * PERIOD - 2, 100)
+    host.leave()
+    world.run_for(HOP_SECONDS / 2)
+    host.crash()
+    world.start_later(host, STEP_SECONDS)
+    run_to_the_end(world)
+    for host in world.hosts:
+        assert [event for event in host.events if event.name == "replicas differ"] == []
+        assert {0, 1} <= set(host.journal.closed)
+        assert host.node.is_ready
+        assert not host.node.is_doubted
