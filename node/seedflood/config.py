@@ -61,17 +61,48 @@ class RunSettings(Section):
         "strict", description="When a step closes: all heard; all heard or the time bound; never waits."
     )
     local_steps: int = Field(1, ge=1, le=64, description="Consecutive steps that share one message and signature.")
-    estimate: Literal["two-sided", "one-sided"] = Field(
+    estimate: Literal["two-sided", "one-sided", "gradient"] = Field(
         "two-sided",
         description="two-sided: every step has rows of its own and two forwards; one-sided: the local_steps of a round "
-        "share rows and centre, one forward each and one for the centre.",
+        "share rows and centre, one forward each and one for the centre; gradient: a forward and a backward.",
     )
-    rank: int = Field(32, ge=1, le=1024, description="Columns of each basis.")
+    tell: Literal["coefficients", "slopes"] | None = Field(
+        default_factory=lambda known: "coefficients" if _has_gradient(known) else None,
+        description="What is told of a gradient: all its coefficients, or some exact slopes along seeded directions.",
+    )
+    bits: Literal[8, 4] | None = Field(
+        default_factory=lambda known: 8 if known.get("tell") == "coefficients" else None,
+        description="Bits per coefficient; what they leave out is told with the next step. Default: 8.",
+    )
+    slopes: int | None = Field(
+        default_factory=lambda known: 64 if known.get("tell") == "slopes" else None,
+        ge=1,
+        le=4096,
+        description="How many slopes are told per step. Default: 64.",
+    )
+    optimizer: Literal["sgd", "momentum", "adam"] = Field(
+        default_factory=lambda known: "adam" if _has_gradient(known) and known.get("window") == "strict" else "sgd",
+        description="What is done with the sum of a step; all but sgd need strict windows. Default: sgd, and adam for "
+        "gradients in strict windows.",
+    )
+    weight_decay: float = Field(
+        0.0, ge=0, lt=1, description="Towards the base model, times the learning rate; not with sgd."
+    )
+    warmup_steps: int = Field(0, ge=0, description="Steps in which the learning rate grows to its full size.")
+    schedule: Literal["constant", "cosine", "linear"] = Field(
+        "constant", description="How the learning rate goes down after that, until the end of the run."
+    )
+    rank: int = Field(
+        default_factory=lambda known: 8 if _has_gradient(known) else 32,
+        ge=1,
+        le=1024,
+        description="Columns of each basis. Default: 32; 8 for gradients.",
+    )
     refresh_period: int = Field(1000, ge=1, description="Steps per epoch, which share one subspace.")
     basis: Literal["normal", "rademacher"] = Field("normal", description="Distribution of basis entries.")
     epsilon: float = Field(1e-3, gt=0, lt=1, description="Size of the perturbation.")
     learning_rate: float | None = Field(
-        None, gt=0, description="Default: 600 / number of parameters; the embedded model has its own."
+        None, gt=0, description="Default: by estimate, optimizer, rank and number of parameters."
     )
     batch_size: int = Field(16, ge=1, description="Rows per origin and step.")
     max_length: int = Field(256, ge=8, description="Tokens per row at most; longer prompts lose their beginning.")
@@ -89,6 +120,32 @@ class RunSettings(Section):
             )
         return self
 
+    @model_validator(mode="after")
+    def _check_gradient(self) -> Self:
+        told = {"tell": self.tell, "bits": self.bits, "slopes": self.slopes}
+        if self.estimate != "gradient":
+            given = [key for key, value in told.items() if value is not None]
+            if given:
+                raise ValueError(f'{given[0]} is about gradients: set estimate = "gradient", or leave it out')
+        elif self.tell is None:
+            raise ValueError('a gradient is told by tell = "coefficients" or "slopes"')
+        elif (self.bits is None) != (self.tell == "slopes") or (self.slopes is None) != (self.tell == "coefficients"):
+            raise ValueError('bits belong to tell = "coefficients" and slopes to tell = "slopes"')
+        return self
+
+    @model_validator(mode="after")
+    def _check_optimizer(self) -> Self:
+        if self.optimizer != "sgd" and self.window != "strict":
+            raise ValueError(
+                f'optimizer = "{self.optimizer}" goes by steps, which must be complete: set window = "strict", or '
+                'optimizer = "sgd"'
+            )
+        if self.weight_decay and self.optimizer == "sgd":
+            raise ValueError('weight_decay goes by steps: set optimizer = "momentum" or "adam", or leave it out')
+        if self.warmup_steps >= self.steps and self.warmup_steps:
+            raise ValueError(f"warmup_steps ({self.warmup_steps}) must be fewer than steps ({self.steps})")
+        return self
+
     def canonical(self) -> str:
         """The one spelling of these settings that is hashed and compared between hosts: JSON with sorted keys."""
         return json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
@@ -96,6 +153,11 @@ class RunSettings(Section):
     def run_id(self) -> bytes:
         """32 bytes, equal on hosts with equal `[run]`."""
         return hashlib.sha256(b"seedflood run 1\0" + self.canonical().encode()).digest()
+
+
+def _has_gradient(known: Mapping[str, Any]) -> bool:
+    """known: the settings above the one whose default is asked for."""
+    return known.get("estimate") == "gradient"
 
 
 class NodeSettings(Section):
@@ -114,6 +176,12 @@ class NodeSettings(Section):
         "auto", description="Type of the weights: float32 on a CPU, bfloat16 on a GPU."
     )
     threads: int | None = Field(None, ge=1, description="CPU threads for the model (default: all cores).")
+    micro_batch: int | None = Field(
+        None, ge=1, description="Rows of a gradient at once, to save memory (default: all); the results are the same."
+    )
+    gradient_checkpointing: bool = Field(
+        False, description="Save memory of a gradient: compute the layers again on the way back."
+    )
     evaluate: bool = Field(True, description="Evaluate on the validation rows before and after the run.")
     evaluate_every: int = Field(0, ge=0, description="Evaluate every so many steps as well; 0: only before and after.")
     evaluate_examples: int | None = Field(None, ge=1, description="Validation rows to use (default: all).")

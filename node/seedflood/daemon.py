@@ -90,6 +90,7 @@ class Daemon:
             local_steps=run.local_steps,
             refresh_period=run.refresh_period,
             epoch_bytes=trainer.epoch_bytes,
+            telling=trainer.telling,
         )
         member = Member(identity.public_key, node.name, incarnation)
         patience = Patience(start_seconds=node.start_seconds, linger_seconds=node.linger_seconds)

@@ -148,17 +148,18 @@ def dense_losses(
 @torch.no_grad()
 def plain_loss(model: nn.Module, batch: Batch) -> float:
     """Mean loss by whole-sequence logits of the unpadded rows, one by one."""
-    losses: list[Tensor] = []
-    for row, length in enumerate(batch.lengths_B.tolist()):
-        tokens_T = batch.tokens_BT[row, :length]
-        logits_TV = model(input_ids=tokens_T.unsqueeze(0)).logits[0]
-        logits_TV = logits_TV.to(torch.promote_types(logits_TV.dtype, torch.float32))
-        if batch.label_B is None:
-            losses.extend(-logits_TV[:-1].log_softmax(-1).gather(1, tokens_T[1:, None])[:, 0])
-        else:
-            logits_L = logits_TV[-1, batch.word_L]
-            losses.append(-logits_L.log_softmax(-1)[batch.label_B[row]])
+    losses = [loss for row in range(len(batch.lengths_B)) for loss in row_losses(model, batch, row)]
     return float(torch.stack(losses).mean())
+
+
+def row_losses(model: nn.Module, batch: Batch, row: int) -> list[Tensor]:
+    """Of the label, or of each next token."""
+    tokens_T = batch.tokens_BT[row, : int(batch.lengths_B[row])]
+    logits_TV = model(input_ids=tokens_T.unsqueeze(0)).logits[0]
+    logits_TV = logits_TV.to(torch.promote_types(logits_TV.dtype, torch.float32))
+    if batch.label_B is None:
+        return list(-logits_TV[:-1].log_softmax(-1).gather(1, tokens_T[1:, None])[:, 0])
+    return [-logits_TV[-1, batch.word_L].log_softmax(-1)[batch.label_B[row]]]
 
 
 def some_updates(count: int, *, steps: int = 10, seed: int = 0, scalar_max: int = 1 << 22) -> list[Update]:
@@ -177,3 +178,21 @@ def assert_weights_close(actual: dict[str, Tensor], expected: dict[str, Tensor],
 def permuted(items: Sequence[Update], seed: int) -> list[Update]:
     order = torch.randperm(len(items), generator=torch.Generator().manual_seed(seed)).tolist()
     return [items[index] for index in order]
+
+
+def dense_slopes(model: nn.Module, subspace: Subspace, epoch: int, batch: Batch) -> Tensor:
+    """`U^T (dL/dW) V` of every slot, (F,) float64, by autograd through a plain model's weights, row by row."""
+    model.requires_grad_(True)
+    model.zero_grad()
+    losses = [torch.stack(row_losses(model, batch, row)) for row in range(len(batch.lengths_B))]
+    torch.cat(losses).mean().backward()
+    slopes = []
+    for index, (_, parameter) in enumerate(distinct_parameters(model)):
+        basis = subspace.basis(epoch, index)
+        gradient = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+        projected = basis.u_MR.to(torch.float64).T @ gradient.to(torch.float64)
+        if basis.v_NR is not None:
+            projected = projected @ basis.v_NR.to(torch.float64)
+        slopes.append(projected.flatten())
+    model.requires_grad_(False)
+    return torch.cat(slopes)

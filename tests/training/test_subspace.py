@@ -102,4 +102,4 @@ def test_increments_are_the_learning_rate_times_the_coefficients_in_their_unit()
     subspace = make()
     coefficients = subspace.zeros()
     coefficients[0] = 3 << 20
-    assert float(subspace.increments(coefficients, 0.5)[0]) == -1.5
+    assert float(subspace.increments(coefficients, -0.5 * 2.0**-20)[0]) == -1.5

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from seedflood.protocol.messages import SCALAR_MAX, SCALAR_UNIT_BITS
+from seedflood.protocol.messages import SCALAR_MAX, SCALAR_UNIT_BITS, Told
 from seedflood.training.layers import Live, Probe
 from seedflood.training.scoring import Batch, Score, score
 
@@ -28,28 +28,40 @@ CPU_CALL_TOKENS = 48
 class Measurement:
     """What one origin measured at one step.
 
-    scalar: alpha, a difference of losses over their distance, in units of 2^-20. loss: at the centre; two-sided, the
-    mean of both. is_finite: False if a loss was not, and the scalar is therefore 0. is_clipped: |alpha| would have
-    exceeded 2^12.
+    told: of a probe (seed, scalar), the scalar being alpha, a difference of losses over their distance, in units of
+    2^-20; of a gradient a payload. loss: at the centre; two-sided, the mean of both. is_finite: False if a loss was
+    not, and zero is therefore told. is_clipped: something was too large to be told as it was, such as |alpha| > 2^12.
     """
 
-    seed: int
-    scalar: int
+    told: Told
     loss: float
     is_finite: bool
     is_clipped: bool
+
+    @property
+    def seed(self) -> int:
+        return self._probe[0]
+
+    @property
+    def scalar(self) -> int:
+        return self._probe[1]
+
+    @property
+    def _probe(self) -> tuple[int, int]:
+        assert isinstance(self.told, tuple), "a gradient has no seed and scalar"
+        return self.told
 
     @property
     def alpha(self) -> float:
         return self.scalar * 2.0**-SCALAR_UNIT_BITS
 
 
-def probe_seed(run_seed: int, origin: int, step: int) -> int:
+def probe_seed(run_seed: int, origin: int, step: int, k: int = 0) -> int:
     """The 32-bit seed of an origin's direction at a step: pure, so a restarted node measures the same direction.
 
-    origin: an OriginId, or any number below 2^64 that names who measures.
+    origin: an OriginId, or any number below 2^64 that names who measures. k: which of several directions.
     """
-    packed = struct.pack("<QQQ", run_seed, origin, step)
+    packed = struct.pack("<QQQ", run_seed, origin, step) + (struct.pack("<Q", k) if k else b"")
     return int.from_bytes(hashlib.sha256(b"seedflood probe 1\0" + packed).digest()[:4], "big")
 
 
@@ -95,4 +107,4 @@ def variant_losses(model: Any, live: Live, batch: Batch, a_PF: Tensor) -> list[f
 def make_measurement(seed: int, difference: float, span: float, loss: float) -> Measurement:
     """difference: of two losses, `span` apart along the direction. loss: what is told of the place."""
     scalar, is_clipped = to_fixed_point(difference / span)
-    return Measurement(seed, scalar, loss, math.isfinite(difference) and math.isfinite(loss), is_clipped)
+    return Measurement((seed, scalar), loss, math.isfinite(difference) and math.isfinite(loss), is_clipped)

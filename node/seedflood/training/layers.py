@@ -104,10 +104,11 @@ class LiveSlot:
     def vectors(self) -> Tensor:
         """A one-dimensional parameter as it stands in each variant, `w + U a`: (P, M) float32.
 
-        Computed once for the increments of a probe, which several calls may share.
+        Computed once for the increments of a probe, which several calls may share; not where gradients are wanted, for
+        a layer that is computed again on the way back must do exactly what it did on the way there.
         """
         a_PF = self.live.a_PF
-        is_probing = self.live.probe is not None  # else the increments may have changed since
+        is_probing = self.live.probe is not None and not a_PF.requires_grad  # else they may have changed since
         if is_probing and self._probed is not None and self._probed[0] is a_PF:
             return self._probed[1]
         w_PM = torch.addmm(self.parameter.to(torch.float32), self.a, self.u_MR.T)

@@ -29,20 +29,17 @@ from torch import Tensor
 from seedflood.config import RunSettings
 from seedflood.protocol.messages import Update
 from seedflood.training import estimate
+from seedflood.training.aggregation import make_aggregation
 from seedflood.training.coefficients import Coefficients
 from seedflood.training.estimate import Measurement
+from seedflood.training.gradient import Gradient, gradient
 from seedflood.training.layers import attach
 from seedflood.training.models import BaseModel, export_model
+from seedflood.training.rates import default_learning_rate
 from seedflood.training.scoring import Batch, hidden_states
-from seedflood.training.skipping import mark_skippable
+from seedflood.training.skipping import layers_of, mark_skippable
 from seedflood.training.subspace import SlotBasis, Subspace
-
-LEARNING_RATE_PARAMETERS = 600.0
-"""The default learning rate times the number of parameters: 2.3e-4 for 2.6 M, the only size it was measured on.
-
-Measured on tiny-opt and SST-2 (4 origins x batch 16, 400 steps, three run seeds): accuracy 0.646 to 0.654, loss 0.622
-to 0.630; with 800 0.630 to 0.654, with 450 0.633 to 0.667.
-"""
+from seedflood.training.telling import telling_of
 
 Arrays = dict[str, numpy.ndarray[Any, numpy.dtype[Any]]]
 
@@ -62,8 +59,7 @@ class Replica:
         self.model = base.model
         self.refresh_period = settings.refresh_period
         self.epsilon = settings.epsilon
-        self.learning_rate = settings.learning_rate or LEARNING_RATE_PARAMETERS / base.parameters_count
-        self.clients = settings.clients
+        self.learning_rate = settings.learning_rate or default_learning_rate(settings, base.parameters_count)
         self.live, self.slots = attach(base.model)
         self.subspace = Subspace(
             [slot.slot for slot in self.slots],
@@ -71,7 +67,9 @@ class Replica:
             rank=settings.rank,
             distribution=settings.basis,
         )
+        self.telling = telling_of(settings, self.subspace)
         self.epoch = 0
+        self._aggregation = make_aggregation(settings, self.subspace, self.telling, self.learning_rate)
         self._coefficients = Coefficients(self.subspace, folder)
         self._a_F = torch.zeros(self.subspace.size, dtype=torch.float32, device=base.device)
         self._late_bases: tuple[int, list[SlotBasis]] | None = None
@@ -97,7 +95,14 @@ class Replica:
         for update in updates:
             by_epoch[self.epoch_of(update.step)].append(update)
         for epoch, ours in sorted(by_epoch.items()):
-            self._add(epoch, self._sum(epoch, ours))
+            held_F = self._coefficients[epoch]
+            self._add(epoch, self._aggregation.changed(epoch, held_F, ours) - held_F)
+
+    def preview(self, updates: Sequence[Update]) -> None:
+        """Computes with these updates of the open epoch as if they were applied, until anything is applied for good."""
+        assert all(self.epoch_of(update.step) == self.epoch for update in updates), "they are of another epoch"
+        held_F = self._coefficients[self.epoch]
+        self._compute_with(self._aggregation.preview(self.epoch, held_F, updates) if updates else held_F)
 
     def measure(self, step: int, seed: int, batch: Batch) -> Measurement:
         """The two-sided estimate of a step on a batch, with the weights as they stand; opens the step's epoch.
@@ -116,6 +121,14 @@ class Replica:
             estimate.make_measurement(seed, loss - centre, self.epsilon, centre)
             for seed, loss in zip(seeds, moved, strict=True)
         ]
+
+    def measure_gradient(
+        self, step: int, batch: Batch, *, micro_batch: int | None = None, is_checkpointed: bool = False
+    ) -> Gradient:
+        """The slopes along all coordinates, with the weights as they stand; opens the step's epoch."""
+        self._open(step)
+        layers = layers_of(self.model) if is_checkpointed else ()
+        return gradient(self.model, self.live, batch, self._a_F, micro_batch=micro_batch, layers=layers)
 
     def open_epoch(self, epoch: int) -> None:
         """Folds the open epoch and all others before `epoch`, which becomes the open one; never goes back."""
@@ -153,7 +166,7 @@ class Replica:
         """
         others = list(updates)
         assert all(self.epoch_of(update.step) == epoch for update in others), f"updates beyond epoch {epoch}"
-        wanted_F = self.subspace.unpack(packed) + self._sum(epoch, others)
+        wanted_F = self._aggregation.adopted(epoch, self.subspace.unpack(packed), others)
         self._add(epoch, wanted_F - self._coefficients[epoch])
 
     def snapshot(self) -> tuple[Arrays, dict[str, str]]:
@@ -220,18 +233,14 @@ class Replica:
 
     def _places(self, step: int, seeds: Sequence[int]) -> Tensor:
         """What directions of a step's epoch, which is opened, move: (K, S), on the model's device."""
+        self._open(step)
+        return self.subspace.places(self.epoch, torch.tensor(seeds, dtype=torch.int64)).to(self.base.device)
+
+    def _open(self, step: int) -> None:
+        """The epoch of a step that is to be measured."""
         epoch = self.epoch_of(step)
         assert epoch >= self.epoch, f"step {step} is of epoch {epoch}, but epoch {self.epoch} is open"
         self.open_epoch(epoch)
-        return self.subspace.places(epoch, torch.tensor(seeds, dtype=torch.int64)).to(self.base.device)
-
-    def _sum(self, epoch: int, updates: Sequence[Update]) -> Tensor:
-        """What updates of one epoch add up to, (F,) int64."""
-        sum_F = self.subspace.zeros()
-        pairs = [update.told for update in updates if isinstance(update.told, tuple)]
-        assert len(pairs) == len(updates), "payloads cannot be summed here"
-        self.subspace.accumulate(sum_F, epoch, [seed for seed, _ in pairs], [scalar for _, scalar in pairs])
-        return sum_F
 
     def _add(self, epoch: int, added_F: Tensor) -> None:
         if epoch < self.epoch and added_F.any():
@@ -245,7 +254,11 @@ class Replica:
 
     def _refresh(self) -> None:
         """The open epoch has other coefficients, or is another one."""
-        self._a_F.copy_(self.subspace.increments(self._coefficients[self.epoch], self.learning_rate / self.clients))
+        self._compute_with(self._coefficients[self.epoch])
+
+    def _compute_with(self, coefficients_F: Tensor) -> None:
+        """In the open epoch."""
+        self._a_F.copy_(self.subspace.increments(coefficients_F, self._aggregation.unit))
 
     def _bind(self) -> None:
         """Gives the slots the basis and the increments of the epoch that is open."""
@@ -262,7 +275,7 @@ class Replica:
         """Adds coefficients of an epoch to the weights: float32 masters first, then the device's copies of them."""
         if not coefficients_F.any():
             return
-        a_F = self.subspace.increments(coefficients_F, self.learning_rate / self.clients)
+        a_F = self.subspace.increments(coefficients_F, self._aggregation.unit)
         for index, (slot, master) in enumerate(zip(self.slots, self._masters(), strict=True)):
             basis = bases[index] if bases is not None else self.subspace.basis(epoch, index, self.base.device)
             a = self.subspace.part(a_F, index)

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
 from seedflood.training.layers import LiveLinear
 
@@ -147,14 +148,24 @@ def _score_tokens(head: Any, hidden_BTD: Tensor, batch: Batch, variants: int) ->
     losses, correct = [], []
     for start in range(0, length - 1, piece):
         end = min(start + piece, length - 1)
-        logits_BTV = head(hidden_BTD[:, start:end]).to(torch.float32)
-        target_BT = batch.tokens_BT[:, start + 1 : end + 1]
-        losses.append(functional.cross_entropy(logits_BTV.transpose(1, 2), target_BT, reduction="none"))
-        correct.append(logits_BTV.argmax(dim=-1) == target_BT)
+        arguments = (head, hidden_BTD[:, start:end], batch.tokens_BT[:, start + 1 : end + 1])
+        if hidden_BTD.requires_grad:  # no logits are kept for the way back: they are computed again, piece by piece
+            loss_BT, correct_BT = checkpoint(_score_piece, *arguments, use_reentrant=False, preserve_rng_state=False)
+        else:
+            loss_BT, correct_BT = _score_piece(*arguments)
+        losses.append(loss_BT)
+        correct.append(correct_BT)
     is_token_BT = torch.arange(1, length, device=hidden_BTD.device) < batch.lengths_B.unsqueeze(1)
     loss_BT = torch.cat(losses, dim=1).where(is_token_BT, 0)
     correct_BT = torch.cat(correct, dim=1) & is_token_BT
     return _sum(loss_BT.view(variants, -1), correct_BT.view(variants, -1), is_token_BT.reshape(variants, -1))
+
+
+def _score_piece(head: Any, hidden_BTD: Tensor, target_BT: Tensor) -> tuple[Tensor, Tensor]:
+    """Loss and whether it is right of every token, (B, T) each."""
+    logits_BTV = head(hidden_BTD).to(torch.float32)
+    loss_BT = functional.cross_entropy(logits_BTV.transpose(1, 2), target_BT, reduction="none")
+    return loss_BT, logits_BTV.argmax(dim=-1) == target_BT
 
 
 def _sum(loss_PN: Tensor, correct_PN: Tensor, counted_PN: Tensor) -> Score:

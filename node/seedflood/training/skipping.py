@@ -7,7 +7,7 @@ every sum that it reaches.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -28,7 +28,7 @@ def mark_skippable(model: Any, live: Live, hidden_states: Callable[[Any, Tensor]
     device = live.a_PF.device
     tokens_BT = torch.zeros(1, LENGTH, dtype=torch.int64, device=device)
     probe = Probe(live.a_PF, 1, LENGTH, torch.tensor([ANSWER], device=device))
-    for module in _last_layer(model).modules():
+    for module in (module for layer in layers_of(model)[-1:] for module in layer.modules()):
         if not isinstance(module, LiveProduct):
             continue
         module.is_skippable, live.filler = True, math.nan
@@ -38,7 +38,7 @@ def mark_skippable(model: Any, live: Live, hidden_states: Callable[[Any, Tensor]
         module.is_skippable = bool(answer_D.isfinite().all())
 
 
-def _last_layer(model: nn.Module) -> nn.Module:
-    """The last entry of the longest list of modules; a model without one has no layers to tell apart."""
-    stacks = [module for module in model.modules() if isinstance(module, nn.ModuleList) and len(module)]
-    return max(stacks, key=len)[-1] if stacks else nn.Module()
+def layers_of(model: nn.Module) -> Sequence[nn.Module]:
+    """The longest list of modules; a model without one has no layers to tell apart."""
+    stacks = [list(module) for module in model.modules() if isinstance(module, nn.ModuleList)]
+    return max(stacks, key=len, default=[])

@@ -19,7 +19,6 @@ import torch
 from torch import Tensor
 
 from seedflood.protocol import packing
-from seedflood.protocol.messages import SCALAR_UNIT_BITS
 from seedflood.training import randomness
 
 ACCUMULATE_ELEMENTS_MAX = 1 << 18
@@ -57,6 +56,7 @@ class Subspace:
         self.rank = rank
         self.distribution: randomness.Distribution = distribution
         sizes = [rank * rank if slot.is_matrix else rank for slot in self.slots]
+        self.sizes: tuple[int, ...] = tuple(sizes)
         self.size = sum(sizes)
         self.offsets: tuple[int, ...] = tuple(sum(sizes[:index]) for index in range(len(sizes)))
         is_matrix = torch.tensor([slot.is_matrix for slot in self.slots])
@@ -105,9 +105,9 @@ class Subspace:
             place_KS = self.places(epoch, seed_part)
             coefficients_F.index_add_(0, place_KS.flatten(), scalar_part.repeat_interleave(len(self.slots)))
 
-    def increments(self, coefficients_F: Tensor, learning_rate: float) -> Tensor:
-        """`A = -learning_rate C 2^-20`, (F,) float32; learning_rate: already divided by the number of clients."""
-        return (coefficients_F.to(torch.float64) * (-learning_rate * 2.0**-SCALAR_UNIT_BITS)).to(torch.float32)
+    def increments(self, coefficients_F: Tensor, unit: float) -> Tensor:
+        """A, (F,) float32: coefficients times what one of them is worth (`Aggregation.unit`)."""
+        return (coefficients_F.to(torch.float64) * unit).to(torch.float32)
 
     def places_of(self, index: int) -> slice:
         """Where slot number `index` stands in a flat tensor."""

@@ -5,7 +5,7 @@ Not safe for threads: the compute thread owns it from loading on.
 
 import copy
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,22 +15,24 @@ import torch
 from seedflood import embedded
 from seedflood.config import NodeSettings, RunSettings
 from seedflood.errors import ModelError
-from seedflood.protocol.messages import ClosedEpoch, OriginId, Update
+from seedflood.protocol.messages import ClosedEpoch, OriginId, Told, Update
+from seedflood.protocol.payload import Pairs
 from seedflood.training.estimate import Measurement, probe_seed
 from seedflood.training.evaluation import Evaluation, evaluate
 from seedflood.training.models import BaseModel, load_model
 from seedflood.training.replica import Arrays, Replica
 from seedflood.training.tasks import Task, TaskFormat, load_task, make_task
+from seedflood.training.telling import Teller
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What an origin measured in one round: (seed, scalar) of each step, and facts for the log.
+    """What an origin measured in one round: what is told of each step, and facts for the log.
 
     loss: mean over the round of the training loss at the centre. seconds: wall clock.
     """
 
-    probes: tuple[tuple[int, int], ...]
+    probes: tuple[Told, ...]
     loss: float
     seconds: float
     is_finite: bool
@@ -53,6 +55,13 @@ class Trainer:
         self.parameters = (base.parameters_count, base.parameters_count * base.dtype.itemsize)
         """How many, and how many bytes they take."""
         self.replica = make_replica(run, base, node.state)
+        self.telling = self.replica.telling
+        """What is told of a step, for all who check it."""
+        self._teller = None if isinstance(self.telling, Pairs) else Teller(self.telling, self.replica.subspace)
+
+    @property
+    def epoch_bytes(self) -> int:
+        return self.replica.epoch_bytes
 
     def beside(self, node: NodeSettings) -> "Trainer":
         """A trainer of another origin, with rows of its own, on the same replica: where one process is all of them."""
@@ -61,20 +70,16 @@ class Trainer:
         other.task = load_rows(self.run, node, self.replica.base)
         return other
 
-    @property
-    def epoch_bytes(self) -> int:
-        return self.replica.epoch_bytes
-
     def measure(self, origin: OriginId, step: int, count: int) -> Round:
         """Measures `count` consecutive steps, as the run's `estimate` says."""
         begun = time.perf_counter()
-        seeds = [probe_seed(self.run.seed, origin, one) for one in range(step, step + count)]
         if self.run.estimate == "one-sided":
+            seeds = [probe_seed(self.run.seed, origin, one) for one in range(step, step + count)]
             measured = self.replica.measure_one_sided(step, seeds, self.task.batch(origin, step))
         else:
-            measured = self._measure_in_turn(origin, step, seeds)
+            measured = self._measure_in_turn(origin, step, count)
         return Round(
-            tuple((result.seed, result.scalar) for result in measured),
+            tuple(result.told for result in measured),
             sum(result.loss for result in measured) / count,
             time.perf_counter() - begun,
             all(result.is_finite for result in measured),
@@ -119,21 +124,32 @@ class Trainer:
     def restore(self, arrays: Mapping[str, Any], facts: Mapping[str, str]) -> None:
         self.replica.restore(arrays, facts)
 
-    def _measure_in_turn(self, origin: OriginId, step: int, seeds: Sequence[int]) -> list[Measurement]:
-        """Each step on rows of its own, with the updates of the ones before applied.
+    def _measure_in_turn(self, origin: OriginId, step: int, count: int) -> list[Measurement]:
+        """Each step on rows of its own, as if the ones before were applied.
 
-        Own updates are taken back at the end: they are applied for good, like everyone's, when the window closes.
-        Coefficients are integers, so taking back is exact.
+        They are applied for good, like everyone's, when the window closes.
         """
+        own: list[Update] = []
         measured: list[Measurement] = []
-        for one, seed in enumerate(seeds, step):
-            result = self.replica.measure(one, seed, self.task.batch(origin, one))
+        for one in range(step, step + count):
+            if own:
+                self.replica.preview(own)
+            result = self._measure_one(origin, one)
             measured.append(result)
-            if len(measured) < len(seeds):
-                self.replica.apply([Update(origin, one, (seed, result.scalar))])
-        own = enumerate(measured[:-1], step)
-        self.replica.apply(Update(origin, one, (result.seed, -result.scalar)) for one, result in own)
+            own.append(Update(origin, one, result.told))
+        if count > 1:
+            self.replica.preview(())
         return measured
+
+    def _measure_one(self, origin: OriginId, step: int) -> Measurement:
+        batch = self.task.batch(origin, step)
+        if self._teller is None:
+            return self.replica.measure(step, probe_seed(self.run.seed, origin, step), batch)
+        node = self.node
+        slopes = self.replica.measure_gradient(
+            step, batch, micro_batch=node.micro_batch, is_checkpointed=node.gradient_checkpointing
+        )
+        return self._teller.tell(origin, step, self.replica.epoch_of(step), slopes)
 
     def complete(self) -> None:
         """Nothing more is measured: the weights shall stand for everything that was applied."""
@@ -162,7 +178,7 @@ def load_base(run: RunSettings, node: NodeSettings) -> BaseModel:
 
 def make_replica(run: RunSettings, base: BaseModel, folder: Path) -> Replica:
     """The replica of a run before its first update. folder: where old epochs are put aside."""
-    if run.learning_rate is None and run.model == "embedded":
+    if run.learning_rate is None and run.model == "embedded" and run.estimate != "gradient":
         run = run.model_copy(update={"learning_rate": embedded.LEARNING_RATE})
     return Replica(base, run, folder)
 

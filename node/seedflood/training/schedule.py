@@ -1,0 +1,61 @@
+"""By what factor a step counts: warm-up, then constant or down to zero, as integers.
+
+The factor of a step is a pure function of the step, in units of 2^-16, and computed with integers alone: a cosine of a
+library may differ in the last bit between two hosts. So it can be folded into what is told: every told integer c counts
+as round(c factor 2^-16), by itself and before anything is added up, and sums stay free of order.
+
+An optimiser that goes by steps multiplies its learning rate with the factor instead.
+"""
+
+from typing import Literal
+
+from seedflood.config import RunSettings
+
+FACTOR_BITS = 16
+ONE = 1 << FACTOR_BITS
+
+_BITS = 62
+"""Of the fixed point in which a cosine is computed."""
+
+_PI = 0xC90FDAA22168C234  # pi 2^62, rounded down
+_HALF_PI = _PI >> 1
+
+ScheduleName = Literal["constant", "cosine", "linear"]
+
+
+class Schedule:
+    """The factors of a run's steps."""
+
+    def __init__(self, name: ScheduleName, *, warmup_steps: int, steps: int) -> None:
+        self._name = name
+        self._warmup_steps = warmup_steps
+        self._steps = steps
+
+    @classmethod
+    def of(cls, settings: RunSettings) -> "Schedule":
+        return cls(settings.schedule, warmup_steps=settings.warmup_steps, steps=settings.steps)
+
+    def factor(self, step: int) -> int:
+        """In units of 2^-16: 0..2^16, and at least 1 within the run."""
+        if step < self._warmup_steps:
+            return max(1, ONE * (step + 1) // (self._warmup_steps + 1))
+        if self._name == "constant":
+            return ONE
+        gone, span = step - self._warmup_steps, max(1, self._steps - self._warmup_steps)
+        if gone >= span:
+            return 1
+        if self._name == "linear":
+            return max(1, ONE * (span - gone) // span)
+        return max(1, (((1 << _BITS) + _cosine(_PI * gone // span)) * ONE) >> (_BITS + 1))
+
+
+def _cosine(angle: int) -> int:
+    """Of an angle in 0..pi; both in units of 2^-62."""
+    if angle > _HALF_PI:
+        return -_cosine(_PI - angle)
+    square = angle * angle >> _BITS
+    term = total = 1 << _BITS
+    for k in range(1, 16):
+        term = -(term * square >> _BITS) // ((2 * k - 1) * (2 * k))
+        total += term
+    return total
