@@ -7,12 +7,12 @@ a swarm that loses all copies of a bundle cannot have it.
 
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from dataclasses import replace
 
 from seedflood.protocol.messages import Bundle
 from seedflood.protocol.node import Phase
 from seedflood.simulation.host import Host
-from seedflood.simulation.network import Weather
 from seedflood.simulation.profiles import Profile
 from seedflood.simulation.world import World
 
@@ -24,8 +24,16 @@ FAREWELL_SECONDS = (0.1, 1.0)
 """Between a goodbye and the end of the process."""
 WRITES_MAX = 40
 """A killed process dies within so many writes and sends."""
+INTERRUPT_SECONDS = (0.05, 1.5)
+"""Between the start of a host and a SIGTERM that it gets while it catches up."""
+MEETING_SECONDS = (0.5, 3.0)
+"""How long a host without its disk meets nobody but a newcomer."""
+BRIEF_SECONDS = (0.1, 1.5)
 SLOW_FACTOR = 10.0
 DAMAGED_SHARE = 0.3
+
+
+RUNNING = (Phase.MEASURING, Phase.COLLECTING)
 
 
 class Chaos:
@@ -54,11 +62,14 @@ class Chaos:
             "corrupt": self._corrupt,
             "silence": self._silence,
             "partition": self._partition,
+            "meet_amnesiac": self._meet_amnesiac,
+            "interrupt": self._interrupt,
+            "leave_at_epoch_end": self._leave_at_epoch_end,
+            "fill_joining": self._fill_joining,
         }
 
     def begin(self) -> None:
         """Starts all hosts, some of them late, and lets the faults come."""
-        self._world.network.weather = self._profile.weather
         for host in self._world.hosts:
             is_late = self._rng.random() < self._profile.late
             self.faults["late_join"] += is_late
@@ -70,14 +81,14 @@ class Chaos:
         """No more faults; all that are there heal at once."""
         self._is_over = True
         network = self._world.network
-        network.weather = Weather(delay_max=network.weather.delay_max)
+        network.weather = replace(network.weather, duplicate=0.0, reorder=0.0, lose=0.0, break_per_second=0.0)
         network.heal()
-        for host in self._world.hosts:
+        for host in self._world.honest:
             self._restore(host)
         self.faults += network.faults
         self.faults["corruptions_found"] += sum(
             event.name == "replica rebuilt" and event.facts["was_wrong"] is True
-            for host in self._world.hosts
+            for host in self._world.honest
             for event in host.events
         )
 
@@ -107,9 +118,9 @@ class Chaos:
         if not self._is_over:
             action(*args)
 
-    def _victim(self) -> Host | None:
+    def _victim(self, is_meant: Callable[[Host], bool] = lambda _: True) -> Host | None:
         """A host that runs, if there is one."""
-        hosts = [host for host in self._world.hosts if host.is_up and not host.is_paused]
+        hosts = [host for host in self._world.hosts if host.is_up and not host.is_paused and is_meant(host)]
         return self._rng.choice(hosts) if hosts else None
 
     def _restart(self, host: Host, *, is_journal_damaged: bool = False) -> None:
@@ -164,6 +175,33 @@ class Chaos:
         self._later(FAREWELL_SECONDS, self._end_farewell, host)
         return True
 
+    def _leave_at_epoch_end(self) -> bool:
+        """It returns before all others have heard that it left, if hops are long."""
+        period = self._world.rules.refresh_period
+        host = self._victim(lambda host: host.node.phase in RUNNING and (host.node.step + 1) % period <= 1)
+        if host is None:
+            return False
+        host.leave()
+        self._later(BRIEF_SECONDS, self._end_farewell, host)
+        return True
+
+    def _interrupt(self) -> bool:
+        """A lost disk, and SIGTERM while the host catches up."""
+        host = self._patient_to_be()
+        if host is None:
+            return False
+        host.lose_disk()
+        down = self._rng.uniform(*DOWN_SECONDS)
+        self._world.start_later(host, down)
+        self._world.clock.after(down, self._later, INTERRUPT_SECONDS, self._leave_joining, host)
+        return True
+
+    def _leave_joining(self, host: Host) -> None:
+        if host.is_up and host.node.phase is Phase.JOINING:
+            self.faults["left_joining"] += 1
+            host.leave()
+            self._later(FAREWELL_SECONDS, self._end_farewell, host)
+
     def _end_farewell(self, host: Host) -> None:
         if host.is_up and host.node.phase is Phase.LEFT:
             host.crash()
@@ -197,23 +235,53 @@ class Chaos:
         self._restart(host)
         return True
 
-    def _patient_to_be(self) -> Host | None:
+    def _meet_amnesiac(self) -> bool:
+        """A host loses its disk, and the first that it meets is one that never ran before."""
+        newcomers = [host for host in self._world.hosts if not host.journal.incarnation]
+        doors = {one for new in newcomers for one in self._world.network.neighbours(new.index)}
+        host = self._patient_to_be(doors)
+        if host is None:
+            return False
+        near = set(self._world.network.neighbours(host.index))
+        newcomer = self._rng.choice([new for new in newcomers if new.index in near])
+        host.lose_disk()
+        self._world.network.isolate(host.index, but=newcomer.index)
+        for one in (host, newcomer):
+            self._world.start_later(one, self._rng.uniform(*BRIEF_SECONDS))
+        self._later(MEETING_SECONDS, self._unite)
+        return True
+
+    def _fill_joining(self) -> bool:
+        """For a moment there is no space on the disk of a host that catches up."""
+        host = self._victim(lambda host: host.node.phase is Phase.JOINING)
+        if host is not None:
+            host.journal.is_full = True
+            self._later(BRIEF_SECONDS, setattr, host.journal, "is_full", False)
+        return host is not None
+
+    def _patient_to_be(self, among: Collection[int] | None = None) -> Host | None:
         """A host whose disk may fail now, if there is one: the promise holds while one fails at a time."""
         if self._patient is not None and not (self._patient.is_up and self._patient.node.is_ready):
             return None
-        hosts = [host for host in self._world.hosts if self._is_backed_up(host)]
+        chosen = self._world.hosts if among is None else [host for host in self._world.hosts if host.index in among]
+        hosts = [host for host in chosen if self._is_backed_up(host)]
         self._patient = self._rng.choice(hosts) if hosts else None
         return self._patient
 
     def _is_backed_up(self, host: Host) -> bool:
         """Do all neighbours hold, durably, all that the host ever said?"""
         last = self._world.chronicle.last(host.origin)
-        neighbours = self._world.network.neighbours(host.index)
-        return host.is_up and all(
-            self._world.network.is_linked(host.index, index)
-            and not self._world.hosts[index].is_paused
-            and (last is None or self._holds_durably(self._world.hosts[index], last))
-            for index in neighbours
+        neighbours = [self._world.hosts[index] for index in self._world.network.neighbours(host.index)]
+        met = [one for one in neighbours if one.journal.incarnation]
+        return (
+            host.is_up
+            and bool(met)
+            and all(
+                self._world.network.is_linked(host.index, one.index)
+                and not one.is_paused
+                and (last is None or self._holds_durably(one, last))
+                for one in met
+            )
         )
 
     @staticmethod

@@ -86,6 +86,8 @@ class Host:
         self.mistakes: list[str] = []
         """What no host may ever do, of all its lives."""
         self.is_finished = False
+        self.is_retired = False
+        """Will it never be started again?"""
         self.is_up = False
         self.is_paused = False
         self.is_corrupt = False
@@ -193,11 +195,13 @@ class Host:
     def judge(self) -> list[str]:
         """What this life did wrong so far. It is forgotten with it, so `_end` asks, too."""
         mistakes = list(self.ledger.mistakes)
+        liars = self.chronicle.liars
         for origin, step in self.ledger.applied:
-            if (origin, step) not in self.chronicle.updates and not self._is_unsaved(origin):
+            known = (origin, step) in self.chronicle.updates or origin in liars
+            if not known and not self._is_unsaved(origin):
                 mistakes.append(f"applied ({origin:016x}, {step}), which nobody published")
         for (origin, step), bundle in self.journal.bundles.items():
-            if self.chronicle.bundles.get((origin, step)) != bundle:
+            if self.chronicle.bundles.get((origin, step)) != bundle and origin not in liars:
                 mistakes.append(f"holds another ({origin:016x}, {step}) than was published")
         return mistakes
 
@@ -216,6 +220,11 @@ class Host:
         try:
             action(*args)
         except (KilledError, JournalError):
+            self.crash()
+            self._died(self)
+            return
+        except Exception as error:
+            self.mistakes.append(f"ended by itself: {error!r}")
             self.crash()
             self._died(self)
             return

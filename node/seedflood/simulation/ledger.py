@@ -29,7 +29,7 @@ class Chronicle:
     """Everything that any origin ever said, kept outside of all hosts: (origin, step) -> what it said first.
 
     contradictions: who said something else later. is_tainted: coefficients of some host were changed behind its back,
-    so that sums may be wrong until the digest watch has found it.
+    so that sums may be wrong until the digest watch has found it; or a liar said two things under one step.
     """
 
     def __init__(self, refresh_period: int, telling: Telling = PAIRS) -> None:
@@ -39,6 +39,8 @@ class Chronicle:
         self.updates: dict[tuple[OriginId, int], Update] = {}
         self.contradictions: list[str] = []
         self.is_tainted = False
+        self.liars: set[OriginId] = set()
+        """Origins that nobody answers for."""
         self._last: dict[OriginId, Bundle] = {}
         self._epochs: dict[int, list[Update]] = {}
         """By the epoch of the bundle."""
@@ -48,14 +50,21 @@ class Chronicle:
         known = self.bundles.get((bundle.origin, bundle.step))
         if known is not None:
             if known != bundle:
-                self.contradictions.append(f"{bundle.origin:016x} spoke twice about step {bundle.step}")
+                self._contradict(bundle.origin, bundle.step)
             return
         self.bundles[bundle.origin, bundle.step] = self._last[bundle.origin] = bundle
         for update in bundle.updates():
             if (update.origin, update.step) in self.updates:
-                self.contradictions.append(f"{update.origin:016x} spoke twice about step {update.step}")
+                self._contradict(update.origin, update.step)
             self.updates[update.origin, update.step] = update
             self._epochs.setdefault(bundle.step // self.refresh_period, []).append(update)
+
+    def _contradict(self, origin: OriginId, step: int) -> None:
+        """A liar may: then nobody can say from outside what sums should be, only that they are equal."""
+        if origin in self.liars:
+            self.is_tainted = True
+        else:
+            self.contradictions.append(f"{origin:016x} spoke twice about step {step}")
 
     def last(self, origin: OriginId) -> Bundle | None:
         """What the origin said last."""

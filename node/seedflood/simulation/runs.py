@@ -4,6 +4,7 @@ Chaos is judged for safety: what may never happen, whatever goes wrong. Then eve
 liveness: it must come to its end within a bound of virtual time, and everybody must hold everything.
 """
 
+import random
 import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
@@ -24,25 +25,32 @@ from seedflood.simulation.checks import (
     has_equal_digests,
     has_equal_frontiers,
 )
+from seedflood.simulation.climate import draw_climate
 from seedflood.simulation.faults import Chaos
-from seedflood.simulation.host import Pace
+from seedflood.simulation.liars import choose_liars, let_lie
 from seedflood.simulation.profiles import PROFILES
 from seedflood.simulation.world import World
 from seedflood.topology import make_topology
 
-PACE = Pace(0.2, 0.8)
 PATIENCE = Patience(start_seconds=5.0)
 CHAOS_SHARE = 0.7
 """Chaos ends when somebody has done this share of the steps, or time is up."""
 CHAOS_SECONDS_MAX = 60.0
 HEALING_SECONDS_MAX = 600.0
+STALL_SECONDS_MAX = 60.0
+"""So long a strict run is watched that liars may keep from its end."""
+QUIET_SECONDS = 20.0
+"""Liars have gone, and the honest tell each other what they lack: then they are compared."""
 STRIDE_SECONDS = 0.5
 SHOWN_LINES_MAX = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is simulated. The same plan gives exactly the same run, on any machine. Raises UsageError."""
+    """What is simulated. The same plan gives exactly the same run, on any machine. Raises UsageError.
+
+    refresh_period: None to have it drawn from the seed.
+    """
 
     clients: int = 16
     topology: str = "ring"
@@ -51,14 +59,14 @@ class Plan:
     window: WindowRule = "strict"
     profile: str = "all"
     local_steps: int = 1
-    refresh_period: int = 4
+    refresh_period: int | None = None
 
     def __post_init__(self) -> None:
         if self.profile not in PROFILES:
             raise UsageError(f'unknown fault profile "{self.profile}"; choose one of {", ".join(PROFILES)}.')
         if self.window not in ("strict", "bounded", "none"):
             raise UsageError(f'unknown window rule "{self.window}"; choose one of strict, bounded, none.')
-        if self.steps < 1 or self.steps % self.local_steps or self.refresh_period % self.local_steps:
+        if self.steps < 1 or self.steps % self.local_steps or (self.refresh_period or 0) % self.local_steps:
             raise UsageError("--steps must be 1 or more, and a multiple of the local steps, as the refresh period is.")
 
 
@@ -75,6 +83,8 @@ class Result:
     virtual_seconds: float
     wall_seconds: float
     faults: dict[str, int]
+    climate: str = "usual"
+    liars: int = 0
 
     @property
     def healed(self) -> bool:
@@ -82,7 +92,9 @@ class Result:
 
     @property
     def is_good(self) -> bool:
-        return self.healed and not self.violations
+        """In strict windows a liar may keep the honest waiting: nobody goes on without it there."""
+        may_stall = self.liars > 0 and self.plan.window == "strict"
+        return (self.healed or may_stall) and not self.violations
 
     def facts(self) -> dict[str, Any]:
         """For machines: plain values."""
@@ -94,7 +106,12 @@ class Result:
 def simulate(plan: Plan) -> Result:
     """Runs the plan to its end, or until virtual time is up."""
     began = time.monotonic()
+    profile = PROFILES[plan.profile]
     edges = make_topology(plan.topology, plan.clients, seed=plan.seed)
+    draws = random.Random(f"world {plan.seed}")
+    climate = draw_climate(profile.climates, profile.weather, plan.clients, draws)
+    plan = replace(plan, refresh_period=plan.refresh_period or climate.epoch_rounds * plan.local_steps)
+    assert plan.refresh_period is not None
     world = World(
         plan.clients,
         edges,
@@ -103,26 +120,35 @@ def simulate(plan: Plan) -> Result:
         window=plan.window,
         local_steps=plan.local_steps,
         refresh_period=plan.refresh_period,
-        pace=PACE,
+        weather=climate.weather,
+        pace=climate.paces,
         patience=PATIENCE,
     )
-    chaos = Chaos(world, PROFILES[plan.profile])
+    chaos = Chaos(world, profile)
     chaos.begin()
+    chosen = choose_liars(plan.clients, edges, profile.liars, draws)
+    liars = let_lie(world, chosen, chaos.faults) if chosen else []
     _rage(world, CHAOS_SHARE * plan.steps)
-    mistakes = find_mistakes(world.hosts)
+    mistakes = find_mistakes(world.honest)
     chaos.end()
-    world.run(HEALING_SECONDS_MAX)
-    stuck = find_stuck(world.hosts)
+    world.run(STALL_SECONDS_MAX if liars and plan.window == "strict" else HEALING_SECONDS_MAX)
+    stuck = find_stuck(world.honest)
+    if liars:
+        for liar in liars:
+            liar.end()
+        world.run_for(QUIET_SECONDS)
     return Result(
         plan=plan,
-        violations=mistakes or (find_mistakes(world.hosts) if stuck else find_violations(world.hosts)),
+        violations=mistakes or (find_mistakes(world.honest) if stuck else find_violations(world.honest)),
         stuck=stuck,
-        frontiers_equal=has_equal_frontiers(world.hosts),
-        digests_equal=has_equal_digests(world.hosts),
-        digest=world.hosts[0].ledger.digest().hex()[:16],
+        frontiers_equal=has_equal_frontiers(world.honest),
+        digests_equal=has_equal_digests(world.honest),
+        digest=world.honest[0].ledger.digest().hex()[:16],
         virtual_seconds=round(world.clock.now, 3),
         wall_seconds=round(time.monotonic() - began, 3),
         faults={kind: count for kind, count in sorted(chaos.faults.items()) if count},
+        climate=climate.name,
+        liars=len(liars),
     )
 
 
@@ -166,6 +192,9 @@ def show_result(result: Result, console: Console) -> None:
     table.add_row("healed", _verdict(result.healed))
     table.add_row("frontiers equal", _verdict(result.frontiers_equal))
     table.add_row("digests equal", f"{_verdict(result.digests_equal)} {result.digest}")
+    table.add_row("climate", plan_of(result))
+    if result.liars:
+        table.add_row("liars", str(result.liars))
     table.add_row("virtual seconds", f"{result.virtual_seconds:.1f}")
     for kind, count in result.faults.items():
         table.add_row(f"fault: {kind.replace('_', ' ')}", str(count))
@@ -186,6 +215,11 @@ def show_sweep(results: Iterable[Result], console: Console, *, count: int) -> li
             console.print(f"{done} of {count} seeds, {len(bad)} bad")
     console.print(f"{done} of {count} seeds done, {len(bad)} bad: {sorted(result.plan.seed for result in bad)}")
     return bad
+
+
+def plan_of(result: Result) -> str:
+    """What was drawn from the seed."""
+    return f"{result.climate}, epochs of {result.plan.refresh_period} steps"
 
 
 def _show_complaints(result: Result, console: Console) -> None:

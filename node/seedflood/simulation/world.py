@@ -2,7 +2,7 @@
 
 import hashlib
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from seedflood.protocol.payload import PAIRS, Telling
 from seedflood.protocol.rules import Patience, Rules
@@ -31,7 +31,7 @@ class World:
         refresh_period: int = 8,
         telling: Telling = PAIRS,
         weather: Weather | None = None,
-        pace: Pace | None = None,
+        pace: Pace | Sequence[Pace] | None = None,
         patience: Patience | None = None,
     ) -> None:
         self.seed = seed
@@ -50,7 +50,8 @@ class World:
             epoch_bytes=EPOCH_BYTES,
             telling=telling,
         )
-        notary = Notary()
+        self.notary = notary = Notary()
+        paces = pace if isinstance(pace, Sequence) else [pace or Pace()] * clients
         self.hosts = [
             Host(
                 index,
@@ -62,12 +63,17 @@ class World:
                 verify=notary.verify,
                 sign=notary.signer(key),
                 public_key=key,
-                pace=pace or Pace(),
+                pace=paces[index],
                 patience=patience or Patience(),
                 died=lambda host: self.start_later(host, RESTART_SECONDS),
             )
             for index, key in enumerate(_keys(seed, clients))
         ]
+
+    @property
+    def honest(self) -> list[Host]:
+        """Who is judged: all but those that lie."""
+        return [host for host in self.hosts if host.origin not in self.chronicle.liars]
 
     def start(self) -> None:
         """Starts every host, within the first second."""
@@ -79,8 +85,9 @@ class World:
         self.clock.after(seconds, _start, host, is_journal_damaged)
 
     def run(self, seconds_max: float = 3600.0) -> bool:
-        """Until every host is done; False if virtual time runs out before."""
-        return self.clock.run(lambda: all(host.is_done for host in self.hosts), seconds_max)
+        """Until every honest host is done; False if virtual time runs out before."""
+        judged = self.honest
+        return self.clock.run(lambda: all(host.is_done for host in judged), seconds_max)
 
     def run_until_step(self, step: int, seconds_max: float = 3600.0) -> bool:
         """Until some host has reached the step."""
@@ -96,7 +103,7 @@ class World:
 
 
 def _start(host: Host, is_journal_damaged: bool) -> None:
-    if not host.is_up:
+    if not host.is_up and not host.is_retired:
         host.start(is_journal_damaged=is_journal_damaged)
 
 

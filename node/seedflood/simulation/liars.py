@@ -1,0 +1,296 @@
+"""Hosts that lie: the real node and driver, with a key of their own and everything a participant can do with it.
+
+A liar takes part as the others do; beside that it says, on the links it has, what no honest host would: each run draws
+which kinds of lies. What it signs is signed well, and most of its frames are well formed: what is to be seen is what
+the honest make of it. Only honest hosts are judged. Liars are chosen so that they never cut the honest ones apart.
+"""
+
+import random
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from seedflood.protocol.frontier import RANGES_MAX
+from seedflood.protocol.messages import (
+    NEIGHBOURS_MAX,
+    STEP_MAX,
+    Bundle,
+    ClosedEpoch,
+    FrontierDigest,
+    Goodbye,
+    Held,
+    Hello,
+    Member,
+    Members,
+    Message,
+    Ping,
+    Pong,
+    ReplicaDigest,
+    Updates,
+)
+from seedflood.protocol.packing import pack
+from seedflood.simulation.host import Host
+from seedflood.simulation.ledger import EPOCH_BYTES
+from seedflood.simulation.link import Item
+from seedflood.simulation.telling import draw_told
+from seedflood.simulation.world import World
+from seedflood.transport.answer import AnswerItem, cut
+from seedflood.transport.codec import Pull, PullMore, PullPart
+
+LIE_SECONDS = (0.05, 2.0)
+"""Between two lies of one liar."""
+HEARD_MAX = 64
+STRANGERS_MAX = 200
+"""Over a run, of all liars together."""
+NUMBERS = (0, 1, 7, 1 << 31, STEP_MAX, (1 << 64) - 1)
+TEXTS = ("\x1b[2J\x1b[31mroot#", "bye\n2026-01-01 error: forged", "x" * 4096, "\u202egnp.exe", "")
+
+
+def choose_liars(clients: int, edges: Iterable[tuple[int, int]], share: float, rng: random.Random) -> set[int]:
+    """Up to this share of the hosts, at least one where there is room; what remains is connected."""
+    links: dict[int, set[int]] = {index: set() for index in range(clients)}
+    for one, other in edges:
+        links[one].add(other)
+        links[other].add(one)
+    most = int(clients * share)
+    wanted = rng.randint(1, most) if most else 0
+    liars: set[int] = set()
+    for index in rng.sample(range(clients), clients):
+        if len(liars) < wanted and _is_connected(links, links.keys() - liars - {index}):
+            liars.add(index)
+    return liars
+
+
+def _is_connected(links: dict[int, set[int]], left: set[int]) -> bool:
+    reached = {min(left)}
+    edge = list(reached)
+    while edge:
+        found = (links[edge.pop()] & left) - reached
+        reached |= found
+        edge += found
+    return reached == left
+
+
+class Liar:
+    """One host that lies. told: how often each kind of lie was told, of all liars of the world."""
+
+    def __init__(self, world: World, host: Host, told: Counter[str], kinds: Sequence[str]) -> None:
+        self.host = host
+        self._world = world
+        self._rng: random.Random = world.rng
+        self._told = told
+        self._heard: deque[Message] = deque(maxlen=HEARD_MAX)
+        self._is_over = False
+        self._versions = 1 << 20
+        self._lies = {kind: LIES[kind] for kind in kinds}
+        self._answer_pull, self._hello_of, self._send = host.answer_pull, None, host.send
+        host.answer_pull = self._answer  # type: ignore[method-assign]
+        host.send = self._listen  # type: ignore[method-assign]
+
+    def begin(self) -> None:
+        self._world.clock.after(self._rng.uniform(*LIE_SECONDS), self._lie)
+
+    def end(self) -> None:
+        """From now on it says nothing at all."""
+        self._is_over = True
+        self.host.is_retired = True
+        self.host.crash()
+
+    def _lie(self) -> None:
+        if self._is_over:
+            return
+        neighbours = [one for one in self._world.network.neighbours(self.host.index) if self._is_linked(one)]
+        if self.host.is_up and neighbours:
+            kind = self._rng.choice(sorted(self._lies))
+            items = self._lies[kind](self)
+            self._told[f"lie_{kind}"] += bool(items)
+            for item in items:
+                self._world.network.send_raw(self.host, self._rng.choice(neighbours), item)
+        self._world.clock.after(self._rng.uniform(*LIE_SECONDS), self._lie)
+
+    def _is_linked(self, other: int) -> bool:
+        return self._world.network.is_linked(self.host.index, other)
+
+    def _listen(self, peer: int, messages: Sequence[Message]) -> None:
+        """What it sends as an honest host would, it can send again; some of it is withheld."""
+        self._heard += messages
+        if "withhold" in self._lies and self._rng.random() < 0.3:
+            self._told["lie_withheld"] += 1
+            messages = [message for message in messages if not isinstance(message, Updates)]
+        if messages:
+            self._send(peer, messages)
+
+    def _answer(self, frontier: tuple[Held, ...]) -> Sequence[AnswerItem]:
+        answer = list(self._answer_pull(frontier))
+        if "sums" in self._lies and self._rng.random() < 0.7:
+            self._told["lie_sums"] += 1
+            answer.insert(self._rng.randint(0, len(answer)), self._forged_sum())
+        return answer
+
+    # What it says
+
+    def _forged_sum(self) -> ClosedEpoch:
+        """Coefficients that nobody summed, of steps that some have not said yet."""
+        rules = self._world.rules
+        epoch = self._rng.randrange(max(1, rules.steps // rules.refresh_period))
+        end = self._rng.choice(((epoch + 1) * rules.refresh_period, rules.steps))
+        frontier = tuple(Held(host.origin, end) for host in sorted(self._world.hosts, key=lambda host: host.origin))
+        data = self._rng.choice((pack((1 << 62).to_bytes(8, "little")), pack(bytes(EPOCH_BYTES)), b"\x78\x9c", b""))
+        return ClosedEpoch(epoch, frontier, data)
+
+    def sums(self) -> list[Item]:
+        """An answer to a pull that nobody began, or that somebody did."""
+        return [PullPart(self._rng.randint(1, 5), part) for part in cut([self._forged_sum()])]
+
+    def digests(self) -> list[Item]:
+        true = self.host.node.standing
+        frontier = Held(self.host.origin, 1) if true is None else None
+        key = self._noise() if frontier or self._rng.random() < 0.3 else self.host.node.applied.digest()
+        return [
+            ReplicaDigest(key, self._noise()),
+            FrontierDigest(
+                self._noise(),
+                self._rng.choice((0, self.host.node.step, STEP_MAX)),
+                self._rng.random() < 0.5,
+                self._noise()[:16],
+            ),
+        ]
+
+    def frontiers(self) -> list[Item]:
+        """Pulls that claim to hold everything, nothing, or a comb of it."""
+        comb = tuple((3 * k + 1, 3 * k + 1) for k in range(1, RANGES_MAX + 1))
+        origins = [host.origin for host in self._world.hosts]
+        held = self._rng.choice(
+            (
+                (),
+                tuple(Held(origin, STEP_MAX) for origin in origins),
+                tuple(Held(origin, 0, comb) for origin in origins[:4]),
+            )
+        )
+        return [Pull(self._rng.randint(1, 1 << 20), held), PullMore(self._rng.randint(0, 1 << 20))]
+
+    def statements(self) -> list[Item]:
+        """About itself, each newer than the last, and well signed."""
+        self._versions += 1
+        ours = self.host.node.membership.get(self.host.origin)
+        if ours is None:
+            return []
+        lies: tuple[dict[str, Any], ...] = (
+            {"hop_milliseconds": (1 << 32) - 1},
+            {"first_step": self._rng.choice((0, 1, self._world.rules.steps - 1, STEP_MAX))},
+            {"last_step": self._rng.choice((-1, 0, self.host.node.step, STEP_MAX))},
+            {"neighbours": tuple(self._rng.getrandbits(64) for _ in range(NEIGHBOURS_MAX))},
+            {"closed_before": self._rng.choice((1, self._world.rules.steps)), "closed_digest": self._noise()},
+            {"incarnation": self._rng.choice(NUMBERS)},
+        )
+        fields = {"version": self._versions, **self._rng.choice(lies)}
+        return [Members((self._signed(replace(ours, **fields)),))]
+
+    def strangers(self) -> list[Item]:
+        """Whoever they are, they were never invited."""
+        count = min(self._rng.randint(1, 20), STRANGERS_MAX - self._told["strangers"])
+        self._told["strangers"] += max(0, count)
+        members = []
+        for _ in range(count):
+            key = self._rng.randbytes(32)
+            name = self._rng.choice(("h0", "stranger", f"s{self._rng.getrandbits(20)}"))
+            member = Member(key, name, 1, first_step=self._rng.choice((0, self._world.rules.steps - 1)))
+            members.append(self._signed(member))
+        return [Members(tuple(members))] if members else []
+
+    def forged(self) -> list[Item]:
+        """In the name of others, with signatures that are wrong."""
+        other = self._rng.choice(self._world.hosts)
+        bundle = self._make(self.host.node.step)._replace(origin=other.origin)
+        member = Member(other.public_key, other.name, 1 << 40, last_step=-1, signature=self._rng.randbytes(64))
+        return [self._rng.choice((Updates((bundle,)), Members((member,))))]
+
+    def equivocations(self) -> list[Item]:
+        """Two contents under one step: this one, and the one that its journal has."""
+        said = [bundle for (origin, _), bundle in self.host.journal.bundles.items() if origin == self.host.origin]
+        if not said:
+            return []
+        self._world.chronicle.is_tainted = True
+        self._told["equivocated"] = 1
+        return [Updates((self._make(self._rng.choice(said[-4:]).step),))]
+
+    def ahead(self) -> list[Item]:
+        """Of steps that nobody has come to, or that the run does not have."""
+        rules = self._world.rules
+        step = self._rng.choice((rules.steps - rules.local_steps, rules.steps, 1 << 40, self.host.node.step + 1))
+        bundle = self._make(step, skipped=self._rng.choice((0, 0, min(step, 3))))
+        self._world.chronicle.say(bundle)
+        return [Updates((bundle,))]
+
+    def replays(self) -> list[Item]:
+        """What was said once, again."""
+        return [self._rng.choice(self._heard)] * self._rng.randint(1, 8) if self._heard else []
+
+    def limits(self) -> list[Item]:
+        """Frames at their limits, and a little beyond them."""
+        bundle = self._make(self.host.node.step)
+        ours = self.host.node.hello()
+        return [
+            self._rng.choice(
+                (
+                    self._rng.randbytes(self._rng.randint(0, 300)),
+                    bytes((4 << 20) + 1),
+                    b"\xfa\x07\x03abc",
+                    Updates((bundle,) * 4096),
+                    Hello(ours.run_id, ours.base_digest, ours.member),
+                    Ping(float(self._rng.choice(NUMBERS))),
+                    Pong(-1.0),
+                )
+            )
+        ]
+
+    def goodbyes(self) -> list[Item]:
+        return [Goodbye(self._rng.choice(TEXTS))]
+
+    def withhold(self) -> list[Item]:
+        """It is told in what is not sent: `_listen`."""
+        return []
+
+    def _make(self, step: int, skipped: int = 0) -> Bundle:
+        rules = self._world.rules
+        step -= step % rules.local_steps
+        told = tuple(draw_told(rules.telling, self._rng) for _ in range(rules.local_steps))
+        bundle = Bundle(self.host.origin, min(step, STEP_MAX >> 1), told, skipped)
+        signature = self._world.notary.signature(
+            self.host.public_key, bundle.signed_bytes(rules.run_id, self.host.public_key)
+        )
+        return bundle._replace(signature=signature)
+
+    def _signed(self, member: Member) -> Member:
+        message = replace(member, signature=b"").signed_bytes(self._world.rules.run_id)
+        return replace(member, signature=self._world.notary.signature(member.public_key, message))
+
+    def _noise(self) -> bytes:
+        return self._rng.randbytes(32)
+
+
+LIES: dict[str, Callable[[Liar], list[Item]]] = {
+    "sums": Liar.sums,
+    "digests": Liar.digests,
+    "frontiers": Liar.frontiers,
+    "statements": Liar.statements,
+    "strangers": Liar.strangers,
+    "forged": Liar.forged,
+    "equivocations": Liar.equivocations,
+    "ahead": Liar.ahead,
+    "replays": Liar.replays,
+    "limits": Liar.limits,
+    "goodbyes": Liar.goodbyes,
+    "withhold": Liar.withhold,
+}
+
+
+def let_lie(world: World, indices: Iterable[int], told: Counter[str]) -> list[Liar]:
+    """These hosts lie from now on, in ways that the seed draws."""
+    kinds = world.rng.sample(sorted(LIES), world.rng.randint(3, len(LIES)))
+    liars = [Liar(world, world.hosts[index], told, kinds) for index in sorted(indices)]
+    world.chronicle.liars = {liar.host.origin for liar in liars}
+    for liar in liars:
+        liar.begin()
+    return liars
