@@ -26,9 +26,10 @@ WRITES_MAX = 40
 """A killed process dies within so many writes and sends."""
 INTERRUPT_SECONDS = (0.05, 1.5)
 """Between the start of a host and a SIGTERM that it gets while it catches up."""
-MEETING_SECONDS = (0.5, 3.0)
+MEETING_SECONDS = (2.0, 4.5)
 """How long a host without its disk meets nobody but a newcomer."""
 BRIEF_SECONDS = (0.1, 1.5)
+SOON_SECONDS = (0.05, 0.5)
 SLOW_FACTOR = 10.0
 DAMAGED_SHARE = 0.3
 
@@ -247,7 +248,7 @@ class Chaos:
         host.lose_disk()
         self._world.network.isolate(host.index, but=newcomer.index)
         for one in (host, newcomer):
-            self._world.start_later(one, self._rng.uniform(*BRIEF_SECONDS))
+            self._world.start_later(one, self._rng.uniform(*SOON_SECONDS))
         self._later(MEETING_SECONDS, self._unite)
         return True
 

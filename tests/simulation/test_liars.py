@@ -1,0 +1,87 @@
+"""Liars say what no honest host would, and are told apart from the honest by the judges alone."""
+
+import random
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from worlds import make_world
+
+from seedflood.errors import PeerError
+from seedflood.simulation.checks import find_mistakes, find_violations
+from seedflood.simulation.liars import LIES, Liar, choose_liars, let_lie
+from seedflood.simulation.link import Encoder, decode
+from seedflood.topology import TOPOLOGIES, make_topology
+
+
+@given(st.sampled_from(sorted(TOPOLOGIES)), st.integers(1, 30), st.integers())
+def test_liars_are_at_most_a_third_and_never_cut_the_honest_ones_apart(topology, clients, seed):
+    edges = make_topology(topology, clients, seed=1)
+    liars = choose_liars(clients, edges, 1 / 3, random.Random(seed))
+    assert len(liars) <= clients / 3
+    assert bool(liars) == (clients >= 3)
+    honest = set(range(clients)) - liars
+    reached, edge = set(), {min(honest)}
+    while edge:
+        reached |= edge
+        edge = {b for one in edges for a, b in (one, one[::-1]) if a in edge and b in honest} - reached
+    assert reached == honest
+
+
+@pytest.fixture
+def world():
+    world = make_world("ring", 4, steps=40, window="bounded")
+    world.start()
+    world.run_until_step(3)
+    return world
+
+
+@pytest.mark.parametrize("kind", sorted(LIES.keys() - {"withhold"}))
+def test_every_lie_fits_into_frames_and_ends_no_decoder(world, kind):
+    liar = Liar(world, world.hosts[0], Counter(), sorted(LIES))
+    world.run_for(1)
+    said = 0
+    for _ in range(30):
+        for item in LIES[kind](liar):
+            for frame in Encoder().encode(item):
+                said += 1
+                try:
+                    decode(frame)
+                except PeerError:
+                    assert kind in ("limits", "sums")
+    assert said > 5
+
+
+def test_a_liar_that_withholds_passes_less_on(world):
+    told = Counter()
+    Liar(world, world.hosts[0], told, ["withhold"])
+    world.run_for(5)
+    assert told["lie_withheld"] > 0
+
+
+def test_the_honest_are_judged_and_liars_are_not(world):
+    told = Counter()
+    (liar,) = let_lie(world, [0], told)
+    liar.host.mistakes.append("lied")
+    assert world.honest == world.hosts[1:]
+    assert find_mistakes(world.honest) == []
+    world.run_for(10)
+    assert sum(count for kind, count in told.items() if kind.startswith("lie_")) > 5
+
+
+def test_who_lied_and_is_gone_does_not_come_back(world):
+    (liar,) = let_lie(world, [0], Counter())
+    liar.end()
+    world.start_later(liar.host, 0.1)
+    world.run_for(5)
+    assert not liar.host.is_up
+
+
+def test_honest_hosts_whose_replicas_differ_beside_a_liar_are_seen(world):
+    world.run()
+    world.chronicle.liars = {world.hosts[0].origin}
+    world.chronicle.is_tainted = True
+    assert find_violations(world.honest) == []
+    world.hosts[1].ledger.sums[0] += 1
+    assert find_violations(world.honest) == ["digests differ"]
