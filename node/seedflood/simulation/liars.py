@@ -5,18 +5,21 @@ which kinds of lies. What it signs is signed well, and most of its frames are we
 the honest make of it. Only honest hosts are judged. Liars are chosen so that they never cut the honest ones apart.
 """
 
+import hashlib
 import random
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from seedflood.protocol.frontier import RANGES_MAX
+from seedflood.protocol.frontier import RANGES_MAX, Frontier
 from seedflood.protocol.messages import (
     NEIGHBOURS_MAX,
     STEP_MAX,
     Bundle,
+    ClosedDigests,
     ClosedEpoch,
+    EpochDigest,
     FrontierDigest,
     Goodbye,
     Held,
@@ -84,8 +87,8 @@ class Liar:
         self._is_over = False
         self._versions = 1 << 20
         self._lies = {kind: LIES[kind] for kind in kinds}
-        self._answer_pull, self._hello_of, self._send = host.answer_pull, None, host.send
-        host.answer_pull = self._answer  # type: ignore[method-assign]
+        self._send = host.send
+        world.network.forgers[host.index] = self._forge
         host.send = self._listen  # type: ignore[method-assign]
 
     def begin(self) -> None:
@@ -121,12 +124,17 @@ class Liar:
         if messages:
             self._send(peer, messages)
 
-    def _answer(self, frontier: tuple[Held, ...]) -> Sequence[AnswerItem]:
-        answer = list(self._answer_pull(frontier))
+    def _forge(self, answer: Iterable[AnswerItem]) -> Iterable[AnswerItem]:
+        """A sum of its own amidst what it should answer, sometimes with digests that go with it."""
+        parts = list(answer)
         if "sums" in self._lies and self._rng.random() < 0.7:
             self._told["lie_sums"] += 1
-            answer.insert(self._rng.randint(0, len(answer)), self._forged_sum())
-        return answer
+            forged = self._forged_sum()
+            place = self._rng.randint(0, len(parts))
+            digest = EpochDigest(Frontier(forged.frontier).digest(), hashlib.sha256(bytes(EPOCH_BYTES)).digest())
+            proof = ClosedDigests(0, (digest,) * (forged.epoch + 1))
+            parts[place:place] = [proof, forged] if self._rng.random() < 0.7 else [forged]
+        return parts
 
     # What it says
 
@@ -181,7 +189,11 @@ class Liar:
             {"first_step": self._rng.choice((0, 1, self._world.rules.steps - 1, STEP_MAX))},
             {"last_step": self._rng.choice((-1, 0, self.host.node.step, STEP_MAX))},
             {"neighbours": tuple(self._rng.getrandbits(64) for _ in range(NEIGHBOURS_MAX))},
-            {"closed_before": self._rng.choice((1, self._world.rules.steps)), "closed_digest": self._noise()},
+            {
+                "closed_before": self._rng.choice((1, self._world.rules.refresh_period, self._world.rules.steps)),
+                "closed_frontier": self._noise(),
+                "closed_digest": self._noise(),
+            },
             {"incarnation": self._rng.choice(NUMBERS)},
         )
         fields = {"version": self._versions, **self._rng.choice(lies)}
@@ -212,7 +224,6 @@ class Liar:
         if not said:
             return []
         self._world.chronicle.is_tainted = True
-        self._told["equivocated"] = 1
         return [Updates((self._make(self._rng.choice(said[-4:]).step),))]
 
     def ahead(self) -> list[Item]:

@@ -22,7 +22,7 @@ from seedflood.protocol.messages import Goodbye, Held, Hello, Message, OriginId,
 from seedflood.protocol.node import Node
 from seedflood.simulation.clock import Clock
 from seedflood.simulation.link import Encoder, End, Item, Link, decode
-from seedflood.transport.answer import cut
+from seedflood.transport.answer import AnswerItem, cut
 from seedflood.transport.codec import EpochPart, LinkMessage, Pull, PullEnd, PullMore, PullPart
 
 DIAL_SECONDS = 0.25
@@ -71,6 +71,8 @@ class Network:
     def __init__(self, edges: Iterable[tuple[int, int]], clock: Clock, rng: random.Random, weather: Weather) -> None:
         self.weather = weather
         self.faults: Counter[str] = Counter()
+        self.forgers: dict[int, Callable[[Iterable[AnswerItem]], Iterable[AnswerItem]]] = {}
+        """What liars make of their answers to pulls, by index."""
         self._clock = clock
         self._rng = rng
         self._encode = Encoder().encode
@@ -279,7 +281,10 @@ class Network:
         host.driver.connected(peer, message)
 
     def _answer(self, link: Link, donor: Endpoint, pull: Pull) -> None:
-        for part in cut(donor.driver.answer(pull.frontier)):
+        answer: Iterable[AnswerItem] = donor.driver.answer(pull.frontier)
+        if donor.index in self.forgers:
+            answer = self.forgers[donor.index](answer)
+        for part in cut(answer):
             self._carry(link, donor.index, PullPart(pull.id, part))
         self._carry(link, donor.index, PullEnd(pull.id, is_complete=True))
 
