@@ -159,6 +159,9 @@ class Relay:
     def pulled(self, peer: OriginId, is_complete: bool) -> None:
         self._drive(lambda: self.driver.pulled(peer))
 
+    def progressed(self, peer: OriginId) -> None:
+        self.driver.progressed(peer)
+
     def disconnected(self, peer: OriginId, reason: str) -> None:
         self._drive(lambda: self.driver.disconnected(peer, reason))
 

@@ -6,7 +6,9 @@ from seedflood.driver import Driver
 from seedflood.errors import DiskFullError, JournalError, PeerError
 from seedflood.protocol.messages import Bundle, ClosedEpoch, FrontierDigest, Held, Member
 from seedflood.protocol.outputs import ClosedWindow, Event, Measure, Outputs, Rebuild, SumEpoch, TakeDigest
+from seedflood.protocol.rules import Rules
 
+PERIOD = 4
 PEER = 7
 BUNDLE = Bundle(1, 0, ((1, 2),))
 MEMBER = Member(b"k" * 32, "ada", 1)
@@ -37,6 +39,7 @@ class ScriptedNode:
     """Notes how it was called and hands out one prepared output."""
 
     origin = 1
+    rules = Rules(b"r" * 32, b"b" * 32, clients=2, steps=9, refresh_period=PERIOD)
 
     def __init__(self, **outputs):
         self.outputs = Outputs(**outputs)
@@ -128,6 +131,17 @@ def test_the_model_gets_with_an_epoch_what_the_epoch_does_not_cover():
     seams.disk.kept = [BUNDLE, other]
     driver.tick()
     assert seams.calls[-1] == ("adopt", EPOCH, [other])
+
+
+def test_the_model_gets_with_an_epoch_what_waits_for_a_full_disk_and_the_epoch_does_not_cover():
+    """The disk has space again when the sum comes, but the bundles were not written yet."""
+    other, later = Bundle(2, 0, ((1, 2),)), Bundle(2, PERIOD, ((1, 2),))
+    driver, node, seams = make_driver(bundles=[BUNDLE, other, later], is_durable=True)
+    seams.disk.is_full = True
+    driver.tick()
+    seams.disk.is_full, node.outputs = False, Outputs(adopt=[EPOCH])
+    driver.received(PEER, MESSAGE)
+    assert seams.take("adopt") == [("adopt", EPOCH, [other])]
 
 
 def test_the_observer_is_told_from_whom_news_came():

@@ -194,6 +194,9 @@ class Daemon:
     def pulled(self, peer: OriginId, is_complete: bool) -> None:
         self._drive(lambda: self._driver.pulled(peer))
 
+    def progressed(self, peer: OriginId) -> None:
+        self._driver.progressed(peer)
+
     def disconnected(self, peer: OriginId, reason: str) -> None:
         self.observatory.disconnected(peer, reason)
         self._drive(lambda: self._driver.disconnected(peer, reason))

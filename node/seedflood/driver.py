@@ -191,7 +191,7 @@ class Driver:
             if self.is_halted:
                 return
             if isinstance(found, ClosedEpoch) and not is_proven:
-                yield from self.node.closed_digests()
+                yield from self.node.closings.told()
                 is_proven = True
             yield found if isinstance(found, ClosedEpoch) else Updates(tuple(found))
         standing = self.node.standing
@@ -210,6 +210,10 @@ class Driver:
 
     def pulled(self, peer: OriginId) -> None:
         self._do(lambda now: self.node.pulled(peer, now))
+
+    def progressed(self, peer: OriginId) -> None:
+        """A part of a sum has come: nothing to be done, but the donor is at work."""
+        self.node.repair.hear(peer)
 
     def published(self, step: int, probes: Sequence[Told]) -> None:
         if self.is_disk_full:
@@ -258,7 +262,7 @@ class Driver:
 
     def _honour(self, out: Outputs, source: OriginId | None) -> None:
         try:
-            adopted = [(closed, self._journal.adopt(closed)) for closed in out.adopt]
+            adopted = [(closed, [*self._journal.adopt(closed), *self._unwritten(closed)]) for closed in out.adopt]
             self._persist(out)
         except BaseException:
             self.halt()
@@ -294,6 +298,12 @@ class Driver:
             self._observer.noted(event)
         if out.is_finished:
             self._observer.finished()
+
+    def _unwritten(self, closed: ClosedEpoch) -> list[Bundle]:
+        """What waits for a full disk, and the sum of its epoch does not stand for."""
+        period, covered = self.node.rules.refresh_period, Frontier(closed.frontier)
+        waiting = [bundle for bundle in self._backlog.unwritten if bundle.step // period == closed.epoch]
+        return [bundle for bundle in waiting if not covered.holds(*bundle.span)]
 
     def _send(self, peer: OriginId, message: Message) -> None:
         self._links.send(peer, (message,))

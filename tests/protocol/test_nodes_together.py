@@ -238,7 +238,7 @@ class NodesTogether(RuleBasedStateMachine):
     def answer_pull(self, host, frontier):
         closed, bundles = host.disk.missing(frontier)
         standing = [host.node.standing] if host.node.standing is not None else []
-        digests = host.node.closed_digests() if closed else []
+        digests = host.node.closings.told() if closed else []
         return [Members(host.node.membership.all()), *digests, *closed, Updates(tuple(bundles)), *standing, ("pulled",)]
 
     def cut(self, edge):

@@ -133,6 +133,18 @@ def test_a_donor_that_brings_nothing_for_a_whole_period_gives_way():
     assert repair.is_pulling(B.id)
 
 
+def test_a_donor_keeps_its_turn_while_parts_of_a_sum_come_however_long_it_takes():
+    """A sum of 60 MB takes longer than a period, and nothing of it is used before the last part."""
+    repair = make_repair(B, C, goal=FULL.held())
+    repair.collect(LACKING)
+    for _ in range(9):
+        repair.hear(B.id)
+        repair.retry()
+        assert repair.collect(LACKING) is None
+    repair.retry()
+    assert repair.collect(LACKING) == C.id
+
+
 def test_a_donor_that_gave_way_is_not_asked_again_before_its_pull_has_ended():
     repair = make_repair(B, goal=FULL.held())
     repair.collect(LACKING)

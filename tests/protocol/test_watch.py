@@ -32,8 +32,16 @@ class Watched:
     def heard(self, peer, *held, digest="same"):
         return self.watch.heard(peer.id, replica(*held, digest=digest))
 
-    def doubt(self):
-        self.watch.doubt("bob", self.outbox)
+    def compared(self, peer, is_equal, now=0.0):
+        """Is it news that one is equal?"""
+        return self.watch.compared(peer.id, peer.name, self.outbox, now, is_equal=is_equal)
+
+    def agree(self, peer=B, now=0.0):
+        return self.compared(peer, True, now)
+
+    def doubt(self, *peers, now=0.0):
+        for peer in peers or [B]:
+            self.compared(peer, False, now)
         return [(event.name, event.level) for event in self.outbox.take().events]
 
     def rebuild(self, now, *held):
@@ -42,8 +50,8 @@ class Watched:
         assert is_ordered == any(isinstance(order, Rebuild) for order in orders)
         return orders
 
-    def rebuilt(self, is_changed):
-        self.watch.rebuilt(is_changed, self.outbox)
+    def rebuilt(self, is_changed, now=0.0):
+        self.watch.rebuilt(is_changed, self.outbox, now)
         return [(event.name, event.level) for event in self.outbox.take().events]
 
 
@@ -161,11 +169,11 @@ def test_in_any_order_every_pair_is_compared_and_rightly(ours, theirs, order, wr
 
 def test_agreement_is_news_once_and_ends_a_doubt():
     watched = Watched()
-    assert watched.watch.agree()
-    assert not watched.watch.agree()
+    assert watched.agree()
+    assert not watched.agree()
     watched.doubt()
     assert not watched.watch.is_agreed
-    assert watched.watch.agree()
+    assert watched.agree()
     assert not watched.watch.is_doubted
 
 
@@ -173,7 +181,7 @@ def test_a_doubt_is_told_once_until_it_is_settled():
     watched = Watched()
     assert watched.doubt() == [("replicas differ", "error")]
     assert watched.doubt() == []
-    watched.watch.agree()
+    watched.agree()
     assert watched.doubt() == [("replicas differ", "error")]
 
 
@@ -181,7 +189,7 @@ def test_who_is_not_in_doubt_rebuilds_nothing():
     watched = Watched()
     assert watched.rebuild(0.0, A.held(1)) == []
     watched.doubt()
-    watched.watch.agree()
+    watched.agree()
     assert watched.rebuild(0.0, A.held(1)) == []
 
 
@@ -221,9 +229,9 @@ def test_nothing_is_agreed_while_a_rebuild_is_under_way():
     watched = Watched()
     watched.doubt()
     watched.rebuild(0.0)
-    assert not watched.watch.agree()
+    assert not watched.agree()
     watched.rebuilt(True)
-    assert watched.watch.agree()
+    assert watched.agree()
 
 
 @pytest.mark.parametrize(("is_changed", "level"), [(True, "error"), (False, "warning")])
@@ -248,15 +256,81 @@ def test_both_of_two_that_differed_agree_once_the_wrong_one_has_rebuilt():
     assert right.heard(B, A.held(1)) is True
 
 
+def test_a_rebuild_that_changed_nothing_settles_the_doubt():
+    watched = Watched()
+    watched.doubt()
+    watched.rebuild(0.0)
+    watched.rebuilt(False)
+    assert watched.watch.is_agreed
+    assert not watched.watch.is_doubted
+
+
+def test_a_rebuild_that_changed_something_does_not():
+    watched = Watched()
+    watched.doubt()
+    watched.rebuild(0.0)
+    watched.rebuilt(True)
+    assert watched.watch.is_doubted
+    assert not watched.watch.is_agreed
+
+
+def test_one_liar_among_the_neighbours_is_not_believed():
+    watched = Watched()
+    watched.agree(C)
+    assert watched.doubt(B) == []
+    assert watched.rebuild(0.0) == []
+    assert watched.watch.is_agreed
+
+
+def test_most_of_the_neighbours_are_believed_whatever_one_says():
+    watched = Watched()
+    assert watched.doubt(B) == [("replicas differ", "error")]
+    watched.doubt(C)
+    assert not watched.agree(A)
+    assert watched.watch.is_doubted
+
+
+def test_a_lone_liar_causes_a_few_rebuilds_and_ever_fewer():
+    """64 bytes a second for 800 s; there were ten rebuilds, and the node ended with 70."""
+    watched, rebuilds = Watched(), []
+    for now in range(800):
+        watched.doubt(now=now)
+        if watched.rebuild(now):
+            rebuilds.append(now)
+            watched.rebuilt(False, now)
+    assert rebuilds == [0, 60, 180, 420]
+    assert not watched.watch.is_doubted
+
+
+def test_a_false_alarm_is_forgiven_after_as_long_a_time_without_another():
+    watched, pauses = Watched(), []
+    for now in (0.0, 60.0, 60.0 + 2 * 120.0):
+        watched.doubt(now=now)
+        assert watched.rebuild(now)
+        watched.rebuilt(False, now)
+        pauses.append(next(s for s in range(1000) if watched.watch.jury.counts(B.id, now + s)))
+    assert pauses == [60, 120, 60]
+
+
+def test_a_false_alarm_is_not_forgotten_with_the_link():
+    watched = Watched()
+    watched.doubt()
+    watched.rebuild(0.0)
+    watched.rebuilt(False)
+    watched.watch.forget(B.id)
+    assert watched.doubt(now=1.0) == []
+    assert watched.doubt(C, now=1.0) != []
+
+
 def test_rebuilds_that_do_not_help_become_rare():
     watched, now, pauses = Watched(), 0.0, []
-    watched.doubt()
     for _ in range(15):
         before = now
+        watched.doubt(now=now)
         while not watched.rebuild(now):
             now += REBUILD_SECONDS_MIN
         pauses.append(now - before)
-        watched.rebuilt(False)
+        watched.rebuilt(True, now)
         assert watched.rebuild(now) == []
     assert pauses[:5] == [0.0, 1.0, 2.0, 4.0, 8.0]
     assert pauses[-1] == REBUILD_SECONDS_MAX

@@ -26,6 +26,7 @@ class Node:
         self.run_id = hashlib.sha256(run.encode()).digest()
         self.base_digest = bytes(32)
         self.protocol_version = 2
+        self.parts_heard = 0
         self.calls: list[tuple[Any, ...]] = []
         self.received_messages: list[Message] = []
         self.linked: dict[OriginId, Hello] = {}
@@ -98,6 +99,9 @@ class Node:
     def pulled(self, peer: OriginId, is_complete: bool) -> None:
         self.pull_ends.append((peer, is_complete))
         self._note("pulled", peer, is_complete)
+
+    def progressed(self, peer: OriginId) -> None:
+        self.parts_heard += 1
 
     def pull_answer(self, frontier: tuple[Held, ...]) -> Iterator[AnswerItem]:
         return self.journal(frontier)

@@ -24,6 +24,7 @@ from seedflood.protocol.messages import (
     Updates,
 )
 from seedflood.transport import codec
+from seedflood.transport.answer import EPOCH_PART_BYTES
 from seedflood.transport.codec import EpochPart, PullEnd, PullPart
 from seedflood.transport.link import PULL_PARTS, RECEIVED_BUNDLES
 from seedflood.transport.server import PlainCredentials, bind, make_server
@@ -456,6 +457,14 @@ async def test_closed_epochs_and_the_standing_arrive_whole_in_a_pull(make_node, 
         await asking.until(lambda: asking.pull_ends)
         assert asking.received_messages == answer
         assert asking.pull_ends == [(donor.origin, True)]
+
+
+async def test_the_parts_of_a_sum_are_heard_of_before_it_is_whole(make_node) -> None:
+    a, b = await pair(make_node)
+    b.journal = lambda frontier: iter([closed_epoch(1_000_000)])
+    a.links.pull(b.origin, ())
+    await a.until(lambda: a.pull_ends)
+    assert a.parts_heard == 1_000_000 // EPOCH_PART_BYTES
 
 
 async def test_bytes_of_answers_are_counted_apart(make_node) -> None:

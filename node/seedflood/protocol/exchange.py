@@ -155,7 +155,7 @@ class Exchange:
             progress = describe_progress(self._holdings.frontier, self.repair.goal(donor))
             self._outbox.tell("catching up", donor=self._presence.membership.name(donor), **progress)
 
-    def compare_epochs(self) -> None:
+    def compare_epochs(self, now: float) -> None:
         """States what is closed here; compacts what is closed everywhere; doubts what others have summed otherwise."""
         closings, presence = self._holdings.closings, self._presence
         if closings.statement() != stated(presence.ours):
@@ -163,8 +163,9 @@ class Exchange:
         if presence.changed:
             members = presence.membership.all()
             self._outbox.outputs.compact += closings.agreed(members)
-            for other in closings.outvoted_by(members)[:1]:
-                self.watch.doubt(other.name, self._outbox)
+            others = closings.outvoted_by(m for m in members if self.watch.jury.counts(m.origin, now))
+            if others:
+                self.watch.doubt([other.origin for other in others], others[0].name, self._outbox)
 
     def settle_doubts(self, now: float) -> None:
         """If our replica differs from another one, makes it again from the journal: one of the two is wrong."""
@@ -208,8 +209,6 @@ class Exchange:
     def _compared(self, peer: OriginId, is_equal: bool | None, now: float) -> None:
         """Is a neighbour's replica equal to ours? None: it cannot be told yet."""
         name = self._presence.membership.name(peer)
-        if is_equal is False:
-            self.watch.doubt(name, self._outbox)
-        elif is_equal and self.watch.agree():
+        if is_equal is not None and self.watch.compared(peer, name, self._outbox, now, is_equal=is_equal):
             seconds = round(now - (self._catchup.linked_at or now), 3)
             self._outbox.tell("replica agrees", peer=name, seconds_since_link=seconds)

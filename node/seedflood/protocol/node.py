@@ -25,7 +25,6 @@ from seedflood.protocol.membership import Membership
 from seedflood.protocol.messages import (
     STEP_MAX,
     Bundle,
-    ClosedDigests,
     ClosedEpoch,
     Hello,
     Member,
@@ -81,6 +80,7 @@ class Node:
         self._exchange = Exchange(
             self._holdings, self._presence, self.admission, self.flood, self._catchup, self._outbox, rules, self
         )
+        self.repair, self.closings = self._exchange.repair, self._holdings.closings
         self._sign = sign
         self._window: Window | None = None
         self._started_at = 0.0
@@ -189,7 +189,7 @@ class Node:
 
     def rebuilt(self, is_changed: bool, now: float) -> None:
         """The coefficients were made again from the journal. is_changed: they had been wrong."""
-        self._exchange.watch.rebuilt(is_changed, self._outbox)
+        self._exchange.watch.rebuilt(is_changed, self._outbox, now)
         self._advance(now)
 
     def leave(self, now: float, unsaid_from: int | None = None) -> None:
@@ -212,10 +212,6 @@ class Node:
         self._advance(now)
 
     # What to do
-
-    def closed_digests(self) -> list[ClosedDigests]:
-        """Of all epochs that are closed here: to be told before the first sum in the answer to a pull."""
-        return self._holdings.closings.told()
 
     def collect(self) -> Outputs:
         """Takes what is to be done now."""
@@ -297,7 +293,7 @@ class Node:
             for origin in presence.changed:
                 self._window.review(origin, self.membership, self.frontier, presence.liveness.suspects)
         if self.phase is not Phase.JOINING:
-            self._exchange.compare_epochs()
+            self._exchange.compare_epochs(now)
         presence.changed.clear()
 
     # Rounds
@@ -393,7 +389,7 @@ class Node:
         exchange = self._exchange
         if ending.is_complete:
             exchange.watch.take(self.applied, self._outbox)
-        if ending.may_end(exchange.repair, exchange.watch, self.applied, self.flood.neighbours, is_patient=is_patient):
+        if ending.may_end(exchange.repair, exchange.watch, self.applied, exchange.linked, now, is_patient=is_patient):
             ending.is_over = True
             self._exchange.say_digests(STEP_MAX, is_complete=ending.is_complete)
             self._presence.declare(last_step=self.frontier.last(self.origin))

@@ -111,6 +111,11 @@ class Repair:
             comparison.is_goal_wanted = True
             comparison.is_wanted = comparison.is_wanted or not self.has_pulled
 
+    def hear(self, peer: OriginId) -> None:
+        """A part of something large came from the peer: that takes its time."""
+        if (comparison := self._peers.get(peer)) is not None:
+            comparison.has_given = True
+
     def progressed(self, peer: OriginId, frontier: Frontier) -> None:
         """Something new came from the peer: goals may be reached by live updates, too."""
         self._peers[peer].has_given = True

@@ -1,8 +1,9 @@
 """The digest watch: neighbours tell each other the digest of their coefficients, each with the frontier it stands for.
 
 Equal frontiers with unequal digests are a fault of one of the two (a flipped bit, a broken disk, an origin that speaks
-with two tongues): design section 4. Nobody can tell whose, so both raise the alarm and make their coefficients again
-from their journals. A node in doubt is not ready until its digest equals a neighbour's again.
+with two tongues): design section 4. Nobody can tell whose, so whoever differs from most of its neighbours (`jury`)
+raises the alarm and makes its coefficients again from its journal. If that changed something, it is not ready until
+its digest equals a neighbour's again; if not, it was right all along.
 
 Nodes pass the same frontiers at different moments, so both sides remember the last ones, and whoever learns the second
 half of a pair compares.
@@ -12,6 +13,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 
 from seedflood.protocol.frontier import Frontier
+from seedflood.protocol.jury import Jury
 from seedflood.protocol.messages import Held, OriginId, ReplicaDigest, Standing
 from seedflood.protocol.outbox import Outbox
 from seedflood.protocol.outputs import Rebuild, TakeDigest
@@ -31,8 +33,9 @@ Pairs = OrderedDict[bytes, bytes]
 class DigestWatch:
     """Pairs of (frontier digest, replica digest), our own and those of linked neighbours.
 
-    is_agreed: a neighbour's digest was equal to ours, and none unequal since. is_doubted: one was unequal, and none
-    equal since. standing: the last digest of ours, and of what; told at the end of a pull.
+    is_agreed: a neighbour's digest was equal to ours, or a rebuild found ours right, and no doubt arose since.
+    is_doubted: most were unequal, and none equal since. standing: the last digest of ours, and of what; told at the end
+    of a pull.
     """
 
     def __init__(self) -> None:
@@ -46,6 +49,9 @@ class DigestWatch:
         """Frontiers whose digests are being taken."""
         self._equal_at: dict[OriginId, bytes] = {}
         """Per neighbour, the last frontier at which both were equal."""
+        self.jury = Jury()
+        self._accusers: set[OriginId] = set()
+        """Who made us doubt."""
         self._rebuild_at = float("-inf")
         self._rebuild_seconds = REBUILD_SECONDS_MIN
 
@@ -83,6 +89,10 @@ class DigestWatch:
         ours = self._ours.get(said.frontier_digest)
         return None if ours is None else self._note(peer, said, ours)
 
+    def has_taken(self, frontier_digest: bytes) -> bool:
+        """Do we know our own digest with exactly this frontier applied?"""
+        return frontier_digest in self._ours
+
     def is_equal_at(self, peer: OriginId, frontier_digest: bytes) -> bool:
         """Was the neighbour's digest equal to ours with exactly this frontier applied?"""
         return self._equal_at.get(peer) == frontier_digest
@@ -90,16 +100,23 @@ class DigestWatch:
     def forget(self, peer: OriginId) -> None:
         self._theirs.pop(peer, None)
         self._equal_at.pop(peer, None)
+        self.jury.forget(peer)
 
-    def agree(self) -> bool:
-        """A digest was equal. Is that news?"""
-        if self.is_rebuilding or self.is_agreed:
+    def compared(self, peer: OriginId, who: str, outbox: Outbox, now: float, *, is_equal: bool) -> bool:
+        """A neighbour's digest was compared with ours. Is it news that one is equal?"""
+        self.jury.hear(peer, is_equal)
+        accusers = self.jury.accusers(now)
+        if accusers:
+            self.doubt(accusers, who, outbox)
+        if accusers or self.is_rebuilding or not is_equal:
             return False
+        is_news = not self.is_agreed
         self.is_agreed, self.is_doubted = True, False
-        return True
+        return is_news
 
-    def doubt(self, who: str, outbox: Outbox) -> None:
-        """A digest was not equal: the alarm."""
+    def doubt(self, accusers: Iterable[OriginId], who: str, outbox: Outbox) -> None:
+        """The alarm: others hold other sums of the same updates, or most neighbours have other digests."""
+        self._accusers.update(accusers)
         self.is_agreed = False
         if not self.is_doubted:
             self.is_doubted = True
@@ -115,13 +132,18 @@ class DigestWatch:
         self._ours.clear()
         self._asked.clear()
         self._equal_at.clear()
+        self.jury.clear()
         outbox.outputs.orders.append(Rebuild(applied.held()))
         self.take(applied, outbox)
         return True
 
-    def rebuilt(self, is_changed: bool, outbox: Outbox) -> None:
+    def rebuilt(self, is_changed: bool, outbox: Outbox, now: float) -> None:
         """is_changed: the coefficients had not been those that the journal gives."""
         self.is_rebuilding = False
+        if not is_changed:
+            self.jury.mute(self._accusers, now)
+            self.is_agreed, self.is_doubted = True, False
+        self._accusers.clear()
         outbox.tell("replica rebuilt", "error" if is_changed else "warning", was_wrong=is_changed)
 
     def _note(self, peer: OriginId, said: ReplicaDigest, other: bytes) -> bool:

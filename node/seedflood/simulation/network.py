@@ -295,6 +295,8 @@ class Network:
         item = end.assembly.join(part.message)
         if item is not None:
             puller.driver.received(end.peer, item)
+        else:
+            puller.driver.progressed(end.peer)
 
     @staticmethod
     def _end_pull(end: End, puller: Endpoint, message: PullEnd) -> None:

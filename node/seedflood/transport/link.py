@@ -71,6 +71,9 @@ class LinkOwner(Protocol):
 
     def pulled(self, peer: OriginId, is_complete: bool) -> None: ...
 
+    def progressed(self, peer: OriginId) -> None:
+        """A part of the answer came that is not whole yet."""
+
     def pull_answer(self, frontier: tuple[Held, ...]) -> Iterator[AnswerItem]:
         """Everything that the frontier lacks, read as it is sent. The asker `received`s it item by item."""
 
@@ -245,6 +248,8 @@ class Link:
             await self._receive_updates(item)
         elif item is not None:
             self._owner.received(self.peer, item)
+        else:
+            self._owner.progressed(self.peer)
         self.send(PullMore(part.id))
 
     async def _receive_updates(self, batch: Updates) -> None:
