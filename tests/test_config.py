@@ -120,3 +120,37 @@ def test_plain_links_beyond_this_machine_must_be_allowed(write):
 )
 def test_loopback_addresses_are_known(address, expected):
     assert is_loopback(address) is expected
+
+
+def test_a_gradient_has_defaults_of_its_own():
+    forward, gradient = RunSettings(), RunSettings(estimate="gradient")
+    assert (forward.rank, forward.optimizer, forward.schedule, forward.tell) == (32, "sgd", "constant", None)
+    assert (gradient.rank, gradient.optimizer, gradient.schedule) == (8, "adam", "cosine")
+    assert (gradient.tell, gradient.bits, gradient.slopes) == ("coefficients", 8, None)
+    slopes = RunSettings(estimate="gradient", tell="slopes", window="bounded")
+    assert (slopes.bits, slopes.slopes, slopes.optimizer) == (None, 64, "sgd")
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"tell": "slopes"}, 'tell is about gradients: set estimate = "gradient"'),
+        ({"bits": 4}, "bits is about gradients"),
+        ({"estimate": "gradient", "tell": "slopes", "bits": 8}, 'bits belong to tell = "coefficients"'),
+        ({"estimate": "gradient", "slopes": 8}, 'slopes to tell = "slopes"'),
+        ({"optimizer": "adam", "window": "none"}, 'set window = "strict", or optimizer = "sgd"'),
+        ({"optimizer": "momentum", "window": "bounded"}, "goes by steps, which must be complete"),
+        ({"weight_decay": 0.1}, 'set optimizer = "momentum" or "adam"'),
+        ({"warmup_steps": 400}, "must be fewer than steps"),
+    ],
+)
+def test_settings_that_do_not_go_together_are_told_in_one_sentence(changes, sentence):
+    with pytest.raises(ConfigError) as raised:
+        load_settings(None, {"run": changes})
+    assert sentence in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_what_saves_memory_of_a_gradient_is_no_part_of_the_run():
+    thrifty = load_settings(None, {"node": {"micro_batch": 1, "gradient_checkpointing": True}})
+    assert thrifty.run.run_id() == load_settings(None).run.run_id()

@@ -90,7 +90,9 @@ class RunSettings(Section):
     )
     warmup_steps: int = Field(0, ge=0, description="Steps in which the learning rate grows to its full size.")
     schedule: Literal["constant", "cosine", "linear"] = Field(
-        "constant", description="How the learning rate goes down after that, until the end of the run."
+        default_factory=lambda known: "cosine" if _has_gradient(known) else "constant",
+        description="How the learning rate goes down after that, until the end of the run. Default: constant; cosine "
+        "for gradients.",
     )
     rank: int = Field(
         default_factory=lambda known: 8 if _has_gradient(known) else 32,
@@ -121,7 +123,7 @@ class RunSettings(Section):
         return self
 
     @model_validator(mode="after")
-    def _check_gradient(self) -> Self:
+    def _check_telling(self) -> Self:
         told = {"tell": self.tell, "bits": self.bits, "slopes": self.slopes}
         if self.estimate != "gradient":
             given = [key for key, value in told.items() if value is not None]
