@@ -33,7 +33,8 @@ from seedflood.protocol.outputs import ClosedWindow, Event, Measure, SumEpoch, T
 from seedflood.protocol.rules import Rules
 from seedflood.storage.journal import Journal
 from seedflood.transport.answer import AnswerItem
-from seedflood.transport.links import Links, LinkSettings
+from seedflood.transport.links import Links
+from seedflood.transport.owner import LinkSettings
 
 RUN_ID = hashlib.sha256(b"a run without a model").digest()
 BASE_DIGEST = bytes(32)
@@ -94,7 +95,7 @@ class Relay:
         self.node = Node(rules, member, identity.sign, verify)
         self._loop = asyncio.get_running_loop()
         self.driver = Driver(self.node, self._journal, self, self, self, self._loop.time)
-        self.links = Links(LinkSettings("127.0.0.1:0", "{}"), self, add_services=add_services)
+        self.links = Links(LinkSettings("127.0.0.1:0"), self, add_services=add_services)
         self._notes_times = notes_times
         self._timer: asyncio.TimerHandle | None = None
         self._changed = asyncio.Event()

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 from seedflood.config import Settings
 from seedflood.picture import Picture
 from seedflood.protocol.messages import Member
-from seedflood.transport.link import LinkCounters
+from seedflood.transport.counters import LinkCounters
 
 BETA = Member(b"b" * 32, "beta", 1)
 SETTINGS = Settings.model_validate({"peers": [{"address": "127.0.0.1:1", "name": "beta"}, {"address": "127.0.0.1:2"}]})

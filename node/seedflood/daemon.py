@@ -20,9 +20,19 @@ from seedflood.errors import DivergenceError, JournalError, PeerError, RunMismat
 from seedflood.identity import Identity, verify
 from seedflood.operations.console import Console
 from seedflood.picture import Picture
-from seedflood.protocol.messages import Bundle, ClosedEpoch, Held, Hello, Member, Message, OriginId
+from seedflood.protocol.messages import (
+    NEIGHBOURS_MAX,
+    Bundle,
+    ClosedEpoch,
+    Held,
+    Hello,
+    Member,
+    Message,
+    OriginId,
+)
 from seedflood.protocol.node import Node
 from seedflood.protocol.outputs import ClosedWindow, Event, Measure
+from seedflood.protocol.packing import packed_bytes_max
 from seedflood.protocol.rules import Patience, Rules
 from seedflood.results import Results
 from seedflood.storage.journal import Journal
@@ -30,7 +40,8 @@ from seedflood.storage.snapshots import Snapshots
 from seedflood.training.trainer import Round, Trainer
 from seedflood.transport.answer import AnswerItem
 from seedflood.transport.health import Health
-from seedflood.transport.links import Links, LinkSettings
+from seedflood.transport.links import Links
+from seedflood.transport.owner import LinkSettings
 from seedflood.workbench import Workbench
 
 DRAIN_SECONDS = 5.0
@@ -38,6 +49,9 @@ DRAIN_SECONDS = 5.0
 
 COMPUTE_SECONDS = 10.0
 """For the job that runs when the daemon closes."""
+
+LINKS_MIN = 64
+"""A node takes twice as many links as there are clients, and so many in a small run."""
 
 Result = TypeVar("Result")
 
@@ -95,8 +109,10 @@ class Daemon:
         member = Member(identity.public_key, node.name, incarnation)
         patience = Patience(start_seconds=node.start_seconds, linger_seconds=node.linger_seconds)
         self.node = Node(rules, member, identity.sign, verify, patience=patience)
+        links_max = min(max(LINKS_MIN, 2 * run.clients), NEIGHBOURS_MAX)
         self._health = Health(has_reflection=node.reflection)
-        self.links = Links(LinkSettings(node.listen, run.canonical()), self, add_services=self._health.add_to)
+        link_settings = LinkSettings(node.listen, links_max, packed_bytes_max(trainer.epoch_bytes))
+        self.links = Links(link_settings, self, add_services=self._health.add_to)
         self._results = Results(settings, trainer, observatory, self._run)
         self._workbench = Workbench(
             identity.origin, trainer, self._run, self._drive, measured=self._measured, snapshots=snapshots
@@ -166,7 +182,6 @@ class Daemon:
         self._end()
         await self.links.drain(0.0 if self._driver.is_halted else DRAIN_SECONDS)
         await self.links.close()
-        await self._health.close()
         if self._timer is not None:
             self._timer.cancel()
         await self._workbench.close()

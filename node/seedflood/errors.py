@@ -101,7 +101,7 @@ class NotRunningError(SeedfloodError):
 class RunMismatchError(SeedfloodError):
     """Every peer that answered belongs to another run.
 
-    Attributes: peer (name or address), differences (names of the `[run]` settings that differ).
+    Attributes: peer (name or address), differences (of "run", "base_digest", "protocol_version").
     """
 
     exit_code = ExitCode.RUN_MISMATCH

@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from seedflood.config import Settings
 from seedflood.driver import Driver
@@ -10,7 +10,7 @@ from seedflood.operations.subject import JournalSize, LinkState
 from seedflood.protocol.node import Node
 from seedflood.protocol.view import View
 from seedflood.storage.journal import Journal
-from seedflood.transport.link import LinkCounters
+from seedflood.transport.counters import Fault, LinkCounters
 from seedflood.transport.links import Links
 
 JOURNAL_SECONDS = 10.0
@@ -72,6 +72,9 @@ class Picture:
         states += [LinkState(configured.get(address) or address, None, address, None) for address in never_linked]
         return states
 
+    def link_faults(self) -> Mapping[Fault, int]:
+        return self._links.faults()
+
     def journal_size(self) -> JournalSize:
         now = time.monotonic()
         if not self.is_draining and now - self._counted_at >= JOURNAL_SECONDS:
@@ -97,4 +100,8 @@ def _state(
         pull_bytes_received=counters.pull_bytes_received,
         updates_received=counters.updates_received,
         updates_dropped=counters.updates_dropped,
+        frames_sent=counters.frames_sent,
+        frames_received=counters.frames_received,
+        links_opened=counters.links_opened,
+        muted_seconds=counters.muted_seconds,
     )

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 from nodes import PROBES, hear, linked, started, windows
-from origins import B, C, D, make_rules
+from origins import B, C, D, Origin, make_rules
 
 from seedflood.errors import ConfigError, PeerError
 from seedflood.protocol.frontier import RANGES_MAX
@@ -89,6 +89,30 @@ def test_more_holes_than_a_frontier_may_have_are_refused():
     node = linked(B, steps=10_000)
     hear(node, B, B.updates(*range(2, 2 + 2 * RANGES_MAX, 2)))
     assert refused(node, B, B.bundle(9_000)) == {"too far ahead": 1}
+
+
+def test_what_is_too_far_ahead_costs_no_verification_however_often_it_comes():
+    node = linked(B, steps=10_000)
+    hear(node, B, B.updates(*range(2, 2 + 2 * RANGES_MAX, 2)))
+    forged = B.bundle(9_000)._replace(signature=bytes(64))  # would end the link, if it were verified
+    for _ in range(3):
+        hear(node, B, Updates((forged,)))
+    assert node.admission.refused == {"too far ahead": 3}
+
+
+def test_strangers_beyond_the_places_that_there_are_cost_no_verification():
+    node = linked(B)
+    known, places = len(node.membership), node.rules.origins_max
+    strangers = [Origin(f"stranger {k}") for k in range(places)]
+    hear(node, B, Members(tuple(one.member() for one in strangers[: places - known])))
+    assert len(node.membership) == places
+    forged = [replace(one.member(), signature=bytes(64)) for one in strangers[places - known :]]
+    out = hear(node, B, Members(tuple(forged)))
+    assert (out.members, out.send) == ([], [])
+    assert node.admission.refused == {"too many origins": known}
+    assert hear(node, B, Members((B.member(version=9),))).members == [B.member(version=9)]
+    with pytest.raises(PeerError, match="no more are let in"):
+        node.admission.check_hello(strangers[-1].hello())
 
 
 def test_good_bundles_beside_a_refused_one_are_taken():

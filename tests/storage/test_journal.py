@@ -107,6 +107,23 @@ def test_read_missing_equals_a_filter_over_everything(stored, held, limit, is_in
         assert steps == sorted(steps)
 
 
+def test_whoever_reads_gets_a_turn_between_thousands_of_gaps_with_nothing_in_them(tmp_path: Path) -> None:
+    """A neighbour may say that it holds every other step."""
+    statements: list[str] = []
+    with open_journal(tmp_path) as journal:
+        journal.append([bundle(origin, step) for origin in (1, 2) for step in (0, 40_000)], durable=False)
+        beyond = tuple((k, k) for k in range(2, 20_000, 2))
+        frontier = [Held(origin, 1, beyond) for origin in (1, 2)]
+        journal._store.connection.set_trace_callback(statements.append)
+        most, batches = 0, []
+        for batch in journal.read_missing(frontier):
+            most = max(most, len(statements))
+            statements.clear()
+            batches.append(batch)
+    assert [one for batch in batches for one in batch] == [bundle(1, 40_000), bundle(2, 40_000)]
+    assert most < 500
+
+
 def test_a_frontier_of_unknown_origins_lacks_everything(tmp_path: Path) -> None:
     with open_journal(tmp_path) as journal:
         journal.append([bundle(1, 0)], durable=False)

@@ -11,7 +11,8 @@ import pytest
 from seedflood.errors import SeedfloodError
 from seedflood.protocol.messages import Bundle, Goodbye, Held, Hello, Member, Message, OriginId, Updates
 from seedflood.transport.answer import AnswerItem
-from seedflood.transport.links import Links, LinkSettings
+from seedflood.transport.links import Links
+from seedflood.transport.owner import LinkSettings
 
 RUN = json.dumps({"name": "test", "rank": 32, "seed": 1})
 
@@ -40,7 +41,7 @@ class Node:
         self.port = 0
         self._changed = asyncio.Event()
         defaults: dict[str, Any] = {"listen": "127.0.0.1:0", "redial_seconds_min": 0.01, "redial_seconds_max": 0.1}
-        self.links = Links(LinkSettings(run=run, **(defaults | settings)), self)
+        self.links = Links(LinkSettings(**(defaults | settings)), self)
 
     @property
     def address(self) -> str:

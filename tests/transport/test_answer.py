@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from seedflood.errors import PeerError
 from seedflood.protocol.messages import Bundle, ClosedEpoch, Held, Members, Standing, Updates
-from seedflood.transport import answer
 from seedflood.transport.answer import EPOCH_PART_BYTES, PULL_BUNDLES, AnswerItem, Assembly, cut
 from seedflood.transport.codec import FRAME_BYTES_MAX, AnswerPart, EpochPart, PullPart, encode
 
@@ -41,7 +40,7 @@ def test_many_updates_are_cut() -> None:
 
 
 def test_every_part_of_an_epoch_fits_a_frame_and_the_first_alone_has_the_frontier() -> None:
-    frontier = tuple(Held(2**64 - 1 - k, 0, ((k, k + 999),)) for k in range(50_000))
+    frontier = tuple(Held(2**64 - 1 - k, 0, ((k, k + 999),)) for k in range(16_384))
     first, *rest = parts = list(cut([ClosedEpoch(3, frontier, random.Random(0).randbytes(1_000_000))]))
     assert first.frontier == frontier
     assert {part.frontier for part in rest} == {None}
@@ -70,9 +69,16 @@ def test_parts_out_of_order_are_refused(parts: list[AnswerPart]) -> None:
     assert caught.value.reason == "order"
 
 
-def test_an_epoch_beyond_the_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answer, "EPOCH_BYTES_MAX", 8)
-    assert joined([piece(is_first=True), piece(is_last=True)]) == [ClosedEpoch(3, FRONTIER, b"somesome")]
+def test_an_epoch_beyond_the_limit_is_refused() -> None:
+    assembly = Assembly(8)
+    assert assembly.join(piece(is_first=True)) is None
+    assert assembly.join(piece(is_last=True)) == ClosedEpoch(3, FRONTIER, b"somesome")
+    assembly.join(piece(is_first=True))
+    assembly.join(piece())
     with pytest.raises(PeerError) as caught:
-        joined([piece(is_first=True), piece(), piece(is_last=True)])
+        assembly.join(piece(is_last=True))
     assert caught.value.reason == "limit"
+
+
+def test_what_is_looked_through_in_vain_lets_others_have_a_turn() -> None:
+    assert list(cut([Updates(()), STANDING])) == [None, STANDING]

@@ -234,7 +234,13 @@ def test_the_right_columns_are_accepted() -> None:
         (pull_frame(origins=[1], marks=[STEP_MAX + 2]), "limit"),
         (pull_frame(origins=[1], marks=[1], range_counts=[1], ranges=[0, 1]), "limit"),
         (pull_frame(origins=[1], marks=[1], range_counts=[1], ranges=[1, 2**64 - 1]), "limit"),
-        (pull_frame(origins=[1], marks=[1], range_counts=[1025], ranges=[1] * 2050), "limit"),
+        (pull_frame(origins=[1], marks=[1], range_counts=[16_385], ranges=[1] * 32_770), "limit"),
+        (pull_frame(origins=range(64), marks=[1] * 64, range_counts=[1024] * 64, ranges=[1] * 131_072), "limit"),
+        (pull_frame(origins=range(16_385), marks=[1] * 16_385), "limit"),
+        (pull_frame(origins=[1], marks=[1, 1]), "columns"),
+        (wire(members=pb.Members(members=[pb.Member()] * 257)), "limit"),
+        (wire(members=pb.Members(members=[pb.Member(neighbours=range(1024))] * 33)), "limit"),
+        (wire(hello=pb.Hello(run_id=bytes(32), members=[pb.Member()] * 257)), "limit"),
         (wire(ping=pb.Ping(sent_at=float("nan"))), "limit"),
         (wire(pong=pb.Pong(sent_at=float("inf"))), "limit"),
         (wire(frontier_digest=pb.FrontierDigest(frontier_digest=b"x")), "limit"),
@@ -309,11 +315,23 @@ def test_a_frontier_with_more_ranges_of_an_origin_than_peers_accept_claims_the_f
     assert decoded == Pull(1, (Held(5, 1, beyond[:RANGES_MAX]),))
 
 
+def test_a_frontier_with_too_many_origins_claims_less() -> None:
+    (frame,) = encode(Pull(1, tuple(Held(origin, 500) for origin in range(20_000))))
+    assert decode(frame) == Pull(1, tuple(Held(origin, 500) for origin in range(16_384)))
+
+
 def test_a_frontier_that_coefficients_stand_for_never_claims_less() -> None:
-    beyond = tuple((k * 1000, k * 1000 + 1) for k in range(1, 1000))
-    part = EpochPart(0, tuple(Held(origin, 500, beyond) for origin in range(200)), b"", is_last=True)
+    frontier = tuple(Held(origin, 0, ((3000, 3999),)) for origin in range(16_384))
+    part = EpochPart(3, frontier, b"", is_last=True)
     (frame,) = encode(part)
     assert decode(frame) == part
+
+
+@pytest.mark.parametrize("neighbours", [0, 100, NEIGHBOURS_MAX])
+def test_many_statements_become_frames_within_the_limits(neighbours: int) -> None:
+    one = Member(bytes(32), "n" * 63, 1, neighbours=tuple(range(neighbours)), signature=bytes(64))
+    frames = encode(Members((one,) * 1000))
+    assert [member for frame in frames for member in decode(frame).members] == [one] * 1000
 
 
 def test_a_closed_epoch_has_no_frame_of_its_own() -> None:

@@ -1,13 +1,11 @@
 """gRPC health and reflection, asked by real clients on the node's own port."""
 
-import asyncio
-
 import grpc.aio
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from seedflood.transport.health import SERVICES, Health
+from seedflood.transport.health import SERVICES, WATCHES_MAX, Health
 
 SERVING, NOT_SERVING = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
 
@@ -39,7 +37,6 @@ async def test_a_service_is_serving_exactly_while_the_node_is_ready(make_server,
             health.tell(is_serving=is_serving)
             heard.append((await watch.read()).status)
         watch.cancel()
-    await health.close()
     assert heard == [NOT_SERVING, SERVING, NOT_SERVING]
 
 
@@ -48,7 +45,6 @@ async def test_what_was_told_last_is_what_is_said(make_server):
     address = await make_server(health)
     for is_serving in (True, False, True, False):
         health.tell(is_serving=is_serving)
-    await health.close()
     async with grpc.aio.insecure_channel(address) as channel:
         answer = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest())
     assert answer.status == NOT_SERVING
@@ -78,11 +74,32 @@ async def test_services_are_listed_only_if_the_operator_wants_it(make_server):
     assert fault.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
-async def test_telling_costs_one_task_however_often(make_server):
+async def test_watches_of_strangers_take_each_others_places_and_no_others(make_server):
     health = Health(has_reflection=False)
-    await make_server(health)
-    before = len(asyncio.all_tasks())
-    for _ in range(100):
+    address = await make_server(health)
+    async with grpc.aio.insecure_channel(address) as channel:
+        stub = health_pb2_grpc.HealthStub(channel)
+        watches = []
+        for _ in range(2 * WATCHES_MAX):
+            watches.append(stub.Watch(health_pb2.HealthCheckRequest()))
+            await watches[-1].read()
+        assert health.watches == WATCHES_MAX
+        for watch in watches[:WATCHES_MAX]:
+            assert await watch.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         health.tell(is_serving=True)
-    assert len(asyncio.all_tasks()) <= before + 1
-    await health.close()
+        assert [(await watch.read()).status for watch in watches[WATCHES_MAX:]] == [SERVING] * WATCHES_MAX
+        assert (await stub.Check(health_pb2.HealthCheckRequest())).status == SERVING
+
+
+async def test_a_watch_that_ends_gives_its_place_back(make_server):
+    health = Health(has_reflection=False)
+    async with grpc.aio.insecure_channel(await make_server(health)) as channel:
+        stub = health_pb2_grpc.HealthStub(channel)
+        watch = stub.Watch(health_pb2.HealthCheckRequest())
+        await watch.read()
+        assert health.watches == 1
+        watch.cancel()
+        for _ in range(100):  # a round trip each
+            if health.watches:
+                await stub.Check(health_pb2.HealthCheckRequest())
+    assert not health.watches

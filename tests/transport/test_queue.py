@@ -1,9 +1,21 @@
-"""The send queue: bounded, in order, and control messages are never lost."""
+"""The send queue: bounded, in order, and what is said is said in its newest form."""
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from seedflood.protocol.messages import Bundle, FrontierDigest, Goodbye, Message, Ping, Updates
+from seedflood.protocol.messages import (
+    Bundle,
+    FrontierDigest,
+    Goodbye,
+    Member,
+    Members,
+    Message,
+    Ping,
+    Pong,
+    ReplicaDigest,
+    Updates,
+)
+from seedflood.transport.codec import Pull, PullMore
 from seedflood.transport.queue import CONTROL_MAX, SendQueue
 
 RELAXED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # two shared cores
@@ -36,7 +48,7 @@ def test_what_comes_out_is_what_went_in_less_the_oldest_updates(script: list[obj
     for entry in script:
         if entry == "digest":
             message: Message = FrontierDigest(bytes(32), before=step)
-            model.append(message)
+            model = [*(one for one in model if isinstance(one, Bundle)), message]
         else:
             message = Updates(tuple(bundle(step + k) for k in range(entry)))
             step += entry
@@ -76,9 +88,9 @@ def test_urgent_messages_without_end_do_not_keep_the_others_waiting() -> None:
     queue.put(Goodbye("over"))
     out = []
     for k in range(4):
-        queue.put(Ping(float(k)))
+        queue.put(PullMore(k))
         out.append(queue.take())
-    assert out == [Ping(0.0), Updates((bundle(1),)), Ping(1.0), Goodbye("over")]
+    assert out == [PullMore(0), Updates((bundle(1),)), PullMore(1), Goodbye("over")]
 
 
 def test_a_batch_fits_a_frame() -> None:
@@ -112,11 +124,75 @@ def test_payloads_that_are_not_read_give_way_by_bytes() -> None:
     assert queue.dropped == 10
 
 
-def test_a_queue_of_control_messages_alone_is_stuck_in_the_end() -> None:
+def member(name: str, version: int = 0) -> Member:
+    return Member(name.encode().ljust(32), name, 1, version)
+
+
+def test_of_what_replaces_itself_only_the_newest_waits() -> None:
+    queue = SendQueue()
+    for k in range(3):
+        for message in (
+            Ping(float(k)),
+            Pong(float(k)),
+            Pull(k, ()),
+            FrontierDigest(bytes(32), before=k),
+            ReplicaDigest(bytes(32), bytes([k]) * 32),
+        ):
+            queue.put(message)
+    assert sorted(map(repr, taken(queue))) == sorted(
+        map(
+            repr,
+            [
+                Ping(2.0),
+                Pong(2.0),
+                Pull(2, ()),
+                FrontierDigest(bytes(32), before=2),
+                ReplicaDigest(bytes(32), bytes([2]) * 32),
+            ],
+        )
+    )
+    queue.put(FrontierDigest(bytes(32), before=3))
+    assert taken(queue) == [FrontierDigest(bytes(32), before=3)]
+
+
+def test_of_each_origin_the_newest_statement_waits_and_it_leaves_before_later_updates() -> None:
+    queue = SendQueue()
+    queue.put(Members((member("a"), member("b", 2))))
+    queue.put(Updates((bundle(1),)))
+    queue.put(Members((member("a", 5), member("b", 1), member("c"))))
+    first, then = taken(queue)
+    assert first == Members((member("a", 5), member("b", 2), member("c")))
+    assert then == Updates((bundle(1),))
+    queue.put(Members((member("a", 6),)))
+    assert taken(queue) == [Members((member("a", 6),))]
+
+
+def test_many_statements_leave_in_frames() -> None:
+    queue = SendQueue()
+    queue.put(Members(tuple(member(f"n{k}") for k in range(600))))
+    queue.put(Goodbye("over"))
+    messages = taken(queue)
+    assert [len(one.members) for one in messages[:-1]] == [256, 256, 88]
+    assert messages[-1] == Goodbye("over")
+
+
+def test_chatter_of_whomever_neither_ends_a_slow_link_nor_fills_it() -> None:
     queue = SendQueue(10)
     queue.put(Updates(tuple(map(bundle, range(10)))))
+    for k in range(4 * CONTROL_MAX):
+        queue.put(FrontierDigest(bytes(32), before=k))
+        queue.put(ReplicaDigest(bytes(32), k.to_bytes(32, "big")))
+        queue.put(Members((member("chatterbox", k),)))
+        queue.put(Pong(float(k)))
+    assert not queue.is_stuck
+    assert len(queue._waiting) < 1000
+    assert len(flat(taken(queue))) == 10 + 4
+
+
+def test_a_peer_that_does_not_read_what_it_answers_is_stuck_in_the_end() -> None:
+    queue = SendQueue(10)
     for _ in range(CONTROL_MAX):
-        queue.put(FrontierDigest(bytes(32)))
+        queue.put(PullMore(1))
     assert not queue.is_stuck
     queue.put(Ping(1.0))
     assert queue.is_stuck

@@ -8,25 +8,37 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from seedflood.errors import PeerError, RunMismatchError
+from seedflood.protocol.messages import Hello, Member
 from seedflood.transport import refusal
 
 RELAXED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # two shared cores
 
-RUN = json.dumps({"name": "a", "rank": 32})
+OURS = Hello(bytes(range(32)), bytes(32), Member(bytes(32), "a", 1))
+OTHER = bytes(32)
 
 
 def test_what_the_server_says_is_what_the_dialler_understands() -> None:
-    code, details = refusal.status(PeerError("another run", reason="run"), run=RUN, origin=2**64 - 1)
+    code, details = refusal.status(PeerError("another run", reason="run"), OURS)
     assert code is grpc.StatusCode.FAILED_PRECONDITION
     facts = refusal.parse(details)
-    assert refusal.origin_in(facts) == 2**64 - 1
-    error = refusal.as_error(facts, "host:1", json.dumps({"name": "b", "rank": 32, "seed": 1}))
+    assert refusal.origin_in(facts) == OURS.member.origin
+    error = refusal.as_error(facts, "host:1", OTHER)
     assert isinstance(error, RunMismatchError)
-    assert error.differences == ("name", "seed")
+    assert error.differences == ("run",)
+    assert "0001020304050607" in str(error)
+    assert "0000000000000000" in str(error)
+    assert "config check" in str(error)
+
+
+def test_a_stranger_learns_no_more_of_the_run_than_half_of_its_fingerprint() -> None:
+    _, details = refusal.status(PeerError("another run", reason="run"), OURS)
+    assert refusal.parse(details).keys() == {"reason", "message", "origin", "run"}
+    assert OURS.run_id[:8].hex() in details
+    assert OURS.run_id.hex() not in details
 
 
 def test_details_stay_small() -> None:
-    _, details = refusal.status(PeerError("x" * 10**6, reason="run"), run=json.dumps({"a": "y" * 10**6}), origin=1)
+    _, details = refusal.status(PeerError("x" * 10**6, reason="run"), OURS)
     assert len(details) <= refusal.DETAILS_BYTES_MAX
 
 
@@ -50,7 +62,7 @@ def test_any_details_are_understood_or_ignored(details: str) -> None:
     facts = refusal.parse(details)
     if facts is not None:
         refusal.origin_in(facts)
-        assert isinstance(refusal.as_error(facts, "host:1", RUN), PeerError | RunMismatchError)
+        assert isinstance(refusal.as_error(facts, "host:1", OTHER), PeerError | RunMismatchError)
 
 
 @pytest.mark.parametrize("details", [None, "", "Stream removed", "{" * 4000, '{"a":' * 800, "{}", '{"reason": 1}'])
@@ -58,8 +70,7 @@ def test_what_is_no_refusal_of_ours_is_ignored(details: str | None) -> None:
     assert refusal.parse(details) is None
 
 
-def test_names_of_settings_are_not_taken_unseen() -> None:
-    theirs = {"name": "a", "rank": 32, "\x1b[31m": 1, "A B": 2, "ok": 3} | {f"k{k}": k for k in range(100)}
-    names = refusal.differences(RUN, theirs)
-    assert len(names) == refusal.DIFFERENCES_MAX
-    assert all(name.isidentifier() for name in names)
+@pytest.mark.parametrize("theirs", ["\x1b[31m", "0" * 17, "0" * 64, {"name": "a"}, 7, None])
+def test_what_is_no_fingerprint_of_a_run_is_not_shown(theirs: object) -> None:
+    error = refusal.as_error({"reason": "run", "run": theirs}, "host:1", OTHER)
+    assert "belongs to another run, this host" in str(error)

@@ -4,6 +4,7 @@ import asyncio
 from contextlib import AsyncExitStack
 
 from seedflood.config import Settings
+from seedflood.operations.lag import LoopLag
 from seedflood.operations.observatory import Observatory
 from seedflood.operations.server import OperationsServer
 from seedflood.operations.tensorboard import TensorBoard
@@ -28,6 +29,9 @@ class Console:
                 undo.push_async_callback(asyncio.to_thread, curves.close)
             observatory = Observatory(settings, origin, asyncio.get_running_loop(), curves)
             undo.push_async_callback(asyncio.to_thread, observatory.close)
+            lag = LoopLag(observatory.tally.registry)
+            lag.start(asyncio.get_running_loop())
+            undo.callback(lag.stop)
             await asyncio.to_thread(observatory.recall)
             address = None
             if node.http:

@@ -5,7 +5,7 @@ direct neighbours have a label of their own. `deploy/METRICS.md` lists them; a t
 """
 
 import platform
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import get_args
 
 from prometheus_client import ProcessCollector
@@ -25,6 +25,25 @@ CONTENT_TYPE = CONTENT_TYPE_LATEST
 
 LINKS_MAX = 256
 """Neighbours with a label of their own; whoever links beyond these shares the label "other"."""
+
+
+_OF_LINKS: tuple[tuple[str, str, Callable[[LinkState], float]], ...] = (
+    ("sent_bytes", "Bytes of frames sent to a neighbour.", lambda link: link.bytes_sent),
+    ("received_bytes", "Bytes of frames received from a neighbour.", lambda link: link.bytes_received),
+    ("sent_frames", "Frames sent to a neighbour.", lambda link: link.frames_sent),
+    ("received_frames", "Frames received from a neighbour.", lambda link: link.frames_received),
+    ("opened", "Links that were opened with a neighbour.", lambda link: link.links_opened),
+    (
+        "muted_seconds",
+        "For how long nothing was read from a neighbour, since its budget was spent.",
+        lambda link: link.muted_seconds,
+    ),
+    (
+        "dropped_updates",
+        "Updates that gave way to newer ones because a neighbour reads too slowly; repair brings them.",
+        lambda link: link.updates_dropped,
+    ),
+)
 
 
 class Metrics:
@@ -80,6 +99,12 @@ def _node(subject: Subject) -> Iterator[Metric]:
     for reason in get_args(Objection):
         rejected.add_metric([label(reason)], node.admission.refused.get(reason, 0))
     yield rejected
+    faults = CounterMetricFamily(
+        "seedflood_peer_faults", "Frames and links of others that were refused.", labels=["reason"]
+    )
+    for fault, count in sorted(subject.link_faults().items()):
+        faults.add_metric([fault], count)
+    yield faults
     yield _gauge("window_step", "First step of the round that is measured or collected.", node.step)
     yield _gauge("run_steps", "Length of the run in steps.", run.steps)
     peers = GaugeMetricFamily("seedflood_peers", "Other members of the run by what is known of them.", labels=["state"])
@@ -98,25 +123,14 @@ def _links(links: list[LinkState]) -> Iterator[Metric]:
     yield _counter(
         "updates_received", "Updates that neighbours sent, duplicates included.", sum(x.updates_received for x in links)
     )
-    sent = CounterMetricFamily("seedflood_link_sent_bytes", "Bytes of frames sent to a neighbour.", labels=["peer"])
-    received = CounterMetricFamily(
-        "seedflood_link_received_bytes", "Bytes of frames received from a neighbour.", labels=["peer"]
-    )
-    dropped = CounterMetricFamily(
-        "seedflood_link_dropped_updates",
-        "Updates that gave way to newer ones because a neighbour reads too slowly; repair brings them.",
-        labels=["peer"],
-    )
     linked = [link for link in links if link.origin is not None]
-    for link in linked[:LINKS_MAX]:
-        sent.add_metric([link.peer], link.bytes_sent)
-        received.add_metric([link.peer], link.bytes_received)
-        dropped.add_metric([link.peer], link.updates_dropped)
-    if others := linked[LINKS_MAX:]:
-        sent.add_metric(["other"], sum(link.bytes_sent for link in others))
-        received.add_metric(["other"], sum(link.bytes_received for link in others))
-        dropped.add_metric(["other"], sum(link.updates_dropped for link in others))
-    yield from (sent, received, dropped)
+    for name, text, count in _OF_LINKS:
+        family = CounterMetricFamily(f"seedflood_link_{name}", text, labels=["peer"])
+        for link in linked[:LINKS_MAX]:
+            family.add_metric([link.peer], count(link))
+        if others := linked[LINKS_MAX:]:
+            family.add_metric(["other"], sum(map(count, others)))
+        yield family
 
 
 def _counter(name: str, text: str, value: float) -> Metric:

@@ -1,7 +1,8 @@
 """What this room may ask of the node it shows: everything is read, nothing is changed."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from seedflood.config import Settings
 from seedflood.protocol.messages import OriginId
@@ -23,6 +24,10 @@ class LinkState:
     pull_bytes_received: int = 0
     updates_received: int = 0
     updates_dropped: int = 0
+    frames_sent: int = 0
+    frames_received: int = 0
+    links_opened: int = 0
+    muted_seconds: float = 0.0
 
     @property
     def is_connected(self) -> bool:
@@ -63,5 +68,8 @@ class Subject(Protocol):
 
     def link_states(self) -> list[LinkState]:
         """Of all neighbours of this life, and of all who are dialled."""
+
+    def link_faults(self) -> Mapping[Any, int]:
+        """How often a frame or a link of others was refused, by reason: a closed set."""
 
     def journal_size(self) -> JournalSize: ...

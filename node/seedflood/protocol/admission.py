@@ -16,6 +16,7 @@ from seedflood.protocol.rules import Rules
 
 Objection = Literal[
     "unknown origin",
+    "too many origins",
     "beyond the run",
     "not a round",
     "payload",
@@ -45,12 +46,17 @@ class Admission:
             raise PeerError("the peer takes part in another run", reason="run")
         if hello.base_digest != self._rules.base_digest:
             raise PeerError("the peer holds another base model", reason="base model")
+        if not self._membership.has_room_for(hello.member):
+            self.refuse("too many origins")
+            raise PeerError(f"{len(self._membership)} origins take part, and no more are let in", reason="busy")
         self.check_member(hello.member)
         for member in hello.members:
             self.check_member(member)
 
     def check_member(self, member: Member) -> None:
-        """Raises PeerError if a statement that is news is not signed by its subject."""
+        """Raises PeerError if a statement that is news is not signed by its subject. No room: it is no news."""
+        if not self._membership.has_room_for(member):
+            self.refuse("too many origins")
         if self._membership.is_news(member) and not self.is_signed(member):
             self.refuse("signature")
             raise PeerError(f"the membership statement of {member.name} has a wrong signature", reason="signature")
@@ -123,6 +129,8 @@ class Admission:
             return "not a round"
         if not rules.telling.admits(bundle.probes):
             return "payload"
+        if not self._frontier.can_add(origin, first):
+            return "too far ahead"
         key = member.public_key
         if not self._verify(key, bundle.signed_bytes(rules.run_id, key), bundle.signature):
             return "signature"

@@ -21,11 +21,9 @@ RANGES_MAX = 1024
 """Ranges above the mark per origin: 16 KiB; one lost bundle costs one range, so 1,024 losses within a repair period.
 Sums of epochs are no losses: who is given them may hold more ranges than that, and tells the first of them."""
 
-FRONTIER_BYTES_MAX = 2 << 20
-"""No frontier that is told is longer: less is claimed, more is pulled, nothing is lost."""
-
-HELD_BYTES_MAX = 8 + 8 + 2
-RANGE_BYTES_MAX = 2 * 8
+FRONTIER_ORIGINS_MAX = FRONTIER_RANGES_MAX = 16_384
+"""No frontier that is told has more: half a megabyte at most, and 30 ms of whoever reads it. What is beyond it is left
+out: less is claimed, more is pulled, nothing is lost."""
 
 
 _first, _last = itemgetter(0), itemgetter(1)
@@ -34,7 +32,7 @@ _first, _last = itemgetter(0), itemgetter(1)
 def is_tellable(held: Sequence[Held]) -> bool:
     """Does every node accept all of it?"""
     ranges = [len(one.beyond) for one in held]
-    is_short = HELD_BYTES_MAX * len(ranges) + RANGE_BYTES_MAX * sum(ranges) <= FRONTIER_BYTES_MAX
+    is_short = len(ranges) <= FRONTIER_ORIGINS_MAX and sum(ranges) <= FRONTIER_RANGES_MAX
     return is_short and max(ranges, default=0) <= RANGES_MAX
 
 
@@ -42,8 +40,8 @@ def tellable(held: Sequence[Held]) -> tuple[Held, ...]:
     """What is held, or as much of it as every node accepts: the first ranges, the first origins."""
     if is_tellable(held):
         return tuple(held)
-    told = held[: FRONTIER_BYTES_MAX // HELD_BYTES_MAX]
-    room = (FRONTIER_BYTES_MAX - HELD_BYTES_MAX * len(told)) // RANGE_BYTES_MAX
+    told = held[:FRONTIER_ORIGINS_MAX]
+    room = FRONTIER_RANGES_MAX
     cut = []
     for one in told:
         cut.append(Held(one.origin, one.mark, one.beyond[: min(room, RANGES_MAX)]))

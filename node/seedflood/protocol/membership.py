@@ -16,18 +16,19 @@ from collections.abc import Iterable
 from seedflood.protocol.delays import HOP_MILLISECONDS_MAX
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.graph import diameter
-from seedflood.protocol.messages import STEP_MAX, Member, OriginId
+from seedflood.protocol.messages import ORIGINS_REMEMBERED, STEP_MAX, Member, OriginId
 from seedflood.protocol.outputs import Event
 
 
 class Membership:
     """The newest statement of every known origin. Signatures were checked before."""
 
-    def __init__(self, members: Iterable[Member] = ()) -> None:
+    def __init__(self, members: Iterable[Member] = (), *, origins_max: int = ORIGINS_REMEMBERED) -> None:
         self._members: dict[OriginId, Member] = {}
         self.taking_part = 0
         """How many origins said from which step on they take part."""
         self._names: Counter[str] = Counter()
+        self._origins_max = origins_max
         self._diameter: int | None = None
         self._digest: bytes | None = None
         self._hop_seconds: float | None = None
@@ -52,9 +53,13 @@ class Membership:
         return member.name if member else f"{origin:016x}"
 
     def is_news(self, member: Member) -> bool:
-        """Would this statement replace what is known of its origin?"""
+        """Would this statement replace what is known of its origin, or is there room for it?"""
         known = self._members.get(member.origin)
-        return known is None or member.age > known.age
+        return self.has_room_for(member) if known is None else member.age > known.age
+
+    def has_room_for(self, member: Member) -> bool:
+        """Is its origin known, or is there a place for one more? Keys cost nothing: strangers may come without end."""
+        return len(self._members) < self._origins_max or member.origin in self._members
 
     def believe(self, member: Member) -> bool:
         """Keeps the statement if it is news; says whether it was."""

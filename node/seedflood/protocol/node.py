@@ -67,7 +67,7 @@ class Node:
         self.step = 0
         """First step of the round that is measured or collected now."""
         self.frontier = Frontier()
-        self.membership = Membership()
+        self.membership = Membership(origins_max=rules.origins_max)
         self.flood = Flood()
         self.admission = Admission(rules, verify, self.membership, self.frontier)
         self._patience = patience or Patience()

@@ -8,6 +8,9 @@ from seedflood.protocol.payload import PAIRS, Telling
 from seedflood.protocol.repair import REPAIR_SECONDS
 from seedflood.protocol.window import WindowRule
 
+ORIGINS_PER_CLIENT = 4
+ORIGINS_SPARE = 64
+
 
 @dataclass(frozen=True, slots=True)
 class Rules:
@@ -33,6 +36,11 @@ class Rules:
                 f"{self.local_steps} local steps of {self.telling.size:,} bytes each are more than a message holds "
                 f"({BUNDLE_BYTES_MAX:,}): choose a lower rank, fewer bits or fewer local_steps."
             )
+
+    @property
+    def origins_max(self) -> int:
+        """How many keys are known at most: some hosts lose theirs, and strangers must not come without end."""
+        return ORIGINS_PER_CLIENT * self.clients + ORIGINS_SPARE
 
 
 @dataclass(frozen=True, slots=True)

@@ -149,7 +149,7 @@ class Liar:
 
     def sums(self) -> list[Item]:
         """An answer to a pull that nobody began, or that somebody did."""
-        return [PullPart(self._rng.randint(1, 5), part) for part in cut([self._forged_sum()])]
+        return [PullPart(self._rng.randint(1, 5), part) for part in cut([self._forged_sum()]) if part]
 
     def digests(self) -> list[Item]:
         true = self.host.node.standing

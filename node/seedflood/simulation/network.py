@@ -285,7 +285,8 @@ class Network:
         if donor.index in self.forgers:
             answer = self.forgers[donor.index](answer)
         for part in cut(answer):
-            self._carry(link, donor.index, PullPart(pull.id, part))
+            if part is not None:
+                self._carry(link, donor.index, PullPart(pull.id, part))
         self._carry(link, donor.index, PullEnd(pull.id, is_complete=True))
 
     @staticmethod

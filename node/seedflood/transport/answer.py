@@ -24,13 +24,15 @@ AnswerItem = Members | ClosedDigests | ClosedEpoch | Updates | Standing
 """What an answer is made of, in the donor's journal as in the asker's core."""
 
 
-def cut(answer: Iterable[AnswerItem]) -> Iterator[AnswerPart]:
-    """The parts of an answer, made one at a time."""
+def cut(answer: Iterable[AnswerItem]) -> Iterator[AnswerPart | None]:
+    """The parts of an answer, made one at a time. None: not yet, let others have a turn."""
     for item in answer:
         match item:
             case ClosedEpoch():
                 yield from _cut_epoch(item)
-            case Updates(bundles) if bundles:
+            case Updates(()):
+                yield None
+            case Updates(bundles):
                 yield from map(Updates, cut_bundles(bundles, PULL_BUNDLES))
             case _:
                 yield item
@@ -46,7 +48,8 @@ def _cut_epoch(closed: ClosedEpoch) -> Iterator[EpochPart]:
 class Assembly:
     """Puts the parts of one answer together. `join` and `end` raise PeerError for what is out of order or too much."""
 
-    def __init__(self) -> None:
+    def __init__(self, epoch_bytes_max: int = EPOCH_BYTES_MAX) -> None:
+        self._epoch_bytes_max = epoch_bytes_max
         self._first: EpochPart | None = None
         self._data = bytearray()
 
@@ -61,7 +64,8 @@ class Assembly:
         first = self._first
         if first is None or first.frontier is None or part.epoch != first.epoch:
             raise PeerError("a part of an epoch that does not follow the part before", reason="order")
-        check(len(self._data) + len(part.data) <= EPOCH_BYTES_MAX, f"an epoch of more than {EPOCH_BYTES_MAX} bytes")
+        most = self._epoch_bytes_max
+        check(len(self._data) + len(part.data) <= most, f"an epoch of more than {most} bytes")
         self._data += part.data
         if not part.is_last:
             return None

@@ -51,7 +51,10 @@ from seedflood.wire import flood_pb2 as pb
 FRAME_BYTES_MAX = 4 << 20
 """gRPC's default limit of a message, kept: what is larger is split."""
 
-MEMBERS_BYTES_MAX = 1 << 20
+FRAME_MEMBERS_MAX = 256
+"""Statements in a frame. Verifying so many takes 20 ms; then the loop turns."""
+
+MEMBERS_BYTES_MAX = 256 << 10
 """Statements are spread over frames of about this size."""
 
 EPOCH_PART_BYTES_MAX = 1 << 20
@@ -211,7 +214,7 @@ def _from_wire(frame: pb.Frame) -> LinkMessage | None:
         case "updates":
             return Updates(updates_from_wire(frame.updates))
         case "members":
-            return Members(tuple(_member_from_wire(member) for member in frame.members.members))
+            return Members(_members_from_wire(frame.members.members))
         case "hello":
             return _hello_from_wire(frame.hello)
         case "frontier_digest":
@@ -318,13 +321,20 @@ def _member_from_wire(wire: pb.Member) -> Member:
     )
 
 
+def _members_from_wire(wire: Sequence[pb.Member]) -> tuple[Member, ...]:
+    check(len(wire) <= FRAME_MEMBERS_MAX, f"{len(wire)} statements in a frame, more than {FRAME_MEMBERS_MAX}")
+    neighbours = sum(len(member.neighbours) for member in wire)
+    check(8 * neighbours <= MEMBERS_BYTES_MAX, f"statements with {neighbours} neighbours in a frame")
+    return tuple(map(_member_from_wire, wire))
+
+
 def _chunks_of_members(members: Iterable[Member]) -> list[pb.Members]:
     chunks: list[pb.Members] = []
     room = 0
     for member in members:
         wire = _member_to_wire(member)
         size = wire.ByteSize() + 4
-        if size > room:
+        if size > room or len(chunks[-1].members) == FRAME_MEMBERS_MAX:
             chunks.append(pb.Members())
             room = MEMBERS_BYTES_MAX
         chunks[-1].members.append(wire)
@@ -352,7 +362,7 @@ def _hello_from_wire(wire: pb.Hello) -> Hello:
         wire.run_id,
         wire.base_digest,
         _member_from_wire(wire.member),
-        tuple(_member_from_wire(member) for member in wire.members),
+        _members_from_wire(wire.members),
         frontier_from_wire(wire.frontier),
         wire.protocol_version,
     )

@@ -8,7 +8,7 @@ from itertools import chain, islice
 
 from seedflood.errors import PeerError
 from seedflood.protocol.batches import tells_payloads
-from seedflood.protocol.frontier import RANGES_MAX, tellable
+from seedflood.protocol.frontier import FRONTIER_ORIGINS_MAX, FRONTIER_RANGES_MAX, RANGES_MAX, tellable
 from seedflood.protocol.messages import (
     BUNDLE_BYTES_MAX,
     BUNDLE_UPDATES_MAX,
@@ -116,8 +116,11 @@ def exact_frontier_to_wire(frontier: Sequence[Held]) -> pb.Frontier:
 
 
 def frontier_from_wire(wire: pb.Frontier) -> tuple[Held, ...]:
+    n = len(wire.origins)
+    check(n <= FRONTIER_ORIGINS_MAX, f"{n} origins in a frontier, more than {FRONTIER_ORIGINS_MAX}")
+    check(len(wire.ranges) <= 2 * FRONTIER_RANGES_MAX, f"more than {FRONTIER_RANGES_MAX} ranges in a frontier")
+    check(max(len(wire.marks), len(wire.range_counts)) <= n, "the columns of a frontier differ in length", "columns")
     origins, marks, ranges = list(wire.origins), list(wire.marks), list(wire.ranges)
-    n = len(origins)
     counts = list(wire.range_counts) or [0] * n
     check(
         len(marks) == len(counts) == n and len(ranges) == 2 * sum(counts),

@@ -12,7 +12,6 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Protocol
 
 import grpc
@@ -30,8 +29,9 @@ from seedflood.protocol.messages import (
     Updates,
     count_updates,
 )
-from seedflood.transport.answer import AnswerItem, Assembly, cut
+from seedflood.transport.answer import EPOCH_BYTES_MAX, AnswerItem, Assembly, cut
 from seedflood.transport.codec import EpochPart, LinkMessage, Pull, PullEnd, PullMore, PullPart, decode
+from seedflood.transport.counters import LinkCounters
 from seedflood.transport.queue import SendQueue
 
 BROKEN = (grpc.RpcError, grpc.aio.BaseError, asyncio.InvalidStateError)
@@ -80,23 +80,6 @@ class LinkOwner(Protocol):
     def failed(self, error: Exception) -> None: ...
 
 
-@dataclass(slots=True)
-class LinkCounters:
-    """Sums over all links with one peer since the start. Bytes are those of serialized frames."""
-
-    bytes_sent: int = 0
-    bytes_received: int = 0
-    frames_sent: int = 0
-    frames_received: int = 0
-    updates_sent: int = 0
-    updates_received: int = 0
-    updates_dropped: int = 0
-    pull_bytes_received: int = 0
-    """Of bytes_received, those that answered our pulls."""
-    links_opened: int = 0
-    peer_errors: int = 0
-
-
 class Link:
     """An open link: `run` reads and writes until it ends; everything else returns at once.
 
@@ -112,6 +95,7 @@ class Link:
         counters: LinkCounters,
         queue: SendQueue,
         encode: Callable[[LinkMessage], list[bytes]],
+        epoch_bytes_max: int = EPOCH_BYTES_MAX,
     ) -> None:
         self.peer = peer
         self.hello = hello
@@ -131,15 +115,16 @@ class Link:
         self._counters = counters
         self._queue = queue
         self._encode = encode
+        self._epoch_bytes_max = epoch_bytes_max
         self._wake = asyncio.Event()
         self._closing: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._answer: Iterator[LinkMessage] | None = None
+        self._answer: Iterator[LinkMessage | None] | None = None
         self._answer_id = 0
         self._parts_allowed = 0
         self._writer: asyncio.Task[str] | None = None
         self._pulls = 0
         self._is_pulling = False
-        self._assembly = Assembly()
+        self._assembly = Assembly(epoch_bytes_max)
 
     def send(self, message: LinkMessage) -> None:
         if self._closing.done():
@@ -168,7 +153,7 @@ class Link:
     def end_pull(self, is_complete: bool) -> None:
         if self._is_pulling:
             self._is_pulling = False
-            self._assembly = Assembly()
+            self._assembly = Assembly(self._epoch_bytes_max)
             self._owner.pulled(self.peer, is_complete)
 
     async def run(self) -> str:
@@ -289,6 +274,9 @@ class Link:
         try:
             while not self._closing.done():
                 message = self._queue.take() or self._next_answer()
+                if message is None and self._may_answer:
+                    await asyncio.sleep(0)  # the journal is looked through in vain, so far
+                    continue
                 if message is None:
                     self._wake.clear()
                     await self._wake.wait()
@@ -310,23 +298,30 @@ class Link:
             return f"internal error: {error}"
         return "closed"
 
-    def _answer_to(self, pull: Pull) -> Iterator[LinkMessage]:
+    def _answer_to(self, pull: Pull) -> Iterator[LinkMessage | None]:
         try:
             for part in cut(self._owner.pull_answer(pull.frontier)):
-                yield PullPart(pull.id, part)
+                yield None if part is None else PullPart(pull.id, part)
         except Exception as error:
             self._owner.failed(error)
             yield PullEnd(pull.id, is_complete=False)
             return
         yield PullEnd(pull.id, is_complete=True)
 
+    @property
+    def _may_answer(self) -> bool:
+        return self._answer is not None and self._parts_allowed > 0
+
     def _next_answer(self) -> LinkMessage | None:
+        """None while `_may_answer`: look again, soon."""
         if self._answer is None or not self._parts_allowed:
             return None
-        self._parts_allowed -= 1
-        message = next(self._answer, None)
-        if message is None:
+        try:
+            message = next(self._answer)
+        except StopIteration:
             self._answer = None
+            return None
+        self._parts_allowed -= message is not None
         return message
 
     def _drop_answer(self) -> None:

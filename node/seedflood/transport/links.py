@@ -17,24 +17,25 @@ dial makes a new channel, so names are resolved again.
 """
 
 import asyncio
-import dataclasses
 import logging
 import random
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import grpc
 import grpc.aio
 
-from seedflood.errors import JournalError, PeerError, SeedfloodError
+from seedflood.errors import PeerError, SeedfloodError
 from seedflood.protocol.messages import Goodbye, Held, Hello, Message, OriginId, fingerprint
 from seedflood.transport import refusal
-from seedflood.transport.answer import cut
-from seedflood.transport.codec import Encoder, decode, decode_pull_request, encode
-from seedflood.transport.link import BROKEN, Link, LinkCounters, LinkOwner, Stream
-from seedflood.transport.queue import QUEUE_BUNDLES_MAX, SendQueue
+from seedflood.transport.codec import Encoder, decode, encode
+from seedflood.transport.counters import Fault, Ledger, LinkCounters
+from seedflood.transport.crowd import Crowd, host_of
+from seedflood.transport.link import BROKEN, Link, Stream
+from seedflood.transport.owner import LinkSettings, Owner
+from seedflood.transport.pulls import PullService
+from seedflood.transport.queue import SendQueue
 from seedflood.transport.server import AcceptedStream, Credentials, DialledStream, PlainCredentials, bind, make_server
 
 STOP_SECONDS = 2.0
@@ -45,39 +46,10 @@ LAST_TURNS = 10
 
 REFUSALS_REMEMBERED = 64
 
+HALF_OPEN_MAX = 32
+"""Streams on which no hello was read yet. One that is honest says it within a round trip."""
+
 _log = logging.getLogger(__name__)
-
-
-class Owner(LinkOwner, Protocol):
-    """What the links tell and ask; every call comes on the event loop and must return soon.
-
-    Only PeerError may be raised, from `is_welcome` and `received`: the link is closed and the fault counted.
-    """
-
-    def hello(self) -> Hello:
-        """Our hello as of now."""
-
-    def is_welcome(self, hello: Hello) -> None:
-        """Raises PeerError if the sender may not take part. Run, base model and version were compared before."""
-
-    def connected(self, peer: OriginId, hello: Hello) -> None: ...
-
-    def disconnected(self, peer: OriginId, reason: str) -> None: ...
-
-    def refused(self, address: str, error: SeedfloodError) -> None:
-        """A dialled peer and we do not fit: RunMismatchError or PeerError. It is dialled again, slowly."""
-
-
-@dataclass(frozen=True, slots=True)
-class LinkSettings:
-    """listen: host:port. run: the canonical JSON of `[run]`, to name what differs when another run is met."""
-
-    listen: str
-    run: str
-    hello_seconds: float = 10.0
-    redial_seconds_min: float = 0.25
-    redial_seconds_max: float = 30.0
-    queue_bundles_max: int = QUEUE_BUNDLES_MAX
 
 
 class Links:
@@ -107,8 +79,10 @@ class Links:
         self._dials: dict[str, asyncio.Task[None]] = {}
         self._found: dict[str, OriginId] = {}
         self._ending: set[asyncio.Task[None]] = set()
-        self._counters: dict[str, LinkCounters] = {}
+        self._ledger = Ledger()
         self._refusals: deque[str] = deque(maxlen=REFUSALS_REMEMBERED)
+        self._half_open = Crowd(HALF_OPEN_MAX)
+        self._pulls = PullService(owner)
         self._is_stopping = False
 
     @property
@@ -127,11 +101,15 @@ class Links:
 
     def stats(self) -> dict[str, LinkCounters]:
         """Counters by the peer's name, over all of its links; copies."""
-        return {name: dataclasses.replace(counters) for name, counters in self._counters.items()}
+        return self._ledger.stats()
+
+    def faults(self) -> Mapping[Fault, int]:
+        """How often a frame or a link of others was refused, by reason."""
+        return self._ledger.faults
 
     async def start(self) -> int:
         """Listens; returns the port. Raises BindError."""
-        server = make_server(self._accept, self._answer_pull)
+        server = make_server(self._accept, self._pulls.answer)
         if self._add_services is not None:
             await self._add_services(server)
         port = bind(server, self._settings.listen, self._credentials)
@@ -242,6 +220,7 @@ class Links:
         """
         channel = self._credentials.channel(address)
         stream = DialledStream(channel)
+        run_id = self._owner.hello().run_id
         try:
             try:
                 async with asyncio.timeout(self._settings.hello_seconds):
@@ -262,12 +241,13 @@ class Links:
                     raise
                 if facts["reason"] == "duplicate":
                     return False, refusal.origin_in(facts)
-                if facts["reason"] == "stopping":
+                if facts["reason"] in ("stopping", "busy"):
                     raise
-                raise refusal.as_error(facts, address, self._settings.run) from None
+                raise refusal.as_error(facts, address, run_id) from None
             except PeerError as error:
+                self._ledger.note(error.reason)
                 facts = {"reason": error.reason, "message": str(error)}
-                raise refusal.as_error(facts, address, self._settings.run) from None
+                raise refusal.as_error(facts, address, run_id) from None
             try:
                 link = self._admit(hello, ours, stream)
             except PeerError:
@@ -286,7 +266,7 @@ class Links:
         stream = AcceptedStream(context)
         try:
             try:
-                async with asyncio.timeout(self._settings.hello_seconds):
+                async with self._half_open.enter(host_of(context.peer()), self._settings.hello_seconds):
                     frame = await stream.read()
             except TimeoutError:
                 raise PeerError("no hello", reason="hello") from None
@@ -301,29 +281,13 @@ class Links:
             if link.error is not None:
                 raise link.error
         except PeerError as error:
-            if error.reason not in ("duplicate", "stopping", "hello"):
+            if error.reason not in ("duplicate", "stopping"):
+                self._ledger.note(error.reason)
+            if error.reason not in ("duplicate", "stopping", "hello", "busy"):
                 self._log_refusal(context.peer(), error)
-            await context.abort(
-                *refusal.status(error, run=self._settings.run, origin=self._owner.hello().member.origin)
-            )
+            await context.abort(*refusal.status(error, self._owner.hello()))
         except (grpc.aio.UsageError, grpc.aio.InternalError):
             pass  # they were gone before the hello was read or the refusal told
-
-    async def _answer_pull(self, request: bytes, context: grpc.aio.ServicerContext) -> None:
-        """Flood.Pull: reads the journal as fast as the asker takes it, one part at a time."""
-        try:
-            run_id, frontier = decode_pull_request(request)
-            if run_id != self._owner.hello().run_id:
-                raise PeerError("the request names another run", reason="run")
-            for part in cut(self._owner.pull_answer(frontier)):
-                for frame in encode(part):
-                    await context.write(frame)
-        except PeerError as error:
-            origin = self._owner.hello().member.origin
-            await context.abort(*refusal.status(error, run=self._settings.run, origin=origin))
-        except JournalError as error:
-            self._owner.failed(error)
-            await context.abort(grpc.StatusCode.UNAVAILABLE, "the journal cannot be read")
 
     def _log_refusal(self, source: str, error: PeerError) -> None:
         """Once per host and sentence: a stranger who dials for ever shall not fill the log."""
@@ -342,6 +306,8 @@ class Links:
             raise PeerError("this node is stopping", reason="stopping")
         peer, name = hello.member.origin, hello.member.name
         old = self._links.get(peer)
+        if old is None and not stream.is_dialled and len(self._links) >= self._settings.links_max:
+            raise PeerError(f"this node has {len(self._links)} links already", reason="busy")
         if old is not None:
             if not self._is_preferred(hello, ours, stream, old):
                 old.has_outlived_dial = True
@@ -350,8 +316,8 @@ class Links:
         queue = SendQueue(self._settings.queue_bundles_max)
         if not stream.is_dialled:
             queue.put(ours)
-        counters = self._counters.setdefault(name, LinkCounters())
-        link = Link(peer, hello, stream, self._owner, counters, queue, self._encode)
+        counters = self._ledger.open(name, self.peers.values())
+        link = Link(peer, hello, stream, self._owner, counters, queue, self._encode, self._settings.epoch_bytes_max)
         self._links[peer] = link
         self._owner.connected(peer, hello)
         return link
@@ -369,6 +335,8 @@ class Links:
         reason = "connection lost"
         try:
             reason = await link.run()
+            if link.error is not None and link.is_dialled:
+                self._ledger.note(link.error.reason)
         finally:
             self._running.discard(link)
             self._forget(link, reason)

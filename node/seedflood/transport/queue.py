@@ -1,31 +1,39 @@
 """What waits to be sent on one link: one structure with one promise.
 
-Promise: memory stays bounded, control messages are never dropped, and everything else leaves in the order in which it
-came. A peer that reads slower than the swarm speaks loses the *oldest waiting updates*; repair (digest and pull) brings
-them later, in bulk. Order is kept between updates and digests because a digest that overtook updates would look like a
-difference and start a pull for what is on its way anyway. Only the transport's own frames and pings overtake: they
-measure and steer the link, and must not wait behind the load that they are about. They overtake one at a time, since a
-fast pull asks for more after every frame and would keep everything else waiting.
+Promise: memory stays bounded, what is said is said in its newest form, and everything else leaves in the order in which
+it came. A peer that reads slower than the swarm speaks loses the *oldest waiting updates*; repair (digest and pull)
+brings them later, in bulk. Of what replaces itself (digests, pings, the statements of each origin) only the newest
+waits, so chatter, whoever's it is, neither fills a slow link nor ends it.
+
+Order is kept between updates and digests because a digest that overtook updates would look like a difference and start
+a pull for what is on its way anyway. Only the transport's own frames and pings overtake: they measure and steer the
+link, and must not wait behind the load that they are about. They overtake one at a time, since a fast pull asks for
+more after every frame and would keep everything else waiting.
 
 Small batches of updates that wait are joined when they are taken: a busy stream gets larger frames, not more. A batch
 that fills a frame well leaves as the object that came, which other links send too: it is encoded once (`codec`).
 """
 
 from collections import deque
-from itertools import chain
+from itertools import chain, islice
 
 from seedflood.protocol.batches import BATCH_BYTES, cut_bundles, payload_bytes
 from seedflood.protocol.messages import (
     ClosedEpoch,
+    FrontierDigest,
     Hello,
+    Member,
+    Members,
     Message,
+    OriginId,
     Ping,
     Pong,
+    ReplicaDigest,
     Standing,
     Updates,
     count_updates,
 )
-from seedflood.transport.codec import EpochPart, LinkMessage, Pull, PullEnd, PullMore, PullPart
+from seedflood.transport.codec import FRAME_MEMBERS_MAX, EpochPart, LinkMessage, Pull, PullEnd, PullMore, PullPart
 from seedflood.transport.columns import FRAME_BUNDLES_MAX
 
 QUEUE_BUNDLES_MAX = 65_536
@@ -38,7 +46,13 @@ BATCH_BUNDLES = 256
 """A batch of so many, or with 64 KiB of payloads, is not joined with the next one."""
 
 CONTROL_MAX = 4096
-"""A peer that lets this many control messages wait does not read at all: the link is given up."""
+"""A peer that lets this many control messages wait, none of which replaces another, does not read at all: the link is
+given up."""
+
+STALE_MAX = 256
+"""Digests that newer ones have replaced are swept out when there are so many."""
+
+Kind = type[LinkMessage]
 
 
 class SendQueue:
@@ -47,8 +61,13 @@ class SendQueue:
     def __init__(self, bundles_max: int = QUEUE_BUNDLES_MAX, bytes_max: int = QUEUE_BYTES_MAX) -> None:
         self._bundles_max = bundles_max
         self._bytes_max = bytes_max
-        self._urgent: deque[LinkMessage] = deque()
-        self._waiting: deque[Message] = deque()
+        self._urgent: deque[LinkMessage | Kind] = deque()
+        self._waiting: deque[Message | Kind] = deque()
+        self._newest: dict[Kind, LinkMessage] = {}
+        """Of what replaces itself."""
+        self._statements: dict[OriginId, Member] = {}
+        """They leave when it is the turn of `Members`."""
+        self._stale = 0
         self._batches = 0
         """How many of those that wait are updates, how many bundles these hold, and how many bytes of payloads."""
         self._bundles = 0
@@ -58,7 +77,7 @@ class SendQueue:
 
     @property
     def is_stuck(self) -> bool:
-        return len(self._urgent) + len(self._waiting) - self._batches > CONTROL_MAX
+        return len(self._urgent) + len(self._waiting) - self._batches - self._stale > CONTROL_MAX
 
     def put(self, message: LinkMessage) -> None:
         match message:
@@ -72,7 +91,15 @@ class SendQueue:
                 self._bytes += size
                 while self._bundles > self._bundles_max or self._bytes > self._bytes_max:
                     self._drop(self._bundles - self._bundles_max)
-            case Hello() | Ping() | Pong() | Pull() | PullMore():
+            case Members(members):
+                self._put_statements(members)
+            case FrontierDigest() | ReplicaDigest():
+                self._put_digest(message)
+            case Ping() | Pong() | Pull():
+                if type(message) not in self._newest:
+                    self._urgent.append(type(message))
+                self._newest[type(message)] = message
+            case Hello() | PullMore():
                 self._urgent.append(message)
             case PullPart() | PullEnd() | ClosedEpoch() | EpochPart() | Standing():
                 raise AssertionError("answers do not wait here: the link makes them when there is room")
@@ -81,13 +108,54 @@ class SendQueue:
 
     def take(self) -> LinkMessage | None:
         """The next message to send; small batches of updates in a row come as one. None: nothing waits."""
+        self._skip_stale()
         if self._urgent and not (self._is_turn_of_waiting and self._waiting):
             self._is_turn_of_waiting = True
-            return self._urgent.popleft()
+            urgent = self._urgent.popleft()
+            return self._newest.pop(urgent) if isinstance(urgent, type) else urgent
         self._is_turn_of_waiting = False
         if not self._waiting:
             return None
-        return self._take_updates() if isinstance(self._waiting[0], Updates) else self._waiting.popleft()
+        if isinstance(self._waiting[0], Updates):
+            return self._take_updates()
+        message = self._waiting.popleft()
+        if isinstance(message, type):
+            return self._take_statements()
+        if self._newest.get(type(message)) is message:
+            del self._newest[type(message)]
+        return message
+
+    def _put_statements(self, members: tuple[Member, ...]) -> None:
+        if members and not self._statements:
+            self._waiting.append(Members)
+        for member in members:
+            known = self._statements.get(member.origin)
+            if known is None or member.age >= known.age:
+                self._statements[member.origin] = member
+
+    def _take_statements(self) -> Members:
+        chosen = list(islice(self._statements, FRAME_MEMBERS_MAX))
+        members = Members(tuple(map(self._statements.pop, chosen)))
+        if self._statements:
+            self._waiting.appendleft(Members)
+        return members
+
+    def _put_digest(self, digest: FrontierDigest | ReplicaDigest) -> None:
+        """It stands for what is queued before it, so it does not take the place of the older one."""
+        self._stale += type(digest) in self._newest
+        self._newest[type(digest)] = digest
+        self._waiting.append(digest)
+        if self._stale > STALE_MAX:
+            self._waiting = deque(one for one in self._waiting if not self._is_stale(one))
+            self._stale = 0
+
+    def _is_stale(self, one: Message | Kind) -> bool:
+        return isinstance(one, FrontierDigest | ReplicaDigest) and self._newest.get(type(one)) is not one
+
+    def _skip_stale(self) -> None:
+        while self._stale and self._waiting and self._is_stale(self._waiting[0]):
+            self._waiting.popleft()
+            self._stale -= 1
 
     def _take_updates(self) -> Updates:
         batches: list[Updates] = []

@@ -1,7 +1,8 @@
 """Why a link is refused, and how that is told to the other side: a gRPC status whose message is a little JSON.
 
-The dialler learns from it what an operator must change: which `[run]` settings differ, not only that some do. The
-other side may be anyone, so its JSON is bounded and only the names of settings are taken from it.
+The dialler learns from it what an operator must change. Whoever asks may be a stranger, so nothing of `[run]` is told,
+only the beginning of its digest: both sides name both runs in their logs, and `seedflood config check` prints which one
+a host's file describes. What the other side answers may come from anyone, too: it is bounded.
 """
 
 import json
@@ -17,9 +18,10 @@ DETAILS_BYTES_MAX = 4096
 """HTTP/2 stacks drop trailers beyond 8 KiB."""
 
 TEXT_CHARACTERS_MAX = 500
-DIFFERENCES_MAX = 32
+RUN_BYTES_SHOWN = 8
+"""Of a run id, as `seedflood config check` shows it. All 32 of them are what `Flood.Pull` asks for."""
 
-_SETTING = re.compile(r"[a-z][a-z0-9_]{0,40}")
+_RUN = re.compile(f"[0-9a-f]{{{2 * RUN_BYTES_SHOWN}}}")
 _CODES = {
     "run": grpc.StatusCode.FAILED_PRECONDITION,
     "base": grpc.StatusCode.FAILED_PRECONDITION,
@@ -27,6 +29,7 @@ _CODES = {
     "self": grpc.StatusCode.INVALID_ARGUMENT,
     "duplicate": grpc.StatusCode.ALREADY_EXISTS,
     "stopping": grpc.StatusCode.UNAVAILABLE,
+    "busy": grpc.StatusCode.RESOURCE_EXHAUSTED,
 }
 
 
@@ -39,7 +42,11 @@ def check_hello(theirs: Hello, ours: Hello) -> None:
             reason="version",
         )
     if theirs.run_id != ours.run_id:
-        raise PeerError("another run: [run] must be equal on all hosts", reason="run")
+        raise PeerError(
+            f"another run ({run_fingerprint(theirs.run_id)} there, {run_fingerprint(ours.run_id)} here): "
+            "[run] must be equal on all hosts",
+            reason="run",
+        )
     if theirs.base_digest != ours.base_digest:
         raise PeerError(
             "the weights of the base model differ; give both hosts the same files (same [run] model and revision)",
@@ -51,19 +58,21 @@ def check_hello(theirs: Hello, ours: Hello) -> None:
         raise PeerError("an origin id that is ours, with another key", reason="identity")
 
 
-def status(error: PeerError, *, run: str, origin: OriginId) -> tuple[grpc.StatusCode, str]:
-    """What the server answers. run: our canonical `[run]`, told only if that is what differs."""
-    facts: dict[str, Any] = {
+def run_fingerprint(run_id: bytes) -> str:
+    """Shows a run to people, and tells strangers no more of it."""
+    return run_id[:RUN_BYTES_SHOWN].hex()
+
+
+def status(error: PeerError, ours: Hello) -> tuple[grpc.StatusCode, str]:
+    """What the server answers."""
+    facts = {
         "reason": error.reason,
         "message": str(error)[:TEXT_CHARACTERS_MAX],
-        "origin": fingerprint(origin),
+        "origin": fingerprint(ours.member.origin),
     }
-    details = json.dumps(facts)
     if error.reason == "run":
-        with_run = json.dumps(facts | {"run": json.loads(run)})
-        if len(with_run) <= DETAILS_BYTES_MAX:
-            details = with_run
-    return _CODES.get(error.reason, grpc.StatusCode.PERMISSION_DENIED), details
+        facts["run"] = run_fingerprint(ours.run_id)
+    return _CODES.get(error.reason, grpc.StatusCode.PERMISSION_DENIED), json.dumps(facts)
 
 
 def parse(details: str | None) -> dict[str, Any] | None:
@@ -84,33 +93,21 @@ def origin_in(facts: dict[str, Any]) -> OriginId | None:
     return int(text, 16) if isinstance(text, str) and re.fullmatch(r"[0-9a-f]{16}", text) else None
 
 
-def as_error(facts: dict[str, Any], address: str, run: str) -> SeedfloodError:
-    """What the dialler tells its operator about a refusal."""
+def as_error(facts: dict[str, Any], address: str, run_id: bytes) -> SeedfloodError:
+    """What the dialler, who is of the run `run_id`, tells its operator about a refusal."""
     reason, text = facts["reason"], str(facts.get("message", ""))[:TEXT_CHARACTERS_MAX]
     match reason:
         case "run":
-            names = differences(run, facts.get("run"))
-            which = f"these [run] settings differ: {', '.join(names)}" if names else "[run] differs"
+            theirs = facts.get("run")
+            which = f" {theirs}" if isinstance(theirs, str) and _RUN.fullmatch(theirs) else ""
             return RunMismatchError(
-                f"{address} belongs to another run; {which}; make [run] equal on all hosts",
+                f"{address} belongs to another run{which}, this host to {run_fingerprint(run_id)}; make [run] equal on "
+                "all hosts and compare by `seedflood config check`, which prints the id of the run",
                 peer=address,
-                differences=names,
+                differences=("run",),
             )
         case "base" | "version":
             name = {"base": "base_digest", "version": "protocol_version"}[reason]
             return RunMismatchError(f"{address} cannot take part: {text}", peer=address, differences=(name,))
         case _:
             return PeerError(f"{address} refused the link: {text}", reason=reason[:40])
-
-
-def differences(ours: str, theirs: object) -> tuple[str, ...]:
-    """Names of the `[run]` settings that differ, sorted. ours: canonical JSON; theirs: whatever they sent."""
-    if not isinstance(theirs, dict):
-        return ()
-    mine = json.loads(ours)
-    names = (
-        name
-        for name in mine.keys() | theirs.keys()
-        if isinstance(name, str) and _SETTING.fullmatch(name) and mine.get(name, ...) != theirs.get(name, ...)
-    )
-    return tuple(sorted(names)[:DIFFERENCES_MAX])

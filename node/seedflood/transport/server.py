@@ -17,8 +17,13 @@ SERVICE = "seedflood.wire.Flood"
 LINK_PATH = f"/{SERVICE}/Link"
 PULL_PATH = f"/{SERVICE}/Pull"
 
-RPCS_MAX = 1024
-"""Concurrent streams of all peers together, half-open ones included."""
+RPCS_MAX = 2048
+"""Concurrent streams of all peers together. Links, and each kind of stream that strangers may open, have limits of
+their own, which together leave some of these free: an answer that says no needs one, too."""
+
+HANDSHAKE_MILLISECONDS = 10_000
+IDLE_MILLISECONDS = 60_000
+"""After these a connection that says nothing, or has no stream, is closed."""
 
 CLOSE_SECONDS = 1.0
 
@@ -51,6 +56,9 @@ SERVER_OPTIONS: list[tuple[str, Any]] = [
     ("grpc.http2.min_recv_ping_interval_without_data_ms", KEEPALIVE_MILLISECONDS // 3),
     ("grpc.so_reuseport", 0),  # else two daemons share one port and each gets half of the peers
     ("grpc.max_concurrent_streams", 16),
+    ("grpc.server_handshake_timeout_ms", HANDSHAKE_MILLISECONDS),
+    ("grpc.max_connection_idle_ms", IDLE_MILLISECONDS),
+    ("grpc.max_allowed_incoming_connections", RPCS_MAX),
 ]
 
 

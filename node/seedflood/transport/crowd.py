@@ -1,0 +1,47 @@
+"""Places for streams of strangers: a fixed number, so that whoever takes them all takes them from themselves first.
+
+A stream that nobody knows yet (no hello said, a health watch, a pull without a link) costs memory for as long as its
+other side likes. When all places are taken and one more comes, the one that has been there longest goes, of the address
+that holds most: hosts that behave hold few, and for a short time.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+
+class Crowd:
+    """`async with crowd.enter(source)`: TimeoutError if the place is needed, or was held for too long."""
+
+    def __init__(self, places: int) -> None:
+        self._places = places
+        self._inside: dict[asyncio.Timeout, str] = {}
+
+    def __len__(self) -> int:
+        return len(self._inside)
+
+    @asynccontextmanager
+    async def enter(self, source: str, seconds: float | None = None) -> AsyncIterator[None]:
+        async with asyncio.timeout(seconds) as stay:
+            self._make_room(source)
+            self._inside[stay] = source
+            try:
+                yield
+            finally:
+                self._inside.pop(stay, None)
+
+    def _make_room(self, source: str) -> None:
+        if len(self._inside) < self._places:
+            return
+        held = Counter(self._inside.values())
+        held[source] += 1
+        most = max(held[one] for one in self._inside.values())
+        oldest = next(stay for stay, one in self._inside.items() if held[one] == most)
+        del self._inside[oldest]
+        oldest.reschedule(asyncio.get_running_loop().time())
+
+
+def host_of(peer: str) -> str:
+    """The address of a gRPC peer ("ipv4:10.0.0.1:4711") without its port."""
+    return peer.rpartition(":")[0]

@@ -1,0 +1,44 @@
+"""Whose links these are: what is asked of the node behind them, and how many it takes."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from seedflood.errors import SeedfloodError
+from seedflood.protocol.messages import NEIGHBOURS_MAX, Hello, OriginId
+from seedflood.transport.answer import EPOCH_BYTES_MAX
+from seedflood.transport.link import LinkOwner
+from seedflood.transport.queue import QUEUE_BUNDLES_MAX
+
+
+class Owner(LinkOwner, Protocol):
+    """What the links tell and ask; every call comes on the event loop and must return soon.
+
+    Only PeerError may be raised, from `is_welcome` and `received`: the link is closed and the fault counted.
+    """
+
+    def hello(self) -> Hello:
+        """Our hello as of now."""
+
+    def is_welcome(self, hello: Hello) -> None:
+        """Raises PeerError if the sender may not take part. Run, base model and version were compared before."""
+
+    def connected(self, peer: OriginId, hello: Hello) -> None: ...
+
+    def disconnected(self, peer: OriginId, reason: str) -> None: ...
+
+    def refused(self, address: str, error: SeedfloodError) -> None:
+        """A dialled peer and we do not fit: RunMismatchError or PeerError. It is dialled again, slowly."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkSettings:
+    """listen: host:port. links_max: of those who dial us; whoever we dial is linked in any case.
+    epoch_bytes_max: of a sum that a neighbour tells, as it is told."""
+
+    listen: str
+    links_max: int = NEIGHBOURS_MAX
+    epoch_bytes_max: int = EPOCH_BYTES_MAX
+    hello_seconds: float = 10.0
+    redial_seconds_min: float = 0.25
+    redial_seconds_max: float = 30.0
+    queue_bundles_max: int = QUEUE_BUNDLES_MAX

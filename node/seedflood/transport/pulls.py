@@ -1,0 +1,60 @@
+"""Flood.Pull: the answer to a pull for those who have no link, and may be anyone who knows the run."""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import grpc
+import grpc.aio
+
+from seedflood.errors import JournalError, PeerError
+from seedflood.protocol.messages import Held, Hello
+from seedflood.transport import refusal
+from seedflood.transport.answer import AnswerItem, cut
+from seedflood.transport.codec import decode_pull_request, encode
+from seedflood.transport.crowd import Crowd, host_of
+
+PULLS_MAX = 4
+"""Answers at a time."""
+
+
+class Donor(Protocol):
+    """Whoever has the journal."""
+
+    def hello(self) -> Hello: ...
+
+    def pull_answer(self, frontier: tuple[Held, ...]) -> Iterator[AnswerItem]: ...
+
+    def failed(self, error: Exception) -> None: ...
+
+
+class PullService:
+    def __init__(self, donor: Donor) -> None:
+        self._donor = donor
+        self._answers = Crowd(PULLS_MAX)
+
+    async def answer(self, request: bytes, context: grpc.aio.ServicerContext) -> None:
+        """Reads the journal as fast as the asker takes it, one part at a time."""
+        donor = self._donor
+        try:
+            run_id, frontier = decode_pull_request(request)
+            if run_id != donor.hello().run_id:
+                raise PeerError("the request names another run", reason="run")
+            async with self._answers.enter(host_of(context.peer())):
+                await self._tell(frontier, context)
+        except TimeoutError:
+            await self._refuse(PeerError(f"more than {PULLS_MAX} answers at a time", reason="busy"), context)
+        except PeerError as error:
+            await self._refuse(error, context)
+        except JournalError as error:
+            donor.failed(error)
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "the journal cannot be read")
+
+    async def _tell(self, frontier: tuple[Held, ...], context: Any) -> None:
+        for part in cut(self._donor.pull_answer(frontier)):
+            for frame in encode(part) if part is not None else ():
+                await context.write(frame)
+            await asyncio.sleep(0)
+
+    async def _refuse(self, error: PeerError, context: Any) -> None:
+        await context.abort(*refusal.status(error, self._donor.hello()))
