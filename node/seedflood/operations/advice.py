@@ -1,0 +1,52 @@
+"""What delay and round length the measured hops call for.
+
+With `delay = 0` a round takes its own work and then the flight across the graph. With `delay = D` the windows of D
+rounds may be on their way meanwhile, so nobody waits once D rounds take as long as the flight. Both more rounds on
+their way and longer ones do it; whoever measures with older weights learns a little less per step, so one long round is
+named first.
+"""
+
+import math
+from dataclasses import dataclass
+
+LOCAL_STEPS_MAX = 64
+DELAY_MAX = 64
+
+UTILISATION = 0.8
+"""Nodes that compute so much of their time need no advice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """utilisation: the share of its time that a node can compute at most, as the run is set. local_steps: what is enough
+    with `delay = 1`, delay: what is enough with the run's own local_steps; None where nothing allowed is enough."""
+
+    utilisation: float
+    local_steps: int | None
+    delay: int | None
+
+    def sentence(self) -> str:
+        ways = []
+        if self.local_steps is not None:
+            ways.append(f"delay = 1 with local_steps = {self.local_steps}")
+        if self.delay is not None:
+            ways.append(f"delay = {self.delay}")
+        return " or ".join(ways) or "larger batches"
+
+
+def advise(*, hop_seconds: float, diameter: int, step_seconds: float, local_steps: int, delay: int) -> Advice | None:
+    """hop_seconds: of one way between neighbours. step_seconds: of measuring. None: there is nothing to gain."""
+    flight = hop_seconds * diameter
+    work = step_seconds * local_steps
+    if work <= 0:
+        return None
+    utilisation = min(1.0, work * (delay + 1) / (work + flight))
+    if utilisation >= UTILISATION:
+        return None
+    longer = max(local_steps, math.ceil(flight / step_seconds))
+    deeper = max(1, math.ceil(flight / work))
+    return Advice(
+        round(utilisation, 3),
+        longer if longer <= LOCAL_STEPS_MAX else None,
+        deeper if deeper <= DELAY_MAX else None,
+    )

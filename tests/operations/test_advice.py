@@ -1,0 +1,28 @@
+"""What delay and round length the measured hops call for."""
+
+from seedflood.operations.advice import advise
+
+RING_OF_FOUR = {"hop_seconds": 0.1, "diameter": 2, "step_seconds": 0.042}
+
+
+def test_hops_of_100_ms_on_a_ring_of_four_call_for_rounds_that_fill_the_flight():
+    advice = advise(**RING_OF_FOUR, local_steps=1, delay=0)
+    assert advice is not None
+    assert 0.17 < advice.utilisation < 0.18
+    assert (advice.local_steps, advice.delay) == (5, 5)
+    assert advice.sentence() == "delay = 1 with local_steps = 5 or delay = 5"
+
+
+def test_whoever_follows_the_advice_gets_no_more_of_it():
+    assert advise(**RING_OF_FOUR, local_steps=5, delay=1) is None
+    assert advise(**RING_OF_FOUR, local_steps=1, delay=5) is None
+
+
+def test_a_near_network_calls_for_nothing():
+    assert advise(hop_seconds=0.0005, diameter=4, step_seconds=0.04, local_steps=1, delay=0) is None
+
+
+def test_where_no_allowed_setting_is_enough_larger_batches_are_named():
+    advice = advise(hop_seconds=1.0, diameter=16, step_seconds=0.001, local_steps=1, delay=0)
+    assert advice is not None
+    assert advice.sentence() == "larger batches"
