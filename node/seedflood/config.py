@@ -96,8 +96,8 @@ class RunSettings(Section):
     )
     warmup_steps: int = Field(0, ge=0, description="Steps in which the learning rate grows to its full size.")
     schedule: Literal["constant", "cosine", "linear"] = Field(
-        default_factory=lambda known: "cosine" if _has_gradient(known) else "constant",
-        description="How the learning rate goes down after that, until the end of the run. Default: constant; cosine "
+        default_factory=lambda known: "cosine" if _has_gradient(known) else "linear",
+        description="How the learning rate goes down after that, until the end of the run. Default: linear; cosine "
         "for gradients.",
     )
     rank: int = Field(

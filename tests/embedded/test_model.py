@@ -16,7 +16,7 @@ from seedflood.training.replica import Replica
 from seedflood.training.tasks import TaskFormat, make_task
 
 CLIENTS = 4
-SETTINGS = RunSettings(task="embedded", clients=CLIENTS, learning_rate=embedded.LEARNING_RATE)
+SETTINGS = RunSettings(task="embedded", clients=CLIENTS)
 FORM = TaskFormat(embedded.TEMPLATE, embedded.LABEL_WORDS)
 SIZE_BYTES_MAX = 600 * 1024
 

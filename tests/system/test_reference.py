@@ -45,7 +45,7 @@ def run(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         data,
     ]
     arguments += ["--steps", str(STEPS), "--folder", str(folder), "--export", str(folder.parent / "export")]
-    arguments += ["--set", "node.evaluate=false", "--json"]
+    arguments += ["--set", "node.evaluate=false", "--set", "run.schedule=constant", "--json"]
     command = [sys.executable, "-c", "from seedflood.cli import main; main()", *arguments]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
     assert ran.returncode == 0, ran.stderr

@@ -68,7 +68,17 @@ def tiny_tokenizer() -> PreTrainedTokenizerFast:
 
 
 def tiny_settings(**changes: object) -> RunSettings:
-    return RunSettings(**{"rank": 4, "refresh_period": 10, "clients": 2, "learning_rate": 0.01, "seed": 7, **changes})
+    return RunSettings(
+        **{
+            "schedule": "constant",
+            "rank": 4,
+            "refresh_period": 10,
+            "clients": 2,
+            "learning_rate": 0.01,
+            "seed": 7,
+            **changes,
+        }
+    )
 
 
 def tiny_base(family: str = "opt", *, tied: bool = True, seed: int = 0) -> BaseModel:
@@ -92,9 +102,9 @@ def tiny_batch(rows: int = 6, *, seed: int = 0, labelled: bool = True) -> Batch:
 
 def direction(subspace: Subspace, epoch: int, seed: int, index: int, basis: SlotBasis | None = None) -> Tensor:
     """z of one slot, dense, float64. basis: that of the slot, if the caller has it already."""
-    i_KS, j_KS = subspace.coordinates(epoch, torch.tensor([seed]))
+    i_KS, j_KS, sign_KS = subspace.coordinates(epoch, torch.tensor([seed]))
     basis = basis or subspace.basis(epoch, index)
-    u_M = basis.u_MR[:, int(i_KS[0, index])].to(torch.float64)
+    u_M = int(sign_KS[0, index]) * basis.u_MR[:, int(i_KS[0, index])].to(torch.float64)
     if basis.v_NR is None:
         return u_M
     return torch.outer(u_M, basis.v_NR[:, int(j_KS[0, index])].to(torch.float64))

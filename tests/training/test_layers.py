@@ -16,6 +16,7 @@ from transformers.models.gemma.modeling_gemma import GemmaRMSNorm
 from seedflood.errors import ModelError
 from seedflood.training.estimate import two_sided
 from seedflood.training.layers import Probe, attach
+from seedflood.training.subspace import Moves
 
 KINDS = [(family, tied) for family in FAMILIES for tied in (True, False)]
 
@@ -77,7 +78,8 @@ def probe_coordinate(replica, i, j, epsilon=0.5):
     rank = replica.subspace.rank
     moves = [i * rank + j if slot.slot.is_matrix else i for slot in replica.slots]
     place_S = torch.tensor(places) + torch.tensor(moves)
-    return replica.live.probing(Probe(two_sided(replica.live.a_PF[0], place_S, epsilon), rows=4, length=5))
+    up = Moves(place_S.unsqueeze(0), torch.ones_like(place_S).unsqueeze(0))
+    return replica.live.probing(Probe(two_sided(replica.live.a_PF[0], up, epsilon), rows=4, length=5))
 
 
 @pytest.mark.parametrize("shape", [(4, 5, 16), (20, 16), (4, 16), (1, 5, 16)])

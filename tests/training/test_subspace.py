@@ -16,7 +16,7 @@ def make(slots=SLOTS, rank=4, run_seed=1, distribution="normal"):
 
 def accumulated(subspace, updates, epoch=0):
     coefficients = subspace.zeros()
-    subspace.accumulate(coefficients, epoch, *zip(*[u.told for u in updates], strict=True))
+    subspace.accumulate(coefficients, epoch, [u.told[0] for u in updates], [u.told[1] for u in updates])
     return coefficients
 
 
@@ -46,16 +46,24 @@ def test_rows_of_a_basis_do_not_depend_on_the_size_of_the_parameter():
     assert torch.equal(small.basis(0, 0).u_MR, large.basis(0, 0).u_MR[:5])
 
 
+def test_slots_move_up_or_down_independently_of_each_other():
+    _, _, sign_KS = make().coordinates(0, torch.arange(4096))
+    assert set(sign_KS.unique().tolist()) == {-1, 1}
+    correlation_SS = sign_KS.double().T @ sign_KS.double() / 4096
+    assert (correlation_SS - torch.eye(len(SLOTS))).abs().max() < 0.1
+    assert sign_KS.double().mean().abs() < 0.05
+
+
 @given(seed=st.integers(0, 2**32 - 1), rank=st.integers(1, 40), scalar=st.integers(-SCALAR_MAX, SCALAR_MAX))
 def test_an_update_adds_its_scalar_to_one_entry_of_every_slot(seed, rank, scalar):
     subspace = make(rank=rank)
     coefficients = subspace.zeros()
     subspace.accumulate(coefficients, 2, [seed], [scalar])
-    i_KS, j_KS = subspace.coordinates(2, torch.tensor([seed]))
+    i_KS, j_KS, sign_KS = subspace.coordinates(2, torch.tensor([seed]))
     for index, slot in enumerate(subspace.slots):
         part = subspace.part(coefficients, index)
         i, j = int(i_KS[0, index]), int(j_KS[0, index])
-        assert int(part[i, j] if slot.is_matrix else part[i]) == scalar
+        assert int(part[i, j] if slot.is_matrix else part[i]) == int(sign_KS[0, index]) * scalar
         assert int(part.abs().sum()) == abs(scalar)
 
 

@@ -18,7 +18,7 @@ LABEL_WORDS = grammar.LABEL_WORDS
 """In the order of the labels."""
 
 LEARNING_RATE = 1.5e-3
-"""What suits this model: the default of a run, 800 / number of parameters, is too much for one so small."""
+"""What suits this model on average over a run: the rule for others (`training.rates`) is too much for one so small."""
 
 Split = Literal["train", "validation"]
 SPLITS: tuple[Split, Split] = ("train", "validation")

@@ -18,8 +18,10 @@ UTILISATION = 0.8
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """utilisation: the share of its time that a node can compute at most, as the run is set. local_steps: what is enough
-    with `delay = 1`, delay: what is enough with the run's own local_steps; None where nothing allowed is enough."""
+    """What would be enough: local_steps with `delay = 1`, delay with the run's own local_steps; None: nothing allowed.
+
+    utilisation: the share of its time that a node can compute at most, as the run is set.
+    """
 
     utilisation: float
     local_steps: int | None

@@ -19,6 +19,7 @@ from torch import Tensor
 from seedflood.protocol.messages import SCALAR_MAX, SCALAR_UNIT_BITS, Told
 from seedflood.training.layers import Live, Probe
 from seedflood.training.scoring import Batch, Score, score
+from seedflood.training.subspace import Moves
 
 CPU_CALL_TOKENS = 48
 """What a call with two variants costs on a CPU beyond its tokens, in tokens; a GPU is better used by one large call."""
@@ -73,18 +74,20 @@ def to_fixed_point(alpha: float) -> tuple[int, bool]:
     return max(-SCALAR_MAX, min(SCALAR_MAX, scalar)), abs(scalar) > SCALAR_MAX
 
 
-def two_sided(a_F: Tensor, place_S: Tensor, epsilon: float) -> Tensor:
-    """Increments at +epsilon z and at -epsilon z, (2, F). place_S: the increment of each slot that z moves."""
+def two_sided(a_F: Tensor, moves: Moves, epsilon: float) -> Tensor:
+    """Increments at +epsilon z and at -epsilon z, (2, F). moves: of one direction."""
+    place_S, sign_S = moves.place_KS[0], moves.sign_KS[0]
     a_PF = a_F.repeat(2, 1)
-    a_PF[0, place_S] += epsilon
-    a_PF[1, place_S] -= epsilon
+    a_PF[0, place_S] += epsilon * sign_S
+    a_PF[1, place_S] -= epsilon * sign_S
     return a_PF
 
 
-def one_sided(a_F: Tensor, place_KS: Tensor, epsilon: float) -> Tensor:
+def one_sided(a_F: Tensor, moves: Moves, epsilon: float) -> Tensor:
     """Increments at the centre, then at +epsilon z_k of each direction, (K + 1, F)."""
+    place_KS, sign_KS = moves
     a_PF = a_F.repeat(len(place_KS) + 1, 1)
-    a_PF[1:].scatter_add_(1, place_KS, a_F.new_full(place_KS.shape, epsilon))
+    a_PF[1:].scatter_add_(1, place_KS, (epsilon * sign_KS).to(a_F.dtype))
     return a_PF
 
 

@@ -38,7 +38,7 @@ from seedflood.training.models import BaseModel, export_model
 from seedflood.training.rates import default_learning_rate
 from seedflood.training.scoring import Batch, hidden_states
 from seedflood.training.skipping import layers_of, mark_skippable
-from seedflood.training.subspace import SlotBasis, Subspace
+from seedflood.training.subspace import Moves, SlotBasis, Subspace
 from seedflood.training.telling import telling_of
 
 Arrays = dict[str, numpy.ndarray[Any, numpy.dtype[Any]]]
@@ -109,13 +109,13 @@ class Replica:
 
         seed: see `estimate.probe_seed`. The step must not be of an epoch that is already closed.
         """
-        a_PF = estimate.two_sided(self._a_F, self._places(step, [seed])[0], self.epsilon)
+        a_PF = estimate.two_sided(self._a_F, self._moves(step, [seed]), self.epsilon)
         plus, minus = estimate.variant_losses(self.model, self.live, batch, a_PF)
         return estimate.make_measurement(seed, plus - minus, 2 * self.epsilon, (plus + minus) / 2)
 
     def measure_one_sided(self, step: int, seeds: Sequence[int], batch: Batch) -> list[Measurement]:
         """One-sided estimates of the steps from `step` on, one per seed, all on one batch and from one centre."""
-        a_PF = estimate.one_sided(self._a_F, self._places(step, seeds), self.epsilon)
+        a_PF = estimate.one_sided(self._a_F, self._moves(step, seeds), self.epsilon)
         centre, *moved = estimate.variant_losses(self.model, self.live, batch, a_PF)
         return [
             estimate.make_measurement(seed, loss - centre, self.epsilon, centre)
@@ -231,10 +231,10 @@ class Replica:
             if weight is None or weight.shape != slot.slot.shape or weight.dtype != numpy.float32:
                 raise ValueError(f"the snapshot does not hold the weights of {slot.slot.name}")
 
-    def _places(self, step: int, seeds: Sequence[int]) -> Tensor:
-        """What directions of a step's epoch, which is opened, move: (K, S), on the model's device."""
+    def _moves(self, step: int, seeds: Sequence[int]) -> Moves:
+        """What directions of a step's epoch, which is opened, move, on the model's device."""
         self._open(step)
-        return self.subspace.places(self.epoch, torch.tensor(seeds, dtype=torch.int64)).to(self.base.device)
+        return self.subspace.moves(self.epoch, torch.tensor(seeds, dtype=torch.int64)).to(self.base.device)
 
     def _open(self, step: int) -> None:
         """The epoch of a step that is to be measured."""

@@ -1,8 +1,12 @@
 """The subspace of an epoch: what an update moves, and the integers that all updates add up to (design section 3).
 
 Every distinct parameter is a *slot*; tied parameters share one. A slot has a basis per epoch, and an update moves one
-canonical coordinate of each: `u_i v_j^T` of a matrix, `u_i` of a vector (SubCGE, arXiv 2602.18181, section 4). So a set
-of updates is a sum of integers per slot, the coefficients C: exact, and the same in any order of arrival.
+canonical coordinate of each up or down: `s u_i v_j^T` of a matrix, `s u_i` of a vector (SubCGE, arXiv 2602.18181,
+section 4). So a set of updates is a sum of integers per slot, the coefficients C: exact, and the same in any order of
+arrival.
+
+The sign s is one bit of the Philox block that chooses the coordinate, for each slot by itself. The paper has none: all
+slots then move the same way in every update, and what one slot's slope says is added to all others, too, on average.
 
 Shapes: S slots, M rows and N columns of a slot's parameter as it is stored, R rank, K updates, F all coefficients of
 an epoch in one flat tensor (R * R per matrix, R per vector, slots in the order of their names).
@@ -13,6 +17,7 @@ import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy
 import torch
@@ -45,6 +50,16 @@ class SlotBasis:
     v_NR: Tensor | None
 
 
+class Moves(NamedTuple):
+    """Of K updates, per slot: place_KS which of the F coefficients, sign_KS which way (1 or -1), both int64."""
+
+    place_KS: Tensor
+    sign_KS: Tensor
+
+    def to(self, device: torch.device | str) -> "Moves":
+        return Moves(self.place_KS.to(device), self.sign_KS.to(device))
+
+
 class Subspace:
     """Bases, coordinates and coefficients of all slots: pure functions of (run seed, epoch, parameter names)."""
 
@@ -71,21 +86,22 @@ class Subspace:
         sides = [self._draw_side(side, epoch, slot, rows, device) for side, rows in zip("uv", slot.shape, strict=False)]
         return SlotBasis(sides[0], sides[1] if slot.is_matrix else None)
 
-    def coordinates(self, epoch: int, seed_K: Tensor) -> tuple[Tensor, Tensor]:
-        """Which coordinate (i, j) each update moves in each slot: two (K, S) int64, j = 0 for vectors.
+    def coordinates(self, epoch: int, seed_K: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Which coordinate (i, j) each update moves in each slot, and its sign: (K, S) int64 each, j = 0 for vectors.
 
         seed_K: int64, seeds of the updates, the counters of a stream that is keyed by the parameter's name.
         """
         counter = seed_K.unsqueeze(1)
         zero = torch.zeros_like(counter)
-        word_i, word_j, _, _ = randomness.philox((counter, zero, zero, zero), self._keys(epoch))
+        word_i, word_j, word_s, _ = randomness.philox((counter, zero, zero, zero), self._keys(epoch))
         i_KS = randomness.bounded(word_i, self.rank)
-        return i_KS, randomness.bounded(word_j, self.rank) * self._stride_j_S.ne(0)
+        j_KS = randomness.bounded(word_j, self.rank) * self._stride_j_S.ne(0)
+        return i_KS, j_KS, 1 - 2 * (word_s & 1)
 
-    def places(self, epoch: int, seed_K: Tensor) -> Tensor:
-        """Which of the F coefficients each update moves, one per slot: (K, S) int64."""
-        i_KS, j_KS = self.coordinates(epoch, seed_K)
-        return self._offset_S + i_KS * self._stride_i_S + j_KS * self._stride_j_S
+    def moves(self, epoch: int, seed_K: Tensor) -> Moves:
+        """What each update moves: one of the F coefficients per slot, up or down."""
+        i_KS, j_KS, sign_KS = self.coordinates(epoch, seed_K)
+        return Moves(self._offset_S + i_KS * self._stride_i_S + j_KS * self._stride_j_S, sign_KS)
 
     def zeros(self) -> Tensor:
         """Coefficients of an epoch without updates, (F,) int64."""
@@ -94,7 +110,7 @@ class Subspace:
     def accumulate(
         self, coefficients_F: Tensor, epoch: int, seeds: Sequence[int] | Tensor, scalars: Sequence[int] | Tensor
     ) -> None:
-        """Adds updates of one epoch to its coefficients, in place: `C[i, j] += scalar` in every slot.
+        """Adds updates of one epoch to its coefficients, in place: `C[i, j] += s scalar` in every slot.
 
         Exact and order-free. scalars: units of 2^-20, |scalar| <= 2^32, so 2^31 updates fit int64.
         """
@@ -102,8 +118,8 @@ class Subspace:
         scalar_K = torch.as_tensor(scalars, dtype=torch.int64)
         size = max(1, ACCUMULATE_ELEMENTS_MAX // max(1, len(self.slots)))
         for seed_part, scalar_part in zip(torch.split(seed_K, size), torch.split(scalar_K, size), strict=True):
-            place_KS = self.places(epoch, seed_part)
-            coefficients_F.index_add_(0, place_KS.flatten(), scalar_part.repeat_interleave(len(self.slots)))
+            place_KS, sign_KS = self.moves(epoch, seed_part)
+            coefficients_F.index_add_(0, place_KS.flatten(), (sign_KS * scalar_part.unsqueeze(1)).flatten())
 
     def increments(self, coefficients_F: Tensor, unit: float) -> Tensor:
         """A, (F,) float32: coefficients times what one of them is worth (`Aggregation.unit`)."""

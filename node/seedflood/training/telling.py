@@ -90,8 +90,9 @@ class Teller:
     def _tell_slopes(self, origin: OriginId, step: int, epoch: int, slope_F: Floats) -> tuple[bytes, bool]:
         assert isinstance(self._telling, Slopes)
         seeds = slope_seeds(self._subspace.run_seed, origin, step, self._telling.count)
-        place_KS = self._subspace.places(epoch, torch.tensor(seeds, dtype=torch.int64)).numpy()
-        told = [to_fixed_point(float(slope)) for slope in slope_F[place_KS].sum(axis=1)]
+        place_KS, sign_KS = self._subspace.moves(epoch, torch.tensor(seeds, dtype=torch.int64))
+        slope_K = (slope_F[place_KS.numpy()] * sign_KS.numpy()).sum(axis=1)
+        told = [to_fixed_point(float(slope)) for slope in slope_K]
         return encode_slopes([scalar for scalar, _ in told]), any(is_clipped for _, is_clipped in told)
 
 

@@ -178,8 +178,6 @@ def load_base(run: RunSettings, node: NodeSettings) -> BaseModel:
 
 def make_replica(run: RunSettings, base: BaseModel, folder: Path) -> Replica:
     """The replica of a run before its first update. folder: where old epochs are put aside."""
-    if run.learning_rate is None and run.model == "embedded" and run.estimate != "gradient":
-        run = run.model_copy(update={"learning_rate": embedded.LEARNING_RATE})
     return Replica(base, run, folder)
 
 
