@@ -49,8 +49,8 @@ def test_one_batched_forward_gives_the_losses_of_two_perturbed_models(family, ti
 def test_the_estimate_is_the_slope_along_the_direction(family):
     replica, batch = tiny_replica(family, epsilon=1e-3), tiny_batch()
     plain = tiny_model(family).to(torch.float64)
-    plus, minus = dense_losses(plain, replica.subspace, 0, 99, batch, 1e-6)
-    assert replica.measure(0, 99, batch).alpha == pytest.approx((plus - minus) / 2e-6, rel=2e-2, abs=2e-3)
+    plus, minus = dense_losses(plain, replica.subspace, 0, 99, batch, 1e-4)  # less drowns: some models norm in float32
+    assert replica.measure(0, 99, batch).alpha == pytest.approx((plus - minus) / 2e-4, rel=2e-2, abs=2e-3)
 
 
 @pytest.mark.parametrize("labelled", [True, False])
@@ -136,7 +136,7 @@ BFLOAT16_LOSS = 0.02
 @pytest.mark.parametrize("family", FAMILIES)
 def test_in_bfloat16_losses_are_those_of_a_plain_model_in_bfloat16(family, labelled):
     """Both signs, one-sided and plain: the plain one has the updates and the direction written into its weights."""
-    epsilon, seed, batch = 0.5, 41, tiny_batch(labelled=labelled)
+    epsilon, seed, batch = 0.5, 42, tiny_batch(labelled=labelled)
     base = prepare_model(tiny_model(family), tiny_tokenizer(), dtype="bfloat16")
     replica = Replica(base, tiny_settings(epsilon=epsilon))
     replica.apply(some_updates(20))

@@ -17,9 +17,6 @@ TEMPLATE = grammar.TASK_TEMPLATE
 LABEL_WORDS = grammar.LABEL_WORDS
 """In the order of the labels."""
 
-LEARNING_RATE = 1.5e-3
-"""What suits this model on average over a run: the rule for others (`training.rates`) is too much for one so small."""
-
 Split = Literal["train", "validation"]
 SPLITS: tuple[Split, Split] = ("train", "validation")
 
