@@ -124,7 +124,7 @@ def test_loopback_addresses_are_known(address, expected):
 
 def test_a_gradient_has_defaults_of_its_own():
     forward, gradient = RunSettings(), RunSettings(estimate="gradient")
-    assert (forward.rank, forward.optimizer, forward.schedule, forward.tell) == (32, "sgd", "constant", None)
+    assert (forward.rank, forward.optimizer, forward.schedule, forward.tell) == (32, "sgd", "linear", None)
     assert (gradient.rank, gradient.optimizer, gradient.schedule) == (8, "adam", "cosine")
     assert (gradient.tell, gradient.bits, gradient.slopes) == ("coefficients", 8, None)
     slopes = RunSettings(estimate="gradient", tell="slopes", window="bounded")
