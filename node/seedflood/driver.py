@@ -10,7 +10,7 @@ until there is space (`backlog`). Or it fails: then the driver halts, nothing mo
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Protocol
+from functools import partial
 
 from seedflood.backlog import Backlog
 from seedflood.errors import DiskFullError
@@ -19,6 +19,7 @@ from seedflood.protocol.messages import (
     Bundle,
     ClosedDigests,
     ClosedEpoch,
+    Equivocation,
     Held,
     Hello,
     Member,
@@ -27,7 +28,6 @@ from seedflood.protocol.messages import (
     OriginId,
     Standing,
     Told,
-    Update,
     Updates,
 )
 from seedflood.protocol.node import Node
@@ -40,95 +40,13 @@ from seedflood.protocol.outputs import (
     SumEpoch,
     TakeDigest,
 )
+from seedflood.seams import Compute, Journal, Links, Observer
 
 ANSWER_BUNDLES = 256
 """Read at once for a neighbour, 22 KB on the wire: live frames pass in between."""
 
 RETRY_SECONDS = 1.0
 """Between two attempts to write to a full disk."""
-
-
-class Journal(Protocol):
-    """The durable log. Every method raises JournalError, those that write DiskFullError if there is no space."""
-
-    def append(self, bundles: Sequence[Bundle], members: Sequence[Member], *, durable: bool) -> int:
-        """Adds to the open group; `durable`: the group is on the disk before this returns.
-
-        Returns how many bundles were new. If it raises, the whole group since the last `commit` is undone.
-        """
-
-    def commit(self) -> None:
-        """Ends the open group: from here on kill -9 cannot take it away. If it raises, the group is undone."""
-
-    def adopt(self, closed: ClosedEpoch) -> list[Bundle]:
-        """Keeps a foreign epoch in the place of the bundles it covers, durably; returns the epoch's other bundles."""
-
-    def compact(self, closed: ClosedEpoch) -> int:
-        """Keeps a sum of ours in the place of its bundles, if that takes less room; returns how many it replaced."""
-
-    def closed_epochs(self) -> Iterator[ClosedEpoch]:
-        """All epochs that are kept as sums."""
-
-    def replay(self) -> Iterator[Bundle]:
-        """All bundles that no closed epoch covers; those of one origin in the order of their steps, as a rule."""
-
-    def read_missing(self, frontier: Iterable[Held], limit: int) -> Iterator[ClosedEpoch | list[Bundle]]:
-        """What a frontier lacks: sums, and bundles that no sum stands for, in batches of up to `limit`.
-
-        Read as it is asked for. An empty batch means that nothing was found for a while: others may be served now.
-        """
-
-
-class Links(Protocol):
-    """The neighbours. Neither method blocks or raises; what cannot be sent is repaired later."""
-
-    def send(self, peer: OriginId, messages: Sequence[Message]) -> None: ...
-
-    def pull(self, peer: OriginId, frontier: tuple[Held, ...]) -> object:
-        """Asks for what the frontier lacks; ends with `Driver.pulled`."""
-
-
-class Compute(Protocol):
-    """The model, on its own thread: takes orders in sequence. The answers come back to the driver."""
-
-    def apply(self, window: ClosedWindow) -> None: ...
-
-    def measure(self, order: Measure) -> None:
-        """Answered by `Driver.published`."""
-
-    def digest(self, order: TakeDigest) -> None:
-        """Answered by `Driver.digested`."""
-
-    def sum_epoch(self, order: SumEpoch) -> None:
-        """Answered by `Driver.summed`."""
-
-    def keep_snapshot(self) -> None:
-        """The journal has one more sum: weights with these sums in them may save time at a restart."""
-
-    def adopt(self, closed: ClosedEpoch, others: Sequence[Bundle]) -> None:
-        """The coefficients of the epoch become those of `closed` plus the updates of `others`."""
-
-    def rebuild(self, closed: Sequence[ClosedEpoch], updates: Sequence[Update]) -> None:
-        """The coefficients become those of the closed epochs plus these updates. Answered by `Driver.rebuilt`."""
-
-
-class Observer(Protocol):
-    """Whoever wants to know: log, metrics, a test. Called often and on the hot path: must return at once."""
-
-    def noted(self, event: Event) -> None: ...
-
-    def adopted(self, closed: ClosedEpoch, source: OriginId | None) -> None:
-        """A foreign sum of an epoch was kept in the place of bundles. source: the neighbour it came from."""
-
-    def learned(self, bundles: Sequence[Bundle], source: OriginId | None) -> None:
-        """New bundles were journalled (or wait for a full disk). source: the neighbour they came from; None: ours."""
-
-    def sent(self, peer: OriginId, message: Message) -> None:
-        """A message was handed to the link with the peer. Answers to pulls do not pass here."""
-
-    def applied(self, window: ClosedWindow) -> None: ...
-
-    def finished(self) -> None: ...
 
 
 class Driver:
@@ -262,6 +180,7 @@ class Driver:
 
     def _honour(self, out: Outputs, source: OriginId | None) -> None:
         try:
+            settled = [change for proof in out.settle if (change := self._settle(proof, out)) is not None]
             adopted = [(closed, [*self._journal.adopt(closed), *self._unwritten(closed)]) for closed in out.adopt]
             self._persist(out)
         except BaseException:
@@ -298,6 +217,31 @@ class Driver:
             self._observer.noted(event)
         if out.is_finished:
             self._observer.finished()
+        for old, new in settled:
+            self._do(partial(self.node.settled, old, new))
+        for peer, bundle in out.check:
+            held = self._held(bundle)
+            if held is not None and held != bundle:
+                self._contradict(peer, held, bundle)
+
+    def _held(self, bundle: Bundle) -> Bundle | None:
+        """What the journal has under the same step, or what waits for it."""
+        waiting = (one for one in self._backlog.unwritten if (one.origin, one.step) == (bundle.origin, bundle.step))
+        return next(waiting, None) or self._journal.find(bundle.origin, bundle.step)
+
+    def _contradict(self, peer: OriginId, held: Bundle, other: Bundle) -> None:
+        self._do(lambda _: self.node.inquiry.contradicted(peer, held, other))
+
+    def _settle(self, proof: Equivocation, out: Outputs) -> tuple[Bundle, Bundle] | None:
+        """Keeps the bundle that stands if the other one is held; (that one, this one)."""
+        kept, held = proof.kept, self._held(proof.kept)
+        if held is None or held == kept or self.is_disk_full:
+            return None
+        if held != proof.dropped:
+            out.check.append((kept.origin, kept))  # a third one
+            return None
+        self._journal.replace(kept)
+        return held, kept
 
     def _unwritten(self, closed: ClosedEpoch) -> list[Bundle]:
         """What waits for a full disk, and the sum of its epoch does not stand for."""

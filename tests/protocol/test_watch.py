@@ -7,7 +7,7 @@ from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.messages import ReplicaDigest
 from seedflood.protocol.outbox import Outbox
 from seedflood.protocol.outputs import Rebuild, TakeDigest
-from seedflood.protocol.watch import REBUILD_SECONDS_MAX, REBUILD_SECONDS_MIN, REMEMBERED, DigestWatch
+from seedflood.protocol.watch import MEND_SECONDS_MAX, REBUILD_SECONDS_MAX, REBUILD_SECONDS_MIN, REMEMBERED, DigestWatch
 
 
 class Watched:
@@ -334,6 +334,27 @@ def test_rebuilds_that_do_not_help_become_rare():
         assert watched.rebuild(now) == []
     assert pauses[:5] == [0.0, 1.0, 2.0, 4.0, 8.0]
     assert pauses[-1] == REBUILD_SECONDS_MAX
+
+
+def test_a_replica_is_made_again_when_the_journal_has_changed_and_that_is_no_fault_of_anyone():
+    watched = Watched()
+    watched.doubt()
+    watched.watch.outdate()
+    assert watched.rebuild(0.0)
+    assert watched.rebuilt(True) == [("replica rebuilt", "info")]
+    assert not watched.watch.is_doubted
+    assert watched.doubt(now=0.0) != []  # its word still counts
+
+
+def test_rebuilds_because_someone_contradicts_itself_all_the_time_become_rare():
+    watched, rebuilds = Watched(), []
+    for now in range(1000):
+        watched.watch.outdate()
+        if watched.rebuild(now):
+            rebuilds.append(now)
+            watched.rebuilt(True, now)
+    assert len(rebuilds) < 25
+    assert rebuilds[-1] - rebuilds[-2] == MEND_SECONDS_MAX
 
 
 def test_one_rebuild_is_under_way_at_a_time():

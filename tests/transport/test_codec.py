@@ -15,10 +15,12 @@ from seedflood.protocol.messages import (
     SCALAR_MAX,
     SEED_MAX,
     STEP_MAX,
+    BlockDigests,
     Bundle,
     ClosedDigests,
     ClosedEpoch,
     EpochDigest,
+    Equivocation,
     FrontierDigest,
     Goodbye,
     Held,
@@ -114,6 +116,15 @@ messages = st.one_of(
         members_digest=st.binary(max_size=32),
     ),
     st.builds(ReplicaDigest, digests, digests),
+    st.builds(
+        BlockDigests,
+        st.lists(st.tuples(u64, steps, steps, st.integers(0, 64), st.binary(min_size=17, max_size=17)), max_size=3).map(
+            tuple
+        ),
+    ),
+    bundles()
+    .map(lambda one: Equivocation(one, one._replace(signature=bytes(63) + b"x")))
+    .filter(lambda proof: proof.kept != proof.dropped),
     st.builds(Ping, finite),
     st.builds(Pong, finite),
     st.builds(Goodbye, st.text(max_size=100)),
@@ -226,6 +237,10 @@ def test_the_right_columns_are_accepted() -> None:
         (member_frame(closed_frontier=bytes(31)), "limit"),
         (member_frame(closed_digest=bytes(31)), "limit"),
         (wire(closed_digests=pb.ClosedDigests(digests=bytes(65))), "columns"),
+        (wire(block_digests=pb.BlockDigests(origins=[1])), "columns"),
+        (wire(block_digests=pb.BlockDigests(fingerprints=bytes(17))), "columns"),
+        (wire(block_digests=pb.BlockDigests(origins=[1] * 4097)), "limit"),
+        (wire(equivocation=pb.Equivocation()), "limit"),
         (wire(closed_digests=pb.ClosedDigests(digests=bytes(64 * 1025))), "limit"),
         (wire(closed_digests=pb.ClosedDigests(first=STEP_MAX + 1)), "limit"),
         (pull_frame(origins=[1]), "columns"),

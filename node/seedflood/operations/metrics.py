@@ -105,6 +105,7 @@ def _node(subject: Subject) -> Iterator[Metric]:
     for fault, count in sorted(subject.link_faults().items()):
         faults.add_metric([fault], count)
     yield faults
+    yield _counter("equivocations", "Steps of which a host was proven to say two things.", node.inquiry.count)
     yield _gauge("window_step", "First step of the round that is measured or collected.", node.step)
     yield _gauge("run_steps", "Length of the run in steps.", run.steps)
     peers = GaugeMetricFamily("seedflood_peers", "Other members of the run by what is known of them.", labels=["state"])

@@ -45,19 +45,12 @@ class Ending:
         )
 
     def may_end(
-        self,
-        repair: Repair,
-        watch: DigestWatch,
-        applied: Frontier,
-        linked: Iterable[OriginId],
-        now: float,
-        *,
-        is_patient: bool,
+        self, repair: Repair, watch: DigestWatch, applied: Frontier, linked: Iterable[OriginId], *, is_patient: bool
     ) -> bool:
         """A node that is patient waits until its neighbours agree, digests included, and none of them is away.
 
-        Of digests only those matter whose word counts. One that has lost patience ends without them; but in strict
-        windows never without all updates of those who joined.
+        One that has lost patience ends without them; but in strict windows never without all updates of those who
+        joined.
         """
         if not is_patient:
             return self._rules.window != "strict" or self.is_all_held(self._rules.steps)
@@ -67,9 +60,7 @@ class Ending:
         if not (is_nobody_away and is_agreed and self.holds_everything()):
             return False
         digest = applied.digest()
-        return watch.has_taken(digest) and all(
-            watch.is_equal_at(peer, digest) or not watch.jury.counts(peer, now) for peer in linked
-        )
+        return all(watch.is_equal_at(peer, digest) for peer in linked)
 
 
 _NEVER = float("inf")

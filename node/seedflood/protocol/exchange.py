@@ -10,10 +10,13 @@ from seedflood.protocol.evidence import Evidence, stated
 from seedflood.protocol.flood import Flood
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.holdings import Holdings
+from seedflood.protocol.inquiry import Inquiry
 from seedflood.protocol.messages import (
     STEP_MAX,
+    BlockDigests,
     ClosedDigests,
     ClosedEpoch,
+    Equivocation,
     FrontierDigest,
     Goodbye,
     Hello,
@@ -63,6 +66,9 @@ class Exchange:
         self.is_joining = True
         self.repair = Repair()
         self.watch = DigestWatch()
+        self.inquiry = Inquiry(
+            rules, holdings.contents, holdings.frontier, presence.membership, admission, flood, self.repair, outbox
+        )
         self._holdings = holdings
         self._presence = presence
         self._admission = admission
@@ -96,6 +102,7 @@ class Exchange:
         self._flood.disconnect(peer)
         self.repair.disconnect(peer)
         self._evidence.pop(peer, None)
+        self.inquiry.pulled(peer)
         self.watch.forget(peer)
         self._presence.declare_neighbours()
         self._outbox.tell("link down", peer=self._presence.membership.name(peer), reason=reason)
@@ -119,6 +126,11 @@ class Exchange:
             case ClosedEpoch():
                 if self.repair.is_pulling(peer):
                     self._receive_epoch(peer, message, now)
+            case BlockDigests():
+                self.inquiry.receive(peer, message, now)
+            case Equivocation():
+                self.inquiry.receive_proof(peer, message)
+                self._receive_updates(peer, Updates((message.kept,)))
             case Standing():
                 self._receive_standing(peer, message, now)
             case Ping(sent_at):
@@ -133,6 +145,7 @@ class Exchange:
     def pulled(self, peer: OriginId) -> None:
         """A pull from the peer ended, whole or broken off."""
         self._evidence.pop(peer, None)
+        self.inquiry.pulled(peer)
         self.repair.pulled(peer, self._holdings.frontier)
 
     def digested(self, said: ReplicaDigest, now: float) -> None:
@@ -163,18 +176,25 @@ class Exchange:
             presence.state_closed(closings.statement())
         if presence.changed:
             members = presence.membership.all()
-            self._outbox.outputs.compact += closings.agreed(members)
+            agreed = closings.agreed(members)
+            self._outbox.outputs.compact += agreed
+            for closed in agreed:
+                self._holdings.contents.forget(closed.epoch)
             others = closings.outvoted_by(m for m in members if self.watch.jury.counts(m.origin, now))
             if others:
                 self.watch.doubt([other.origin for other in others], others[0].name, self._outbox)
 
     def settle_doubts(self, now: float) -> None:
-        """If our replica differs from another one, makes it again from the journal: one of the two is wrong."""
+        """If our replica differs from most others, makes it again from the journal. Whoever differs from it: perhaps
+        somebody told us different things."""
+        for peer in self.watch.jury.unequal():
+            self.inquiry.differ(peer, now)
         if self.watch.rebuild(self._holdings.applied, self._outbox, now):
             self._holdings.closings.distrust()
 
     def _receive_updates(self, peer: OriginId, message: Updates) -> None:
         taken = self._holdings.receive(peer, message.bundles)
+        self.inquiry.receive_again(peer, message.bundles)
         if taken:
             self.repair.progressed(peer, self._holdings.frontier)
         if not self.is_joining and self._presence.ours.origin in self._holdings.heard:
@@ -211,6 +231,8 @@ class Exchange:
     def _compared(self, peer: OriginId, is_equal: bool | None, now: float) -> None:
         """Is a neighbour's replica equal to ours? None: it cannot be told yet."""
         name = self._presence.membership.name(peer)
+        if is_equal is False:
+            self.inquiry.differ(peer, now)
         if is_equal is not None and self.watch.compared(peer, name, self._outbox, now, is_equal=is_equal):
             seconds = round(now - (self._catchup.linked_at or now), 3)
             self._outbox.tell("replica agrees", peer=name, seconds_since_link=seconds)

@@ -15,7 +15,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
 
-from seedflood.protocol.messages import STEP_MAX, Held, OriginId
+from seedflood.protocol.messages import STEP_MAX, Held, OriginId, Span
 
 RANGES_MAX = 1024
 """Ranges above the mark per origin: 16 KiB; one lost bundle costs one range, so 1,024 losses within a repair period.
@@ -205,3 +205,17 @@ def count_steps(held: Iterable[Held], first: int, end: int) -> int:
     """How many of the steps from `first` to before `end` are held, of all origins together."""
     spans = (span for one in held for span in ((0, one.mark - 1), *one.beyond))
     return sum(max(0, min(high + 1, end) - max(low, first)) for low, high in spans)
+
+
+def without(held: Iterable[Held], spans: Iterable[Span]) -> tuple[Held, ...]:
+    """The same, as if these steps were not held: to be told them again."""
+    ranges = {one.origin: [*([(0, one.mark - 1)] if one.mark else []), *one.beyond] for one in held}
+    for origin, first, last in spans:
+        there = ranges.get(origin, [])
+        lower = [(low, min(high, first - 1)) for low, high in there if low < first]
+        ranges[origin] = lower + [(max(low, last + 1), high) for low, high in there if high > last]
+    frontier = Frontier()
+    for origin, there in ranges.items():
+        for span in there:
+            frontier.add(origin, *span)
+    return frontier.held()

@@ -10,6 +10,7 @@ from seedflood.protocol.admission import Admission
 from seedflood.protocol.epochs import Closings
 from seedflood.protocol.flood import Flood
 from seedflood.protocol.frontier import Frontier
+from seedflood.protocol.inquiry import Contents
 from seedflood.protocol.messages import Bundle, ClosedEpoch, EpochDigest, OriginId
 from seedflood.protocol.outbox import Outbox
 from seedflood.protocol.outputs import ClosedWindow, CloseReason
@@ -27,6 +28,7 @@ class Holdings:
         self.closings = Closings(rules)
         self.pending = Pending()
         self.heard: dict[OriginId, None] = {}
+        self.contents = Contents(rules)
         self.duplicates = 0
         self._admission = admission
         self._flood = flood
@@ -46,6 +48,7 @@ class Holdings:
             self.frontier.add(*bundle.span)
             self.pending.add([bundle])
             self.closings.note([bundle])
+            self.contents.note([bundle])
 
     def receive(self, peer: OriginId, bundles: Sequence[Bundle]) -> list[Bundle]:
         """Takes what is news and may be used; returns it. Raises PeerError, having used nothing, for a forgery."""
@@ -73,9 +76,16 @@ class Holdings:
             return False
         self._outbox.outputs.adopt.append(closed)
         self.pending.drop(lambda bundle: self.closings.epoch_of(bundle.step) == closed.epoch)
+        self.contents.forget(closed.epoch)
         self.closings.restore(closed)
         self._hold_epoch(closed)
         return True
+
+    def replace(self, old: Bundle, new: Bundle) -> bool:
+        """In the journal one bundle has taken the place of another of the same step. Was the other one applied?"""
+        self.contents.replace(old, new)
+        self.closings.note([new])
+        return not self.pending.replace(old, new)
 
     def apply(self, window: ClosedWindow | None) -> None:
         if window is not None:
@@ -91,6 +101,7 @@ class Holdings:
     def _keep(self, bundles: Sequence[Bundle]) -> None:
         """News, noted in the frontier already: persisted, and kept until its window closes."""
         self.closings.note(bundles)
+        self.contents.note(bundles)
         self.heard.update(dict.fromkeys([bundle.origin for bundle in bundles]))
         self.pending.add(bundles)
         self._outbox.outputs.bundles += bundles

@@ -37,6 +37,10 @@ class Jury:
         """Does its word weigh anything?"""
         return now >= self._muted.get(origin, (now, 0.0))[0]
 
+    def unequal(self) -> list[OriginId]:
+        """Whose digest is not equal to ours."""
+        return [peer for peer, is_equal in self._verdicts.items() if not is_equal]
+
     def accusers(self, now: float) -> list[OriginId]:
         """Who says that we differ, if these are most of those whose word counts."""
         said = {peer: is_equal for peer, is_equal in self._verdicts.items() if self.counts(peer, now)}

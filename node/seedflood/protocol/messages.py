@@ -284,6 +284,24 @@ class ClosedDigests:
 
 
 @dataclass(frozen=True, slots=True)
+class BlockDigests:
+    """What the sender holds of blocks of steps (`inquiry.Contents`): said when replicas differ at equal frontiers.
+
+    blocks: (origin, epoch, number, how many bundles, the sum of their fingerprints).
+    """
+
+    blocks: tuple[tuple[OriginId, int, int, int, bytes], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Equivocation:
+    """Two bundles of one origin under one step, both signed: the proof that it contradicts itself. `kept` stands."""
+
+    kept: Bundle
+    dropped: Bundle
+
+
+@dataclass(frozen=True, slots=True)
 class Ping:
     """sent_at: the sender's clock in seconds, returned as it is by the pong."""
 
@@ -311,6 +329,8 @@ Message = (
     | Standing
     | ClosedDigests
     | ClosedEpoch
+    | BlockDigests
+    | Equivocation
     | Ping
     | Pong
     | Goodbye

@@ -72,7 +72,9 @@ class Node:
         self._exchange = Exchange(
             self._holdings, self._presence, self.admission, self.flood, self._catchup, self._outbox, rules, self
         )
-        self.repair, self.closings = self._exchange.repair, self._holdings.closings
+        self.repair = self._exchange.repair
+        self.inquiry = self._exchange.inquiry
+        self.closings = self._holdings.closings
         self._sign = sign
         self._windows = OpenWindows(
             rules, self.membership, self.frontier, self._presence.liveness, self._presence.bound_seconds
@@ -177,6 +179,12 @@ class Node:
         self._exchange.digested(ReplicaDigest(frontier_digest, replica_digest), now)
         self._advance(now)
 
+    def settled(self, old: Bundle, new: Bundle, now: float) -> None:
+        """In the journal one bundle has taken the place of another that its origin told as well."""
+        if self._holdings.replace(old, new):
+            self._exchange.watch.outdate()
+        self._advance(now)
+
     def summed(self, closed: ClosedEpoch, now: float) -> None:
         """An epoch that was to be closed is summed."""
         self._outbox.outputs.compact += self._holdings.closings.summed(closed)
@@ -205,8 +213,6 @@ class Node:
             self._repair_at = now + self._patience.repair_seconds
             self._compare_notes(now)
         self._advance(now)
-
-    # What to do
 
     def collect(self) -> Outputs:
         """Takes what is to be done now."""
@@ -247,8 +253,6 @@ class Node:
         if self.phase is Phase.JOINING and self._exchange.repair.donor is not None:
             return False  # it gets what it needs, and says how far it is
         return self.phase in (Phase.JOINING, Phase.COLLECTING, Phase.FINISHING) and not self._ending.is_over
-
-    # Deciding
 
     def _go_on(self, past: Member | None, now: float) -> None:
         """Says that we are here (again), and takes up the round in which a past life ended."""
@@ -388,7 +392,7 @@ class Node:
         exchange = self._exchange
         if ending.is_complete:
             exchange.watch.take(self.applied, self._outbox)
-        if ending.may_end(exchange.repair, exchange.watch, self.applied, exchange.linked, now, is_patient=is_patient):
+        if ending.may_end(exchange.repair, exchange.watch, self.applied, exchange.linked, is_patient=is_patient):
             ending.is_over = True
             self._exchange.say_digests(STEP_MAX, is_complete=ending.is_complete)
             self._presence.declare(last_step=self.frontier.last(self.origin))

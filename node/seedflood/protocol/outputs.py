@@ -8,7 +8,7 @@ journal alone rebuilds the weights.
 from dataclasses import dataclass, field
 from typing import Literal
 
-from seedflood.protocol.messages import Bundle, ClosedEpoch, Held, Member, Message, OriginId, Update
+from seedflood.protocol.messages import Bundle, ClosedEpoch, Equivocation, Held, Member, Message, OriginId, Update
 
 CloseReason = Literal["all heard", "bound", "no waiting"]
 EventLevel = Literal["debug", "info", "warning", "error"]
@@ -93,6 +93,10 @@ class Outputs:
     """For the compute thread, in this order."""
     compact: list[ClosedEpoch] = field(default_factory=list)
     """Everyone has closed these epochs: the sums may take the place of the bundles."""
+    settle: list[Equivocation] = field(default_factory=list)
+    """Persist: the bundle that is kept takes the place of the other. Answered by `Node.settled`."""
+    check: list[tuple[OriginId, Bundle]] = field(default_factory=list)
+    """Hold these, which a neighbour told, against the journal: `Inquiry.contradicted` where it has others."""
     is_finished: bool = False
     """The run is over here: nothing is missing and the neighbours have everything."""
     events: list[Event] = field(default_factory=list)

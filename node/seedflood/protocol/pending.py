@@ -73,6 +73,14 @@ class Pending:
             waited_seconds=now - window.opened_at,
         )
 
+    def replace(self, old: Bundle, new: Bundle) -> bool:
+        """Was it here?"""
+        there = self._by_last.get(old.last, [])
+        if old not in there:
+            return False
+        there[there.index(old)] = new
+        return True
+
     def drop(self, is_meant: Callable[[Bundle], bool]) -> None:
         """These are applied by other means."""
         self._pick(is_meant)

@@ -111,6 +111,11 @@ class Repair:
             comparison.is_goal_wanted = True
             comparison.is_wanted = comparison.is_wanted or not self.has_pulled
 
+    def ask(self, peer: OriginId) -> None:
+        """Something else is pulled from the peer now."""
+        if (comparison := self._peers.get(peer)) is not None:
+            comparison.is_pulling = comparison.has_given = True
+
     def hear(self, peer: OriginId) -> None:
         """A part of something large came from the peer: that takes its time."""
         if (comparison := self._peers.get(peer)) is not None:

@@ -27,6 +27,9 @@ REMEMBERED = 32
 REBUILD_SECONDS_MIN, REBUILD_SECONDS_MAX = 1.0, 3600.0
 """Between two rebuilds, twice as long every time: if the journal itself differs, another one does not help."""
 
+MEND_SECONDS_MIN, MEND_SECONDS_MAX = 2.0, 64.0
+"""The same of rebuilds because an origin contradicts itself; all that is settled in between is in one."""
+
 Pairs = OrderedDict[bytes, bytes]
 
 
@@ -52,6 +55,9 @@ class DigestWatch:
         self.jury = Jury()
         self._accusers: set[OriginId] = set()
         """Who made us doubt."""
+        self._is_outdated = self._is_expected = False
+        """Has the journal changed since the coefficients were made? And had it when they are being made again?"""
+        self._mend_at, self._mend_seconds = float("-inf"), 0.0
         self._rebuild_at = float("-inf")
         self._rebuild_seconds = REBUILD_SECONDS_MIN
 
@@ -89,10 +95,6 @@ class DigestWatch:
         ours = self._ours.get(said.frontier_digest)
         return None if ours is None else self._note(peer, said, ours)
 
-    def has_taken(self, frontier_digest: bytes) -> bool:
-        """Do we know our own digest with exactly this frontier applied?"""
-        return frontier_digest in self._ours
-
     def is_equal_at(self, peer: OriginId, frontier_digest: bytes) -> bool:
         """Was the neighbour's digest equal to ours with exactly this frontier applied?"""
         return self._equal_at.get(peer) == frontier_digest
@@ -122,12 +124,24 @@ class DigestWatch:
             self.is_doubted = True
             outbox.tell("replicas differ", "error", other=who)
 
+    def outdate(self) -> None:
+        """The journal has changed: the coefficients are to be made again from it."""
+        self._is_outdated = True
+
     def rebuild(self, applied: Frontier, outbox: Outbox, now: float) -> bool:
         """Orders the rebuild of a replica in doubt, unless there was one just now. Was it ordered?"""
-        if not self.is_doubted or self.is_rebuilding or now < self._rebuild_at:
+        if self.is_rebuilding:
             return False
-        self._rebuild_at = now + self._rebuild_seconds
-        self._rebuild_seconds = min(2 * self._rebuild_seconds, REBUILD_SECONDS_MAX)
+        if self._is_outdated and now >= self._mend_at:
+            rest = 2 * self._mend_seconds if now < self._mend_at + MEND_SECONDS_MAX else MEND_SECONDS_MIN
+            self._mend_seconds = min(rest, MEND_SECONDS_MAX)
+            self._mend_at = now + self._mend_seconds
+        elif self.is_doubted and now >= self._rebuild_at:
+            self._rebuild_at = now + self._rebuild_seconds
+            self._rebuild_seconds = min(2 * self._rebuild_seconds, REBUILD_SECONDS_MAX)
+        else:
+            return False
+        self._is_expected, self._is_outdated = self._is_outdated, False
         self.is_rebuilding = True
         self._ours.clear()
         self._asked.clear()
@@ -140,6 +154,11 @@ class DigestWatch:
     def rebuilt(self, is_changed: bool, outbox: Outbox, now: float) -> None:
         """is_changed: the coefficients had not been those that the journal gives."""
         self.is_rebuilding = False
+        if self._is_expected:
+            self.is_doubted = False  # those were other coefficients: they are compared anew
+            self._accusers.clear()
+            outbox.tell("replica rebuilt", "info", was_wrong=False)
+            return
         if not is_changed:
             self.jury.mute(self._accusers, now)
             self.is_agreed, self.is_doubted = True, False

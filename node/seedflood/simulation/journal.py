@@ -61,6 +61,15 @@ class MemoryJournal:
             self._begin()
         self._committed = len(self._undo)
 
+    def find(self, origin: OriginId, step: int) -> Bundle | None:
+        bundle = self.bundles.get((origin, step))
+        return None if bundle is None or self._is_covered(bundle) else bundle
+
+    def replace(self, bundle: Bundle) -> None:
+        self._begin()
+        self.bundles[bundle.origin, bundle.step] = bundle
+        self._sync()
+
     def adopt(self, closed: ClosedEpoch) -> list[Bundle]:
         self._begin()
         self._keep(closed, Frontier(closed.frontier))

@@ -165,6 +165,18 @@ class Journal:
         """All epochs that are kept as sums."""
         return map(self._sums.get, self._sums.frontiers())
 
+    def find(self, origin: OriginId, step: int) -> Bundle | None:
+        """The bundle that begins with this step, unless a sum has taken its place."""
+        if Frontier(self._sums.frontier(step // self._refresh_period)).holds(origin, step):
+            return None
+        return self._bundles.find(origin, step)
+
+    def replace(self, bundle: Bundle) -> None:
+        """Keeps this one in the place of the one of the same origin and step, durably: its origin has said both."""
+        self._store.commit()  # what fails below undoes nothing else
+        with self._store.writing(durable=True):
+            self._bundles.replace(bundle)
+
     def adopt(self, closed: ClosedEpoch) -> list[Bundle]:
         """Keeps a foreign sum in the place of the bundles it covers, durably; returns the epoch's other bundles."""
         assert Frontier(closed.frontier).covers(self._sums.frontier(closed.epoch)), "this would lose updates"

@@ -121,6 +121,18 @@ class Bundles:
         self.add(others)
         return others
 
+    def find(self, origin: OriginId, step: int) -> Bundle | None:
+        return next((one for one in self._read(origin, step, step) if one.step == step), None)
+
+    def replace(self, bundle: Bundle) -> None:
+        """Writes its strand anew, with this one in the place of the one of the same step."""
+        origin, step = bundle.origin, bundle.step
+        ((start,),) = self._store.rows(_BEFORE, signed(origin), step)
+        ((number, record),) = self._store.rows(_SELECT, signed(origin), start, step, 1)
+        strand = [bundle if one.step == step else one for one in self._decode(number, record)]
+        self.delete([(origin, start, start, STEP_MAX)])
+        self.add(strand)
+
     def count(self, stretches: Iterable[Stretch]) -> int:
         return sum(int(self._store.rows(_COUNT, signed(origin), *steps)[0][0]) for origin, *steps in stretches)
 

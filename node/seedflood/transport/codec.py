@@ -15,13 +15,13 @@ from google.protobuf.message import DecodeError
 from seedflood.errors import PeerError
 from seedflood.protocol.batches import cut_bundles
 from seedflood.protocol.messages import (
-    CLOSED_DIGESTS_MAX,
     NAME_PATTERN,
     NEIGHBOURS_MAX,
     STEP_MAX,
+    BlockDigests,
     ClosedDigests,
     ClosedEpoch,
-    EpochDigest,
+    Equivocation,
     FrontierDigest,
     Goodbye,
     Held,
@@ -46,6 +46,13 @@ from seedflood.transport.columns import (
     updates_from_wire,
     updates_to_wire,
 )
+from seedflood.transport.digests import (
+    DIGEST_BYTES,
+    block_digests_from_wire,
+    block_digests_to_wire,
+    closed_digests_from_wire,
+    equivocation_from_wire,
+)
 from seedflood.wire import flood_pb2 as pb
 
 FRAME_BYTES_MAX = 4 << 20
@@ -60,7 +67,6 @@ MEMBERS_BYTES_MAX = 256 << 10
 EPOCH_PART_BYTES_MAX = 1 << 20
 REASON_CHARACTERS_MAX = 256
 KEY_BYTES = 32
-DIGEST_BYTES = 32
 BASE_DIGEST_BYTES_MAX = 64
 
 _NAME = re.compile(NAME_PATTERN)
@@ -191,6 +197,10 @@ def _to_wire(message: LinkMessage) -> list[pb.Frame]:
         case ClosedDigests(first, digests):
             joined = b"".join(map(b"".join, digests))
             return [pb.Frame(closed_digests=pb.ClosedDigests(first=first, digests=joined))]
+        case BlockDigests(blocks):
+            return [pb.Frame(block_digests=block_digests_to_wire(blocks))]
+        case Equivocation(kept, dropped):
+            return [pb.Frame(equivocation=pb.Equivocation(bundles=updates_to_wire((kept, dropped))))]
         case EpochPart():
             return [pb.Frame(epoch_part=_epoch_part_to_wire(message))]
         case ClosedEpoch():
@@ -227,7 +237,11 @@ def _from_wire(frame: pb.Frame) -> LinkMessage | None:
             check(len(frame.standing.replica_digest) == DIGEST_BYTES, "replica_digest must be 32 bytes")
             return Standing(frontier_from_wire(frame.standing.frontier), frame.standing.replica_digest)
         case "closed_digests":
-            return _closed_digests_from_wire(frame.closed_digests)
+            return closed_digests_from_wire(frame.closed_digests)
+        case "block_digests":
+            return block_digests_from_wire(frame.block_digests)
+        case "equivocation":
+            return equivocation_from_wire(frame.equivocation)
         case "epoch_part":
             return _epoch_part_from_wire(frame.epoch_part)
         case "ping":
@@ -253,16 +267,6 @@ def _frontier_digest_from_wire(wire: pb.FrontierDigest) -> FrontierDigest:
     check(len(wire.members_digest) <= DIGEST_BYTES, "members_digest is too long")
     check(wire.before <= STEP_MAX, f"before is beyond {STEP_MAX}")
     return FrontierDigest(wire.frontier_digest, wire.before, wire.is_complete, wire.members_digest)
-
-
-def _closed_digests_from_wire(wire: pb.ClosedDigests) -> ClosedDigests:
-    joined = wire.digests
-    check(wire.first <= STEP_MAX, f"an epoch is beyond {STEP_MAX}")
-    check(len(joined) % (2 * DIGEST_BYTES) == 0, "digests of epochs must be 64 bytes each", "columns")
-    count = len(joined) // (2 * DIGEST_BYTES)
-    check(count <= CLOSED_DIGESTS_MAX, f"digests of more than {CLOSED_DIGESTS_MAX} epochs")
-    halves = [joined[k : k + DIGEST_BYTES] for k in range(0, len(joined), DIGEST_BYTES)]
-    return ClosedDigests(wire.first, tuple(map(EpochDigest, halves[::2], halves[1::2])))
 
 
 def _epoch_part_to_wire(part: EpochPart) -> pb.EpochPart:

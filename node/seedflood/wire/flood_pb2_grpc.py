@@ -51,7 +51,8 @@ class FloodServicer(object):
 
     def Link(self, request_iterator, context):
         """One stream per pair of neighbours, opened by either side. The first frame from both sides is hello, the dialer's
-        comes first. A refusal is a status whose message is JSON: {"reason", "message"} and, for another run, {"run"}.
+        comes first. A refusal is a status whose message is JSON: {"reason", "message", "origin"} and, for another run,
+        {"run"}: the first eight bytes of its id.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -1,0 +1,55 @@
+"""Digests of epochs and of blocks, and proofs, to the wire and back: what is told when hosts do not trust each other.
+
+Like the codec, whose part this is, it checks what comes in and raises PeerError.
+"""
+
+from collections.abc import Sequence
+
+from seedflood.protocol.inquiry import BLOCKS_TOLD_MAX, FINGERPRINTS_BYTES
+from seedflood.protocol.messages import (
+    CLOSED_DIGESTS_MAX,
+    STEP_MAX,
+    BlockDigests,
+    ClosedDigests,
+    EpochDigest,
+    Equivocation,
+)
+from seedflood.transport.columns import check, updates_from_wire
+from seedflood.wire import flood_pb2 as pb
+
+DIGEST_BYTES = 32
+
+
+def closed_digests_from_wire(wire: pb.ClosedDigests) -> ClosedDigests:
+    joined = wire.digests
+    check(wire.first <= STEP_MAX, f"an epoch is beyond {STEP_MAX}")
+    check(len(joined) % (2 * DIGEST_BYTES) == 0, "digests of epochs must be 64 bytes each", "columns")
+    count = len(joined) // (2 * DIGEST_BYTES)
+    check(count <= CLOSED_DIGESTS_MAX, f"digests of more than {CLOSED_DIGESTS_MAX} epochs")
+    halves = [joined[k : k + DIGEST_BYTES] for k in range(0, len(joined), DIGEST_BYTES)]
+    return ClosedDigests(wire.first, tuple(map(EpochDigest, halves[::2], halves[1::2])))
+
+
+def block_digests_to_wire(blocks: Sequence[tuple[int, int, int, int, bytes]]) -> pb.BlockDigests:
+    origins, epochs, numbers, counts, fingerprints = zip(*blocks, strict=True) if blocks else ((),) * 5
+    return pb.BlockDigests(
+        origins=origins, epochs=epochs, numbers=numbers, counts=counts, fingerprints=b"".join(fingerprints)
+    )
+
+
+def block_digests_from_wire(wire: pb.BlockDigests) -> BlockDigests:
+    columns = list(wire.origins), list(wire.epochs), list(wire.numbers), list(wire.counts)
+    count, joined = len(columns[0]), wire.fingerprints
+    check(count <= BLOCKS_TOLD_MAX, f"digests of more than {BLOCKS_TOLD_MAX} blocks")
+    is_even = all(len(column) == count for column in columns) and len(joined) == FINGERPRINTS_BYTES * count
+    check(is_even, "the columns of digests of blocks differ in length", "columns")
+    sums = [joined[k : k + FINGERPRINTS_BYTES] for k in range(0, len(joined), FINGERPRINTS_BYTES)]
+    return BlockDigests(tuple(zip(*columns, sums, strict=True)))
+
+
+def equivocation_from_wire(wire: pb.Equivocation) -> Equivocation:
+    bundles = updates_from_wire(wire.bundles)
+    check(len(bundles) == 2, "a contradiction takes two bundles")
+    kept, dropped = bundles
+    check((kept.origin, kept.step) == (dropped.origin, dropped.step) and kept != dropped, "no contradiction")
+    return Equivocation(kept, dropped)

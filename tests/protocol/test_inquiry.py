@@ -1,0 +1,170 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from nodes import agree, events, hear, linked, publish, sent, tick
+from origins import A, B, C, make_rules, replica
+
+from seedflood.errors import PeerError
+from seedflood.protocol.frontier import Frontier, without
+from seedflood.protocol.inquiry import BLOCK_STEPS, Contents
+from seedflood.protocol.messages import BlockDigests, Equivocation
+from seedflood.protocol.outputs import Rebuild
+
+ONE, OTHER = B.bundle(0, scalar=7), B.bundle(0, scalar=8)
+
+
+def make_contents(*bundles, **rules):
+    contents = Contents(make_rules(**rules))
+    contents.note(bundles)
+    return contents
+
+
+def deceived():
+    """A node that was told one of two things."""
+    node = linked(B)
+    hear(node, B, B.updates(0))
+    publish(node)
+    return node
+
+
+# What is said, block by block
+
+
+@given(st.permutations([A.bundle(0), A.bundle(1), B.bundle(0), B.bundle(70)]))
+def test_the_order_in_which_bundles_come_does_not_matter(bundles):
+    contents = make_contents(A.bundle(0), A.bundle(1), B.bundle(0), B.bundle(70))
+    assert sorted(make_contents(*bundles).told().blocks) == sorted(contents.told().blocks)
+    assert contents.differing(make_contents(*bundles).told()) == []
+
+
+def test_blocks_of_as_many_other_bundles_differ():
+    contents = make_contents(ONE, A.bundle(0), B.bundle(BLOCK_STEPS))
+    told = make_contents(OTHER, A.bundle(0), B.bundle(BLOCK_STEPS)).told()
+    assert contents.differing(told) == [(B.id, 0, 0)]
+    contents.replace(ONE, OTHER)
+    assert contents.differing(told) == []
+
+
+def test_where_something_is_on_its_way_nothing_differs():
+    assert make_contents(ONE).differing(make_contents(OTHER, B.bundle(1)).told()) == []
+
+
+def test_what_a_sum_stands_for_is_compared_no_more():
+    contents = make_contents(ONE)
+    contents.forget(0)
+    assert contents.told() == BlockDigests(())
+
+
+@pytest.mark.parametrize(
+    ("block", "steps"), [((B.id, 0, 0), (0, 63)), ((B.id, 0, 1), (64, 99)), ((B.id, 1, 1), (100, 127))]
+)
+def test_a_block_ends_with_its_epoch(block, steps):
+    assert make_contents(refresh_period=100).steps(block) == (B.id, *steps)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 30), st.integers(0, 9)), max_size=6),
+    st.lists(st.tuples(st.integers(0, 30), st.integers(0, 9)), max_size=4),
+)
+def test_a_frontier_without_some_steps_holds_all_others(added, taken):
+    frontier, steps = Frontier(), set()
+    for first, more in added:
+        frontier.add(1, first, first + more)
+        steps |= set(range(first, first + more + 1))
+    spans = [(1, first, first + more) for first, more in taken]
+    rest = Frontier(without(frontier.held(), spans))
+    gone = {step for _, first, last in spans for step in range(first, last + 1)}
+    assert {step for step in range(50) if rest.holds(1, step)} == steps - gone
+
+
+# Finding out
+
+
+def test_neighbours_that_differ_at_equal_frontiers_tell_each_other_what_they_hold_and_not_all_the_time():
+    node = linked(B)
+    agree(node, B)
+    out = hear(node, B, replica(*node.applied.held(), digest="other"))
+    assert len(sent(out, B, BlockDigests)) == 1
+    assert sent(hear(node, B, replica(*node.applied.held(), digest="third")), B, BlockDigests) == []
+
+
+def test_a_block_that_differs_is_pulled_as_if_it_were_lacking_and_held_against_the_journal():
+    node = deceived()
+    out = hear(node, B, make_contents(OTHER).told())
+    assert [(peer, Frontier(held).holds(B.id, 0)) for peer, held in out.pull] == [(B.id, False)]
+    out = hear(node, B, B.updates(0))
+    assert out.check == [(B.id, ONE)]
+    node.pulled(B.id, 0.0)
+    node.collect()
+    assert hear(node, B, B.updates(0)).check == []
+
+
+def test_a_neighbour_that_lies_about_blocks_is_asked_ever_more_rarely():
+    node, asked = deceived(), []
+    for now in range(200):
+        if hear(node, B, make_contents(OTHER).told(), now).pull:
+            asked.append(now)
+            node.pulled(B.id, now)
+            node.collect()
+    assert asked == [0, 4, 12, 28, 60, 124]
+
+
+def test_a_contradiction_is_named_settled_and_told_on_once():
+    node = linked(B, C)
+    node.inquiry.contradicted(B.id, ONE, OTHER)
+    out = node.collect()
+    (proof,) = out.settle
+    assert {proof.kept, proof.dropped} == {ONE, OTHER}
+    assert events(out) == ["a host contradicts itself"]
+    assert sent(out, C, Equivocation) == sent(out, B, Equivocation) == [proof]
+    assert node.inquiry.counts == {B.id: 1}
+    node.inquiry.contradicted(B.id, OTHER, ONE)
+    out = node.collect()
+    assert (out.settle, out.send, events(out)) == ([proof], [], [])
+
+
+def test_everyone_keeps_the_same_of_any_number_of_contents():
+    contents = [B.bundle(0, scalar=scalar) for scalar in range(6)]
+    kept = set()
+    for first in contents:
+        node, held = linked(B, C), first
+        for other in contents:
+            if other != held:
+                node.inquiry.contradicted(C.id, held, other)
+                held = node.collect().settle[0].kept
+        kept.add(held)
+    assert len(kept) == 1
+
+
+def test_a_proof_is_believed_only_if_both_bundles_are_signed():
+    node = linked(B, C)
+    with pytest.raises(PeerError):
+        hear(node, C, Equivocation(ONE, OTHER._replace(signature=b"x" * 64)))
+    assert node.inquiry.counts == {}
+
+
+def test_a_proof_is_told_on_to_all_but_its_source():
+    node = linked(B, C)
+    out = hear(node, C, Equivocation(ONE, OTHER))
+    assert sent(out, C, Equivocation) == []
+    assert len(sent(out, B, Equivocation)) == 1
+    assert out.settle != []
+    assert hear(node, C, Equivocation(ONE, OTHER)).settle == []
+
+
+def test_what_was_applied_already_is_made_again_from_the_journal():
+    node = deceived()
+    node.settled(ONE, OTHER, 1.0)
+    out = tick(node, 2.0)
+    assert [order for order in out.orders if isinstance(order, Rebuild)] != []
+
+
+def test_what_waits_for_its_window_is_replaced_there():
+    node = linked(B)
+    hear(node, B, B.updates(0))
+    node.settled(ONE, OTHER, 0.0)
+    out = publish(node)
+    assert [u.told for order in out.orders for u in getattr(order, "updates", ()) if u.origin == B.id] == [
+        OTHER.probes[0]
+    ]
+    assert not any(isinstance(order, Rebuild) for order in tick(node, 2.0).orders)
