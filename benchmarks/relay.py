@@ -33,6 +33,7 @@ from seedflood.protocol.outputs import ClosedWindow, Event, Measure, SumEpoch, T
 from seedflood.protocol.rules import Rules
 from seedflood.storage.journal import Journal
 from seedflood.transport.answer import AnswerItem
+from seedflood.transport.budget import Use
 from seedflood.transport.links import Links
 from seedflood.transport.owner import LinkSettings
 
@@ -150,12 +151,15 @@ class Relay:
     def connected(self, peer: OriginId, hello: Hello) -> None:
         self._drive(lambda: self.driver.connected(peer, hello))
 
-    def received(self, peer: OriginId, message: Message) -> None:
+    def received(self, peer: OriginId, message: Message) -> Use:
+        held, seen = self.driver.node.duplicates, len(message.bundles) if isinstance(message, Updates) else 0
         self._drive(lambda: self.driver.received(peer, message))
+        held = self.driver.node.duplicates - held
         if self._notes_times and isinstance(message, Updates):
             now = time.perf_counter()
             for bundle in message.bundles:
                 self.received_at.setdefault((bundle.origin, bundle.step), now)
+        return Use(seen - held, held)
 
     def pulled(self, peer: OriginId, is_complete: bool) -> None:
         self._drive(lambda: self.driver.pulled(peer))

@@ -39,6 +39,7 @@ from seedflood.storage.journal import Journal
 from seedflood.storage.snapshots import Snapshots
 from seedflood.training.trainer import Round, Trainer
 from seedflood.transport.answer import AnswerItem
+from seedflood.transport.budget import Use
 from seedflood.transport.health import Health
 from seedflood.transport.links import Links
 from seedflood.transport.owner import LinkSettings
@@ -91,6 +92,7 @@ class Daemon:
         self._dialled: set[str] = set()
         self._mismatches: set[str] = set()
         self._was_linked = False
+        self._news = 0
         self._was_ready = False
         self._oddities: Counter[str] = Counter()
         self.is_compute_idle = True
@@ -105,7 +107,6 @@ class Daemon:
             refresh_period=run.refresh_period,
             epoch_bytes=trainer.epoch_bytes,
             telling=trainer.telling,
-            delay=run.delay,
         )
         member = Member(identity.public_key, node.name, incarnation)
         patience = Patience(start_seconds=node.start_seconds, linger_seconds=node.linger_seconds)
@@ -203,9 +204,14 @@ class Daemon:
         self.observatory.connected(peer, hello.member.name, is_dialled=self.links.open[peer].is_dialled)
         self._drive(lambda: self._driver.connected(peer, hello))
 
-    def received(self, peer: OriginId, message: Message) -> None:
+    def received(self, peer: OriginId, message: Message) -> Use:
         self.observatory.received(peer, message)
+        node, refused = self.node, self.node.admission.refused
+        news, repeats, vain, useless = self._news, node.duplicates, node.admission.in_vain, sum(refused.values())
         self._drive(lambda: self._driver.received(peer, message))
+        vain = node.admission.in_vain - vain
+        useless = sum(refused.values()) - useless - vain
+        return Use(self._news - news, node.duplicates - repeats + useless, vain)
 
     def pulled(self, peer: OriginId, is_complete: bool) -> None:
         self._drive(lambda: self._driver.pulled(peer))
@@ -248,6 +254,7 @@ class Daemon:
         self.observatory.adopted(closed, source)
 
     def learned(self, bundles: Sequence[Bundle], source: OriginId | None) -> None:
+        self._news += len(bundles)
         self.observatory.learned(bundles, source)
 
     def sent(self, peer: OriginId, message: Message) -> None:

@@ -11,6 +11,7 @@ import pytest
 from seedflood.errors import SeedfloodError
 from seedflood.protocol.messages import Bundle, Goodbye, Held, Hello, Member, Message, OriginId, Updates
 from seedflood.transport.answer import AnswerItem
+from seedflood.transport.budget import Use
 from seedflood.transport.links import Links
 from seedflood.transport.owner import LinkSettings
 
@@ -37,6 +38,7 @@ class Node:
         self.journal: Callable[[tuple[Held, ...]], Iterator[AnswerItem]] = lambda frontier: iter(())
         self.on_received: Callable[[OriginId, Message], None] = lambda peer, message: None
         self.on_welcome: Callable[[Hello], None] = lambda hello: None
+        self.use: Callable[[Message], Use] = lambda message: Use(news=1)
         self.on_connected: Callable[[OriginId], None] = lambda peer: None
         self.port = 0
         self._changed = asyncio.Event()
@@ -87,11 +89,12 @@ class Node:
         self.on_connected(peer)
         self._note("connected", peer)
 
-    def received(self, peer: OriginId, message: Message) -> None:
+    def received(self, peer: OriginId, message: Message) -> Use:
         assert peer in self.linked
         self.on_received(peer, message)
         self.received_messages.append(message)
         self._note("received", peer)
+        return self.use(message)
 
     def disconnected(self, peer: OriginId, reason: str) -> None:
         del self.linked[peer]

@@ -25,6 +25,7 @@ from seedflood.protocol.messages import (
 )
 from seedflood.transport import codec
 from seedflood.transport.answer import EPOCH_PART_BYTES
+from seedflood.transport.budget import Use
 from seedflood.transport.codec import EpochPart, PullEnd, PullPart
 from seedflood.transport.link import PULL_PARTS, RECEIVED_BUNDLES
 from seedflood.transport.links import HALF_OPEN_MAX
@@ -347,6 +348,62 @@ async def test_a_message_that_the_core_refuses_ends_the_link(make_node) -> None:
     assert b.links.stats()["a"].peer_errors == 1
     assert "forged" in next(call[2] for call in a.calls if call[0] == "disconnected")
     await a.until(lambda: b.origin in a.linked)  # linked again; to cut a peer off is the core's decision
+
+
+async def test_a_peer_that_sends_what_is_of_no_use_is_muted_and_nothing_of_it_is_lost(make_node) -> None:
+    a, b = await pair(make_node)
+    b.use = lambda message: Use(in_vain=1500)
+    for step in range(3):
+        a.links.send(b.origin, [Updates((bundle(step),)), Goodbye("") if step == 2 else Members((a.member,))])
+    await b.until(lambda: b.goodbyes)
+    assert [one.step for one in b.bundles] == [0, 1, 2]
+    assert b.links.stats()["a"].muted_seconds > 0
+    assert a.links.stats()["b"].muted_seconds == 0
+
+
+async def test_whoever_was_cut_off_for_a_fault_waits_unless_we_dial_it(make_node) -> None:
+    def refuse(peer: int, message: object) -> None:
+        if isinstance(message, Updates):
+            raise PeerError("forged", reason="signature")
+
+    a, b = await pair(make_node)
+    for _ in range(2):
+        b.on_received = refuse
+        a.links.send(b.origin, [Updates((bundle(1),))])
+        await a.until(lambda: not a.linked)
+        b.on_received = lambda peer, message: None
+        a.refusals.clear()
+        await a.until(lambda: a.linked or a.refusals)
+        assert not a.linked
+        assert a.refusals[-1].reason == "budget"
+        await a.until(lambda: a.linked)
+        await b.until(lambda: b.linked)
+    assert b.links.faults()["signature"] == 2
+    assert b.links.faults()["budget"] > 0
+    b.links._found["configured"] = a.origin
+    b.on_received = refuse
+    refusals = len(a.refusals)
+    a.links.send(b.origin, [Updates((bundle(1),))])
+    await a.until(lambda: not a.linked)
+    await a.until(lambda: a.linked)
+    assert len(a.refusals) == refusals
+
+
+async def test_acknowledgements_that_nobody_asked_for_let_no_more_of_an_answer_go(make_node) -> None:
+    a, b = await pair(make_node)
+    taken = 0
+
+    def journal(frontier):
+        nonlocal taken
+        for taken in range(1, 101):
+            yield Updates((bundle(taken),))
+
+    b.journal = journal
+    link = b.links.open[a.origin]
+    link._receive(codec.Pull(1, ()))
+    for _ in range(50):
+        link._receive(codec.PullMore(1))
+    assert link._parts_allowed == PULL_PARTS
 
 
 async def test_a_fault_of_our_own_is_reported_and_does_not_end_the_node(make_node) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from seedflood.protocol.messages import Bundle, ClosedEpoch, Held, Members, Standing, Updates
 from seedflood.transport.answer import Assembly
+from seedflood.transport.budget import ALLOWANCES
 from seedflood.transport.codec import decode, encode_pull_request
 from seedflood.transport.server import PULL_PATH
 
@@ -57,6 +58,19 @@ async def test_closed_epochs_and_the_standing_come_as_on_a_link(make_node):
     parts = await _pull(node.address, encode_pull_request(node.run_id, ()))
     assembly = Assembly()
     assert [item for part in parts if (item := assembly.join(part)) is not None] == answer
+
+
+async def test_whoever_asks_without_end_is_told_to_come_back(make_node):
+    node = await make_node("a").start()
+    request = encode_pull_request(node.run_id, ())
+    codes = []
+    for _ in range(3 * int(ALLOWANCES["pulls"].burst)):
+        try:
+            await _pull(node.address, request)
+        except grpc.aio.AioRpcError as refused:
+            codes.append(refused.code())
+    assert codes
+    assert set(codes) == {grpc.StatusCode.RESOURCE_EXHAUSTED}
 
 
 @pytest.mark.parametrize("request_bytes", [b"\xff\xff", encode_pull_request(hashlib.sha256(b"other").digest(), ())])

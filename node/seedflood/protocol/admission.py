@@ -29,6 +29,10 @@ Objection = Literal[
 """Why something foreign is not used: each is a series of the metrics."""
 
 
+COSTLY: tuple[Objection, ...] = ("signature", "equivocation", "coefficients", "unsigned sum")
+"""Found out by a verification or by unpacking; everything else is seen at a glance."""
+
+
 class Admission:
     """Checks what the network says against the rules of the run, the known members and what is held already."""
 
@@ -39,6 +43,11 @@ class Admission:
         self._verify = verify
         self._membership = membership
         self._frontier = frontier
+
+    @property
+    def in_vain(self) -> int:
+        """How much was refused only after costly work."""
+        return sum(self.refused.get(reason, 0) for reason in COSTLY)
 
     def check_hello(self, hello: Hello) -> None:
         """Raises PeerError if the peer does not belong with us."""

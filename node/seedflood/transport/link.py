@@ -30,6 +30,7 @@ from seedflood.protocol.messages import (
     count_updates,
 )
 from seedflood.transport.answer import EPOCH_BYTES_MAX, AnswerItem, Assembly, cut
+from seedflood.transport.budget import Budgets, Use, costs_of
 from seedflood.transport.codec import EpochPart, LinkMessage, Pull, PullEnd, PullMore, PullPart, decode
 from seedflood.transport.counters import LinkCounters
 from seedflood.transport.queue import SendQueue
@@ -52,6 +53,8 @@ class Stream(Protocol):
     """A Flood.Link stream from one side. `is_dialled`: we opened it."""
 
     is_dialled: bool
+    source: str
+    """The address of the other side: as we dialled it, or without the port from which it dialled us."""
     handshake: tuple[int, int, int]
     """Frames sent, bytes sent and bytes received before there was a link: hellos."""
 
@@ -67,7 +70,8 @@ class Stream(Protocol):
 class LinkOwner(Protocol):
     """What a link calls while it is open."""
 
-    def received(self, peer: OriginId, message: Message) -> None: ...
+    def received(self, peer: OriginId, message: Message) -> Use:
+        """Says what came of it."""
 
     def pulled(self, peer: OriginId, is_complete: bool) -> None: ...
 
@@ -95,6 +99,7 @@ class Link:
         counters: LinkCounters,
         queue: SendQueue,
         encode: Callable[[LinkMessage], list[bytes]],
+        budgets: Budgets,
         epoch_bytes_max: int = EPOCH_BYTES_MAX,
     ) -> None:
         self.peer = peer
@@ -116,6 +121,8 @@ class Link:
         self._queue = queue
         self._encode = encode
         self._epoch_bytes_max = epoch_bytes_max
+        self._budgets = budgets
+        self.conduct = budgets.of(stream.source, peer, asyncio.get_running_loop().time())
         self._wake = asyncio.Event()
         self._closing: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._answer: Iterator[LinkMessage | None] | None = None
@@ -204,12 +211,14 @@ class Link:
                 message = decode(frame)
                 if isinstance(message, PullPart | PullEnd):
                     self._counters.pull_bytes_received += len(frame)
+                use = Use()
                 if isinstance(message, PullPart):
-                    await self._receive_part(message)
+                    use = await self._receive_part(message)
                 elif isinstance(message, Updates):
-                    await self._receive_updates(message)
+                    use = await self._receive_updates(message)
                 elif message is not None:
-                    self._receive(message)
+                    use = self._receive(message)
+                await self._charge(message, len(frame), use)
                 if isinstance(message, Goodbye):
                     return f"goodbye: {message.reason}"
         except PeerError as error:
@@ -223,30 +232,45 @@ class Link:
             return f"internal error: {error}"
         return "closed by the peer"
 
-    async def _receive_part(self, part: PullPart) -> None:
+    async def _charge(self, message: LinkMessage | None, size: int, use: Use) -> None:
+        """Waits until the peer has paid for what it sent: so long nothing more is read."""
+        now = asyncio.get_running_loop().time()
+        self._budgets.news += use.news
+        seconds = self.conduct.take(costs_of(message, size, use), self._budgets.news, now)
+        if self.conduct.is_unbearable(now):
+            raise PeerError("it sent too much that is of no use", reason="budget")
+        if seconds:
+            self._counters.muted_seconds += seconds
+            await asyncio.wait({self._closing}, timeout=seconds)
+
+    async def _receive_part(self, part: PullPart) -> Use:
+        use = Use()
         if self._closing.done():
-            return
+            return use
         if not self._is_pulling or part.id != self._pulls:
             raise PeerError("an answer to a pull that is not under way", reason="order")
         item = self._assembly.join(part.message)
         if isinstance(item, Updates):
-            await self._receive_updates(item)
+            use = await self._receive_updates(item)
         elif item is not None:
-            self._owner.received(self.peer, item)
+            use = self._owner.received(self.peer, item)
         else:
             self._owner.progressed(self.peer)
         self.send(PullMore(part.id))
+        return use
 
-    async def _receive_updates(self, batch: Updates) -> None:
+    async def _receive_updates(self, batch: Updates) -> Use:
         bundles = batch.bundles
+        uses = [Use()]
         self._counters.updates_received += count_updates(bundles)
         for k in range(0, len(bundles), RECEIVED_BUNDLES):
             if k:
                 await asyncio.sleep(0)
             if not self._closing.done():
-                self._owner.received(self.peer, Updates(bundles[k : k + RECEIVED_BUNDLES]))
+                uses.append(self._owner.received(self.peer, Updates(bundles[k : k + RECEIVED_BUNDLES])))
+        return Use(*map(sum, zip(*uses, strict=True)))
 
-    def _receive(self, message: Message | EpochPart | Pull | PullEnd | PullMore) -> None:
+    def _receive(self, message: Message | EpochPart | Pull | PullEnd | PullMore) -> Use:
         match message:
             case Pull():
                 self._drop_answer()
@@ -255,7 +279,7 @@ class Link:
                 self._wake.set()
             case PullMore():
                 if message.id == self._answer_id:
-                    self._parts_allowed += 1
+                    self._parts_allowed = min(self._parts_allowed + 1, PULL_PARTS)
                     self._wake.set()
             case PullEnd():
                 if message.id == self._pulls:
@@ -268,7 +292,8 @@ class Link:
                 raise PeerError("a part of an answer outside of a pull", reason="order")
             case _:
                 if not self._closing.done():
-                    self._owner.received(self.peer, message)
+                    return self._owner.received(self.peer, message)
+        return Use()
 
     async def _write_frames(self) -> str:
         try:

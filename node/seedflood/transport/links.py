@@ -29,9 +29,10 @@ import grpc.aio
 from seedflood.errors import PeerError, SeedfloodError
 from seedflood.protocol.messages import Goodbye, Held, Hello, Message, OriginId, fingerprint
 from seedflood.transport import refusal
+from seedflood.transport.budget import Budgets
 from seedflood.transport.codec import Encoder, decode, encode
 from seedflood.transport.counters import Fault, Ledger, LinkCounters
-from seedflood.transport.crowd import Crowd, host_of
+from seedflood.transport.crowd import Crowd
 from seedflood.transport.link import BROKEN, Link, Stream
 from seedflood.transport.owner import LinkSettings, Owner
 from seedflood.transport.pulls import PullService
@@ -80,6 +81,7 @@ class Links:
         self._found: dict[str, OriginId] = {}
         self._ending: set[asyncio.Task[None]] = set()
         self._ledger = Ledger()
+        self._budgets = Budgets()
         self._refusals: deque[str] = deque(maxlen=REFUSALS_REMEMBERED)
         self._half_open = Crowd(HALF_OPEN_MAX)
         self._pulls = PullService(owner)
@@ -219,7 +221,7 @@ class Links:
         Raises SeedfloodError if we and they do not fit, one of BROKEN or TimeoutError if they cannot be reached.
         """
         channel = self._credentials.channel(address)
-        stream = DialledStream(channel)
+        stream = DialledStream(channel, address)
         run_id = self._owner.hello().run_id
         try:
             try:
@@ -266,7 +268,7 @@ class Links:
         stream = AcceptedStream(context)
         try:
             try:
-                async with self._half_open.enter(host_of(context.peer()), self._settings.hello_seconds):
+                async with self._half_open.enter(stream.source, self._settings.hello_seconds):
                     frame = await stream.read()
             except TimeoutError:
                 raise PeerError("no hello", reason="hello") from None
@@ -274,6 +276,7 @@ class Links:
             stream.handshake = (0, 0, len(frame or b""))
             ours = self._owner.hello()
             refusal.check_hello(hello, ours)
+            self._check_conduct(hello.member.origin, stream.source)
             self._owner.is_welcome(hello)
             link = self._admit(hello, ours, stream)
             await self._serve(link)
@@ -288,6 +291,12 @@ class Links:
             await context.abort(*refusal.status(error, self._owner.hello()))
         except (grpc.aio.UsageError, grpc.aio.InternalError):
             pass  # they were gone before the hello was read or the refusal told
+
+    def _check_conduct(self, peer: OriginId, source: str) -> None:
+        """Raises PeerError while a peer that was cut off has to wait. Those of our configuration are taken at once."""
+        now = asyncio.get_running_loop().time()
+        if self._budgets.of(source, peer, now).is_refused(now) and peer not in self._found.values():
+            raise PeerError("a link of yours was ended for a fault just now; later", reason="budget")
 
     def _log_refusal(self, source: str, error: PeerError) -> None:
         """Once per host and sentence: a stranger who dials for ever shall not fill the log."""
@@ -317,7 +326,17 @@ class Links:
         if not stream.is_dialled:
             queue.put(ours)
         counters = self._ledger.open(name, self.peers.values())
-        link = Link(peer, hello, stream, self._owner, counters, queue, self._encode, self._settings.epoch_bytes_max)
+        link = Link(
+            peer,
+            hello,
+            stream,
+            self._owner,
+            counters,
+            queue,
+            self._encode,
+            self._budgets,
+            self._settings.epoch_bytes_max,
+        )
         self._links[peer] = link
         self._owner.connected(peer, hello)
         return link
@@ -335,8 +354,10 @@ class Links:
         reason = "connection lost"
         try:
             reason = await link.run()
-            if link.error is not None and link.is_dialled:
-                self._ledger.note(link.error.reason)
+            if link.error is not None:
+                link.conduct.offend(asyncio.get_running_loop().time())
+                if link.is_dialled:
+                    self._ledger.note(link.error.reason)
         finally:
             self._running.discard(link)
             self._forget(link, reason)

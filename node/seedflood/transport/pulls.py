@@ -11,11 +11,16 @@ from seedflood.errors import JournalError, PeerError
 from seedflood.protocol.messages import Held, Hello
 from seedflood.transport import refusal
 from seedflood.transport.answer import AnswerItem, cut
+from seedflood.transport.budget import Budgets
 from seedflood.transport.codec import decode_pull_request, encode
 from seedflood.transport.crowd import Crowd, host_of
 
 PULLS_MAX = 4
 """Answers at a time."""
+
+
+REQUEST_BYTES = 4096
+"""So many of a request cost as much as another one."""
 
 
 class Donor(Protocol):
@@ -32,15 +37,17 @@ class PullService:
     def __init__(self, donor: Donor) -> None:
         self._donor = donor
         self._answers = Crowd(PULLS_MAX)
+        self._budgets = Budgets()
 
     async def answer(self, request: bytes, context: grpc.aio.ServicerContext) -> None:
         """Reads the journal as fast as the asker takes it, one part at a time."""
-        donor = self._donor
+        donor, source = self._donor, host_of(context.peer())
         try:
+            self._charge(source, len(request))
             run_id, frontier = decode_pull_request(request)
             if run_id != donor.hello().run_id:
                 raise PeerError("the request names another run", reason="run")
-            async with self._answers.enter(host_of(context.peer())):
+            async with self._answers.enter(source):
                 await self._tell(frontier, context)
         except TimeoutError:
             await self._refuse(PeerError(f"more than {PULLS_MAX} answers at a time", reason="busy"), context)
@@ -49,6 +56,13 @@ class PullService:
         except JournalError as error:
             donor.failed(error)
             await context.abort(grpc.StatusCode.UNAVAILABLE, "the journal cannot be read")
+
+    def _charge(self, source: str, size: int) -> None:
+        """Raises PeerError for one request too many of an address: before a look at it, for it may be long."""
+        now = asyncio.get_running_loop().time()
+        conduct = self._budgets.of(source, 0, now)
+        if conduct.take({"pulls": 1 + size / REQUEST_BYTES}, 0, now):
+            raise PeerError("too many pulls from this address; later", reason="busy")
 
     async def _tell(self, frontier: tuple[Held, ...], context: Any) -> None:
         for part in cut(self._donor.pull_answer(frontier)):

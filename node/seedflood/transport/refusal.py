@@ -29,6 +29,7 @@ _CODES = {
     "self": grpc.StatusCode.INVALID_ARGUMENT,
     "duplicate": grpc.StatusCode.ALREADY_EXISTS,
     "stopping": grpc.StatusCode.UNAVAILABLE,
+    "budget": grpc.StatusCode.RESOURCE_EXHAUSTED,
     "busy": grpc.StatusCode.RESOURCE_EXHAUSTED,
 }
 

@@ -12,6 +12,7 @@ import grpc.aio
 
 from seedflood.errors import BindError
 from seedflood.transport.codec import FRAME_BYTES_MAX
+from seedflood.transport.crowd import host_of
 
 SERVICE = "seedflood.wire.Flood"
 LINK_PATH = f"/{SERVICE}/Link"
@@ -85,7 +86,8 @@ class DialledStream:
 
     is_dialled = True
 
-    def __init__(self, channel: grpc.aio.Channel) -> None:
+    def __init__(self, channel: grpc.aio.Channel, address: str) -> None:
+        self.source = address
         self._call = channel.stream_stream(LINK_PATH)()
         self.handshake = (0, 0, 0)
 
@@ -118,6 +120,7 @@ class AcceptedStream:
 
     def __init__(self, context: grpc.aio.ServicerContext) -> None:
         self._context = context
+        self.source = host_of(context.peer())
         self.handshake = (0, 0, 0)
 
     async def read(self) -> bytes | None:
