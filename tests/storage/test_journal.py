@@ -13,6 +13,7 @@ from journals import BASE, PERIOD, RUN, bundle, closed, open_journal
 
 import seedflood
 from seedflood.errors import ConfigError, ExitCode, JournalError
+from seedflood.protocol.batches import BATCH_BYTES, payload_bytes
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.messages import STEP_MAX, Bundle, ClosedEpoch, Held, Member
 from seedflood.storage.journal import Journal, JournalLockedError
@@ -336,3 +337,17 @@ def test_a_bundle_that_a_sum_stands_for_is_not_found(tmp_path) -> None:
         journal.append([bundle(1, 0)], durable=False)
         journal.adopt(closed(0, [bundle(1, 0)]))
         assert journal.find(1, 0) is None
+
+
+@pytest.mark.parametrize(("size", "count"), [(5, 400), (2000, 100), (28_000, 20), (256 << 10, 5)])
+def test_payloads_of_any_size_come_back_in_parts_of_64_kib_or_one_bundle(tmp_path, size, count) -> None:
+    said = [Bundle(7, step, (step.to_bytes(4, "big") + bytes(size - 4),), 0, b"%64d" % step) for step in range(count)]
+    with open_journal(tmp_path) as journal:
+        assert journal.append(said, durable=True) == count
+        assert journal.append(said[::3], durable=False) == 0
+    with open_journal(tmp_path) as journal:
+        assert journal.damage is None
+        assert list(journal.replay()) == said
+        parts = [part for part in journal.read_missing([Held(7, 2)]) if isinstance(part, list)]
+        assert [bundle for part in parts for bundle in part] == said[2:]
+        assert all(payload_bytes(part) <= BATCH_BYTES or len(part) == 1 for part in parts)
