@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import apply, dtype, flood, join, latency, learn, memory, probes, scale, soak, step, wire
+from benchmarks import apply, dtype, flood, gradient, join, latency, learn, memory, probes, scale, soak, step, wire
 from benchmarks.measure import Metric, report
 
 BENCHMARKS: Mapping[str, Callable[[], dict[str, Metric]]] = {
@@ -19,6 +19,7 @@ BENCHMARKS: Mapping[str, Callable[[], dict[str, Metric]]] = {
     "probes": probes.run,
     "apply": apply.run,
     "memory": memory.run,
+    "gradient": gradient.run,
     "dtype": dtype.run,
     "flood": flood.run,
     "wire": wire.run,

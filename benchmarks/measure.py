@@ -52,6 +52,12 @@ def run_in_turn(jobs: Mapping[str, Callable[[], Any]], repetitions: int) -> dict
     return seconds
 
 
+def resident_kilobytes_max() -> int:
+    """Of this program: getrusage would tell the peak of the process that started it, if that was higher."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0])
+
+
 def ratios(over: list[float], under: list[float]) -> list[float]:
     return [a / b for a, b in zip(over, under, strict=True)]
 

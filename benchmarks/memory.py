@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.measure import Metric, make_metric, ratios
+from benchmarks.measure import Metric, make_metric, ratios, resident_kilobytes_max
 from benchmarks.model import make_model, make_replica, make_wide_batch, plain_inputs
 from seedflood.protocol.messages import Update
 
@@ -56,13 +56,7 @@ def _peak(subject: str) -> float:
     return float(json.loads(ran.stdout.splitlines()[-1]))
 
 
-def _resident_kilobytes_max() -> int:
-    """Of this program: getrusage would tell the peak of the process that started it, if that was higher."""
-    status = Path("/proc/self/status").read_text()
-    return int(status.partition("VmHWM:")[2].split()[0])
-
-
 if __name__ == "__main__":
-    before = _resident_kilobytes_max()
+    before = resident_kilobytes_max()
     SUBJECTS[sys.argv[1]]()
-    print(json.dumps((_resident_kilobytes_max() - before) * 1024 / 1e6))
+    print(json.dumps((resident_kilobytes_max() - before) * 1024 / 1e6))

@@ -29,6 +29,8 @@ from seedflood.protocol.messages import NAME_PATTERN
 
 ENVIRONMENT_PREFIX = "SEEDFLOOD__"
 
+SLOPES = 64
+
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 TaskName = Literal["embedded", "sst2", "rte", "boolq", "trec", "agnews", "prompted", "lm"]
 
@@ -66,20 +68,12 @@ class RunSettings(Section):
         description="two-sided: every step has rows of its own and two forwards; one-sided: the local_steps of a round "
         "share rows and centre, one forward each and one for the centre; gradient: a forward and a backward.",
     )
-    tell: Literal["coefficients", "slopes"] | None = Field(
-        default_factory=lambda known: "coefficients" if _has_gradient(known) else None,
-        description="What is told of a gradient: all its coefficients, or some exact slopes along seeded directions.",
+    tell: Literal["coefficients", "slopes"] = Field(
+        "coefficients",
+        description="What is told of a gradient: all its coefficients, or exact slopes along some seeded directions.",
     )
-    bits: Literal[8, 4] | None = Field(
-        default_factory=lambda known: 8 if known.get("tell") == "coefficients" else None,
-        description="Bits per coefficient; what they leave out is told with the next step. Default: 8.",
-    )
-    slopes: int | None = Field(
-        default_factory=lambda known: 64 if known.get("tell") == "slopes" else None,
-        ge=1,
-        le=4096,
-        description="How many slopes are told per step. Default: 64.",
-    )
+    bits: Literal[8, 4] = Field(8, description="Per coefficient; what they leave out is told with the next step.")
+    slopes: int = Field(SLOPES, ge=1, le=4096, description="How many a step, if slopes are told.")
     optimizer: Literal["sgd", "momentum", "adam"] = Field(
         default_factory=lambda known: "adam" if _has_gradient(known) and known.get("window") == "strict" else "sgd",
         description="What is done with the sum of a step; all but sgd need strict windows. Default: sgd, and adam for "
@@ -124,15 +118,12 @@ class RunSettings(Section):
 
     @model_validator(mode="after")
     def _check_telling(self) -> Self:
-        told = {"tell": self.tell, "bits": self.bits, "slopes": self.slopes}
-        if self.estimate != "gradient":
-            given = [key for key, value in told.items() if value is not None]
-            if given:
-                raise ValueError(f'{given[0]} is about gradients: set estimate = "gradient", or leave it out')
-        elif self.tell is None:
-            raise ValueError('a gradient is told by tell = "coefficients" or "slopes"')
-        elif (self.bits is None) != (self.tell == "slopes") or (self.slopes is None) != (self.tell == "coefficients"):
-            raise ValueError('bits belong to tell = "coefficients" and slopes to tell = "slopes"')
+        if self.tell == "slopes" and self.estimate != "gradient":
+            raise ValueError('tell = "slopes" is about gradients: set estimate = "gradient", or leave it out')
+        if self.bits != 8 and (self.estimate != "gradient" or self.tell != "coefficients"):
+            raise ValueError('bits are those of coefficients: set estimate = "gradient" and tell = "coefficients"')
+        if self.slopes != SLOPES and self.tell != "slopes":
+            raise ValueError('slopes are told of gradients: set estimate = "gradient" and tell = "slopes"')
         return self
 
     @model_validator(mode="after")

@@ -111,9 +111,10 @@ def test_slopes_are_those_along_the_directions_that_everybody_derives():
     assert len(set(seeds)) == 5
     expected_F = replica.subspace.zeros()
     for seed, scalar in zip(seeds, protocol.decode_slopes(measured.told), strict=True):
-        place_S = replica.subspace.places(0, torch.tensor([seed]))[0]
-        assert scalar * 2.0**-20 == pytest.approx(float(slopes.slope_F[place_S].double().sum()), abs=2.0**-20)
-        expected_F[place_S] += scalar
+        place_KS, sign_KS = replica.subspace.moves(0, torch.tensor([seed]))
+        slope = float((slopes.slope_F[place_KS].double() * sign_KS).sum())
+        assert scalar * 2.0**-20 == pytest.approx(slope, abs=2.0**-20)
+        expected_F[place_KS[0]] += scalar * sign_KS[0]
     sum_F = replica.subspace.zeros()
     Reader(replica.telling, replica.subspace).add(sum_F, 0, [Update(9, 3, measured.told)])
     assert isinstance(replica.telling, Slopes)

@@ -46,13 +46,11 @@ Integers = numpy.ndarray[Any, numpy.dtype[numpy.int64]]
 
 def telling_of(run: RunSettings, subspace: Subspace) -> Telling:
     """What a run tells of a step."""
-    if run.tell == "coefficients":
-        assert run.bits is not None
-        return Coefficients(subspace.sizes, run.bits, COEFFICIENT_UNIT_BITS)
+    if run.estimate != "gradient":
+        return Pairs()
     if run.tell == "slopes":
-        assert run.slopes is not None
         return Slopes(run.slopes)
-    return Pairs()
+    return Coefficients(subspace.sizes, run.bits, COEFFICIENT_UNIT_BITS)
 
 
 class Teller:
