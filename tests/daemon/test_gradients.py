@@ -1,0 +1,50 @@
+"""Whole nodes that tell gradients over real gRPC: the same promises, whatever is told and what is made of it."""
+
+import pytest
+import torch
+
+from seedflood.offline import rebuild, replay
+
+GRADIENT = {"estimate": "gradient", "rank": 4, "batch_size": 2}
+TOLD = {
+    "adam": {},
+    "adam in 4 bits and local steps": {"bits": 4, "local_steps": 2},
+    "momentum of slopes": {"optimizer": "momentum", "tell": "slopes", "slopes": 8},
+    "plain sum, never waiting": {"window": "none"},
+}
+
+
+@pytest.mark.parametrize("changes", TOLD.values(), ids=TOLD)
+async def test_hosts_of_unlike_dtype_and_memory_end_with_one_digest(cluster, changes):
+    run = {**GRADIENT, "clients": 3, "steps": 12, "refresh_period": 4, **changes}
+    await cluster.start("a", [], run)
+    await cluster.start("b", ["a"], run, {"dtype": "bfloat16", "micro_batch": 1})
+    await cluster.start("c", ["a", "b"], run, {"gradient_checkpointing": True})
+    results = await cluster.finish()
+    assert len({result["digest"] for result in results}) == 1
+    assert all(result["updates"] == 36 for result in results)
+
+
+async def test_a_node_that_leaves_and_returns_has_the_state_of_the_optimiser_again(cluster):
+    run = {**GRADIENT, "clients": 2, "steps": 60, "refresh_period": 20}
+    a, b = await cluster.start("a", [], run), await cluster.start("b", ["a"], run)
+    await cluster.until(lambda: a.node.step >= 5)
+    b.drain()
+    await b.close()
+    seen = a.node.step
+    await cluster.until(lambda: a.node.step > seen + 5)
+    b = await cluster.start("b", ["a"], run)
+    results = await cluster.finish(a, b)
+    assert len({result["digest"] for result in results}) == 1
+
+
+async def test_a_journal_of_gradients_is_replayed_to_the_weights_of_the_live_node(cluster):
+    daemons = await cluster.ring(2, {**GRADIENT, "steps": 10, "refresh_period": 4})
+    results = await cluster.finish()
+    settings = daemons[0].settings
+    expected = daemons[0]._trainer.replica.weights()
+    await cluster.close()
+    cluster.daemons.clear()
+    assert replay(settings).digest == results[0]["digest"]
+    for name, weight in rebuild(settings).replica.weights().items():
+        torch.testing.assert_close(weight, expected[name], rtol=0, atol=1e-5)
