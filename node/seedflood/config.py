@@ -62,6 +62,12 @@ class RunSettings(Section):
     window: Literal["strict", "bounded", "none"] = Field(
         "strict", description="When a step closes: all heard; all heard or the time bound; never waits."
     )
+    delay: int = Field(
+        0,
+        ge=0,
+        le=64,
+        description="So many rounds may be on their way while the next one is measured: 1 hides hops of up to a round.",
+    )
     local_steps: int = Field(1, ge=1, le=64, description="Consecutive steps that share one message and signature.")
     estimate: Literal["two-sided", "one-sided", "gradient"] = Field(
         "two-sided",

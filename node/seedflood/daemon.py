@@ -107,6 +107,7 @@ class Daemon:
             refresh_period=run.refresh_period,
             epoch_bytes=trainer.epoch_bytes,
             telling=trainer.telling,
+            delay=run.delay,
         )
         member = Member(identity.public_key, node.name, incarnation)
         patience = Patience(start_seconds=node.start_seconds, linger_seconds=node.linger_seconds)

@@ -7,7 +7,7 @@ import torch
 
 from seedflood.errors import BindError, JournalError, ModelError, RunMismatchError
 from seedflood.offline import rebuild
-from seedflood.protocol.node import Phase
+from seedflood.protocol.phase import Phase
 
 
 @pytest.mark.parametrize("window", ["strict", "bounded", "none"])

@@ -16,7 +16,7 @@ from nodes import (
 from origins import A, B, C, replica
 
 from seedflood.protocol.messages import FrontierDigest, Members
-from seedflood.protocol.node import Phase
+from seedflood.protocol.phase import Phase
 
 FULL = (A.held(1), B.held(1))
 

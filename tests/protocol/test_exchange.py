@@ -19,8 +19,8 @@ from nodes import (
 from origins import A, B, C, epoch, has_closed, replica, standing
 
 from seedflood.protocol.messages import STEP_MAX, FrontierDigest, Goodbye, Members, Ping, Pong, ReplicaDigest
-from seedflood.protocol.node import Phase
 from seedflood.protocol.outputs import Rebuild, SumEpoch, TakeDigest
+from seedflood.protocol.phase import Phase
 
 # Comparing frontiers
 

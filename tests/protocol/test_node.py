@@ -22,8 +22,8 @@ from origins import A, B, C, D, Origin, epoch, make_rules
 from seedflood.protocol.catchup import SETTLE_SECONDS
 from seedflood.protocol.frontier import RANGES_MAX, is_tellable
 from seedflood.protocol.messages import STEP_MAX, Members, Ping, Pong, Updates
-from seedflood.protocol.node import Phase
 from seedflood.protocol.outputs import Measure
+from seedflood.protocol.phase import Phase
 from seedflood.protocol.rounds import FOREMOST_ROUNDS_MAX
 from seedflood.protocol.window import HOP_SECONDS_MIN
 

@@ -65,17 +65,20 @@ class NodesTogether(RuleBasedStateMachine):
         local_steps=st.sampled_from([1, 1, 3]),
         rounds=st.sampled_from([1, 2, 3, 5, 12, 16]),
         period=st.integers(1, 3),
+        delay=st.sampled_from([0, 0, 1, 2, 3]),
         may_leave=st.booleans(),
         data=st.data(),
     )
-    def build(self, count, window, local_steps, rounds, period, may_leave, data):
+    def build(self, count, window, local_steps, rounds, period, delay, may_leave, data):
         if may_leave:
             rounds = max(
                 rounds, 2
             )  # in a run of one round nobody returns too late, though epochs are closed at its end
         edges = {(data.draw(st.integers(0, k - 1)), k) for k in range(1, count)}
         edges |= data.draw(st.sets(st.sampled_from(list(combinations(range(count), 2)))))
-        self.begin(make_rules(count, rounds * local_steps, window, local_steps, period * local_steps), edges)
+        self.begin(
+            make_rules(count, rounds * local_steps, window, local_steps, period * local_steps, delay=delay), edges
+        )
         self.may_leave = may_leave
 
     def begin(self, rules, edges):
@@ -202,15 +205,17 @@ class NodesTogether(RuleBasedStateMachine):
                 assert host.disk.has_for_good(bundle) or is_taught
 
     def check_measure(self, host, order):
-        """Strict windows are the paper's algorithm: everyone measures on the sum of all that came before.
+        """Strict windows are the paper's algorithm: everyone measures on the sum of all that came before, but for
+        the rounds that `delay` leaves out, and of those it knows nothing, its own included.
 
         But for who has lost its disk: it does not know in which window it was, and goes on with the next.
         """
         assert (order.count, order.step % order.count) == (self.rules.local_steps, 0)
         is_new, host.is_new = host.is_new, False
         if self.rules.window == "strict" and not (self.has_anyone_left or is_new):
-            before = {(o.origin.id, step) for o in self.hosts for step in range(order.step) if not o.forgoes(step)}
-            before |= {name for name in self.published if name[1] < order.step}
+            end = max(0, order.step - self.rules.delay * self.rules.local_steps)
+            before = {(o.origin.id, step) for o in self.hosts for step in range(end) if not o.forgoes(step)}
+            before |= {name for name in self.published if name[1] < end}
             assert set(host.applied) == before
 
     def put(self, host, peer, item):

@@ -5,7 +5,7 @@ import random
 import pytest
 from worlds import STORMY, Witness, make_world, run_to_the_end
 
-from seedflood.protocol.node import Phase
+from seedflood.protocol.phase import Phase
 from seedflood.protocol.rules import Patience
 from seedflood.simulation.checks import find_stuck, find_violations
 from seedflood.simulation.world import Pace

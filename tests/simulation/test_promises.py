@@ -3,6 +3,8 @@
 A scenario returns what the judges complain about. Everything on: nothing. The mechanism off: something.
 """
 
+from functools import partial
+
 import pytest
 from worlds import make_world
 
@@ -13,7 +15,9 @@ from seedflood.protocol.epochs import Closings
 from seedflood.protocol.flood import Flood
 from seedflood.protocol.holdings import Holdings
 from seedflood.protocol.liveness import SUSPICION_SECONDS_MAX, Liveness
-from seedflood.protocol.node import Node, Phase
+from seedflood.protocol.node import Node
+from seedflood.protocol.payload import Coefficients, Slopes
+from seedflood.protocol.phase import Phase
 from seedflood.protocol.repair import Repair
 from seedflood.protocol.rules import Patience
 from seedflood.protocol.watch import DigestWatch
@@ -224,6 +228,21 @@ PROMISES = {
 
 @pytest.mark.parametrize("promise", PROMISES)
 def test_a_promise_is_kept(promise):
+    scenario, _ = PROMISES[promise]
+    assert scenario() == []
+
+
+WAYS = {
+    "coefficients": {"telling": Coefficients((5, 2), bits=4)},
+    "slopes, a round ahead": {"telling": Slopes(3), "delay": 1},
+    "coefficients, three rounds ahead": {"telling": Coefficients((3, 4)), "delay": 3},
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("promise", PROMISES)
+def test_a_promise_is_kept_with_payloads_and_rounds_ahead(promise, way, monkeypatch):
+    monkeypatch.setitem(globals(), "make_world", partial(make_world, **WAYS[way]))
     scenario, _ = PROMISES[promise]
     assert scenario() == []
 

@@ -1,9 +1,10 @@
 """Whole runs over whole networks: every published update is applied exactly once, everywhere."""
 
 import pytest
-from worlds import STORMY, Witness, make_world, run_world
+from worlds import STORMY, Witness, make_world, run_to_the_end, run_world
 
 from seedflood.protocol.payload import Coefficients, Slopes
+from seedflood.protocol.windows import OpenWindows
 from seedflood.simulation.network import Weather
 from seedflood.simulation.world import Pace
 
@@ -53,6 +54,53 @@ def test_in_strict_windows_everyone_measures_on_the_sum_of_all_that_came_before(
     run_world("grid", 9, steps=6, weather=STORMY)
     assert len(witness.measured) == 9 * 6
     assert all(below == 9 * step and beyond == 0 for _, step, below, beyond in witness.measured)
+
+
+@pytest.mark.parametrize("delay", [1, 2, 3, 9])
+def test_with_a_delay_everyone_measures_on_the_sum_of_the_rounds_up_to_it_and_of_nothing_else(delay, monkeypatch):
+    witness = Witness(monkeypatch)
+    run_world("grid", 9, steps=12, local_steps=2, refresh_period=4, delay=delay, weather=STORMY)
+    assert len(witness.measured) == 9 * 6
+    assert all(below == 9 * max(0, step - 2 * delay) for _, step, below, _ in witness.measured)
+    assert all(beyond == 0 for *_, beyond in witness.measured)
+
+
+def test_windows_that_close_before_they_are_in_the_way_make_sums_differ(monkeypatch):
+    monkeypatch.setattr(OpenWindows, "in_the_way", lambda windows, following: windows.oldest)
+    monkeypatch.setattr(OpenWindows, "close_reason", lambda windows, window, now: "all heard")
+    witness = Witness(monkeypatch)
+    world = make_world("grid", 9, steps=12, delay=1, weather=STORMY)
+    world.start()
+    world.run(60)
+    assert not all(below == 9 * max(0, step - 1) and beyond == 0 for _, step, below, beyond in witness.measured)
+
+
+@pytest.mark.parametrize("delay", [1, 3])
+@pytest.mark.parametrize("seed", range(4))
+def test_kill_9_between_any_two_writes_changes_nothing_of_what_is_measured_on(seed, delay, monkeypatch):
+    witness = Witness(monkeypatch)
+    world = make_world("ring", 5, seed=seed, steps=12, delay=delay, weather=STORMY)
+    world.start()
+    for step in (1, 4, 8):
+        world.run_until_step(step)
+        for host in world.hosts[:3]:
+            host.die_within(world.rng.randint(0, 20))
+    run_to_the_end(world)
+    assert sum(name == "crash" for _, _, name, _ in witness.trace) >= 5
+    assert all(below == 5 * max(0, step - delay) and beyond == 0 for _, step, below, beyond in witness.measured)
+
+
+def test_slow_hops_cost_no_time_once_the_delay_covers_them():
+    seconds = []
+    for delay in (0, 1, 2):
+        weather = Weather(delay_min=0.1, delay_max=0.1)
+        world = make_world("ring", 4, steps=30, delay=delay, pace=Pace(0.2, 0.2), weather=weather)
+        world.start()
+        assert world.run_until_step(29)
+        seconds.append(world.clock.now)
+    at_once, one_ahead, two_ahead = seconds
+    assert one_ahead < 0.7 * at_once
+    assert two_ahead == pytest.approx(one_ahead, rel=0.1)
 
 
 def test_strict_windows_all_close_because_all_were_heard():

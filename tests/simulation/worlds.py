@@ -1,5 +1,6 @@
 """Worlds that run to their end and are judged."""
 
+from seedflood.protocol.rounds import applied_before
 from seedflood.simulation.checks import find_stuck, find_violations
 from seedflood.simulation.host import Host
 from seedflood.simulation.network import Weather
@@ -33,7 +34,7 @@ class Witness:
     def __init__(self, monkeypatch):
         self.trace = []
         self.measured = []
-        """(host, step, how many updates of earlier steps it had applied, how many of later ones)"""
+        """(host, step, how many updates it had applied that belong into this measurement, how many that do not)"""
         for name in ("send", "pull", "apply", "adopt", "noted", "start", "crash", "_measured"):
             monkeypatch.setattr(Host, name, self._watched(name, getattr(Host, name)))
 
@@ -41,7 +42,8 @@ class Witness:
         def watched(host, *args, **settings):
             self.trace.append((host._clock.now, host.name, name, repr(args)))
             if name == "_measured":
-                below = sum(step < args[0].step for _, step in host.ledger.applied)
+                end = applied_before(args[0].step, host.rules)
+                below = sum(step < end for _, step in host.ledger.applied)
                 self.measured.append((host.name, args[0].step, below, len(host.ledger.applied) - below))
             return method(host, *args, **settings)
 

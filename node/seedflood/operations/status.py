@@ -33,8 +33,8 @@ from seedflood.operations.observatory import Observatory
 from seedflood.operations.subject import LinkState, Subject
 from seedflood.operations.tally import percentile
 from seedflood.protocol.messages import fingerprint
-from seedflood.protocol.node import Phase
 from seedflood.protocol.outputs import ClosedWindow
+from seedflood.protocol.phase import Phase
 from seedflood.protocol.view import MemberView, View
 
 EVENTS_SHOWN = 50

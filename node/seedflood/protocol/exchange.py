@@ -32,6 +32,7 @@ from seedflood.protocol.messages import (
 from seedflood.protocol.outbox import Outbox
 from seedflood.protocol.presence import Presence
 from seedflood.protocol.repair import Repair
+from seedflood.protocol.rounds import applied_before
 from seedflood.protocol.rules import Rules
 from seedflood.protocol.watch import DigestWatch
 
@@ -206,7 +207,8 @@ class Exchange:
             return
         evidence = self._evidence.get(peer) or Evidence(self._rules)
         digest = evidence.digest(closed.epoch)
-        is_over = self.is_joining or (closed.epoch + 1) * self._rules.refresh_period <= self._course.step
+        before = applied_before(self._course.step, self._rules)
+        is_over = self.is_joining or (closed.epoch + 1) * self._rules.refresh_period <= before
         is_patient = not self.is_joining or not self._catchup.is_overdue(now)
         members, ours = presence.membership.all(), presence.ours.origin
         if digest is None or not is_over or not evidence.suffices(closed.epoch, members, ours, is_patient=is_patient):

@@ -13,9 +13,11 @@ from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.inquiry import Contents
 from seedflood.protocol.messages import Bundle, ClosedEpoch, EpochDigest, OriginId
 from seedflood.protocol.outbox import Outbox
-from seedflood.protocol.outputs import ClosedWindow
-from seedflood.protocol.pending import Pending
+from seedflood.protocol.outputs import ClosedWindow, CloseReason
+from seedflood.protocol.pending import Pending, describe_closing
+from seedflood.protocol.presence import Presence
 from seedflood.protocol.rules import Rules
+from seedflood.protocol.window import Window
 
 
 class Holdings:
@@ -88,6 +90,13 @@ class Holdings:
     def apply(self, window: ClosedWindow | None) -> None:
         if window is not None:
             self._outbox.outputs.orders.append(window)
+
+    def close(self, window: Window, reason: CloseReason, now: float, presence: Presence) -> None:
+        """The window has closed: what has come for it is applied, and a line says who was heard."""
+        closed = self.pending.take_window(window, reason, now)
+        self.apply(closed)
+        line = describe_closing(closed, presence.membership, presence.liveness.suspects, presence.bound_seconds)
+        self._outbox.outputs.events.append(line)
 
     def _keep(self, bundles: Sequence[Bundle]) -> None:
         """News, noted in the frontier already: persisted, and kept until its window closes."""

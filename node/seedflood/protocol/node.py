@@ -2,14 +2,7 @@
 
 Put in what happened (`connected`, `received`, `published`, `tick`, ...), then `collect` what is to be done. No method
 blocks, performs anything or asks for the time. A method that raises `PeerError` has changed nothing but counters.
-
-The life of a round, from the first step to the last:
-
-    joining     until enough is known to speak (`catchup`): nobody contradicts what it said in a past life
-    measuring   a `Measure` was handed out, `published` is awaited
-    collecting  the own bundle is published; the window is open until `window.close_reason` finds a reason
-    finishing   no steps are left: wait until the neighbours hold everything, then `Outputs.is_finished`
-    left        `leave` was called: relay until the shell closes the links, say nothing of our own
+The life of a round is told in `phase`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -38,15 +31,14 @@ from seedflood.protocol.messages import (
 )
 from seedflood.protocol.outbox import Outbox
 from seedflood.protocol.outputs import Measure, Outputs
-from seedflood.protocol.pending import describe_closing
-from seedflood.protocol.phase import Phase as Phase
+from seedflood.protocol.phase import Phase
 from seedflood.protocol.presence import Presence
-from seedflood.protocol.rounds import first_round, next_round, round_of
+from seedflood.protocol.rounds import applied_before, first_round, next_round, round_of
 from seedflood.protocol.rules import Patience, Rules
 from seedflood.protocol.standstill import Standstill
 from seedflood.protocol.view import View, make_view
 from seedflood.protocol.watch import DIGEST_ROUNDS
-from seedflood.protocol.window import Window
+from seedflood.protocol.windows import OpenWindows
 
 
 class Node:
@@ -65,7 +57,7 @@ class Node:
         self.origin = member.origin
         self.phase = Phase.JOINING
         self.step = 0
-        """First step of the round that is measured or collected now."""
+        """First step of the round that is measured now, or was last."""
         self.frontier = Frontier()
         self.membership = Membership(origins_max=rules.origins_max)
         self.flood = Flood()
@@ -84,8 +76,9 @@ class Node:
         self.inquiry = self._exchange.inquiry
         self.closings = self._holdings.closings
         self._sign = sign
-        self._window: Window | None = None
-        self._started_at = 0.0
+        self._windows = OpenWindows(
+            rules, self.membership, self.frontier, self._presence.liveness, self._presence.bound_seconds
+        )
         self._repair_at = 0.0
         self._ending = Ending(self.origin, rules, self.membership, self.frontier)
         self._standstill = Standstill()
@@ -138,7 +131,8 @@ class Node:
             self.membership.believe(member)
         past = self.membership.get(self.origin)
         self._holdings.restore(bundles, closed)
-        self._started_at = self._repair_at = now
+        self._repair_at = now
+        self._windows.until_joined = now + self._patience.start_seconds
         self._catchup.remember(past, is_journal_damaged=is_journal_damaged)
         self._go_on(past, now)
         self._exchange.watch.take(self.applied, self._outbox)
@@ -176,7 +170,8 @@ class Node:
             bundle = bundle._replace(signature=self._sign(bundle.signed_bytes(self.rules.run_id, key)))
             self._outbox.outputs.is_durable = True
             self._holdings.publish(bundle)
-        self._open_window(now)
+        self._windows.open(step, now)
+        self.phase = Phase.COLLECTING
         self._advance(now)
 
     def digested(self, frontier_digest: bytes, replica_digest: bytes, now: float) -> None:
@@ -231,8 +226,8 @@ class Node:
     def next_tick(self, now: float) -> float:
         """When `tick` is to be called at the latest."""
         times = [self._repair_at]
-        if self._window is not None and self.phase is Phase.COLLECTING:
-            times.append(self._window.wake_at(self.membership, self._presence.bound_seconds))
+        if self.phase is Phase.COLLECTING:
+            times.append(self._windows.wake_at())
         times.append(self._ending.wake_at(now, self._patience.linger_seconds))
         return max(now, min(times))
 
@@ -244,13 +239,14 @@ class Node:
 
     def view(self, now: float) -> View:
         """What an operator is shown."""
-        return make_view(self._presence, self._exchange, self.frontier, self._window, now)
+        return make_view(self._presence, self._exchange, self.frontier, self._windows.oldest, now)
 
     def waiting_for(self) -> list[str]:
         """Names of those for whom a node that does not move waits."""
-        if self.phase is not Phase.COLLECTING or self._window is None:
+        oldest = self._windows.oldest
+        if self.phase is not Phase.COLLECTING or oldest is None:
             return sorted(map(self.membership.name, self.flood.neighbours)) or ["any neighbour"]
-        names = sorted(map(self.membership.name, self._window.waiting))
+        names = sorted(map(self.membership.name, oldest.waiting))
         return names + ["(never joined)"] * max(0, self.rules.clients - self.membership.taking_part)
 
     def _is_waiting(self) -> bool:
@@ -269,13 +265,15 @@ class Node:
             self.step = last_own + 1
         else:
             self.step = round_of(last_own, self.rules)
-            self._open_window(now)
+            self._windows.reopen(self.step, now)
+            self._windows.open(self.step, now)
 
     def _compare_notes(self, now: float) -> None:
         """Once per comparison period: what do the neighbours hold, who is silent, for whom do we wait?"""
         repair = self._exchange.repair
         repair.retry()
-        before = repair.settled_before(self.frontier, self.step, self.rules.local_steps)
+        on_the_way = 2 * self.rules.delay * self.rules.local_steps  # neighbours are so much further apart
+        before = repair.settled_before(self.frontier, self.step - on_the_way, self.rules.local_steps)
         self._exchange.say_digests(before, is_complete=self._ending.is_complete)
         if before == STEP_MAX:
             self._exchange.watch.take(self.applied, self._outbox)
@@ -286,16 +284,14 @@ class Node:
             self._outbox.tell("waiting", "warning", step=self.step, waiting_for=self.waiting_for())
 
     def _notice(self, now: float) -> None:
-        """What is new of bundles and statements, for the window that is open and for the journal."""
+        """What is new of bundles and statements, for the windows that are open and for the journal."""
         holdings, presence = self._holdings, self._presence
         for origin in holdings.heard:
             presence.heard(origin, self.frontier.last(origin), now)
-            if self._window is not None:
-                self._window.hear(origin, self.membership, self.frontier)
+            self._windows.hear(origin, now)
         holdings.heard.clear()
-        if self._window is not None:
-            for origin in presence.changed:
-                self._window.review(origin, self.membership, self.frontier, presence.liveness.suspects)
+        for origin in presence.changed:
+            self._windows.review(origin)
         if self.phase is not Phase.JOINING:
             self._exchange.compare_epochs(now)
         presence.changed.clear()
@@ -306,34 +302,44 @@ class Node:
         """Takes every transition that is due. The only place where the phase moves forward."""
         self._notice(now)
         if self.phase is Phase.JOINING and self._may_speak(now):
-            self._exchange.is_joining, self._catchup.is_over = False, True
-            self._outbox.tell("caught up", updates=self.frontier.count())
-            if self._window is not None:
-                self._holdings.apply(self._holdings.pending.take_before(self.step))
-                self._close_epochs()  # others may wait for our word to adopt what they lack
-                self.phase = Phase.COLLECTING
-            else:
-                first = self._next_step()
-                if first < self.rules.steps or not self._presence.ours.has_left:
-                    self._presence.declare(first_step=first, last_step=None)
-                self._holdings.apply(self._holdings.pending.take_before(first))
-                self._begin_round(first, now)
-        while self.phase is Phase.COLLECTING and self._window is not None:
-            reason = self._window.close_reason(self.membership, now, self._presence.bound_seconds)
-            if reason is None:
-                break
-            window, self._window = self._window, None
-            closed = self._holdings.pending.take_window(window, reason, now)
-            self._holdings.apply(closed)
-            silent, bound = self._presence.liveness.suspects, self._presence.bound_seconds
-            self._outbox.outputs.events.append(describe_closing(closed, self.membership, silent, bound))
-            following = next_round(self.step, self.origin, self.rules, self.membership, self.frontier)
-            self._holdings.apply(self._holdings.pending.take_before(following))
-            self._begin_round(following, now)
+            self._speak(now)
+        while self.phase is Phase.COLLECTING and self._close_window(now):
+            pass
         if self.phase is Phase.FINISHING:
             self._holdings.apply(self._holdings.pending.take_before(self.rules.steps))
             self._close_epochs()  # once more those that were opened again
             self._finish(now)
+
+    def _speak(self, now: float) -> None:
+        """Enough is known: goes on with the windows of a past life, or begins with the round that is next."""
+        self._exchange.is_joining, self._catchup.is_over = False, True
+        self._outbox.tell("caught up", updates=self.frontier.count())
+        if self._windows.oldest is not None:
+            self._holdings.apply(self._holdings.pending.take_before(self._windows.oldest.first))
+            self._close_epochs()  # others may wait for our word to adopt what they lack
+            self.phase = Phase.COLLECTING
+            return
+        first = self._next_step()
+        if first < self.rules.steps or not self._presence.ours.has_left:
+            self._presence.declare(first_step=first, last_step=None)
+        self._holdings.apply(self._holdings.pending.take_before(applied_before(first, self.rules)))
+        self._windows.reopen(first, now)
+        self._begin_round(first, now)
+
+    def _close_window(self, now: float) -> bool:
+        """Closes the window that is in the way of the next round, or begins that round. False: nothing is due."""
+        window = self._windows.in_the_way(self.step + self.rules.local_steps)
+        if window is not None:
+            reason = self._windows.close_reason(window, now)
+            if reason is not None:
+                self._holdings.close(self._windows.close(), reason, now, self._presence)
+            return reason is not None
+        following = next_round(self.step, self.origin, self.rules, self.membership, self.frontier)
+        while self._windows.in_the_way(following):  # the others are far ahead
+            self._holdings.close(self._windows.close(), "no waiting", now, self._presence)
+        self._holdings.apply(self._holdings.pending.take_before(applied_before(following, self.rules)))
+        self._begin_round(following, now)
+        return True
 
     def _may_speak(self, now: float) -> bool:
         """Is enough known, or is there nothing to be told: alone, or the journal has a whole run?"""
@@ -344,13 +350,14 @@ class Node:
 
     def _next_step(self) -> int:
         """What would be measured next if a node that joins could speak now."""
-        if self._window is not None:
-            return self._window.last + 1
+        latest = self._windows.latest
+        if latest is not None:
+            return latest.last + 1
         return first_round(self.origin, self.rules, self.membership, self.frontier)
 
     def may_apply(self, step: int) -> bool:
         """While a node joins: in strict windows nothing of what it is going to measure itself."""
-        return self.rules.window != "strict" or step < self._next_step()
+        return self.rules.window != "strict" or step < applied_before(self._next_step(), self.rules)
 
     def _begin_round(self, step: int, now: float) -> None:
         self.step = step
@@ -371,16 +378,8 @@ class Node:
     def _close_epochs(self) -> None:
         """All that is due, with everything applied that was said of steps before this round."""
         if not self._exchange.watch.is_rebuilding:
-            self._outbox.outputs.orders += self._holdings.closings.due(self.step, self._ending.holds_everything)
-
-    def _open_window(self, now: float) -> None:
-        until_joined = self._started_at + self._patience.start_seconds
-        last = self.step + self.rules.local_steps - 1
-        self._window = Window(self.step, last, now, self.rules.window, self.rules.clients, until_joined)
-        self._window.expect(self.membership, self.frontier, self._presence.liveness.suspects)
-        self._presence.liveness.opened(self.membership.expected(last), self._window.waiting, now)
-        if self.phase is Phase.MEASURING:
-            self.phase = Phase.COLLECTING
+            before = applied_before(self.step, self.rules)
+            self._outbox.outputs.orders += self._holdings.closings.due(before, self._ending.holds_everything)
 
     def _finish(self, now: float) -> None:
         ending = self._ending

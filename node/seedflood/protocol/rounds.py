@@ -2,7 +2,7 @@
 
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.membership import Membership
-from seedflood.protocol.messages import OriginId
+from seedflood.protocol.messages import STEP_MAX, OriginId
 from seedflood.protocol.rules import Rules
 
 FOREMOST_ROUNDS_MAX = 64
@@ -12,6 +12,11 @@ FOREMOST_ROUNDS_MAX = 64
 def round_of(step: int, rules: Rules) -> int:
     """The first step of the round that a step belongs to."""
     return step - step % rules.local_steps
+
+
+def applied_before(step: int, rules: Rules) -> int:
+    """Below which step everything is applied when the round of `step` begins; at the end of the run it is all of it."""
+    return rules.steps if step >= rules.steps else max(0, step - rules.delay * rules.local_steps)
 
 
 def swarm_round(origin: OriginId, rules: Rules, membership: Membership, frontier: Frontier) -> int:
@@ -31,11 +36,22 @@ def first_round(origin: OriginId, rules: Rules, membership: Membership, frontier
     Never in an epoch that the foremost have left behind: it may be closed before they know that we take part in it.
     """
     swarm = swarm_round(origin, rules, membership, frontier)
+    if _is_beginning(origin, swarm, rules, membership):
+        swarm = 0
     if swarm and swarm + rules.local_steps >= rules.steps:
         return rules.steps
     foremost = max((frontier.last(other) for other in membership.origins() if other != origin), default=0)
-    foremost = min(foremost, swarm + FOREMOST_ROUNDS_MAX * rules.local_steps)
+    foremost = applied_before(min(foremost, swarm + FOREMOST_ROUNDS_MAX * rules.local_steps), rules)
     return max(frontier.last(origin) + 1, swarm, foremost - foremost % rules.refresh_period)
+
+
+def _is_beginning(origin: OriginId, swarm: int, rules: Rules, membership: Membership) -> bool:
+    """Have the others closed no window yet, so that whoever was never here begins with them, and misses no round?"""
+    ours = membership.get(origin)
+    is_new = ours is None or ours.first_step == STEP_MAX
+    others = [member for member in membership.all() if member.origin != origin]
+    has_anyone_ended = any(member.closed_before or member.last_step == rules.steps - 1 for member in others)
+    return is_new and not has_anyone_ended and not applied_before(swarm, rules)
 
 
 def next_round(step: int, origin: OriginId, rules: Rules, membership: Membership, frontier: Frontier) -> int:

@@ -17,7 +17,9 @@ class Rules:
     """What all nodes of a run agree on (from `[run]`). run_id and base_digest: 32 bytes each.
 
     refresh_period: steps per epoch. epoch_bytes: size of an epoch's coefficients, which follows from model and rank.
-    telling: what is told of a step. Raises ConfigError if a bundle would be too large.
+    telling: what is told of a step. delay: how many windows may be open while a round is measured.
+
+    Raises ConfigError if a bundle would be too large.
     """
 
     run_id: bytes
@@ -29,6 +31,7 @@ class Rules:
     refresh_period: int = 1000
     epoch_bytes: int = 0
     telling: Telling = PAIRS
+    delay: int = 0
 
     def __post_init__(self) -> None:
         if self.local_steps * self.telling.size > BUNDLE_BYTES_MAX:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from seedflood.protocol.messages import Bundle
-from seedflood.protocol.node import Phase
+from seedflood.protocol.phase import Phase
 from seedflood.simulation.host import Host
 from seedflood.simulation.profiles import Profile
 from seedflood.simulation.world import World

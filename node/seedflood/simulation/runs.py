@@ -29,6 +29,7 @@ from seedflood.simulation.climate import draw_climate
 from seedflood.simulation.faults import Chaos
 from seedflood.simulation.liars import choose_liars, let_lie
 from seedflood.simulation.profiles import PROFILES
+from seedflood.simulation.telling import TELLS, Tell, make_telling
 from seedflood.simulation.world import World
 from seedflood.topology import make_topology
 
@@ -43,13 +44,15 @@ QUIET_SECONDS = 20.0
 """Liars have gone, and the honest tell each other what they lack: then they are compared."""
 STRIDE_SECONDS = 0.5
 SHOWN_LINES_MAX = 10
+DELAYS = (0, 0, 1, 1, 2, 3)
+"""Of a plan that names none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What is simulated. The same plan gives exactly the same run, on any machine. Raises UsageError.
 
-    refresh_period: None to have it drawn from the seed.
+    refresh_period, tell, delay: None to have them drawn from the seed.
     """
 
     clients: int = 16
@@ -60,6 +63,8 @@ class Plan:
     profile: str = "all"
     local_steps: int = 1
     refresh_period: int | None = None
+    tell: Tell | None = None
+    delay: int | None = None
 
     def __post_init__(self) -> None:
         if self.profile not in PROFILES:
@@ -68,6 +73,16 @@ class Plan:
             raise UsageError(f'unknown window rule "{self.window}"; choose one of strict, bounded, none.')
         if self.steps < 1 or self.steps % self.local_steps or (self.refresh_period or 0) % self.local_steps:
             raise UsageError("--steps must be 1 or more, and a multiple of the local steps, as the refresh period is.")
+
+    def drawn(self) -> "Plan":
+        """With nothing left open: runs that differ in their seed also differ in what they tell and how far ahead."""
+        rng = random.Random(f"plan {self.seed}")
+        tell, delay = rng.choice(TELLS), rng.choice(DELAYS)
+        return replace(
+            self,
+            tell=tell if self.tell is None else self.tell,
+            delay=delay if self.delay is None else self.delay,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +126,10 @@ def simulate(plan: Plan) -> Result:
     draws = random.Random(f"world {plan.seed}")
     climate = draw_climate(profile.climates, profile.weather, plan.clients, draws)
     plan = replace(plan, refresh_period=plan.refresh_period or climate.epoch_rounds * plan.local_steps)
+    plan = plan.drawn()
     assert plan.refresh_period is not None
+    assert plan.tell is not None
+    assert plan.delay is not None
     world = World(
         plan.clients,
         edges,
@@ -120,6 +138,8 @@ def simulate(plan: Plan) -> Result:
         window=plan.window,
         local_steps=plan.local_steps,
         refresh_period=plan.refresh_period,
+        telling=make_telling(plan.tell, random.Random(f"telling {plan.seed}")),
+        delay=plan.delay,
         weather=climate.weather,
         pace=climate.paces,
         patience=PATIENCE,
@@ -185,7 +205,8 @@ def parse_seeds(text: str) -> range:
 def show_result(result: Result, console: Console) -> None:
     """One run, for people."""
     plan = result.plan
-    table = Table(title=f"{plan.clients} hosts, {plan.topology}, {plan.window}, seed {plan.seed}", title_justify="left")
+    what = f"{plan.clients} hosts, {plan.topology}, {plan.window}, delay {plan.delay}, {plan.tell}, seed {plan.seed}"
+    table = Table(title=what, title_justify="left")
     table.add_column("what")
     table.add_column("result", justify="right")
     table.add_row("every update applied exactly once, nothing lost", _verdict(not result.violations))

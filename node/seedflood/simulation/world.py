@@ -30,6 +30,7 @@ class World:
         local_steps: int = 1,
         refresh_period: int = 8,
         telling: Telling = PAIRS,
+        delay: int = 0,
         weather: Weather | None = None,
         pace: Pace | Sequence[Pace] | None = None,
         patience: Patience | None = None,
@@ -49,6 +50,7 @@ class World:
             refresh_period=refresh_period,
             epoch_bytes=EPOCH_BYTES,
             telling=telling,
+            delay=delay,
         )
         self.notary = notary = Notary()
         paces = pace if isinstance(pace, Sequence) else [pace or Pace()] * clients
