@@ -28,6 +28,23 @@ def test_a_rehearsal_ends_where_separate_hosts_end(tmp_path: Path):
     assert rehearsal.evaluate() == hosts[0].evaluate()
 
 
+def test_with_a_delay_a_round_is_measured_before_the_last_ones_are_applied(tmp_path: Path):
+    node = NodeSettings(state=tmp_path, evaluate_examples=8)
+    run = RunSettings(**RUN.model_dump() | {"steps": 8, "delay": 2})
+    rehearsal = Rehearsal(run, node)
+    applied: list[int] = []
+    apply = rehearsal.trainers[0].apply
+
+    def note(updates):
+        updates = list(updates)
+        applied.append(min(update.step for update in updates))
+        apply(updates)
+
+    rehearsal.trainers[0].apply = note
+    before = [(rehearsal.step, list(applied)) for _ in range(4) if rehearsal.advance()]
+    assert before == [(2, []), (4, []), (6, [0]), (8, [0, 2, 4, 6])]
+
+
 def test_origins_of_a_rehearsal_have_rows_of_their_own(tmp_path: Path):
     rehearsal = Rehearsal(RUN, NodeSettings(state=tmp_path))
     shares = [set(trainer.task.row_indices) for trainer in rehearsal.trainers]

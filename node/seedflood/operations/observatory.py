@@ -7,6 +7,7 @@ costly happens when somebody looks (`status`, `metrics`) or on the event log's o
 import asyncio
 import logging
 import math
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -16,11 +17,12 @@ from typing import Any
 import structlog
 
 from seedflood.config import Settings
+from seedflood.operations.advice import advise
 from seedflood.operations.eventlog import EventLog, Line, event_files, now_microseconds, read_lines, spell_time
 from seedflood.operations.history import EVENTS_MAX, SPEED_SECONDS, History
 from seedflood.operations.spans import BundleSpans, spell_frontier, spell_updates
 from seedflood.operations.subject import Subject
-from seedflood.operations.tally import Tally
+from seedflood.operations.tally import Tally, percentile
 from seedflood.protocol.messages import (
     Bundle,
     ClosedEpoch,
@@ -37,6 +39,9 @@ from seedflood.protocol.outputs import ClosedWindow, Event
 
 Curves = Callable[[int, Mapping[str, float | None]], None]
 """Takes points of several curves at one step: TensorBoard."""
+
+ADVICE_WINDOWS = 32
+"""After so many it is told what the hops call for."""
 
 SPEED_WINDOWS = 200
 SPEED_WINDOW_SECONDS = 30.0
@@ -75,6 +80,7 @@ class Observatory:
         self._loop = loop
         self._pinged: dict[OriginId, float] = {}
         self._progress: deque[tuple[float, int]] = deque(maxlen=SPEED_WINDOWS)
+        self._windows_to_advice = ADVICE_WINDOWS
         self._speed_at = 0.0
         self._log = self._open_log() if settings.node.events_megabytes else None
 
@@ -154,6 +160,7 @@ class Observatory:
             tally.last_step_at = now
             tally.closed(window.reason, window.waited_seconds)
             self._count_step(window.steps[1] + 1, window.steps[1] - window.steps[0] + 1, now)
+            self._advise()
         self._write("applied", "debug", lambda: _spell_window(window))
 
     def received(self, peer: OriginId, message: Message) -> None:
@@ -220,6 +227,31 @@ class Observatory:
             self.history.speed.add(round(now, 3), round(speed, 4))
         if self._curves is not None and self.last_close is not None:
             self._curves(step - 1, {"seconds/window": self.last_close.waited_seconds})
+
+    def _advise(self) -> None:
+        """Once, when hops and steps have been measured for a while: what delay and rounds they call for."""
+        self._windows_to_advice -= 1
+        hop_seconds = percentile(self.tally.hops.samples(), 0.5)
+        if self._windows_to_advice > 0 or self.subject is None or hop_seconds is None or not self.step_seconds:
+            return
+        self._windows_to_advice = sys.maxsize
+        run, diameter = self.settings.run, self.subject.view().diameter or 1
+        advice = advise(
+            hop_seconds=hop_seconds,
+            diameter=diameter,
+            step_seconds=self.step_seconds,
+            local_steps=run.local_steps,
+            delay=run.delay,
+        )
+        if advice is not None:
+            self.tell(
+                "rounds wait for the network",
+                hop_seconds=round(hop_seconds, 4),
+                diameter=diameter,
+                step_seconds=round(self.step_seconds, 4),
+                utilisation=advice.utilisation,
+                enough=advice.sentence(),
+            )
 
     # Small things
 
