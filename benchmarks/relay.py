@@ -210,7 +210,10 @@ class Relay:
     def adopt(self, closed: ClosedEpoch, others: Sequence[Bundle]) -> None:
         pass
 
-    def rebuild(self, closed: Sequence[ClosedEpoch], updates: Sequence[Update]) -> None:
+    def replay(self, pages: Iterator[Sequence[Update]]) -> None:
+        pass
+
+    def rebuild(self, closed: Iterator[ClosedEpoch], pages: Iterator[Sequence[Update]]) -> None:
         raise AssertionError("digests cannot differ here")
 
     def noted(self, event: Event) -> None:

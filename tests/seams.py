@@ -1,6 +1,8 @@
 """The four seams of the driver: what was asked of them, in order, and a disk that can be full or broken."""
 
 from seedflood.errors import DiskFullError, JournalError
+from seedflood.protocol.frontier import Frontier
+from seedflood.protocol.opening import Inventory
 
 
 class Recorder:
@@ -12,6 +14,12 @@ class Recorder:
 
     def __getattr__(self, name):
         return lambda *args: self.calls.append((name, *args))
+
+    def replay(self, pages):
+        self.calls.append(("replay", [update for page in pages for update in page]))
+
+    def rebuild(self, closed, pages):
+        self.calls.append(("rebuild", list(closed), [update for page in pages for update in page]))
 
     @property
     def seams(self):
@@ -53,6 +61,16 @@ class Disk:
     def compact(self, closed):
         self._write("compact", closed)
         return 3
+
+    def inventory(self):
+        inventory = Inventory({0: Frontier()}, {one.epoch: one.frontier for one in self.closed})
+        for bundle in self.kept:
+            inventory.bundles[0].add(*bundle.span)
+        return inventory
+
+    def read_missing(self, frontier, limit):
+        held = Frontier(frontier)
+        return iter([[bundle for bundle in self.kept if not held.holds(*bundle.span)]])
 
     def replay(self):
         return iter(self.kept)

@@ -1,10 +1,13 @@
 import pytest
 
-from seams import Recorder
+from seams import Disk, Recorder
 from seedflood.backlog import GROUP_BUNDLES_MAX
 from seedflood.driver import Driver
 from seedflood.errors import DiskFullError, JournalError, PeerError
-from seedflood.protocol.messages import Bundle, ClosedEpoch, FrontierDigest, Held, Member
+from seedflood.history import PAGE_BUNDLES, pages
+from seedflood.protocol.frontier import Frontier
+from seedflood.protocol.messages import STEP_MAX, Bundle, ClosedEpoch, FrontierDigest, Held, Member
+from seedflood.protocol.opening import WAITING_ROUNDS, joined
 from seedflood.protocol.outputs import ClosedWindow, Event, Measure, Outputs, Rebuild, SumEpoch, TakeDigest
 from seedflood.protocol.rules import Rules
 
@@ -39,7 +42,7 @@ class ScriptedNode:
     """Notes how it was called and hands out one prepared output."""
 
     origin = 1
-    rules = Rules(b"r" * 32, b"b" * 32, clients=2, steps=9, refresh_period=PERIOD)
+    rules = Rules(b"r" * 32, b"b" * 32, clients=2, steps=1000, window="bounded", refresh_period=PERIOD)
 
     def __init__(self, **outputs):
         self.outputs = Outputs(**outputs)
@@ -53,8 +56,8 @@ class ScriptedNode:
     def next_tick(self, now):
         return 12.0
 
-    def start(self, bundles, members, now, *, closed, is_journal_damaged):
-        self.calls.append(("start", list(bundles), members, now, list(closed), is_journal_damaged))
+    def start(self, bundles, members, now, *, closed, settled, is_journal_damaged):
+        self.calls.append(("start", list(bundles), members, now, list(closed), settled, is_journal_damaged))
 
     def __getattr__(self, name):
         def called(*args):
@@ -95,10 +98,35 @@ def test_whatever_happened_is_told_to_the_node_with_the_time_and_its_outputs_are
 @pytest.mark.parametrize("is_damaged", [False, True])
 def test_a_node_starts_with_what_the_journal_holds(is_damaged):
     driver, node, seams = make_driver(**EVERYTHING)
-    seams.disk.kept, seams.disk.closed = [BUNDLE], [EPOCH]
+    closed = ClosedEpoch(0, (Held(2, 4),), b"packed")
+    seams.disk.kept, seams.disk.closed = [BUNDLE], [closed]
     driver.start([MEMBER], is_journal_damaged=is_damaged)
-    assert node.calls == [("start", [BUNDLE], [MEMBER], 10.0, [EPOCH], is_damaged)]
+    assert node.calls == [("start", [BUNDLE], [MEMBER], 10.0, [closed], {}, is_damaged)]
     assert seams.names == IN_ORDER
+
+
+def test_all_but_the_last_rounds_of_a_journal_are_read_for_the_model_before_anything_is_ordered():
+    driver, node, seams = make_driver(**EVERYTHING)
+    bundles = [Bundle(1, step, ((1, step),)) for step in range(100)]
+    seams.disk.kept = list(bundles)
+    driver.start([MEMBER])
+    ((_, waiting, _, _, _, settled, _),) = node.calls
+    early = bundles[: 100 - WAITING_ROUNDS]
+    assert waiting == bundles[len(early) :]
+    assert joined(settled.values()) == Frontier([Held(1, len(early))])
+    assert seams.calls[0] == ("replay", [update for bundle in early for update in bundle.updates()])
+    assert seams.names[1:] == IN_ORDER
+
+
+def test_a_bundle_that_was_undone_and_written_again_while_it_was_read_is_told_once():
+    journal, waiting = Disk([]), []
+    journal.kept = [Bundle(1, step, ((1, step),)) for step in range(2 * PAGE_BUNDLES)]
+    told = pages(journal, Frontier([Held(1, STEP_MAX)]), lambda: waiting)
+    first = next(told)
+    journal.kept += journal.kept[:10]
+    waiting += [*journal.kept[5:20], Bundle(1, 2 * PAGE_BUNDLES, ((7, 7),))]
+    steps = [update.step for page in (first, *told) for update in page]
+    assert steps == list(range(2 * PAGE_BUNDLES + 1))
 
 
 def test_persist_comes_before_send_before_apply():

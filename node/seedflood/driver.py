@@ -14,6 +14,7 @@ from functools import partial
 
 from seedflood.backlog import Backlog
 from seedflood.errors import DiskFullError
+from seedflood.history import pages, take_stock
 from seedflood.protocol.frontier import Frontier, is_tellable
 from seedflood.protocol.messages import (
     Bundle,
@@ -31,6 +32,7 @@ from seedflood.protocol.messages import (
     Updates,
 )
 from seedflood.protocol.node import Node
+from seedflood.protocol.opening import joined
 from seedflood.protocol.outputs import (
     ClosedWindow,
     Event,
@@ -76,14 +78,19 @@ class Driver:
         return self._backlog.is_stuck
 
     def start(self, members: Iterable[Member], *, is_journal_damaged: bool = False) -> None:
-        """Goes on with what the journal holds."""
-        journal = self._journal
+        """Goes on with what the journal holds: its last bundles wait for their windows, the others are read and applied
+        page by page, while the node is at work."""
+        journal, members = self._journal, list(members)
+        settled, waiting = take_stock(journal, members, self.node.origin, self.node.rules)
+        if settled:
+            self._compute.replay(self._history(joined(settled.values())))
         self._do(
             lambda now: self.node.start(
-                journal.replay(),
+                waiting,
                 members,
                 now,
                 closed=journal.closed_epochs(),
+                settled=settled,
                 is_journal_damaged=is_journal_damaged,
             )
         )
@@ -210,7 +217,7 @@ class Driver:
                 case SumEpoch():
                     self._compute.sum_epoch(order)
                 case Rebuild():
-                    self._rebuild(Frontier(order.frontier))
+                    self._compute.rebuild(self._journal.closed_epochs(), self._history(Frontier(order.frontier)))
         for closed in out.compact:
             self._compact(closed)
         for event in out.events:
@@ -315,13 +322,5 @@ class Driver:
         if dropped:
             self._compute.keep_snapshot()
 
-    def _rebuild(self, applied: Frontier) -> None:
-        """All that counts as applied, from the disk and what waits for it."""
-        bundles = {(b.origin, b.step): b for b in (*self._journal.replay(), *self._backlog.unwritten)}
-        updates = [
-            update
-            for bundle in bundles.values()
-            if applied.holds(bundle.origin, bundle.first_covered, bundle.last)
-            for update in bundle.updates()
-        ]
-        self._compute.rebuild(list(self._journal.closed_epochs()), updates)
+    def _history(self, applied: Frontier) -> Iterator[list[Update]]:
+        return pages(self._journal, applied, lambda: self._backlog.unwritten)

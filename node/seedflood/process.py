@@ -61,8 +61,12 @@ async def start_daemon(settings: Settings) -> Daemon:
         observatory.tell("loading", model=run.model, task=run.task, run_id=run_id, http=console.address)
         trainer = await compute.run(lambda: Trainer(run, node))
         journal = undo.enter_context(
-            Journal.open(
-                node.state / JOURNAL_FILE, run.run_id(), trainer.base_digest, refresh_period=run.refresh_period
+            await asyncio.to_thread(  # every record is looked at: minutes, if there are many millions
+                Journal.open,
+                node.state / JOURNAL_FILE,
+                run.run_id(),
+                trainer.base_digest,
+                refresh_period=run.refresh_period,
             )
         )
         if journal.damage is not None:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 from seedflood.protocol.messages import Bundle, ClosedEpoch, Held, Member, Message, OriginId, Update
+from seedflood.protocol.opening import Inventory
 from seedflood.protocol.outputs import ClosedWindow, Event, Measure, SumEpoch, TakeDigest
 
 
@@ -33,6 +34,9 @@ class Journal(Protocol):
 
     def closed_epochs(self) -> Iterator[ClosedEpoch]:
         """All epochs that are kept as sums."""
+
+    def inventory(self) -> Inventory:
+        """What is there, without reading it all again. Asked for once, at start."""
 
     def replay(self) -> Iterator[Bundle]:
         """All bundles that no closed epoch covers; those of one origin in the order of their steps, as a rule."""
@@ -73,8 +77,12 @@ class Compute(Protocol):
     def adopt(self, closed: ClosedEpoch, others: Sequence[Bundle]) -> None:
         """The coefficients of the epoch become those of `closed` plus the updates of `others`."""
 
-    def rebuild(self, closed: Sequence[ClosedEpoch], updates: Sequence[Update]) -> None:
-        """The coefficients become those of the closed epochs plus these updates. Answered by `Driver.rebuilt`."""
+    def replay(self, pages: Iterator[Sequence[Update]]) -> None:
+        """These are applied on top, page by page. The pages are read where the driver runs, never elsewhere."""
+
+    def rebuild(self, closed: Iterator[ClosedEpoch], pages: Iterator[Sequence[Update]]) -> None:
+        """The coefficients become those of the closed epochs plus these updates, read like those of `replay`. Answered
+        by `Driver.rebuilt`."""
 
 
 class Observer(Protocol):

@@ -5,7 +5,8 @@ what was ordered before it, and a sum of an epoch for exactly the frontier that 
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from typing import Protocol, TypeVar
 
 import structlog
@@ -17,6 +18,7 @@ from seedflood.storage.snapshots import Arrays, Facts, Snapshots
 from seedflood.training.trainer import Round, Trainer
 
 Result = TypeVar("Result")
+Item = TypeVar("Item")
 
 _log = structlog.stdlib.get_logger("seedflood")
 
@@ -61,6 +63,7 @@ class Workbench:
         self._measured = measured
         self._snapshots = snapshots
         self._saving: asyncio.Task[None] | None = None
+        self._is_closed = False
 
     def apply(self, window: ClosedWindow) -> None:
         self._run(lambda: self._trainer.apply(window.updates), _nothing)
@@ -92,16 +95,50 @@ class Workbench:
         updates = [update for bundle in others for update in bundle.updates()]
         self._run(lambda: self._trainer.adopt(closed.epoch, closed.coefficients, updates), _nothing)
 
-    def rebuild(self, closed: Sequence[ClosedEpoch], updates: Sequence[Update]) -> None:
+    def replay(self, pages: Iterator[Sequence[Update]]) -> None:
+        def replay() -> None:
+            for page in read:
+                self._trainer.apply(page)
+
+        read = self._elsewhere(pages)
+        self._run(replay, _nothing)
+
+    def rebuild(self, closed: Iterator[ClosedEpoch], pages: Iterator[Sequence[Update]]) -> None:
         def rebuild() -> bool:
             before = self._trainer.digest()
-            self._trainer.rebuild(closed, updates)
+            self._trainer.rebuild(read_closed, read_pages)
             return self._trainer.digest() != before
+
+        read_closed, read_pages = self._elsewhere(closed), self._elsewhere(pages)
 
         self._run(rebuild, lambda is_changed: self._drive(lambda: self.answers.rebuilt(is_changed)))
 
+    def _elsewhere(self, items: Iterator[Item]) -> Iterator[Item]:
+        """For a job: every item is made on the loop, which has the journal, and the job waits for it."""
+        loop = asyncio.get_running_loop()
+
+        def give(answer: "Future[Item | None]") -> None:
+            try:
+                if self._is_closed:
+                    raise RuntimeError("the node is going")
+                answer.set_result(next(items, None))
+            except BaseException as error:
+                answer.set_exception(error)
+
+        def take() -> Iterator[Item]:
+            while True:
+                answer: Future[Item | None] = Future()
+                loop.call_soon_threadsafe(give, answer)
+                item = answer.result()
+                if item is None:
+                    return
+                yield item
+
+        return take()
+
     async def close(self) -> None:
-        """Waits for a snapshot that is being written."""
+        """Reads no more for jobs. Waits for a snapshot that is being written."""
+        self._is_closed = True
         if self._saving is not None:
             await asyncio.gather(self._saving, return_exceptions=True)
 

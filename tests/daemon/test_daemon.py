@@ -1,13 +1,17 @@
 """Several whole nodes train together over real gRPC."""
 
 import asyncio
+import threading
 
 import pytest
 import torch
 
+from seedflood import driver, history
 from seedflood.errors import BindError, JournalError, ModelError, RunMismatchError
 from seedflood.offline import rebuild
+from seedflood.protocol.opening import WAITING_ROUNDS
 from seedflood.protocol.phase import Phase
+from seedflood.storage.journal import Journal
 
 
 @pytest.mark.parametrize("window", ["strict", "bounded", "none"])
@@ -153,3 +157,43 @@ async def test_a_node_rebuilt_from_its_journal_has_the_weights_of_the_live_one_a
     assert rebuilt.digest() == a._trainer.digest()
     for name, weight in rebuilt.replica.weights().items():
         torch.testing.assert_close(weight, live[name], rtol=0, atol=1e-6)
+
+
+async def test_a_long_journal_is_opened_while_the_loop_turns(cluster, monkeypatch):
+    """On the loop the opening would wait for itself: probes and the watchdog killed a node with a long journal."""
+    loop, turned = asyncio.get_running_loop(), threading.Event()
+    open_journal = Journal.open
+
+    def open_slowly(*args, **options):
+        loop.call_soon_threadsafe(turned.set)
+        assert turned.wait(timeout=30), "the loop stands still"
+        return open_journal(*args, **options)
+
+    monkeypatch.setattr(Journal, "open", open_slowly)
+    daemon = await cluster.start("a", [], {"clients": 2, "steps": 6})
+    assert daemon.node.phase is Phase.JOINING
+
+
+async def test_a_node_that_starts_again_reads_its_journal_page_by_page_on_the_loop_and_is_as_before(
+    cluster, monkeypatch
+):
+    run = {"clients": 3, "steps": 60, "window": "bounded"}
+    await cluster.ring(3, run)
+    digest = (await cluster.finish())[0]["digest"]
+    await cluster.close()
+    read = []
+    updates = history.pages
+
+    def noted(*args):
+        for page in updates(*args):
+            read.append((threading.current_thread(), len(page)))
+            yield page
+
+    monkeypatch.setattr(history, "PAGE_BUNDLES", 7)
+    monkeypatch.setattr(driver, "pages", noted)
+    again = await cluster.start("n0", [], run)
+    assert again.node.frontier.count() == 3 * 60
+    assert (await again._compute.run(again._trainer.digest)).hex() == digest
+    assert {thread for thread, _ in read} == {threading.current_thread()}
+    assert sum(size for _, size in read) == 3 * (60 - WAITING_ROUNDS)
+    assert max(size for _, size in read) <= 7

@@ -181,7 +181,7 @@ def test_a_rebuild_meanwhile_knows_what_is_not_written(full):
     full.driver.received(B.id, B.updates(0))
     full.driver.received(C.id, C.updates(0))
     full.seams.take()
-    full.driver._rebuild(full.node.applied)
+    full.driver._compute.rebuild(iter(()), full.driver._history(full.node.applied))
     ((_, closed, updates),) = full.seams.take("rebuild")
     assert (closed, sorted(update.step for update in updates)) == ([], [0, 0, 0])
 

@@ -40,7 +40,7 @@ def test_a_rebuilt_replica_is_as_if_nothing_had_happened(undisturbed, closed):
     trainer.replica._coefficients[2][3] += 1
     with torch.no_grad():
         trainer.replica.slots[0].parameter.view(-1)[7] = 1e6
-    trainer.rebuild(close(undisturbed, closed), [update for update in UPDATES if update.step // 4 not in closed])
+    trainer.rebuild(close(undisturbed, closed), [[update] for update in UPDATES if update.step // 4 not in closed])
     assert trainer.digest() == undisturbed.digest()
     assert trainer.replica.epoch == 2
     expected = undisturbed.replica.weights()
@@ -51,7 +51,7 @@ def test_a_rebuilt_replica_is_as_if_nothing_had_happened(undisturbed, closed):
 def test_a_rebuilt_replica_measures_in_the_epoch_that_was_open(undisturbed):
     trainer = make_trainer()
     trainer.measure(1, 9, 1)
-    trainer.rebuild((), UPDATES)
+    trainer.rebuild((), [UPDATES])
     ours, theirs = trainer.measure(1, 10, 2), undisturbed.measure(1, 10, 2)
     assert [seed for seed, _ in ours.probes] == [seed for seed, _ in theirs.probes]
     assert ours.loss == pytest.approx(theirs.loss, abs=1e-4)

@@ -89,17 +89,24 @@ class Closings:
             self._held[epoch] = held
             _join(held, closed.frontier)
 
+    def hold(self, epoch: int, covered: Frontier) -> None:
+        """The journal has bundles of this epoch, beside the sum if there is one, that cover so much: at start."""
+        _join(self._held_of(epoch), covered.held())
+
     def note(self, bundles: Iterable[Bundle]) -> None:
         """These are held. One that comes late for a sum makes it void."""
         period = self._rules.refresh_period
         for bundle in bundles:
-            epoch = bundle.step // period
-            if epoch in self._digests or epoch in self._summing:
-                self._open(epoch)
-            held = self._held.get(epoch)
-            if held is None:
-                held = self._held[epoch] = Frontier(unpack_frontier(self._kept.get(epoch, b"")))
-            held.add(*bundle.span)
+            self._held_of(bundle.step // period).add(*bundle.span)
+
+    def _held_of(self, epoch: int) -> Frontier:
+        """What is held of an epoch that more is known of now."""
+        if epoch in self._digests or epoch in self._summing:
+            self._open(epoch)
+        held = self._held.get(epoch)
+        if held is None:
+            held = self._held[epoch] = Frontier(unpack_frontier(self._kept.get(epoch, b"")))
+        return held
 
     def _open(self, epoch: int) -> None:
         self._summing.discard(epoch)

@@ -12,7 +12,7 @@ forgets under load.
 import hashlib
 import struct
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 
 from seedflood.protocol.messages import STEP_MAX, Held, OriginId, Span
@@ -161,6 +161,15 @@ class Frontier:
             self.add(held.origin, 0, held.mark - 1)
         for first, last in held.beyond:
             self.add(held.origin, first, last)
+
+    def below(self, ends: Mapping[OriginId, int]) -> "Frontier":
+        """What is held of the steps below these; all that is held of an origin that is not named."""
+        parts = []
+        for one in self.held():
+            end = ends.get(one.origin, STEP_MAX + 1)
+            beyond = tuple((first, min(last, end - 1)) for first, last in one.beyond if first < end)
+            parts.append(Held(one.origin, min(one.mark, end), beyond))
+        return Frontier(parts, ranges_max=self._ranges_max)
 
     def held(self) -> tuple[Held, ...]:
         """The frontier as values, sorted by origin: for the wire and for copies."""

@@ -4,7 +4,7 @@ Everything that is news is noted in the frontier, persisted, passed on, and kept
 of a closed epoch take the place of bundles: what they cover counts as held and as applied.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from seedflood.protocol.admission import Admission
 from seedflood.protocol.epochs import Closings
@@ -39,11 +39,18 @@ class Holdings:
         """What the coefficients stand for, once all orders are carried out."""
         return self.pending.applied
 
-    def restore(self, bundles: Iterable[Bundle], closed: Iterable[ClosedEpoch]) -> None:
-        """What the journal holds, at start."""
+    def restore(
+        self, bundles: Iterable[Bundle], closed: Iterable[ClosedEpoch], settled: Mapping[int, Frontier]
+    ) -> None:
+        """What the journal holds, at start. settled: by epoch, what is applied of it before anything else."""
         for one in closed:
             self.closings.restore(one)
             self._hold_epoch(one)
+        for epoch, covered in settled.items():
+            self.closings.hold(epoch, covered)
+            for held in covered.held():
+                self.frontier.add_held(held)
+                self.applied.add_held(held)
         for bundle in bundles:
             self.frontier.add(*bundle.span)
             self.pending.add([bundle])

@@ -5,7 +5,7 @@ blocks, performs anything or asks for the time. A method that raises `PeerError`
 The life of a round is told in `phase`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from seedflood.protocol.admission import Admission
 from seedflood.protocol.catchup import CatchUp
@@ -119,18 +119,17 @@ class Node:
         now: float,
         *,
         closed: Iterable[ClosedEpoch] = (),
+        settled: Mapping[int, Frontier] | None = None,
         is_journal_damaged: bool = False,
     ) -> None:
-        """Begins, or goes on with what the journal holds, all of it checked when it was journalled.
-
-        closed: compacted epochs, whose coefficients the model has already; bundles: all that they do not cover. The
-        round of the last own bundle is open again. A node that had left, or never spoke, is expected by nobody until
-        it has caught up and says from which step on it takes part; what it said before it left is still awaited.
-        """
+        """Begins, or goes on with what the journal holds: closed, sums that the model has already; settled: what else
+        it is given, by epoch (`opening`); bundles: all others. The round of the last own one is open again. A node that
+        had left, or never spoke, is expected by nobody until it has caught up and says from which step on it takes
+        part; what it said before it left is still awaited."""
         for member in members:
             self.membership.believe(member)
         past = self.membership.get(self.origin)
-        self._holdings.restore(bundles, closed)
+        self._holdings.restore(bundles, closed, settled or {})
         self._repair_at = now
         self._windows.until_joined = now + self._patience.start_seconds
         self._catchup.remember(past, is_journal_damaged=is_journal_damaged)

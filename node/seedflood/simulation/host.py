@@ -7,8 +7,9 @@ what the core believes.
 
 import random
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from seedflood.driver import Driver
 from seedflood.errors import JournalError
@@ -300,12 +301,19 @@ class Host:
     def adopt(self, closed: ClosedEpoch, others: Sequence[Bundle]) -> None:
         self._order(self.ledger.adopt, closed, others)
 
-    def rebuild(self, closed: Sequence[ClosedEpoch], updates: Sequence[Update]) -> None:
-        self._order(self._rebuilt, closed, updates)
+    def replay(self, pages: Iterator[Sequence[Update]]) -> None:
+        self._order(self._replayed, pages)
 
-    def _rebuilt(self, closed: Sequence[ClosedEpoch], updates: Sequence[Update]) -> None:
+    def rebuild(self, closed: Iterator[ClosedEpoch], pages: Iterator[Sequence[Update]]) -> None:
+        self._order(self._rebuilt, closed, pages)
+
+    def _replayed(self, pages: Iterator[Sequence[Update]]) -> None:
+        for page in pages:
+            self.ledger.apply(page)
+
+    def _rebuilt(self, closed: Iterator[ClosedEpoch], pages: Iterator[Sequence[Update]]) -> None:
         before = self.ledger.digest()
-        self.ledger.rebuild(closed, updates)
+        self.ledger.rebuild(list(closed), list(chain.from_iterable(pages)))
         self.is_corrupt = False
         is_changed = self.ledger.digest() != before
         if is_changed and not self.chronicle.is_tainted:

@@ -11,6 +11,7 @@ from typing import Protocol
 from seedflood.errors import DiskFullError, JournalError
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.messages import Bundle, ClosedEpoch, Held, Member, OriginId
+from seedflood.protocol.opening import Inventory
 
 Name = tuple[OriginId, int]
 """(origin, step) of a bundle."""
@@ -90,6 +91,12 @@ class MemoryJournal:
 
     def closed_epochs(self) -> Iterator[ClosedEpoch]:
         return iter(list(self.closed.values()))
+
+    def inventory(self) -> Inventory:
+        inventory = Inventory(sums={epoch: closed.frontier for epoch, closed in self.closed.items()})
+        for bundle in self.replay():
+            inventory.bundles.setdefault(self.epoch_of(bundle), Frontier()).add(*bundle.span)
+        return inventory
 
     def replay(self) -> Iterator[Bundle]:
         return iter([bundle for bundle in self.bundles.values() if not self._is_covered(bundle)])

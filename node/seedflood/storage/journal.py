@@ -28,6 +28,7 @@ from typing import Self
 from seedflood.errors import ExitCode, JournalError
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.messages import Bundle, ClosedEpoch, Held, Member, OriginId
+from seedflood.protocol.opening import Inventory
 from seedflood.storage.disk import told
 from seedflood.storage.layout import FORMAT_VERSION, INCARNATION
 from seedflood.storage.records import (
@@ -39,8 +40,9 @@ from seedflood.storage.records import (
     encode_member,
     encode_number,
 )
-from seedflood.storage.salvage import Damage, make_usable
+from seedflood.storage.salvage import Damage, are_records_whole, make_usable
 from seedflood.storage.store import Store
+from seedflood.storage.survey import Survey
 from seedflood.storage.tables import Bundles, Sums, signed, steps_of, stretches
 
 SLICE_STEPS = 4
@@ -63,12 +65,15 @@ class Journal:
     whole open group. damage: what had happened to the file when it was opened, if anything.
     """
 
-    def __init__(self, store: Store, salts: Salts, refresh_period: int, lock: int, damage: Damage | None) -> None:
+    def __init__(
+        self, store: Store, salts: Salts, refresh_period: int, lock: int, damage: Damage | None, survey: Survey
+    ) -> None:
         self.path = store.path
         self.damage = damage
         self._store = store
         self._salts = salts
-        self._bundles = Bundles(store, salts.strand, refresh_period)
+        self._bundles = Bundles(store, salts.strand, refresh_period, survey.bundles)
+        self._inventory: Inventory | None = survey.inventory
         self._sums = Sums(store, salts.epoch)
         self._refresh_period = refresh_period
         self._replaced = deque(
@@ -90,10 +95,10 @@ class Journal:
             lock = _take_lock(path)
             undo.callback(os.close, lock)
             with told(path, "open"):
-                damage = make_usable(path, Identity(FORMAT_VERSION, run_id, base_digest), salts, refresh_period)
+                damage, survey = make_usable(path, Identity(FORMAT_VERSION, run_id, base_digest), salts, refresh_period)
                 store = Store.open(path)
             undo.callback(store.close)
-            journal = cls(store, salts, refresh_period, lock, damage)
+            journal = cls(store, salts, refresh_period, lock, damage, survey)
             undo.pop_all()
         return journal
 
@@ -120,6 +125,7 @@ class Journal:
         is there. A bundle that differs from the one under its (origin, step) is a JournalError: the caller must not
         let equivocation come this far.
         """
+        self._inventory = None
         with self._store.writing(durable=durable):
             new = self._bundles.add(bundles)
             for member in members:
@@ -153,6 +159,16 @@ class Journal:
         rows = self._store.rows("SELECT record FROM members")
         return [self._store.decode(decode_member, record, self._salts.member, "a member") for (record,) in rows]
 
+    def inventory(self) -> Inventory:
+        """What is there. Known from the opening when it is asked for first; else everything is read."""
+        inventory, self._inventory = self._inventory, None
+        if inventory is not None:
+            return inventory
+        survey = Survey(self._salts.strand, self._refresh_period)
+        with told(self.path, "read"):
+            are_records_whole(self._store.connection, self._salts, survey)
+        return survey.inventory
+
     def replay(self) -> Iterator[Bundle]:
         """All bundles that no sum stands for, strand by strand in the order in which these began; streamed."""
         covered = {epoch: Frontier(held) for epoch, held in self._sums.frontiers().items()}
@@ -182,6 +198,7 @@ class Journal:
         assert Frontier(closed.frontier).covers(self._sums.frontier(closed.epoch)), "this would lose updates"
         steps = steps_of(closed.epoch, self._refresh_period)
         self._store.commit()  # what fails below undoes nothing else
+        self._inventory = None
         with self._store.writing(durable=True):
             self._sums.put(closed)
             return self._bundles.thin(closed.frontier, *steps)
@@ -198,6 +215,7 @@ class Journal:
         if not is_kept_as_sum and not self._bundles.take_more(len(record) + len(closed.coefficients), covered):
             return 0
         self._store.commit()
+        self._inventory = None
         with self._store.writing(durable=False):
             self._sums.put(closed)
         self._store.commit()

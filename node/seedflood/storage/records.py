@@ -17,7 +17,7 @@ from itertools import accumulate, chain, pairwise
 from typing import NamedTuple, Self, cast
 
 from seedflood.protocol.batches import payload_bytes, tells_payloads
-from seedflood.protocol.messages import BUNDLE_UPDATES_MAX, Bundle, Held, Member, bundle_of
+from seedflood.protocol.messages import BUNDLE_UPDATES_MAX, Bundle, Held, Member, Span, bundle_of
 
 _STRAND = struct.Struct(
     ">QQQHH"
@@ -94,6 +94,13 @@ def fits_strand(strand: Sequence[Bundle], bundle: Bundle) -> bool:
         room = _STRAND_ROOM - (len(strand) + 1) * sizes - payload_bytes([bundle])
         return room >= payload_bytes(strand)
     return len(strand) < STRAND_BUNDLES[len(bundle.probes)]
+
+
+def strand_span(record: bytes) -> Span:
+    """What a strand covers, of a record that was checked."""
+    origin, step, last, _, _ = _STRAND.unpack_from(record)
+    (skipped,) = _SKIPPED.unpack_from(record, _STRAND.size)
+    return origin, step - skipped, last
 
 
 def encode_strand(bundles: Sequence[Bundle], salt: int) -> bytes:

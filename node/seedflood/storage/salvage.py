@@ -12,8 +12,6 @@ import contextlib
 import os
 import sqlite3
 from dataclasses import dataclass
-from functools import partial
-from itertools import starmap
 from pathlib import Path
 
 from seedflood.storage.disk import sync_folder
@@ -23,12 +21,14 @@ from seedflood.storage.records import (
     Identity,
     Salts,
     coefficients_salt,
+    decode_epoch,
     decode_identity,
     is_strand,
     is_whole,
 )
 from seedflood.storage.remains import Remains
 from seedflood.storage.rescue import Rescue
+from seedflood.storage.survey import Survey
 from seedflood.storage.tables import COUNT_ALL
 
 _SALVAGED = ".salvaged"
@@ -67,8 +67,17 @@ class _Findings:
     epochs: int | None = None
 
 
-def make_usable(path: Path, identity: Identity, salts: Salts, refresh_period: int) -> Damage | None:
-    """Creates the journal, finds it sound, or salvages it. Raises ConfigError, sqlite3.Error, OSError."""
+def make_usable(path: Path, identity: Identity, salts: Salts, refresh_period: int) -> tuple[Damage | None, Survey]:
+    """Creates the journal, finds it sound, or salvages it; says what had happened to it and what it holds.
+
+    Raises ConfigError, sqlite3.Error, OSError.
+    """
+    survey = Survey(salts.strand, refresh_period)
+    damage = _make_usable(path, identity, salts, refresh_period, survey)
+    return damage, survey
+
+
+def _make_usable(path: Path, identity: Identity, salts: Salts, refresh_period: int, survey: Survey) -> Damage | None:
     is_interrupted = _with(path, _SALVAGED).exists()
     if is_interrupted:
         _replace(path)
@@ -78,12 +87,14 @@ def make_usable(path: Path, identity: Identity, salts: Salts, refresh_period: in
     with Remains(path) as remains:
         findings = _Findings()
         if remains.is_header_intact and remains.is_log_intact:
-            _inspect(path, identity, salts, findings)
+            _inspect(path, identity, salts, findings, survey)
         if findings.is_sound:
             return Damage(findings.bundles or 0, None, None, _with(path, _DAMAGED)) if is_interrupted else None
         with draft(_with(path, _SALVAGED), identity) as connection:
             rescue = Rescue(connection, path, identity, salts, refresh_period)
             rescue.take(remains.rows())
+            survey.clear()
+            are_records_whole(connection, salts, survey)
     _replace(path)
     return Damage(
         rescue.bundles,
@@ -98,12 +109,12 @@ def _is_there(path: Path) -> bool:
     return any(file.exists() and file.stat().st_size for file in (path, _with(path, "-wal")))
 
 
-def _inspect(path: Path, identity: Identity, salts: Salts, findings: _Findings) -> None:
+def _inspect(path: Path, identity: Identity, salts: Salts, findings: _Findings, survey: Survey) -> None:
     """Raises ConfigError if it is the journal of another run; what sqlite cannot read is no error."""
     try:
         with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
             connection.execute("PRAGMA locking_mode = EXCLUSIVE")
-            _inspect_tables(connection, path, identity, salts, findings)
+            _inspect_tables(connection, path, identity, salts, findings, survey)
     except sqlite3.Error as error:
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)
         if code & 0xFF in _FAULTS_OF_THE_HOST and code not in _UNREADABLE:
@@ -113,7 +124,7 @@ def _inspect(path: Path, identity: Identity, salts: Salts, findings: _Findings) 
 
 
 def _inspect_tables(
-    connection: sqlite3.Connection, path: Path, identity: Identity, salts: Salts, findings: _Findings
+    connection: sqlite3.Connection, path: Path, identity: Identity, salts: Salts, findings: _Findings, survey: Survey
 ) -> None:
     schema = connection.execute("SELECT CAST(sql AS BLOB) FROM sqlite_master ORDER BY rowid").fetchall()
     if schema != [(statement.encode(),) for statement in SCHEMA]:
@@ -123,22 +134,25 @@ def _inspect_tables(
     ((findings.bundles,),) = connection.execute(COUNT_ALL)
     ((findings.epochs,),) = connection.execute("SELECT COUNT(*) FROM epochs")
     is_consistent = connection.execute("PRAGMA integrity_check(1)").fetchall() == [("ok",)]
-    findings.is_sound = is_consistent and _are_records_whole(connection, salts)
+    findings.is_sound = is_consistent and are_records_whole(connection, salts, survey)
 
 
-def _are_records_whole(connection: sqlite3.Connection, salts: Salts) -> bool:
+def are_records_whole(connection: sqlite3.Connection, salts: Salts, survey: Survey) -> bool:
+    """In one pass, a row at a time: a journal may be longer than memory. Surveys it, as far as it is whole."""
     strands = connection.execute("SELECT record, origin, step, last, bundles FROM strands")
     members = connection.execute("SELECT record FROM members")
-    epochs = connection.execute("SELECT frontier, coefficients FROM epochs")
+    epochs = connection.execute("SELECT epoch, frontier, coefficients FROM epochs")
     numbers = connection.execute("SELECT record FROM meta WHERE key = ?", (INCARNATION,))
-    return (
-        all(starmap(partial(is_strand, salts.strand), strands))
-        and all(is_whole(record, salts.member) for (record,) in members)
-        and all(
-            is_whole(frontier, salts.epoch) and is_whole(coefficients, coefficients_salt(frontier))
-            for frontier, coefficients in epochs
-        )
-        and all(is_whole(record, salts.number) for (record,) in numbers)
+    for epoch, frontier, coefficients in epochs:
+        if not (is_whole(frontier, salts.epoch) and is_whole(coefficients, coefficients_salt(frontier))):
+            return False
+        survey.note_sum(epoch, decode_epoch(frontier, salts.epoch)[1])
+    for record, *columns in strands:
+        if not is_strand(salts.strand, record, *columns):
+            return False
+        survey.note(record, columns[1], columns[3])
+    return all(is_whole(record, salts.member) for (record,) in members) and all(
+        is_whole(record, salts.number) for (record,) in numbers
     )
 
 

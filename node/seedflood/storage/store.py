@@ -42,8 +42,10 @@ class Store:
     def __init__(self, path: Path, connection: sqlite3.Connection, log: int = -1) -> None:
         self.path = path
         self.connection = connection
-        self.undone = 0
-        """How many groups were undone: whoever remembers what is in the file has to forget it then."""
+        self.group = 0
+        """The open group, or the last one: they are counted."""
+        self.when_undone: list[Callable[[], None]] = []
+        """Told when a group is undone: whoever remembers what is in the file has to forget what was in it."""
         self._log = log
 
     @classmethod
@@ -85,6 +87,7 @@ class Store:
         with self._undoing():
             if not self.connection.in_transaction:
                 self.connection.execute("BEGIN IMMEDIATE")
+                self.group += 1
             yield
         if durable:
             self.commit()
@@ -126,9 +129,10 @@ class Store:
             try:
                 yield
             except BaseException:
-                self.undone += 1
                 if self.connection.in_transaction:
                     self.connection.execute("ROLLBACK")
+                for forget in self.when_undone:
+                    forget()
                 raise
 
     def _force(self) -> None:

@@ -64,18 +64,21 @@ class Bundles:
     No two strands of an origin share a step.
     """
 
-    def __init__(self, store: Store, salt: int, refresh_period: int) -> None:
+    def __init__(self, store: Store, salt: int, refresh_period: int, count: int = 0) -> None:
+        """count: how many are there already."""
         self._store = store
         self._salt = salt
         self._refresh_period = refresh_period
         self._gaps: dict[OriginId, tuple[int, int]] = {}
         """Of each origin steps (first, last) that no strand has: those behind what came last, up to what is there."""
-        self._count: int | None = None
-        self._undone = 0
+        self._count = self._count_before = count
+        """How many there are; and before the open group, which may be undone: to count them takes all rows."""
+        self._group = 0
+        store.when_undone.append(self._forget_what_was_undone)
 
     def add(self, bundles: Iterable[Bundle]) -> int:
         """Skips what is there already; returns how many were new. JournalError if one differs from what is there."""
-        self._forget_what_was_undone()
+        self._remember_count()
         new = 0
         strands: list[list[Bundle]] = []
         latest: dict[OriginId, list[Bundle]] = {}
@@ -97,19 +100,19 @@ class Bundles:
                 latest[origin] = strand = [bundle]
                 strands.append(strand)
         self._insert(strands)
-        self._count = None if self._count is None else self._count + new
+        self._count += new
         return new
 
     def delete(self, stretches: Iterable[Stretch]) -> int:
         """Returns how many bundles these were."""
-        self._forget_what_was_undone()
+        self._remember_count()
         deleted = 0
         for stretch in stretches:
             if there := self.count([stretch]):
                 origin, *steps = stretch
                 self._store.connection.execute(_DELETE, (signed(origin), *steps))
                 deleted += there
-        self._count = None if self._count is None else self._count - deleted
+        self._count -= deleted
         return deleted
 
     def thin(self, held: Iterable[Held], first: int, last: int) -> list[Bundle]:
@@ -137,11 +140,7 @@ class Bundles:
         return sum(int(self._store.rows(_COUNT, signed(origin), *steps)[0][0]) for origin, *steps in stretches)
 
     def count_all(self) -> int:
-        """Counted once: it needs all rows, and is asked for again and again."""
-        self._forget_what_was_undone()
-        if self._count is None:
-            ((self._count,),) = self._store.rows(COUNT_ALL)
-        return int(self._count or 0)
+        return self._count
 
     def last(self, origin: OriginId) -> int:
         """The greatest step that is there; -1 if none."""
@@ -203,11 +202,15 @@ class Bundles:
         ((start,),) = self._store.rows(_BEFORE, signed(origin), step)
         return self._store.rows(_PAGE, signed(origin), step if start is None else start, last, count)
 
+    def _remember_count(self) -> None:
+        """Before the first change of a group."""
+        if self._group != self._store.group:
+            self._group, self._count_before = self._store.group, self._count
+
     def _forget_what_was_undone(self) -> None:
-        if self._undone != self._store.undone:
-            self._undone = self._store.undone
-            self._gaps.clear()
-            self._count = None
+        self._gaps.clear()
+        if self._group == self._store.group:
+            self._count = self._count_before
 
     def _continues(self, strand: list[Bundle], bundle: Bundle) -> bool:
         """May it stand behind these in one record?"""
@@ -273,6 +276,7 @@ class Sums:
         self._store = store
         self._salt = salt
         self._all: Frontier | None = None
+        store.when_undone.append(self._forget_what_was_undone)
 
     def all(self) -> Frontier:
         """What all sums together stand for. Read once: there may be thousands."""
@@ -306,6 +310,9 @@ class Sums:
         coefficients = encode_coefficients(closed.coefficients, coefficients_salt(record))
         self._store.connection.execute(_PUT, (closed.epoch, record, coefficients))
         self._all = None if self._all is None else _joined(self._all, closed.frontier)
+
+    def _forget_what_was_undone(self) -> None:
+        self._all = None
 
     def _decode(self, epoch: int, record: bytes) -> tuple[Held, ...]:
         return self._store.decode(decode_epoch, record, self._salt, f"epoch {epoch}")[1]

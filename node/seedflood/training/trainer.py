@@ -5,7 +5,7 @@ Not safe for threads: the compute thread owns it from loading on.
 
 import copy
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -95,7 +95,7 @@ class Trainer:
     def adopt(self, epoch: int, packed: bytes, updates: Iterable[Update]) -> None:
         self.replica.adopt(epoch, packed, updates)
 
-    def rebuild(self, closed: Iterable[ClosedEpoch], updates: Iterable[Update]) -> None:
+    def rebuild(self, closed: Iterable[ClosedEpoch], pages: Iterable[Sequence[Update]]) -> None:
         """The replica made again, from the base model on: whatever was wrong in its memory is gone, weights included.
 
         The epoch that was open is open again. Raises ModelError if the base model is not to be had any more.
@@ -110,7 +110,8 @@ class Trainer:
         self.replica = make_replica(self.run, base, self.node.state)
         for one in closed:
             self.replica.adopt(one.epoch, one.coefficients, ())
-        self.replica.apply(updates)
+        for page in pages:
+            self.replica.apply(page)
         self.replica.open_epoch(epoch)
 
     def snapshot(self) -> tuple[Arrays, dict[str, str]]:

@@ -1,0 +1,68 @@
+"""What of a journal is applied before anything else, and what waits for its window like a bundle that has just come.
+
+A journal may hold a run of weeks, and a node that starts again needs little of it one by one: the coefficients are
+sums, so all but the end is read from the disk page by page and added to them, while the node is at work already. What
+waits are the last rounds of each origin. A neighbour that is a little behind names a frontier without them, and
+digests are compared at that frontier (`watch`). In strict windows nothing of an open round may be applied either.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from seedflood.protocol.frontier import Frontier
+from seedflood.protocol.membership import Membership
+from seedflood.protocol.messages import STEP_MAX, Bundle, Held, Member, OriginId
+from seedflood.protocol.rounds import first_round, round_of
+from seedflood.protocol.rules import Rules
+from seedflood.protocol.watch import DIGEST_ROUNDS
+
+WAITING_ROUNDS = 2 * DIGEST_ROUNDS
+"""Of each origin: the last digest of a neighbour is younger than that."""
+
+
+@dataclass(slots=True)
+class Inventory:
+    """What a journal holds. By epoch: what its bundles cover that no sum stands for, and what the sums stand for."""
+
+    bundles: dict[int, Frontier] = field(default_factory=dict)
+    sums: dict[int, tuple[Held, ...]] = field(default_factory=dict)
+
+    def of_bundles(self) -> Frontier:
+        return joined(self.bundles.values())
+
+    def of_sums(self) -> Frontier:
+        return joined(map(Frontier, self.sums.values()))
+
+    def settled(self, waiting: Iterable[Bundle]) -> dict[int, Frontier]:
+        """What the bundles cover but for these, which are the last of their origins; by epoch."""
+        ends: dict[OriginId, int] = {}
+        for bundle in waiting:
+            ends[bundle.origin] = min(ends.get(bundle.origin, STEP_MAX), bundle.first_covered)
+        settled = ((epoch, covered.below(ends)) for epoch, covered in self.bundles.items())
+        return {epoch: covered for epoch, covered in settled if covered.count()}
+
+
+def settled_ends(held: Frontier, members: Iterable[Member], origin: OriginId, rules: Rules) -> Mapping[OriginId, int]:
+    """Of each origin the step below which all that the bundles of our journal hold may be applied at once."""
+    waiting = WAITING_ROUNDS * rules.local_steps
+    limit = STEP_MAX
+    if rules.window == "strict":
+        limit = max(0, _open_round(held, Membership(members), origin, rules) - waiting)
+    return {other: min(limit, max(0, held.last(other) + 1 - waiting)) for other in held.origins}
+
+
+def _open_round(held: Frontier, membership: Membership, origin: OriginId, rules: Rules) -> int:
+    """What `Node.start` goes on with."""
+    past = membership.get(origin)
+    if past is None or past.has_left or past.first_step == STEP_MAX or held.last(origin) < 0:
+        return first_round(origin, rules, membership, held)
+    return round_of(held.last(origin), rules)
+
+
+def joined(frontiers: Iterable[Frontier]) -> Frontier:
+    """What any of these holds."""
+    whole = Frontier()
+    for frontier in frontiers:
+        for one in frontier.held():
+            whole.add_held(one)
+    return whole

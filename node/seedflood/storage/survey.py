@@ -1,0 +1,51 @@
+"""What a journal holds, found in one pass over its rows without keeping any of them.
+
+The pass that checks every record when a journal is opened (`salvage`) tells what the bundles cover, too: a strand
+says where it begins and ends, and its bundles follow each other without a hole, so two numbers of it are all that is
+needed.
+"""
+
+import sys
+
+from seedflood.protocol.frontier import Frontier
+from seedflood.protocol.messages import Held
+from seedflood.protocol.opening import Inventory
+from seedflood.storage.records import decode_strand, strand_span
+
+
+class Survey:
+    """`note_sum` all sums, then `note` all strands. bundles: how many there are."""
+
+    def __init__(self, salt: int, refresh_period: int) -> None:
+        self._salt = salt
+        self._refresh_period = refresh_period
+        self.clear()
+
+    def clear(self) -> None:
+        self.bundles = 0
+        self._inventory = Inventory()
+        self._sums: dict[int, Frontier] = {}
+
+    @property
+    def inventory(self) -> Inventory:
+        there = {epoch: covered for epoch, covered in self._inventory.bundles.items() if covered.count()}
+        return Inventory(there, self._inventory.sums)
+
+    def note_sum(self, epoch: int, held: tuple[Held, ...]) -> None:
+        self._inventory.sums[epoch] = held
+        self._sums[epoch] = Frontier(held)
+
+    def note(self, record: bytes, step: int, bundles: int) -> None:
+        """A strand that was checked. None reaches from one epoch into the next."""
+        self.bundles += bundles
+        epoch = step // self._refresh_period
+        there = self._inventory.bundles.get(epoch)
+        if there is None:
+            there = self._inventory.bundles[epoch] = Frontier(ranges_max=sys.maxsize)
+        summed = self._sums.get(epoch)
+        if summed is None:
+            there.add(*strand_span(record))
+            return
+        for bundle in decode_strand(record, self._salt):  # some may wait there for being deleted
+            if not summed.holds(*bundle.span):
+                there.add(*bundle.span)
