@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import apply, dtype, flood, gradient, join, latency, learn, memory, probes, scale, soak, step, wire
+from benchmarks import apply, dtype, flood, gradient, join, latency, learn, memory, opening, probes, scale, soak, step, wire
 from benchmarks.measure import Metric, report
 
 BENCHMARKS: Mapping[str, Callable[[], dict[str, Metric]]] = {
@@ -26,7 +26,7 @@ BENCHMARKS: Mapping[str, Callable[[], dict[str, Metric]]] = {
     "latency": latency.run,
     "scale": scale.run,
 }
-LONG = ("join", "learn", "soak")
+LONG = ("join", "learn", "opening", "soak")
 """Only by name: they take minutes and hours."""
 PROFILES: Mapping[str, Callable[[], None]] = {"step": step.print_profile, "flood": flood.print_profiles}
 
@@ -55,6 +55,7 @@ def main(
         **BENCHMARKS,
         "join": join.run,
         "learn": partial(learn.run, part or ()),
+        "opening": opening.run,
         "scale": partial(scale.run, clients_max),
         "soak": partial(soak.run, hours, simulated_hours, folder),
     }

@@ -60,6 +60,7 @@ async def start_daemon(settings: Settings) -> Daemon:
         run_id = run.run_id().hex()[:16]
         observatory.tell("loading", model=run.model, task=run.task, run_id=run_id, http=console.address)
         trainer = await compute.run(lambda: Trainer(run, node))
+        observatory.tell("opening the journal")
         journal = undo.enter_context(
             await asyncio.to_thread(  # every record is looked at: minutes, if there are many millions
                 Journal.open,
