@@ -11,7 +11,7 @@ from typing import Protocol
 
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.messages import Bundle, ClosedEpoch, Held, Member, OriginId, Update
-from seedflood.protocol.opening import Inventory, joined, settled_ends
+from seedflood.protocol.opening import WAITING_ROUNDS, Inventory, joined, settled_ends
 from seedflood.protocol.rules import Rules
 
 PAGE_BUNDLES = 1024
@@ -29,12 +29,17 @@ class Readable(Protocol):
 
 
 def take_stock(
-    journal: Readable, members: Iterable[Member], origin: OriginId, rules: Rules
+    journal: Readable,
+    members: Iterable[Member],
+    origin: OriginId,
+    rules: Rules,
+    *,
+    waiting_rounds: int = WAITING_ROUNDS,
 ) -> tuple[dict[int, Frontier], list[Bundle]]:
     """At start: (by epoch what is to be applied at once, the bundles that wait for their windows)."""
     inventory = journal.inventory()
     bundles = inventory.of_bundles()
-    early = bundles.below(settled_ends(bundles, members, origin, rules))
+    early = bundles.below(settled_ends(bundles, members, origin, rules, waiting_rounds))
     found = journal.read_missing(joined([early, inventory.of_sums()]).held(), PAGE_BUNDLES)
     waiting = [bundle for batch in found if not isinstance(batch, ClosedEpoch) for bundle in batch]
     return inventory.settled(waiting), waiting

@@ -14,14 +14,16 @@ from itertools import combinations
 
 import hypothesis.strategies as st
 import pytest
-from disks import Disk
 from hypothesis import Phase, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from origins import Origin, make_rules, pack_sum
 
+from disks import Disk
+from seedflood.history import pages, take_stock
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.messages import STEP_MAX, ClosedEpoch, Hello, Members, Update, Updates
 from seedflood.protocol.node import Node
+from seedflood.protocol.opening import joined
 from seedflood.protocol.outputs import ClosedWindow, Measure, SumEpoch, TakeDigest
 from seedflood.protocol.rules import Patience
 
@@ -102,10 +104,15 @@ class NodesTogether(RuleBasedStateMachine):
         host.answers.clear()
         for closed in host.disk.closed.values():
             host.applied.update((update.origin, update.step) for update in self.covered(closed))
+        members = list(host.members.values())
+        settled, waiting = take_stock(host.disk, members, host.origin.id, self.rules, waiting_rounds=1)
+        early = joined(settled.values())
+        host.applied.update((u.origin, u.step) for page in pages(host.disk, early, list) for u in page)
         host.node = host.origin.node(
             self.rules,
-            bundles=host.disk.replay(),
-            members=list(host.members.values()),
+            bundles=waiting,
+            settled=settled,
+            members=members,
             closed=list(host.disk.closed.values()),
             incarnation=host.incarnation,
             patience=PATIENCE,
@@ -116,8 +123,8 @@ class NodesTogether(RuleBasedStateMachine):
     def honour(self, host):
         """What the driver does, and the checks that belong to every output."""
         out = host.node.collect()
-        others = [(closed, host.disk.replace(closed)) for closed in out.adopt]
-        host.disk.append(out.bundles, is_durable=out.is_durable)
+        others = [(closed, host.disk.adopt(closed)) for closed in out.adopt]
+        host.disk.append(out.bundles, durable=out.is_durable)
         host.members |= {member.origin: member for member in out.members}
         for peer, message in out.send:
             self.check_said(host, message)
@@ -130,7 +137,7 @@ class NodesTogether(RuleBasedStateMachine):
             self.obey(host, order)
         for closed in out.compact:
             self.compacted += 1
-            host.disk.replace(closed)
+            host.disk.compact(closed)
         assert [event for event in out.events if event.level == "error"] == []
         host.is_finished |= out.is_finished
 
@@ -241,10 +248,10 @@ class NodesTogether(RuleBasedStateMachine):
         self.honour(receiver)
 
     def answer_pull(self, host, frontier):
-        closed, bundles = host.disk.missing(frontier)
+        found = [Updates(tuple(one)) if isinstance(one, list) else one for one in host.disk.read_missing(frontier, 1)]
         standing = [host.node.standing] if host.node.standing is not None else []
-        digests = host.node.closings.told() if closed else []
-        return [Members(host.node.membership.all()), *digests, *closed, Updates(tuple(bundles)), *standing, ("pulled",)]
+        digests = host.node.closings.told() if any(isinstance(one, ClosedEpoch) for one in found) else []
+        return [Members(host.node.membership.all()), *digests, *found, *standing, ("pulled",)]
 
     def cut(self, edge):
         for way in (edge, edge[::-1]):

@@ -42,9 +42,11 @@ class Inventory:
         return {epoch: covered for epoch, covered in settled if covered.count()}
 
 
-def settled_ends(held: Frontier, members: Iterable[Member], origin: OriginId, rules: Rules) -> Mapping[OriginId, int]:
+def settled_ends(
+    held: Frontier, members: Iterable[Member], origin: OriginId, rules: Rules, waiting_rounds: int = WAITING_ROUNDS
+) -> Mapping[OriginId, int]:
     """Of each origin the step below which all that the bundles of our journal hold may be applied at once."""
-    waiting = WAITING_ROUNDS * rules.local_steps
+    waiting = waiting_rounds * rules.local_steps
     limit = STEP_MAX
     if rules.window == "strict":
         limit = max(0, _open_round(held, Membership(members), origin, rules) - waiting)
