@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.membership import Membership
 from seedflood.protocol.messages import STEP_MAX, Bundle, Held, Member, OriginId
-from seedflood.protocol.rounds import first_round, round_of
+from seedflood.protocol.rounds import applied_before, first_round, round_of
 from seedflood.protocol.rules import Rules
 from seedflood.protocol.watch import DIGEST_ROUNDS
 
@@ -49,7 +49,7 @@ def settled_ends(
     waiting = waiting_rounds * rules.local_steps
     limit = STEP_MAX
     if rules.window == "strict":
-        limit = max(0, _open_round(held, Membership(members), origin, rules) - waiting)
+        limit = max(0, applied_before(_open_round(held, Membership(members), origin, rules), rules) - waiting)
     return {other: min(limit, max(0, held.last(other) + 1 - waiting)) for other in held.origins}
 
 
