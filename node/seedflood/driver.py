@@ -81,7 +81,7 @@ class Driver:
         """Goes on with what the journal holds: its last bundles wait for their windows, the others are read and applied
         page by page, while the node is at work."""
         journal, members = self._journal, list(members)
-        settled, waiting = take_stock(journal, members, self.node.origin, self.node.rules)
+        settled, waiting, closed = take_stock(journal, members, self.node.origin, self.node.rules)
         if settled:
             self._compute.replay(self._history(joined(settled.values())))
         self._do(
@@ -89,7 +89,7 @@ class Driver:
                 waiting,
                 members,
                 now,
-                closed=journal.closed_epochs(),
+                closed=closed,
                 settled=settled,
                 is_journal_damaged=is_journal_damaged,
             )

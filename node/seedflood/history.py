@@ -23,6 +23,8 @@ class Readable(Protocol):
 
     def inventory(self) -> Inventory: ...
 
+    def closed_epochs(self) -> Iterator[ClosedEpoch]: ...
+
     def replay(self) -> Iterator[Bundle]: ...
 
     def read_missing(self, frontier: Iterable[Held], limit: int) -> Iterator[ClosedEpoch | list[Bundle]]: ...
@@ -35,14 +37,17 @@ def take_stock(
     rules: Rules,
     *,
     waiting_rounds: int = WAITING_ROUNDS,
-) -> tuple[dict[int, Frontier], list[Bundle]]:
-    """At start: (by epoch what is to be applied at once, the bundles that wait for their windows)."""
+) -> tuple[dict[int, Frontier], list[Bundle], Iterable[ClosedEpoch]]:
+    """At start: (by epoch what is to be applied at once, the bundles that wait for their windows, the sums)."""
     inventory = journal.inventory()
     bundles = inventory.of_bundles()
     early = bundles.below(settled_ends(bundles, members, origin, rules, waiting_rounds))
     found = journal.read_missing(joined([early, inventory.of_sums()]).held(), PAGE_BUNDLES)
     waiting = [bundle for batch in found if not isinstance(batch, ClosedEpoch) for bundle in batch]
-    return inventory.settled(waiting), waiting
+    closed: Iterable[ClosedEpoch] = journal.closed_epochs()
+    if inventory.digests.keys() == inventory.sums.keys():  # to unpack them all would take the loop a while
+        closed = [ClosedEpoch(epoch, held, b"", inventory.digests[epoch]) for epoch, held in inventory.sums.items()]
+    return inventory.settled(waiting), waiting, closed
 
 
 def pages(journal: Readable, applied: Frontier, unwritten: Callable[[], Sequence[Bundle]]) -> Iterator[list[Update]]:

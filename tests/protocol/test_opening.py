@@ -1,11 +1,14 @@
 """A node that is given the end of its journal alone is as if it had been given all of it."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from nodes import PATIENCE
-from origins import A, B, C, make_rules
+from origins import EPOCH_BYTES, A, B, C, epoch, make_rules
 
+from seedflood.protocol.epochs import digest_of
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.messages import STEP_MAX
 from seedflood.protocol.opening import WAITING_ROUNDS, Inventory, joined, settled_ends
@@ -77,3 +80,12 @@ def test_of_ten_thousand_rounds_some_wait(window):
     bundles = [origin.bundle(step) for step in range(10_000) for origin in (A, B)]
     _, waiting, _ = stock(bundles, window=window, steps=STEP_MAX)
     assert len(waiting) <= 2 * 2 * WAITING_ROUNDS
+
+
+def test_sums_whose_digests_are_known_are_not_unpacked_at_the_start():
+    rules = make_rules(clients=3, refresh_period=PERIOD, steps=1000)
+    sums = [epoch(number, A.held(0, (PERIOD * number, PERIOD * number + 6)), total=number) for number in range(3)]
+    known = [replace(one, coefficients=b"", sum_digest=digest_of(one, EPOCH_BYTES).sum_digest) for one in sums]
+    whole, light = (A.node(rules, members=MEMBERS, patience=PATIENCE, closed=given) for given in (sums, known))
+    assert light.frontier == whole.frontier
+    assert light.closings.told() == whole.closings.told() != []

@@ -1,6 +1,8 @@
 """What a journal says that it holds is what can be read from it, however it came there."""
 
+import hashlib
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from seedflood.errors import DiskFullError
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.messages import Bundle, Held
 from seedflood.protocol.opening import Inventory
+from seedflood.protocol.packing import pack
 from seedflood.storage.journal import Journal
 from seedflood.storage.tables import Bundles
 
@@ -62,6 +65,17 @@ def test_an_opened_journal_knows_what_it_holds_without_reading_it_again(tmp_path
         monkeypatch.setattr("seedflood.storage.journal.are_records_whole", lambda *_: pytest.fail("it was read again"))
         assert journal.inventory().of_bundles().held() == (Held(1, 50),)
         assert journal.count() == 50
+
+
+def test_an_opened_journal_knows_the_digests_of_its_sums(tmp_path: Path) -> None:
+    bundles = [bundle(1, step) for step in range(2 * PERIOD)]
+    with open_journal(tmp_path) as journal:
+        journal.append(bundles, durable=True)
+        for epoch in (0, 1):
+            journal.adopt(replace(closed(epoch, bundles), coefficients=pack(bytes([epoch] * 40))))
+    with open_journal(tmp_path) as journal:
+        digests = journal.inventory().digests
+    assert digests == {epoch: hashlib.sha256(bytes([epoch] * 40)).digest() for epoch in (0, 1)}
 
 
 def test_what_was_undone_does_not_count_and_nothing_is_counted_again(tmp_path: Path, monkeypatch) -> None:

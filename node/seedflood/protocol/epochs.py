@@ -205,8 +205,8 @@ class Closings:
 
 def digest_of(closed: ClosedEpoch, epoch_bytes: int) -> EpochDigest:
     """Raises ValueError if the coefficients are not this many bytes."""
-    coefficients = unpack(closed.coefficients, epoch_bytes)
-    return EpochDigest(Frontier(closed.frontier).digest(), hashlib.sha256(coefficients).digest())
+    sum_digest = closed.sum_digest or hashlib.sha256(unpack(closed.coefficients, epoch_bytes)).digest()
+    return EpochDigest(Frontier(closed.frontier).digest(), sum_digest)
 
 
 def _join(frontier: Frontier, held: Iterable[Held]) -> None:

@@ -260,12 +260,14 @@ class ClosedEpoch:
     """What the updates of an epoch add up to, and which updates these are: part of the answer to a pull.
 
     frontier: the steps that the bundles measured in this epoch cover; a bundle belongs to the epoch of its `step`.
-    coefficients: zlib of the integers as `Replica.sum_epoch` gives them.
+    coefficients: zlib of the integers as `Replica.sum_epoch` gives them. sum_digest: SHA-256 of these integers, where
+    it was taken from our own journal already; then they may be left out. Never from the network.
     """
 
     epoch: int
     frontier: tuple[Held, ...]
     coefficients: bytes
+    sum_digest: bytes = b""
 
 
 class EpochDigest(NamedTuple):

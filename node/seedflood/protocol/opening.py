@@ -22,10 +22,14 @@ WAITING_ROUNDS = 2 * DIGEST_ROUNDS
 
 @dataclass(slots=True)
 class Inventory:
-    """What a journal holds. By epoch: what its bundles cover that no sum stands for, and what the sums stand for."""
+    """What a journal holds. By epoch: what its bundles cover that no sum stands for, and what the sums stand for.
+
+    digests: SHA-256 of the sums' coefficients, unpacked, where they were taken on the way.
+    """
 
     bundles: dict[int, Frontier] = field(default_factory=dict)
     sums: dict[int, tuple[Held, ...]] = field(default_factory=dict)
+    digests: dict[int, bytes] = field(default_factory=dict, compare=False)
 
     def of_bundles(self) -> Frontier:
         return joined(self.bundles.values())

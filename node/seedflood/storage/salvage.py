@@ -21,6 +21,7 @@ from seedflood.storage.records import (
     Identity,
     Salts,
     coefficients_salt,
+    decode_coefficients,
     decode_epoch,
     decode_identity,
     is_strand,
@@ -146,7 +147,8 @@ def are_records_whole(connection: sqlite3.Connection, salts: Salts, survey: Surv
     for epoch, frontier, coefficients in epochs:
         if not (is_whole(frontier, salts.epoch) and is_whole(coefficients, coefficients_salt(frontier))):
             return False
-        survey.note_sum(epoch, decode_epoch(frontier, salts.epoch)[1])
+        held = decode_epoch(frontier, salts.epoch)[1]
+        survey.note_sum(epoch, held, decode_coefficients(coefficients, coefficients_salt(frontier)))
     for record, *columns in strands:
         if not is_strand(salts.strand, record, *columns):
             return False

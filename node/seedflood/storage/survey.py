@@ -5,7 +5,10 @@ says where it begins and ends, and its bundles follow each other without a hole,
 needed.
 """
 
+import contextlib
+import hashlib
 import sys
+import zlib
 
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.messages import Held
@@ -29,10 +32,13 @@ class Survey:
     @property
     def inventory(self) -> Inventory:
         there = {epoch: covered for epoch, covered in self._inventory.bundles.items() if covered.count()}
-        return Inventory(there, self._inventory.sums)
+        return Inventory(there, self._inventory.sums, self._inventory.digests)
 
-    def note_sum(self, epoch: int, held: tuple[Held, ...]) -> None:
+    def note_sum(self, epoch: int, held: tuple[Held, ...], coefficients: bytes) -> None:
+        """coefficients: packed."""
         self._inventory.sums[epoch] = held
+        with contextlib.suppress(zlib.error):  # then the core says what is wrong with it
+            self._inventory.digests[epoch] = hashlib.sha256(zlib.decompress(coefficients)).digest()
         self._sums[epoch] = Frontier(held)
 
     def note(self, record: bytes, step: int, bundles: int) -> None:
