@@ -11,7 +11,22 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import apply, dtype, flood, gradient, join, latency, learn, memory, opening, probes, scale, soak, step, wire
+from benchmarks import (
+    apply,
+    dtype,
+    flood,
+    gradient,
+    join,
+    latency,
+    learn,
+    memory,
+    opening,
+    probes,
+    scale,
+    soak,
+    step,
+    wire,
+)
 from benchmarks.measure import Metric, report
 
 BENCHMARKS: Mapping[str, Callable[[], dict[str, Metric]]] = {

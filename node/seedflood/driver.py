@@ -29,6 +29,7 @@ from seedflood.protocol.messages import (
     OriginId,
     Standing,
     Told,
+    Update,
     Updates,
 )
 from seedflood.protocol.node import Node
@@ -83,7 +84,7 @@ class Driver:
         journal, members = self._journal, list(members)
         settled, waiting, closed = take_stock(journal, members, self.node.origin, self.node.rules)
         if settled:
-            self._compute.replay(self._history(joined(settled.values())))
+            self._compute.replay(self._history(joined(settled.values()), self.node.read))
         self._do(
             lambda now: self.node.start(
                 waiting,
@@ -322,5 +323,7 @@ class Driver:
         if dropped:
             self._compute.keep_snapshot()
 
-    def _history(self, applied: Frontier) -> Iterator[list[Update]]:
-        return pages(self._journal, applied, lambda: self._backlog.unwritten)
+    def _history(
+        self, applied: Frontier, read: Callable[[Sequence[Bundle]], None] | None = None
+    ) -> Iterator[list[Update]]:
+        return pages(self._journal, applied, lambda: self._backlog.unwritten, read)

@@ -50,8 +50,14 @@ def take_stock(
     return inventory.settled(waiting), waiting, closed
 
 
-def pages(journal: Readable, applied: Frontier, unwritten: Callable[[], Sequence[Bundle]]) -> Iterator[list[Update]]:
-    """The updates of all bundles that this frontier covers, from the disk and, in the end, what waits for it.
+def pages(
+    journal: Readable,
+    applied: Frontier,
+    unwritten: Callable[[], Sequence[Bundle]],
+    read: Callable[[Sequence[Bundle]], None] | None = None,
+) -> Iterator[list[Update]]:
+    """The updates of all bundles that this frontier covers, from the disk and, in the end, what waits for it. read: is
+    told of the bundles.
 
     The node goes on meanwhile: groups may be undone and written again, and nothing is told twice.
     """
@@ -59,6 +65,8 @@ def pages(journal: Readable, applied: Frontier, unwritten: Callable[[], Sequence
 
     def updates(bundles: Sequence[Bundle]) -> list[Update]:
         news = [one for one in bundles if applied.holds(*one.span) and told.add_new(*one.span)]
+        if read is not None:
+            read(news)
         return [update for bundle in news for update in bundle.updates()]
 
     bundles = journal.replay()

@@ -15,12 +15,15 @@ from nodes import (
     tick,
     windows,
 )
-from origins import RUN_ID, A, B, C, D, closed_digests, epoch, has_closed
+from origins import RUN_ID, A, B, C, D, closed_digests, epoch, has_closed, standing
 
 from seedflood.errors import PeerError
+from seedflood.protocol import holdings
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.messages import SCALAR_MAX, ClosedEpoch, FrontierDigest, Members
+from seedflood.protocol.opening import WAITING_ROUNDS
 from seedflood.protocol.outputs import Measure, SumEpoch
+from seedflood.protocol.phase import Phase
 
 PERIOD = 4
 FIRST = epoch(0, B.held(4), C.held(4), total=5)
@@ -224,3 +227,24 @@ def test_a_closing_is_stated_once_and_compacted_when_all_have_stated_it():
     assert [closed.epoch for closed in out.compact] == list(range(ours.closed_before // 4))
     assert out.members == [said]
     assert tick(node, 1.0).members == []
+
+
+@pytest.mark.parametrize("window", ["strict", "bounded", "none"])
+def test_a_long_pull_does_not_pile_up_until_the_node_may_speak(window, monkeypatch):
+    monkeypatch.setattr(holdings, "WAITING_BUNDLES", 100)
+    node = started(clients=3, steps=2000, window=window)
+    node._holdings._settle_at = 100
+    goal = [B.held(1000), C.held(1000)]
+    node.connected(B.id, B.hello(goal, members=[C.member()]), 0.0)
+    applied = []
+    for origin in (B, C):
+        for step in range(0, 1000, 50):
+            node.received(B.id, origin.updates(*range(step, step + 50)), 0.0)
+            assert len(node._holdings.pending) <= 100 + 2 * (2 * WAITING_ROUNDS + 50)
+            applied += windows(node.collect())
+    assert node.phase is Phase.JOINING
+    assert len({(u.origin, u.step) for one in applied for u in one.updates}) > 1500
+    assert node.applied.last(B.id) < 1000 - WAITING_ROUNDS
+    out = answer_pull(node, B, standing(*goal))
+    assert node.applied.covers([B.held(999), C.held(999)])  # strict windows: the next round is not applied yet
+    assert measure_of(out) is not None

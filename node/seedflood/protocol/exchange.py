@@ -42,8 +42,8 @@ class Course(Protocol):
 
     step: int
 
-    def may_apply(self, step: int) -> bool:
-        """May something of this step be applied now?"""
+    def may_apply_before(self) -> int:
+        """Below which step anything may be applied now."""
 
 
 class Exchange:
@@ -197,7 +197,9 @@ class Exchange:
         self.inquiry.receive_again(peer, message.bundles)
         if taken:
             self.repair.progressed(peer, self._holdings.frontier)
-        if not self.is_joining and self._presence.ours.origin in self._holdings.heard:
+        if self.is_joining:
+            self._holdings.settle(self._course.may_apply_before)
+        elif self._presence.ours.origin in self._holdings.heard:
             self._outbox.tell("another host speaks with our key", "error", peer=self._presence.membership.name(peer))
 
     def _receive_epoch(self, peer: OriginId, closed: ClosedEpoch, now: float) -> None:
@@ -222,7 +224,11 @@ class Exchange:
         holdings = self._holdings
         theirs = Frontier(standing.frontier)
         is_within = theirs.covers(holdings.applied.held()) and holdings.frontier.covers(standing.frontier)
-        if self.is_joining and is_within and self._course.may_apply(max(map(theirs.last, theirs.origins), default=-1)):
+        if (
+            self.is_joining
+            and is_within
+            and max(map(theirs.last, theirs.origins), default=-1) < self._course.may_apply_before()
+        ):
             holdings.apply(holdings.pending.take_covered(theirs))
             self.watch.take(holdings.applied, self._outbox)
         said = ReplicaDigest(theirs.digest(), standing.replica_digest)

@@ -4,7 +4,7 @@ Everything that is news is noted in the frontier, persisted, passed on, and kept
 of a closed epoch take the place of bundles: what they cover counts as held and as applied.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from seedflood.protocol.admission import Admission
 from seedflood.protocol.epochs import Closings
@@ -12,12 +12,16 @@ from seedflood.protocol.flood import Flood
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.inquiry import Contents
 from seedflood.protocol.messages import Bundle, ClosedEpoch, EpochDigest, OriginId
+from seedflood.protocol.opening import ends
 from seedflood.protocol.outbox import Outbox
 from seedflood.protocol.outputs import ClosedWindow, CloseReason
 from seedflood.protocol.pending import Pending, describe_closing
 from seedflood.protocol.presence import Presence
 from seedflood.protocol.rules import Rules
 from seedflood.protocol.window import Window
+
+WAITING_BUNDLES = 1 << 16
+"""So many that a joining node has pulled wait for the donor's standing: 26 MB."""
 
 
 class Holdings:
@@ -27,6 +31,8 @@ class Holdings:
         self.frontier = frontier
         self.closings = Closings(rules)
         self.pending = Pending()
+        self._rules = rules
+        self._settle_at = WAITING_BUNDLES
         self.heard: dict[OriginId, None] = {}
         self.contents = Contents(rules)
         self.duplicates = 0
@@ -93,6 +99,13 @@ class Holdings:
         self.contents.replace(old, new)
         self.closings.note([new])
         return not self.pending.replace(old, new)
+
+    def settle(self, may_apply_before: Callable[[], int]) -> None:
+        """While the node joins, what is pulled waits for the donor's standing; of a long run all but the last rounds of
+        each origin need not (`opening`), and would not fit into memory."""
+        if len(self.pending) >= self._settle_at:
+            self.apply(self.pending.take_below(ends(self.frontier, self._rules, limit=may_apply_before())))
+            self._settle_at = WAITING_BUNDLES + 2 * len(self.pending)
 
     def apply(self, window: ClosedWindow | None) -> None:
         if window is not None:

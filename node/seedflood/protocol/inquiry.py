@@ -67,8 +67,9 @@ class Contents:
     def replace(self, old: Bundle, new: Bundle) -> None:
         epoch = old.step // self._period
         blocks = self._blocks.get(epoch)
-        if blocks is not None:
-            blocks[old.origin, epoch, old.step // BLOCK_STEPS] += _fingerprint(new) - _fingerprint(old)
+        name = (old.origin, epoch, old.step // BLOCK_STEPS)
+        if blocks is not None and name in blocks:  # else the journal is being read still, and has the new one
+            blocks[name] += _fingerprint(new) - _fingerprint(old)
 
     def forget(self, epoch: int) -> None:
         """A sum has taken the place of its bundles."""

@@ -137,6 +137,10 @@ class Node:
         self._exchange.watch.take(self.applied, self._outbox)
         self._advance(now)
 
+    def read(self, bundles: Sequence[Bundle]) -> None:
+        """These, which are settled, were read from the journal: what they say is known now."""
+        self._holdings.contents.note(bundles)
+
     def connected(self, peer: OriginId, hello: Hello, now: float) -> None:
         """A link is up and both hellos were exchanged; `admission.check_hello` has accepted this one."""
         self._exchange.connected(peer, hello, now)
@@ -354,9 +358,9 @@ class Node:
             return latest.last + 1
         return first_round(self.origin, self.rules, self.membership, self.frontier)
 
-    def may_apply(self, step: int) -> bool:
+    def may_apply_before(self) -> int:
         """While a node joins: in strict windows nothing of what it is going to measure itself."""
-        return self.rules.window != "strict" or step < applied_before(self._next_step(), self.rules)
+        return STEP_MAX if self.rules.window != "strict" else applied_before(self._next_step(), self.rules)
 
     def _begin_round(self, step: int, now: float) -> None:
         self.step = step

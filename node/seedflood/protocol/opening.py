@@ -50,11 +50,19 @@ def settled_ends(
     held: Frontier, members: Iterable[Member], origin: OriginId, rules: Rules, waiting_rounds: int = WAITING_ROUNDS
 ) -> Mapping[OriginId, int]:
     """Of each origin the step below which all that the bundles of our journal hold may be applied at once."""
-    waiting = waiting_rounds * rules.local_steps
     limit = STEP_MAX
     if rules.window == "strict":
-        limit = max(0, applied_before(_open_round(held, Membership(members), origin, rules), rules) - waiting)
-    return {other: min(limit, max(0, held.last(other) + 1 - waiting)) for other in held.origins}
+        open_round = _open_round(held, Membership(members), origin, rules)
+        limit = max(0, applied_before(open_round, rules) - waiting_rounds * rules.local_steps)
+    return ends(held, rules, limit=limit, waiting_rounds=waiting_rounds)
+
+
+def ends(
+    held: Frontier, rules: Rules, *, limit: int = STEP_MAX, waiting_rounds: int = WAITING_ROUNDS
+) -> dict[OriginId, int]:
+    """Of each origin the step at which its last rounds begin, or the limit."""
+    waiting = waiting_rounds * rules.local_steps
+    return {origin: min(limit, max(0, held.last(origin) + 1 - waiting)) for origin in held.origins}
 
 
 def _open_round(held: Frontier, membership: Membership, origin: OriginId, rules: Rules) -> int:

@@ -8,7 +8,7 @@ keeps no more than some rounds of everyone, and applies what is beyond that earl
 Bundles are kept by their last step, so that taking costs what is taken, whatever else waits.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from heapq import heappop, heappush
 
 from seedflood.protocol.frontier import Frontier
@@ -55,6 +55,10 @@ class Pending:
     def take_covered(self, frontier: Frontier) -> ClosedWindow | None:
         """Everything that another frontier covers, outside of any window; None if there is nothing."""
         return self._outside(self._pick(lambda bundle: frontier.holds(*bundle.span)), 0)
+
+    def take_below(self, ends: Mapping[OriginId, int]) -> ClosedWindow | None:
+        """Everything of the steps below these, by origin, outside of any window; None if there is nothing."""
+        return self._outside(self._pick(lambda bundle: bundle.last < ends.get(bundle.origin, 0)), 0)
 
     def take_window(self, window: Window, reason: CloseReason, now: float) -> ClosedWindow:
         """What a window that closes now gives to apply: its own updates, older ones that came late, and those ahead of
