@@ -66,6 +66,7 @@ class Node:
         self._outbox = Outbox()
         self._catchup = CatchUp(self._patience.start_seconds)
         self._holdings = Holdings(rules, self.frontier, self.admission, self.flood, self._outbox)
+        self.read = self._holdings.contents.note  # what `start` was told of alone, as it comes from the journal
         self._presence = Presence(
             rules, member, sign, self.membership, self.admission, self.flood, self._catchup, self._outbox
         )
@@ -136,10 +137,6 @@ class Node:
         self._go_on(past, now)
         self._exchange.watch.take(self.applied, self._outbox)
         self._advance(now)
-
-    def read(self, bundles: Sequence[Bundle]) -> None:
-        """These, which are settled, were read from the journal: what they say is known now."""
-        self._holdings.contents.note(bundles)
 
     def connected(self, peer: OriginId, hello: Hello, now: float) -> None:
         """A link is up and both hellos were exchanged; `admission.check_hello` has accepted this one."""
