@@ -25,6 +25,7 @@ soak: $(VENV)/.ready-dev  ## The long tests: fifty crashes of eight nodes, and a
 
 sweep: $(VENV)/.ready  ## The protocol in simulation, with every fault, under many seeds
 	$(BIN)/seedflood simulate --clients 24 --steps 12 --seeds 1..24
+	$(BIN)/seedflood simulate --clients 24 --steps 12 --window bounded --faults liars --seeds 1..24
 	$(BIN)/seedflood simulate --clients 9 --topology grid --window bounded --steps 12 --seeds 1..24
 	$(BIN)/seedflood simulate --clients 9 --topology grid --window none --steps 12 --seeds 1..24
 

@@ -3,6 +3,7 @@
 A scenario returns what the judges complain about. Everything on: nothing. The mechanism off: something.
 """
 
+from collections import Counter
 from functools import partial
 
 import pytest
@@ -24,7 +25,9 @@ from seedflood.protocol.watch import DigestWatch
 from seedflood.simulation.checks import find_mistakes, find_stuck, find_violations
 from seedflood.simulation.host import Pace
 from seedflood.simulation.journal import MemoryJournal
+from seedflood.simulation.liars import let_lie
 from seedflood.simulation.network import Weather
+from seedflood.simulation.world import Notary
 from seedflood.transport import columns
 from seedflood.transport.codec import decode
 from seedflood.wire import flood_pb2 as pb
@@ -188,6 +191,27 @@ def flooded():
     return complaints
 
 
+def holds_last_word(host, other):
+    last = host.chronicle.last(other.origin)
+    return last is not None and host.node.frontier.holds(*last.span) and host.journal.is_durable(last)
+
+
+def lied():
+    """A liar speaks for others and answers pulls with sums of its own; a host that lost its disk meets it first."""
+    world = started("ring", 5, steps=40, window="bounded", refresh_period=4, pace=Pace(0.1, 0.2))
+    let_lie(world, [0], Counter(), ["forged", "sums"])
+    for step in (12, 20, 28):
+        world.run_until_step(step)
+        assert world.clock.run(lambda: holds_last_word(world.hosts[2], world.hosts[1]), 20)
+        world.hosts[1].lose_disk()
+        world.network.isolate(1, but=0)
+        world.start_later(world.hosts[1], 0.5)
+        world.run_for(6)
+        world.network.heal()
+    world.run(400)
+    return find_stuck(world.honest) or find_violations(world.honest)
+
+
 def nothing(*_, **__):
     return None
 
@@ -222,6 +246,7 @@ PROMISES = {
         [(CatchUp, "unreached", lambda *_: set())],
     ),
     "P12 no input ends the process": (flooded, [(columns, "check", nothing)]),
+    "P14 a liar moves no honest host": (lied, [(Notary, "verify", lambda *_: True)]),
     "P13 leaving is not crashing": (left, [(Node, "leave", lambda node, *_: setattr(node, "phase", Phase.LEFT))]),
 }
 

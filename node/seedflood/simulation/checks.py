@@ -13,7 +13,7 @@ def find_violations(hosts: Sequence[Host]) -> list[str]:
         is_told = not (host.chronicle.liars and host.chronicle.is_tainted)
         if is_told and host.ledger.digest() != host.chronicle.digest(host.node.applied):
             violations.append(f"{host.name} has other coefficients than its updates add up to")
-        if host.node.is_doubted:
+        if host.has_ended_in_doubt:
             violations.append(f"{host.name} ends in doubt of its replica")
     if not has_equal_frontiers(hosts):
         violations.append("frontiers differ")

@@ -87,6 +87,8 @@ class Host:
         self.mistakes: list[str] = []
         """What no host may ever do, of all its lives."""
         self.is_finished = False
+        self.has_ended_in_doubt = False
+        """A daemon would have ended with 70."""
         self.is_retired = False
         """Will it never be started again?"""
         self.is_up = False
@@ -366,7 +368,7 @@ class Host:
         pass
 
     def finished(self) -> None:
-        self.is_finished = True
+        self.is_finished, self.has_ended_in_doubt = True, self.node.is_doubted
 
     # Time
 

@@ -32,7 +32,7 @@ from seedflood.protocol.messages import (
     ReplicaDigest,
     Updates,
 )
-from seedflood.protocol.packing import pack
+from seedflood.protocol.packing import pack, unpack
 from seedflood.simulation.host import Host
 from seedflood.simulation.ledger import EPOCH_BYTES
 from seedflood.simulation.link import Item
@@ -131,7 +131,11 @@ class Liar:
             self._told["lie_sums"] += 1
             forged = self._forged_sum()
             place = self._rng.randint(0, len(parts))
-            digest = EpochDigest(Frontier(forged.frontier).digest(), hashlib.sha256(bytes(EPOCH_BYTES)).digest())
+            try:
+                total = unpack(forged.coefficients, EPOCH_BYTES)
+            except ValueError:
+                total = b""
+            digest = EpochDigest(Frontier(forged.frontier).digest(), hashlib.sha256(total).digest())
             proof = ClosedDigests(0, (digest,) * (forged.epoch + 1))
             parts[place:place] = [proof, forged] if self._rng.random() < 0.7 else [forged]
         return parts
@@ -213,7 +217,7 @@ class Liar:
 
     def forged(self) -> list[Item]:
         """In the name of others, with signatures that are wrong."""
-        other = self._rng.choice(self._world.hosts)
+        other = self._rng.choice([host for host in self._world.hosts if host is not self.host])
         bundle = self._make(self.host.node.step)._replace(origin=other.origin)
         member = Member(other.public_key, other.name, 1 << 40, last_step=-1, signature=self._rng.randbytes(64))
         return [self._rng.choice((Updates((bundle,)), Members((member,))))]
@@ -240,7 +244,7 @@ class Liar:
 
     def limits(self) -> list[Item]:
         """Frames at their limits, and a little beyond them."""
-        bundle = self._make(self.host.node.step)
+        bundle = self._make(self.host.node.step)._replace(signature=self._noise() * 2)
         ours = self.host.node.hello()
         return [
             self._rng.choice(
@@ -297,9 +301,9 @@ LIES: dict[str, Callable[[Liar], list[Item]]] = {
 }
 
 
-def let_lie(world: World, indices: Iterable[int], told: Counter[str]) -> list[Liar]:
-    """These hosts lie from now on, in ways that the seed draws."""
-    kinds = world.rng.sample(sorted(LIES), world.rng.randint(3, len(LIES)))
+def let_lie(world: World, indices: Iterable[int], told: Counter[str], kinds: Sequence[str] | None = None) -> list[Liar]:
+    """These hosts lie from now on, in these ways, or in some that the seed draws."""
+    kinds = kinds or world.rng.sample(sorted(LIES), world.rng.randint(3, len(LIES)))
     liars = [Liar(world, world.hosts[index], told, kinds) for index in sorted(indices)]
     world.chronicle.liars = {liar.host.origin for liar in liars}
     for liar in liars:

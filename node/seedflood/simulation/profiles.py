@@ -46,5 +46,10 @@ PROFILES: dict[str, Profile] = {
     "adoption": Profile(rates=ADOPTION, late=0.2),
     "climates": Profile(STORM, climates=CLIMATES),
     "liars": Profile(liars=LIARS_MAX),
-    "all": Profile(STORM, {**NETWORK, **CRASHES, **DISKS, **CHURN, **PARTITIONS}, late=0.1),
+    "all": Profile(
+        STORM,
+        {**NETWORK, **CRASHES, **DISKS, **CHURN, **PARTITIONS, "leave_at_epoch_end": 0.05, "fill_joining": 0.05},
+        late=0.1,
+        climates=CLIMATES,
+    ),
 }
