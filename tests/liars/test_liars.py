@@ -5,12 +5,13 @@ node:crypto). What is judged is the daemons' own word: how late their loops were
 windows close.
 
 Lateness needs a machine that is not late by itself, so the same daemons are first watched in peace. Where none of their
-looks at the loop was late by more than 50 ms then, none may be late by more than 100 ms beside a liar; on a busy host,
-where it is not the liar who makes them late, three in a hundred may.
+looks at the loop was late by more than 50 ms then, and the machine has a core for everybody, none may be late by more
+than 100 ms beside a liar; on a busy one, where it is not the liar who makes them late, three in a hundred may.
 """
 
 import http.client
 import json
+import os
 import shutil
 import struct
 import subprocess
@@ -187,7 +188,8 @@ def lie(swarm: Swarm, kind: str) -> dict[str, object]:
 def test_whatever_a_member_does_the_honest_go_on(swarm: Swarm, kind: str) -> None:
     watch = Watch(swarm.hosts)
     said = lie(swarm, kind)
-    is_quiet = swarm.lateness <= LATE_SECONDS_MAX / 2
+    has_room = os.getloadavg()[0] <= (os.cpu_count() or 1)  # for the daemons, the liar, and whoever else is there
+    is_quiet = has_room and swarm.lateness <= LATE_SECONDS_MAX / 2
     after, lateness = watch.finish(1.0 if is_quiet else BUSY_SHARE)
     grown = [now - peace for now, peace in zip(watch.memory, swarm.memory, strict=True)]
     windows = [now.step - before.step for now, before in zip(after, watch.before, strict=True)]
