@@ -27,7 +27,14 @@ def payload_updates(replica, *, steps=STEPS, clients=CLIENTS, seed=0):
 
 def a_replica(optimizer="adam", **changes):
     return tiny_replica(
-        **{"estimate": "gradient", "optimizer": optimizer, "learning_rate": 1e-3, "steps": STEPS + 6, **changes}
+        **{
+            "estimate": "gradient",
+            "optimizer": optimizer,
+            "learning_rate": 1e-3,
+            "schedule": "cosine",
+            "steps": STEPS + 6,
+            **changes,
+        }
     )
 
 
