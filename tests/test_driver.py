@@ -56,8 +56,10 @@ class ScriptedNode:
     def next_tick(self, now):
         return 12.0
 
-    def start(self, bundles, members, now, *, closed, settled, is_journal_damaged):
-        self.calls.append(("start", list(bundles), members, now, list(closed), settled, is_journal_damaged))
+    def start(self, bundles, members, now, *, closed, settled, is_journal_damaged, is_key_fresh):
+        self.calls.append(
+            ("start", list(bundles), members, now, list(closed), settled, is_journal_damaged, is_key_fresh)
+        )
 
     def __getattr__(self, name):
         def called(*args):
@@ -95,13 +97,14 @@ def test_whatever_happened_is_told_to_the_node_with_the_time_and_its_outputs_are
     assert seams.names == IN_ORDER
 
 
+@pytest.mark.parametrize("is_fresh", [False, True])
 @pytest.mark.parametrize("is_damaged", [False, True])
-def test_a_node_starts_with_what_the_journal_holds(is_damaged):
+def test_a_node_starts_with_what_the_journal_holds(is_damaged, is_fresh):
     driver, node, seams = make_driver(**EVERYTHING)
     closed = ClosedEpoch(0, (Held(2, 4),), b"packed")
     seams.disk.kept, seams.disk.closed = [BUNDLE], [closed]
-    driver.start([MEMBER], is_journal_damaged=is_damaged)
-    assert node.calls == [("start", [BUNDLE], [MEMBER], 10.0, [closed], {}, is_damaged)]
+    driver.start([MEMBER], is_journal_damaged=is_damaged, is_key_fresh=is_fresh)
+    assert node.calls == [("start", [BUNDLE], [MEMBER], 10.0, [closed], {}, is_damaged, is_fresh)]
     assert seams.names == IN_ORDER
 
 
@@ -110,7 +113,7 @@ def test_all_but_the_last_rounds_of_a_journal_are_read_for_the_model_before_anyt
     bundles = [Bundle(1, step, ((1, step),)) for step in range(100)]
     seams.disk.kept = list(bundles)
     driver.start([MEMBER])
-    ((_, waiting, _, _, _, settled, _),) = [call for call in node.calls if call[0] == "start"]
+    ((_, waiting, _, _, _, settled, _, _),) = [call for call in node.calls if call[0] == "start"]
     early = bundles[: 100 - WAITING_ROUNDS]
     assert waiting == bundles[len(early) :]
     assert joined(settled.values()) == Frontier([Held(1, len(early))])
@@ -127,6 +130,14 @@ def test_a_bundle_that_was_undone_and_written_again_while_it_was_read_is_told_on
     waiting += [*journal.kept[5:20], Bundle(1, 2 * PAGE_BUNDLES, ((7, 7),))]
     steps = [update.step for page in (first, *told) for update in page]
     assert steps == list(range(2 * PAGE_BUNDLES + 1))
+
+
+def test_a_node_that_a_newer_one_has_superseded_says_and_does_nothing_more():
+    driver, _, seams = make_driver(**EVERYTHING, is_superseded=True)
+    driver.tick()
+    driver.tick()
+    assert seams.names == ["superseded"]
+    assert driver.is_halted
 
 
 def test_persist_comes_before_send_before_apply():

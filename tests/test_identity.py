@@ -87,11 +87,31 @@ def test_a_key_is_made_once_and_only_its_owner_can_read_it(tmp_path: Path) -> No
     finally:
         os.umask(before)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert os.listdir(path.parent) == ["node.key"]
+    assert sorted(os.listdir(path.parent)) == ["node.key", "node.key.fresh"]
     again = Identity.load_or_create(path)
     assert again.public_key == identity.public_key
     assert again.origin == identity.origin
     assert again.fingerprint == f"{identity.origin:016x}"
+
+
+def test_a_key_is_fresh_until_it_is_used(tmp_path: Path) -> None:
+    path = tmp_path / "node.key"
+    assert Identity.load_or_create(path).is_fresh
+    identity = Identity.load_or_create(path)
+    assert identity.is_fresh
+    identity.use()
+    identity.use()
+    assert not identity.is_fresh
+    assert os.listdir(tmp_path) == ["node.key"]
+    assert not Identity.load_or_create(path).is_fresh
+
+
+def test_the_mark_of_one_key_says_nothing_about_another(tmp_path: Path) -> None:
+    Identity.load_or_create(tmp_path / "node.key")
+    other = tmp_path / "other.key"
+    Identity.load_or_create(other).use()
+    other.replace(tmp_path / "node.key")
+    assert not Identity.load_or_create(tmp_path / "node.key").is_fresh
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o644, 0o660])

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from seedflood.errors import DiskFullError
 from seedflood.protocol.batches import payload_bytes
-from seedflood.protocol.messages import Bundle, Member, Message, OriginId, Told, Updates
+from seedflood.protocol.messages import Bundle, Member, Members, Message, OriginId, Told, Updates
 from seedflood.protocol.outputs import Measure
 
 GROUP_BUNDLES_MAX = 4096
@@ -31,7 +31,8 @@ class Backlog:
 
     def __init__(self, origin: OriginId) -> None:
         self.bundles: list[Bundle] = []
-        self.members: dict[OriginId, Member] = {}
+        self.members: dict[tuple[OriginId, bool], Member] = {}
+        """By (origin, does the statement speak of its steps), as the journal keeps them."""
         self.is_stuck = False
         self.measure: Measure | None = None
         self.published: tuple[int, Probes] | None = None
@@ -58,7 +59,7 @@ class Backlog:
     def add(self, bundles: Sequence[Bundle], members: Sequence[Member], *, is_durable: bool) -> None:
         """Raises DiskFullError when there is too much to remember."""
         self.bundles += bundles
-        self.members |= {member.origin: member for member in members}
+        self.members |= {(member.origin, member.has_spoken): member for member in members}
         if is_durable:
             self._own.update(bundle for bundle in bundles if bundle.origin == self._origin)
         self._bytes += payload_bytes(bundles)
@@ -74,6 +75,8 @@ class Backlog:
 
     def sift(self, peer: OriginId, message: Message) -> Message | None:
         """What of the message may be sent now; the rest is withheld."""
+        if self.is_stuck and isinstance(message, Members):
+            return self._sift_members(peer, message)
         if not (self.is_stuck and isinstance(message, Updates)):
             return message
         unsaved = tuple(bundle for bundle in message.bundles if bundle in self._own)
@@ -82,6 +85,16 @@ class Backlog:
         self._withheld.append((peer, Updates(unsaved)))
         others = tuple(bundle for bundle in message.bundles if bundle not in self._own)
         return Updates(others) if others else None
+
+    def _sift_members(self, peer: OriginId, message: Members) -> Message | None:
+        """A statement of ours that tells how far we have spoken shall not count what is not kept."""
+        first = self.first_unsaved
+        early = [m for m in message.members if m.origin == self._origin and first is not None and m.said_before > first]
+        if not early:
+            return message
+        self._withheld.append((peer, Members(tuple(early))))
+        others = tuple(member for member in message.members if member not in early)
+        return Members(others) if others else None
 
     def release(self) -> tuple[list[tuple[OriginId, Message]], Measure | None, tuple[int, Probes] | None]:
         """There is space again: (what to send, what to measure, what to publish)."""

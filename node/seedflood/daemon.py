@@ -16,7 +16,7 @@ import structlog
 from seedflood.compute import ComputeThread
 from seedflood.config import Settings, is_loopback
 from seedflood.driver import Driver
-from seedflood.errors import DivergenceError, JournalError, PeerError, RunMismatchError, SeedfloodError
+from seedflood.errors import DivergenceError, JournalError, PeerError, RunMismatchError, SeedfloodError, SupersededError
 from seedflood.identity import Identity, verify
 from seedflood.operations.console import Console
 from seedflood.picture import Picture
@@ -121,16 +121,8 @@ class Daemon:
             identity.origin, trainer, self._run, self._drive, measured=self._measured, snapshots=snapshots
         )
         self._workbench.answers = self._driver = Driver(self.node, journal, self, self._workbench, self, loop.time)
-        self.picture = Picture(
-            settings,
-            self.node,
-            self._driver,
-            self.links,
-            journal,
-            loop.time,
-            parameters=trainer.parameters,
-            incarnation=incarnation,
-        )
+        shown = (settings, self.node, self._driver, self.links, journal, loop.time)
+        self.picture = Picture(*shown, parameters=trainer.parameters, incarnation=incarnation)
         observatory.subject = self.picture
 
     @property
@@ -146,7 +138,8 @@ class Daemon:
             self.port = await self.links.start()
         self._results.evaluate_before()
         members = self._journal.members()
-        self._drive(lambda: self._driver.start(members, is_journal_damaged=self._journal.damage is not None))
+        past = (self._journal.damage is not None, self._identity.is_fresh)
+        self._drive(lambda: self._driver.start(members, is_journal_damaged=past[0], is_key_fresh=past[1]))
         self.dial(addresses)
         if not all(is_loopback(address) for address in (*addresses, listen) if address):
             _log.warning("links are not encrypted: [tls] insecure = true")
@@ -291,7 +284,11 @@ class Daemon:
         self.picture.is_finished = True
         self._results.conclude(self._conclude)
 
+    def superseded(self) -> None:
+        self.failed(SupersededError(self.settings.node.name, self._identity.fingerprint))
+
     def _measured(self, order: Measure, measured: Round) -> None:
+        self._identity.use()
         loss = round(measured.loss, 4) if measured.is_finite else None
         self.observatory.measured(order.step, order.count, loss, measured.seconds)
         if not measured.is_finite:

@@ -78,9 +78,9 @@ class Driver:
         """Is there something that could not be written yet? Then nothing is published."""
         return self._backlog.is_stuck
 
-    def start(self, members: Iterable[Member], *, is_journal_damaged: bool = False) -> None:
+    def start(self, members: Iterable[Member], *, is_journal_damaged: bool = False, is_key_fresh: bool = True) -> None:
         """Goes on with what the journal holds: its last bundles wait for their windows, the others are read and applied
-        page by page, while the node is at work."""
+        page by page, while the node is at work. is_key_fresh: nothing was ever published with our key."""
         journal, members = self._journal, list(members)
         settled, waiting, closed = take_stock(journal, members, self.node.origin, self.node.rules)
         if settled:
@@ -93,6 +93,7 @@ class Driver:
                 closed=closed,
                 settled=settled,
                 is_journal_damaged=is_journal_damaged,
+                is_key_fresh=is_key_fresh,
             )
         )
 
@@ -111,7 +112,7 @@ class Driver:
 
         Raises JournalError. Who takes it serves others between its parts, some of which are empty.
         """
-        yield Members(self.node.membership.all())
+        yield Members(self.node.membership.told())
         is_proven = False
         for found in self._journal.read_missing(frontier, ANSWER_BUNDLES):
             if self.is_halted:
@@ -187,6 +188,10 @@ class Driver:
             self._honour(self.node.collect(), source)
 
     def _honour(self, out: Outputs, source: OriginId | None) -> None:
+        if out.is_superseded:
+            self.halt()
+            self._observer.superseded()
+            return
         try:
             settled = [change for proof in out.settle if (change := self._settle(proof, out)) is not None]
             adopted = [(closed, [*self._journal.adopt(closed), *self._unwritten(closed)]) for closed in out.adopt]
@@ -284,6 +289,7 @@ class Driver:
     def _stick(self, error: DiskFullError) -> None:
         """The open group is undone: it waits in the backlog, and so does all that is ours."""
         self._backlog.is_stuck = True
+        self.node.withhold(self._backlog.first_unsaved)
         self._observer.noted(Event("disk full", "error", {"reason": str(error), "publishing": False}))
 
     def _retry(self) -> None:
@@ -298,6 +304,7 @@ class Driver:
             raise
         self._observer.noted(Event("disk has space again", "warning", {"written": len(backlog.bundles)}))
         withheld, measure, published = backlog.release()
+        self.node.withhold(None)
         for peer, message in withheld:
             self._send(peer, message)
         if published is not None:

@@ -9,6 +9,7 @@
     ├── JournalError     74   the disk: the journal cannot be read or written
     │   ├── JournalLockedError 75  another living process has it (storage/journal.py)
     │   └── DiskFullError     74  there is no space: the node goes on without publishing until there is
+    ├── SupersededError  75   another process with the key of this node was started later
     ├── NotRunningError  75   no running node was found where one was to be asked
     ├── RunMismatchError 76   every peer that answered belongs to another run
     ├── PeerError        77   them: a peer sent what the protocol does not allow
@@ -90,6 +91,18 @@ class JournalError(SeedfloodError):
 
 class DiskFullError(JournalError):
     """There is no space left. Nothing was written; the same can be written once there is space."""
+
+
+class SupersededError(SeedfloodError):
+    """Another process with the key of this node was started later, here or elsewhere."""
+
+    exit_code = ExitCode.TRY_AGAIN
+
+    def __init__(self, name: str, fingerprint: str) -> None:
+        super().__init__(
+            f"another process with the key of {name} ({fingerprint}) was started later than this one; stop one of the "
+            "two, or give it a key of its own"
+        )
 
 
 class NotRunningError(SeedfloodError):

@@ -31,6 +31,8 @@ from seedflood.errors import ConfigError
 from seedflood.protocol.messages import OriginId, fingerprint, origin_id
 
 KEY_FILE_BYTES_MAX = 16_384
+FRESH_SUFFIX = ".fresh"
+"""Of the mark beside a key that was made here and never used: the fingerprint of the key it stands for."""
 
 
 class Identity:
@@ -39,6 +41,7 @@ class Identity:
     def __init__(self, key: Ed25519PrivateKey) -> None:
         self.public_key, self._secret_key = crypto_sign_seed_keypair(key.private_bytes_raw())
         self.origin: OriginId = origin_id(self.public_key)
+        self._mark: Path | None = None
 
     @classmethod
     def generate(cls) -> Self:
@@ -51,11 +54,35 @@ class Identity:
         try:
             if not path.exists():
                 _create(path)
-            return cls(_load(path))
+            identity = cls(_load(path))
+            identity._find_mark(path.with_name(path.name + FRESH_SUFFIX))
+            return identity
         except OSError as error:
             raise ConfigError(
                 f"cannot read or create the key {path}: {error.strerror}; check the permissions of [node] state"
             ) from None
+
+    @property
+    def is_fresh(self) -> bool:
+        """Was the key made here, and nothing ever published with it? Then no journal of it can have been lost."""
+        return self._mark is not None
+
+    def use(self) -> None:
+        """From now on the key is not fresh, durably: called before something is published. Raises ConfigError."""
+        if self._mark is None:
+            return
+        try:
+            self._mark.unlink(missing_ok=True)
+            _sync_folder(self._mark.parent)
+        except OSError as error:
+            raise ConfigError(
+                f"cannot remove {self._mark}: {error.strerror}; check the permissions of [node] state"
+            ) from None
+        self._mark = None
+
+    def _find_mark(self, mark: Path) -> None:
+        if mark.exists() and mark.read_bytes() == self.fingerprint.encode():
+            self._mark = mark
 
     @property
     def fingerprint(self) -> str:
@@ -80,7 +107,8 @@ def verify(public_key: bytes, message: bytes, signature: bytes) -> bool:
 def _create(path: Path) -> None:
     """Writes a complete file under another name and links it, so that no half key and no second key can appear."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    pem = Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    key = Ed25519PrivateKey.generate()
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -90,13 +118,18 @@ def _create(path: Path) -> None:
             os.fsync(descriptor)
         with contextlib.suppress(FileExistsError):  # another process was first: its key is used
             os.link(draft, path)
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+            path.with_name(path.name + FRESH_SUFFIX).write_text(Identity(key).fingerprint)
+        _sync_folder(path.parent)
     finally:
         draft.unlink(missing_ok=True)
+
+
+def _sync_folder(path: Path) -> None:
+    folder = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 def _load(path: Path) -> Ed25519PrivateKey:

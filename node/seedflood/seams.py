@@ -102,3 +102,6 @@ class Observer(Protocol):
     def applied(self, window: ClosedWindow) -> None: ...
 
     def finished(self) -> None: ...
+
+    def superseded(self) -> None:
+        """Another process with our key was started later: the driver has halted."""

@@ -62,10 +62,18 @@ def test_statements_precede_bundles():
     assert flood.collect() == [(B.id, Members((A.member(),))), (B.id, A.updates(0))]
 
 
-def test_a_statement_goes_neither_to_its_source_nor_to_its_subject():
-    flood = make_flood(B, C, D)
-    flood.spread_member(C.member(), source=B.id)
+def test_a_statement_goes_neither_to_its_source_nor_to_the_process_that_made_it():
+    flood = make_flood(B, D)
+    flood.connect(C.id, (), incarnation=1)
+    flood.spread_member(C.member(incarnation=1), source=B.id)
     assert flood.collect() == [(D.id, Members((C.member(),)))]
+
+
+def test_a_statement_that_another_process_made_with_its_key_is_news_to_a_neighbour():
+    flood = make_flood(B)
+    flood.connect(C.id, (), incarnation=2)
+    flood.spread_member(C.member(incarnation=1), source=B.id)
+    assert flood.collect() == [(C.id, Members((C.member(),)))]
 
 
 def test_nothing_is_queued_for_a_neighbour_that_is_gone():

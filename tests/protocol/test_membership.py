@@ -35,7 +35,29 @@ def test_statements_in_any_order_end_in_the_same_belief(ages, seed):
 )
 def test_who_takes_part_is_counted_right(statements):
     membership = Membership(statements)
-    assert membership.taking_part == sum(member.first_step < STEP_MAX for member in membership.all())
+    assert membership.taking_part == len({member.origin for member in statements if member.has_spoken})
+
+
+def test_a_statement_that_does_not_speak_of_steps_takes_nothing_back():
+    spoken, silent = A.member(first_step=3), A.member(incarnation=2, first_step=STEP_MAX, last_step=-1)
+    for statements in ((spoken, silent), (silent, spoken)):
+        membership = Membership(statements)
+        assert (membership.get(A.id), membership.spoken(A.id)) == (silent, spoken)
+        assert set(membership.told()) == {spoken, silent}
+        assert (membership.taking_part, membership.is_expected(A.id, 5)) == (1, True)
+
+
+def test_the_last_word_of_an_origin_is_news_though_a_newer_statement_is_known():
+    early, late, silent = A.member(version=1), A.member(version=2), A.member(incarnation=2, first_step=STEP_MAX)
+    membership = Membership([silent, early])
+    assert membership.is_news(late)
+    assert Membership([late, silent]).newer_than([silent, early]) == [late]
+    before = membership.digest()
+    membership.believe(late)
+    assert membership.digest() != before
+    assert membership.digest() == Membership([late, silent]).digest()
+    assert not membership.is_news(early)
+    assert membership.describe_news(early, 2) == []
 
 
 def test_an_origin_is_expected_from_its_first_step_to_its_last():

@@ -448,16 +448,20 @@ def test_a_restarted_node_waits_for_a_neighbour_before_it_goes_on():
     assert measure_of(answer_pull(node, B, now=100.0)) == Measure(3, 1)
 
 
-def test_a_node_that_crashed_before_it_ever_spoke_is_expected_by_nobody():
+def test_a_node_that_crashed_before_its_first_bundle_is_expected_as_it_said():
     node = started(members=[A.member(), B.member()], journal=[B.bundle(0)], incarnation=2)
-    assert not node.membership.is_expected(A.id, 0)
+    assert node.membership.is_expected(A.id, 0)
+    assert not node.membership.get(A.id).has_spoken
 
 
 def test_an_old_statement_of_ours_makes_us_speak_last():
-    node = linked(B)
-    out = hear(node, B, Members((A.member(incarnation=7, last_step=3),)))
-    assert [(member.incarnation, member.last_step) for member in out.members] == [(8, None)]
-    assert sent(out, B, Members) == [Members(tuple(out.members))]
+    node = started()
+    node.connected(B.id, B.hello(), 0.0)
+    node.collect()
+    past = A.member(incarnation=7, last_step=3)
+    out = hear(node, B, Members((past,)))
+    assert [(member.incarnation, member.last_step) for member in out.members] == [(7, 3), (8, None)]
+    assert sent(out, B, Members) == [Members((node.membership.get(A.id),))]
 
 
 def test_a_restart_of_another_is_noted():

@@ -16,6 +16,7 @@ from seedflood.protocol.epochs import Closings
 from seedflood.protocol.flood import Flood
 from seedflood.protocol.holdings import Holdings
 from seedflood.protocol.liveness import SUSPICION_SECONDS_MAX, Liveness
+from seedflood.protocol.membership import Membership
 from seedflood.protocol.node import Node
 from seedflood.protocol.payload import Coefficients, Slopes
 from seedflood.protocol.phase import Phase
@@ -83,6 +84,23 @@ def forgetful(*, is_disk_lost):
     world.network.heal()
     world.network.partition({0})
     world.start_later(middle, 0.1, is_journal_damaged=not is_disk_lost)
+    world.run_for(20)
+    world.network.heal()
+    return judge(world)
+
+
+def met_by_a_newcomer():
+    """The host in the middle lost its disk, and is linked with one that has never heard of it before the other."""
+    world = make_world("path", 3, steps=40, window="bounded", patience=Patience(start_seconds=1.0))
+    newcomer, middle, former = world.hosts
+    middle.start()
+    former.start()
+    world.run_until_step(15)
+    assert world.clock.run(lambda: former.node.frontier.last(middle.origin) >= max(middle.published), 20)
+    middle.lose_disk()
+    world.network.partition({0, 1})
+    newcomer.start()
+    middle.start()
     world.run_for(20)
     world.network.heal()
     return judge(world)
@@ -172,6 +190,25 @@ def left():
     return find_stuck(others) or find_violations(others)
 
 
+def left_forgetful():
+    """A host lost its disk, and is told to go while it catches up; it comes back, and the strict run goes on."""
+    world = started("ring", 4, steps=16)
+    world.run_until_step(6)
+    host = world.hosts[1]
+    last = world.chronicle.last(host.origin).last
+    assert world.clock.run(lambda: world.hosts[0].node.frontier.last(host.origin) >= last, 20)
+    host.lose_disk()
+    host.start()
+    world.run_for(1.5)
+    host.leave()
+    world.run_for(1)
+    host.crash()
+    world.run_for(5)
+    participants = {other.node.membership.taking_part for other in world.hosts if other.is_up}
+    world.start_later(host, 0.1)
+    return [f"{count} take part" for count in participants if count != 4] + judge(world)
+
+
 def flooded():
     """Frames that anyone may send: does anything but PeerError come out?"""
     complaints = []
@@ -212,6 +249,17 @@ def lied():
     return find_stuck(world.honest) or find_violations(world.honest)
 
 
+def only_if_newest(membership, member):
+    """The newest statement counts, whatever it says."""
+    known = membership.get(member.origin)
+    if not (known is None or member.age > known.age):
+        return False
+    if not member.has_spoken:
+        membership._spoken.pop(member.origin, None)
+        membership.taking_part = len(membership._spoken)
+    return member.has_spoken
+
+
 def nothing(*_, **__):
     return None
 
@@ -230,7 +278,11 @@ PROMISES = {
     "P3 a crash of all loses nothing": (powerless, [(MemoryJournal, "_sync", nothing)]),
     "P4 a lost disk contradicts nothing": (
         lambda: forgetful(is_disk_lost=True),
-        [(CatchUp, "hear_of_past", nothing)],
+        [(CatchUp, "hear_of_past", nothing), (CatchUp, "remember", nothing)],
+    ),
+    "P4 a lost disk contradicts nothing, whoever is met first": (
+        met_by_a_newcomer,
+        [(CatchUp, "remember", nothing)],
     ),
     "P5 a replica that differs is found and made again": (flipped, [(DigestWatch, "doubt", nothing)]),
     "P6 a partition heals by itself": (
@@ -248,6 +300,10 @@ PROMISES = {
     "P12 no input ends the process": (flooded, [(columns, "check", nothing)]),
     "P14 a liar moves no honest host": (lied, [(Notary, "verify", lambda *_: True)]),
     "P13 leaving is not crashing": (left, [(Node, "leave", lambda node, *_: setattr(node, "phase", Phase.LEFT))]),
+    "P13 who goes before it remembers takes nothing back": (
+        left_forgetful,
+        [(Membership, "_is_last_word", only_if_newest)],
+    ),
 }
 
 

@@ -171,7 +171,7 @@ def test_a_different_bundle_under_one_name_is_refused_and_nothing_is_written(tmp
 
 def test_the_newest_statement_of_a_member_is_kept(tmp_path: Path) -> None:
     first = Member(b"k" * 32, "a", 1, signature=bytes(64))
-    newer = Member(b"k" * 32, "a", 2, 3, (1, 2**64 - 1), 10, 20, 30, 40, b"d" * 32, bytes(64))
+    newer = Member(b"k" * 32, "a", 2, 3, (1, 2**64 - 1), 10, 20, 30, 40, b"f" * 32, b"d" * 32, 50, bytes(64))
     other = Member(b"o" * 32, "o", 2**64 - 1, signature=bytes(64))
     with open_journal(tmp_path) as journal:
         journal.append((), [first], durable=False)
@@ -179,6 +179,17 @@ def test_the_newest_statement_of_a_member_is_kept(tmp_path: Path) -> None:
         journal.append((), [first], durable=False)
     with open_journal(tmp_path) as journal:
         assert sorted(journal.members(), key=str) == sorted([newer, other], key=str)
+
+
+def test_the_last_word_of_a_member_about_its_steps_is_kept_beside_a_newer_statement(tmp_path: Path) -> None:
+    spoken = Member(b"k" * 32, "a", 1, 7, signature=bytes(64))
+    earlier = Member(b"k" * 32, "a", 1, 6, signature=bytes(64))
+    silent = Member(b"k" * 32, "a", 2, first_step=STEP_MAX, signature=bytes(64))
+    with open_journal(tmp_path) as journal:
+        for member in (spoken, silent, earlier):
+            journal.append((), [member], durable=True)
+    with open_journal(tmp_path) as journal:
+        assert sorted(journal.members(), key=str) == sorted([spoken, silent], key=str)
 
 
 def test_incarnations_are_counted_over_restarts_and_by_the_clock(tmp_path: Path) -> None:

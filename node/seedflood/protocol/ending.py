@@ -35,6 +35,12 @@ class Ending:
         """Did all clients join, and is held what every known origin has to say below `before`, or in this run?"""
         return self._membership.taking_part >= self._rules.clients and self.is_all_held(min(before, self._rules.steps))
 
+    def missing(self) -> dict[OriginId, list[tuple[int, int]]]:
+        """The updates without which a run that has no steps left is not complete; nothing before."""
+        if self.since is None:
+            return {}
+        return self._membership.lacking(self._frontier, self._rules.steps - 1)
+
     def is_patient(self, now: float, linger_seconds: float) -> bool:
         return self.since is not None and now < self.since + linger_seconds
 

@@ -6,6 +6,7 @@ from typing import Protocol
 from seedflood.errors import PeerError
 from seedflood.protocol.admission import Admission
 from seedflood.protocol.catchup import CatchUp, describe_progress
+from seedflood.protocol.ending import Ending
 from seedflood.protocol.evidence import Evidence, stated
 from seedflood.protocol.flood import Flood
 from seedflood.protocol.frontier import Frontier
@@ -34,6 +35,7 @@ from seedflood.protocol.presence import Presence
 from seedflood.protocol.repair import Repair
 from seedflood.protocol.rounds import applied_before
 from seedflood.protocol.rules import Rules
+from seedflood.protocol.waiting import describe_missing, name_all
 from seedflood.protocol.watch import DigestWatch
 
 
@@ -87,7 +89,7 @@ class Exchange:
     def connected(self, peer: OriginId, hello: Hello, now: float) -> None:
         membership = self._presence.membership
         self._catchup.link(now)
-        self._flood.connect(peer, hello.frontier)
+        self._flood.connect(peer, hello.frontier, hello.member.incarnation)
         self._presence.believe((hello.member, *hello.members), peer)
         self._presence.declare_neighbours()
         self._flood.offer_members(peer, membership.newer_than((hello.member, *hello.members)))
@@ -147,6 +149,53 @@ class Exchange:
         self._evidence.pop(peer, None)
         self.inquiry.pulled(peer)
         self.repair.pulled(peer, self._holdings.frontier)
+
+    def may_speak(self, clients: int, now: float) -> bool:
+        """Does a node that joins know enough?"""
+        membership, frontier = self._presence.membership, self._holdings.frontier
+        own = self._presence.ours.origin
+        present = membership.present()
+        held_before = frontier.last(own) + 1
+        return self._catchup.may_speak(
+            self.repair.reached,
+            present,
+            now,
+            has_pulled=self.repair.has_pulled,
+            held_before=held_before,
+            is_whole=frontier.mark(own) >= max(held_before, self._catchup.said_before),
+            is_everyone_met=len(membership) >= clients and present <= {*self.repair.reached, own},
+        )
+
+    def end_joining(self) -> None:
+        self.is_joining, self._catchup.is_over = False, True
+        self._outbox.tell("caught up", updates=self._holdings.frontier.count())
+
+    def waiting_to_end(self, ending: Ending) -> list[str]:
+        """Whose updates are missing, who is away, and who has not said yet that it holds the same."""
+        membership, linked = self._presence.membership, set(self.linked)
+        frontier, digest = self._holdings.frontier, self._holdings.applied.digest()
+        own = self._presence.ours.origin
+        away = membership.neighbours(own) - linked
+        agreed = {
+            peer for peer in linked if self.repair.agrees(peer, frontier) and self.watch.is_equal_at(peer, digest)
+        }
+        return name_all(membership, (away | linked - agreed | ending.missing().keys()) - {own})
+
+    def describe_missing(self, ending: Ending) -> dict[str, object]:
+        """Facts for the log: without which updates a run cannot end, and who may have them."""
+        return describe_missing(ending.missing(), self._presence.membership, self.linked)
+
+    def waiting_to_speak(self) -> list[str]:
+        """For whom a node waits that has not caught up yet."""
+        membership, reached = self._presence.membership, self.repair.reached
+        if self.repair.donor is not None:
+            return [membership.name(self.repair.donor)]
+        unreached = self._catchup.unreached(reached, membership.present()) or set(self.linked) - reached
+        if unreached:
+            return name_all(membership, unreached)
+        if self._catchup.is_forgetful and reached:
+            return ["whoever was linked with this node before its journal was lost"]
+        return name_all(membership, membership.neighbours(self._presence.ours.origin)) or ["any neighbour"]
 
     def digested(self, said: ReplicaDigest, now: float) -> None:
         """Our own digest was taken."""

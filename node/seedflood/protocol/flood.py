@@ -17,11 +17,13 @@ from seedflood.protocol.messages import Bundle, Held, Member, Members, Message, 
 
 @dataclass(slots=True)
 class Neighbour:
-    """A linked peer. held: what it held when we linked; nothing in it is beyond held_last."""
+    """A linked peer. held: what it held when we linked; nothing in it is beyond held_last. incarnation: of its process;
+    what it says of itself comes from it."""
 
     origin: OriginId
     held: Frontier
     held_last: int
+    incarnation: int
     updates: list[Updates] = field(default_factory=list)
     members: list[Member] = field(default_factory=list)
 
@@ -40,9 +42,9 @@ class Flood:
     def __init__(self) -> None:
         self.neighbours: dict[OriginId, Neighbour] = {}
 
-    def connect(self, peer: OriginId, frontier: Iterable[Held]) -> None:
+    def connect(self, peer: OriginId, frontier: Iterable[Held], incarnation: int = 0) -> None:
         held = Frontier(frontier)
-        self.neighbours[peer] = Neighbour(peer, held, max(map(held.last, held.origins), default=-1))
+        self.neighbours[peer] = Neighbour(peer, held, max(map(held.last, held.origins), default=-1), incarnation)
 
     def disconnect(self, peer: OriginId) -> None:
         self.neighbours.pop(peer, None)
@@ -55,14 +57,16 @@ class Flood:
                     neighbour.offer(updates, first)
 
     def spread_member(self, member: Member, source: OriginId | None = None) -> None:
-        """Queues the statement for every neighbour but its source and its subject."""
+        """Queues the statement for every neighbour but its source and the process that made it. One that another
+        process made with a neighbour's key is news to that: a past life that it forgot, or a copy of its key."""
+        made_by = (member.origin, member.incarnation)
         for neighbour in self.neighbours.values():
-            if neighbour.origin not in (source, member.origin):
+            if neighbour.origin != source and (neighbour.origin, neighbour.incarnation) != made_by:
                 neighbour.members.append(member)
 
     def offer_members(self, peer: OriginId, members: Iterable[Member]) -> None:
         """Queues for one neighbour what is news to it, instead of what is queued: our hello may be out of date."""
-        self.neighbours[peer].members = [member for member in members if member.origin != peer]
+        self.neighbours[peer].members = list(members)
 
     def offer(self, peer: OriginId, bundles: Sequence[Bundle]) -> None:
         """Queues for a neighbour that has just linked what it did not hold."""

@@ -114,6 +114,15 @@ class Frontier:
         k = bisect_right(ranges, step, key=_first) - 1
         return ranges[k][1] + 1 if k >= 0 and step <= ranges[k][1] else step
 
+    def gaps(self, origin: OriginId, end: int) -> list[tuple[int, int]]:
+        """The ranges (first, last) up to step `end` that are not held."""
+        found, first = [], self._marks.get(origin, 0)
+        for low, high in self._beyond.get(origin, ()):
+            if first <= end:
+                found.append((first, min(low - 1, end)))
+            first = high + 1
+        return [*found, (first, end)] if first <= end else found
+
     def can_add(self, origin: OriginId, first: int) -> bool:
         """Is there room for a range that starts at this step?"""
         return first <= self._marks.get(origin, 0) or len(self._beyond.get(origin, ())) < self._ranges_max

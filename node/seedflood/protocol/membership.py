@@ -6,6 +6,11 @@ origin counts its incarnation up on disk and is believed at once, a replayed old
 
 Leaving is not crashing. A statement with a last step takes its origin out of all later windows as soon as it is
 heard; silence alone does not.
+
+A process that has not caught up yet states that it is there, and nothing of the steps it takes part in: it may have
+lost the disk that knew. Such a statement takes nothing back, so the last one that *spoke* of steps is kept and told
+beside the newest, for the others, who go on waiting for what it says, and for the origin itself, which learns from it
+who was linked with it when it spoke.
 """
 
 import hashlib
@@ -16,7 +21,7 @@ from collections.abc import Iterable
 from seedflood.protocol.delays import HOP_MILLISECONDS_MAX
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.graph import diameter
-from seedflood.protocol.messages import ORIGINS_REMEMBERED, STEP_MAX, Member, OriginId
+from seedflood.protocol.messages import ORIGINS_REMEMBERED, Member, OriginId
 from seedflood.protocol.outputs import Event
 
 
@@ -25,6 +30,8 @@ class Membership:
 
     def __init__(self, members: Iterable[Member] = (), *, origins_max: int = ORIGINS_REMEMBERED) -> None:
         self._members: dict[OriginId, Member] = {}
+        self._spoken: dict[OriginId, Member] = {}
+        """The newest statement of each origin that tells from which step on it takes part."""
         self.taking_part = 0
         """How many origins said from which step on they take part."""
         self._names: Counter[str] = Counter()
@@ -44,8 +51,17 @@ class Membership:
     def get(self, origin: OriginId) -> Member | None:
         return self._members.get(origin)
 
+    def spoken(self, origin: OriginId) -> Member | None:
+        """The last word of an origin about the steps it takes part in."""
+        return self._spoken.get(origin)
+
     def all(self) -> tuple[Member, ...]:
         return tuple(self._members.values())
+
+    def told(self) -> tuple[Member, ...]:
+        """All that others need to know as much as we: the newest statements, and the last words older than these."""
+        earlier = (word for origin, word in self._spoken.items() if word is not self._members[origin])
+        return (*self._members.values(), *earlier)
 
     def name(self, origin: OriginId) -> str:
         """The name of an origin for people; its fingerprint if it was never introduced."""
@@ -55,25 +71,35 @@ class Membership:
     def is_news(self, member: Member) -> bool:
         """Would this statement replace what is known of its origin, or is there room for it?"""
         known = self._members.get(member.origin)
-        return self.has_room_for(member) if known is None else member.age > known.age
+        if known is None:
+            return self.has_room_for(member)
+        return member.age > known.age or self._is_last_word(member)
 
     def has_room_for(self, member: Member) -> bool:
         """Is its origin known, or is there a place for one more? Keys cost nothing: strangers may come without end."""
         return len(self._members) < self._origins_max or member.origin in self._members
+
+    def _is_last_word(self, member: Member) -> bool:
+        word = self._spoken.get(member.origin)
+        return member.has_spoken and (word is None or member.age > word.age)
 
     def believe(self, member: Member) -> bool:
         """Keeps the statement if it is news; says whether it was."""
         if not self.is_news(member):
             return False
         known = self._members.get(member.origin)
-        self.taking_part += (member.first_step < STEP_MAX) - (known is not None and known.first_step < STEP_MAX)
+        self._digest = None
+        if self._is_last_word(member):
+            self._spoken[member.origin] = member
+            self.taking_part = len(self._spoken)
+        if known is not None and member.age < known.age:
+            return True
         if known is not None:
             self._names[known.name] -= 1
             if not self._names[known.name]:
                 del self._names[known.name]
         self._names[member.name] += 1
         self._members[member.origin] = member
-        self._digest = None
         if known is None or (known.neighbours, known.has_left) != (member.neighbours, member.has_left):
             self._diameter = None
         if known is None or (known.hop_milliseconds, known.has_left) != (member.hop_milliseconds, member.has_left):
@@ -83,9 +109,10 @@ class Membership:
     def digest(self) -> bytes:
         """16 bytes that are equal where the same statements are known."""
         if self._digest is None:
-            state = hashlib.sha256(b"seedflood members 1\0")
+            state = hashlib.sha256(b"seedflood members 2\0")
             for origin, member in sorted(self._members.items()):
-                state.update(struct.pack(">QQQ", origin, *member.age))
+                word = self._spoken.get(origin)
+                state.update(struct.pack(">QQQQQ", origin, *member.age, *(word.age if word else (0, 0))))
             self._digest = state.digest()[:16]
         return self._digest
 
@@ -98,8 +125,8 @@ class Membership:
 
     def newer_than(self, told: Iterable[Member]) -> list[Member]:
         """The statements that would be news to whoever told these."""
-        ages = {member.origin: member.age for member in told}
-        return [m for o, m in self._members.items() if o not in ages or m.age > ages[o]]
+        theirs = Membership(told)
+        return [member for member in self.told() if theirs.is_news(member)]
 
     def present(self) -> set[OriginId]:
         """The origins that have not left."""
@@ -111,6 +138,8 @@ class Membership:
     def describe_news(self, member: Member, clients: int) -> list[Event]:
         """What a statement that is about to be believed changes, in lines for the log."""
         known = self._members.get(member.origin)
+        if known is not None and member.age < known.age:
+            return []
         if known is None:
             events = [Event("member joined", facts={"member": member.name, "origin": f"{member.origin:016x}"})]
             if member.name in self._names:  # a copied configuration, or a host that lost its key
@@ -129,13 +158,23 @@ class Membership:
         """Does the frontier hold what every origin has to say up to step `end`, or up to where it left?"""
         return all(
             frontier.holds(member.origin, 0, end if member.last_step is None else member.last_step)
-            for member in self._members.values()
+            for member in self._spoken.values()
             if member.first_step <= end and member.last_step != -1
         )
 
+    def lacking(self, frontier: Frontier, end: int) -> dict[OriginId, list[tuple[int, int]]]:
+        """What the frontier lacks of that, as ranges of steps by origin."""
+        return {
+            origin: gaps
+            for origin, member in self._spoken.items()
+            if member.first_step <= end
+            and member.last_step != -1
+            and (gaps := frontier.gaps(origin, end if member.last_step is None else member.last_step))
+        }
+
     def is_expected(self, origin: OriginId, step: int) -> bool:
         """Will (or did) this origin measure the step?"""
-        member = self._members.get(origin)
+        member = self._spoken.get(origin)
         if member is None or step < member.first_step:
             return False
         return member.last_step is None or step <= member.last_step

@@ -138,6 +138,7 @@ class Member:
     (-1: none); None while it takes part. hop_milliseconds: the slow end of the delays it measures to its neighbours.
     closed_before, closed_frontier, closed_digest: it has closed all epochs below this step; what their sums stand for,
     and what they come to (`evidence.Chain`).
+    said_before: of the steps below it had said, when it stated this, all that it will say.
     """
 
     public_key: bytes
@@ -151,6 +152,7 @@ class Member:
     closed_before: int = 0
     closed_frontier: bytes = b""
     closed_digest: bytes = b""
+    said_before: int = 0
     signature: bytes = b""
 
     @property
@@ -166,6 +168,11 @@ class Member:
     def has_left(self) -> bool:
         return self.last_step is not None
 
+    @property
+    def has_spoken(self) -> bool:
+        """Does it tell from which step on its origin takes part? Until it has caught up, it does not."""
+        return self.first_step < STEP_MAX
+
     def signed_bytes(self, run_id: bytes) -> bytes:
         """What the signature covers. run_id: 32 bytes."""
         name = self.name.encode()
@@ -179,7 +186,7 @@ class Member:
                 name,
                 struct.pack(">QQQqH", self.incarnation, self.version, self.first_step, last, len(self.neighbours)),
                 struct.pack(f">{len(self.neighbours)}Q", *self.neighbours),
-                struct.pack(">IQ", self.hop_milliseconds, self.closed_before),
+                struct.pack(">IQQ", self.hop_milliseconds, self.said_before, self.closed_before),
                 struct.pack(">BB", len(self.closed_frontier), len(self.closed_digest)),
                 self.closed_frontier,
                 self.closed_digest,

@@ -7,6 +7,7 @@ The life of a round is told in `phase`.
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from seedflood.protocol import waiting
 from seedflood.protocol.admission import Admission
 from seedflood.protocol.catchup import CatchUp
 from seedflood.protocol.ending import Ending
@@ -45,13 +46,7 @@ class Node:
     """One origin. `member` says who: key, name, incarnation; its signature is made here."""
 
     def __init__(
-        self,
-        rules: Rules,
-        member: Member,
-        sign: Sign,
-        verify: Verify,
-        *,
-        patience: Patience | None = None,
+        self, rules: Rules, member: Member, sign: Sign, verify: Verify, *, patience: Patience | None = None
     ) -> None:
         self.rules = rules
         self.origin = member.origin
@@ -64,11 +59,11 @@ class Node:
         self.admission = Admission(rules, verify, self.membership, self.frontier)
         self._patience = patience or Patience()
         self._outbox = Outbox()
-        self._catchup = CatchUp(self._patience.start_seconds)
+        self._catchup = CatchUp(self._patience)
         self._holdings = Holdings(rules, self.frontier, self.admission, self.flood, self._outbox)
         self.read = self._holdings.contents.note  # what `start` was told of alone, as it comes from the journal
         self._presence = Presence(
-            rules, member, sign, self.membership, self.admission, self.flood, self._catchup, self._outbox
+            rules, member, sign, self.membership, self.frontier, self.admission, self.flood, self._catchup, self._outbox
         )
         self._exchange = Exchange(
             self._holdings, self._presence, self.admission, self.flood, self._catchup, self._outbox, rules, self
@@ -122,19 +117,20 @@ class Node:
         closed: Iterable[ClosedEpoch] = (),
         settled: Mapping[int, Frontier] | None = None,
         is_journal_damaged: bool = False,
+        is_key_fresh: bool = True,
     ) -> None:
         """Begins, or goes on with what the journal holds: closed, sums that the model has already; settled: what else
         it is given, by epoch (`opening`); bundles: all others. The round of the last own one is open again. A node that
         had left, or never spoke, is expected by nobody until it has caught up and says from which step on it takes
-        part; what it said before it left is still awaited."""
+        part; what it said before it left is still awaited. is_key_fresh: nothing was ever published with our key."""
         for member in members:
             self.membership.believe(member)
-        past = self.membership.get(self.origin)
+        newest, spoken = self.membership.get(self.origin), self.membership.spoken(self.origin)
         self._holdings.restore(bundles, closed, settled or {})
         self._repair_at = now
         self._windows.until_joined = now + self._patience.start_seconds
-        self._catchup.remember(past, is_journal_damaged=is_journal_damaged)
-        self._go_on(past, now)
+        self._catchup.remember(newest, spoken, is_journal_damaged=is_journal_damaged, is_key_fresh=is_key_fresh)
+        self._go_on(newest, now)
         self._exchange.watch.take(self.applied, self._outbox)
         self._advance(now)
 
@@ -165,7 +161,8 @@ class Node:
         last_own = self.frontier.last(self.origin)
         if last_own < step:  # else what a past life of ours said turned up meanwhile: it stands
             assert self.rules.telling.admits(probes), "we tell what every relay refuses"
-            bundle = Bundle(self.origin, step, tuple(probes), skipped=step - last_own - 1)
+            said_before = max(last_own + 1, self._catchup.said_before)
+            bundle = Bundle(self.origin, step, tuple(probes), skipped=step - said_before)
             key = self._presence.ours.public_key
             bundle = bundle._replace(signature=self._sign(bundle.signed_bytes(self.rules.run_id, key)))
             self._outbox.outputs.is_durable = True
@@ -202,10 +199,12 @@ class Node:
         """
         if self.phase is not Phase.LEFT:
             self.phase = Phase.LEFT
-            if not self._presence.ours.has_left:
-                last = self.frontier.last(self.origin) if unsaid_from is None else unsaid_from - 1
-                self._presence.declare(last_step=last)
+            self._presence.leave(unsaid_from)
             self._advance(now)
+
+    def withhold(self, unsaid_from: int | None) -> None:
+        """The first own step that could not be kept yet, if any: nobody is to hear of it."""
+        self._presence.unsaid_from = unsaid_from
 
     def tick(self, now: float) -> None:
         """Time has passed; call it when `next_tick` says so. More often does no harm."""
@@ -225,17 +224,15 @@ class Node:
 
     def next_tick(self, now: float) -> float:
         """When `tick` is to be called at the latest."""
-        times = [self._repair_at]
+        times = [self._repair_at, self._ending.wake_at(now, self._patience.linger_seconds)]
         if self.phase is Phase.COLLECTING:
             times.append(self._windows.wake_at())
-        times.append(self._ending.wake_at(now, self._patience.linger_seconds))
         return max(now, min(times))
 
     def hello(self) -> Hello:
         """What to say first on a new link."""
-        others = tuple(member for member in self.membership.all() if member.origin != self.origin)
-        held = tellable(self.frontier.held())
-        return Hello(self.rules.run_id, self.rules.base_digest, self._presence.ours, others, held)
+        ours, others = self._presence.introduce()
+        return Hello(self.rules.run_id, self.rules.base_digest, ours, others, tellable(self.frontier.held()))
 
     def view(self, now: float) -> View:
         """What an operator is shown."""
@@ -244,20 +241,21 @@ class Node:
     def waiting_for(self) -> list[str]:
         """Names of those for whom a node that does not move waits."""
         oldest = self._windows.oldest
-        if self.phase is not Phase.COLLECTING or oldest is None:
-            return sorted(map(self.membership.name, self.flood.neighbours)) or ["any neighbour"]
-        names = sorted(map(self.membership.name, oldest.waiting))
-        return names + ["(never joined)"] * max(0, self.rules.clients - self.membership.taking_part)
+        if self.phase is Phase.COLLECTING and oldest is not None:
+            return waiting.while_collecting(oldest, self.membership, self.rules.clients)
+        is_ending, exchange = self.phase is Phase.FINISHING, self._exchange
+        return exchange.waiting_to_end(self._ending) if is_ending else exchange.waiting_to_speak()
 
     def _is_waiting(self) -> bool:
-        if self.phase is Phase.JOINING and self._exchange.repair.donor is not None:
-            return False  # it gets what it needs, and says how far it is
-        return self.phase in (Phase.JOINING, Phase.COLLECTING, Phase.FINISHING) and not self._ending.is_over
+        is_served = self.phase is Phase.JOINING and self._exchange.repair.donor is not None  # it says how far it is
+        is_still = self.phase in (Phase.JOINING, Phase.COLLECTING, Phase.FINISHING) and not self._ending.is_over
+        return is_still and not is_served
 
     def _go_on(self, past: Member | None, now: float) -> None:
         """Says that we are here (again), and takes up the round in which a past life ended."""
         last_own, closed = self.frontier.last(self.origin), self._holdings.closings.statement()
-        if past is None or past.first_step == STEP_MAX or (last_own < 0 and not past.has_left):
+        is_new = past is None or not past.has_spoken or (last_own < 0 and not past.has_left)
+        if past is None or is_new or self._catchup.is_forgetful:
             self._presence.state_closed(closed, first_step=STEP_MAX)
             return
         self._presence.go_on(past, closed)
@@ -280,8 +278,9 @@ class Node:
         self._exchange.look_around(now)
         self._exchange.settle_doubts(now)
         self._presence.look_around(now)
+        missing = self._exchange.describe_missing(self._ending)
         if self._standstill.lasts((self.phase, self.step), now) and self._is_waiting():
-            self._outbox.tell("waiting", "warning", step=self.step, waiting_for=self.waiting_for())
+            self._outbox.tell("waiting", "warning", step=self.step, waiting_for=self.waiting_for(), **missing)
 
     def _notice(self, now: float) -> None:
         """What is new of bundles and statements, for the windows that are open and for the journal."""
@@ -312,16 +311,16 @@ class Node:
 
     def _speak(self, now: float) -> None:
         """Enough is known: goes on with the windows of a past life, or begins with the round that is next."""
-        self._exchange.is_joining, self._catchup.is_over = False, True
-        self._outbox.tell("caught up", updates=self.frontier.count())
+        self._exchange.end_joining()
+        if self._catchup.is_forgetful:
+            self._windows.clear()  # what the journal knew last was not all
         if self._windows.oldest is not None:
             self._holdings.apply(self._holdings.pending.take_before(self._windows.oldest.first))
             self._close_epochs()  # others may wait for our word to adopt what they lack
             self.phase = Phase.COLLECTING
             return
         first = self._next_step()
-        if first < self.rules.steps or not self._presence.ours.has_left:
-            self._presence.declare(first_step=first, last_step=None)
+        self._presence.take_part(first, self.rules.steps)
         self._holdings.apply(self._holdings.pending.take_before(applied_before(first, self.rules)))
         self._windows.reopen(first, now)
         self._begin_round(first, now)
@@ -343,17 +342,16 @@ class Node:
 
     def _may_speak(self, now: float) -> bool:
         """Is enough known, or is there nothing to be told: alone, or the journal has a whole run?"""
-        if self.rules.clients == 1 or self._ending.holds_everything():
-            return True
-        repair = self._exchange.repair
-        return self._catchup.may_speak(repair.reached, self.membership.present(), now, has_pulled=repair.has_pulled)
+        is_nothing_to_know = self.rules.clients == 1 or self._ending.holds_everything()
+        return is_nothing_to_know or self._exchange.may_speak(self.rules.clients, now)
 
     def _next_step(self) -> int:
         """What would be measured next if a node that joins could speak now."""
         latest = self._windows.latest
-        if latest is not None:
+        if latest is not None and not self._catchup.is_forgetful:
             return latest.last + 1
-        return first_round(self.origin, self.rules, self.membership, self.frontier)
+        first = first_round(self.origin, self.rules, self.membership, self.frontier)
+        return max(first, self._catchup.said_before)
 
     def may_apply_before(self) -> int:
         """While a node joins: in strict windows nothing of what it is going to measure itself."""
@@ -394,6 +392,8 @@ class Node:
             exchange.watch.take(self.applied, self._outbox)
         if ending.may_end(exchange.repair, exchange.watch, self.applied, exchange.linked, is_patient=is_patient):
             ending.is_over = True
+            if facts := exchange.describe_missing(ending):
+                self._outbox.tell("the run ends without some updates", "warning", **facts)
             self._exchange.say_digests(STEP_MAX, is_complete=ending.is_complete)
             self._presence.declare(last_step=self.frontier.last(self.origin))
             self._outbox.outputs.is_finished = True

@@ -97,6 +97,8 @@ class Outputs:
     """Persist: the bundle that is kept takes the place of the other. Answered by `Node.settled`."""
     check: list[tuple[OriginId, Bundle]] = field(default_factory=list)
     """Hold these, which a neighbour told, against the journal: `Inquiry.contradicted` where it has others."""
+    is_superseded: bool = False
+    """Another process with our key was started later than this one: nothing is to be said any more."""
     is_finished: bool = False
     """The run is over here: nothing is missing and the neighbours have everything."""
     events: list[Event] = field(default_factory=list)

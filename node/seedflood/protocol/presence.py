@@ -13,18 +13,22 @@ from seedflood.protocol.catchup import CatchUp
 from seedflood.protocol.delays import HopDelays
 from seedflood.protocol.evidence import Statement
 from seedflood.protocol.flood import Flood
+from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.liveness import Liveness
 from seedflood.protocol.membership import Membership
-from seedflood.protocol.messages import NEIGHBOURS_MAX, Member, OriginId, Ping, Sign
+from seedflood.protocol.messages import NEIGHBOURS_MAX, STEP_MAX, Member, OriginId, Ping, Sign
 from seedflood.protocol.outbox import Outbox
 from seedflood.protocol.rules import Rules
 from seedflood.protocol.voice import Voice
 from seedflood.protocol.window import bound_seconds
 
+OUTLIVED_MAX = 8
+"""So many statements of past lives a process outbids: each had lost its journal, or has a copy of our key."""
+
 
 class Presence:
     """membership: the newest statement of everyone, ours included. changed: of whom there is news since
-    this was cleared."""
+    this was cleared. unsaid_from: the first own step that could not be kept yet, and is not said before it is."""
 
     def __init__(
         self,
@@ -32,6 +36,7 @@ class Presence:
         member: Member,
         sign: Sign,
         membership: Membership,
+        frontier: Frontier,
         admission: Admission,
         flood: Flood,
         catchup: CatchUp,
@@ -41,6 +46,8 @@ class Presence:
         self.membership = membership
         self.liveness = Liveness()
         self.delays = HopDelays()
+        self.unsaid_from: int | None = None
+        self._frontier = frontier
         self._clients = rules.clients
         self._voice = Voice(member, rules.run_id, sign)
         self._admission = admission
@@ -53,9 +60,14 @@ class Presence:
         """The last statement about ourselves."""
         return self._voice.member
 
+    def introduce(self) -> tuple[Member, tuple[Member, ...]]:
+        """What a new link is told first: our statement, and all others that count."""
+        return self.ours, tuple(member for member in self.membership.told() if member != self.ours)
+
     def declare(self, **changes: Any) -> None:
         """Makes, keeps and floods a new statement about ourselves."""
         changes["neighbours"] = self._neighbours()
+        changes["said_before"] = self._said_before()
         member = self._voice.say(self.membership.get(self.ours.origin), **changes)
         self._keep(member)
         self._outbox.outputs.is_durable = True
@@ -71,6 +83,25 @@ class Presence:
         before, frontier, digest = closed
         self.declare(closed_before=before, closed_frontier=frontier, closed_digest=digest, **changes)
 
+    def take_part(self, first: int, steps: int) -> None:
+        """Says from which step on. Whoever did so before and has not left is expected from then on all the same; one
+        that had left does not come back for a run that is over."""
+        word = self.membership.spoken(self.ours.origin)
+        if word is not None and not word.has_left:
+            self.declare(first_step=min(first, word.first_step), last_step=None)
+        elif word is None or first < steps:
+            self.declare(first_step=first, last_step=None)
+
+    def leave(self, unsaid_from: int | None) -> None:
+        """Says goodbye. Whoever has not caught up does not know what a past life said last, and says nothing about it:
+        its last word stands, and it counts as down until it is back."""
+        self.unsaid_from = unsaid_from
+        if not self.ours.has_spoken:
+            self.declare(last_step=-1)
+        elif not self.ours.has_left:
+            last = self._frontier.last(self.ours.origin) if unsaid_from is None else unsaid_from - 1
+            self.declare(last_step=last)
+
     def declare_neighbours(self) -> None:
         """A link has come or gone."""
         if self._neighbours() != self.ours.neighbours:
@@ -80,7 +111,7 @@ class Presence:
         """Takes statements whose signatures were checked."""
         for member in members:
             if member.origin == self.ours.origin:
-                self._hear_of_us(member)
+                self._hear_of_us(member, source)
             elif self.membership.is_news(member):
                 self._outbox.outputs.events += self.membership.describe_news(member, self._clients)
                 self._keep(member)
@@ -110,26 +141,49 @@ class Presence:
         return bound_seconds(self.membership.diameter(), hop)
 
     def _neighbours(self) -> tuple[OriginId, ...]:
-        """Those that we must not forget come first: no statement with more than so many is accepted by anyone."""
-        owed = self._catchup.owed
-        linked = [peer for peer in sorted(self._flood.neighbours) if peer not in owed]
-        return tuple(sorted([*sorted(owed), *linked][:NEIGHBOURS_MAX]))
+        """No statement with more than so many is accepted by anyone."""
+        return tuple(sorted(self._flood.neighbours)[:NEIGHBOURS_MAX])
 
-    def _hear_of_us(self, member: Member) -> None:
-        """A past life of ours said this, or a copy of our key lives: learn from it, and have the last word."""
+    def _said_before(self) -> int:
+        said = max(self._frontier.last(self.ours.origin) + 1, self._catchup.said_before)
+        return said if self.unsaid_from is None else min(said, self.unsaid_from)
+
+    def _hear_of_us(self, member: Member, source: OriginId) -> None:
+        """A past life of ours said this, or a process with a copy of our key.
+
+        One that is about to start has the last word over whatever it finds, for its clock may have gone back, and its
+        journal may have lost the count of its starts. One that has spoken and hears of a newer one is the older of two,
+        and ends; if it was not, it has the last word when it is started again. Two that start at the same moment outbid
+        each other a few times, until one of them gives up.
+        """
         if member.signature == self.ours.signature or not self._admission.is_signed(member):
             return
-        is_news = self.membership.is_news(member)
-        if is_news or member.incarnation != self.ours.incarnation:
+        is_newer = member.age > self.ours.age
+        if is_newer or member.incarnation != self.ours.incarnation:
             self._remember(member)
-        if is_news:
+        if is_newer and (self._catchup.is_over or self._voice.outlived == OUTLIVED_MAX):
+            self._outbox.outputs.is_superseded = True
+            return
+        if self.membership.is_news(member):
+            self._keep(member)
+            self._flood.spread_member(member, source)
+        if is_newer:
             self._voice.outlive(member)
+            self._state_again()
+
+    def _state_again(self) -> None:
+        """Of the steps we take part in nothing, as long as we do not know what a past life said of them."""
+        if self._catchup.is_forgetful and not self._catchup.is_over:
+            self.declare(first_step=STEP_MAX, last_step=None)
+        else:
             self.declare()
 
     def _remember(self, past: Member) -> None:
+        if self._catchup.is_over:
+            return
         was_forgetful = self._catchup.is_forgetful
         self._catchup.hear_of_past(past)
-        if self._catchup.is_forgetful and not (was_forgetful or self._catchup.is_over):
+        if self._catchup.is_forgetful and not was_forgetful:
             neighbours = sorted(map(self.membership.name, past.neighbours))
             self._outbox.tell("the journal lacks a past life of this node", "warning", former_neighbours=neighbours)
 
@@ -137,5 +191,6 @@ class Presence:
         self.membership.believe(member)
         self._outbox.outputs.members.append(member)
         self.changed.add(member.origin)
-        if member.has_left:
+        word = self.membership.spoken(member.origin)
+        if word is not None and word.has_left:
             self.liveness.forget(member.origin)

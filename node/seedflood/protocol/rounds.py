@@ -25,7 +25,8 @@ def swarm_round(origin: OriginId, rules: Rules, membership: Membership, frontier
     Those that left on the way do not count, those that left because they had finished do.
     """
     end = rules.steps - 1
-    others = (m for m in membership.all() if m.origin != origin and (not m.has_left or m.last_step == end))
+    others = (m for m in map(membership.spoken, membership.origins()) if m is not None and m.origin != origin)
+    others = (m for m in others if not m.has_left or m.last_step == end)
     steps = sorted(last for last in (frontier.last(m.origin) for m in others) if last >= 0)
     return round_of(steps[(len(steps) - 1) // 2], rules) if steps else 0
 

@@ -51,9 +51,11 @@ class Patience:
     """How long this node waits, in seconds.
 
     repair: between two comparisons of frontiers. start: for all clients to join before the first window closes (strict
-    waits for ever). linger: at the end, for neighbours that are away.
+    waits for ever). linger: at the end, for neighbours that are away. redial: within it, whoever is up has dialled
+    again.
     """
 
     repair_seconds: float = REPAIR_SECONDS
     start_seconds: float = 60.0
     linger_seconds: float = 60.0
+    redial_seconds: float = 30.0

@@ -7,24 +7,27 @@ from seedflood.protocol.messages import Member, Sign
 
 
 class Voice:
-    """member: the edition that counts. It is made complete and signed by `say`."""
+    """member: the edition that counts, made complete and signed by `say`. outlived: how often others were newer."""
 
     def __init__(self, member: Member, run_id: bytes, sign: Sign) -> None:
         self.member = member
+        self.outlived = 0
         self._run_id = run_id
         self._sign = sign
 
     def say(self, known: Member | None, **changes: Any) -> Member:
         """A new edition with these fields changed, newer than what is known of us: a past life, or a copy of our key,
         shall not have the last word."""
-        incarnation, version = self.member.age
-        if known is not None and known.age >= (incarnation, version):
-            incarnation, version = known.age[0], known.age[1] + 1
-        fields = {**changes, "incarnation": incarnation, "version": version, "signature": b""}
+        if known is not None and known.signature == self.member.signature:
+            self.member = replace(self.member, version=self.member.version + 1)
+        elif known is not None and known.age >= self.member.age:
+            self.outlive(known)
+        fields = {**changes, "signature": b""}
         unsigned = replace(self.member, **fields)
         self.member = replace(unsigned, signature=self._sign(unsigned.signed_bytes(self._run_id)))
         return self.member
 
     def outlive(self, past: Member) -> None:
         """A statement about us that we have not made is newer than ours: the next edition is newer than it."""
+        self.outlived += 1
         self.member = replace(self.member, incarnation=past.incarnation + 1, version=0)

@@ -84,7 +84,7 @@ class Window:
             self.waiting.discard(origin)
 
     def _is_heard(self, origin: OriginId, membership: Membership, frontier: Frontier) -> bool:
-        member = membership.get(origin)
+        member = membership.spoken(origin)
         first = self.first if member is None else min(member.first_step, self.last)
         return is_heard(frontier, origin, first, self.last, self.rule)
 

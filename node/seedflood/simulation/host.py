@@ -93,6 +93,7 @@ class Host:
         """Will it never be started again?"""
         self.is_up = False
         self.is_paused = False
+        self.is_key_fresh = True
         self.is_corrupt = False
         """Were coefficients changed behind its back that it has not made again since?"""
         self.public_key = public_key
@@ -138,14 +139,16 @@ class Host:
         self.node = Node(self.rules, member, self._sign, self._verify, patience=self._patience)
         self.driver = Driver(self.node, self.journal, self, self, self, lambda: self._clock.now)
         self._put_back_coefficients()
-        members = list(self.journal.members.values())
-        self.enter(lambda: self.driver.start(members, is_journal_damaged=is_journal_damaged))
+        members, facts = list(self.journal.members.values()), (is_journal_damaged, self.is_key_fresh)
+        self.enter(lambda: self.driver.start(members, is_journal_damaged=facts[0], is_key_fresh=facts[1]))
         self._network.joined(self)
 
     def crash(self) -> None:
         """SIGKILL: the process is gone, and so is what its journal had not committed."""
         self._end()
         self.journal.crash(self._rng)
+
+    superseded = crash
 
     def lose_power(self) -> int:
         """Also takes the end of what was committed but is not durable. Returns how many records were lost."""
@@ -323,6 +326,7 @@ class Host:
         self.driver.rebuilt(is_changed)
 
     def _measured(self, order: Measure) -> None:
+        self.is_key_fresh = False
         probes = [draw_told(self.rules.telling, self._rng) for _ in range(order.count)]
         self.driver.published(order.step, probes)
 

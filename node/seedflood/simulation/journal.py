@@ -34,7 +34,8 @@ class MemoryJournal:
         self._owner = owner
         self.incarnation = 0
         self.is_full = False
-        self.members: dict[OriginId, Member] = {}
+        self.members: dict[tuple[OriginId, bool], Member] = {}
+        """By (origin, does the statement speak of its steps)."""
         self.bundles: dict[Name, Bundle] = {}
         self.closed: dict[int, ClosedEpoch] = {}
         self._refresh_period = refresh_period
@@ -127,13 +128,13 @@ class MemoryJournal:
         self._sync()
         bundles = [name for name in self.bundles if name[0] != spare and rng.random() < share]
         epochs = [epoch for epoch in sorted(self.closed) if rng.random() < share]
-        members = [origin for origin in self.members if origin != spare and rng.random() < share]
+        members = [key for key in self.members if key[0] != spare and rng.random() < share]
         for name in bundles:
             del self.bundles[name]
         for epoch in epochs:
             del self.closed[epoch], self._frontiers[epoch]
-        for origin in members:
-            del self.members[origin]
+        for key in members:
+            del self.members[key]
         return len(bundles) + len(epochs) + len(members)
 
     def is_durable(self, bundle: Bundle) -> bool:
@@ -157,14 +158,15 @@ class MemoryJournal:
         return known is None
 
     def _believe(self, member: Member) -> None:
-        known = self.members.get(member.origin)
+        key = (member.origin, member.has_spoken)
+        known = self.members.get(key)
         if known is None:
-            self._undo.append((None, lambda: self.members.pop(member.origin, None)))
+            self._undo.append((None, lambda: self.members.pop(key, None)))
         elif known.age <= member.age:
-            self._undo.append((None, lambda: self.members.__setitem__(known.origin, known)))
+            self._undo.append((None, lambda: self.members.__setitem__(key, known)))
         else:
             return
-        self.members[member.origin] = member
+        self.members[key] = member
 
     def _keep(self, closed: ClosedEpoch, frontier: Frontier) -> None:
         self.closed[closed.epoch], self._frontiers[closed.epoch] = closed, frontier

@@ -155,7 +155,7 @@ class Journal:
         return max(frontier.last(origin), self._bundles.last(origin))
 
     def members(self) -> list[Member]:
-        """The newest statement of each origin."""
+        """Of each origin the newest statement that speaks of its steps, and the newest that does not."""
         rows = self._store.rows("SELECT record FROM members")
         return [self._store.decode(decode_member, record, self._salts.member, "a member") for (record,) in rows]
 
@@ -268,14 +268,14 @@ class Journal:
             self._store.shrink()
 
     def _put_member(self, member: Member) -> None:
-        origin, salt = signed(member.origin), self._salts.member
-        rows = self._store.rows("SELECT record FROM members WHERE origin = ?", origin)
+        key, salt = (signed(member.origin), int(member.has_spoken)), self._salts.member
+        rows = self._store.rows("SELECT record FROM members WHERE origin = ? AND has_spoken = ?", *key)
         if (
             not rows
             or self._store.decode(decode_member, rows[0][0], salt, f"the member {member.name}").age <= member.age
         ):
             self._store.connection.execute(
-                "INSERT OR REPLACE INTO members VALUES (?, ?)", (origin, encode_member(member, salt))
+                "INSERT OR REPLACE INTO members VALUES (?, ?, ?)", (*key, encode_member(member, salt))
             )
 
 

@@ -29,7 +29,8 @@ SCHEMA = (
     "CREATE TABLE strands (number INTEGER PRIMARY KEY, origin INTEGER NOT NULL, step INTEGER NOT NULL, "
     "last INTEGER NOT NULL, bundles INTEGER NOT NULL, record BLOB NOT NULL)",
     "CREATE UNIQUE INDEX strands_by_origin ON strands (origin, step)",
-    "CREATE TABLE members (origin INTEGER PRIMARY KEY, record BLOB NOT NULL)",
+    "CREATE TABLE members (origin INTEGER NOT NULL, has_spoken INTEGER NOT NULL, record BLOB NOT NULL, "
+    "PRIMARY KEY (origin, has_spoken)) WITHOUT ROWID",
     "CREATE TABLE epochs (epoch INTEGER PRIMARY KEY, frontier BLOB NOT NULL, coefficients BLOB NOT NULL)",
 )
 

@@ -28,8 +28,8 @@ _BUNDLES = [struct.Struct(f">I{'Iq' * n}64s") for n in range(BUNDLE_UPDATES_MAX 
 _SKIPPED = struct.Struct(">I")  # how one of the bundles starts
 _SIZES = [struct.Struct(f">I{n}I") for n in range(BUNDLE_UPDATES_MAX + 1)]  # skipped, sizes; then payloads, signature
 _SIGNATURE_BYTES = 64
-_MEMBER = struct.Struct(">32sQQQqIQHBBB")  # key, incarnation, version, first_step, last_step, hop_milliseconds,
-#       closed_before, neighbours, bytes of closed_frontier, closed_digest, name; then these, and the signature
+_MEMBER = struct.Struct(">32sQQQqIQQHBBB")  # key, incarnation, version, first_step, last_step, hop_milliseconds,
+#       closed_before, said_before, neighbours, bytes of closed_frontier, closed_digest, name; these, and the signature
 _EPOCH = struct.Struct(">QI")  # epoch, origins; then the frontier
 _HELD = struct.Struct(">QQI")  # origin, mark, ranges; then ranges * (first u64, last u64)
 _IDENTITY = struct.Struct(">I32s32s")
@@ -172,6 +172,7 @@ def encode_member(member: Member, salt: int) -> bytes:
         _STILL_HERE if member.last_step is None else member.last_step,
         member.hop_milliseconds,
         member.closed_before,
+        member.said_before,
         len(member.neighbours),
         len(member.closed_frontier),
         len(member.closed_digest),
@@ -185,7 +186,7 @@ def encode_member(member: Member, salt: int) -> bytes:
 def decode_member(record: bytes, salt: int) -> Member:
     """Raises ChecksumError."""
     data = _checked(record, salt)
-    key, incarnation, version, first, last, hop, closed, neighbours, *sizes = _MEMBER.unpack_from(data)
+    key, incarnation, version, first, last, hop, closed, said, neighbours, *sizes = _MEMBER.unpack_from(data)
     frontier_bytes, digest_bytes, name_bytes = sizes
     frontier_at = _MEMBER.size + 8 * neighbours
     digest_at = frontier_at + frontier_bytes
@@ -202,6 +203,7 @@ def decode_member(record: bytes, salt: int) -> Member:
         closed,
         data[frontier_at:digest_at],
         data[digest_at:name_at],
+        said,
         data[name_at + name_bytes :],
     )
 

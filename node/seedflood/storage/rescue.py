@@ -48,7 +48,7 @@ class Rescue:
         self._refresh_period = refresh_period
         self._bundles = Bundles(store, salts.strand, refresh_period)
         self._sums = Sums(store, salts.epoch)
-        self._members: dict[OriginId, Member] = {}
+        self._members: dict[tuple[OriginId, bool], Member] = {}
         self._incarnation = 0
 
     def take(self, rows: Iterable[Row]) -> None:
@@ -56,8 +56,11 @@ class Rescue:
         for row in rows:
             self._take_row(row)
         self._connection.executemany(
-            "INSERT INTO members VALUES (?, ?)",
-            ((signed(origin), encode_member(one, self._salts.member)) for origin, one in self._members.items()),
+            "INSERT INTO members VALUES (?, ?, ?)",
+            (
+                (signed(origin), int(has_spoken), encode_member(one, self._salts.member))
+                for (origin, has_spoken), one in self._members.items()
+            ),
         )
         if self._incarnation:
             record = encode_number(self._incarnation, self._salts.number)
@@ -98,9 +101,10 @@ class Rescue:
     def _take_small(self, number: int, record: bytes) -> None:
         with contextlib.suppress(ChecksumError):
             member = decode_member(record, self._salts.member)
-            earlier = self._members.get(member.origin)
+            key = (member.origin, member.has_spoken)
+            earlier = self._members.get(key)
             if earlier is None or earlier.age <= member.age:
-                self._members[member.origin] = member
+                self._members[key] = member
         if number == INCARNATION:
             with contextlib.suppress(ChecksumError):
                 self._incarnation = max(self._incarnation, decode_number(record, self._salts.number))

@@ -295,6 +295,7 @@ def _member_to_wire(member: Member) -> pb.Member:
         closed_before=member.closed_before,
         closed_frontier=member.closed_frontier,
         closed_digest=member.closed_digest,
+        said_before=member.said_before,
     )
 
 
@@ -307,6 +308,7 @@ def _member_from_wire(wire: pb.Member) -> Member:
     check(last_step is None or -1 <= last_step <= STEP_MAX, "last_step is out of range")
     check(wire.closed_before <= STEP_MAX, f"closed_before is beyond {STEP_MAX}")
     check(len(wire.closed_frontier) in (0, DIGEST_BYTES), "closed_frontier must be 32 bytes or none")
+    check(wire.said_before <= STEP_MAX + 1, f"said_before is beyond {STEP_MAX + 1}")
     check(len(wire.closed_digest) in (0, DIGEST_BYTES), "closed_digest must be 32 bytes or none")
     check(len(wire.signature) == SIGNATURE_BYTES, "a signature must be 64 bytes")
     return Member(
@@ -321,6 +323,7 @@ def _member_from_wire(wire: pb.Member) -> Member:
         wire.closed_before,
         wire.closed_frontier,
         wire.closed_digest,
+        wire.said_before,
         wire.signature,
     )
 
