@@ -45,6 +45,11 @@ def test_blocks_of_as_many_other_bundles_differ():
     assert contents.differing(told) == []
 
 
+def test_contents_differ_though_the_points_of_their_signatures_were_chosen_alike():
+    alike = OTHER._replace(signature=ONE.signature[:32] + OTHER.signature[32:])
+    assert make_contents(ONE).differing(make_contents(alike).told()) == [(B.id, 0, 0)]
+
+
 def test_where_something_is_on_its_way_nothing_differs():
     assert make_contents(ONE).differing(make_contents(OTHER, B.bundle(1)).told()) == []
 

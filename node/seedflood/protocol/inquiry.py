@@ -10,8 +10,9 @@ Of two contents the one with the smaller hash stands, everywhere and whichever c
 become equal again, and coefficients are made again from them. What is in a compacted epoch stands as all agreed on it.
 A culprit's other bundles count as anybody's: all nodes treat it alike until the operator removes it.
 
-The fingerprint of a bundle is the beginning of its signature, which is there already and binds the content: hashing
-every bundle again would cost a relay a tenth of what it does.
+The fingerprint of a bundle is a part of its signature, which is there already: hashing every bundle again would cost a
+relay a tenth of what it does. Not of its first half: that is a point its author chooses before it looks at the
+content (RFC 8032, section 5.1.6), and a liar may choose the same one twice. The second half depends on the content.
 """
 
 from collections import OrderedDict
@@ -28,6 +29,7 @@ from seedflood.protocol.repair import Repair
 from seedflood.protocol.rules import Rules
 
 BLOCK_STEPS = 64
+FINGERPRINT = slice(32, 48)
 FINGERPRINTS_BYTES = 17
 BLOCKS_TOLD_MAX = 4096
 """In one message: 150 KB."""
@@ -62,7 +64,7 @@ class Contents:
             if blocks is None:
                 blocks = epochs[epoch] = {}
             name = (origin, epoch, step // BLOCK_STEPS)
-            blocks[name] = blocks.get(name, 0) + _ONE + int.from_bytes(signature[:16], "big")
+            blocks[name] = blocks.get(name, 0) + _ONE + int.from_bytes(signature[FINGERPRINT], "big")
 
     def replace(self, old: Bundle, new: Bundle) -> None:
         epoch = old.step // self._period
@@ -220,7 +222,7 @@ def _told(digest: int) -> tuple[int, bytes]:
 
 
 def _fingerprint(bundle: Bundle) -> int:
-    return int.from_bytes(bundle.signature[:16], "big")
+    return int.from_bytes(bundle.signature[FINGERPRINT], "big")
 
 
 def _hash(content: bytes) -> bytes:
