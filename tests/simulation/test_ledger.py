@@ -1,18 +1,21 @@
 """The ledger is a replica in miniature: order does not matter, and nothing can hide in a sum."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.messages import Bundle, ClosedEpoch, Held
 from seedflood.protocol.packing import pack
 from seedflood.simulation.ledger import EPOCH_BYTES, Chronicle, Ledger
+from seedflood.simulation.optimisers import OPTIMIZERS, after_steps, wrapped
 
 SAID = [Bundle(origin, step, ((10 * origin + step, step + 1),)) for origin in (1, 2) for step in range(6)]
 
 
-@pytest.fixture
-def chronicle():
-    chronicle = Chronicle(refresh_period=4)
+@pytest.fixture(params=OPTIMIZERS)
+def chronicle(request):
+    chronicle = Chronicle(refresh_period=4, optimizer=request.param)
     for bundle in SAID:
         chronicle.say(bundle)
     return chronicle
@@ -35,12 +38,34 @@ def test_the_chronicle_knows_what_a_ledger_must_be(chronicle):
     assert ledger_of(chronicle, held).digest() == chronicle.digest(Frontier([Held(1, 3), Held(2, 6)]))
 
 
+def test_a_plain_sum_can_be_adopted_in_part_and_added_to():
+    chronicle = Chronicle(refresh_period=4)
+    for bundle in SAID:
+        chronicle.say(bundle)
+    taker = ledger_of(chronicle, [SAID[0], SAID[6]])
+    taker.adopt(ClosedEpoch(0, (Held(1, 3),), ledger_of(chronicle, SAID[:3]).coefficients(0)), [SAID[6]])
+    assert taker.digest() == ledger_of(chronicle, [*SAID[:3], SAID[6]]).digest()
+    assert taker.mistakes == []
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_only_an_optimiser_that_goes_by_steps_minds_which_step_it_was(optimizer):
+    forth, back = ({0: told, 1: 50 - told} for told in (20, 30))
+    is_same = after_steps(optimizer, 0, forth) == after_steps(optimizer, 0, back)
+    assert is_same == (optimizer == "sgd")
+
+
+@given(total=st.integers(), sums=st.dictionaries(st.integers(0, 9), st.integers(-(1 << 540), 1 << 540)))
+def test_what_an_optimiser_comes_to_fits_in_the_coefficients(total, sums):
+    assert wrapped(after_steps("adam", wrapped(total), sums)) == after_steps("adam", wrapped(total), sums)
+
+
 def test_an_adopted_sum_counts_as_the_updates_that_it_covers(chronicle):
     donor = ledger_of(chronicle, SAID[:3])
     closed = ClosedEpoch(0, (Held(1, 3),), donor.coefficients(0))
-    taker = ledger_of(chronicle, [SAID[0], SAID[6]])
-    taker.adopt(closed, [SAID[6]])
-    assert taker.digest() == ledger_of(chronicle, [*SAID[:3], SAID[6]]).digest()
+    taker = ledger_of(chronicle, [SAID[0], SAID[4]])
+    taker.adopt(closed, ())
+    assert taker.digest() == ledger_of(chronicle, [*SAID[:3], SAID[4]]).digest()
     assert set(taker.applied.values()) == {1}
     assert taker.mistakes == []
 

@@ -69,6 +69,11 @@ def test_every_kind_of_fault_happens():
     assert seen >= PROFILES["all"].rates.keys() | {"lost_frames", "duplicated_frames", "reordered_frames", "late_join"}
 
 
+def test_only_strict_plans_draw_an_optimiser_that_goes_by_steps():
+    drawn = {window: {Plan(window=window, seed=seed).drawn().optimizer for seed in range(20)} for window in WINDOWS}
+    assert drawn == {"strict": {"sgd", "momentum", "adam"}, "bounded": {"sgd"}, "none": {"sgd"}}
+
+
 def test_a_calm_run_has_no_faults():
     assert simulate(Plan(clients=4, profile="none")).faults == {}
 
@@ -169,7 +174,16 @@ def test_what_names_no_seeds_is_refused(text):
         parse_seeds(text)
 
 
-@pytest.mark.parametrize("settings", [{"profile": "doom"}, {"window": "open"}, {"steps": 0}, {"local_steps": 3}])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"profile": "doom"},
+        {"window": "open"},
+        {"steps": 0},
+        {"local_steps": 3},
+        {"window": "none", "optimizer": "adam"},
+    ],
+)
 def test_a_plan_that_cannot_be_is_refused(settings):
     with pytest.raises(ConfigError):
         Plan(**settings)

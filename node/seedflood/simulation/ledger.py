@@ -1,15 +1,15 @@
 """A model of integers: it sums updates by epoch and counts which it holds, so that checks can look inside.
 
 An update adds its scalar (or a number that follows from its payload), times a small weight that follows from its name,
-to each of a few coefficients of its epoch: order does not matter; equal sums on two hosts mean equal sets of updates
-(a false match has odds of 2^-64). All coefficients of an epoch are one integer here, 64 bits each. Sums that another
-host made come without names; which updates they are is told by the chronicle of everything that was ever published, and
-the sum proves it.
+to each of a few coefficients of its epoch, or to what was told of its step if the optimiser goes by steps: the order of
+arrival does not matter; equal sums on two hosts mean equal sets of updates (a false match has odds of 2^-64). All
+coefficients of an epoch are one integer here, 64 bits each. Sums that another host made come without names; which
+updates they are is told by the chronicle of everything that was ever published, and the sum proves it.
 """
 
 import hashlib
 import struct
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
@@ -17,8 +17,8 @@ from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.messages import Bundle, ClosedEpoch, OriginId, Update
 from seedflood.protocol.packing import pack, unpack
 from seedflood.protocol.payload import PAIRS, Telling, decode_payload
+from seedflood.simulation.optimisers import COEFFICIENTS, OptimizerName, after_steps
 
-COEFFICIENTS = 8
 EPOCH_BYTES = 8 * COEFFICIENTS
 """Coefficients of an epoch, before compression."""
 
@@ -32,9 +32,10 @@ class Chronicle:
     so that sums may be wrong until the digest watch has found it; or a liar said two things under one step.
     """
 
-    def __init__(self, refresh_period: int, telling: Telling = PAIRS) -> None:
+    def __init__(self, refresh_period: int, telling: Telling = PAIRS, optimizer: OptimizerName = "sgd") -> None:
         self.refresh_period = refresh_period
         self.telling = telling
+        self.optimizer: OptimizerName = optimizer
         self.bundles: dict[tuple[OriginId, int], Bundle] = {}
         self.updates: dict[tuple[OriginId, int], Update] = {}
         self.contradictions: list[str] = []
@@ -87,7 +88,15 @@ class Chronicle:
         return digest_of({epoch: self.add_up(self.covered(frontier, epoch)) for epoch in self._epochs})
 
     def add_up(self, updates: Iterable[Update]) -> int:
-        return sum(weigh(update, self.telling) for update in updates)
+        """What the updates of one epoch come to."""
+        return after_steps(self.optimizer, 0, self.told(updates))
+
+    def told(self, updates: Iterable[Update]) -> dict[int, int]:
+        """Of each step, together."""
+        sums: dict[int, int] = {}
+        for update in updates:
+            sums[update.step] = sums.get(update.step, 0) + weigh(update, self.telling)
+        return sums
 
 
 class Ledger:
@@ -98,12 +107,16 @@ class Ledger:
         self.applied: Counter[tuple[OriginId, int]] = Counter()
         self.mistakes: list[str] = []
         self._chronicle = chronicle
+        self._steps: dict[int, tuple[int, dict[int, int]]] = {}
+        """Of an optimiser that goes by steps, per epoch: what it began with, and what was told of each step since."""
 
     def apply(self, updates: Iterable[Update]) -> None:
+        by_epoch: dict[int, list[Update]] = defaultdict(list)
         for update in updates:
-            epoch = update.step // self._chronicle.refresh_period
             self._count(update)
-            self.sums[epoch] = self.sums.get(epoch, 0) + weigh(update, self._chronicle.telling)
+            by_epoch[update.step // self._chronicle.refresh_period].append(update)
+        for epoch, ours in by_epoch.items():
+            self._add(epoch, self._chronicle.told(ours))
 
     def adopt(self, closed: ClosedEpoch, others: Sequence[Bundle]) -> None:
         self._forget(closed.epoch)
@@ -111,7 +124,7 @@ class Ledger:
         self.apply(update for bundle in others for update in bundle.updates())
 
     def rebuild(self, closed: Sequence[ClosedEpoch], updates: Sequence[Update]) -> None:
-        self.sums, self.applied = {}, Counter()
+        self.sums, self.applied, self._steps = {}, Counter(), {}
         for one in closed:
             self._put(one)
         self.apply(updates)
@@ -126,6 +139,18 @@ class Ledger:
         """Which updates of steps below this one were applied; their sums stay."""
         for name in [one for one in self.applied if one[1] < before]:
             del self.applied[name]
+        for epoch in [one for one in self._steps if one < before // self._chronicle.refresh_period]:
+            del self._steps[epoch]
+
+    def _add(self, epoch: int, told: Mapping[int, int]) -> None:
+        optimizer, held = self._chronicle.optimizer, self.sums.get(epoch, 0)
+        if optimizer == "sgd":
+            self.sums[epoch] = after_steps(optimizer, held, told)
+            return
+        begun_with, sums = self._steps.setdefault(epoch, (held, {}))
+        for step, one in told.items():
+            sums[step] = sums.get(step, 0) + one
+        self.sums[epoch] = after_steps(optimizer, begun_with, sums)
 
     def _put(self, closed: ClosedEpoch) -> None:
         total = _from_bytes(unpack(closed.coefficients, EPOCH_BYTES))
@@ -138,8 +163,11 @@ class Ledger:
 
     def _count(self, update: Update) -> None:
         """Said at once: a rebuild would hide it."""
-        self.applied[update.origin, update.step] += 1
-        count = self.applied[update.origin, update.step]
+        name = update.origin, update.step
+        if update.origin in self._chronicle.liars and name not in self._chronicle.updates:
+            self._chronicle.is_tainted = True  # it told us alone
+        self.applied[name] += 1
+        count = self.applied[name]
         if count > 1:
             self.mistakes.append(f"applied ({update.origin:016x}, {update.step}) {count} times")
 
@@ -147,6 +175,7 @@ class Ledger:
         for name in [n for n in self.applied if n[1] // self._chronicle.refresh_period == epoch]:
             del self.applied[name]
         self.sums.pop(epoch, None)
+        self._steps.pop(epoch, None)
 
 
 def digest_of(sums: Mapping[int, int]) -> bytes:

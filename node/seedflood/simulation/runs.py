@@ -28,6 +28,7 @@ from seedflood.simulation.checks import (
 from seedflood.simulation.climate import draw_climate
 from seedflood.simulation.faults import Chaos
 from seedflood.simulation.liars import choose_liars, let_lie
+from seedflood.simulation.optimisers import OPTIMIZERS, OptimizerName
 from seedflood.simulation.profiles import PROFILES
 from seedflood.simulation.telling import TELLS, Tell, make_telling
 from seedflood.simulation.world import World
@@ -52,7 +53,7 @@ DELAYS = (0, 0, 1, 1, 2, 3)
 class Plan:
     """What is simulated. The same plan gives exactly the same run, on any machine. Raises UsageError.
 
-    refresh_period, tell, delay: None to have them drawn from the seed.
+    refresh_period, tell, delay, optimizer: None to have them drawn from the seed.
     """
 
     clients: int = 16
@@ -65,6 +66,7 @@ class Plan:
     refresh_period: int | None = None
     tell: Tell | None = None
     delay: int | None = None
+    optimizer: OptimizerName | None = None
 
     def __post_init__(self) -> None:
         if self.profile not in PROFILES:
@@ -73,15 +75,22 @@ class Plan:
             raise UsageError(f'unknown window rule "{self.window}"; choose one of strict, bounded, none.')
         if self.steps < 1 or self.steps % self.local_steps or (self.refresh_period or 0) % self.local_steps:
             raise UsageError("--steps must be 1 or more, and a multiple of the local steps, as the refresh period is.")
+        if self.optimizer not in (None, "sgd") and self.window != "strict":
+            raise UsageError(
+                f'optimizer "{self.optimizer}" goes by steps, which must be complete: choose --window strict.'
+            )
 
     def drawn(self) -> "Plan":
-        """With nothing left open: runs that differ in their seed also differ in what they tell and how far ahead."""
+        """With nothing left open: runs that differ in their seed also differ in what they tell and how far ahead, and
+        in what makes coefficients of it."""
         rng = random.Random(f"plan {self.seed}")
         tell, delay = rng.choice(TELLS), rng.choice(DELAYS)
+        optimizer = rng.choice(OPTIMIZERS) if self.window == "strict" else "sgd"
         return replace(
             self,
             tell=tell if self.tell is None else self.tell,
             delay=delay if self.delay is None else self.delay,
+            optimizer=optimizer if self.optimizer is None else self.optimizer,
         )
 
 
@@ -130,6 +139,7 @@ def simulate(plan: Plan) -> Result:
     assert plan.refresh_period is not None
     assert plan.tell is not None
     assert plan.delay is not None
+    assert plan.optimizer is not None
     world = World(
         plan.clients,
         edges,
@@ -140,6 +150,7 @@ def simulate(plan: Plan) -> Result:
         refresh_period=plan.refresh_period,
         telling=make_telling(plan.tell, random.Random(f"telling {plan.seed}")),
         delay=plan.delay,
+        optimizer=plan.optimizer,
         weather=climate.weather,
         pace=climate.paces,
         patience=PATIENCE,
@@ -205,7 +216,8 @@ def parse_seeds(text: str) -> range:
 def show_result(result: Result, console: Console) -> None:
     """One run, for people."""
     plan = result.plan
-    what = f"{plan.clients} hosts, {plan.topology}, {plan.window}, delay {plan.delay}, {plan.tell}, seed {plan.seed}"
+    hosts = f"{plan.clients} hosts, {plan.topology}, {plan.window}, delay {plan.delay}"
+    what = f"{hosts}, {plan.tell}, {plan.optimizer}, seed {plan.seed}"
     table = Table(title=what, title_justify="left")
     table.add_column("what")
     table.add_column("result", justify="right")

@@ -11,6 +11,7 @@ from seedflood.simulation.clock import Clock
 from seedflood.simulation.host import Host, Pace
 from seedflood.simulation.ledger import EPOCH_BYTES, Chronicle
 from seedflood.simulation.network import Network, Weather
+from seedflood.simulation.optimisers import OptimizerName
 
 RESTART_SECONDS = 1.0
 """A supervisor starts a process again that ended by itself."""
@@ -31,6 +32,7 @@ class World:
         refresh_period: int = 8,
         telling: Telling = PAIRS,
         delay: int = 0,
+        optimizer: OptimizerName = "sgd",
         weather: Weather | None = None,
         pace: Pace | Sequence[Pace] | None = None,
         patience: Patience | None = None,
@@ -39,7 +41,7 @@ class World:
         self.rng = random.Random(seed)
         self.clock = Clock()
         self.network = Network(edges, self.clock, self.rng, weather or Weather())
-        self.chronicle = Chronicle(refresh_period, telling)
+        self.chronicle = Chronicle(refresh_period, telling, optimizer)
         self.rules = Rules(
             run_id=hashlib.sha256(b"run").digest(),
             base_digest=hashlib.sha256(b"base").digest(),
