@@ -231,8 +231,9 @@ def test_nobody_who_has_never_taken_part_is_expected():
 # What others say of us
 
 
-def test_a_journal_that_was_lost_is_told_once():
-    node = started(clients=3)
+@pytest.mark.parametrize("is_key_fresh", [True, False])
+def test_a_journal_that_was_lost_is_told_once(is_key_fresh):
+    node = started(clients=3, kept={"is_key_fresh": is_key_fresh})
     hello = B.hello(members=[B.member(), A.member(incarnation=1, version=9, neighbours=[B, C])])
     node.connected(B.id, hello, 0.0)
     told = [event for event in node.collect().events if event.name == "the journal lacks a past life of this node"]

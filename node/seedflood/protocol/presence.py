@@ -47,6 +47,7 @@ class Presence:
         self.liveness = Liveness()
         self.delays = HopDelays()
         self.unsaid_from: int | None = None
+        self._is_loss_told = False
         self._frontier = frontier
         self._clients = rules.clients
         self._voice = Voice(member, rules.run_id, sign)
@@ -181,9 +182,9 @@ class Presence:
     def _remember(self, past: Member) -> None:
         if self._catchup.is_over:
             return
-        was_forgetful = self._catchup.is_forgetful
         self._catchup.hear_of_past(past)
-        if self._catchup.is_forgetful and not was_forgetful:
+        if self._catchup.is_forgetful and not self._is_loss_told:
+            self._is_loss_told = True
             neighbours = sorted(map(self.membership.name, past.neighbours))
             self._outbox.tell("the journal lacks a past life of this node", "warning", former_neighbours=neighbours)
 
