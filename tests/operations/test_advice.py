@@ -26,3 +26,9 @@ def test_where_no_allowed_setting_is_enough_larger_batches_are_named():
     advice = advise(hop_seconds=1.0, diameter=16, step_seconds=0.001, local_steps=1, delay=0)
     assert advice is not None
     assert advice.sentence() == "larger batches"
+
+
+def test_where_rounds_are_long_enough_one_delay_is_named_once():
+    advice = advise(hop_seconds=0.01, diameter=2, step_seconds=0.03, local_steps=1, delay=0)
+    assert advice is not None
+    assert advice.sentence() == "delay = 1"

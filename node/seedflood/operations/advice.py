@@ -29,7 +29,7 @@ class Advice:
 
     def sentence(self) -> str:
         ways = []
-        if self.local_steps is not None:
+        if self.local_steps is not None and self.delay != 1:  # else rounds are long enough as they are
             ways.append(f"delay = 1 with local_steps = {self.local_steps}")
         if self.delay is not None:
             ways.append(f"delay = {self.delay}")
