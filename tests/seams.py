@@ -62,6 +62,13 @@ class Disk:
         self._write("compact", closed)
         return 3
 
+    def find(self, origin, step):
+        return next((one for one in self.kept if (one.origin, one.step) == (origin, step)), None)
+
+    def replace(self, bundle):
+        self._write("replace", bundle)
+        self.kept[self.kept.index(self.find(bundle.origin, bundle.step))] = bundle
+
     def inventory(self):
         inventory = Inventory({0: Frontier()}, {one.epoch: one.frontier for one in self.closed})
         for bundle in self.kept:

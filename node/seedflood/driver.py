@@ -246,14 +246,20 @@ class Driver:
         self._do(lambda _: self.node.inquiry.contradicted(peer, held, other))
 
     def _settle(self, proof: Equivocation, out: Outputs) -> tuple[Bundle, Bundle] | None:
-        """Keeps the bundle that stands if the other one is held; (that one, this one)."""
+        """Keeps the bundle that stands if the other one is held; (that one, this one). What finds no space is found out
+        again later: digests go on differing."""
         kept, held = proof.kept, self._held(proof.kept)
         if held is None or held == kept or self.is_disk_full:
             return None
         if held != proof.dropped:
             out.check.append((kept.origin, kept))  # a third one
             return None
-        self._journal.replace(kept)
+        try:
+            self._journal.replace(kept)
+        except DiskFullError as error:
+            self._stick(error)
+            return None
+        self._backlog.clear()  # the open group was written before it
         return held, kept
 
     def _unwritten(self, closed: ClosedEpoch) -> list[Bundle]:

@@ -8,7 +8,7 @@ from seams import Recorder
 from seedflood import backlog as backlog_module
 from seedflood.driver import RETRY_SECONDS, Driver
 from seedflood.errors import DiskFullError, JournalError
-from seedflood.protocol.messages import Updates
+from seedflood.protocol.messages import Equivocation, Updates
 from seedflood.protocol.outputs import Measure
 
 
@@ -202,3 +202,30 @@ def test_a_disk_that_breaks_while_it_is_full_ends_the_node(full):
         full.driver.tick()
     assert full.driver.is_halted
     assert full.said() == []
+
+
+def contradiction():
+    """(a bundle of B, the proof that it has said another one, which stands)"""
+    node = linked(B, C)
+    node.inquiry.contradicted(B.id, B.bundle(0, scalar=5), B.bundle(0, scalar=6))
+    (proof,) = node.collect().settle
+    return proof.dropped, proof
+
+
+def test_a_contradiction_that_cannot_be_settled_for_lack_of_space_ends_nobody(host):
+    dropped, proof = contradiction()
+    host.driver.received(B.id, Updates((dropped,)))
+    host.seams.disk.is_full = True
+    host.driver.received(C.id, proof)
+    assert host.driver.is_disk_full
+    assert not host.driver.is_halted
+
+
+def test_what_was_settled_is_not_written_again_when_the_disk_gets_full_afterwards(host):
+    dropped, proof = contradiction()
+    host.driver.received(B.id, Updates((dropped,)))
+    host.driver.received(C.id, proof)
+    host.fill()
+    host.free()
+    assert dropped not in host.seams.disk.kept
+    assert proof.kept in host.seams.disk.kept
