@@ -65,3 +65,20 @@ async def test_a_place_is_given_back_after_its_time() -> None:
 @pytest.mark.parametrize("peer", ["ipv4:10.0.0.1:4711", "ipv6:%5B::1%5D:4711"])
 def test_the_host_of_a_peer_is_its_address_without_the_port(peer: str) -> None:
     assert host_of(peer) == peer.removesuffix(":4711")
+
+
+async def test_whose_time_is_up_just_now_makes_room_like_any_other() -> None:
+    crowd = Crowd(1)
+
+    async def stay() -> None:
+        async with crowd.enter("a", 0.0):
+            await asyncio.Event().wait()
+
+    late = asyncio.create_task(stay())
+    while not late.cancelling() and not late.done():
+        await asyncio.sleep(0)
+    assert len(crowd) == 1, "it does not know yet"
+    async with crowd.enter("b"):
+        assert len(crowd) == 1
+        with pytest.raises(TimeoutError):
+            await late

@@ -39,7 +39,8 @@ class Crowd:
         most = max(held[one] for one in self._inside.values())
         oldest = next(stay for stay, one in self._inside.items() if held[one] == most)
         del self._inside[oldest]
-        oldest.reschedule(asyncio.get_running_loop().time())
+        if not oldest.expired():  # else its time was up a moment ago, and it is on its way out
+            oldest.reschedule(asyncio.get_running_loop().time())
 
 
 def host_of(peer: str) -> str:
