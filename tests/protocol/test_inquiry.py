@@ -5,6 +5,7 @@ from nodes import agree, events, hear, linked, publish, sent, tick
 from origins import A, B, C, make_rules, replica
 
 from seedflood.errors import PeerError
+from seedflood.protocol import inquiry
 from seedflood.protocol.frontier import Frontier, without
 from seedflood.protocol.inquiry import BLOCK_STEPS, Contents
 from seedflood.protocol.messages import BlockDigests, Equivocation
@@ -52,6 +53,12 @@ def test_contents_differ_though_the_points_of_their_signatures_were_chosen_alike
 
 def test_where_something_is_on_its_way_nothing_differs():
     assert make_contents(ONE).differing(make_contents(OTHER, B.bundle(1)).told()) == []
+
+
+def test_of_too_many_blocks_those_that_were_begun_last_are_told(monkeypatch):
+    monkeypatch.setattr(inquiry, "BLOCKS_TOLD_MAX", 2)
+    contents = make_contents(*(B.bundle(step) for step in (0, 70, 140, 300)), refresh_period=200)
+    assert [block[:3] for block in contents.told().blocks] == [(B.id, 1, 4), (B.id, 0, 2)]
 
 
 def test_what_a_sum_stands_for_is_compared_no_more():

@@ -11,7 +11,7 @@ from seedflood.errors import PeerError
 from seedflood.protocol.frontier import Frontier, count_steps
 from seedflood.protocol.membership import Membership
 from seedflood.protocol.messages import Bundle, ClosedEpoch, EpochDigest, Hello, Member, Span, Verify
-from seedflood.protocol.packing import is_possible_size, largest, unpack
+from seedflood.protocol.packing import largest, packed_bytes_max, unpack
 from seedflood.protocol.rules import Rules
 
 Objection = Literal[
@@ -84,7 +84,7 @@ class Admission:
             reason = "beyond the run"
         elif (
             Frontier(closed.frontier).digest() != signed.frontier_digest
-            or not is_possible_size(closed.coefficients, rules.epoch_bytes)
+            or len(closed.coefficients) > packed_bytes_max(rules.epoch_bytes)
             or not self._is_sum(closed, signed)
         ):
             reason = "coefficients"

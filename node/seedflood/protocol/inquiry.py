@@ -18,6 +18,7 @@ content (RFC 8032, section 5.1.6), and a liar may choose the same one twice. The
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
+from itertools import islice
 
 from seedflood.protocol.admission import Admission
 from seedflood.protocol.flood import Flood
@@ -78,9 +79,10 @@ class Contents:
         self._blocks.pop(epoch, None)
 
     def told(self) -> BlockDigests:
-        """The blocks that were begun last, if they are too many."""
-        blocks = [(*name, *_told(digest)) for one in self._blocks.values() for name, digest in one.items()]
-        return BlockDigests(tuple(blocks[-BLOCKS_TOLD_MAX:]))
+        """The blocks that were begun last, if they are too many: of the epochs that were begun last, and the latest
+        first. No more of them are looked at, for a run that closes no epoch has any number of them."""
+        latest = (block for one in reversed(self._blocks.values()) for block in reversed(one.items()))
+        return BlockDigests(tuple((*name, *_told(digest)) for name, digest in islice(latest, BLOCKS_TOLD_MAX)))
 
     def differing(self, told: BlockDigests) -> list[Block]:
         """Blocks with as many bundles here as there, and others. Where the count differs something is on its way."""

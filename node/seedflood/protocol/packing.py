@@ -34,11 +34,6 @@ def unpack(packed: bytes, size: int) -> bytes:
     return raw
 
 
-def is_possible_size(packed: bytes, size: int) -> bool:
-    """Can these be so many bytes, packed? zlib never adds more than this."""
-    return len(packed) <= size + (size >> 10) + 64
-
-
 def largest(coefficients: bytes) -> int:
     """The greatest absolute value of these little-endian integers of eight bytes."""
     numbers = array("q", coefficients)
