@@ -8,7 +8,7 @@ from seams import Recorder
 from seedflood import backlog as backlog_module
 from seedflood.driver import RETRY_SECONDS, Driver
 from seedflood.errors import DiskFullError, JournalError
-from seedflood.protocol.messages import Equivocation, Updates
+from seedflood.protocol.messages import Updates
 from seedflood.protocol.outputs import Measure
 
 

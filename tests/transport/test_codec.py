@@ -67,7 +67,7 @@ members = st.builds(
     Member,
     public_key=st.binary(min_size=32, max_size=32),
     name=st.from_regex(codec.NAME_PATTERN, fullmatch=True),
-    incarnation=u64,
+    incarnation=st.integers(0, codec.INCARNATION_MAX),
     version=u64,
     neighbours=st.lists(u64, max_size=5).map(tuple),
     first_step=st.integers(0, STEP_MAX),
@@ -127,7 +127,7 @@ messages = st.one_of(
     .filter(lambda proof: proof.kept != proof.dropped),
     st.builds(Ping, finite),
     st.builds(Pong, finite),
-    st.builds(Goodbye, st.text(max_size=100)),
+    st.builds(Goodbye, st.text(max_size=100).filter(str.isprintable)),
     st.builds(Pull, u64, frontiers()),
     st.builds(PullEnd, u64, st.booleans()),
     st.builds(PullMore, u64),
@@ -229,6 +229,7 @@ def test_the_right_columns_are_accepted() -> None:
         (member_frame(name="a\n"), "name"),
         (member_frame(name="a" * 64), "name"),
         (member_frame(neighbours=range(NEIGHBOURS_MAX + 1)), "limit"),
+        (member_frame(incarnation=2**64 - 1), "limit"),
         (member_frame(first_step=STEP_MAX + 1), "limit"),
         (member_frame(last_step=-2), "limit"),
         (member_frame(last_step=STEP_MAX + 1), "limit"),
@@ -370,3 +371,7 @@ def test_a_message_that_goes_to_several_links_is_encoded_once() -> None:
     assert encoder.encode(first) is frames
     assert encoder.encode(second) == encode(second)
     assert encoder.encode(first) == encode(first)
+
+
+def test_a_goodbye_is_one_line_that_steers_no_terminal() -> None:
+    assert decode(encode(Goodbye("\x1b[2Jbye\n2026-01-01 error"))[0]) == Goodbye("?[2Jbye?2026-01-01 error")

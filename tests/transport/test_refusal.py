@@ -74,3 +74,10 @@ def test_what_is_no_refusal_of_ours_is_ignored(details: str | None) -> None:
 def test_what_is_no_fingerprint_of_a_run_is_not_shown(theirs: object) -> None:
     error = refusal.as_error({"reason": "run", "run": theirs}, "host:1", OTHER)
     assert "belongs to another run, this host" in str(error)
+
+
+def test_what_the_other_side_says_steers_no_terminal() -> None:
+    facts = {"reason": "a\x1b", "message": "go\n\x1b[2Jaway"}
+    error = refusal.as_error(facts, "host:1", OTHER)
+    assert str(error).isprintable()
+    assert error.reason == "a?"

@@ -53,6 +53,7 @@ from seedflood.transport.digests import (
     closed_digests_from_wire,
     equivocation_from_wire,
 )
+from seedflood.transport.texts import plain
 from seedflood.wire import flood_pb2 as pb
 
 FRAME_BYTES_MAX = 4 << 20
@@ -67,6 +68,9 @@ MEMBERS_BYTES_MAX = 256 << 10
 EPOCH_PART_BYTES_MAX = 1 << 20
 REASON_CHARACTERS_MAX = 256
 KEY_BYTES = 32
+INCARNATION_MAX = 1 << 62
+"""Far beyond any clock. One that has a newer one of itself to outlive counts on from it."""
+
 BASE_DIGEST_BYTES_MAX = 64
 
 _NAME = re.compile(NAME_PATTERN)
@@ -251,7 +255,7 @@ def _from_wire(frame: pb.Frame) -> LinkMessage | None:
             check(math.isfinite(frame.pong.sent_at), "sent_at is not finite")
             return Pong(frame.pong.sent_at)
         case "goodbye":
-            return Goodbye(frame.goodbye.reason[:REASON_CHARACTERS_MAX])
+            return Goodbye(plain(frame.goodbye.reason, REASON_CHARACTERS_MAX))
         case "pull":
             return Pull(frame.pull.id, frontier_from_wire(frame.pull.frontier))
         case "pull_end":
@@ -302,6 +306,7 @@ def _member_to_wire(member: Member) -> pb.Member:
 def _member_from_wire(wire: pb.Member) -> Member:
     check(len(wire.public_key) == KEY_BYTES, "a public key must be 32 bytes")
     check(_NAME.fullmatch(wire.name) is not None, "a name has characters or a length that names do not have", "name")
+    check(wire.incarnation <= INCARNATION_MAX, f"an incarnation is beyond {INCARNATION_MAX}")
     check(len(wire.neighbours) <= NEIGHBOURS_MAX, f"more than {NEIGHBOURS_MAX} neighbours")
     check(wire.first_step <= STEP_MAX, f"first_step is beyond {STEP_MAX}")
     last_step = wire.last_step if wire.HasField("last_step") else None

@@ -34,6 +34,8 @@ from seedflood.transport.budget import Budgets, Use, costs_of
 from seedflood.transport.codec import EpochPart, LinkMessage, Pull, PullEnd, PullMore, PullPart, decode
 from seedflood.transport.counters import LinkCounters
 from seedflood.transport.queue import SendQueue
+from seedflood.transport.refusal import TEXT_CHARACTERS_MAX
+from seedflood.transport.texts import plain
 
 BROKEN = (grpc.RpcError, grpc.aio.BaseError, asyncio.InvalidStateError)
 """What grpc.aio raises when a stream ends under a read or a write."""
@@ -358,5 +360,5 @@ class Link:
 
 def _why(error: BaseException) -> str:
     if isinstance(error, grpc.aio.AioRpcError):
-        return f"{error.code().name.lower().replace('_', ' ')}: {error.details()}"
+        return f"{error.code().name.lower().replace('_', ' ')}: {plain(str(error.details()), TEXT_CHARACTERS_MAX)}"
     return f"broken: {error}" if str(error) else "broken"

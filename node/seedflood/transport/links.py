@@ -38,6 +38,7 @@ from seedflood.transport.owner import LinkSettings, Owner
 from seedflood.transport.pulls import PullService
 from seedflood.transport.queue import SendQueue
 from seedflood.transport.server import AcceptedStream, Credentials, DialledStream, PlainCredentials, bind, make_server
+from seedflood.transport.texts import plain
 
 STOP_SECONDS = 2.0
 """What closing the server waits for streams that were told to end."""
@@ -376,7 +377,8 @@ class Links:
 def _details(error: BaseException) -> str:
     if isinstance(error, grpc.aio.AioRpcError):
         facts = refusal.parse(error.details())
-        return str(facts.get("message")) if facts else str(error.details()).rpartition(": ")[2]
+        text = str(facts.get("message")) if facts else str(error.details()).rpartition(": ")[2]
+        return plain(text, refusal.TEXT_CHARACTERS_MAX)
     return "no answer in time" if isinstance(error, TimeoutError) else repr(error)
 
 

@@ -13,6 +13,7 @@ import grpc
 
 from seedflood.errors import PeerError, RunMismatchError, SeedfloodError
 from seedflood.protocol.messages import Hello, OriginId, fingerprint
+from seedflood.transport.texts import plain
 
 DETAILS_BYTES_MAX = 4096
 """HTTP/2 stacks drop trailers beyond 8 KiB."""
@@ -96,7 +97,7 @@ def origin_in(facts: dict[str, Any]) -> OriginId | None:
 
 def as_error(facts: dict[str, Any], address: str, run_id: bytes) -> SeedfloodError:
     """What the dialler, who is of the run `run_id`, tells its operator about a refusal."""
-    reason, text = facts["reason"], str(facts.get("message", ""))[:TEXT_CHARACTERS_MAX]
+    reason, text = facts["reason"], plain(str(facts.get("message", "")), TEXT_CHARACTERS_MAX)
     match reason:
         case "run":
             theirs = facts.get("run")
@@ -111,4 +112,4 @@ def as_error(facts: dict[str, Any], address: str, run_id: bytes) -> SeedfloodErr
             name = {"base": "base_digest", "version": "protocol_version"}[reason]
             return RunMismatchError(f"{address} cannot take part: {text}", peer=address, differences=(name,))
         case _:
-            return PeerError(f"{address} refused the link: {text}", reason=reason[:40])
+            return PeerError(f"{address} refused the link: {text}", reason=plain(reason, 40))
