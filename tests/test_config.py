@@ -128,6 +128,13 @@ def test_a_gradient_has_defaults_of_its_own():
     assert (gradient.rank, gradient.optimizer, gradient.schedule) == (8, "adam", "cosine")
     assert (gradient.tell, gradient.bits) == ("coefficients", 8)
     assert RunSettings(estimate="gradient", window="bounded").optimizer == "sgd"
+    assert (forward.refresh_period, gradient.refresh_period) == (1000, 100)
+
+
+@pytest.mark.parametrize("local_steps", range(1, 65))
+def test_an_epoch_of_gradients_is_whole_rounds(local_steps):
+    run = RunSettings(estimate="gradient", local_steps=local_steps, steps=local_steps)
+    assert 100 <= run.refresh_period < 100 + local_steps
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,11 @@ class RunSettings(Section):
         le=1024,
         description="Columns of each basis. Default: 32; 8 for gradients.",
     )
-    refresh_period: int = Field(1000, ge=1, description="Steps per epoch, which share one subspace.")
+    refresh_period: int = Field(
+        default_factory=lambda known: _whole_rounds(100, known) if _has_gradient(known) else 1000,
+        ge=1,
+        description="Steps per epoch, which share one subspace. Default: 1000; 100 for gradients, in whole rounds.",
+    )
     basis: Literal["normal", "rademacher"] = Field("normal", description="Distribution of basis entries.")
     epsilon: float = Field(1e-3, gt=0, lt=1, description="Size of the perturbation.")
     learning_rate: float | None = Field(
@@ -157,6 +161,11 @@ class RunSettings(Section):
 def _has_gradient(known: Mapping[str, Any]) -> bool:
     """known: the settings above the one whose default is asked for."""
     return known.get("estimate") == "gradient"
+
+
+def _whole_rounds(steps: int, known: Mapping[str, Any]) -> int:
+    local_steps = int(known.get("local_steps", 1))
+    return -(-steps // local_steps) * local_steps
 
 
 class NodeSettings(Section):

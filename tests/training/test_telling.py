@@ -7,11 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import tiny_batch, tiny_replica
 
+from seedflood.config import RunSettings
 from seedflood.protocol import payload as protocol
 from seedflood.protocol.messages import Update
 from seedflood.protocol.payload import Coefficients, Slopes
 from seedflood.training.gradient import Gradient
-from seedflood.training.telling import Reader, Teller, decode_coefficients, quantise, slope_seeds
+from seedflood.training.subspace import Slot, Subspace
+from seedflood.training.telling import Reader, Teller, decode_coefficients, quantise, slope_seeds, telling_of
 
 SLOTS = (16, 4, 1, 9)
 BITS = (8, 4)
@@ -132,3 +134,22 @@ def test_sums_of_payloads_know_no_order(order):
     reader.add(sums[0], 0, updates)
     reader.add(sums[1], 0, [updates[k] for k in order])
     assert torch.equal(*sums)
+
+
+def test_bundles_of_an_open_epoch_are_less_than_a_hundredth_of_a_model():
+    run = RunSettings(estimate="gradient", clients=4)
+    slots = opt_slots(layers=12, width=768, words=50272, positions=2050)
+    told = telling_of(run, Subspace(slots, run_seed=run.seed, rank=run.rank))
+    model_bytes = 4 * sum(math.prod(slot.shape) for slot in slots)
+    assert run.clients * run.refresh_period * told.size < model_bytes / 100
+
+
+def opt_slots(layers, width, words, positions):
+    """The parameters of an OPT, tied ones once."""
+    inner = [(k, (width, width)) for k in "qkvo"] + [("fc1", (4 * width, width)), ("fc2", (width, 4 * width))]
+    shapes = {"words": (words, width), "positions": (positions, width), "norm.weight": (width,), "norm.bias": (width,)}
+    for layer in range(layers):
+        for name, shape in inner:
+            shapes |= {f"{layer}.{name}.weight": shape, f"{layer}.{name}.bias": shape[:1]}
+        shapes |= {f"{layer}.{norm}.{part}": (width,) for norm in ("norm1", "norm2") for part in ("weight", "bias")}
+    return [Slot(name, shape) for name, shape in shapes.items()]
