@@ -128,13 +128,36 @@ def graphs(draw):
 
 @given(graph=graphs(), seed=st.randoms(use_true_random=False))
 def test_the_diameter_is_that_of_the_graph_and_cautious_while_it_is_not_connected(graph, seed):
+    """Of those that have links."""
     said = {vertex: [] for vertex in graph}
     for a, b in graph.edges:  # one side's word is enough
         a, b = seed.sample((a, b), 2)
         said[a].append(ORIGINS[b])
     membership = Membership(ORIGINS[vertex].member(neighbours=said[vertex]) for vertex in graph)
-    expected = networkx.diameter(graph) if networkx.is_connected(graph) else len(graph) - 1
+    linked = graph.subgraph(vertex for vertex in graph if graph.degree(vertex))
+    expected = 1
+    if linked:
+        expected = networkx.diameter(linked) if networkx.is_connected(linked) else len(linked) - 1
     assert membership.diameter() == expected
+
+
+def test_strangers_that_nobody_is_linked_with_stretch_no_graph():
+    strangers = [origin.member(neighbours=[Origin("nobody")]) for origin in ORIGINS]
+    assert Membership([A.member(neighbours=[B]), B.member(), *strangers]).diameter() == 1
+
+
+def test_the_slowest_hop_is_one_that_both_its_ends_have_measured():
+    slow = [A.member(neighbours=[B], hop_milliseconds=64), B.member(neighbours=[C], hop_milliseconds=128)]
+    assert Membership([*slow, C.member(hop_milliseconds=2)]).hop_seconds() == 0.064
+    assert Membership([*slow, C.member(hop_milliseconds=256)]).hop_seconds() == 0.128
+
+
+def test_the_word_of_one_liar_makes_no_hop_slow():
+    membership = Membership([A.member(neighbours=[B]), B.member(neighbours=[C]), C.member(hop_milliseconds=4)])
+    membership.believe(A.member(version=1, neighbours=[B, C], hop_milliseconds=(1 << 32) - 1))
+    assert membership.hop_seconds() == 0.004
+    membership.believe(C.member(version=1, hop_milliseconds=8))
+    assert membership.hop_seconds() == 0.008
 
 
 def test_the_diameter_follows_links_and_leaves():

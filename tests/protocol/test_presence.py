@@ -199,8 +199,22 @@ def test_a_suspect_that_speaks_is_waited_for_again():
 def test_who_leaves_is_not_suspected():
     node = linked(B)
     publish(node)
-    hear(node, B, Members((B.member(version=1, last_step=0),)))
+    hear(node, B, Members((B.member(version=1, last_step=-1),)))
     assert "member silent" not in events(tick(node, 100.0))
+
+
+def test_a_goodbye_of_a_later_step_frees_nobody_from_suspicion():
+    node = linked(B, C, window="bounded")
+    publish(node)
+    hear(node, C, C.updates(0))
+    for second in range(40):
+        said = B.member(version=1 + second, neighbours=[C], last_step=STEP_MAX, hop_milliseconds=8192)
+        hear(node, C, Members((said, C.member(version=1 + second, neighbours=[B], hop_milliseconds=8192))), second)
+        tick(node, float(second))
+    assert node.step == 1
+    publish(node, 41.0)
+    hear(node, C, C.updates(1), 41.0)
+    assert node.step == 2
 
 
 # How far it is
@@ -208,9 +222,12 @@ def test_who_leaves_is_not_suspected():
 
 def test_the_slowest_hop_that_anyone_measures_bounds_all_windows():
     node = linked(B, window="bounded")
-    hear(node, B, Members((B.member(version=1, neighbours=[A], hop_milliseconds=256),)))
-    publish(node, 1.0)
-    assert node.next_tick(1.0) == pytest.approx(1.0 + 2 * 0.256)
+    (ping,) = sent(tick(node, 2.0), B, Ping)
+    hear(node, B, Pong(ping.sent_at), 2.48)
+    tick(node, 4.0)  # we say 256, too: a hop has two ends
+    hear(node, B, Members((B.member(version=1, neighbours=[A], hop_milliseconds=512),)), 4.0)
+    publish(node, 4.0)
+    assert node.next_tick(4.0) == pytest.approx(4.0 + 2 * 0.256)
 
 
 def test_the_hops_of_those_who_have_left_do_not_count():

@@ -6,9 +6,10 @@ from hypothesis import strategies as st
 from origins import A, B, C
 
 from seedflood.protocol.frontier import Frontier
+from seedflood.protocol.liveness import SUSPICION_SECONDS_MAX
 from seedflood.protocol.membership import Membership
 from seedflood.protocol.messages import STEP_MAX
-from seedflood.protocol.window import HOP_SECONDS_MIN, Window, bound_seconds, is_heard
+from seedflood.protocol.window import BOUND_SECONDS_MAX, HOP_SECONDS_MIN, Window, bound_seconds, is_heard
 
 BOTH = Membership([A.member(), B.member()])
 
@@ -34,8 +35,12 @@ def test_the_bound_is_the_diameter_times_the_bound_of_a_hop(diameter, delay, sec
 def test_the_bound_grows_with_both_and_is_never_below_the_least(diameter, delay):
     bound = bound_seconds(diameter, delay)
     assert bound >= HOP_SECONDS_MIN * diameter
-    assert bound_seconds(diameter + 1, delay) > bound
-    assert bound_seconds(diameter, delay + 1) > bound
+    assert bound_seconds(diameter + 1, delay) > bound or bound == BOUND_SECONDS_MAX
+    assert bound_seconds(diameter, delay + 1) > bound or bound == BOUND_SECONDS_MAX
+
+
+def test_no_claim_of_slow_hops_or_long_ways_makes_the_bound_longer_than_a_suspicion():
+    assert bound_seconds(10_000, 8.192) == BOUND_SECONDS_MAX == SUSPICION_SECONDS_MAX
 
 
 @pytest.mark.parametrize("rule", ["strict", "bounded"])

@@ -1,8 +1,10 @@
 """With `delay = D` a round is measured while the windows of the D rounds before it are open; they close in order."""
 
 from nodes import applied_steps, hear, linked, measure_of, publish, started, tick, windows
-from origins import A, B, C
+from origins import A, B, C, D
 
+from seedflood.protocol.liveness import SUSPICION_SECONDS_MAX
+from seedflood.protocol.messages import Members
 from seedflood.protocol.phase import Phase
 
 
@@ -117,3 +119,30 @@ def test_an_origin_is_waited_for_again_after_its_word_on_an_earlier_round():
     publish(node, now=5.0)
     tick(node, 100.0)
     assert node.view(100.0).members[1].status == "silent" or node.view(100.0).members[0].status == "silent"
+
+
+def test_whoever_is_heard_of_while_a_window_is_open_and_never_speaks_is_suspected_one_day():
+    node = linked(B, window="bounded")
+    publish(node)
+    hear(node, B, Members((C.member(neighbours=[B], hop_milliseconds=8192), B.member(1, 1, hop_milliseconds=8192))))
+    hear(node, B, Members((D.member(neighbours=[C]),)))
+    hear(node, B, B.updates(0), now=1.0)
+    assert node.phase is Phase.COLLECTING
+    tick(node, SUSPICION_SECONDS_MAX - 1.0)
+    assert node.phase is Phase.COLLECTING
+    tick(node, SUSPICION_SECONDS_MAX + 1.0)
+    assert node.step == 1
+    publish(node, SUSPICION_SECONDS_MAX + 1.0)
+    hear(node, B, B.updates(1), now=SUSPICION_SECONDS_MAX + 1.0)
+    assert node.step == 2  # nobody waits for them again
+
+
+def test_whoever_speaks_of_less_than_is_waited_for_is_suspected_all_the_same():
+    node = linked(B, window="strict")
+    hear(node, B, B.updates(0))
+    publish(node)
+    publish(node)
+    hear(node, B, B.updates(0), now=1.0)
+    hear(node, B, B.updates(3), now=1.0)  # and nothing of step 1
+    tick(node, 100.0)
+    assert B.id in node._windows._liveness.suspects

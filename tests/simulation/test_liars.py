@@ -12,6 +12,7 @@ from seedflood.errors import PeerError
 from seedflood.simulation.checks import find_mistakes, find_violations
 from seedflood.simulation.liars import LIES, Liar, choose_liars, let_lie
 from seedflood.simulation.link import Encoder, decode
+from seedflood.simulation.runs import Plan, simulate
 from seedflood.topology import TOPOLOGIES, make_topology
 
 
@@ -85,3 +86,10 @@ def test_honest_hosts_whose_replicas_differ_beside_a_liar_are_seen(world):
     assert find_violations(world.honest) == []
     world.hosts[1].ledger.sums[0] += 1
     assert find_violations(world.honest) == ["digests differ"]
+
+
+@pytest.mark.parametrize("seed", [2, 3])
+def test_strangers_and_claims_of_liars_keep_no_window_open(seed):
+    result = simulate(Plan(clients=12, topology="ring", seed=seed, window="bounded", steps=12, profile="liars"))
+    assert (result.violations, result.stuck) == ([], [])
+    assert result.liars

@@ -36,6 +36,7 @@ class Membership:
         """How many origins said from which step on they take part."""
         self._names: Counter[str] = Counter()
         self._origins_max = origins_max
+        self._links: dict[OriginId, set[OriginId]] | None = None
         self._diameter: int | None = None
         self._digest: bytes | None = None
         self._hop_seconds: float | None = None
@@ -101,8 +102,8 @@ class Membership:
         self._names[member.name] += 1
         self._members[member.origin] = member
         if known is None or (known.neighbours, known.has_left) != (member.neighbours, member.has_left):
-            self._diameter = None
-        if known is None or (known.hop_milliseconds, known.has_left) != (member.hop_milliseconds, member.has_left):
+            self._links = self._diameter = self._hop_seconds = None
+        elif known.hop_milliseconds != member.hop_milliseconds:
             self._hop_seconds = None
         return True
 
@@ -117,10 +118,12 @@ class Membership:
         return self._digest
 
     def hop_seconds(self) -> float:
-        """The slowest hop that anyone who takes part has measured."""
+        """The slowest hop that anyone who takes part has measured: a hop has two ends, so nobody's word counts for more
+        than the longest that one of its neighbours says."""
         if self._hop_seconds is None:
-            said = (member.hop_milliseconds for member in self._members.values() if not member.has_left)
-            self._hop_seconds = min(max(said, default=0), HOP_MILLISECONDS_MAX) / 1000
+            said = {origin: self._members[origin].hop_milliseconds for origin in self._linked()}
+            seen = (min(said[one], max(said[other] for other in others)) for one, others in self._linked().items())
+            self._hop_seconds = min(max(seen, default=0), HOP_MILLISECONDS_MAX) / 1000
         return self._hop_seconds
 
     def newer_than(self, told: Iterable[Member]) -> list[Member]:
@@ -194,21 +197,30 @@ class Membership:
         """Longest shortest path between origins that take part, in hops; at least 1. Of large and stretched graphs up
         to twice that (`graph`). Made when it is asked for: who waits for nobody needs none.
 
-        While the graph is not known to be connected it counts as a path of all origins: the cautious bound.
+        While the graph is not known to be connected it counts as a path of all of them: the cautious bound. Whoever has
+        no link does not count: nothing can come from it.
         """
         if self._diameter is None:
             self._diameter = self._measure_diameter()
         return self._diameter
 
     def _measure_diameter(self) -> int:
-        present = self.present()
-        if len(present) < 2:
+        links = self._linked()
+        if not links:
             return 1
-        number = {origin: k for k, origin in enumerate(present)}
-        links: list[set[int]] = [set() for _ in present]
-        for origin, k in number.items():
-            for other in self._members[origin].neighbours:
-                if other in number and other != origin:
-                    links[k].add(number[other])
-                    links[number[other]].add(k)
-        return diameter(links) or len(present) - 1
+        number = {origin: k for k, origin in enumerate(links)}
+        numbered = [{number[other] for other in others} for others in links.values()]
+        return diameter(numbered) or len(links) - 1
+
+    def _linked(self) -> dict[OriginId, set[OriginId]]:
+        """The graph: neighbours of each origin that has some, by the word of either side. Who has left is in none."""
+        if self._links is None:
+            present = self.present()
+            links: dict[OriginId, set[OriginId]] = {}
+            for origin in present:
+                for other in self._members[origin].neighbours:
+                    if other in present and other != origin:
+                        links.setdefault(origin, set()).add(other)
+                        links.setdefault(other, set()).add(origin)
+            self._links = links
+        return self._links

@@ -290,7 +290,7 @@ class Node:
             self._windows.hear(origin, now)
         holdings.heard.clear()
         for origin in presence.changed:
-            self._windows.review(origin)
+            self._windows.review(origin, now)
         if self.phase is not Phase.JOINING:
             self._exchange.compare_epochs(now)
         presence.changed.clear()

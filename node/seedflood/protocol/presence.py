@@ -192,6 +192,3 @@ class Presence:
         self.membership.believe(member)
         self._outbox.outputs.members.append(member)
         self.changed.add(member.origin)
-        word = self.membership.spoken(member.origin)
-        if word is not None and word.has_left:
-            self.liveness.forget(member.origin)

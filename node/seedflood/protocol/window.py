@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from seedflood.protocol.frontier import Frontier
+from seedflood.protocol.liveness import SUSPICION_SECONDS_MAX
 from seedflood.protocol.membership import Membership
 from seedflood.protocol.messages import OriginId
 from seedflood.protocol.outputs import CloseReason
@@ -28,9 +29,13 @@ HOP_SAFETY = 2.0
 """The bound is this many times the measured delay of a hop: delays along a path do not all peak together."""
 
 
+BOUND_SECONDS_MAX = SUSPICION_SECONDS_MAX
+"""Whatever is said of hops and links, by whomever: who is silent for so long is not waited for anyway."""
+
+
 def bound_seconds(diameter: int, hop_delay_seconds: float) -> float:
     """How long news may take across the network: design section 4, `diameter x hop bound`."""
-    return diameter * max(HOP_SECONDS_MIN, HOP_SAFETY * hop_delay_seconds)
+    return min(diameter * max(HOP_SECONDS_MIN, HOP_SAFETY * hop_delay_seconds), BOUND_SECONDS_MAX)
 
 
 def is_heard(frontier: Frontier, origin: OriginId, first: int, last: int, rule: WindowRule) -> bool:

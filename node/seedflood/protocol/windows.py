@@ -84,10 +84,18 @@ class OpenWindows:
         """Something new of this origin is held."""
         for window in self._open:
             window.hear(origin, self._membership, self._frontier)
-        if self._rules.delay and any(origin in window.waiting for window in self._open):
-            self._liveness.opened((origin,), {origin}, now)  # what came is not the last that is waited for
+        self._await(origin, now)  # what came may not be the last that is waited for
 
-    def review(self, origin: OriginId) -> None:
+    def review(self, origin: OriginId, now: float) -> None:
         """Whether the origin takes part or is suspected may have changed."""
         for window in self._open:
             window.review(origin, self._membership, self._frontier, self._liveness.suspects)
+        word = self._membership.spoken(origin)
+        if word is not None and word.last_step is not None and self._frontier.last(origin) >= word.last_step:
+            self._liveness.forget(origin)  # it has said all it will
+        self._await(origin, now)  # perhaps it was not known when the window opened
+
+    def _await(self, origin: OriginId, now: float) -> None:
+        """Whoever is waited for is suspected one day."""
+        if any(origin in window.waiting for window in self._open):
+            self._liveness.opened((origin,), {origin}, now)
