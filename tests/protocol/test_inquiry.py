@@ -55,6 +55,16 @@ def test_where_something_is_on_its_way_nothing_differs():
     assert make_contents(ONE).differing(make_contents(OTHER, B.bundle(1)).told()) == []
 
 
+def test_where_nothing_is_on_its_way_to_us_another_count_is_a_difference_too():
+    contents, frontier = make_contents(B.bundle(0), B.bundle(1), steps=3), Frontier()
+    told = make_contents(B.bundle(1, skipped=1)).told()
+    frontier.add(B.id, 0, 1)
+    assert contents.uneven(told, frontier) == []
+    frontier.add(B.id, 2, 2)
+    assert contents.uneven(told, frontier) == [(B.id, 0, 0)]
+    assert contents.uneven(contents.told(), frontier) == []
+
+
 def test_of_too_many_blocks_those_that_were_begun_last_are_told(monkeypatch):
     monkeypatch.setattr(inquiry, "BLOCKS_TOLD_MAX", 2)
     contents = make_contents(*(B.bundle(step) for step in (0, 70, 140, 300)), refresh_period=200)
@@ -71,7 +81,7 @@ def test_what_a_sum_stands_for_is_compared_no_more():
     ("block", "steps"), [((B.id, 0, 0), (0, 63)), ((B.id, 0, 1), (64, 99)), ((B.id, 1, 1), (100, 127))]
 )
 def test_a_block_ends_with_its_epoch(block, steps):
-    assert make_contents(refresh_period=100).steps(block) == (B.id, *steps)
+    assert make_contents(refresh_period=100, steps=200).steps(block) == (B.id, *steps)
 
 
 @given(

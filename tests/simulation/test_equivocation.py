@@ -7,27 +7,45 @@ from seedflood.protocol.messages import Updates
 from seedflood.simulation.checks import find_stuck
 
 
-def make_two_tongued(host, peer, steps):
-    """To this neighbour it says something else about these steps."""
+def make_two_tongued(host, peer, forge):
+    """To this neighbour it says something else: what `forge` makes of its bundles, None for nothing."""
     send = host.send
 
-    def forge(bundle):
-        if bundle.origin != host.origin or bundle.step not in steps:
-            return bundle
-        ((seed, scalar),) = bundle.probes
-        other = bundle._replace(probes=((seed, scalar + 1),))
+    def say(bundle):
+        other = bundle if bundle.origin != host.origin else forge(bundle)
+        if other is None or other == bundle:
+            return other
         return other._replace(signature=host._sign(other.signed_bytes(host.rules.run_id, host.public_key)))
 
     def send_forged(to, messages):
         if to == peer.origin:
             messages = [
-                Updates(tuple(map(forge, message.bundles))) if isinstance(message, Updates) else message
+                Updates(tuple(filter(None, map(say, message.bundles)))) if isinstance(message, Updates) else message
                 for message in messages
             ]
         send(to, messages)
 
     host.send = send_forged
     host._check_said = lambda message: None
+
+
+def other_scalars(steps):
+    def forge(bundle):
+        ((seed, scalar),) = bundle.probes
+        return bundle._replace(probes=((seed, scalar + 1),)) if bundle.step in steps else bundle
+
+    return forge
+
+
+def as_if_skipped(first, step):
+    """What was measured from `first` on is declared as skipped by the bundle of `step`."""
+
+    def forge(bundle):
+        if first <= bundle.step < step:
+            return None
+        return bundle._replace(skipped=step - first) if bundle.step == step else bundle
+
+    return forge
 
 
 @pytest.mark.parametrize("window", ["strict", "bounded", "none"])
@@ -37,7 +55,7 @@ def test_a_host_with_two_tongues_is_named_and_all_others_end_with_equal_journals
     liar, deceived = world.hosts[1], world.hosts[2]
     world.start()
     world.run_for(1.0)
-    make_two_tongued(liar, deceived, steps)
+    make_two_tongued(liar, deceived, other_scalars(steps))
     world.run(400)
     assert find_stuck(world.hosts) == []
     world.run_for(5)  # what is on its way arrives
@@ -49,3 +67,16 @@ def test_a_host_with_two_tongues_is_named_and_all_others_end_with_equal_journals
         assert {e.facts["member"] for e in host.events if e.name == "a host contradicts itself"} <= {"h1"}
         assert named, f"{host.name} named nobody"
         assert not host.node.is_doubted
+
+
+@pytest.mark.parametrize("window", ["bounded", "none"])
+def test_a_host_that_measured_for_one_what_it_skipped_for_the_next_is_named(window):
+    world = make_world("path", 5, steps=20, window=window, refresh_period=1000)
+    world.start()
+    world.run_for(1.0)
+    make_two_tongued(world.hosts[1], world.hosts[2], as_if_skipped(8, 10))
+    world.run(400)
+    world.run_for(5)
+    for host in world.hosts:
+        named = {event.facts["member"] for event in host.events if event.name == "a host contradicts itself"}
+        assert named == {"h1"}

@@ -16,7 +16,7 @@ content (RFC 8032, section 5.1.6), and a liar may choose the same one twice. The
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
 from itertools import islice
 
@@ -55,6 +55,7 @@ class Contents:
 
     def __init__(self, rules: Rules) -> None:
         self._period = rules.refresh_period
+        self._steps = rules.steps
         self._blocks: dict[int, dict[Block, int]] = {}
 
     def note(self, bundles: Iterable[Bundle]) -> None:
@@ -86,19 +87,26 @@ class Contents:
 
     def differing(self, told: BlockDigests) -> list[Block]:
         """Blocks with as many bundles here as there, and others. Where the count differs something is on its way."""
-        return [
-            (origin, epoch, block)
-            for origin, epoch, block, *theirs in told.blocks
-            if (ours := self._blocks.get(epoch, {}).get((origin, epoch, block))) is not None
-            and _told(ours)[0] == theirs[0]
-            and _told(ours) != tuple(theirs)
-        ]
+        return [block for block, is_as_many in self._unequal(told) if is_as_many]
+
+    def uneven(self, told: BlockDigests, frontier: Frontier) -> list[Block]:
+        """Blocks with more or fewer bundles there, though nothing of them is on its way to us: what was measured for
+        one of us may be declared as skipped for the other."""
+        uneven = (block for block, is_as_many in self._unequal(told) if not is_as_many)
+        return [block for block in uneven if frontier.holds(*self.steps(block))]
+
+    def _unequal(self, told: BlockDigests) -> Iterator[tuple[Block, bool]]:
+        """(block, are there as many bundles in it)"""
+        for origin, epoch, number, *theirs in told.blocks:
+            ours = self._blocks.get(epoch, {}).get((origin, epoch, number))
+            if ours is not None and _told(ours) != tuple(theirs):
+                yield (origin, epoch, number), _told(ours)[0] == theirs[0]
 
     def steps(self, block: Block) -> tuple[OriginId, int, int]:
         """(origin, first step, last step) of a block."""
         origin, epoch, number = block
         first = max(epoch * self._period, number * BLOCK_STEPS)
-        return origin, first, min((epoch + 1) * self._period, (number + 1) * BLOCK_STEPS) - 1
+        return origin, first, min((epoch + 1) * self._period, (number + 1) * BLOCK_STEPS, self._steps) - 1
 
 
 class Inquiry:
@@ -151,13 +159,14 @@ class Inquiry:
         tell_at, ask_at, pause = self._pauses.get(peer, (now, now, INQUIRY_SECONDS_MIN))
         if now < ask_at or self._repair.is_pulling(peer):
             return
-        blocks = self._contents.differing(told)[:BLOCKS_ASKED_MAX]
+        contents = self._contents
+        blocks = [*contents.differing(told), *contents.uneven(told, self._frontier)][:BLOCKS_ASKED_MAX]
         if not blocks:
             return
         self._pauses[peer] = (tell_at, now + pause, min(2 * pause, INQUIRY_SECONDS_MAX))
         self._repair.ask(peer)
         self._asked[peer] = blocks
-        spans = [self._contents.steps(block) for block in blocks]
+        spans = [contents.steps(block) for block in blocks]
         self._outbox.outputs.pull.append((peer, without(self._frontier.held(), spans)))
         self._outbox.send(peer, self._contents.told())
 
