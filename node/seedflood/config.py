@@ -185,7 +185,7 @@ class NodeSettings(Section):
     )
     threads: int | None = Field(None, ge=1, description="CPU threads for the model (default: all cores).")
     micro_batch: int | None = Field(
-        None, ge=1, description="Rows of a gradient at once, to save memory (default: all); the results are the same."
+        None, ge=1, description="Rows of a gradient at once, to save memory (default: all); results differ by rounding."
     )
     gradient_checkpointing: bool = Field(
         False, description="Save memory of a gradient: compute the layers again on the way back."

@@ -233,7 +233,7 @@ class Daemon:
         if not self.ended.done():
             self.ended.set_exception(error)
 
-    # What the driver asks (driver.Links, driver.Observer)
+    # What the driver asks (seams.Links, seams.Observer)
 
     def send(self, peer: OriginId, messages: Sequence[Message]) -> None:
         self.links.send(peer, messages)

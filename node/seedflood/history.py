@@ -7,31 +7,19 @@ rest is read page by page while the node is at work, and each page goes to the m
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Protocol
 
 from seedflood.protocol.frontier import Frontier
-from seedflood.protocol.messages import Bundle, ClosedEpoch, Held, Member, OriginId, Update
-from seedflood.protocol.opening import WAITING_ROUNDS, Inventory, joined, settled_ends
+from seedflood.protocol.messages import Bundle, ClosedEpoch, Member, OriginId, Update
+from seedflood.protocol.opening import WAITING_ROUNDS, joined, settled_ends
 from seedflood.protocol.rules import Rules
+from seedflood.seams import Journal
 
 PAGE_BUNDLES = 1024
 """Read at once, some 5 ms."""
 
 
-class Readable(Protocol):
-    """What is needed of a journal (`driver.Journal`)."""
-
-    def inventory(self) -> Inventory: ...
-
-    def closed_epochs(self) -> Iterator[ClosedEpoch]: ...
-
-    def replay(self) -> Iterator[Bundle]: ...
-
-    def read_missing(self, frontier: Iterable[Held], limit: int) -> Iterator[ClosedEpoch | list[Bundle]]: ...
-
-
 def take_stock(
-    journal: Readable,
+    journal: Journal,
     members: Iterable[Member],
     origin: OriginId,
     rules: Rules,
@@ -51,7 +39,7 @@ def take_stock(
 
 
 def pages(
-    journal: Readable,
+    journal: Journal,
     applied: Frontier,
     unwritten: Callable[[], Sequence[Bundle]],
     read: Callable[[Sequence[Bundle]], None] | None = None,

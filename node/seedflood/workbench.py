@@ -1,6 +1,6 @@
 """The workbench: carries out the driver's orders on the compute thread, and answers on the loop.
 
-It is the daemon's end of the seam `driver.Compute`. Jobs run in the order of the orders, so a digest stands for exactly
+It is the daemon's end of the seam `seams.Compute`. Jobs run in the order of the orders, so a digest stands for exactly
 what was ordered before it, and a sum of an epoch for exactly the frontier that is told with it.
 """
 

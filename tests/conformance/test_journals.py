@@ -1,4 +1,4 @@
-"""Whatever stands behind the seam `driver.Journal` keeps the same promises: sqlite, memory, and the tests' own disk.
+"""Whatever stands behind the seam `seams.Journal` keeps the same promises: sqlite, memory, and the tests' own disk.
 
 One of them in the place of another must make no difference to a node, else the simulation and the tests show nothing.
 """

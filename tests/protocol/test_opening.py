@@ -41,6 +41,12 @@ def journals(draw):
     return bundles
 
 
+@pytest.mark.parametrize("delay", [0, 3, 40])
+def test_with_a_delay_so_many_more_rounds_wait_as_neighbours_may_not_have_applied(delay):
+    _, waiting, _ = stock([B.bundle(step) for step in range(100)], window="bounded", delay=delay)
+    assert [bundle.step for bundle in waiting] == list(range(100 - WAITING_ROUNDS - delay, 100))
+
+
 @settings(deadline=None, max_examples=60)
 @given(journals(), st.sampled_from(["strict", "bounded", "none"]))
 def test_the_end_of_a_journal_and_what_the_rest_covers_are_all_that_a_node_needs(bundles, window):

@@ -60,8 +60,9 @@ def settled_ends(
 def ends(
     held: Frontier, rules: Rules, *, limit: int = STEP_MAX, waiting_rounds: int = WAITING_ROUNDS
 ) -> dict[OriginId, int]:
-    """Of each origin the step at which its last rounds begin, or the limit."""
-    waiting = waiting_rounds * rules.local_steps
+    """Of each origin the step at which its last rounds begin, or the limit. With a delay neighbours apply later, and
+    the frontiers that they name are so much older."""
+    waiting = (waiting_rounds + rules.delay) * rules.local_steps
     return {origin: min(limit, max(0, held.last(origin) + 1 - waiting)) for origin in held.origins}
 
 
