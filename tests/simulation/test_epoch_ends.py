@@ -37,3 +37,32 @@ def test_a_peaceful_restart_at_the_end_of_an_epoch_does_not_stop_compaction(seed
         assert {0, 1} <= set(host.journal.closed)
         assert host.node.is_ready
         assert not host.node.is_doubted
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_who_returns_and_is_cut_off_at_once_neither_speaks_too_late_nor_is_left_behind(optimizer):
+    """Nobody knows yet that it is back. If it spoke, the others would compact the epoch without what it said."""
+    period = 8
+    world = make_world(
+        "path",
+        steps=12 * period,
+        refresh_period=period,
+        optimizer=optimizer,
+        weather=Weather(delay_min=0.02, delay_max=0.02),
+        pace=Pace(STEP_SECONDS, STEP_SECONDS),
+        patience=Patience(start_seconds=5.0),
+    )
+    world.start()
+    host = world.hosts[0]
+    assert world.clock.run(lambda: host.is_up and host.node.step >= 2 * period + 2, 100)
+    host.leave()
+    world.run_for(HOP_SECONDS)
+    host.crash()
+    host.events.clear()
+    world.start_later(host, 10 * STEP_SECONDS)
+    assert world.clock.run(lambda: any(event.name == "caught up" for event in host.events), 100)
+    world.network.partition({0})
+    world.run_for(10.0)
+    world.network.unite()
+    run_to_the_end(world)
+    assert len({host.ledger.digest() for host in world.hosts}) == 1

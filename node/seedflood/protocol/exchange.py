@@ -5,6 +5,7 @@ from typing import Protocol
 
 from seedflood.errors import PeerError
 from seedflood.protocol.admission import Admission
+from seedflood.protocol.announcement import Announcement
 from seedflood.protocol.catchup import CatchUp, describe_progress
 from seedflood.protocol.ending import Ending
 from seedflood.protocol.evidence import Evidence, stated
@@ -79,6 +80,7 @@ class Exchange:
         self._outbox = outbox
         self._rules = rules
         self._course = course
+        self._announcement = Announcement(rules, presence, flood, holdings.frontier)
         self._evidence: dict[OriginId, Evidence] = {}
         """What those whom we are pulling from say of their closed epochs."""
 
@@ -139,6 +141,7 @@ class Exchange:
                 self._outbox.send(peer, Pong(sent_at))
             case Pong(sent_at):
                 self._presence.delays.pong(peer, sent_at, now)
+                self._announcement.answered(peer, sent_at)
             case Goodbye():
                 pass
             case Hello():
@@ -150,21 +153,22 @@ class Exchange:
         self.inquiry.pulled(peer)
         self.repair.pulled(peer, self._holdings.frontier)
 
-    def may_speak(self, clients: int, now: float) -> bool:
-        """Does a node that joins know enough?"""
+    def may_speak(self, first: int, now: float) -> bool:
+        """Does a node that joins know enough, and do its neighbours know that it takes part from this step on?"""
         membership, frontier = self._presence.membership, self._holdings.frontier
         own = self._presence.ours.origin
         present = membership.present()
         held_before = frontier.last(own) + 1
-        return self._catchup.may_speak(
+        is_caught_up = self._catchup.may_speak(
             self.repair.reached,
             present,
             now,
             has_pulled=self.repair.has_pulled,
             held_before=held_before,
             is_whole=frontier.mark(own) >= max(held_before, self._catchup.said_before),
-            is_everyone_met=len(membership) >= clients and present <= {*self.repair.reached, own},
+            is_everyone_met=len(membership) >= self._rules.clients and present <= {*self.repair.reached, own},
         )
+        return is_caught_up and self._announcement.is_heard(first, now)
 
     def end_joining(self) -> None:
         self.is_joining, self._catchup.is_over = False, True

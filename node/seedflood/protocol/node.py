@@ -259,7 +259,7 @@ class Node:
             self._presence.state_closed(closed, first_step=STEP_MAX)
             return
         self._presence.go_on(past, closed)
-        if past.has_left:
+        if past.has_left or last_own < past.first_step:
             self.step = last_own + 1
         else:
             self.step = round_of(last_own, self.rules)
@@ -343,7 +343,7 @@ class Node:
     def _may_speak(self, now: float) -> bool:
         """Is enough known, or is there nothing to be told: alone, or the journal has a whole run?"""
         is_nothing_to_know = self.rules.clients == 1 or self._ending.holds_everything()
-        return is_nothing_to_know or self._exchange.may_speak(self.rules.clients, now)
+        return is_nothing_to_know or self._exchange.may_speak(self._next_step(), now)
 
     def _next_step(self) -> int:
         """What would be measured next if a node that joins could speak now."""
