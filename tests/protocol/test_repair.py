@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 from origins import A, B, C, D
 
 from seedflood.protocol.frontier import Frontier
-from seedflood.protocol.messages import STEP_MAX, FrontierDigest
+from seedflood.protocol.messages import STEP_MAX, FrontierDigest, Held
 from seedflood.protocol.repair import Repair
 
 LACKING = Frontier([A.held(3)])
@@ -82,6 +82,28 @@ def test_to_have_pulled_means_that_a_pull_has_ended_and_brought_everything():
     assert not repair.has_pulled
     repair.pulled(B.id, FULL)
     assert repair.has_pulled
+
+
+class Counting(Frontier):
+    """Counts how often it is asked."""
+
+    looks = 0
+
+    def holds(self, origin, first, last=None):
+        self.looks += 1
+        return super().holds(origin, first, last)
+
+
+def test_of_a_goal_at_its_limits_what_is_held_is_looked_for_once_whatever_comes():
+    holes = [(2 * k, 2 * k) for k in range(1, 1001)]
+    frontier = Counting([Held(A.id, 1, tuple(holes))])
+    repair = make_repair(B, goal=[Held(A.id, 1, (*holes, (9999, 9999)))], frontier=frontier)
+    for _ in range(1000):
+        repair.progressed(B.id, frontier)
+    assert frontier.looks <= 3 * len(holes)
+    frontier.add(A.id, 9999, 9999)
+    repair.progressed(B.id, frontier)
+    assert repair.reached == {B.id}
 
 
 # One donor at a time

@@ -23,7 +23,7 @@ from seedflood.protocol.messages import (
     Standing,
     Updates,
 )
-from seedflood.transport import codec
+from seedflood.transport import codec, links
 from seedflood.transport.answer import EPOCH_PART_BYTES
 from seedflood.transport.budget import Use
 from seedflood.transport.codec import EpochPart, PullEnd, PullPart
@@ -325,6 +325,32 @@ async def test_a_node_with_all_the_links_that_it_takes_refuses_more_and_is_diall
     await late.until(lambda: late.linked)
 
 
+@pytest.mark.parametrize("late_dials", [True, False])
+async def test_a_link_that_no_statement_has_room_for_is_refused_with_a_reason(
+    make_node, monkeypatch, caplog, late_dials: bool
+) -> None:
+    monkeypatch.setattr(links, "NEIGHBOURS_MAX", 1)
+    hub, a, late = await make_node("hub").start(), await make_node("a").start(), await make_node("late").start()
+    hub.dial(a)
+    await hub.until(lambda: hub.linked)
+    tried = asyncio.Event()
+
+    async def sleep(seconds: float) -> None:
+        tried.set()
+        await asyncio.sleep(0.01)
+
+    (late if late_dials else hub).links._sleep = sleep
+    with caplog.at_level(logging.WARNING):
+        if late_dials:
+            late.dial(hub)
+        else:
+            hub.dial(a, late)
+        await asyncio.wait_for(tried.wait(), 20)
+    assert "this node has 1 links already" in caplog.text
+    assert not late.linked
+    assert set(hub.linked) == {a.origin}
+
+
 async def test_a_node_does_not_link_with_itself(make_node, caplog: pytest.LogCaptureFixture) -> None:
     a = await make_node("a").start()
     with caplog.at_level(logging.WARNING):
@@ -623,6 +649,15 @@ async def test_garbage_instead_of_a_hello_is_refused(make_node) -> None:
     b = await make_node("b").start()
     assert (await rogue(b, b"\xff\xff"))[0] is grpc.StatusCode.PERMISSION_DENIED
     assert "no hello" in (await rogue(b, codec.encode(Ping(1.0))[0]))[1]
+
+
+async def test_a_first_frame_larger_than_any_hello_is_refused_unread(make_node, monkeypatch) -> None:
+    b = await make_node("b").start()
+    parsed = []
+    monkeypatch.setattr(codec, "_from_wire", parsed.append)
+    _, details = await rogue(b, codec.encode(EpochPart(0, None, bytes(codec.HELLO_BYTES_MAX), is_last=True))[0])
+    assert "bytes is no hello" in details
+    assert not parsed
 
 
 async def test_an_oversized_frame_ends_the_link_and_nothing_else(make_node) -> None:

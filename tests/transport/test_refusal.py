@@ -65,6 +65,15 @@ def test_any_details_are_understood_or_ignored(details: str) -> None:
         assert isinstance(refusal.as_error(facts, "host:1", OTHER), PeerError | RunMismatchError)
 
 
+@settings(RELAXED)
+@given(st.sampled_from(["base", "version", "busy", "x\x1b[2J"]), st.text(max_size=400))
+def test_of_what_a_peer_says_nothing_unprintable_or_long_is_shown(reason: str, text: str) -> None:
+    facts = refusal.parse(json.dumps({"reason": reason, "message": "\x1b[31m" + text + "\n2026 error: forged"}))
+    if facts is not None:
+        error = refusal.as_error(facts, "host:1", OTHER)
+        assert f"{error}{getattr(error, 'reason', '')}".isprintable()
+
+
 @pytest.mark.parametrize("details", [None, "", "Stream removed", "{" * 4000, '{"a":' * 800, "{}", '{"reason": 1}'])
 def test_what_is_no_refusal_of_ours_is_ignored(details: str | None) -> None:
     assert refusal.parse(details) is None

@@ -12,10 +12,11 @@ One donor at a time: what two of them would send is mostly the same. The next on
 broken off, or brought nothing for a whole comparison period.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from seedflood.protocol.frontier import Frontier
-from seedflood.protocol.messages import STEP_MAX, FrontierDigest, Held, OriginId
+from seedflood.protocol.messages import STEP_MAX, FrontierDigest, Held, OriginId, Span
 
 REPAIR_SECONDS = 2.0
 """Between two comparisons of a link: the longest time for which a lost frame goes unnoticed, at 40 bytes a time."""
@@ -24,13 +25,36 @@ SETTLED_ROUNDS = 2
 """A digest of a moving run leaves out the open round and the one before: neighbours are at most one round apart."""
 
 
+class _Goal:
+    """What a peer held when we linked. What is held stays held, so each of its parts is looked for until it is there,
+    and then never again: whoever claims as much as it may costs no more than one look at it all."""
+
+    def __init__(self, held: tuple[Held, ...]) -> None:
+        self.held = held
+        self._rest = _spans(held)
+        self._next = next(self._rest, None)
+
+    def is_reached(self, frontier: Frontier) -> bool:
+        while self._next is not None and frontier.holds(*self._next):
+            self._next = next(self._rest, None)
+        return self._next is None
+
+
+def _spans(held: tuple[Held, ...]) -> Iterator[Span]:
+    for one in held:
+        if one.mark:
+            yield one.origin, 0, one.mark - 1
+        for first, last in one.beyond:
+            yield one.origin, first, last
+
+
 @dataclass(slots=True)
 class _Comparison:
-    """goal: what the peer held when we linked and we did not; is_goal_wanted: a pull for it is to be begun.
+    """goal: None once it was reached; is_goal_wanted: a pull for it is to be begun.
     is_wanted: a pull is to be begun whatever the goal. has_given: something new came from it since the last `retry`.
     members_differ: how often in a row it knew other statements."""
 
-    goal: tuple[Held, ...]
+    goal: _Goal | None
     is_goal_wanted: bool = True
     is_wanted: bool = False
     is_pulling: bool = False
@@ -67,13 +91,12 @@ class Repair:
     def goal(self, peer: OriginId) -> tuple[Held, ...]:
         """What the neighbour held when we linked, if we do not hold it yet."""
         comparison = self._peers.get(peer)
-        return comparison.goal if comparison is not None else ()
+        return comparison.goal.held if comparison is not None and comparison.goal is not None else ()
 
     def connect(self, peer: OriginId, goal: tuple[Held, ...], frontier: Frontier, *, is_wanted: bool = False) -> None:
         """is_wanted: pull even if nothing is lacking, to be told the neighbour's standing."""
-        self._peers[peer] = _Comparison(goal, is_wanted=is_wanted)
-        if frontier.covers(goal):
-            self._reach(peer)
+        self._peers[peer] = _Comparison(_Goal(goal), is_wanted=is_wanted)
+        self._look(peer, frontier)
 
     def disconnect(self, peer: OriginId) -> None:
         self._peers.pop(peer, None)
@@ -99,8 +122,7 @@ class Repair:
         comparison = self._peers.get(peer)
         if comparison is not None:
             comparison.is_pulling = comparison.is_stalled = False
-            if frontier.covers(comparison.goal):
-                self._reach(peer)
+            if self._look(peer, frontier):
                 self.has_pulled = True
 
     def retry(self) -> None:
@@ -124,9 +146,8 @@ class Repair:
     def progressed(self, peer: OriginId, frontier: Frontier) -> None:
         """Something new came from the peer: goals may be reached by live updates, too."""
         self._peers[peer].has_given = True
-        for peer, comparison in self._peers.items():
-            if comparison.goal and frontier.covers(comparison.goal):
-                self._reach(peer)
+        for one in self._peers:
+            self._look(one, frontier)
 
     def agrees(self, peer: OriginId, frontier: Frontier) -> bool:
         """Did the neighbour say last that it is complete and holds exactly what we hold?"""
@@ -143,9 +164,7 @@ class Repair:
         if self.donor is not None:
             return None
         for peer, comparison in self._peers.items():
-            if comparison.goal and comparison.is_goal_wanted and frontier.covers(comparison.goal):
-                self._reach(peer)
-            is_wanted = comparison.is_wanted or (comparison.is_goal_wanted and comparison.goal)
+            is_wanted = comparison.is_wanted or (comparison.is_goal_wanted and not self._look(peer, frontier))
             if comparison.is_pulling or not is_wanted:
                 continue
             comparison.is_pulling = comparison.has_given = True
@@ -155,6 +174,10 @@ class Repair:
             return peer
         return None
 
-    def _reach(self, peer: OriginId) -> None:
-        self._peers[peer].goal = ()
-        self.reached.add(peer)
+    def _look(self, peer: OriginId, frontier: Frontier) -> bool:
+        """Have we held by now all that it held when we linked?"""
+        comparison = self._peers[peer]
+        if comparison.goal is not None and comparison.goal.is_reached(frontier):
+            comparison.goal = None
+            self.reached.add(peer)
+        return comparison.goal is None

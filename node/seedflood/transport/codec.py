@@ -59,6 +59,9 @@ from seedflood.wire import flood_pb2 as pb
 FRAME_BYTES_MAX = 4 << 20
 """gRPC's default limit of a message, kept: what is larger is split."""
 
+HELLO_BYTES_MAX = 1 << 20
+"""A frontier at its limits, 560 KB, and statements, 256 KB: whoever is not known yet says no more at once."""
+
 FRAME_MEMBERS_MAX = 256
 """Statements in a frame. Verifying so many takes 20 ms; then the loop turns."""
 

@@ -27,10 +27,10 @@ import grpc
 import grpc.aio
 
 from seedflood.errors import PeerError, SeedfloodError
-from seedflood.protocol.messages import Goodbye, Held, Hello, Message, OriginId, fingerprint
+from seedflood.protocol.messages import NEIGHBOURS_MAX, Goodbye, Held, Hello, Message, OriginId, fingerprint
 from seedflood.transport import refusal
 from seedflood.transport.budget import Budgets
-from seedflood.transport.codec import Encoder, decode, encode
+from seedflood.transport.codec import HELLO_BYTES_MAX, Encoder, decode, encode
 from seedflood.transport.counters import Fault, Ledger, LinkCounters
 from seedflood.transport.crowd import Crowd
 from seedflood.transport.link import BROKEN, Link, Stream
@@ -221,6 +221,7 @@ class Links:
 
         Raises SeedfloodError if we and they do not fit, one of BROKEN or TimeoutError if they cannot be reached.
         """
+        self._check_room(NEIGHBOURS_MAX)  # before anybody there believes in a link
         channel = self._credentials.channel(address)
         stream = DialledStream(channel, address)
         run_id = self._owner.hello().run_id
@@ -253,7 +254,9 @@ class Links:
                 raise refusal.as_error(facts, address, run_id) from None
             try:
                 link = self._admit(hello, ours, stream)
-            except PeerError:
+            except PeerError as error:
+                if error.reason == "busy":
+                    raise
                 return False, hello.member.origin
             await self._serve(link)
             return True, link.peer
@@ -316,9 +319,9 @@ class Links:
             raise PeerError("this node is stopping", reason="stopping")
         peer, name = hello.member.origin, hello.member.name
         old = self._links.get(peer)
-        if old is None and not stream.is_dialled and len(self._links) >= self._settings.links_max:
-            raise PeerError(f"this node has {len(self._links)} links already", reason="busy")
-        if old is not None:
+        if old is None:
+            self._check_room(NEIGHBOURS_MAX if stream.is_dialled else self._settings.links_max)
+        else:
             if not self._is_preferred(hello, ours, stream, old):
                 old.has_outlived_dial = True
                 raise PeerError(f"there is a link with {name} already", reason="duplicate")
@@ -341,6 +344,10 @@ class Links:
         self._links[peer] = link
         self._owner.connected(peer, hello)
         return link
+
+    def _check_room(self, links_max: int) -> None:
+        if len(self._links) >= min(links_max, NEIGHBOURS_MAX):
+            raise PeerError(f"this node has {len(self._links)} links already", reason="busy")
 
     @staticmethod
     def _is_preferred(hello: Hello, ours: Hello, stream: Stream, old: Link) -> bool:
@@ -385,6 +392,8 @@ def _details(error: BaseException) -> str:
 def _as_hello(frame: bytes | None) -> Hello:
     if frame is None:
         raise PeerError("the stream was closed before a hello", reason="hello")
+    if len(frame) > HELLO_BYTES_MAX:
+        raise PeerError(f"a first frame of {len(frame)} bytes is no hello", reason="oversize")
     message = decode(frame)
     if not isinstance(message, Hello):
         raise PeerError("the first frame is no hello", reason="hello")

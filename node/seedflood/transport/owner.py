@@ -32,7 +32,8 @@ class Owner(LinkOwner, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LinkSettings:
-    """listen: host:port. links_max: of those who dial us; whoever we dial is linked in any case.
+    """listen: host:port. links_max: from so many on, whoever dials us is refused; whomever we dial is not, while a
+    statement has room to name it.
     epoch_bytes_max: of a sum that a neighbour tells, as it is told."""
 
     listen: str
