@@ -2,9 +2,10 @@ from dataclasses import replace
 
 import pytest
 from nodes import PROBES, hear, linked, started, windows
-from origins import B, C, D, Origin, make_rules
+from origins import A, B, C, D, Origin, make_rules
 
 from seedflood.errors import ConfigError, PeerError
+from seedflood.protocol import messages
 from seedflood.protocol.frontier import RANGES_MAX
 from seedflood.protocol.messages import BUNDLE_BYTES_MAX, Members, Updates
 from seedflood.protocol.payload import Coefficients, encode_coefficients
@@ -113,6 +114,44 @@ def test_strangers_beyond_the_places_that_there_are_cost_no_verification():
     assert hear(node, B, Members((B.member(version=9),))).members == [B.member(version=9)]
     with pytest.raises(PeerError, match="no more are let in"):
         node.admission.check_hello(strangers[-1].hello())
+
+
+@pytest.fixture
+def twin(monkeypatch):
+    """A second key under the origin id of B: found by search, as a 64-bit digest allows."""
+    name_of = messages.origin_id
+    twin = Origin("bill")
+    twin.id = B.id
+    monkeypatch.setattr(messages, "origin_id", lambda key: B.id if key == twin.public_key else name_of(key))
+    return twin
+
+
+def test_the_first_key_of_an_origin_stays_however_new_the_statement_of_another(twin):
+    node = linked(B)
+    out = hear(node, B, Members((twin.member(incarnation=9),)))
+    assert (out.members, out.send, node.membership.name(B.id)) == ([], [], "bob")
+    assert node.admission.refused == {"another key": 1}
+
+
+def test_a_peer_under_the_origin_of_another_key_is_not_linked(twin):
+    node = linked(B)
+    with pytest.raises(PeerError) as caught:
+        node.admission.check_hello(twin.hello())
+    assert caught.value.reason == "identity"
+    assert node.admission.refused == {"another key": 1}
+
+
+def test_no_relay_is_blamed_for_the_bundles_of_an_origin_with_two_keys(twin):
+    node = linked(B, C)
+    hear(node, C, Members((twin.member(),)))
+    assert refused(node, C, twin.bundle(0)) == {"another key": 2}
+
+
+def test_another_key_under_our_own_origin_ends_nobody(monkeypatch):
+    name_of = messages.origin_id
+    twin = Origin("bill")
+    monkeypatch.setattr(messages, "origin_id", lambda key: A.id if key == twin.public_key else name_of(key))
+    assert not hear(linked(B), B, Members((twin.member(incarnation=9),))).is_superseded
 
 
 def test_good_bundles_beside_a_refused_one_are_taken():

@@ -4,7 +4,7 @@ from origins import A, B, C, D, Origin, make_rules
 
 from seedflood.protocol.liveness import SUSPICION_SECONDS_MIN
 from seedflood.protocol.membership import Membership
-from seedflood.protocol.messages import NEIGHBOURS_MAX, STEP_MAX, Members, Ping, Pong
+from seedflood.protocol.messages import INCARNATION_MAX, NEIGHBOURS_MAX, STEP_MAX, Members, Ping, Pong
 from seedflood.protocol.window import HOP_SECONDS_MIN
 
 
@@ -143,6 +143,13 @@ def test_one_that_starts_outlives_its_past_lives_even_if_its_clock_went_back():
     node.connected(B.id, B.hello(members=[A.member(700, 5)]), 0.0)
     assert not node.collect().is_superseded
     assert node.membership.get(A.id).age > (700, 5)
+
+
+def test_one_that_starts_ends_when_nothing_can_be_newer_than_what_is_said_of_it():
+    node = started(incarnation=2)
+    node.connected(B.id, B.hello(members=[A.member(INCARNATION_MAX)]), 0.0)
+    assert node.collect().is_superseded
+    assert node.membership.get(A.id).incarnation == 2
 
 
 def test_of_two_that_start_at_the_same_moment_one_gives_up():

@@ -11,6 +11,7 @@ from seedflood.errors import PeerError
 from seedflood.protocol.frontier import RANGES_MAX, Frontier, tellable
 from seedflood.protocol.messages import (
     BUNDLE_BYTES_MAX,
+    INCARNATION_MAX,
     NEIGHBOURS_MAX,
     SCALAR_MAX,
     SEED_MAX,
@@ -67,7 +68,7 @@ members = st.builds(
     Member,
     public_key=st.binary(min_size=32, max_size=32),
     name=st.from_regex(codec.NAME_PATTERN, fullmatch=True),
-    incarnation=st.integers(0, codec.INCARNATION_MAX),
+    incarnation=st.integers(0, INCARNATION_MAX),
     version=u64,
     neighbours=st.lists(u64, max_size=5).map(tuple),
     first_step=st.integers(0, STEP_MAX),

@@ -10,7 +10,7 @@ from typing import Literal
 from seedflood.errors import PeerError
 from seedflood.protocol.frontier import Frontier, count_steps
 from seedflood.protocol.membership import Membership
-from seedflood.protocol.messages import Bundle, ClosedEpoch, EpochDigest, Hello, Member, Span, Verify
+from seedflood.protocol.messages import Bundle, ClosedEpoch, EpochDigest, Hello, Member, OriginId, Span, Verify
 from seedflood.protocol.packing import largest, packed_bytes_max, unpack
 from seedflood.protocol.rules import Rules
 
@@ -20,6 +20,7 @@ Objection = Literal[
     "beyond the run",
     "not a round",
     "payload",
+    "another key",
     "signature",
     "equivocation",
     "too far ahead",
@@ -39,6 +40,8 @@ class Admission:
     def __init__(self, rules: Rules, verify: Verify, membership: Membership, frontier: Frontier) -> None:
         self.refused: dict[Objection, int] = {}
         """Foreign input that was not used."""
+        self._twins: set[OriginId] = set()
+        """Origins that are known to have two keys."""
         self._rules = rules
         self._verify = verify
         self._membership = membership
@@ -58,14 +61,20 @@ class Admission:
         if not self._membership.has_room_for(hello.member):
             self.refuse("too many origins")
             raise PeerError(f"{len(self._membership)} origins take part, and no more are let in", reason="busy")
+        if self._membership.is_taken(hello.member):
+            self._note_twin(hello.member)
+            raise PeerError("the origin id of the peer is that of another key", reason="identity")
         self.check_member(hello.member)
         for member in hello.members:
             self.check_member(member)
 
     def check_member(self, member: Member) -> None:
-        """Raises PeerError if a statement that is news is not signed by its subject. No room: it is no news."""
+        """Raises PeerError if a statement that is news is not signed by its subject. No room, or another key under an
+        origin id that has one: it is no news."""
         if not self._membership.has_room_for(member):
             self.refuse("too many origins")
+        if self._membership.is_taken(member):
+            self._note_twin(member)
         if self._membership.is_news(member) and not self.is_signed(member):
             self.refuse("signature")
             raise PeerError(f"the membership statement of {member.name} has a wrong signature", reason="signature")
@@ -140,10 +149,18 @@ class Admission:
             return "payload"
         if not self._frontier.can_add(origin, first):
             return "too far ahead"
+        if origin in self._twins:
+            return "another key"
         key = member.public_key
         if not self._verify(key, bundle.signed_bytes(rules.run_id, key), bundle.signature):
             return "signature"
         return None
+
+    def _note_twin(self, member: Member) -> None:
+        """Two keys under one id were looked for. Nothing more of that origin is taken: others may know it by its other
+        key, and what an honest relay passes on shall not look like a wrong signature."""
+        self._twins.add(member.origin)
+        self.refuse("another key")
 
     def refuse(self, reason: Objection) -> None:
         self.refused[reason] = self.refused.get(reason, 0) + 1

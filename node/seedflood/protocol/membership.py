@@ -74,11 +74,18 @@ class Membership:
         known = self._members.get(member.origin)
         if known is None:
             return self.has_room_for(member)
+        if known.public_key != member.public_key:
+            return False
         return member.age > known.age or self._is_last_word(member)
 
     def has_room_for(self, member: Member) -> bool:
         """Is its origin known, or is there a place for one more? Keys cost nothing: strangers may come without end."""
         return len(self._members) < self._origins_max or member.origin in self._members
+
+    def is_taken(self, member: Member) -> bool:
+        """Is its origin that of another key? 64 bits of a digest collide for who looks for it: the first key stays."""
+        known = self._members.get(member.origin)
+        return known is not None and known.public_key != member.public_key
 
     def _is_last_word(self, member: Member) -> bool:
         word = self._spoken.get(member.origin)

@@ -46,6 +46,9 @@ _SIGNED = [struct.Struct(">QIH" + "Iq" * count) for count in range(BUNDLE_UPDATE
 
 ORIGINS_REMEMBERED = 65_536
 NEIGHBOURS_MAX = 1024
+INCARNATION_MAX = 1 << 62
+"""Far beyond any clock. One that has a newer one of itself to outlive counts on from it."""
+
 CLOSED_DIGESTS_MAX = 1024
 """In one message: 64 KiB."""
 

@@ -16,7 +16,7 @@ from seedflood.protocol.flood import Flood
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.liveness import Liveness
 from seedflood.protocol.membership import Membership
-from seedflood.protocol.messages import NEIGHBOURS_MAX, STEP_MAX, Member, OriginId, Ping, Sign
+from seedflood.protocol.messages import INCARNATION_MAX, NEIGHBOURS_MAX, STEP_MAX, Member, OriginId, Ping, Sign
 from seedflood.protocol.outbox import Outbox
 from seedflood.protocol.rules import Rules
 from seedflood.protocol.voice import Voice
@@ -111,6 +111,8 @@ class Presence:
     def believe(self, members: Iterable[Member], source: OriginId) -> None:
         """Takes statements whose signatures were checked."""
         for member in members:
+            if self.membership.is_taken(member):
+                continue
             if member.origin == self.ours.origin:
                 self._hear_of_us(member, source)
             elif self.membership.is_news(member):
@@ -155,14 +157,15 @@ class Presence:
         One that is about to start has the last word over whatever it finds, for its clock may have gone back, and its
         journal may have lost the count of its starts. One that has spoken and hears of a newer one is the older of two,
         and ends; if it was not, it has the last word when it is started again. Two that start at the same moment outbid
-        each other a few times, until one of them gives up.
+        each other a few times, until one of them gives up. Nothing can be newer than the last incarnation there is.
         """
         if member.signature == self.ours.signature or not self._admission.is_signed(member):
             return
         is_newer = member.age > self.ours.age
         if is_newer or member.incarnation != self.ours.incarnation:
             self._remember(member)
-        if is_newer and (self._catchup.is_over or self._voice.outlived == OUTLIVED_MAX):
+        is_hopeless = self._voice.outlived == OUTLIVED_MAX or member.incarnation >= INCARNATION_MAX
+        if is_newer and (self._catchup.is_over or is_hopeless):
             self._outbox.outputs.is_superseded = True
             return
         if self.membership.is_news(member):

@@ -15,6 +15,7 @@ from google.protobuf.message import DecodeError
 from seedflood.errors import PeerError
 from seedflood.protocol.batches import cut_bundles
 from seedflood.protocol.messages import (
+    INCARNATION_MAX,
     NAME_PATTERN,
     NEIGHBOURS_MAX,
     STEP_MAX,
@@ -71,9 +72,6 @@ MEMBERS_BYTES_MAX = 256 << 10
 EPOCH_PART_BYTES_MAX = 1 << 20
 REASON_CHARACTERS_MAX = 256
 KEY_BYTES = 32
-INCARNATION_MAX = 1 << 62
-"""Far beyond any clock. One that has a newer one of itself to outlive counts on from it."""
-
 BASE_DIGEST_BYTES_MAX = 64
 
 _NAME = re.compile(NAME_PATTERN)
