@@ -37,6 +37,7 @@ from seedflood.protocol.rules import Patience, Rules
 from seedflood.results import Results
 from seedflood.storage.journal import Journal
 from seedflood.storage.snapshots import Snapshots
+from seedflood.training.optimiser import STEP_MAX
 from seedflood.training.trainer import Round, Trainer
 from seedflood.transport.answer import AnswerItem
 from seedflood.transport.budget import Use
@@ -108,6 +109,7 @@ class Daemon:
             epoch_bytes=trainer.epoch_bytes,
             telling=trainer.telling,
             delay=run.delay,
+            step_reach=None if run.optimizer == "sgd" else int(STEP_MAX),
         )
         member = Member(identity.public_key, node.name, incarnation)
         patience = Patience(start_seconds=node.start_seconds, linger_seconds=node.linger_seconds)

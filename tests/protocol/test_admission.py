@@ -2,12 +2,13 @@ from dataclasses import replace
 
 import pytest
 from nodes import PROBES, hear, linked, started, windows
-from origins import A, B, C, D, Origin, make_rules
+from origins import EPOCH_BYTES, A, B, C, D, Origin, epoch, make_rules
 
 from seedflood.errors import ConfigError, PeerError
 from seedflood.protocol import messages
+from seedflood.protocol.epochs import digest_of
 from seedflood.protocol.frontier import RANGES_MAX
-from seedflood.protocol.messages import BUNDLE_BYTES_MAX, Members, Updates
+from seedflood.protocol.messages import BUNDLE_BYTES_MAX, SCALAR_MAX, Members, Updates
 from seedflood.protocol.payload import Coefficients, encode_coefficients
 
 
@@ -217,3 +218,25 @@ def test_a_hello_that_does_not_belong_with_us_is_refused(change, reason):
 
 def test_a_hello_of_our_run_is_accepted():
     started().admission.check_hello(B.hello([B.held(3)], members=[C.member()]))
+
+
+def is_sum_admitted(closed, **rules):
+    node = linked(B)
+    node.admission._rules = replace(node.rules, refresh_period=10, **rules)
+    try:
+        node.admission.check_epoch(closed, digest_of(closed, EPOCH_BYTES))
+    except PeerError:
+        return False
+    return True
+
+
+def test_a_sum_is_no_more_than_what_was_told_comes_to():
+    assert is_sum_admitted(epoch(0, B.held(2), total=2 * SCALAR_MAX))
+    assert not is_sum_admitted(epoch(0, B.held(2), total=2 * SCALAR_MAX + 1))
+
+
+def test_an_optimiser_that_goes_by_steps_may_come_to_more_than_what_was_told():
+    far = epoch(0, B.held(2), total=-10 * SCALAR_MAX * 100)
+    assert not is_sum_admitted(far)
+    assert is_sum_admitted(far, step_reach=100 * SCALAR_MAX)
+    assert not is_sum_admitted(far, step_reach=100 * SCALAR_MAX - 1)

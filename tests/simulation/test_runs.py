@@ -18,23 +18,21 @@ from seedflood.simulation.profiles import PROFILES
 from seedflood.simulation.runs import Plan, parse_seeds, show_result, show_sweep, simulate, sweep
 
 WINDOWS = ["strict", "bounded", "none"]
-AWAITED = {"amnesia", "liars"}
-"""Profiles that find faults whose cures are on their way."""
 
 
 def assert_good(result):
     assert result.violations == [], result.plan
-    assert result.stuck == [], result.plan
+    assert result.is_good, (result.plan, result.stuck)
 
 
 @pytest.mark.parametrize("window", WINDOWS)
-@pytest.mark.parametrize("profile", sorted(PROFILES.keys() - AWAITED))
+@pytest.mark.parametrize("profile", sorted(PROFILES))
 @pytest.mark.parametrize("seed", [1, 2])
 def test_every_profile_is_survived(profile, window, seed):
     result = simulate(Plan(clients=6, seed=seed, window=window, profile=profile))
     assert_good(result)
-    assert result.frontiers_equal
     assert result.digests_equal
+    assert result.frontiers_equal or result.liars
 
 
 @pytest.mark.parametrize("topology", ["grid", "tree", "complete", "random-regular", "path"])

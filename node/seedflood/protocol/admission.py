@@ -102,7 +102,7 @@ class Admission:
             raise PeerError(f"coefficients of epoch {closed.epoch} cannot be used: {reason}", reason=reason)
 
     def _is_sum(self, closed: ClosedEpoch, signed: EpochDigest) -> bool:
-        """Is it what was signed, and can so many updates add up to it?"""
+        """Is it what was signed, and can so many updates, or steps, come to it?"""
         try:
             coefficients = unpack(closed.coefficients, self._rules.epoch_bytes)
         except ValueError:
@@ -110,6 +110,8 @@ class Admission:
         if sha256(coefficients).digest() != signed.sum_digest:
             return False
         first, end = (number * self._rules.refresh_period for number in (closed.epoch, closed.epoch + 1))
+        if self._rules.step_reach is not None:
+            return largest(coefficients) <= (end - first) * self._rules.step_reach
         return largest(coefficients) <= count_steps(closed.frontier, first, end) * self._rules.telling.reach
 
     def is_signed(self, member: Member) -> bool:

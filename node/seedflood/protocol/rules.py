@@ -17,7 +17,8 @@ class Rules:
     """What all nodes of a run agree on (from `[run]`). run_id and base_digest: 32 bytes each.
 
     refresh_period: steps per epoch. epoch_bytes: size of an epoch's coefficients, which follows from model and rank.
-    telling: what is told of a step. delay: how many windows may be open while a round is measured.
+    telling: what is told of a step. delay: how many windows may be open while a round is measured. step_reach: the most
+    that one step adds to a coefficient, whatever was told; None: what was told adds up.
 
     Raises ConfigError if a bundle would be too large.
     """
@@ -32,6 +33,7 @@ class Rules:
     epoch_bytes: int = 0
     telling: Telling = PAIRS
     delay: int = 0
+    step_reach: int | None = None
 
     def __post_init__(self) -> None:
         if self.local_steps * self.telling.size > BUNDLE_BYTES_MAX:

@@ -14,6 +14,7 @@ OptimizerName = Literal["sgd", "momentum", "adam"]
 OPTIMIZERS: tuple[OptimizerName, ...] = get_args(OptimizerName)
 
 COEFFICIENTS = 8
+COEFFICIENT_MAX = 1 << 63
 _BITS = 64 * COEFFICIENTS
 _MASK = (1 << _BITS) - 1
 _HALF = sum(1 << (64 * k + 63) for k in range(COEFFICIENTS))

@@ -30,6 +30,7 @@ PARTITIONS = {"partition": 0.02}
 AMNESIA = {"meet_amnesiac": 0.1, "interrupt": 0.05}
 EPOCH_ENDS = {"leave_at_epoch_end": 0.3}
 ADOPTION = {"fill_joining": 0.2, "lose_disk": 0.1}
+SOMETIMES = {"leave_at_epoch_end": 0.05, "fill_joining": 0.05}
 CLIMATES = ("usual", "far", "uneven")
 LIARS_MAX = 1 / 3
 
@@ -48,7 +49,7 @@ PROFILES: dict[str, Profile] = {
     "liars": Profile(liars=LIARS_MAX),
     "all": Profile(
         STORM,
-        {**NETWORK, **CRASHES, **DISKS, **CHURN, **PARTITIONS, "leave_at_epoch_end": 0.05, "fill_joining": 0.05},
+        {**NETWORK, **CRASHES, **DISKS, **CHURN, **PARTITIONS, **AMNESIA, **SOMETIMES},
         late=0.1,
         climates=CLIMATES,
     ),

@@ -11,7 +11,7 @@ from seedflood.simulation.clock import Clock
 from seedflood.simulation.host import Host, Pace
 from seedflood.simulation.ledger import EPOCH_BYTES, Chronicle
 from seedflood.simulation.network import Network, Weather
-from seedflood.simulation.optimisers import OptimizerName
+from seedflood.simulation.optimisers import COEFFICIENT_MAX, OptimizerName
 
 RESTART_SECONDS = 1.0
 """A supervisor starts a process again that ended by itself."""
@@ -53,6 +53,7 @@ class World:
             epoch_bytes=EPOCH_BYTES,
             telling=telling,
             delay=delay,
+            step_reach=None if optimizer == "sgd" else COEFFICIENT_MAX,
         )
         self.notary = notary = Notary()
         paces = pace if isinstance(pace, Sequence) else [pace or Pace()] * clients
