@@ -178,3 +178,15 @@ def test_a_schedule_counts_in_a_plain_sum_and_knows_no_order():
     full.apply(first)
     same.apply(first)
     assert full.digest() == same.digest()
+
+
+def test_a_journal_may_give_many_epochs_of_one_origin_before_those_of_the_next(optimizer):
+    steps = 130
+    in_turn, by_origin = a_replica(optimizer, steps=steps), a_replica(optimizer, steps=steps)
+    updates = payload_updates(in_turn, steps=steps)
+    in_turn.apply(updates)
+    for origin in range(CLIENTS):
+        ours = [update for update in updates if update.origin == origin]
+        for k in range(0, steps, 5):
+            by_origin.apply(ours[k : k + 5])
+    assert by_origin.digest() == in_turn.digest()

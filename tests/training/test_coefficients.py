@@ -11,7 +11,7 @@ from reference import some_updates, tiny_base, tiny_settings
 
 from seedflood.errors import JournalError
 from seedflood.protocol.messages import Update
-from seedflood.training import coefficients as module
+from seedflood.training import shelf
 from seedflood.training.coefficients import KEPT_EPOCHS, Coefficients
 from seedflood.training.replica import Replica
 from seedflood.training.subspace import Slot, Subspace
@@ -56,7 +56,7 @@ def test_old_epochs_leave_memory_and_nothing_is_left_in_the_folder(tmp_path):
 
 def test_a_digest_reads_nothing_back(tmp_path):
     coefficients = filled(tmp_path)
-    coefficients._file.truncate(0)
+    coefficients._shelf._file.truncate(0)
     assert len(list(coefficients.digests())) == MANY
 
 
@@ -64,7 +64,7 @@ def test_what_was_only_read_back_is_not_written_again(tmp_path):
     coefficients = filled(tmp_path)
     for _ in range(3):
         assert all(torch.equal(coefficients[epoch], number(epoch + 1)) for epoch in range(MANY))
-    assert coefficients._end == sum(size for _, size in coefficients._places.values())
+    assert coefficients._shelf._end == sum(size for _, size in coefficients._places.values())
     assert len(coefficients._places) == MANY
 
 
@@ -87,7 +87,7 @@ def swap(file):
 def test_what_the_disk_has_changed_is_told_and_not_used(tmp_path, damage):
     coefficients = filled(tmp_path)
     before = list(coefficients.digests())
-    damage(coefficients._file)
+    damage(coefficients._shelf._file)
     with pytest.raises(JournalError, match=r"epoch 0 .* start the node again"):
         coefficients.add(0, number(1))
     assert list(coefficients.digests()) == before
@@ -109,13 +109,13 @@ class FullDisk:
 
 
 def test_while_the_disk_is_full_everything_stays_in_memory(tmp_path, monkeypatch):
-    open_file, disks = module.tempfile.TemporaryFile, []
+    open_file, disks = shelf.tempfile.TemporaryFile, []
 
     def open_full(**options):
         disks.append(FullDisk(open_file(**options), len(SUBSPACE.pack(number(1))) + 5))
         return disks[-1]
 
-    monkeypatch.setattr(module.tempfile, "TemporaryFile", open_full)
+    monkeypatch.setattr(shelf.tempfile, "TemporaryFile", open_full)
     coefficients = filled(tmp_path)
     assert len(coefficients._kept) == MANY - 1
     disks[0].space = 1 << 20

@@ -7,15 +7,13 @@ the process: the journal is what remains, and everything here follows from it.
 Shapes: F all coefficients of an epoch (subspace.py).
 """
 
-import tempfile
-import weakref
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
 
 from torch import Tensor
 
 from seedflood.errors import JournalError
+from seedflood.training.shelf import Place, Shelf
 from seedflood.training.subspace import Subspace
 
 KEPT_EPOCHS = 8
@@ -33,16 +31,14 @@ class Coefficients:
     def __init__(self, subspace: Subspace, folder: Path | None) -> None:
         """folder: of the file; None for the system's folder of temporary files."""
         self._subspace = subspace
-        self._folder = folder
+        self._shelf = Shelf(folder)
         self._zeros_F = subspace.zeros()
         self._zero_digest = subspace.digest(self._zeros_F)
         self._kept: dict[int, Tensor] = {}
         """Those in memory; the one that was changed or read last is the last."""
-        self._places: dict[int, tuple[int, int]] = {}
-        """Those that stand in the file as they are: offset and size in bytes."""
+        self._places: dict[int, Place] = {}
+        """Those that stand in the file as they are."""
         self._digests: dict[int, bytes] = {}
-        self._file: BinaryIO | None = None
-        self._end = 0
 
     def __iter__(self) -> Iterator[int]:
         """All epochs that were added to, in order."""
@@ -86,30 +82,14 @@ class Coefficients:
     def _write(self, epoch: int) -> bool:
         """False if it cannot be written now."""
         self._digest(epoch)  # to know it again by
-        packed = self._subspace.pack(self._kept[epoch])
-        try:
-            file = self._open()
-            file.seek(self._end)
-            if file.write(packed) < len(packed):  # the disk has become full
-                return False
-        except OSError:
-            return False
-        self._places[epoch] = self._end, len(packed)
-        self._end += len(packed)
-        return True
-
-    def _open(self) -> BinaryIO:
-        if self._file is None:
-            self._file = tempfile.TemporaryFile(buffering=0, dir=self._folder)  # noqa: SIM115 - closed with this object
-            weakref.finalize(self, self._file.close)
-        return self._file
+        place = self._shelf.put(self._subspace.pack(self._kept[epoch]))
+        if place is not None:
+            self._places[epoch] = place
+        return place is not None
 
     def _read(self, epoch: int) -> Tensor:
-        offset, size = self._places[epoch]
-        file = self._open()
         try:
-            file.seek(offset)
-            coefficients_F = self._subspace.unpack(file.read(size))
+            coefficients_F = self._subspace.unpack(self._shelf.read(self._places[epoch]))
             if self._subspace.digest(coefficients_F) != self._digests[epoch]:
                 raise ValueError("it has another digest")
         except (OSError, ValueError) as error:

@@ -69,7 +69,7 @@ class Replica:
         )
         self.telling = telling_of(settings, self.subspace)
         self.epoch = 0
-        self._aggregation = make_aggregation(settings, self.subspace, self.telling, self.learning_rate)
+        self._aggregation = make_aggregation(settings, self.subspace, self.telling, self.learning_rate, folder)
         self._coefficients = Coefficients(self.subspace, folder)
         self._a_F = torch.zeros(self.subspace.size, dtype=torch.float32, device=base.device)
         self._late_bases: tuple[int, list[SlotBasis]] | None = None
