@@ -36,7 +36,7 @@ class Host:
     """A disk, and the process that may run on it.
 
     applied: what its coefficients stand for. answers: what its model has to say, but has not said yet. is_new: it has
-    lost its disk and has not measured since.
+    lost its disk and has not measured since. began: the step it was asked for first, or first after its disk was lost.
     """
 
     origin: Origin
@@ -49,10 +49,7 @@ class Host:
     answers: deque = field(default_factory=deque)
     is_finished: bool = False
     is_new: bool = False
-
-    def forgoes(self, step):
-        """Has it come back without its disk, to take part from a later step on?"""
-        return self.node is not None and step < self.node.membership.get(self.origin.id).first_step
+    began: int = 0
 
 
 def weigh(update):
@@ -219,9 +216,11 @@ class NodesTogether(RuleBasedStateMachine):
         """
         assert (order.count, order.step % order.count) == (self.rules.local_steps, 0)
         is_new, host.is_new = host.is_new, False
+        if is_new or host.node.frontier.last(host.origin.id) < 0:
+            host.began = order.step  # what it has not said before is skipped
         if self.rules.window == "strict" and not (self.has_anyone_left or is_new):
             end = max(0, order.step - self.rules.delay * self.rules.local_steps)
-            before = {(o.origin.id, step) for o in self.hosts for step in range(end) if not o.forgoes(step)}
+            before = {(o.origin.id, step) for o in self.hosts for step in range(o.began, end)}
             before |= {name for name in self.published if name[1] < end}
             assert set(host.applied) == before
 
@@ -499,3 +498,37 @@ def test_in_this_world_epochs_are_closed_compacted_and_adopted(window, is_count_
     world.replace_disk(world.hosts[1], is_count_lost=is_count_lost)
     assert world.adopted > 0
     world.teardown()
+
+
+def test_strict_windows_wait_for_no_word_that_was_lost_before_anybody_heard_it():
+    """Its statement, which counts the word, came through on a new link; the word itself did not."""
+    world = strict_world_of_two(steps=2)
+    world.publish_all(0)
+    first, _ = world.hosts
+    world.stop(first)
+    world.boot(first)
+    world.dial_all()
+    world.deliver_all_that_is_on_its_way()
+    world.replace_disk(first, is_count_lost=False)
+    world.teardown()
+
+
+def test_one_that_never_measured_goes_on_behind_one_that_lost_its_disk():
+    """It declares as skipped what it did not measure, though it was expected from the beginning."""
+    world = strict_world_of_two(steps=3)
+    first, second = world.hosts
+    world.measure(first, 0)
+    world.deliver_all_that_is_on_its_way()
+    world.replace_disk(first, is_count_lost=False)
+    world.stop(second)
+    world.measure(first, 0)
+    world.teardown()
+
+
+def strict_world_of_two(steps):
+    world = NodesTogether()
+    world.begin(make_rules(2, steps, "strict", refresh_period=1), {(0, 1)})
+    world.dial_all()
+    for _ in range(3):
+        world.deliver_all_that_is_on_its_way()
+    return world

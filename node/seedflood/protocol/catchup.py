@@ -16,8 +16,9 @@ forgetful node, before it speaks again,
   `bounded` and `none` windows we may have gone on with one of them alone, as far as we liked. It is idle meanwhile, and
   says whom it waits for. Going on without them would contradict them, and two contents of one step are for ever;
 * holds all steps that the statement says were said. If nobody brings them (they were said to nobody, or to one that was
-  linked for a moment), it begins behind them when patience ends, and does not declare them as skipped: a hole
-  contradicts nothing, whoever turns up with them;
+  linked for a moment), it begins behind them when patience ends. In `bounded` and `none` windows it does not declare
+  them as skipped: a hole contradicts nothing, whoever turns up with them. Strict windows would wait for a hole for
+  ever, on every host; there it declares them as skipped, unless they turn up before it speaks;
 * waits a moment for what is on its way. As long as the network may know a newer statement of ours than anyone we have
   met, that is for as long as it takes whoever was linked with us to dial again; only if we have met everyone there is,
   or know the statement from our own journal, two rounds of repair are enough.

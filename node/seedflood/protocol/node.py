@@ -161,8 +161,8 @@ class Node:
         last_own = self.frontier.last(self.origin)
         if last_own < step:  # else what a past life of ours said turned up meanwhile: it stands
             assert self.rules.telling.admits(probes), "we tell what every relay refuses"
-            said_before = max(last_own + 1, self._catchup.said_before)
-            bundle = Bundle(self.origin, step, tuple(probes), skipped=step - said_before)
+            lost = 0 if self.rules.window == "strict" else self._catchup.said_before  # strict windows wait for a hole
+            bundle = Bundle(self.origin, step, tuple(probes), skipped=step - max(last_own + 1, lost))
             key = self._presence.ours.public_key
             bundle = bundle._replace(signature=self._sign(bundle.signed_bytes(self.rules.run_id, key)))
             self._outbox.outputs.is_durable = True
