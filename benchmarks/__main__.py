@@ -21,6 +21,7 @@ from benchmarks import (
     learn,
     memory,
     opening,
+    overlap,
     probes,
     scale,
     soak,
@@ -41,7 +42,7 @@ BENCHMARKS: Mapping[str, Callable[[], dict[str, Metric]]] = {
     "latency": latency.run,
     "scale": scale.run,
 }
-LONG = ("join", "learn", "opening", "soak")
+LONG = ("join", "learn", "opening", "overlap", "soak")
 """Only by name: they take minutes and hours."""
 PROFILES: Mapping[str, Callable[[], None]] = {"step": step.print_profile, "flood": flood.print_profiles}
 
@@ -71,6 +72,7 @@ def main(
         "join": join.run,
         "learn": partial(learn.run, part or ()),
         "opening": opening.run,
+        "overlap": overlap.run,
         "scale": partial(scale.run, clients_max),
         "soak": partial(soak.run, hours, simulated_hours, folder),
     }

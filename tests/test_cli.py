@@ -1,11 +1,14 @@
 """The commands without a daemon: help, settings, and faults."""
 
+import io
 import json
 
 import pytest
+from rich.console import Console
 
 from seedflood import cli
 from seedflood.cli.options import parse_overrides
+from seedflood.cluster import show_result
 from seedflood.errors import ConfigError, ExitCode
 
 
@@ -83,3 +86,14 @@ def test_a_malformed_override_shows_a_right_one(override):
 def test_overrides_are_toml_or_text():
     parsed = parse_overrides(["run.rank=8", "node.name=alpha", 'run.label_words=["a", "b"]'])
     assert parsed == {"run": {"rank": 8, "label_words": ["a", "b"]}, "node": {"name": "alpha"}}
+
+
+def test_the_table_of_a_cluster_fits_a_terminal_of_eighty_columns():
+    links = [{"peer": f"node-{k}", "bytes_sent": 65_700, "bytes_received": 160_900} for k in (2, 4)]
+    figures = {"accuracy_before": 0.465, "accuracy_after": 0.992, "loss_before": 0.771, "loss_after": 0.051}
+    node = {"name": "node-1", "steps": 250, "spent_seconds": 117.4, "digest": "0b0ea459ff", "links": links, **figures}
+    console = Console(width=80, record=True, file=io.StringIO())
+    show_result({"run_id": "7b6c" * 8, "seconds": 153.5, "nodes": [node], "digests_equal": True}, console)
+    shown = console.export_text()
+    assert "…" not in shown
+    assert "node-4: 65.7 / 160.9" in shown

@@ -91,9 +91,11 @@ def run_cluster(plan: ClusterPlan, folder: Path | None = None) -> dict[str, Any]
 
 
 def show_result(result: dict[str, Any], console: Console) -> None:
-    """The end of a run as a table for people."""
-    table = Table(title=f"run {result['run_id'][:16]}: {result['seconds']:.1f} s", box=None, padding=(0, 2, 0, 0))
-    for column in ("node", "steps", "seconds", "accuracy", "loss", "digest", "kB sent / received"):
+    """The end of a run as a table for people, at most 80 columns wide."""
+    steps = "/".join(map(str, sorted({node["steps"] for node in result["nodes"]})))
+    title = f"run {result['run_id'][:16]}: {steps} steps, {result['seconds']:.1f} s"
+    table = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0))
+    for column in ("node", "seconds", "accuracy", "loss", "digest", "kB sent / received"):
         table.add_column(column, justify="left" if column in ("node", "digest") else "right", no_wrap=True)
     for node in result["nodes"]:
         links = "\n".join(
@@ -102,7 +104,6 @@ def show_result(result: dict[str, Any], console: Console) -> None:
         )
         table.add_row(
             node["name"],
-            str(node["steps"]),
             f"{node['spent_seconds']:.1f}",
             _arrow(node["accuracy_before"], node["accuracy_after"]),
             _arrow(node["loss_before"], node["loss_after"]),

@@ -22,6 +22,7 @@ from seedflood.cli.options import (
     VersionOption,
     parse_overrides,
     show_facts,
+    table_console,
 )
 from seedflood.cli.tuning import tune
 from seedflood.cli.watching import add_watching
@@ -139,7 +140,7 @@ def local(
     if as_json:
         typer.echo(json.dumps(result))
     else:
-        show_result(result, Console())
+        show_result(result, table_console())
     if not result["digests_equal"]:
         raise DivergenceError(f"the nodes ended with different digests; keep {result['folder']} and report this.")
 
@@ -279,7 +280,7 @@ def simulate(
         if as_json:
             typer.echo(json.dumps(result.facts()))
         else:
-            runs.show_result(result, Console())
+            runs.show_result(result, table_console())
     else:
         chosen = runs.parse_seeds(seeds)
         results = runs.sweep(plan, chosen)
@@ -289,7 +290,7 @@ def simulate(
                 typer.echo(json.dumps(result.facts()))
                 bad += [] if result.is_good else [result]
         else:
-            bad = runs.show_sweep(results, Console(), count=len(chosen))
+            bad = runs.show_sweep(results, table_console(), count=len(chosen))
     if bad:
         raise DivergenceError(f"promises were broken; run again with --seed {bad[0].plan.seed} to see how.")
 
