@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from origins import A, B, C, epoch, make_rules
 
-from seedflood.protocol.epochs import CLOSING_ROUNDS, EPOCH_BYTES_MAX, Closings
+from seedflood.protocol.epochs import CLOSING_ROUNDS, EPOCH_BYTES_MAX, RETURN_ROUNDS, Closings
 from seedflood.protocol.messages import STEP_MAX
 from seedflood.protocol.outputs import SumEpoch
 from seedflood.protocol.rules import Rules
@@ -273,9 +273,40 @@ def test_a_sum_behind_a_gap_is_not_compacted():
 
 
 @pytest.mark.parametrize("absent", [{"last_step": 3}, {"first_step": STEP_MAX}])
-def test_who_has_left_or_never_took_part_is_not_waited_for(absent):
+def test_who_has_finished_or_never_took_part_is_not_waited_for(absent):
     closings = make_closed(7)
     assert closings.agreed([closed_by(A, closings), closed_by(B, closings), C.member(**absent)]) == [epoch(0, total=7)]
+
+
+@pytest.mark.parametrize("window", ["strict", "bounded", "none"])
+def test_who_left_on_the_way_may_return_and_need_our_bundles(window):
+    """Two sides of a network may each believe that the other has left, and go on, each without the other's bundles."""
+    closings = make_closings(steps=2 * PERIOD, window=window)
+    due(closings, 2 * PERIOD)
+    closings.summed(epoch(0))
+    closings.summed(epoch(1))
+    ours = [closed_by(A, closings), closed_by(B, closings)]
+    assert closings.agreed([*ours, C.member(last_step=2)]) == []
+    assert closings.agreed([*ours, C.member(last_step=2 * PERIOD - 1)]) == [epoch(0), epoch(1)]
+
+
+def test_who_left_and_never_spoke_is_not_waited_for():
+    closings = make_closings(steps=2 * PERIOD)
+    due(closings, 2 * PERIOD)
+    closings.summed(epoch(0))
+    members = [closed_by(A, closings), closed_by(B, closings), C.member(last_step=-1)]
+    assert closings.agreed(members) == [epoch(0)]
+
+
+def test_who_left_long_ago_is_not_waited_for():
+    period, steps = RETURN_ROUNDS, 4 * RETURN_ROUNDS
+    closings = Closings(make_rules(steps=steps, refresh_period=period))
+    due(closings, steps)
+    closings.summed(epoch(0))
+    gone = C.member(last_step=0)
+    assert closings.agreed([closed_by(A, closings), closed_by(B, closings), gone]) == []
+    closings.summed(epoch(1))
+    assert closings.agreed([closed_by(A, closings), closed_by(B, closings), gone]) == [epoch(0), epoch(1)]
 
 
 def test_nobody_is_its_own_witness():

@@ -6,6 +6,7 @@ from worlds import make_world, run_to_the_end
 from seedflood.protocol.rules import Patience
 from seedflood.simulation.host import Pace
 from seedflood.simulation.network import Weather
+from seedflood.simulation.runs import Plan, simulate
 
 PERIOD, HOP_SECONDS, STEP_SECONDS = 100, 0.3, 0.01
 
@@ -66,3 +67,36 @@ def test_who_returns_and_is_cut_off_at_once_neither_speaks_too_late_nor_is_left_
     world.network.unite()
     run_to_the_end(world)
     assert len({host.ledger.digest() for host in world.hosts}) == 1
+
+
+@pytest.mark.parametrize(
+    ("seed", "topology", "window", "tell", "optimizer", "period", "delay"),
+    [
+        (204, "ring", "strict", "slopes", "momentum", 4, 0),
+        (208, "ring", "strict", "slopes", "sgd", 4, 0),
+        (201, "path", "strict", "coefficients", "momentum", 1, 1),
+        (203, "path", "strict", "slopes", "momentum", 1, 1),
+        (210, "ring", "bounded", "coefficients", "sgd", 4, 2),
+    ],
+)
+def test_two_sides_that_each_believe_that_the_other_has_left_find_together(
+    seed, topology, window, tell, optimizer, period, delay
+):
+    """Hosts leave and return so fast that each side goes on alone. If it compacted what it says, the other side would
+    wait for ever for rounds that only a sum holds, of an epoch that it is still in itself."""
+    plan = Plan(
+        clients=5,
+        topology=topology,
+        seed=seed,
+        steps=40,
+        window=window,
+        profile="epoch-ends",
+        refresh_period=period,
+        tell=tell,
+        delay=delay,
+        optimizer=optimizer,
+    )
+    result = simulate(plan)
+    assert (result.stuck, result.violations) == ([], [])
+    assert result.frontiers_equal
+    assert result.digests_equal

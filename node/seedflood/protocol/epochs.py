@@ -16,6 +16,11 @@ the sums stand for and what they come to: nodes whose sums stand for the same an
 whose sums stand for different bundles only wait. A bundle that comes late opens its epoch again, a compacted one too,
 until it is summed with it; bundles reach everyone, so in the end all state the same.
 
+Hosts that leave and return quickly may split: each side goes on alone, because it believes that the other has left.
+Whoever is in the middle of an epoch then waits for single rounds of the other side, which no sum can give it; and if
+both sides are of one size, neither can sign for most. So bundles are kept for RETURN_ROUNDS after somebody left on the
+way, unless it states the same as we.
+
 That an origin is dead keeps epochs open: it may have said something that nobody has heard yet. It ends when the origin
 returns, or leaves.
 """
@@ -40,6 +45,9 @@ from seedflood.protocol.rules import Rules
 
 CLOSING_ROUNDS = 8
 """So many rounds after its end an epoch may be closed: who joined right before the end is known by then."""
+
+RETURN_ROUNDS = 4096
+"""So many rounds after its last step an origin that left may return and find all bundles that it lacks."""
 
 EPOCH_BYTES_MAX = 60 << 20
 """Larger sums than the wire carries are not made: rank 128 in 480 matrices."""
@@ -166,7 +174,7 @@ class Closings:
         """
         if not self._sums:
             return []
-        said = [(stated(member), takes_part(member)) for member in members]
+        said = [(stated(member), takes_part(member) or self._may_return(member)) for member in members]
         if any(is_counted and not self._is_ours(theirs) for theirs, is_counted in said):
             return []
         before = min((theirs.before for theirs, is_counted in said if is_counted), default=self.before)
@@ -177,6 +185,12 @@ class Closings:
         for closed in settled:
             self.restore(closed)
         return settled
+
+    def _may_return(self, member: Member) -> bool:
+        """May it, or somebody on its side of the network, say something more that we lack, and need our bundles?"""
+        rules, last = self._rules, member.last_step
+        has_left_on_the_way = last is not None and 0 <= last < rules.steps - 1
+        return has_left_on_the_way and self.before <= (last or 0) + RETURN_ROUNDS * rules.local_steps
 
     def outvoted_by(self, members: Iterable[Member]) -> list[Member]:
         """Those whose sums stand for the same as ours and are others, unless most are with us: it is they who doubt."""
