@@ -21,6 +21,7 @@ from origins import Origin, make_rules, pack_sum
 from disks import Disk
 from seedflood.history import pages, take_stock
 from seedflood.protocol.frontier import Frontier
+from seedflood.protocol.membership import Membership
 from seedflood.protocol.messages import STEP_MAX, ClosedEpoch, Hello, Members, Update, Updates
 from seedflood.protocol.node import Node
 from seedflood.protocol.opening import joined
@@ -122,7 +123,7 @@ class NodesTogether(RuleBasedStateMachine):
         out = host.node.collect()
         others = [(closed, host.disk.adopt(closed)) for closed in out.adopt]
         host.disk.append(out.bundles, durable=out.is_durable)
-        host.members |= {member.origin: member for member in out.members}
+        host.members |= {(member.origin, member.has_spoken): member for member in out.members}  # as the journal does
         for peer, message in out.send:
             self.check_said(host, message)
             self.put(host, peer, message)
@@ -464,7 +465,7 @@ class NodesTogether(RuleBasedStateMachine):
         self.deliver_until_quiet()  # what the last of them gave rise to
         for host in self.hosts:
             assert host.applied == Counter(self.published.keys())
-        assert len({tuple(sorted(m.age for m in host.members.values())) for host in self.hosts}) == 1
+        assert len({Membership(host.members.values()).digest() for host in self.hosts}) == 1
 
     def heal_once(self):
         self.dial_all()
@@ -522,6 +523,20 @@ def test_one_that_never_measured_goes_on_behind_one_that_lost_its_disk():
     world.replace_disk(first, is_count_lost=False)
     world.stop(second)
     world.measure(first, 0)
+    world.teardown()
+
+
+def test_when_all_have_lost_their_disks_after_the_end_all_know_the_same_statements():
+    """The last word of an origin may come to a disk after the newer statement that does not speak."""
+    world = NodesTogether()
+    world.begin(make_rules(3, 1, "strict", refresh_period=1), {(0, 1), (0, 2)})
+    world.dial_all()
+    for _ in range(3):
+        world.deliver_all_that_is_on_its_way()
+    world.publish_all(0)
+    world.deliver_all_that_is_on_its_way()
+    for host in world.hosts:
+        world.replace_disk(host, is_count_lost=False)
     world.teardown()
 
 
