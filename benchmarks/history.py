@@ -9,7 +9,8 @@ from seedflood.config import RunSettings
 from seedflood.identity import Identity
 from seedflood.process import JOURNAL_FILE, KEY_FILE
 from seedflood.protocol.frontier import Frontier
-from seedflood.protocol.messages import SEED_MAX, Bundle, ClosedEpoch, Member
+from seedflood.protocol.messages import Bundle, ClosedEpoch, Member
+from seedflood.protocol.seeds import probe_seed
 from seedflood.storage.journal import Journal
 from seedflood.training.replica import Replica
 
@@ -53,7 +54,7 @@ class History:
         return [ClosedEpoch(epoch, held.held(), replica.sum_epoch(epoch)) for epoch, held in frontiers.items()]
 
     def _say(self, identity: Identity, step: int, rng: random.Random) -> Bundle:
-        probes = ((rng.randint(0, SEED_MAX), rng.randint(-SCALAR_SEEN_MAX, SCALAR_SEEN_MAX)),)
+        probes = ((probe_seed(self.run.seed, identity.origin, step), rng.randint(-SCALAR_SEEN_MAX, SCALAR_SEEN_MAX)),)
         bundle = Bundle(identity.origin, step, probes)
         return bundle._replace(signature=identity.sign(bundle.signed_bytes(self.run.run_id(), identity.public_key)))
 

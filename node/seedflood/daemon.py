@@ -110,6 +110,7 @@ class Daemon:
             telling=trainer.telling,
             delay=run.delay,
             step_reach=None if run.optimizer == "sgd" else int(STEP_MAX),
+            run_seed=run.seed,
         )
         member = Member(identity.public_key, node.name, incarnation)
         patience = Patience(start_seconds=node.start_seconds, linger_seconds=node.linger_seconds)

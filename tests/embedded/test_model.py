@@ -9,7 +9,7 @@ from seedflood import embedded
 from seedflood.config import RunSettings
 from seedflood.embedded import grammar
 from seedflood.protocol.messages import Update
-from seedflood.training.estimate import probe_seed
+from seedflood.protocol.seeds import probe_seed
 from seedflood.training.evaluation import evaluate
 from seedflood.training.models import load_model
 from seedflood.training.replica import Replica

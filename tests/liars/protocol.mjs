@@ -54,12 +54,18 @@ export class Run {
     return { public_key: key.public, name, incarnation, version, neighbours, first_step: String(first_step), signature };
   }
 
-  bundle(key, step, { seed = step % 2 ** 32, scalar = 1, skipped = 0, origin = key.origin } = {}) {
+  bundle(key, step, { scalar = 1, skipped = 0, origin = key.origin, seed = this.seed(origin, step) } = {}) {
     const signature = key.sign(
       Buffer.from("seedflood bundle 1\0"), this.id, key.public,
       integer(step, 8), integer(skipped, 4), integer(1, 2), integer(seed, 4), integer(scalar, 8),
     );
     return { origin, step, seed, scalar, skipped, signature };
+  }
+
+  // Which direction an origin measures at a step.
+  seed(origin, step) {
+    const numbers = [this.facts.run_seed, origin, step].map((one) => integer(one, 8).reverse());
+    return crypto.createHash("sha256").update(Buffer.concat([Buffer.from("seedflood probe 1\0"), ...numbers])).digest().readUInt32BE();
   }
 
   updates(bundles) {

@@ -156,6 +156,7 @@ def swarm(packages: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
             "epoch_bytes": trainer.epoch_bytes,
             "protocol_version": Hello.__dataclass_fields__["protocol_version"].default,
             "seed": SEED.hex(),
+            "run_seed": str(settings.run.seed),
             "statement": statement_layout(),
             "steps": settings.run.steps,
             "refresh_period": settings.run.refresh_period,

@@ -37,8 +37,11 @@ def verify(public_key, message, signature):
     return signature == pretend_signature(public_key, message)
 
 
-def make_rules(clients=2, steps=100, window="strict", local_steps=1, refresh_period=1000, telling=PAIRS, delay=0):
-    return Rules(RUN_ID, BASE_DIGEST, clients, steps, window, local_steps, refresh_period, EPOCH_BYTES, telling, delay)
+def make_rules(
+    clients=2, steps=100, window="strict", local_steps=1, refresh_period=1000, telling=PAIRS, delay=0, **more
+):
+    told = (refresh_period, EPOCH_BYTES, telling)
+    return Rules(RUN_ID, BASE_DIGEST, clients, steps, window, local_steps, *told, **more)
 
 
 class Origin:

@@ -2,14 +2,16 @@ from dataclasses import replace
 
 import pytest
 from nodes import PROBES, hear, linked, started, windows
-from origins import EPOCH_BYTES, A, B, C, D, Origin, epoch, make_rules
+from origins import EPOCH_BYTES, RUN_ID, A, B, C, D, Origin, epoch, make_rules
 
 from seedflood.errors import ConfigError, PeerError
 from seedflood.protocol import messages
 from seedflood.protocol.epochs import digest_of
 from seedflood.protocol.frontier import RANGES_MAX
 from seedflood.protocol.messages import BUNDLE_BYTES_MAX, SCALAR_MAX, Members, Updates
+from seedflood.protocol.messages import BUNDLE_BYTES_MAX, Bundle, Members, Updates
 from seedflood.protocol.payload import Coefficients, encode_coefficients
+from seedflood.protocol.seeds import probe_seed
 
 
 def refused(node, peer, *bundles):
@@ -48,6 +50,28 @@ def test_what_the_run_does_not_tell_is_refused_before_its_signature_is_looked_at
     node = linked(B, telling=TINY)
     unsigned = B.bundle(0, payload=payload)._replace(signature=bytes(64))
     assert refused(node, B, unsigned) == {"payload": 1}
+
+
+def told(*probes):
+    """What B says of steps 0, 1, ... with these."""
+    unsigned = Bundle(B.id, 0, probes)
+    return unsigned._replace(signature=B.sign(unsigned.signed_bytes(RUN_ID, B.public_key)))
+
+
+def test_a_direction_that_its_origin_chose_is_refused_before_its_signature_is_looked_at():
+    node = linked(B, steps=10, local_steps=2, run_seed=7)
+    right = tuple((probe_seed(7, B.id, step), 5) for step in range(2))
+    good = told(*right)
+    for chosen in ((right[0], (1, 5)), ((1, 5), right[1]), right[::-1]):
+        unsigned = told(*chosen)._replace(signature=bytes(64))
+        assert hear(node, B, Updates((unsigned,))).bundles == []
+    assert node.admission.refused == {"seed": 3}
+    assert hear(node, B, Updates((good,))).bundles == [good]
+
+
+def test_payloads_have_no_seeds_to_choose():
+    node = linked(B, telling=TINY, run_seed=7)
+    assert hear(node, B, Updates((B.bundle(0, payload=GOOD),))).bundles == [B.bundle(0, payload=GOOD)]
 
 
 def test_a_payload_is_refused_in_a_run_of_pairs():

@@ -12,8 +12,9 @@ from seedflood.config import Settings, load_settings
 from seedflood.identity import Identity
 from seedflood.process import JOURNAL_FILE, KEY_FILE
 from seedflood.protocol.messages import Update
+from seedflood.protocol.seeds import probe_seed
 from seedflood.storage.journal import Journal
-from seedflood.training.estimate import probe_seed, to_fixed_point
+from seedflood.training.estimate import to_fixed_point
 from seedflood.training.models import load_model
 from seedflood.training.replica import Replica
 from seedflood.training.trainer import load_base, load_rows

@@ -19,7 +19,8 @@ from reference import (
 )
 
 from seedflood.protocol.messages import SCALAR_MAX
-from seedflood.training.estimate import probe_seed, to_fixed_point
+from seedflood.protocol.seeds import probe_seed
+from seedflood.training.estimate import to_fixed_point
 from seedflood.training.models import prepare_model
 from seedflood.training.replica import Replica
 from seedflood.training.scoring import score

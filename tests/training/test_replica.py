@@ -20,7 +20,7 @@ from reference import (
 
 from seedflood.protocol.messages import Update
 from seedflood.protocol.packing import pack, unpack
-from seedflood.training.estimate import probe_seed
+from seedflood.protocol.seeds import probe_seed
 from seedflood.training.models import load_model, prepare_model
 from seedflood.training.replica import Replica
 from seedflood.training.scoring import score

@@ -13,6 +13,7 @@ from seedflood.protocol.membership import Membership
 from seedflood.protocol.messages import Bundle, ClosedEpoch, EpochDigest, Hello, Member, OriginId, Span, Verify
 from seedflood.protocol.packing import largest, packed_bytes_max, unpack
 from seedflood.protocol.rules import Rules
+from seedflood.protocol.seeds import probe_seed
 
 Objection = Literal[
     "unknown origin",
@@ -20,6 +21,7 @@ Objection = Literal[
     "beyond the run",
     "not a round",
     "payload",
+    "seed",
     "another key",
     "signature",
     "equivocation",
@@ -149,6 +151,8 @@ class Admission:
             return "not a round"
         if not rules.telling.admits(bundle.probes):
             return "payload"
+        if rules.run_seed is not None and not _has_right_seeds(bundle, rules.run_seed):
+            return "seed"
         if not self._frontier.can_add(origin, first):
             return "too far ahead"
         if origin in self._twins:
@@ -166,3 +170,11 @@ class Admission:
 
     def refuse(self, reason: Objection) -> None:
         self.refused[reason] = self.refused.get(reason, 0) + 1
+
+
+def _has_right_seeds(bundle: Bundle, run_seed: int) -> bool:
+    """Does it tell of the directions that its steps have? A small part of what a verification costs."""
+    return all(
+        isinstance(told, bytes) or told[0] == probe_seed(run_seed, bundle.origin, step)
+        for step, told in enumerate(bundle.probes, bundle.step)
+    )

@@ -19,6 +19,7 @@ class Rules:
     refresh_period: steps per epoch. epoch_bytes: size of an epoch's coefficients, which follows from model and rank.
     telling: what is told of a step. delay: how many windows may be open while a round is measured. step_reach: the most
     that one step adds to a coefficient, whatever was told; None: what was told adds up.
+    run_seed: the seeds of all pairs follow from it (`seeds`); None: any seed will do.
 
     Raises ConfigError if a bundle would be too large.
     """
@@ -34,6 +35,7 @@ class Rules:
     telling: Telling = PAIRS
     delay: int = 0
     step_reach: int | None = None
+    run_seed: int | None = None
 
     def __post_init__(self) -> None:
         if self.local_steps * self.telling.size > BUNDLE_BYTES_MAX:

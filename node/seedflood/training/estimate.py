@@ -7,9 +7,7 @@ One-sided: the loss at the centre and at K points +epsilon z_k gives K scalars f
 Shapes: P variants, K directions, S slots, F increments (subspace.py).
 """
 
-import hashlib
 import math
-import struct
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,15 +53,6 @@ class Measurement:
     @property
     def alpha(self) -> float:
         return self.scalar * 2.0**-SCALAR_UNIT_BITS
-
-
-def probe_seed(run_seed: int, origin: int, step: int, k: int = 0) -> int:
-    """The 32-bit seed of an origin's direction at a step: pure, so a restarted node measures the same direction.
-
-    origin: an OriginId, or any number below 2^64 that names who measures. k: which of several directions.
-    """
-    packed = struct.pack("<QQQ", run_seed, origin, step) + (struct.pack("<Q", k) if k else b"")
-    return int.from_bytes(hashlib.sha256(b"seedflood probe 1\0" + packed).digest()[:4], "big")
 
 
 def to_fixed_point(alpha: float) -> tuple[int, bool]:

@@ -26,7 +26,8 @@ from torch import Tensor
 from seedflood.config import RunSettings
 from seedflood.protocol.messages import OriginId, Told, Update
 from seedflood.protocol.payload import Coefficients, Pairs, Slopes, Telling, decode_slopes, encode_slopes
-from seedflood.training.estimate import Measurement, probe_seed, to_fixed_point
+from seedflood.protocol.seeds import probe_seed
+from seedflood.training.estimate import Measurement, to_fixed_point
 from seedflood.training.gradient import Gradient
 from seedflood.training.schedule import FACTOR_BITS, ONE
 from seedflood.training.subspace import Subspace

@@ -17,7 +17,8 @@ from seedflood.config import NodeSettings, RunSettings
 from seedflood.errors import ModelError
 from seedflood.protocol.messages import ClosedEpoch, OriginId, Told, Update
 from seedflood.protocol.payload import Pairs
-from seedflood.training.estimate import Measurement, probe_seed
+from seedflood.protocol.seeds import probe_seed
+from seedflood.training.estimate import Measurement
 from seedflood.training.evaluation import Evaluation, evaluate
 from seedflood.training.models import BaseModel, load_model
 from seedflood.training.replica import Arrays, Replica

@@ -1,0 +1,13 @@
+"""Which direction an origin measures at a step: everybody can tell, so nobody chooses."""
+
+import hashlib
+import struct
+
+
+def probe_seed(run_seed: int, origin: int, step: int, k: int = 0) -> int:
+    """The 32-bit seed of an origin's direction at a step: pure, so a restarted node measures the same direction.
+
+    origin: an OriginId, or any number below 2^64 that names who measures. k: which of several directions.
+    """
+    packed = struct.pack("<QQQ", run_seed, origin, step) + (struct.pack("<Q", k) if k else b"")
+    return int.from_bytes(hashlib.sha256(b"seedflood probe 1\0" + packed).digest()[:4], "big")
