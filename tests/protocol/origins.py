@@ -40,7 +40,7 @@ def verify(public_key, message, signature):
 def make_rules(
     clients=2, steps=100, window="strict", local_steps=1, refresh_period=1000, telling=PAIRS, delay=0, **more
 ):
-    told = (refresh_period, EPOCH_BYTES, telling)
+    told = (refresh_period, EPOCH_BYTES, telling, delay)
     return Rules(RUN_ID, BASE_DIGEST, clients, steps, window, local_steps, *told, **more)
 
 

@@ -8,8 +8,7 @@ from seedflood.errors import ConfigError, PeerError
 from seedflood.protocol import messages
 from seedflood.protocol.epochs import digest_of
 from seedflood.protocol.frontier import RANGES_MAX
-from seedflood.protocol.messages import BUNDLE_BYTES_MAX, SCALAR_MAX, Members, Updates
-from seedflood.protocol.messages import BUNDLE_BYTES_MAX, Bundle, Members, Updates
+from seedflood.protocol.messages import BUNDLE_BYTES_MAX, SCALAR_MAX, Bundle, Members, Updates
 from seedflood.protocol.payload import Coefficients, encode_coefficients
 from seedflood.protocol.seeds import probe_seed
 

@@ -7,9 +7,11 @@ import pytest
 from ledgers import check_replays, finish
 from processes import Host, Hosts, ring
 
+from seedflood.config import RunSettings
 from seedflood.identity import Identity
 from seedflood.process import KEY_FILE
 from seedflood.protocol.messages import Bundle, Member
+from seedflood.protocol.seeds import probe_seed
 from seedflood.storage.journal import Journal
 from seedflood.training.trainer import load_base
 
@@ -59,7 +61,7 @@ def give_a_past(hosts: list[Host], steps: int) -> None:
     base_digest = load_base(run, hosts[0].settings.node).digest
     keys = [load_key(host.settings.node.state) for host in hosts]
     members = [introduce(host.name, key, keys, run.run_id()) for host, key in zip(hosts, keys, strict=True)]
-    bundles = [bundle for step in range(steps) for bundle in (sign(key, step, run.run_id()) for key in keys)]
+    bundles = [bundle for step in range(steps) for bundle in (sign(key, step, run) for key in keys)]
     for host in hosts:
         with Journal.open(host.journal, run.run_id(), base_digest, refresh_period=run.refresh_period) as journal:
             journal.append(bundles, members, durable=True)
@@ -76,6 +78,6 @@ def introduce(name: str, key: Identity, all_keys: list[Identity], run_id: bytes)
     return replace(unsigned, signature=key.sign(unsigned.signed_bytes(run_id)))
 
 
-def sign(key: Identity, step: int, run_id: bytes) -> Bundle:
-    unsigned = Bundle(key.origin, step, ((step, 0),))
-    return unsigned._replace(signature=key.sign(unsigned.signed_bytes(run_id, key.public_key)))
+def sign(key: Identity, step: int, run: RunSettings) -> Bundle:
+    unsigned = Bundle(key.origin, step, ((probe_seed(run.seed, key.origin, step), 0),))
+    return unsigned._replace(signature=key.sign(unsigned.signed_bytes(run.run_id(), key.public_key)))
