@@ -10,6 +10,7 @@ from seedflood.protocol.holdings import Holdings
 from seedflood.protocol.messages import Bundle, Update, Updates
 from seedflood.protocol.pending import Pending
 from seedflood.protocol.repair import Repair
+from seedflood.protocol.watch import DigestWatch
 from seedflood.simulation.checks import find_mistakes, find_stuck, find_violations
 from seedflood.simulation.journal import MemoryJournal
 
@@ -205,7 +206,7 @@ def test_a_compaction_that_drops_too_much_is_seen(monkeypatch):
 
 
 def test_without_a_digest_watch_a_flipped_coefficient_stays(monkeypatch):
-    monkeypatch.setattr(Driver, "_rebuild", lambda driver, applied: None)
+    monkeypatch.setattr(DigestWatch, "rebuild", lambda *_: False)
     world = make_world("ring", 4, steps=12)
     world.start()
     world.run_until_step(4)
