@@ -68,7 +68,7 @@ def test_a_rebuilt_replica_is_as_if_nothing_had_happened(ran, closed):
     original, changes, updates = ran
     trainer = make_trainer(**changes)
     sums = [ClosedEpoch(epoch, (), original.sum_epoch(epoch)) for epoch in closed]
-    trainer.rebuild(sums, [update for update in updates if update.step // 4 not in closed])
+    trainer.rebuild(sums, [[update for update in updates if update.step // 4 not in closed]])
     assert trainer.digest() == original.digest()
     trainer.replica.open_latest()
     expected = original.replica.weights()
