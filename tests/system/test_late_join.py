@@ -38,7 +38,7 @@ def test_a_late_comer_is_ready_soon_after_its_first_link(hosts: Hosts):
 
 def test_a_late_comer_whose_donor_dies_in_the_middle_goes_on_with_another_one(hosts: Hosts):
     run = {"steps": PAST_STEPS + 300, "window": "bounded", "refresh_period": 10**6}
-    made = hosts.make(3, ring(3), run, {"start_seconds": 0.0})
+    made = hosts.make(3, ring(3), run, {"start_seconds": 0.0, "linger_seconds": 600.0})  # the donor returns, slowly
     give_a_past(made[:2], PAST_STEPS)
     for host in made[:2]:
         host.start()

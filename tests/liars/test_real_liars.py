@@ -37,6 +37,7 @@ KINDS = (
     "oversize", "pulls", "watches", "halves", "garbage", "pings", "deafness", "strangers",
 )  # fmt: skip
 SECONDS = 5
+TRIES = 16
 SEED = bytes(range(32))
 """Of the liar's key: it is one member, whatever it does."""
 
@@ -177,6 +178,15 @@ def statement_layout() -> dict[str, object]:
 
 
 def lie(swarm: Swarm, kind: str) -> dict[str, object]:
+    """Lies for SECONDS; again, as long as all that comes of it is that the liar before it is still kept out."""
+    for _ in range(TRIES):
+        said = lie_once(swarm, kind)
+        if said["links"] or "budget" not in json.dumps(said["ends"]):
+            break
+    return said
+
+
+def lie_once(swarm: Swarm, kind: str) -> dict[str, object]:
     address = swarm.hosts[0].settings.node.listen
     command = ["node", str(HERE / "client.mjs"), str(PROTO), swarm.facts, address, kind, str(SECONDS)]
     nice = ["nice", "-n", "10"] if shutil.which("nice") else []  # a liar elsewhere would not take this machine's time
