@@ -50,7 +50,7 @@ def test_every_lie_fits_into_frames_and_ends_no_decoder(world, kind):
                 try:
                     decode(frame)
                 except PeerError:
-                    assert kind in ("limits", "sums")
+                    assert kind in ("limits", "statements", "sums")  # some of theirs are beyond what may be said
     assert said > 5
 
 
