@@ -81,13 +81,14 @@ def main(
     if unknown := set(part or ()) - learn.PARTS.keys():
         raise typer.BadParameter(f"learn has no part {unknown.pop()!r}; choose of {', '.join(learn.PARTS)}")
     if profile:
-        if name not in PROFILES:
+        if name is None or name not in PROFILES:
             raise typer.BadParameter(f"there are profiles of {' and '.join(PROFILES)} only", param_hint="--profile")
         PROFILES[name]()
         return
     if threads is not None:
         torch.set_num_threads(threads)
-    for chosen in [name] if name else list(BENCHMARKS):
+    names = [name] if name is not None else list(BENCHMARKS)
+    for chosen in names:
         metrics = known[chosen]()
         if as_json:
             typer.echo(json.dumps(report(chosen, metrics)))

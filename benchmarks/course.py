@@ -105,7 +105,7 @@ def adamw(exercise: Exercise, seed: int, steps: int, rate: float, *, every: int)
         optimizer.zero_grad()
         for origin, task in enumerate(tasks, 1):
             result = score(model, task.batch(origin, step).to(base.device))
-            (result.loss_sum_P / result.count_P / len(tasks)).sum().backward()
+            (result.loss_sum_P / result.count_P / len(tasks)).sum().backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         schedule.step()
         seconds += time.perf_counter() - begun

@@ -1,5 +1,6 @@
 """bfloat16 against float32 on a CPU: time of an estimate, what it does to the estimate, and what comes of it."""
 
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -9,22 +10,24 @@ from benchmarks.measure import Metric, make_metric, ratios, run_in_turn
 from benchmarks.model import make_batch, make_replica
 from benchmarks.training import ORIGINS, fine_tune
 from seedflood.config import RunSettings
+from seedflood.training.models import DtypeName
 
 REPETITIONS = 3
 BATCHES = 8
 STEPS = 150
+DTYPES: tuple[DtypeName, ...] = ("float32", "bfloat16")
 UNITS = ("avx512_bf16", "amx_bf16", "bf16")
 
 
 def run() -> dict[str, Metric]:
-    replicas = {dtype: make_replica(dtype) for dtype in ("float32", "bfloat16")}
+    replicas = {dtype: make_replica(dtype) for dtype in DTYPES}
     draws = {dtype: count() for dtype in replicas}
 
-    def measure(dtype: str) -> None:
+    def measure(dtype: DtypeName) -> None:
         draw = next(draws[dtype])
         replicas[dtype].measure(0, draw, make_batch(draw))
 
-    seconds = run_in_turn({dtype: lambda dtype=dtype: measure(dtype) for dtype in replicas}, REPETITIONS)
+    seconds = run_in_turn({dtype: partial(measure, dtype) for dtype in replicas}, REPETITIONS)
     alphas = {
         dtype: [one.measure(0, k, make_batch(k)).alpha for k in range(BATCHES)] for dtype, one in replicas.items()
     }

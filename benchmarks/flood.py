@@ -288,7 +288,7 @@ class Peer:
 
     async def connect(self, address: str) -> None:
         self._channel = PlainCredentials().channel(address)
-        self.stream = DialledStream(self._channel)
+        self.stream = DialledStream(self._channel, address)
         await self.stream.connect()
         for frame in encode(self._hello):
             await self.stream.write(frame)

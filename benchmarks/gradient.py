@@ -16,7 +16,7 @@ import torch
 from transformers import OPTConfig, OPTForCausalLM
 
 from benchmarks.measure import Metric, make_metric, ratios, resident_kilobytes_max, run_in_turn
-from benchmarks.model import make_batch, make_wide_batch, plain_inputs
+from benchmarks.model import make_batch, make_wide_batch, plain_inputs, randomly_initialized
 from seedflood.config import RunSettings
 from seedflood.protocol.messages import Update
 from seedflood.training.models import prepare_model
@@ -43,7 +43,7 @@ def run() -> dict[str, Metric]:
 
 
 def _measure(name: str, device: str, config: OPTConfig) -> dict[str, Metric]:
-    replica, plain = _replica(device, config), _model(config).to(device)
+    replica, plain = _replica(device, config), _plain(device, config)
     seconds = run_in_turn(
         {
             "forwards": partial(_forwards, plain, device, count()),
@@ -69,13 +69,14 @@ def _measure(name: str, device: str, config: OPTConfig) -> dict[str, Metric]:
     }
 
 
-def _model(config: OPTConfig) -> OPTForCausalLM:
-    torch.manual_seed(0)
-    return OPTForCausalLM(config).eval().requires_grad_(False)
+def _plain(device: str, config: OPTConfig) -> OPTForCausalLM:
+    model = randomly_initialized(config)
+    model.to(device)  # type: ignore[arg-type]
+    return model
 
 
 def _replica(device: str, config: OPTConfig) -> Replica:
-    base = prepare_model(_model(config), None, device=device, dtype="float32")
+    base = prepare_model(randomly_initialized(config), None, device=device, dtype="float32")
     return Replica(base, RunSettings(clients=16, estimate="gradient"))
 
 
@@ -102,7 +103,7 @@ def _gradient(replica: Replica, draws: "count[int]", *, is_checkpointed: bool) -
 
 
 def _infer(device: str, config: OPTConfig) -> None:
-    plain = _model(config).to(device)
+    plain = _plain(device, config)
     with torch.inference_mode():
         for _ in range(STEPS):
             plain(**{key: value.to(device) for key, value in plain_inputs(make_wide_batch()).items()}).loss.item()

@@ -179,7 +179,7 @@ def _history(cluster: Cluster, base_digest: bytes, donors: int) -> History:
 
 def _make_model(folder: Path) -> Path:
     """OPT-125M's shapes with random weights, and a tokenizer that does."""
-    disable_progress_bar()
+    disable_progress_bar()  # type: ignore[no-untyped-call]
     torch.manual_seed(0)
     OPTForCausalLM(OPTConfig()).save_pretrained(folder)
     AutoTokenizer.from_pretrained(embedded.MODEL_FOLDER).save_pretrained(folder)

@@ -6,23 +6,31 @@ import torch
 from transformers import OPTConfig, OPTForCausalLM
 
 from seedflood.config import RunSettings
-from seedflood.training.models import prepare_model
+from seedflood.training.models import DtypeName, prepare_model
 from seedflood.training.replica import Replica
 from seedflood.training.scoring import Batch, pad
 
-SST2_LENGTHS = (6, 6, 7, 7, 7, 7, 8, 8, 8, 9, 9, 10, 10, 11, 11, 12, 13, 13, 14, 15, 16, 17, 18, 19, 20, 22, 24, 26, 28)
-SST2_LENGTHS += (31, 35, 43)
+SST2_LENGTHS = (
+    6, 6, 7, 7, 7, 7, 8, 8, 8, 9, 9, 10, 10, 11, 11, 12, 13, 13, 14, 15, 16, 17, 18, 19, 20, 22, 24, 26, 28, 31, 35, 43,
+)  # fmt: skip
 """Tokens of an SST-2 training sentence with its prompt under OPT's tokenizer: 32 quantiles, mean 15.4."""
 
 ROWS = 16
 
 
 def make_model() -> OPTForCausalLM:
+    return randomly_initialized(OPTConfig())
+
+
+def randomly_initialized(config: OPTConfig) -> OPTForCausalLM:
     torch.manual_seed(0)
-    return OPTForCausalLM(OPTConfig()).eval().requires_grad_(False)
+    model = OPTForCausalLM(config)
+    model.train(False)
+    model.requires_grad_(False)
+    return model
 
 
-def make_replica(dtype: str = "float32") -> Replica:
+def make_replica(dtype: DtypeName = "float32") -> Replica:
     return Replica(prepare_model(make_model(), None, dtype=dtype), RunSettings(clients=16))
 
 

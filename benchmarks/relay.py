@@ -234,6 +234,9 @@ class Relay:
     def finished(self) -> None:
         pass
 
+    def superseded(self) -> None:
+        self.failed(AssertionError("every relay here has a key of its own"))
+
     def _note_own(self, messages: Sequence[Message]) -> None:
         now = time.perf_counter()
         for message in messages:

@@ -105,7 +105,7 @@ async def sink(address: str, updates: int) -> None:
         await pubsub.host.connect(info_from_p2p_addr(multiaddr.Multiaddr(address)))
         await trio.sleep(MESH_SECONDS)
         say(ready=True)
-        seen = set()
+        seen: set[bytes] = set()
         with trio.move_on_after(ANSWER_SECONDS_MAX):
             while len(seen) < updates:
                 seen.add((await subscription.get()).data)
@@ -133,7 +133,8 @@ class Role:
 
     def hear(self) -> dict[str, float]:
         assert self.process.stdout is not None
-        return json.loads(self.process.stdout.readline())
+        heard: dict[str, float] = json.loads(self.process.stdout.readline())
+        return heard
 
 
 def measure(updates: int) -> None:
