@@ -27,6 +27,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -41,6 +42,8 @@ from benchmarks.relay import BASE_DIGEST, RUN_ID, Relay, cpu_seconds, make_rules
 from benchmarks.workers import Worker, next_question, take_core
 from seedflood import garbage
 from seedflood.identity import Identity, verify
+from seedflood.protocol.epochs import digest_of
+from seedflood.protocol.evidence import Chain
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.messages import Bundle, ClosedEpoch, Hello, Member, Updates
 from seedflood.protocol.packing import pack
@@ -400,12 +403,22 @@ def _pull_rules(local_steps: int) -> Rules:
 
 
 def _write_sums(journal: Journal, members: Sequence[Member]) -> None:
-    """Epochs of a model of OPT-125M's shapes at rank 32, with numbers as large as such sums are."""
+    """Epochs of a model of OPT-125M's shapes at rank 32, with numbers as large as such sums are, and what all members
+    state of them: a sum that nobody has signed is not taken."""
     rng = random.Random(1)
     coefficients = pack(struct.pack(f"<{COEFFICIENTS}q", *(round(rng.gauss(0, 1 << 23)) for _ in range(COEFFICIENTS))))
     journal.append((), members, durable=False)
+    chain = Chain()
     for epoch in range(SUMMED_UPDATES // (ORIGINS * REFRESH_PERIOD)):
         frontier = Frontier()
         for member in members:
             frontier.add(member.origin, epoch * REFRESH_PERIOD, (epoch + 1) * REFRESH_PERIOD - 1)
-        journal.adopt(ClosedEpoch(epoch, frontier.held(), coefficients))
+        closed = ClosedEpoch(epoch, frontier.held(), coefficients)
+        chain.append(digest_of(closed, 8 * COEFFICIENTS))
+        journal.adopt(closed)
+    before, (frontier_digest, digest) = len(chain) * REFRESH_PERIOD, chain.at(len(chain))
+    stated = [
+        replace(member, version=1, closed_before=before, closed_frontier=frontier_digest, closed_digest=digest)
+        for member in members
+    ]
+    journal.append((), stated, durable=True)
