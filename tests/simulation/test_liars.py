@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from worlds import make_world
 
 from seedflood.errors import PeerError
+from seedflood.protocol.seeds import probe_seed
 from seedflood.simulation.checks import find_mistakes, find_violations
 from seedflood.simulation.liars import LIES, Liar, choose_liars, let_lie
 from seedflood.simulation.link import Encoder, decode
@@ -61,9 +62,20 @@ def test_a_liar_that_withholds_passes_less_on(world):
     assert told["lie_withheld"] > 0
 
 
+def test_directions_that_a_liar_chose_are_taken_by_nobody(world):
+    told = Counter()
+    let_lie(world, [0], told, ["seeds"])
+    world.run_for(20)
+    assert told["lie_seeds"] > 3
+    assert sum(host.node.admission.refused.get("seed", 0) for host in world.honest) > 0
+    for host in world.honest:
+        for (origin, step), bundle in host.journal.bundles.items():
+            assert [seed for seed, _ in bundle.probes] == [probe_seed(world.rules.run_seed, origin, step)]
+
+
 def test_the_honest_are_judged_and_liars_are_not(world):
     told = Counter()
-    (liar,) = let_lie(world, [0], told)
+    (liar,) = let_lie(world, [0], told, ["digests", "seeds"])
     liar.host.mistakes.append("lied")
     assert world.honest == world.hosts[1:]
     assert find_mistakes(world.honest) == []

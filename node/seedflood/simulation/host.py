@@ -33,7 +33,7 @@ from seedflood.simulation.clock import Clock
 from seedflood.simulation.journal import MemoryJournal
 from seedflood.simulation.ledger import Chronicle, Ledger
 from seedflood.simulation.network import Network
-from seedflood.simulation.telling import draw_told
+from seedflood.simulation.telling import draw_round
 
 TIMER_SECONDS_MIN = 0.001
 """A timer of a real loop is no finer, and virtual time moves on whatever the core wants."""
@@ -327,8 +327,7 @@ class Host:
 
     def _measured(self, order: Measure) -> None:
         self.is_key_fresh = False
-        probes = [draw_told(self.rules.telling, self._rng) for _ in range(order.count)]
-        self.driver.published(order.step, probes)
+        self.driver.published(order.step, draw_round(self.rules, self.origin, order.step, self._rng))
 
     def _summed(self, order: SumEpoch) -> None:
         self.driver.summed(ClosedEpoch(order.epoch, order.frontier, self.ledger.coefficients(order.epoch)))

@@ -15,6 +15,7 @@ from typing import Any
 from seedflood.protocol.frontier import RANGES_MAX, Frontier
 from seedflood.protocol.messages import (
     NEIGHBOURS_MAX,
+    SEED_MAX,
     STEP_MAX,
     Bundle,
     ClosedDigests,
@@ -27,16 +28,18 @@ from seedflood.protocol.messages import (
     Member,
     Members,
     Message,
+    OriginId,
     Ping,
     Pong,
     ReplicaDigest,
+    Told,
     Updates,
 )
 from seedflood.protocol.packing import pack, unpack
 from seedflood.simulation.host import Host
 from seedflood.simulation.ledger import EPOCH_BYTES
 from seedflood.simulation.link import Item
-from seedflood.simulation.telling import draw_told
+from seedflood.simulation.telling import draw_round
 from seedflood.simulation.world import World
 from seedflood.transport.answer import AnswerItem, cut
 from seedflood.transport.codec import Pull, PullMore, PullPart
@@ -218,7 +221,7 @@ class Liar:
     def forged(self) -> list[Item]:
         """In the name of others, with signatures that are wrong."""
         other = self._rng.choice([host for host in self._world.hosts if host is not self.host])
-        bundle = self._make(self.host.node.step)._replace(origin=other.origin)
+        bundle = self._make(self.host.node.step, origin=other.origin)
         member = Member(other.public_key, other.name, 1 << 40, last_step=-1, signature=self._rng.randbytes(64))
         return [self._rng.choice((Updates((bundle,)), Members((member,))))]
 
@@ -237,6 +240,13 @@ class Liar:
         bundle = self._make(step, skipped=self._rng.choice((0, 0, min(step, 3))))
         self._world.chronicle.say(bundle)
         return [Updates((bundle,))]
+
+    def seeds(self) -> list[Item]:
+        """Of directions that it chose itself, under the step that is next or one of which it has told."""
+        step = self.host.node.step + self._world.rules.local_steps
+        bundle = self._make(self._rng.choice((step, step, self._rng.randrange(step))))
+        chosen = tuple(_chosen(told, self._rng) for told in bundle.probes)
+        return [Updates((self._sign(bundle._replace(probes=chosen)),))] if chosen != bundle.probes else []
 
     def replays(self) -> list[Item]:
         """What was said once, again."""
@@ -267,15 +277,16 @@ class Liar:
         """It is told in what is not sent: `_listen`."""
         return []
 
-    def _make(self, step: int, skipped: int = 0) -> Bundle:
-        rules = self._world.rules
-        step -= step % rules.local_steps
-        told = tuple(draw_told(rules.telling, self._rng) for _ in range(rules.local_steps))
-        bundle = Bundle(self.host.origin, min(step, STEP_MAX >> 1), told, skipped)
-        signature = self._world.notary.signature(
-            self.host.public_key, bundle.signed_bytes(rules.run_id, self.host.public_key)
-        )
-        return bundle._replace(signature=signature)
+    def _make(self, step: int, skipped: int = 0, origin: OriginId | None = None) -> Bundle:
+        """origin: in whose name, if not in its own."""
+        rules, origin = self._world.rules, self.host.origin if origin is None else origin
+        step = min(step - step % rules.local_steps, STEP_MAX >> 1)
+        return self._sign(Bundle(origin, step, draw_round(rules, origin, step, self._rng), skipped))
+
+    def _sign(self, bundle: Bundle) -> Bundle:
+        key = self.host.public_key
+        message = bundle.signed_bytes(self._world.rules.run_id, key)
+        return bundle._replace(signature=self._world.notary.signature(key, message))
 
     def _signed(self, member: Member) -> Member:
         message = replace(member, signature=b"").signed_bytes(self._world.rules.run_id)
@@ -283,6 +294,11 @@ class Liar:
 
     def _noise(self) -> bytes:
         return self._rng.randbytes(32)
+
+
+def _chosen(told: Told, rng: random.Random) -> Told:
+    """Another direction than the step has. A payload has none."""
+    return told if isinstance(told, bytes) else (told[0] ^ rng.randint(1, SEED_MAX), told[1])
 
 
 LIES: dict[str, Callable[[Liar], list[Item]]] = {
@@ -294,6 +310,7 @@ LIES: dict[str, Callable[[Liar], list[Item]]] = {
     "forged": Liar.forged,
     "equivocations": Liar.equivocations,
     "ahead": Liar.ahead,
+    "seeds": Liar.seeds,
     "replays": Liar.replays,
     "limits": Liar.limits,
     "goodbyes": Liar.goodbyes,

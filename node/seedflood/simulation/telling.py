@@ -3,8 +3,10 @@
 import random
 from typing import Literal, get_args
 
-from seedflood.protocol.messages import SCALAR_MAX, Told
+from seedflood.protocol.messages import SCALAR_MAX, OriginId, Told
 from seedflood.protocol.payload import Coefficients, Pairs, Slopes, Telling, encode_coefficients, encode_slopes
+from seedflood.protocol.rules import Rules
+from seedflood.protocol.seeds import probe_seed
 
 Tell = Literal["pairs", "coefficients", "slopes"]
 TELLS: tuple[Tell, ...] = get_args(Tell)
@@ -23,14 +25,19 @@ def make_telling(tell: Tell, rng: random.Random) -> Telling:
             return Slopes(rng.randint(1, 8))
 
 
-def draw_told(telling: Telling, rng: random.Random) -> Told:
-    """What an origin could measure at a step."""
-    match telling:
-        case Pairs():
-            return rng.getrandbits(32), rng.randint(-SCALAR_SEEN_MAX, SCALAR_SEEN_MAX)
-        case Coefficients(slots, bits):
+def draw_round(rules: Rules, origin: OriginId, step: int, rng: random.Random) -> tuple[Told, ...]:
+    """What an origin could measure in the round that begins at this step."""
+    return tuple(_draw_told(rules, origin, one, rng) for one in range(step, step + rules.local_steps))
+
+
+def _draw_told(rules: Rules, origin: OriginId, step: int, rng: random.Random) -> Told:
+    match rules.telling:
+        case Coefficients(slots, bits) as telling:
             exponents = [rng.randint(0, telling.exponent_max) for _ in slots]
             most = (1 << bits - 1) - 1
             return encode_coefficients(telling, exponents, [rng.randint(-most, most) for _ in range(telling.values)])
         case Slopes(count):
             return encode_slopes([rng.randint(-SCALAR_MAX, SCALAR_MAX) for _ in range(count)])
+        case _:
+            seed = rng.getrandbits(32) if rules.run_seed is None else probe_seed(rules.run_seed, origin, step)
+            return seed, rng.randint(-SCALAR_SEEN_MAX, SCALAR_SEEN_MAX)

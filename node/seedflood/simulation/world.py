@@ -4,6 +4,7 @@ import hashlib
 import random
 from collections.abc import Iterable, Sequence
 
+from seedflood.protocol.messages import SEED_MAX
 from seedflood.protocol.payload import PAIRS, Telling
 from seedflood.protocol.rules import Patience, Rules
 from seedflood.protocol.window import WindowRule
@@ -54,6 +55,7 @@ class World:
             telling=telling,
             delay=delay,
             step_reach=None if optimizer == "sgd" else COEFFICIENT_MAX,
+            run_seed=seed & SEED_MAX,
         )
         self.notary = notary = Notary()
         paces = pace if isinstance(pace, Sequence) else [pace or Pace()] * clients
