@@ -23,8 +23,8 @@ from typing import Any
 from benchmarks.measure import Metric, make_metric
 from benchmarks.processes import Cluster, NodeProcess, resident_bytes, ring
 from seedflood.config import NodeSettings, RunSettings
-from seedflood.simulation.host import Pace
 from seedflood.simulation.network import Weather
+from seedflood.simulation.work import Pace
 from seedflood.simulation.world import World
 from seedflood.training.trainer import Trainer
 

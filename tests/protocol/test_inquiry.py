@@ -1,7 +1,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from nodes import agree, events, hear, linked, publish, sent, tick
+from nodes import agree, events, hear, linked, orders, publish, sent, tick
 from origins import A, B, C, make_rules, replica
 
 from seedflood.errors import PeerError
@@ -9,7 +9,7 @@ from seedflood.protocol import inquiry
 from seedflood.protocol.frontier import Frontier, without
 from seedflood.protocol.inquiry import BLOCK_STEPS, Contents
 from seedflood.protocol.messages import BlockDigests, Equivocation
-from seedflood.protocol.outputs import Rebuild
+from seedflood.protocol.outputs import Rebuild, SumEpoch
 
 ONE, OTHER = B.bundle(0, scalar=7), B.bundle(0, scalar=8)
 
@@ -179,6 +179,18 @@ def test_what_was_applied_already_is_made_again_from_the_journal():
     node.settled(ONE, OTHER, 1.0)
     out = tick(node, 2.0)
     assert [order for order in out.orders if isinstance(order, Rebuild)] != []
+
+
+def test_no_epoch_is_summed_before_the_coefficients_are_those_of_the_journal():
+    node = linked(B, steps=1, refresh_period=1)
+    hear(node, B, B.updates(0))
+    assert orders(publish(node), SumEpoch) != []
+    node.settled(ONE, OTHER, 1.0)
+    assert orders(node.collect(), SumEpoch) == []
+    out = tick(node, 2.0)
+    assert (orders(out, SumEpoch), len(orders(out, Rebuild))) == ([], 1)
+    node.rebuilt(True, 3.0)
+    assert len(orders(node.collect(), SumEpoch)) == 1
 
 
 def test_what_waits_for_its_window_is_replaced_there():

@@ -1,5 +1,7 @@
 """The checks can fail: each is shown a world that is broken in its way, by hand or by a fault in the core."""
 
+from collections import Counter
+
 import pytest
 from worlds import STORMY, make_world, run_world
 
@@ -11,7 +13,7 @@ from seedflood.protocol.messages import Bundle, Update, Updates
 from seedflood.protocol.pending import Pending
 from seedflood.protocol.repair import Repair
 from seedflood.protocol.watch import DigestWatch
-from seedflood.simulation.checks import find_mistakes, find_stuck, find_violations
+from seedflood.simulation.checks import find_mistakes, find_refusals, find_stuck, find_violations
 from seedflood.simulation.journal import MemoryJournal
 
 
@@ -212,3 +214,25 @@ def test_without_a_digest_watch_a_flipped_coefficient_stays(monkeypatch):
     world.run_until_step(4)
     world.hosts[0].corrupt()
     assert run_through(world) != []
+
+
+def test_an_honest_host_that_is_named_is_seen(world):
+    world.hosts[2].named.add(world.hosts[1].origin)
+    assert find_mistakes(world.hosts) == [f"h2 named {world.hosts[1].origin:016x}, which told no two things"]
+
+
+def test_a_liar_that_somebody_does_not_name_is_seen(world):
+    liar, *honest = world.hosts
+    world.chronicle.liars = {liar.origin}
+    for scalar in (1, 1, 2):
+        world.chronicle.take(Bundle(liar.origin, 99, ((7, scalar),)))
+    for host in honest[:-1]:
+        host.named.add(liar.origin)
+    assert find_violations(honest) == [f"{honest[-1].name} does not name {liar.origin:016x}"]
+
+
+def test_honest_hosts_that_refuse_each_other_are_seen(world):
+    liar, *honest = world.hosts
+    refusals = Counter({(1, 2, "signature"): 3, (1, 0, "signature"): 1, (0, 1, "run"): 1, (2, 1, "duplicate"): 1})
+    assert find_refusals(honest, refusals) == ["h1 refused h2 (signature, 3 times)"]
+    assert liar not in honest

@@ -8,7 +8,7 @@ from worlds import STORMY, Witness, make_world, run_to_the_end
 from seedflood.protocol.phase import Phase
 from seedflood.protocol.rules import Patience
 from seedflood.simulation.checks import find_stuck, find_violations
-from seedflood.simulation.world import Pace
+from seedflood.simulation.work import Pace
 
 WINDOWS = ["strict", "bounded", "none"]
 

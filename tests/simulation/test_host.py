@@ -4,7 +4,7 @@ import pytest
 from worlds import make_world, run_to_the_end
 
 from seedflood.simulation.checks import find_mistakes
-from seedflood.simulation.world import Pace
+from seedflood.simulation.work import Pace
 
 
 @pytest.fixture

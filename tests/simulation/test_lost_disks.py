@@ -5,8 +5,8 @@ from worlds import make_world, run_to_the_end
 
 from seedflood.protocol.phase import Phase
 from seedflood.protocol.rules import Patience
-from seedflood.simulation.host import Pace
 from seedflood.simulation.network import Weather
+from seedflood.simulation.work import Pace
 
 WINDOWS = ["strict", "bounded", "none"]
 FREE = ["bounded", "none"]

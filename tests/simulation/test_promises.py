@@ -24,10 +24,10 @@ from seedflood.protocol.repair import Repair
 from seedflood.protocol.rules import Patience
 from seedflood.protocol.watch import DigestWatch
 from seedflood.simulation.checks import find_mistakes, find_stuck, find_violations
-from seedflood.simulation.host import Pace
 from seedflood.simulation.journal import MemoryJournal
 from seedflood.simulation.liars import let_lie
 from seedflood.simulation.network import Weather
+from seedflood.simulation.work import Pace
 from seedflood.simulation.world import Notary
 from seedflood.transport import columns
 from seedflood.transport.codec import decode

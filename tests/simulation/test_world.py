@@ -6,7 +6,7 @@ from worlds import STORMY, Witness, make_world, run_to_the_end, run_world
 from seedflood.protocol.payload import Coefficients, Slopes
 from seedflood.protocol.windows import OpenWindows
 from seedflood.simulation.network import Weather
-from seedflood.simulation.world import Pace
+from seedflood.simulation.work import Pace
 
 TOPOLOGIES = ["ring", "grid", "tree", "random-regular"]
 

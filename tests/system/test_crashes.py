@@ -1,5 +1,7 @@
 """kill -9 of one node, of several, of all, while epochs close, are compacted and written as snapshots."""
 
+from typing import Any
+
 import pytest
 from ledgers import Ledger, check_replays, finish
 from processes import Host, Hosts, ring
@@ -7,20 +9,31 @@ from processes import Host, Hosts, ring
 pytestmark = [pytest.mark.system, pytest.mark.timeout(900)]
 
 STEPS, PERIOD = 400, 40
+RUNS = {
+    "two-sided": {"steps": STEPS, "refresh_period": PERIOD},
+    "gradient": {"steps": 160, "refresh_period": 16, "estimate": "gradient"},
+}
+"""Gradients are told by all their coefficients, and Adam makes increments of them."""
 
 
-def test_killed_nodes_come_back_with_closed_epochs_and_snapshots(hosts: Hosts):
-    a, b, c = made = hosts.make(3, ring(3), {"steps": STEPS, "refresh_period": PERIOD})
+@pytest.fixture(params=RUNS)
+def run(request: pytest.FixtureRequest) -> dict[str, Any]:
+    return RUNS[request.param]
+
+
+def test_killed_nodes_come_back_with_closed_epochs_and_snapshots(hosts: Hosts, run: dict[str, Any]):
+    period = run["refresh_period"]
+    a, b, c = made = hosts.make(3, ring(3), run)
     ledger = Ledger(a)
     for host in made:
         host.start()
     b.wait_for("snapshot written")
-    b.wait_for("progress", step=PERIOD + 30)
+    b.wait_for("progress", step=period * 7 // 4)
     assert b.has_said("journal compacted")
     b.kill()
     ledger.look(b.journal)
     b.start().wait_for("snapshot loaded")
-    b.wait_for("progress", step=3 * PERIOD)
+    b.wait_for("progress", step=3 * period)
     for host in (b, c):
         host.kill()
         ledger.look(host.journal)
@@ -28,10 +41,10 @@ def test_killed_nodes_come_back_with_closed_epochs_and_snapshots(hosts: Hosts):
     check_contents(made, ledger)
 
 
-def test_all_nodes_killed_again_and_again_lose_nothing(hosts: Hosts):
-    made = hosts.make(3, ring(3), {"steps": STEPS, "refresh_period": PERIOD})
+def test_all_nodes_killed_again_and_again_lose_nothing(hosts: Hosts, run: dict[str, Any]):
+    made = hosts.make(3, ring(3), run)
     ledger = Ledger(made[0])
-    for goal in (100, 200):
+    for goal in (run["steps"] // 4, run["steps"] // 2):
         told = [host.step for host in made]
         for host in made:
             host.start()
@@ -73,7 +86,8 @@ def check_contents(made: list[Host], ledger: Ledger, *, is_strict: bool = True) 
     (frontier, _), *others = contents
     assert all(other == frontier for other, _ in others)
     if is_strict:
-        assert [frontier.mark(origin) for origin in frontier.origins] == [STEPS] * len(made)
+        steps = made[0].settings.run.steps
+        assert [frontier.mark(origin) for origin in frontier.origins] == [steps] * len(made)
     for _, sums in contents:
         ledger.check_sums(sums)
     assert not ledger.contradictions

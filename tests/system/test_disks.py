@@ -5,6 +5,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ledgers import check_replays, finish
@@ -17,6 +18,9 @@ pytestmark = [pytest.mark.system, pytest.mark.timeout(900)]
 
 PATH = [(0, 1), (1, 2)]
 Spoil = Callable[[Path], None]
+RUN = {"steps": 300, "refresh_period": 40}
+GRADIENT = {"estimate": "gradient", "steps": 120, "refresh_period": 16}
+"""By Adam, in strict windows."""
 
 
 @pytest.fixture
@@ -32,10 +36,14 @@ def small_disk(root: None, hosts: Hosts, tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", folder], check=True, timeout=30)
 
 
+def move_state(host: Host, folder: Path) -> None:
+    settings = host.folder / "peers.toml"
+    settings.write_text(settings.read_text().replace(str(host.folder / "state"), str(folder)))
+
+
 def test_a_node_with_a_full_disk_relays_until_it_has_space_again(hosts: Hosts, small_disk: Path):
     a, b, c = made = hosts.make(3, PATH, {"steps": 800, "window": "bounded"})
-    settings = b.folder / "peers.toml"
-    settings.write_text(settings.read_text().replace(str(b.folder / "state"), str(small_disk)))
+    move_state(b, small_disk)
     for host in made:
         host.start()
     b.wait_for("progress", step=20)
@@ -53,6 +61,24 @@ def test_a_node_with_a_full_disk_relays_until_it_has_space_again(hosts: Hosts, s
     assert count_downs(a) == downs
     results = finish(made)
     assert {result["updates"] for result in results} == {3 * 800}
+    check_replays(made)
+
+
+def test_under_gradients_all_wait_for_a_node_with_a_full_disk_and_lose_nothing(hosts: Hosts, small_disk: Path):
+    a, b, c = made = hosts.make(3, PATH, GRADIENT)
+    move_state(b, small_disk)
+    for host in made:
+        host.start()
+    b.wait_for("progress", step=40)  # epochs have been closed before
+    filler = fill(small_disk)
+    assert b.wait_for("disk full")["publishing"] is False
+    for end in (a, c):
+        end.listen()
+        assert end.wait_for("waiting")["waiting_for"] == [b.name]
+    filler.unlink()
+    b.wait_for("disk has space again")
+    results = finish(made)
+    assert {result["updates"] for result in results} == {3 * GRADIENT["steps"]}
     check_replays(made)
 
 
@@ -93,26 +119,28 @@ def test_a_node_with_a_damaged_journal_says_so_and_gets_it_back(hosts: Hosts):
     assert Path(damage[0]["kept_at"]).exists()
 
 
-@pytest.mark.parametrize("spoil", [cut_the_log, lose])
-def test_a_node_that_forgot_unknowingly_gets_it_back_and_contradicts_nothing(hosts: Hosts, spoil: Spoil):
-    b = run_with_spoiled(hosts, spoil)
+@pytest.mark.parametrize(("spoil", "run"), [(cut_the_log, RUN), (lose, RUN), (lose, GRADIENT)])
+def test_a_node_that_forgot_unknowingly_gets_it_back_and_contradicts_nothing(
+    hosts: Hosts, spoil: Spoil, run: dict[str, Any]
+):
+    b = run_with_spoiled(hosts, spoil, run)
     assert not any("equivocation" in str(line) for host in hosts.hosts for line in host.events)
     assert not b.has_said("another host speaks with our key")
     assert b.has_said("the journal lacks a past life of this node") or spoil is not lose
 
 
-def run_with_spoiled(hosts: Hosts, spoil: Spoil) -> Host:
+def run_with_spoiled(hosts: Hosts, spoil: Spoil, run: dict[str, Any] = RUN) -> Host:
     """Kills host 1 of 3 in the middle of a run, spoils its disk, and starts it again; all is well in the end."""
-    a, b, c = made = hosts.make(3, ring(3), {"steps": 300, "refresh_period": 40})
+    a, b, c = made = hosts.make(3, ring(3), run)
     for host in made:
         host.start()
     b.wait_for("journal compacted")
-    b.wait_for("progress", step=110)
+    b.wait_for("progress", step=run["refresh_period"] * 11 // 4)
     b.kill()
     spoil(b.journal)
     b.start().wait_for("caught up")
     results = finish(made)
-    assert {result["updates"] for result in results} == {3 * 300}
+    assert {result["updates"] for result in results} == {3 * run["steps"]}
     assert [one.is_sound for one in check_replays((a, c))] == [True, True]
     assert check_replays([b])
     return b

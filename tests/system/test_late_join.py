@@ -1,5 +1,6 @@
 """A node that joins a run which is under way."""
 
+import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from seedflood.process import KEY_FILE
 from seedflood.protocol.messages import Bundle, Member
 from seedflood.protocol.seeds import probe_seed
 from seedflood.storage.journal import Journal
-from seedflood.training.trainer import load_base
+from seedflood.training.trainer import Trainer, load_base
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(900)]
 
@@ -53,6 +54,31 @@ def test_a_late_comer_whose_donor_dies_in_the_middle_goes_on_with_another_one(ho
     donor.start()
     finish(made)
     assert len({one.updates for one in check_replays(made)}) == 1
+
+
+def test_under_gradients_a_late_comer_pulls_sums_of_closed_epochs_and_little_else(hosts: Hosts):
+    """By Adam, so in strict windows: those of a run begin together. One that was never here comes when it is over."""
+    steps, period = 150, 16
+    run = {"estimate": "gradient", "steps": steps, "refresh_period": period, "clients": 3}
+    made = hosts.make(4, [*ring(3), (3, 0)], run, {"when_finished": "serve"})
+    for host in made[:3]:
+        host.start()
+    for host in made[:3]:
+        host.wait(lambda _, host=host: host.has_said("finished") and compacted(host) == steps // period)
+    trainer = Trainer(made[0].settings.run, made[0].settings.node)
+    ready = made[3].start().wait_for("ready")
+    for host in made:
+        host.signal(signal.SIGTERM)
+    finish(made)
+    (late,) = check_replays(made[3:])
+    assert (late.closed_epochs, late.updates) == (steps // period, 3 * (steps % period))
+    told = 3 * (steps % period) * trainer.telling.size + late.closed_epochs * trainer.epoch_bytes
+    assert ready["pull_bytes"] < told + 30_000
+    assert ready["pull_bytes"] < 3 * steps * trainer.telling.size / 2
+
+
+def compacted(host: Host) -> int:
+    return sum(line.get("event") == "journal compacted" for line in host.events)
 
 
 def give_a_past(hosts: list[Host], steps: int) -> None:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from ledgers import finish
 
 from seedflood.errors import ExitCode
 
@@ -53,6 +54,20 @@ def test_sigterm_while_loading_ends_the_node_at_once(hosts):
     a.start().wait_for("loading")
     a.signal(signal.SIGTERM)
     assert a.end() == ExitCode.OK
+
+
+@pytest.mark.parametrize("estimate", ["two-sided", "gradient"])
+def test_hosts_of_different_dtype_end_with_equal_digests_and_journals_that_replay(hosts, estimate):
+    a, b = hosts.make(2, [(0, 1)], {"steps": 40, "refresh_period": 8, "estimate": estimate})
+    settings = b.folder / "peers.toml"
+    settings.write_text(settings.read_text().replace("[node]", '[node]\ndtype = "bfloat16"'))
+    for host in (a, b):
+        host.start()
+    digest = finish([a, b])[0]["digest"]
+    assert (a.settings.node.dtype, b.settings.node.dtype) == ("auto", "bfloat16")
+    for host in (a, b):
+        replayed = _seedflood("replay", "--peers", str(host.folder / "peers.toml"), "--json")
+        assert json.loads(replayed.stdout)["digest"] == digest
 
 
 def test_a_finished_node_started_again_says_its_result_and_exits(hosts):

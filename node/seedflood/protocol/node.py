@@ -375,7 +375,7 @@ class Node:
 
     def _close_epochs(self) -> None:
         """All that is due, with everything applied that was said of steps before this round."""
-        if not self._exchange.watch.is_rebuilding:
+        if self._exchange.watch.is_current:  # else a sum would stand for bundles that are not in it
             before = applied_before(self.step, self.rules)
             self._outbox.outputs.orders += self._holdings.closings.due(before, self._ending.holds_everything)
 

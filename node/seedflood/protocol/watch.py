@@ -66,6 +66,11 @@ class DigestWatch:
         pair = next(reversed(self._ours.items()), None)
         return ReplicaDigest(*pair) if pair is not None else None
 
+    @property
+    def is_current(self) -> bool:
+        """Are the coefficients those of the journal, as far as we know, and not being made again?"""
+        return not (self.is_rebuilding or self._is_outdated)
+
     def take(self, applied: Frontier, outbox: Outbox) -> None:
         """Orders the digest of what is applied, unless it is known or on its way."""
         key = applied.digest()

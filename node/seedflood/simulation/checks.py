@@ -1,8 +1,12 @@
 """What must hold, judged from outside: from what hosts published, journalled and applied, not from what they say."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 from seedflood.simulation.host import Host
+
+HARMLESS = ("duplicate", "self")
+"""Why honest hosts refuse each other: both have dialled, or one was started twice."""
 
 
 def find_violations(hosts: Sequence[Host]) -> list[str]:
@@ -15,6 +19,9 @@ def find_violations(hosts: Sequence[Host]) -> list[str]:
             violations.append(f"{host.name} has other coefficients than its updates add up to")
         if host.has_ended_in_doubt:
             violations.append(f"{host.name} ends in doubt of its replica")
+    violations += _find_unnamed(hosts)
+    names = Counter(host.name for host in hosts)
+    violations += [f"{name} runs {count} times" for name, count in names.items() if count > 1]
     if not has_equal_frontiers(hosts):
         violations.append("frontiers differ")
     if hosts[0].chronicle.liars and not has_equal_digests(hosts):
@@ -28,6 +35,22 @@ def find_mistakes(hosts: Sequence[Host]) -> list[str]:
     for host in hosts:
         mistakes += [f"{host.name} {mistake}" for mistake in (*host.mistakes, *host.judge())]
     return mistakes
+
+
+def find_refusals(hosts: Sequence[Host], refusals: Mapping[tuple[int, int, str], int]) -> list[str]:
+    """Whom these hosts refused among themselves. refusals: how often, by receiver, sender and reason."""
+    names = {host.index: host.name for host in hosts}
+    return [
+        f"{names[receiver]} refused {names[sender]} ({reason}, {count} times)"
+        for (receiver, sender, reason), count in sorted(refusals.items())
+        if receiver in names and sender in names and reason not in HARMLESS
+    ]
+
+
+def _find_unnamed(hosts: Sequence[Host]) -> list[str]:
+    """Of whom two honest hosts took two contents under one step, everybody has the proof, whoever was told of which."""
+    culprits = sorted(hosts[0].chronicle.two_tongued)
+    return [f"{host.name} does not name {one:016x}" for one in culprits for host in hosts if one not in host.named]
 
 
 def has_equal_frontiers(hosts: Sequence[Host]) -> bool:

@@ -8,8 +8,8 @@ uneven   hosts of very different speed: one is fast and all others are slow, or 
 import random
 from dataclasses import dataclass, replace
 
-from seedflood.simulation.host import Pace
 from seedflood.simulation.network import Weather
+from seedflood.simulation.work import Pace
 
 USUAL_PACE = Pace(0.2, 0.8)
 FAR_PACE = Pace(0.01, 0.025)

@@ -67,6 +67,7 @@ class Chaos:
             "interrupt": self._interrupt,
             "leave_at_epoch_end": self._leave_at_epoch_end,
             "fill_joining": self._fill_joining,
+            "copy_key": self._copy_key,
         }
 
     def begin(self) -> None:
@@ -108,9 +109,11 @@ class Chaos:
         self._world.clock.after(self._rng.expovariate(per_second), self._strike, kind, per_second)
 
     def _strike(self, kind: str, per_second: float) -> None:
-        if not self._is_over:
+        if self._is_over:
+            return
+        if not self._world.chronicle.doubles:  # the older of two can only end if it hears of the newer one
             self.faults[kind] += self._kinds[kind]()
-            self._wait(kind, per_second)
+        self._wait(kind, per_second)
 
     def _later(self, span: tuple[float, float], action: Callable[..., None], *args: object) -> None:
         self._world.clock.after(self._rng.uniform(*span), self._unless_over, action, args)
@@ -208,6 +211,18 @@ class Chaos:
             host.crash()
             self._restart(host)
 
+    def _copy_key(self) -> bool:
+        """The same host is started on another machine, with its key alone, while it runs on."""
+        network = self._world.network
+        host = None if self._is_divided else self._patient_to_be()
+        if host is None or network.is_silent(host.index):
+            return False
+        twin = self._world.copy_key(host)
+        self._paces[twin.index] = self._paces[host.index]
+        host.die_within(None)
+        self._world.start_later(twin, self._rng.uniform(*SOON_SECONDS))
+        return True
+
     # Disks
 
     def _fill_disk(self) -> bool:
@@ -273,7 +288,7 @@ class Chaos:
         """Do all neighbours hold, durably, all that the host ever said?"""
         last = self._world.chronicle.last(host.origin)
         neighbours = [self._world.hosts[index] for index in self._world.network.neighbours(host.index)]
-        met = [one for one in neighbours if one.journal.incarnation]
+        met = [one for one in neighbours if one.journal.incarnation and not one.is_retired]
         return (
             host.is_up
             and bool(met)

@@ -6,9 +6,7 @@ what the core believes.
 """
 
 import random
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain
 
 from seedflood.driver import Driver
@@ -29,11 +27,13 @@ from seedflood.protocol.messages import (
 from seedflood.protocol.node import Node
 from seedflood.protocol.outputs import ClosedWindow, Event, Measure, SumEpoch, TakeDigest
 from seedflood.protocol.rules import Patience, Rules
+from seedflood.simulation.bounds import find_ahead, find_excess, find_waiting
 from seedflood.simulation.clock import Clock
 from seedflood.simulation.journal import MemoryJournal
 from seedflood.simulation.ledger import Chronicle, Ledger
 from seedflood.simulation.network import Network
 from seedflood.simulation.telling import draw_round
+from seedflood.simulation.work import Pace, WorkQueue
 
 TIMER_SECONDS_MIN = 0.001
 """A timer of a real loop is no finer, and virtual time moves on whatever the core wants."""
@@ -44,17 +44,6 @@ COMPUTE_SECONDS = (0.0005, 0.005)
 
 class KilledError(BaseException):
     """The process ends at this instant. Nothing catches it but its host."""
-
-
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """How long a host measures one step: uniform between the two, in seconds."""
-
-    seconds_min: float = 0.05
-    seconds_max: float = 0.15
-
-    def slowed(self, factor: float) -> "Pace":
-        return Pace(self.seconds_min * factor, self.seconds_max * factor)
 
 
 class Host:
@@ -75,9 +64,12 @@ class Host:
         pace: Pace,
         patience: Patience,
         died: Callable[["Host"], None],
+        replaced: Callable[["Host"], None],
+        name: str = "",
     ) -> None:
+        """died: what is told of a process that ends by itself; replaced: of one that a newer one with its key ends."""
         self.index = index
-        self.name = f"h{index}"
+        self.name = name or f"h{index}"
         self.rules = rules
         self.chronicle = chronicle
         self.journal = MemoryJournal(rules.refresh_period, self)
@@ -91,6 +83,8 @@ class Host:
         """A daemon would have ended with 70."""
         self.is_retired = False
         """Will it never be started again?"""
+        self.named: set[OriginId] = set()
+        """Whom it saw contradict themselves, in all its lives."""
         self.is_up = False
         self.is_paused = False
         self.is_key_fresh = True
@@ -106,6 +100,7 @@ class Host:
         self._sign = sign
         self._patience = patience
         self._died = died
+        self._replaced = replaced
         self._life = 0
         self._timer = 0.0
         """When the next tick comes; 0: never."""
@@ -115,7 +110,7 @@ class Host:
         self._writes_left: int | None = None
         """See `die_within`."""
         self._deferred: list[tuple[Callable[..., None], tuple[object, ...]]] = []
-        self._jobs: deque[tuple[float, Callable[..., None], tuple[object, ...]]] = deque()
+        self._work = WorkQueue(self._later)
 
     @property
     def published(self) -> dict[int, Told]:
@@ -124,8 +119,8 @@ class Host:
 
     @property
     def is_done(self) -> bool:
-        """Has it finished, and its model done all that was ordered?"""
-        return self.is_up and self.is_finished and not self._jobs
+        """Has it finished, its model too?"""
+        return self.is_up and self.is_finished and not self._work
 
     # Its lives
 
@@ -148,7 +143,11 @@ class Host:
         self._end()
         self.journal.crash(self._rng)
 
-    superseded = crash
+    def superseded(self) -> None:
+        """It ends with 75, and nobody starts it again: its key is in use elsewhere."""
+        self.is_retired = True
+        self.crash()
+        self._replaced(self)
 
     def lose_power(self) -> int:
         """Also takes the end of what was committed but is not durable. Returns how many records were lost."""
@@ -179,6 +178,7 @@ class Host:
 
     def leave(self) -> None:
         """SIGTERM."""
+        self.chronicle.has_anyone_left = True
         self.enter(self.driver.leave)
 
     def corrupt(self) -> bool:
@@ -190,30 +190,30 @@ class Host:
         return bool(epochs)
 
     def _end(self) -> None:
-        if self.is_up:
-            self.mistakes += self.judge()
+        self.mistakes += self.judge() if self.is_up else []
         self.is_up = self.is_paused = False
         self._life += 1
         self._deferred.clear()
-        self._jobs.clear()
+        self._work.clear()
         self._network.vanished(self)
 
     def judge(self) -> list[str]:
         """What this life did wrong so far. It is forgotten with it, so `_end` asks, too."""
+        liars, updates, is_kept = self.chronicle.liars, self.chronicle.updates, self.chronicle.is_kept
+        trusted = {*liars, self.origin} if self._life and self._is_untold else liars
+        unknown = [one for one in self.ledger.applied if one not in updates and one[0] not in trusted]
+        others = [b for b in self.journal.bundles.values() if not is_kept(b) and b.origin not in liars]
         mistakes = list(self.ledger.mistakes)
-        liars = self.chronicle.liars
-        for origin, step in self.ledger.applied:
-            known = (origin, step) in self.chronicle.updates or origin in liars
-            if not known and not self._is_unsaved(origin):
-                mistakes.append(f"applied ({origin:016x}, {step}), which nobody published")
-        for (origin, step), bundle in self.journal.bundles.items():
-            if self.chronicle.bundles.get((origin, step)) != bundle and origin not in liars:
-                mistakes.append(f"holds another ({origin:016x}, {step}) than was published")
+        mistakes += [f"applied ({origin:016x}, {step}), which nobody published" for origin, step in unknown]
+        mistakes += [f"holds another ({one.origin:016x}, {one.step}) than was published" for one in others]
+        mistakes += [f"named {origin:016x}, which told no two things" for origin in sorted(self.named - liars)]
         return mistakes
 
-    def _is_unsaved(self, origin: OriginId) -> bool:
-        """While its disk is full a host may apply what it measured, and forget it with everything else when it dies."""
-        return origin == self.origin and self.driver.is_disk_full
+    @property
+    def _is_untold(self) -> bool:
+        """May it have applied what it measured and told nobody? While its disk is full, and forgets it with everything
+        else when it dies; or if another process has its key, and it ends with it."""
+        return self.driver.is_disk_full or self.origin in self.chronicle.doubles
 
     # Whatever happens
 
@@ -239,14 +239,22 @@ class Host:
         if self.node.is_ready != self._was_ready:
             self._was_ready = self.node.is_ready
             if self._was_ready:
-                self._queue(0.0, self._check_ready, Frontier(self.node.applied.held()))
+                self._work.put(0.0, self._check_ready, Frontier(self.node.applied.held()))
 
     def _check_ready(self, applied: Frontier) -> None:
         """Runs behind all that was ordered before the node said that it is ready."""
-        if self.chronicle.is_tainted or self.driver.is_disk_full:
+        if self.chronicle.is_tainted or self._is_untold:
             return
         if self.ledger.digest() != self.chronicle.digest(applied):
             self.mistakes.append("said it is ready with other coefficients than its updates add up to")
+
+    def _complain(self, mistake: str | None) -> None:
+        if mistake is not None:
+            self.mistakes.append(mistake)
+
+    def check_bounds(self) -> None:
+        """Are its tables as small as they should be now?"""
+        self.mistakes += [mistake for mistake in find_excess(self.driver) if mistake not in self.mistakes]
 
     def _instant(self) -> None:
         if self._writes_left is not None:
@@ -262,7 +270,7 @@ class Host:
     def kept(self, bundles: Sequence[Bundle]) -> None:
         for bundle in bundles:
             if bundle.origin == self.origin:
-                self.chronicle.say(bundle)
+                self.chronicle.keep(bundle, self.index)
 
     # The links
 
@@ -278,7 +286,7 @@ class Host:
 
     def _check_said(self, message: Updates) -> None:
         for bundle in message.bundles:
-            if bundle.origin == self.origin and self.chronicle.bundles.get((self.origin, bundle.step)) != bundle:
+            if bundle.origin == self.origin and not self.chronicle.is_kept(bundle):
                 self.mistakes.append(f"sent step {bundle.step} before it was durable")
 
     # The model: one thing after the other, each takes its time
@@ -288,11 +296,14 @@ class Host:
             if self.windows and window.steps[0] <= self.windows[-1].steps[1]:
                 self.mistakes.append(f"closed the window of step {window.steps[0]} after that of a later one")
             self.windows.append(window)
+            self._complain(find_waiting(self.node, window))
         self._order(self.ledger.apply, window.updates)
 
     def measure(self, order: Measure) -> None:
+        if not self.chronicle.has_anyone_left:  # else others went on, and it may follow
+            self._complain(find_ahead(self.node, order, lambda origin: origin not in self.chronicle.liars))
         seconds = self._rng.uniform(self.pace.seconds_min, self.pace.seconds_max) * order.count
-        self._queue(seconds, self._measured, order)
+        self._work.put(seconds, self._measured, order)
 
     def digest(self, order: TakeDigest) -> None:
         self._order(lambda: self.driver.digested(order.frontier_digest, self.ledger.digest()))
@@ -337,32 +348,22 @@ class Host:
         self.ledger.rebuild(list(self.journal.closed_epochs()), ())
 
     def _order(self, action: Callable[..., None], *args: object) -> None:
-        self._queue(self._rng.uniform(*COMPUTE_SECONDS), action, *args)
-
-    def _queue(self, seconds: float, action: Callable[..., None], *args: object) -> None:
-        self._jobs.append((seconds, action, args))
-        if len(self._jobs) == 1:
-            self._later(seconds, self._finish_job)
-
-    def _finish_job(self) -> None:
-        _, action, args = self._jobs[0]
-        life = self._life
-        action(*args)
-        if self._life == life:
-            self._jobs.popleft()
-            if self._jobs:
-                self._later(self._jobs[0][0], self._finish_job)
+        self._work.put(self._rng.uniform(*COMPUTE_SECONDS), action, *args)
 
     # Whoever wants to know
 
     def noted(self, event: Event) -> None:
         self.events.append(event)
+        self.named.update(self.node.inquiry.counts)
 
     def adopted(self, closed: ClosedEpoch, source: OriginId | None) -> None:
         pass
 
     def learned(self, bundles: Sequence[Bundle], source: OriginId | None) -> None:
-        pass
+        if self.origin not in self.chronicle.liars:
+            for bundle in bundles:
+                if bundle.origin != self.origin:
+                    self.chronicle.take(bundle)
 
     def sent(self, peer: OriginId, message: Message) -> None:
         pass

@@ -40,8 +40,14 @@ class Chronicle:
         self.updates: dict[tuple[OriginId, int], Update] = {}
         self.contradictions: list[str] = []
         self.is_tainted = False
+        self.has_anyone_left = False
         self.liars: set[OriginId] = set()
         """Origins that nobody answers for."""
+        self.doubles: dict[OriginId, dict[Bundle, int]] = {}
+        """Origins with two processes: what each of these keeps. Said is of it what anybody else has taken."""
+        self._tongues: dict[tuple[OriginId, int], Bundle] = {}
+        self.two_tongued: set[OriginId] = set()
+        """Liars of whom honest hosts took two contents under one step."""
         self._last: dict[OriginId, Bundle] = {}
         self._epochs: dict[int, list[Update]] = {}
         """By the epoch of the bundle."""
@@ -59,6 +65,34 @@ class Chronicle:
                 self._contradict(update.origin, update.step)
             self.updates[update.origin, update.step] = update
             self._epochs.setdefault(bundle.step // self.refresh_period, []).append(update)
+
+    def keep(self, bundle: Bundle, process: int) -> None:
+        """A process of its origin has written it down: it may be sent from now on, and is not lost any more."""
+        kept = self.doubles.get(bundle.origin)
+        if kept is None:
+            self.say(bundle)
+        else:
+            kept[bundle] = process
+
+    def is_kept(self, bundle: Bundle) -> bool:
+        """May it be sent?"""
+        is_said = self.bundles.get((bundle.origin, bundle.step)) == bundle
+        return is_said or bundle in self.doubles.get(bundle.origin, ())
+
+    def take(self, bundle: Bundle) -> None:
+        """An honest host has taken it from its neighbour."""
+        if bundle.origin in self.doubles:
+            self.say(bundle)
+        if bundle.origin in self.liars:
+            content = bundle._replace(signature=b"")
+            if self._tongues.setdefault((bundle.origin, bundle.step), content) != content:
+                self.two_tongued.add(bundle.origin)
+
+    def unite(self, origin: OriginId, process: int) -> None:
+        """Only this one is left of two processes: what the other one kept and told nobody went with it."""
+        for bundle, keeper in self.doubles.pop(origin, {}).items():
+            if keeper == process:
+                self.say(bundle)
 
     def _contradict(self, origin: OriginId, step: int) -> None:
         """A liar may: then nobody can say from outside what sums should be, only that they are equal."""

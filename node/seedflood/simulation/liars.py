@@ -124,8 +124,23 @@ class Liar:
         if "withhold" in self._lies and self._rng.random() < 0.3:
             self._told["lie_withheld"] += 1
             messages = [message for message in messages if not isinstance(message, Updates)]
+        if "equivocations" in self._lies:
+            messages = [self._other(message) if isinstance(message, Updates) else message for message in messages]
         if messages:
             self._send(peer, messages)
+
+    def _other(self, message: Updates) -> Updates:
+        """What it tells for the first time may be something else for this neighbour."""
+        if self._rng.random() < 0.7 or all(bundle.origin != self.host.origin for bundle in message.bundles):
+            return message
+        self._told["lie_two_tongues"] += 1
+        self._world.chronicle.is_tainted = True
+        return Updates(
+            tuple(
+                self._make(bundle.step, bundle.skipped) if bundle.origin == self.host.origin else bundle
+                for bundle in message.bundles
+            )
+        )
 
     def _forge(self, answer: Iterable[AnswerItem]) -> Iterable[AnswerItem]:
         """A sum of its own amidst what it should answer, sometimes with digests that go with it."""

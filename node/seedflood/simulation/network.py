@@ -71,6 +71,8 @@ class Network:
     def __init__(self, edges: Iterable[tuple[int, int]], clock: Clock, rng: random.Random, weather: Weather) -> None:
         self.weather = weather
         self.faults: Counter[str] = Counter()
+        self.refusals: Counter[tuple[int, int, str]] = Counter()
+        """How often, by who did not take it, who sent it, and why."""
         self.forgers: dict[int, Callable[[Iterable[AnswerItem]], Iterable[AnswerItem]]] = {}
         """What liars make of their answers to pulls, by index."""
         self._clock = clock
@@ -84,9 +86,11 @@ class Network:
         for edge in sorted({(min(e), max(e)) for e in edges}):
             self.add(edge)
 
-    def add(self, edge: tuple[int, int]) -> None:
-        """One more pair of hosts that may be linked."""
-        diallers = (self._rng.choice(edge),) if self.weather.is_one_sided else edge
+    def add(self, edge: tuple[int, int], *, dialler: int | None = None) -> None:
+        """One more pair of hosts that may be linked. dialler: who alone dials."""
+        if dialler is None and self.weather.is_one_sided:
+            dialler = self._rng.choice(edge)
+        diallers = edge if dialler is None else (dialler,)
         link = self._links[edge] = Link(edge, frozenset(diallers))
         for index in edge:
             self._links_of.setdefault(index, []).append(link)
@@ -110,6 +114,11 @@ class Network:
     def neighbours(self, index: int) -> list[int]:
         """Indices of the hosts that share an edge with this one."""
         return [link.far_end(index) for link in self._links_of.get(index, ())]
+
+    def is_silent(self, index: int) -> bool:
+        """Does something stand still on its way to or from this host?"""
+        ways = (way for link in self._links_of.get(index, ()) for way in link.ways.values())
+        return any(self._clock.now < way.silent_until for way in ways)
 
     def is_linked(self, one: int, other: int) -> bool:
         """Do both ends believe in the link?"""
@@ -236,6 +245,7 @@ class Network:
                         self._receive(link, receiver, message)
         except PeerError as error:
             self.faults[f"refused_{error.reason}"] += 1
+            self.refusals[receiver.index, link.far_end(receiver.index), error.reason] += 1
             self._break(link, f"refused ({error.reason}): {error}", is_refused=not link.is_greeted(receiver.index))
 
     # What an end makes of a message: as `transport.link` does

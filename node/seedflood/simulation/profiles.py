@@ -30,7 +30,8 @@ PARTITIONS = {"partition": 0.02}
 AMNESIA = {"meet_amnesiac": 0.1, "interrupt": 0.05}
 EPOCH_ENDS = {"leave_at_epoch_end": 0.3}
 ADOPTION = {"fill_joining": 0.2, "lose_disk": 0.1}
-SOMETIMES = {"leave_at_epoch_end": 0.05, "fill_joining": 0.05}
+KEYS = {"copy_key": 0.05}
+SOMETIMES = {"leave_at_epoch_end": 0.05, "fill_joining": 0.05, "copy_key": 0.01}
 CLIMATES = ("usual", "far", "uneven")
 LIARS_MAX = 1 / 3
 
@@ -45,6 +46,7 @@ PROFILES: dict[str, Profile] = {
     "epoch-ends": Profile(rates=EPOCH_ENDS, climates=("far",)),
     "speeds": Profile(climates=("uneven",)),
     "adoption": Profile(rates=ADOPTION, late=0.2),
+    "keys": Profile(STORM, KEYS),
     "climates": Profile(STORM, climates=CLIMATES),
     "liars": Profile(liars=LIARS_MAX),
     "all": Profile(

@@ -20,6 +20,7 @@ from seedflood.protocol.rules import Patience
 from seedflood.protocol.window import WindowRule
 from seedflood.simulation.checks import (
     find_mistakes,
+    find_refusals,
     find_stuck,
     find_violations,
     has_equal_digests,
@@ -159,6 +160,7 @@ def simulate(plan: Plan) -> Result:
     chaos.begin()
     chosen = choose_liars(plan.clients, edges, profile.liars, draws)
     liars = let_lie(world, chosen, chaos.faults) if chosen else []
+    _watch_bounds(world)
     _rage(world, CHAOS_SHARE * plan.steps)
     mistakes = find_mistakes(world.honest)
     chaos.end()
@@ -168,6 +170,8 @@ def simulate(plan: Plan) -> Result:
         for liar in liars:
             liar.end()
         world.run_for(QUIET_SECONDS)
+        chaos.faults["culprits"] += len(world.chronicle.two_tongued)
+    mistakes = mistakes or find_refusals(world.honest, world.network.refusals)
     return Result(
         plan=plan,
         violations=mistakes or (find_mistakes(world.honest) if stuck else find_violations(world.honest)),
@@ -181,6 +185,14 @@ def simulate(plan: Plan) -> Result:
         climate=climate.name,
         liars=len(liars),
     )
+
+
+def _watch_bounds(world: World) -> None:
+    """From now on, again and again: is what nodes keep as little as is promised?"""
+    for host in world.hosts:
+        if host.is_up and not host.is_paused:
+            host.check_bounds()
+    world.clock.after(STRIDE_SECONDS, _watch_bounds, world)
 
 
 def _rage(world: World, steps: float) -> None:

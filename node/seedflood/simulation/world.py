@@ -4,15 +4,16 @@ import hashlib
 import random
 from collections.abc import Iterable, Sequence
 
-from seedflood.protocol.messages import SEED_MAX
+from seedflood.protocol.messages import SEED_MAX, OriginId
 from seedflood.protocol.payload import PAIRS, Telling
 from seedflood.protocol.rules import Patience, Rules
 from seedflood.protocol.window import WindowRule
 from seedflood.simulation.clock import Clock
-from seedflood.simulation.host import Host, Pace
+from seedflood.simulation.host import Host
 from seedflood.simulation.ledger import EPOCH_BYTES, Chronicle
 from seedflood.simulation.network import Network, Weather
 from seedflood.simulation.optimisers import COEFFICIENT_MAX, OptimizerName
+from seedflood.simulation.work import Pace
 
 RESTART_SECONDS = 1.0
 """A supervisor starts a process again that ended by itself."""
@@ -57,30 +58,39 @@ class World:
             step_reach=None if optimizer == "sgd" else COEFFICIENT_MAX,
             run_seed=seed & SEED_MAX,
         )
-        self.notary = notary = Notary()
+        self._ended: set[int] = set()
+        """Processes of whose key another one is left."""
+        self.notary = Notary()
+        self._patience = patience or Patience()
         paces = pace if isinstance(pace, Sequence) else [pace or Pace()] * clients
-        self.hosts = [
-            Host(
-                index,
-                self.rules,
-                self.clock,
-                self.network,
-                self.chronicle,
-                self.rng,
-                verify=notary.verify,
-                sign=notary.signer(key),
-                public_key=key,
-                pace=paces[index],
-                patience=patience or Patience(),
-                died=lambda host: self.start_later(host, RESTART_SECONDS),
-            )
-            for index, key in enumerate(_keys(seed, clients))
-        ]
+        self.hosts: list[Host] = []
+        for key, one in zip(_keys(seed, clients), paces, strict=True):
+            self._add_host(key, one)
+
+    def _add_host(self, key: bytes, pace: Pace, name: str = "") -> Host:
+        host = Host(
+            len(self.hosts),
+            self.rules,
+            self.clock,
+            self.network,
+            self.chronicle,
+            self.rng,
+            verify=self.notary.verify,
+            sign=self.notary.signer(key),
+            public_key=key,
+            pace=pace,
+            patience=self._patience,
+            died=lambda host: self.start_later(host, RESTART_SECONDS),
+            replaced=self._replaced,
+            name=name,
+        )
+        self.hosts.append(host)
+        return host
 
     @property
     def honest(self) -> list[Host]:
-        """Who is judged: all but those that lie."""
-        return [host for host in self.hosts if host.origin not in self.chronicle.liars]
+        """Who is judged: all but those that lie, or that a newer process with their key has ended."""
+        return [h for h in self.hosts if h.origin not in self.chronicle.liars and h.index not in self._ended]
 
     def start(self) -> None:
         """Starts every host, within the first second."""
@@ -107,6 +117,29 @@ class World:
         """Kills a host and starts it again some time later."""
         self.hosts[index].crash()
         self.start_later(self.hosts[index], down_seconds)
+
+    def copy_key(self, host: Host) -> Host:
+        """A second process with the key of a host, on another machine that has the addresses of its neighbours. The
+        journal was not copied. It is to be started yet."""
+        twin = self._add_host(host.public_key, host.pace, host.name)
+        twin.journal.incarnation, twin.is_key_fresh = host.journal.incarnation + 1, False
+        for index in self.network.neighbours(host.index):
+            if index not in self._ended:
+                self.network.add((index, twin.index), dialler=twin.index)
+        self.chronicle.doubles[host.origin] = {}
+        return twin
+
+    def is_doubled(self, origin: OriginId) -> bool:
+        """Are there two processes with this key?"""
+        return origin in self.chronicle.doubles
+
+    def _replaced(self, host: Host) -> None:
+        """A process has ended because a newer one has its key: that one answers for both."""
+        left = [one for one in self.hosts if one.origin == host.origin and not one.is_retired]
+        for one in left:
+            one.mistakes += host.mistakes
+            self._ended.add(host.index)
+            self.chronicle.unite(host.origin, one.index)
 
 
 def _start(host: Host, is_journal_damaged: bool) -> None:

@@ -1,0 +1,208 @@
+"""Memory that is bounded, looked at while a run goes on: no table of a node is larger than the code promises.
+
+All containers that a node's parts hold between two events are found by walking through them, and every one of them has
+its bound in a table here: one that is new and has none is seen, too. What waits for windows (`pending`) is looked at
+when it should be short.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, get_args
+
+from seedflood.backlog import UNSAVED_BUNDLES_MAX, Backlog
+from seedflood.driver import Driver
+from seedflood.protocol.admission import Objection
+from seedflood.protocol.delays import SAMPLES_MAX
+from seedflood.protocol.frontier import RANGES_MAX
+from seedflood.protocol.inquiry import BLOCK_STEPS, BLOCKS_ASKED_MAX, PROOFS_MAX
+from seedflood.protocol.messages import NEIGHBOURS_MAX, OriginId
+from seedflood.protocol.node import Node
+from seedflood.protocol.outputs import ClosedWindow, Measure
+from seedflood.protocol.pending import AHEAD_BUNDLES
+from seedflood.protocol.watch import REMEMBERED
+
+Bound = Callable[[Node], int]
+CONTAINERS = (dict, set, list, deque)
+CLAIMED = ("Neighbour", "held")
+"""What a neighbour said in its hello: as much as a frame may claim."""
+
+
+def _fixed(most: int) -> Bound:
+    return lambda _: most
+
+
+def _linked(node: Node) -> int:
+    return len(node.flood.neighbours)
+
+
+def _origins(node: Node) -> int:
+    return node.rules.origins_max
+
+
+def _statements(node: Node) -> int:
+    return 2 * node.rules.origins_max
+
+
+def _epochs(node: Node) -> int:
+    return node.rules.steps // node.rules.refresh_period + 1
+
+
+def _blocks(node: Node) -> int:
+    """In one epoch."""
+    return node.rules.origins_max * (node.rules.refresh_period // BLOCK_STEPS + 2)
+
+
+def _bundles(node: Node) -> int:
+    """All there are: how many of them wait is looked at in its own way."""
+    return node.rules.origins_max * node.rules.steps
+
+
+_at_once = _fixed(0)  # empty again before anything else happens
+
+BOUNDS: dict[str, Bound] = {
+    "Admission._twins": _origins,
+    "Admission.refused": _fixed(len(get_args(Objection))),
+    "Announcement._asked": _origins,
+    "Announcement._heard_by": _origins,
+    "Backlog._own": _bundles,
+    "Backlog._withheld": _statements,
+    "Backlog.bundles": _fixed(UNSAVED_BUNDLES_MAX),
+    "Backlog.members": _statements,
+    "CatchUp._past_neighbours": _fixed(NEIGHBOURS_MAX),
+    "Chain._links": lambda node: _epochs(node) + 1,
+    "Chain.digests": _epochs,
+    "Closings._digests": _epochs,
+    "Closings._held": _epochs,
+    "Closings._kept": _epochs,
+    "Closings._summing": _epochs,
+    "Closings._sums": _epochs,
+    "Contents._blocks": _epochs,
+    "Contents._blocks[]": _blocks,
+    "DigestWatch._accusers": _origins,
+    "DigestWatch._asked": _fixed(REMEMBERED),
+    "DigestWatch._equal_at": _linked,
+    "DigestWatch._ours": _fixed(REMEMBERED),
+    "DigestWatch._theirs": _linked,
+    "DigestWatch._theirs[]": _fixed(REMEMBERED),
+    "Exchange._evidence": _linked,
+    "Flood.neighbours": _origins,
+    "Frontier._beyond": _origins,
+    "Frontier._beyond[]": lambda node: RANGES_MAX + _epochs(node),
+    "Frontier._marks": _origins,
+    "Holdings.heard": _origins,
+    "HopDelays._delays": _fixed(SAMPLES_MAX),
+    "HopDelays._sent": _origins,
+    "Inquiry._asked": _linked,
+    "Inquiry._asked[]": _fixed(BLOCKS_ASKED_MAX),
+    "Inquiry._pauses": _origins,
+    "Inquiry._proven": _fixed(PROOFS_MAX),
+    "Inquiry.counts": _origins,
+    "Jury._muted": _origins,
+    "Jury._verdicts": _linked,
+    "Liveness._lateness": _origins,
+    "Liveness._missing_since": _origins,
+    "Liveness.suspects": _origins,
+    "Membership._links": _origins,
+    "Membership._links[]": lambda node: max(_origins(node), NEIGHBOURS_MAX),
+    "Membership._members": _origins,
+    "Membership._names": _origins,
+    "Membership._spoken": _origins,
+    "Neighbour.members": _at_once,
+    "Neighbour.updates": _at_once,
+    "OpenWindows._open": lambda node: node.rules.delay + 1,
+    "Outputs.adopt": _at_once,
+    "Outputs.bundles": _at_once,
+    "Outputs.check": _at_once,
+    "Outputs.compact": _at_once,
+    "Outputs.events": _at_once,
+    "Outputs.members": _at_once,
+    "Outputs.orders": _at_once,
+    "Outputs.pull": _at_once,
+    "Outputs.send": _at_once,
+    "Outputs.settle": _at_once,
+    "Pending._by_last": _bundles,
+    "Pending._by_last[]": _bundles,
+    "Pending._lasts": _bundles,
+    "Presence.changed": _origins,
+    "Repair._peers": _linked,
+    "Repair.reached": _origins,
+    "Window.waiting": _origins,
+}
+"""By the part that holds it; [] is what a table holds by its keys."""
+
+
+def find_excess(driver: Driver) -> list[str]:
+    """Tables that are larger than promised, or of which nothing is promised."""
+    node = driver.node
+    excess = []
+    for name, size in _containers(driver):
+        bound = BOUNDS.get(name)
+        if bound is None:
+            excess.append(f"keeps {name}, which has no bound")
+        elif size > bound(node):
+            excess.append(f"keeps {size} in {name}, more than {bound(node)}")
+    return excess
+
+
+def find_waiting(node: Node, window: ClosedWindow) -> str | None:
+    """Is more left than may wait, right after this window was closed?"""
+    rules, left = node.rules, len(node._holdings.pending)
+    most = {"none": 0, "bounded": AHEAD_BUNDLES * rules.clients}.get(rules.window)
+    return f"leaves {left} bundles waiting behind step {window.steps[1]}" if most is not None and left > most else None
+
+
+def find_ahead(node: Node, order: Measure, trusted: Callable[[OriginId], bool]) -> str | None:
+    """In strict windows nobody who is trusted is further ahead than the delay of one who measures, if nobody left."""
+    rules = node.rules
+    last = order.step + (rules.delay + 1) * rules.local_steps - 1
+    if rules.window != "strict":
+        return None
+    ahead = [bundle for bundle in node._holdings.pending if bundle.step > last and trusted(bundle.origin)]
+    return f"measures step {order.step} while {len(ahead)} bundles of later rounds wait" if ahead else None
+
+
+def parts_of(driver: Driver) -> Iterator[object]:
+    """A node, its backlog, and everything that these are made of."""
+    seen: set[int] = set()
+    parts: list[object] = [driver.node, driver._backlog]
+    while parts:
+        part = parts.pop()
+        if id(part) in seen:
+            continue
+        seen.add(id(part))
+        yield part
+        for field, value in _fields(part):
+            if isinstance(value, CONTAINERS):
+                parts += filter(_is_part, _inside(value))
+            elif _is_part(value) and (type(part).__name__, field) != CLAIMED:
+                parts.append(value)
+
+
+def _containers(driver: Driver) -> Iterator[tuple[str, int]]:
+    """(whose and what, how many are in it)"""
+    for part in parts_of(driver):
+        for field, value in _fields(part):
+            if isinstance(value, CONTAINERS):
+                name = f"{type(part).__name__}.{field}"
+                yield name, len(value)
+                yield from ((f"{name}[]", len(one)) for one in _inside(value) if isinstance(one, CONTAINERS))
+
+
+def _inside(container: Any) -> list[object]:
+    return list(container.values()) if isinstance(container, Mapping) else list(container)
+
+
+def _is_part(value: object) -> bool:
+    """Is it of a node's own parts? What it was given to send or to keep has limits where it came in."""
+    kind = type(value)
+    return isinstance(value, Backlog) or (
+        kind.__module__.startswith("seedflood.protocol.") and kind.__module__ != "seedflood.protocol.messages"
+    )
+
+
+def _fields(part: object) -> Iterator[tuple[str, Any]]:
+    yield from getattr(part, "__dict__", {}).items()
+    for kind in type(part).__mro__:
+        for field in getattr(kind, "__slots__", ()):
+            if hasattr(part, field):
+                yield field, getattr(part, field)

@@ -1,0 +1,80 @@
+"""What a node keeps is as little as is promised; a table that grows, or that nobody has thought of, is seen."""
+
+import pytest
+from worlds import STORMY, make_world, run_to_the_end
+
+from seedflood.protocol.evidence import Evidence
+from seedflood.protocol.messages import Bundle
+from seedflood.protocol.outputs import ClosedWindow, Measure
+from seedflood.protocol.watch import REMEMBERED
+from seedflood.simulation.bounds import BOUNDS, find_ahead, find_excess, find_waiting, parts_of
+
+
+def make_busy(window="bounded", **settings):
+    world = make_world("ring", 4, steps=24, window=window, weather=STORMY, **settings)
+    world.start()
+    world.run_until_step(10)
+    return world
+
+
+@pytest.mark.parametrize("window", ["strict", "bounded", "none"])
+def test_tables_stay_within_their_bounds_while_hosts_come_and_go(window):
+    world = make_busy(window)
+    for index in range(4):
+        world.crash(index, down_seconds=1.0)
+        world.run_for(2.0)
+        for host in world.hosts:
+            assert not host.is_up or find_excess(host.driver) == []
+    run_to_the_end(world)
+    assert all(find_excess(host.driver) == [] for host in world.hosts)
+
+
+def test_a_table_of_neighbours_that_remembers_who_is_gone_is_seen():
+    host = make_busy().hosts[0]
+    host.node._exchange.watch._theirs.update({k: {} for k in range(3)})
+    assert find_excess(host.driver) == ["keeps 5 in DigestWatch._theirs, more than 2"]
+
+
+def test_a_table_in_a_table_that_grows_is_seen():
+    host = make_busy().hosts[0]
+    theirs = next(iter(host.node._exchange.watch._theirs.values()))
+    theirs.update({bytes([k]): b"" for k in range(REMEMBERED + 1)})
+    assert f"more than {REMEMBERED}" in find_excess(host.driver)[0]
+
+
+def test_a_table_that_nobody_has_bounded_is_seen():
+    host = make_busy().hosts[0]
+    host.node.flood.log = []
+    assert find_excess(host.driver) == ["keeps Flood.log, which has no bound"]
+
+
+def test_every_bound_is_that_of_a_part_that_there_is():
+    host = make_busy().hosts[0]
+    host.node._windows.open(11, 0.0)
+    host.node._exchange._evidence[0] = Evidence(host.rules)
+    assert {name.partition(".")[0] for name in BOUNDS} <= {type(part).__name__ for part in parts_of(host.driver)}
+
+
+def closed(step):
+    return ClosedWindow((step, step), (), 0, 0, (), "bound", 0.0)
+
+
+@pytest.mark.parametrize(("window", "most"), [("none", 0), ("bounded", 4 * 64)])
+def test_bundles_that_wait_when_a_window_has_closed_are_counted(window, most):
+    node = make_busy(window).hosts[0].node
+    node._holdings.pending._take(1 << 40)
+    bundles = [Bundle(1, step, ((1, 1),)) for step in range(most + 1)]
+    node._holdings.pending.add(bundles[:most])
+    assert find_waiting(node, closed(9)) is None
+    node._holdings.pending.add(bundles[most:])
+    assert find_waiting(node, closed(9)) == f"leaves {most + 1} bundles waiting behind step 9"
+
+
+def test_in_strict_windows_nobody_is_further_ahead_than_the_delay():
+    node = make_busy("strict", delay=2).hosts[0].node
+    node._holdings.pending._take(1 << 40)
+    node._holdings.pending.add([Bundle(7, 12, ((1, 1),))])
+    assert find_ahead(node, Measure(10, 1), lambda _: True) is None
+    node._holdings.pending.add([Bundle(7, 13, ((1, 1),))])
+    assert find_ahead(node, Measure(10, 1), lambda _: True) == "measures step 10 while 1 bundles of later rounds wait"
+    assert find_ahead(node, Measure(10, 1), lambda _: False) is None

@@ -1,0 +1,95 @@
+"""Two processes with one key: a host is started on another machine, with its key alone, while it runs on."""
+
+import pytest
+from worlds import make_world, run_to_the_end
+
+from seedflood.protocol.messages import Bundle
+from seedflood.protocol.phase import Phase
+from seedflood.simulation.checks import find_mistakes, find_violations
+
+WINDOWS = ["strict", "bounded", "none"]
+
+
+def make_twins(window="bounded", steps=60):
+    world = make_world("ring", 5, steps=steps, window=window)
+    world.start()
+    world.run_until_step(5)
+    older = world.hosts[1]
+    return world, older, world.copy_key(older)
+
+
+@pytest.mark.parametrize("window", WINDOWS)
+def test_of_two_processes_with_one_key_the_older_ends_and_the_newer_goes_on(window):
+    world, older, newer = make_twins(window)
+    newer.start()
+    world.run_for(5)
+    assert (older.is_up, older.is_retired) == (False, True)
+    assert older not in world.honest
+    assert newer in world.honest
+    world.run()
+    assert find_violations(world.honest) == []
+    assert newer.node.step >= 59
+    assert newer.name == older.name == "h1"
+
+
+def test_the_older_is_not_started_again():
+    world, older, newer = make_twins()
+    newer.start()
+    world.run_for(5)
+    world.start_later(older, 0.1)
+    world.run_for(1)
+    assert not older.is_up
+
+
+def test_a_newer_one_that_starts_after_the_end_takes_over_all_the_same():
+    world, older, newer = make_twins(steps=8)
+    run_to_the_end_without(world, newer)
+    newer.start()
+    world.run_for(60)
+    assert not older.is_up
+    assert newer.is_finished
+    assert find_violations(world.honest) == []
+
+
+def run_to_the_end_without(world, twin):
+    world.clock.run(lambda: all(host.is_done for host in world.hosts if host is not twin), 600)
+
+
+def test_the_judges_see_two_that_both_go_on():
+    world, _, newer = make_twins(steps=8)
+    run_to_the_end_without(world, newer)
+    world.network.partition({newer.index})
+    newer.start()
+    world.run_for(5)
+    assert "h1 runs 2 times" in find_violations(world.honest)
+
+
+def test_what_the_older_kept_and_told_nobody_went_with_it():
+    world, older, newer = make_twins()
+    world.network.partition({older.index})
+    newer.start()
+    world.run_for(2)
+    bundle = max((one for one in world.chronicle.doubles[older.origin]), key=lambda one: one.step)
+    world.network.unite()
+    world.run()
+    assert world.chronicle.bundles.get((bundle.origin, bundle.step)) != bundle
+    assert find_violations(world.honest) == []
+
+
+def test_the_judges_see_that_the_two_told_others_two_things():
+    world, older, newer = make_twins()
+    newer.start()
+    world.run_for(5)
+    step = older.node.step
+    assert newer.node.phase is not Phase.LEFT
+    world.chronicle.say(Bundle(older.origin, step, ((7, 7),)))
+    world.chronicle.say(Bundle(older.origin, step, ((8, 8),)))
+    assert any("spoke twice" in mistake for mistake in find_mistakes(world.honest))
+
+
+def test_worlds_without_a_second_process_have_none():
+    world = make_world("ring", 3)
+    world.start()
+    run_to_the_end(world)
+    assert world.chronicle.doubles == {}
+    assert world.honest == world.hosts
