@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 
+import numpy
 import pytest
 
 from seedflood.config import load_settings
@@ -13,22 +14,29 @@ from seedflood.process import JOURNAL_FILE
 from seedflood.protocol.messages import Bundle, ClosedEpoch, Held, Member
 from seedflood.report import RESULT_FILE
 from seedflood.storage.journal import Journal
+from seedflood.training.telling import quantise
 from seedflood.training.trainer import Trainer
 
 RUN = {"model": "embedded", "task": "embedded", "rank": 4, "refresh_period": 4, "steps": 12, "train_examples": 16}
+GRADIENT = {**RUN, "estimate": "gradient", "optimizer": "adam"}
 ORIGINS = [Identity.generate() for _ in range(2)]
 
 
+@pytest.fixture(scope="module")
+def run(request):
+    return getattr(request, "param", RUN)
+
+
 @pytest.fixture
-def stopped(tmp_path):
+def stopped(tmp_path, run):
     """Settings of a node that has stopped; its journal is to be filled."""
-    return load_settings(None, {"run": RUN, "node": {"state": tmp_path, "device": "cpu", "threads": 1}})
+    return load_settings(None, {"run": run, "node": {"state": tmp_path, "device": "cpu", "threads": 1}})
 
 
 @pytest.fixture(scope="module")
-def base():
+def base(run):
     """Base model, to sum up and to name the journal."""
-    settings = load_settings(None, {"run": RUN, "node": {"device": "cpu", "threads": 1}})
+    settings = load_settings(None, {"run": run, "node": {"device": "cpu", "threads": 1}})
     return Trainer(settings.run, settings.node)
 
 
@@ -38,10 +46,16 @@ def signed(identity, unsigned, run_id):
     return unsigned._replace(signature=identity.sign(unsigned.signed_bytes(run_id, identity.public_key)))
 
 
-def bundles_of(settings, steps=10):
-    run_id = settings.run.run_id()
+def bundles_of(settings, base, steps=10):
+    run_id, rng = settings.run.run_id(), numpy.random.default_rng(1)
+
+    def tell(number, step):
+        if settings.run.estimate == "gradient":
+            return quantise(base.telling, rng.normal(size=base.telling.values))[0]
+        return 100 * number + step, 1 << 20
+
     return [
-        signed(one, Bundle(one.origin, step, ((100 * number + step, 1 << 20),)), run_id)
+        signed(one, Bundle(one.origin, step, (tell(number, step),)), run_id)
         for step in range(steps)
         for number, one in enumerate(ORIGINS)
     ]
@@ -67,8 +81,9 @@ def write(settings, base, bundles, closed=(), known=ORIGINS):
             journal.adopt(one)
 
 
+@pytest.mark.parametrize("run", [RUN, GRADIENT], ids=["two-sided", "adam"], indirect=True)
 def test_a_replay_counts_verifies_and_adds_up(stopped, base):
-    bundles = bundles_of(stopped)
+    bundles = bundles_of(stopped, base)
     write(stopped, base, bundles)
     replayed = replay(stopped)
     assert (replayed.bundles, replayed.updates, replayed.closed_epochs) == (20, 20, 0)
@@ -76,8 +91,9 @@ def test_a_replay_counts_verifies_and_adds_up(stopped, base):
     assert replayed.digest == rebuild(stopped).digest().hex()
 
 
+@pytest.mark.parametrize("run", [RUN, GRADIENT], ids=["two-sided", "adam"], indirect=True)
 def test_closed_epochs_stand_for_their_bundles(stopped, base):
-    bundles = bundles_of(stopped)
+    bundles = bundles_of(stopped, base)
     write(stopped, base, bundles)
     whole = replay(stopped)
     write(stopped, base, [], [close_first_epoch(base, bundles)])
@@ -90,7 +106,7 @@ def test_closed_epochs_stand_for_their_bundles(stopped, base):
 
 
 def test_bundles_that_nobody_signed_are_counted(stopped, base):
-    bundles = bundles_of(stopped)
+    bundles = bundles_of(stopped, base)
     bundles[3] = bundles[3]._replace(probes=((7, 8),))
     write(stopped, base, bundles)
     replayed = replay(stopped)
@@ -99,12 +115,12 @@ def test_bundles_that_nobody_signed_are_counted(stopped, base):
 
 
 def test_bundles_of_an_origin_without_a_statement_are_counted(stopped, base):
-    write(stopped, base, bundles_of(stopped), known=ORIGINS[:1])
+    write(stopped, base, bundles_of(stopped, base), known=ORIGINS[:1])
     assert replay(stopped).wrong_signatures == 10
 
 
 def test_a_journal_that_was_damaged_is_not_sound(stopped, base, tmp_path):
-    write(stopped, base, bundles_of(stopped))
+    write(stopped, base, bundles_of(stopped, base))
     path = tmp_path / JOURNAL_FILE
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     facts = replay(stopped).facts()
@@ -115,7 +131,7 @@ def test_a_journal_that_was_damaged_is_not_sound(stopped, base, tmp_path):
 
 @pytest.mark.parametrize("is_equal", [True, False])
 def test_the_digest_is_compared_with_the_one_the_node_told(stopped, base, tmp_path, is_equal):
-    write(stopped, base, bundles_of(stopped))
+    write(stopped, base, bundles_of(stopped, base))
     told = replay(stopped).digest if is_equal else bytes(32).hex()
     (tmp_path / RESULT_FILE).write_text(json.dumps({"before": {}, "result": {"digest": told}}))
     facts = replay(stopped).facts()
