@@ -119,7 +119,7 @@ def test_a_node_with_a_damaged_journal_says_so_and_gets_it_back(hosts: Hosts):
     assert Path(damage[0]["kept_at"]).exists()
 
 
-@pytest.mark.parametrize(("spoil", "run"), [(cut_the_log, RUN), (lose, RUN), (lose, GRADIENT)])
+@pytest.mark.parametrize(("spoil", "run"), [(cut_the_log, RUN), (lose, GRADIENT)])
 def test_a_node_that_forgot_unknowingly_gets_it_back_and_contradicts_nothing(
     hosts: Hosts, spoil: Spoil, run: dict[str, Any]
 ):

@@ -66,7 +66,9 @@ def test_under_gradients_a_late_comer_pulls_sums_of_closed_epochs_and_little_els
     for host in made[:3]:
         host.wait(lambda _, host=host: host.has_said("finished") and compacted(host) == steps // period)
     trainer = Trainer(made[0].settings.run, made[0].settings.node)
-    ready = made[3].start().wait_for("ready")
+    late_comer = made[3].start()
+    ready = late_comer.wait_for("ready")
+    late_comer.wait(lambda _: late_comer.has_said("finished"))
     for host in made:
         host.signal(signal.SIGTERM)
     finish(made)
