@@ -73,6 +73,16 @@ def test_directions_that_a_liar_chose_are_taken_by_nobody(world):
             assert [seed for seed, _ in bundle.probes] == [probe_seed(world.rules.run_seed, origin, step)]
 
 
+def test_a_liar_that_tells_two_neighbours_two_things_is_named_by_all_and_nobody_else_is(world):
+    told = Counter()
+    (liar,) = let_lie(world, [0], told, ["equivocations"])
+    world.run_for(60)
+    assert told["lie_two_tongues"] > 0
+    assert world.chronicle.two_tongued == {liar.host.origin}
+    assert all(host.named == {liar.host.origin} for host in world.honest)
+    assert find_violations(world.honest) == []
+
+
 def test_the_honest_are_judged_and_liars_are_not(world):
     told = Counter()
     (liar,) = let_lie(world, [0], told, ["digests", "seeds"])
