@@ -1,3 +1,4 @@
+import struct
 import tracemalloc
 import zlib
 
@@ -5,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seedflood.protocol.packing import pack, unpack
+from seedflood.protocol.packing import are_within, pack, unpack
 
 
 @given(st.binary(max_size=4096))
@@ -48,3 +49,14 @@ def test_a_bomb_costs_no_more_memory_than_was_asked_for():
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 1 << 20
+
+
+near_powers = st.builds(
+    lambda k, d, sign: sign * ((1 << k) + d), st.integers(0, 62), st.integers(-1, 1), st.sampled_from((1, -1))
+)
+numbers = st.integers(-(1 << 63), (1 << 63) - 1) | near_powers
+
+
+@given(st.lists(numbers, max_size=5), st.integers(0, (1 << 64)) | near_powers.map(abs))
+def test_numbers_are_within_a_limit_if_the_greatest_is(values, limit):
+    assert are_within(struct.pack(f"<{len(values)}q", *values), limit) == (max(map(abs, values), default=0) <= limit)

@@ -147,7 +147,7 @@ def test_the_longest_strand_fits_a_page(updates: int) -> None:
 @pytest.mark.parametrize("size", [1, 300, 1900, 3000, 200_000])
 def test_a_strand_of_payloads_fits_a_page_or_is_one_bundle(size: int) -> None:
     strand: list[Bundle] = []
-    while not strand or fits_strand(strand, Bundle(1, len(strand), (bytes(size),), 0, bytes(64))):
+    while not strand or fits_strand(strand, 1, Bundle(1, len(strand), (bytes(size),), 0, bytes(64))):
         strand.append(Bundle(1, len(strand), (bytes(size),), 0, bytes(64)))
     assert len(strand) == 1 or len(encode_strand(strand, SALTS.strand)) <= STRAND_BYTES_MAX
     assert len(encode_strand([*strand, strand[-1]], SALTS.strand)) > STRAND_BYTES_MAX

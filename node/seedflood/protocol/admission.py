@@ -11,7 +11,7 @@ from seedflood.errors import PeerError
 from seedflood.protocol.frontier import Frontier, count_steps
 from seedflood.protocol.membership import Membership
 from seedflood.protocol.messages import Bundle, ClosedEpoch, EpochDigest, Hello, Member, OriginId, Span, Verify
-from seedflood.protocol.packing import largest, packed_bytes_max, unpack
+from seedflood.protocol.packing import are_within, packed_bytes_max, unpack
 from seedflood.protocol.rules import Rules
 from seedflood.protocol.seeds import probe_seed
 
@@ -45,6 +45,7 @@ class Admission:
         self._twins: set[OriginId] = set()
         """Origins that are known to have two keys."""
         self._rules = rules
+        self._tells = rules.telling.admits
         self._verify = verify
         self._membership = membership
         self._frontier = frontier
@@ -113,8 +114,8 @@ class Admission:
             return False
         first, end = (number * self._rules.refresh_period for number in (closed.epoch, closed.epoch + 1))
         if self._rules.step_reach is not None:
-            return largest(coefficients) <= (end - first) * self._rules.step_reach
-        return largest(coefficients) <= count_steps(closed.frontier, first, end) * self._rules.telling.reach
+            return are_within(coefficients, (end - first) * self._rules.step_reach)
+        return are_within(coefficients, count_steps(closed.frontier, first, end) * self._rules.telling.reach)
 
     def is_signed(self, member: Member) -> bool:
         """Did its subject make this statement?"""
@@ -122,9 +123,30 @@ class Admission:
 
     def admits(self, bundle: Bundle, span: Span) -> bool:
         """Is a bundle, of which something is news, one of this run? Raises PeerError for a wrong signature."""
-        reason = self._objection(bundle, span)
-        if reason is None:
-            return True
+        origin, first, last = span
+        member = self._membership.get(origin)
+        if member is None:
+            return self._reject(bundle, "unknown origin")
+        rules = self._rules
+        if last >= rules.steps or first < 0:
+            return self._reject(bundle, "beyond the run")
+        probes, local_steps = bundle.probes, rules.local_steps
+        if len(probes) != local_steps or bundle.step % local_steps:
+            return self._reject(bundle, "not a round")
+        if not self._tells(probes):
+            return self._reject(bundle, "payload")
+        if rules.run_seed is not None and not _has_right_seeds(bundle, rules.run_seed):
+            return self._reject(bundle, "seed")
+        if not self._frontier.can_add(origin, first):
+            return self._reject(bundle, "too far ahead")
+        if origin in self._twins:
+            return self._reject(bundle, "another key")
+        key = member.public_key
+        if not self._verify(key, bundle.signed_bytes(rules.run_id, key), bundle.signature):
+            return self._reject(bundle, "signature")
+        return True
+
+    def _reject(self, bundle: Bundle, reason: Objection) -> bool:
         self.refuse(reason)
         if reason == "signature":
             name = self._membership.name(bundle.origin)
@@ -138,29 +160,6 @@ class Admission:
         if not self._frontier.holds(*span):  # else the batch says it twice
             self.refuse("equivocation" if self._frontier.holds_any(*span) else "too far ahead")
         return False
-
-    def _objection(self, bundle: Bundle, span: Span) -> Objection | None:
-        origin, first, last = span
-        member = self._membership.get(origin)
-        if member is None:
-            return "unknown origin"
-        rules = self._rules
-        if last >= rules.steps or first < 0:
-            return "beyond the run"
-        if len(bundle.probes) != rules.local_steps or bundle.step % rules.local_steps:
-            return "not a round"
-        if not rules.telling.admits(bundle.probes):
-            return "payload"
-        if rules.run_seed is not None and not _has_right_seeds(bundle, rules.run_seed):
-            return "seed"
-        if not self._frontier.can_add(origin, first):
-            return "too far ahead"
-        if origin in self._twins:
-            return "another key"
-        key = member.public_key
-        if not self._verify(key, bundle.signed_bytes(rules.run_id, key), bundle.signature):
-            return "signature"
-        return None
 
     def _note_twin(self, member: Member) -> None:
         """Two keys under one id were looked for. Nothing more of that origin is taken: others may know it by its other

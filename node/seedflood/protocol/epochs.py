@@ -103,9 +103,12 @@ class Closings:
 
     def note(self, bundles: Iterable[Bundle]) -> None:
         """These are held. One that comes late for a sum makes it void."""
-        period = self._rules.refresh_period
-        for bundle in bundles:
-            self._held_of(bundle.step // period).add(*bundle.span)
+        period, latest = self._rules.refresh_period, -1
+        for origin, step, probes, skipped, _ in bundles:
+            epoch = step // period
+            if epoch != latest:
+                latest, add = epoch, self._held_of(epoch).add
+            add(origin, step - skipped, step + len(probes) - 1)
 
     def _held_of(self, epoch: int) -> Frontier:
         """What is held of an epoch that more is known of now."""

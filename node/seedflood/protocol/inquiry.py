@@ -59,12 +59,11 @@ class Contents:
         self._blocks: dict[int, dict[Block, int]] = {}
 
     def note(self, bundles: Iterable[Bundle]) -> None:
-        period, epochs = self._period, self._blocks
+        period, latest = self._period, -1
         for origin, step, _, _, signature in bundles:
             epoch = step // period
-            blocks = epochs.get(epoch)
-            if blocks is None:
-                blocks = epochs[epoch] = {}
+            if epoch != latest:
+                latest, blocks = epoch, self._blocks.setdefault(epoch, {})
             name = (origin, epoch, step // BLOCK_STEPS)
             blocks[name] = blocks.get(name, 0) + _ONE + int.from_bytes(signature[FINGERPRINT], "big")
 

@@ -39,14 +39,21 @@ class Pending:
             yield from self._by_last[last]
 
     def add(self, bundles: Iterable[Bundle]) -> None:
+        latest = -1
         for bundle in bundles:
-            last = bundle.step + len(bundle.probes) - 1
-            there = self._by_last.get(last)
-            if there is None:
-                there = self._by_last[last] = []
-                heappush(self._lasts, last)
+            _, step, probes, _, _ = bundle
+            last = step + len(probes) - 1
+            if last != latest:
+                latest, there = last, self._at(last)
             there.append(bundle)
             self._count += 1
+
+    def _at(self, last: int) -> list[Bundle]:
+        there = self._by_last.get(last)
+        if there is None:
+            there = self._by_last[last] = []
+            heappush(self._lasts, last)
+        return there
 
     def take_before(self, step: int) -> ClosedWindow | None:
         """Everything of the steps below `step`, outside of any window; None if there is nothing."""

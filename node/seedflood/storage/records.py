@@ -87,13 +87,13 @@ def is_strand(salt: int, record: bytes, *columns: int) -> bool:
     return is_record and _NAME.unpack_from(record) == columns
 
 
-def fits_strand(strand: Sequence[Bundle], bundle: Bundle) -> bool:
-    """May a bundle, of as many updates as each of these, stand behind them in one record?"""
-    if tells_payloads(strand):
-        sizes = _SIZES[len(bundle.probes)].size + _SIGNATURE_BYTES
-        room = _STRAND_ROOM - (len(strand) + 1) * sizes - payload_bytes([bundle])
-        return room >= payload_bytes(strand)
-    return len(strand) < STRAND_BUNDLES[len(bundle.probes)]
+def fits_strand(strand: Sequence[Bundle], updates: int, bundle: Bundle) -> bool:
+    """May a bundle, of so many updates as each of these, stand behind them in one record?"""
+    if bundle.probes[0].__class__ is tuple:
+        return len(strand) < STRAND_BUNDLES[updates]
+    sizes = _SIZES[updates].size + _SIGNATURE_BYTES
+    room = _STRAND_ROOM - (len(strand) + 1) * sizes - payload_bytes([bundle])
+    return room >= payload_bytes(strand)
 
 
 def strand_span(record: bytes) -> Span:

@@ -57,6 +57,8 @@ _EPOCHS = "SELECT epoch FROM epochs ORDER BY epoch"
 _SUM = "SELECT frontier, coefficients FROM epochs WHERE epoch = ?"
 _PUT = "INSERT OR REPLACE INTO epochs VALUES (?, ?, ?)"
 
+_NO_GAP = (0, -1)
+
 
 class Bundles:
     """In strands, in the order in which their first bundles were learned, and by origin and step.
@@ -82,16 +84,17 @@ class Bundles:
         new = 0
         strands: list[list[Bundle]] = []
         latest: dict[OriginId, list[Bundle]] = {}
+        gaps = self._gaps
         for bundle in bundles:
-            origin, step = bundle.origin, bundle.step
-            first, last = self._gaps.get(origin, (0, -1))
+            origin, step, probes, _, _ = bundle
+            first, last = gaps.get(origin, _NO_GAP)
             if not first <= step <= last:
                 self._insert(strands)  # what is there is found in the table
                 strands, latest = [], {}
                 if self._is_there(bundle):
                     continue
                 last = self._gap_end(origin, step)
-            self._gaps[origin] = (bundle.last + 1, last)
+            gaps[origin] = (step + len(probes), last)
             new += 1
             strand = latest.get(origin)
             if strand is not None and self._continues(strand, bundle):
@@ -214,13 +217,14 @@ class Bundles:
 
     def _continues(self, strand: list[Bundle], bundle: Bundle) -> bool:
         """May it stand behind these in one record?"""
-        first, before = strand[0], strand[-1]
-        updates, period = len(bundle.probes), self._refresh_period
+        _, before, probes_before, _, _ = strand[-1]
+        _, step, probes, skipped, _ = bundle
+        updates, period = len(probes), self._refresh_period
         return (
-            bundle.first_covered == before.step + len(before.probes)
-            and len(before.probes) == updates
-            and first.step // period == bundle.step // period
-            and fits_strand(strand, bundle)
+            step - skipped == before + updates
+            and len(probes_before) == updates
+            and strand[0].step // period == step // period
+            and fits_strand(strand, updates, bundle)
         )
 
     def _insert(self, strands: Iterable[Sequence[Bundle]]) -> None:
