@@ -1,4 +1,7 @@
+import pytest
 from worlds import STORMY, Witness, make_world, run_to_the_end
+
+from seedflood.simulation.runs import Plan, simulate
 
 
 def trace_of(monkeypatch, seed):
@@ -15,6 +18,13 @@ def trace_of(monkeypatch, seed):
 def test_the_same_seed_gives_exactly_the_same_run(monkeypatch):
     first, second = trace_of(monkeypatch, 7), trace_of(monkeypatch, 7)
     assert len(first) > 300
+    assert first == second
+
+
+@pytest.mark.parametrize(("profile", "window"), [("keys", "bounded"), ("liars", "none"), ("all", "strict")])
+def test_the_same_plan_gives_exactly_the_same_result(profile, window):
+    plan = Plan(clients=7, topology="grid", seed=2, steps=6, window=window, profile=profile)
+    first, second = (simulate(plan).facts() | {"wall_seconds": 0} for _ in range(2))
     assert first == second
 
 

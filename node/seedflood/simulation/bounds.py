@@ -14,7 +14,7 @@ from seedflood.driver import Driver
 from seedflood.protocol.admission import Objection
 from seedflood.protocol.delays import SAMPLES_MAX
 from seedflood.protocol.frontier import RANGES_MAX
-from seedflood.protocol.inquiry import BLOCK_STEPS, BLOCKS_ASKED_MAX, PROOFS_MAX
+from seedflood.protocol.inquiry import BLOCK_STEPS, BLOCKS_ASKED_MAX, BLOCKS_TOLD_MAX, PROOFS_MAX
 from seedflood.protocol.messages import NEIGHBOURS_MAX, OriginId
 from seedflood.protocol.node import Node
 from seedflood.protocol.outputs import ClosedWindow, Measure
@@ -78,6 +78,7 @@ BOUNDS: dict[str, Bound] = {
     "Closings._sums": _epochs,
     "Contents._blocks": _epochs,
     "Contents._blocks[]": _blocks,
+    "Contents._summed": _epochs,
     "DigestWatch._accusers": _origins,
     "DigestWatch._asked": _fixed(REMEMBERED),
     "DigestWatch._equal_at": _linked,
@@ -89,6 +90,7 @@ BOUNDS: dict[str, Bound] = {
     "Frontier._beyond": _origins,
     "Frontier._beyond[]": lambda node: RANGES_MAX + _epochs(node),
     "Frontier._marks": _origins,
+    "Holdings.contradicting": _origins,
     "Holdings.heard": _origins,
     "HopDelays._delays": _fixed(SAMPLES_MAX),
     "HopDelays._sent": _origins,
@@ -96,6 +98,8 @@ BOUNDS: dict[str, Bound] = {
     "Inquiry._asked[]": _fixed(BLOCKS_ASKED_MAX),
     "Inquiry._pauses": _origins,
     "Inquiry._proven": _fixed(PROOFS_MAX),
+    "Inquiry._uneven": _linked,
+    "Inquiry._uneven[]": _fixed(BLOCKS_TOLD_MAX),
     "Inquiry.counts": _origins,
     "Jury._muted": _origins,
     "Jury._verdicts": _linked,
@@ -109,6 +113,7 @@ BOUNDS: dict[str, Bound] = {
     "Membership._spoken": _origins,
     "Neighbour.members": _at_once,
     "Neighbour.updates": _at_once,
+    "Node.contradicting": _origins,
     "OpenWindows._open": lambda node: node.rules.delay + 1,
     "Outputs.adopt": _at_once,
     "Outputs.bundles": _at_once,

@@ -31,7 +31,7 @@ AMNESIA = {"meet_amnesiac": 0.1, "interrupt": 0.05}
 EPOCH_ENDS = {"leave_at_epoch_end": 0.3}
 ADOPTION = {"fill_joining": 0.2, "lose_disk": 0.1}
 KEYS = {"copy_key": 0.05}
-SOMETIMES = {"leave_at_epoch_end": 0.05, "fill_joining": 0.05, "copy_key": 0.01}
+SOMETIMES = {"leave_at_epoch_end": 0.05, "fill_joining": 0.05, "copy_key": 0.03}
 CLIMATES = ("usual", "far", "uneven")
 LIARS_MAX = 1 / 3
 
