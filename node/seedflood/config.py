@@ -105,7 +105,12 @@ class RunSettings(Section):
         ge=1,
         description="Steps per epoch, which share one subspace. Default: 1000; 100 for gradients, in whole rounds.",
     )
-    basis: Literal["normal", "rademacher"] = Field("normal", description="Distribution of basis entries.")
+    basis: Literal["normal", "rademacher", "weights", "mixed"] = Field(
+        default_factory=lambda known: "mixed" if _has_gradient(known) else "normal",
+        description="Columns of a basis: drawn anew for every epoch (normal, rademacher); the leading singular vectors "
+        "of the base model's weights (weights); or half of these, the others drawn (mixed). Default: normal; mixed for "
+        "gradients.",
+    )
     epsilon: float = Field(1e-3, gt=0, lt=1, description="Size of the perturbation.")
     learning_rate: float | None = Field(
         None, gt=0, description="Default: by estimate, optimizer, rank and number of parameters."

@@ -12,8 +12,9 @@ whatever the model. Same model, data and origins, gradients of rank 8 told in 8 
 three run seeds: 2.4e-3 with a cosine 0.686 / 0.592, 0.688 / 0.591, 0.682 / 0.599; 2e-3 and constant 0.692 / 0.596,
 0.664 / 0.598, 0.674 / 0.595; 3.2e-3 with 4 steps of warm-up and down along a line 0.670 / 0.591, 0.680 / 0.585,
 0.674 / 0.596; 4.8e-3 and constant 0.694 / 0.585, 0.681 / 0.579, 0.661 / 0.633.
-With random origin ids 2.4e-3 and a cosine gave 0.682 / 0.588 in the mean of six runs, at worst 0.672 / 0.592; 1.6e-3 to
-4e-3 and other betas did not differ beyond the noise (benchmarks/RESULTS.md).
+With random origin ids 2.4e-3 and a cosine gave 0.682 / 0.588 in the mean of six runs, at worst 0.672 / 0.592; 1.6e-3
+to 4e-3 and other betas did not differ beyond the noise (benchmarks/RESULTS.md). Those are figures of drawn bases; with
+mixed ones, the default of gradients, 1.6e-3 was worse, too.
 
 Gradients with the plain sum: 200 / number of parameters (7.7e-5 for 2.6 M; with a cosine and 48 steps, one run seed,
 6e-5 gave 0.659 / 0.622, 1.2e-4 0.657 / 0.623, 2e-5 0.635 / 0.632). K slopes are K directions at once: 600 / number

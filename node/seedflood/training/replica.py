@@ -37,6 +37,7 @@ from seedflood.training.layers import attach
 from seedflood.training.models import BaseModel, export_model
 from seedflood.training.rates import default_learning_rate
 from seedflood.training.scoring import Batch, hidden_states
+from seedflood.training.singular import fix_singular_columns
 from seedflood.training.skipping import layers_of, mark_skippable
 from seedflood.training.subspace import Moves, SlotBasis, Subspace
 from seedflood.training.telling import telling_of
@@ -65,8 +66,10 @@ class Replica:
             [slot.slot for slot in self.slots],
             run_seed=settings.seed,
             rank=settings.rank,
-            distribution=settings.basis,
+            distribution="rademacher" if settings.basis == "rademacher" else "normal",
         )
+        informed = {"weights": settings.rank, "mixed": settings.rank // 2}.get(settings.basis, 0)
+        fix_singular_columns(self.subspace, informed, self._masters())
         self.telling = telling_of(settings, self.subspace)
         self.epoch = 0
         self._aggregation = make_aggregation(settings, self.subspace, self.telling, self.learning_rate, folder)

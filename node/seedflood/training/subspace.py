@@ -61,7 +61,10 @@ class Moves(NamedTuple):
 
 
 class Subspace:
-    """Bases, coordinates and coefficients of all slots: pure functions of (run seed, epoch, parameter names)."""
+    """Bases, coordinates and coefficients of all slots: pure functions of (run seed, epoch, parameter names).
+
+    But for columns that are fixed: those are functions of the base model (`singular`).
+    """
 
     def __init__(
         self, slots: Iterable[Slot], *, run_seed: int, rank: int, distribution: randomness.Distribution = "normal"
@@ -79,11 +82,18 @@ class Subspace:
         self._stride_i_S = torch.where(is_matrix, rank, 1)
         self._stride_j_S = torch.where(is_matrix, 1, 0)
         self._keys = lru_cache(maxsize=4)(self._derive_keys)
+        self._fixed: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def fix(self, index: int, columns: tuple[Tensor, Tensor]) -> None:
+        """Of slot number `index`, a matrix: these are the first columns of U and V in every epoch, others are drawn."""
+        self._fixed[index] = columns
 
     def basis(self, epoch: int, index: int, device: torch.device | str = "cpu") -> SlotBasis:
         """The basis of slot number `index` in an epoch, on a device."""
         slot = self.slots[index]
         sides = [self._draw_side(side, epoch, slot, rows, device) for side, rows in zip("uv", slot.shape, strict=False)]
+        for side_XR, columns_XH in zip(sides, self._fixed.get(index, ()), strict=False):
+            side_XR[:, : columns_XH.shape[1]] = columns_XH
         return SlotBasis(sides[0], sides[1] if slot.is_matrix else None)
 
     def coordinates(self, epoch: int, seed_K: Tensor) -> tuple[Tensor, Tensor, Tensor]:
