@@ -98,7 +98,8 @@ class _Integers:
 
     def _chunk(self, row: int) -> Floats:
         part = self._weight_MN[row : row + self._rows].to("cpu", torch.float64).numpy()
-        return numpy.rint(numpy.ldexp(part, self._shift))
+        rounded_XN: Floats = numpy.rint(numpy.ldexp(part, self._shift))
+        return rounded_XN
 
 
 def _orthonormal(columns_XK: Floats) -> Floats:
@@ -127,7 +128,8 @@ def _orthonormal(columns_XK: Floats) -> Floats:
 def _rounded(columns_XK: Floats, bits: int) -> Floats:
     """Every column as integers of at most 2^bits, in units of a power of two of its own."""
     _, exponent_K = numpy.frexp(numpy.abs(columns_XK).max(axis=0))
-    return numpy.rint(numpy.ldexp(columns_XK, bits - exponent_K))
+    rounded_XK: Floats = numpy.rint(numpy.ldexp(columns_XK, bits - exponent_K))
+    return rounded_XK
 
 
 def _lengthened(columns_XH: Floats) -> Tensor:
