@@ -107,7 +107,7 @@ class RunSettings(Section):
     )
     basis: Literal["normal", "rademacher", "weights", "mixed"] = Field(
         default_factory=lambda known: "mixed" if _has_gradient(known) else "normal",
-        description="Drawn, the weights' singular vectors, or half of each (mixed). Default: normal; mixed for gradients.",
+        description="Drawn; the weights' singular vectors; or half of each (mixed). Default: mixed for gradients.",
     )
     epsilon: float = Field(1e-3, gt=0, lt=1, description="Size of the perturbation.")
     learning_rate: float | None = Field(
