@@ -15,11 +15,13 @@ from seedflood.protocol.catchup import CatchUp
 from seedflood.protocol.epochs import Closings
 from seedflood.protocol.flood import Flood
 from seedflood.protocol.holdings import Holdings
+from seedflood.protocol.inquiry import Inquiry
 from seedflood.protocol.liveness import SUSPICION_SECONDS_MAX, Liveness
 from seedflood.protocol.membership import Membership
 from seedflood.protocol.node import Node
 from seedflood.protocol.payload import Coefficients, Slopes
 from seedflood.protocol.phase import Phase
+from seedflood.protocol.presence import Presence
 from seedflood.protocol.repair import Repair
 from seedflood.protocol.rules import Patience
 from seedflood.protocol.watch import DigestWatch
@@ -249,6 +251,25 @@ def lied():
     return find_stuck(world.honest) or find_violations(world.honest)
 
 
+def told_two_things():
+    """A liar tells its neighbours two things of the same steps."""
+    world = started("ring", 5, steps=40, window="bounded", refresh_period=4, pace=Pace(0.1, 0.2))
+    let_lie(world, [0], Counter(), ["equivocations"])
+    world.run(60)
+    world.run_for(20)
+    assert world.chronicle.two_tongued
+    return find_stuck(world.honest) or find_violations(world.honest)
+
+
+def started_twice():
+    """A host is started a second time, elsewhere, with its key alone."""
+    world = started("ring", 5, steps=40, window="bounded")
+    world.run_until_step(5)
+    world.copy_key(world.hosts[1]).start()
+    world.run(120)
+    return find_stuck(world.honest) or find_violations(world.honest)
+
+
 def only_if_newest(membership, member):
     """The newest statement counts, whatever it says."""
     known = membership.get(member.origin)
@@ -284,6 +305,7 @@ PROMISES = {
         met_by_a_newcomer,
         [(CatchUp, "remember", nothing)],
     ),
+    "P4 a key in use twice contradicts nothing": (started_twice, [(Presence, "_hear_of_us", nothing)]),
     "P5 a replica that differs is found and made again": (flipped, [(DigestWatch, "doubt", nothing)]),
     "P6 a partition heals by itself": (
         parted,
@@ -299,6 +321,7 @@ PROMISES = {
     ),
     "P12 no input ends the process": (flooded, [(columns, "check", nothing)]),
     "P14 a liar moves no honest host": (lied, [(Notary, "verify", lambda *_: True)]),
+    "P14 who tells two things is named by all": (told_two_things, [(Inquiry, "differ", nothing)]),
     "P13 leaving is not crashing": (left, [(Node, "leave", lambda node, *_: setattr(node, "phase", Phase.LEFT))]),
     "P13 who goes before it remembers takes nothing back": (
         left_forgetful,
