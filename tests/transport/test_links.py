@@ -204,6 +204,27 @@ async def test_an_older_incarnation_does_not_replace_a_link(make_node) -> None:
     assert b.linked[new.origin].member.incarnation == 2
 
 
+async def test_an_older_incarnation_hears_of_the_newer_one_before_it_is_refused(make_node) -> None:
+    """It may be the older of two processes with one key: only its core can tell."""
+    b = await make_node("b").start()
+    new = await make_node("a", incarnation=2).start(b)
+    await b.until(lambda: new.origin in b.linked)
+    old = await make_node("a", incarnation=1).start(b)
+    await old.until(lambda: ("connected", b.origin) in [call[:2] for call in old.calls])
+    await old.until(lambda: "disconnected" in [call[0] for call in old.calls])
+    assert [call[:2] for call in b.calls] == [("connected", new.origin)]
+
+
+async def test_whoever_was_dialled_and_is_replaced_by_a_newer_incarnation_is_dialled_once_more(make_node) -> None:
+    old = await make_node("a", incarnation=1).start()
+    b = await make_node("b").start(old)
+    await b.until(lambda: b.linked)
+    new = await make_node("a", incarnation=2).start(b)
+    await b.until(lambda: b.linked.get(new.origin) and b.linked[new.origin].member.incarnation == 2)
+    await old.until(lambda: [call[0] for call in old.calls].count("connected") == 2)
+    assert [call[0] for call in b.calls] == ["connected", "disconnected", "connected"]
+
+
 async def test_dialling_goes_on_until_the_peer_is_there(make_node) -> None:
     b = await make_node("b").start()
     port = b.port

@@ -1,22 +1,14 @@
 """All links of a node: who is dialled, who is let in, and one link per neighbour.
 
-Both sides may dial, so two streams can stand between two nodes. Which of them stays:
+Of two streams between two nodes one stays (`precedence`). The core sees a replaced link as disconnected, then
+connected: per connection what is sent arrives in order or the connection ends.
 
-1. the stream of the newer incarnation: a restarted peer is not locked out by its half-dead old link;
-2. else, of two streams by the same dialler, the newer;
-3. else the dialled side keeps the link that it has. The dialler may not have known whose address it dialled; it is told
-   and from then on dials only while it has no link with that peer. So at its next dial the link is dead, and replaced;
-4. else the hellos have crossed and either side has accepted the other's stream: the one of the smaller origin stays, on
-   both sides alike.
-
-The core sees a replaced link as disconnected, then connected: per connection what is sent arrives in order or the
-connection ends.
-
-Dialling goes on for ever, with capped exponential back-off and full jitter, and rests while the peer is linked. Every
-dial makes a new channel, so names are resolved again.
+Dialling goes on for ever, with capped exponential back-off and full jitter. It rests while there is a link with the
+peer of which that peer has told us. Every dial makes a new channel, so names are resolved again.
 """
 
 import asyncio
+import contextlib
 import logging
 import random
 from collections import deque
@@ -35,6 +27,7 @@ from seedflood.transport.counters import Fault, Ledger, LinkCounters
 from seedflood.transport.crowd import Crowd
 from seedflood.transport.link import BROKEN, Link, Stream
 from seedflood.transport.owner import LinkSettings, Owner
+from seedflood.transport.precedence import is_outlived, is_preferred
 from seedflood.transport.pulls import PullService
 from seedflood.transport.queue import SendQueue
 from seedflood.transport.server import AcceptedStream, Credentials, DialledStream, PlainCredentials, bind, make_server
@@ -185,9 +178,9 @@ class Links:
         settings = self._settings
         peer: OriginId | None = None
         failures = 0
-        said = ""
+        said = outcome = ""
         while not self._is_stopping:
-            while peer is not None and (link := self._links.get(peer)) is not None:
+            while outcome == "duplicate" and peer is not None and (link := self._links.get(peer)) is not None:
                 await link.ended.wait()
             began = loop.time()
             outcome, why = "failed", ""
@@ -282,6 +275,8 @@ class Links:
             refusal.check_hello(hello, ours)
             self._check_conduct(hello.member.origin, stream.source)
             self._owner.is_welcome(hello)
+            if is_outlived(hello, self._links.get(hello.member.origin)):
+                await self._introduce(ours, stream)
             link = self._admit(hello, ours, stream)
             await self._serve(link)
             await link.finish_writing()
@@ -295,6 +290,13 @@ class Links:
             await context.abort(*refusal.status(error, self._owner.hello()))
         except (grpc.aio.UsageError, grpc.aio.InternalError):
             pass  # they were gone before the hello was read or the refusal told
+
+    async def _introduce(self, ours: Hello, stream: AcceptedStream) -> None:
+        """Our hello, before a refusal. It takes a place of those who have not said theirs: nobody has to read it."""
+        with contextlib.suppress(TimeoutError):
+            async with self._half_open.enter(stream.source, self._settings.hello_seconds):
+                for frame in encode(ours):
+                    await stream.write(frame)
 
     def _check_conduct(self, peer: OriginId, source: str) -> None:
         """Raises PeerError while a peer that was cut off has to wait. Those of our configuration are taken at once."""
@@ -322,7 +324,7 @@ class Links:
         if old is None:
             self._check_room(NEIGHBOURS_MAX if stream.is_dialled else self._settings.links_max)
         else:
-            if not self._is_preferred(hello, ours, stream, old):
+            if not is_preferred(hello, ours, stream, old):
                 old.has_outlived_dial = True
                 raise PeerError(f"there is a link with {name} already", reason="duplicate")
             self._forget(old, "replaced by a newer link")
@@ -348,14 +350,6 @@ class Links:
     def _check_room(self, links_max: int) -> None:
         if len(self._links) >= min(links_max, NEIGHBOURS_MAX):
             raise PeerError(f"this node has {len(self._links)} links already", reason="busy")
-
-    @staticmethod
-    def _is_preferred(hello: Hello, ours: Hello, stream: Stream, old: Link) -> bool:
-        if hello.member.incarnation != old.hello.member.incarnation:
-            return hello.member.incarnation > old.hello.member.incarnation
-        if stream.is_dialled == old.is_dialled:
-            return True
-        return ours.member.origin < old.peer if stream.is_dialled else old.has_outlived_dial
 
     async def _serve(self, link: Link) -> None:
         self._running.add(link)
