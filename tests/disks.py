@@ -27,6 +27,22 @@ class Disk:
             self.durable = len(self.bundles)
         return len(new)
 
+    def find(self, origin, step):
+        found = self.following(origin, step)
+        return found if found is not None and found.step == step else None
+
+    def following(self, origin, step):
+        later = [one for one in self.bundles if one.origin == origin and one.step >= step]
+        found = min(later, key=lambda one: one.step, default=None)
+        return None if found is None or self._is_summed(found) else found
+
+    def replace(self, bundle):
+        name = bundle.origin, bundle.step
+        there = [(one.origin, one.step) for one in self.bundles]
+        place = there.index(name) if name in there else len(there)
+        self.bundles[place : place + 1] = [bundle]
+        self.durable = len(self.bundles)
+
     def commit(self):
         """What is lost here is lost at any moment."""
 
@@ -47,7 +63,7 @@ class Disk:
     def inventory(self):
         inventory = Inventory({}, {epoch: closed.frontier for epoch, closed in self.closed.items()})
         for bundle in self.replay():
-            inventory.bundles.setdefault(self._epoch_of(bundle), Frontier()).add(*bundle.span)
+            inventory.note(self._epoch_of(bundle), bundle.span)
         return inventory
 
     def lose_end(self, kept):

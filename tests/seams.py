@@ -65,9 +65,13 @@ class Disk:
     def find(self, origin, step):
         return next((one for one in self.kept if (one.origin, one.step) == (origin, step)), None)
 
+    def following(self, origin, step):
+        later = [one for one in self.kept if one.origin == origin and one.step >= step]
+        return min(later, key=lambda one: one.step, default=None)
+
     def replace(self, bundle):
         self._write("replace", bundle)
-        self.kept[self.kept.index(self.find(bundle.origin, bundle.step))] = bundle
+        self.kept = [one for one in self.kept if one != self.find(bundle.origin, bundle.step)] + [bundle]
 
     def inventory(self):
         inventory = Inventory({0: Frontier()}, {one.epoch: one.frontier for one in self.closed})

@@ -48,6 +48,7 @@ class ScriptedNode:
         self.outputs = Outputs(**outputs)
         self.calls = []
         self.error = None
+        self.contradicting = set()
 
     def collect(self):
         out, self.outputs = self.outputs, Outputs()

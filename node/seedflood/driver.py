@@ -16,6 +16,7 @@ from seedflood.backlog import Backlog
 from seedflood.errors import DiskFullError
 from seedflood.history import pages, take_stock
 from seedflood.protocol.frontier import Frontier, is_tellable
+from seedflood.protocol.inquiry import do_contradict
 from seedflood.protocol.messages import (
     Bundle,
     ClosedDigests,
@@ -82,7 +83,8 @@ class Driver:
         """Goes on with what the journal holds: its last bundles wait for their windows, the others are read and applied
         page by page, while the node is at work. is_key_fresh: nothing was ever published with our key."""
         journal, members = self._journal, list(members)
-        settled, waiting, closed = take_stock(journal, members, self.node.origin, self.node.rules)
+        settled, waiting, closed, contradicting = take_stock(journal, members, self.node.origin, self.node.rules)
+        self.node.contradicting.update(contradicting)
         if settled:
             self._compute.replay(self._history(joined(settled.values()), self.node.read))
         self._do(
@@ -193,9 +195,9 @@ class Driver:
             self._observer.superseded()
             return
         try:
-            settled = [change for proof in out.settle if (change := self._settle(proof, out)) is not None]
             adopted = [(closed, [*self._journal.adopt(closed), *self._unwritten(closed)]) for closed in out.adopt]
             self._persist(out)
+            settled = [change for proof in out.settle for change in self._settle(proof, out)]
         except BaseException:
             self.halt()
             raise
@@ -233,34 +235,45 @@ class Driver:
         for old, new in settled:
             self._do(partial(self.node.settled, old, new))
         for peer, bundle in out.check:
-            held = self._held(bundle)
-            if held is not None and held != bundle:
-                self._contradict(peer, held, bundle)
+            self._check(peer, bundle)
 
     def _held(self, bundle: Bundle) -> Bundle | None:
         """What the journal has under the same step, or what waits for it."""
         waiting = (one for one in self._backlog.unwritten if (one.origin, one.step) == (bundle.origin, bundle.step))
         return next(waiting, None) or self._journal.find(bundle.origin, bundle.step)
 
-    def _contradict(self, peer: OriginId, held: Bundle, other: Bundle) -> None:
-        self._do(lambda _: self.node.inquiry.contradicted(peer, held, other))
+    def _check(self, peer: OriginId, bundle: Bundle) -> None:
+        """Holds what a neighbour told against the journal. Where it is there, it may skip what is there, too."""
+        held, origin = self._held(bundle), bundle.origin
+        if held == bundle:
+            held = self._journal.following(origin, bundle.first_covered)
+            if held is None or held.step >= bundle.step:
+                return
+        elif held is None:
+            if not self.node.may_insert(bundle):
+                return
+            skipping = self._journal.following(origin, bundle.step)
+            held = skipping if skipping is not None and do_contradict(skipping, bundle) else None
+        self._do(lambda _: self.node.inquiry.contradicted(peer, held, bundle))
 
-    def _settle(self, proof: Equivocation, out: Outputs) -> tuple[Bundle, Bundle] | None:
-        """Keeps the bundle that stands if the other one is held; (that one, this one). What finds no space is found out
-        again later: digests go on differing."""
-        kept, held = proof.kept, self._held(proof.kept)
-        if held is None or held == kept or self.is_disk_full:
-            return None
-        if held != proof.dropped:
-            out.check.append((kept.origin, kept))  # a third one
-            return None
-        try:
-            self._journal.replace(kept)
-        except DiskFullError as error:
-            self._stick(error)
-            return None
-        self._backlog.clear()  # the open group was written before it
-        return held, kept
+    def _settle(self, proof: Equivocation, out: Outputs) -> Iterator[tuple[Bundle | None, Bundle]]:
+        """Keeps the bundles that stand if others are held, or none; (that one, this one). What finds no space is found
+        out again later: digests go on differing."""
+        for bundle in (proof.kept, proof.dropped):
+            held = self._held(bundle)
+            if self.is_disk_full or held == bundle or (held is None and not self.node.may_insert(bundle)):
+                continue
+            if held is not None and not self.node.inquiry.stands_over(bundle, held):
+                if held not in (proof.kept, proof.dropped):
+                    out.check.append((bundle.origin, bundle))  # a third one, of which others do not know
+                continue
+            try:
+                self._journal.replace(bundle)
+            except DiskFullError as error:
+                self._stick(error)
+                continue
+            self._backlog.clear()  # the open group was written before it
+            yield held, bundle
 
     def _unwritten(self, closed: ClosedEpoch) -> list[Bundle]:
         """What waits for a full disk, and the sum of its epoch does not stand for."""
@@ -339,4 +352,4 @@ class Driver:
     def _history(
         self, applied: Frontier, read: Callable[[Sequence[Bundle]], None] | None = None
     ) -> Iterator[list[Update]]:
-        return pages(self._journal, applied, lambda: self._backlog.unwritten, read)
+        return pages(self._journal, applied, lambda: self._backlog.unwritten, read, self.node.contradicting)

@@ -5,7 +5,7 @@ rest is read page by page while the node is at work, and each page goes to the m
 """
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from itertools import islice
 
 from seedflood.protocol.frontier import Frontier
@@ -25,17 +25,26 @@ def take_stock(
     rules: Rules,
     *,
     waiting_rounds: int = WAITING_ROUNDS,
-) -> tuple[dict[int, Frontier], list[Bundle], Iterable[ClosedEpoch]]:
-    """At start: (by epoch what is to be applied at once, the bundles that wait for their windows, the sums)."""
+) -> tuple[dict[int, Frontier], list[Bundle], Iterable[ClosedEpoch], set[OriginId]]:
+    """At start: (by epoch what is to be applied at once, the bundles that wait for their windows, the sums, who skips
+    in some bundles what it tells in others)."""
     inventory = journal.inventory()
     bundles = inventory.of_bundles()
     early = bundles.below(settled_ends(bundles, members, origin, rules, waiting_rounds))
-    found = journal.read_missing(joined([early, inventory.of_sums()]).held(), PAGE_BUNDLES)
-    waiting = [bundle for batch in found if not isinstance(batch, ClosedEpoch) for bundle in batch]
+    contradicting, sums = inventory.contradictions(), inventory.of_sums()
+    waiting = _beyond(journal, joined([early, sums]))
+    settled = inventory.settled(waiting)
+    while contradicting and len(more := _beyond(journal, joined([*settled.values(), sums]))) > len(waiting):
+        waiting, settled = more, inventory.settled(more)  # one that waits skips what others tell
     closed: Iterable[ClosedEpoch] = journal.closed_epochs()
     if inventory.digests.keys() == inventory.sums.keys():  # to unpack them all would take the loop a while
         closed = [ClosedEpoch(epoch, held, b"", inventory.digests[epoch]) for epoch, held in inventory.sums.items()]
-    return inventory.settled(waiting), waiting, closed
+    return settled, waiting, closed, contradicting
+
+
+def _beyond(journal: Journal, held: Frontier) -> list[Bundle]:
+    found = journal.read_missing(held.held(), PAGE_BUNDLES)
+    return [bundle for batch in found if not isinstance(batch, ClosedEpoch) for bundle in batch]
 
 
 def pages(
@@ -43,16 +52,21 @@ def pages(
     applied: Frontier,
     unwritten: Callable[[], Sequence[Bundle]],
     read: Callable[[Sequence[Bundle]], None] | None = None,
+    contradicting: Container[OriginId] = (),
 ) -> Iterator[list[Update]]:
     """The updates of all bundles that this frontier covers, from the disk and, in the end, what waits for it. read: is
-    told of the bundles.
+    told of the bundles. contradicting: of these origins what one bundle skips another may tell.
 
     The node goes on meanwhile: groups may be undone and written again, and nothing is told twice.
     """
     told = Frontier(ranges_max=sys.maxsize)
 
+    def is_news(bundle: Bundle) -> bool:
+        origin, first, last = bundle.span
+        return told.add_new(origin, bundle.step if origin in contradicting else first, last)
+
     def updates(bundles: Sequence[Bundle]) -> list[Update]:
-        news = [one for one in bundles if applied.holds(*one.span) and told.add_new(*one.span)]
+        news = [one for one in bundles if applied.holds(*one.span) and is_news(one)]
         if read is not None:
             read(news)
         return [update for bundle in news for update in bundle.updates()]

@@ -24,7 +24,11 @@ class Journal(Protocol):
         """The bundle that begins with this step, unless a sum has taken its place."""
 
     def replace(self, bundle: Bundle) -> None:
-        """Keeps this one in the place of the one of the same origin and step, durably. Ends the open group first."""
+        """Keeps this one in the place of the one of the same origin and step, or of none, durably. Ends the open group
+        first."""
+
+    def following(self, origin: OriginId, step: int) -> Bundle | None:
+        """The first bundle of the origin that begins with this step or a later one, unless a sum has its place."""
 
     def adopt(self, closed: ClosedEpoch) -> list[Bundle]:
         """Keeps a foreign epoch in the place of the bundles it covers, durably; returns the epoch's other bundles."""

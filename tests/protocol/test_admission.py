@@ -1,7 +1,7 @@
 from dataclasses import replace
 
 import pytest
-from nodes import PROBES, hear, linked, started, windows
+from nodes import PROBES, hear, linked, publish, started, windows
 from origins import EPOCH_BYTES, RUN_ID, A, B, C, D, Origin, epoch, make_rules
 
 from seedflood.errors import ConfigError, PeerError
@@ -9,7 +9,7 @@ from seedflood.protocol import messages
 from seedflood.protocol.epochs import digest_of
 from seedflood.protocol.frontier import RANGES_MAX
 from seedflood.protocol.messages import BUNDLE_BYTES_MAX, SCALAR_MAX, Bundle, Members, Updates
-from seedflood.protocol.payload import Coefficients, encode_coefficients
+from seedflood.protocol.payload import PAIRS, Coefficients, encode_coefficients
 from seedflood.protocol.seeds import probe_seed
 
 
@@ -93,15 +93,15 @@ def test_a_batch_may_say_one_thing_twice_but_not_contradict_itself():
     node = linked(B)
     hear(node, B, Updates((B.bundle(0), B.bundle(0))))
     assert node.admission.refused == {}
-    hear(node, B, Updates((B.bundle(1), B.bundle(2, skipped=1))))
+    hear(node, B, Updates((B.bundle(3), B.bundle(3, skipped=2))))
     assert node.admission.refused == {"equivocation": 1}
-    assert node.frontier.holds(B.id, 0, 1)
+    assert not node.frontier.holds_any(B.id, 1, 2)
 
 
 def test_equivocation_is_refused():
     node = linked(B)
-    hear(node, B, B.updates(0, 1))
-    assert refused(node, B, B.bundle(2, skipped=1, scalar=9)) == {"equivocation": 1}
+    hear(node, B, B.updates(0, 3))
+    assert refused(node, B, B.bundle(3, skipped=2, scalar=9)) == {"equivocation": 1}
 
 
 def test_of_two_contradicting_bundles_in_one_message_the_first_counts():
@@ -111,13 +111,39 @@ def test_of_two_contradicting_bundles_in_one_message_the_first_counts():
 
 
 def test_more_holes_than_a_frontier_may_have_are_refused():
-    node = linked(B, steps=10_000)
+    node = linked(B, steps=10_000, window="none")
     hear(node, B, B.updates(*range(2, 2 + 2 * RANGES_MAX, 2)))
     assert refused(node, B, B.bundle(9_000)) == {"too far ahead": 1}
 
 
-def test_what_is_too_far_ahead_costs_no_verification_however_often_it_comes():
+@pytest.mark.parametrize(("size", "rounds"), [(None, 4096), (50_000, 332), (260_000, 64)])
+def test_in_strict_windows_a_runaway_fills_no_memory(size, rounds):
+    """What follows without a hole takes no range of a frontier, and would wait for its window."""
+    telling = PAIRS if size is None else Coefficients((size,))
+    assert make_rules(telling=telling).ahead_steps == rounds
     node = linked(B, steps=10_000)
+    ahead = node.rules.ahead_steps
+    hear(node, B, Updates((B.bundle(ahead - 1, skipped=ahead - 1),)))
+    assert node.frontier.mark(B.id) == ahead
+    assert refused(node, B, B.bundle(ahead)) == {"too far ahead": 1}
+    publish(node)
+    assert hear(node, B, B.updates(ahead)).bundles == ([] if node.step == 0 else [B.bundle(ahead)])
+
+
+def test_who_joins_may_be_far_behind():
+    node = started(steps=10_000)
+    node.connected(B.id, B.hello([B.held(9_000)]), 0.0)
+    assert hear(node, B, B.updates(9_000)).bundles == [B.bundle(9_000)]
+
+
+@pytest.mark.parametrize("window", ["bounded", "none"])
+def test_where_nodes_do_not_wait_for_each_other_one_may_be_far_ahead(window):
+    node = linked(B, steps=10_000, window=window)
+    assert hear(node, B, B.updates(9_000)).bundles == [B.bundle(9_000)]
+
+
+def test_what_is_too_far_ahead_costs_no_verification_however_often_it_comes():
+    node = linked(B, steps=10_000, window="none")
     hear(node, B, B.updates(*range(2, 2 + 2 * RANGES_MAX, 2)))
     forged = B.bundle(9_000)._replace(signature=bytes(64))  # would end the link, if it were verified
     for _ in range(3):

@@ -278,6 +278,16 @@ def test_who_has_finished_or_never_took_part_is_not_waited_for(absent):
     assert closings.agreed([closed_by(A, closings), closed_by(B, closings), C.member(**absent)]) == [epoch(0, total=7)]
 
 
+def test_who_has_finished_with_other_sums_is_heeded():
+    """A liar may have told two halves of a swarm different things, and both are at the end of the run."""
+    closings, other = make_closed(7, bundles=[A.bundle(0)]), make_closed(8, bundles=[A.bundle(0)])
+    finished = closed_by(C, other, last_step=PERIOD - 1)
+    assert closings.agreed([closed_by(A, closings), closed_by(B, closings), finished]) == []
+    assert closings.agreed(
+        [closed_by(A, closings), closed_by(B, closings), closed_by(C, closings, last_step=PERIOD - 1)]
+    )
+
+
 @pytest.mark.parametrize("window", ["strict", "bounded", "none"])
 def test_who_left_on_the_way_may_return_and_need_our_bundles(window):
     """Two sides of a network may each believe that the other has left, and go on, each without the other's bundles."""
@@ -361,6 +371,15 @@ def test_who_is_with_most_does_not_doubt():
     members = [closed_by(A, ours), closed_by(B, ours), closed_by(C, other)]
     assert ours.outvoted_by(members) == []
     assert [member.name for member in other.outvoted_by(members)] == ["ada", "bob"]
+
+
+def test_who_has_finished_with_our_sums_is_with_us_still():
+    ours, theirs = make_closed(7), make_closed(8)
+    last = {"last_step": PERIOD - 1}
+    assert ours.outvoted_by([closed_by(A, ours), closed_by(B, theirs)]) == [closed_by(B, theirs)]
+    members = [closed_by(A, ours), closed_by(B, theirs), closed_by(C, ours, **last)]
+    assert ours.outvoted_by(members) == []
+    assert len(theirs.outvoted_by(members)) == 1
 
 
 def test_sums_that_stand_for_other_bundles_raise_no_doubt():

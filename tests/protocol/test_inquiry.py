@@ -4,11 +4,15 @@ from hypothesis import strategies as st
 from nodes import agree, events, hear, linked, orders, publish, sent, tick
 from origins import A, B, C, make_rules, replica
 
+from disks import Disk
+from seams import Recorder
+from seedflood.driver import Driver
 from seedflood.errors import PeerError
+from seedflood.history import pages
 from seedflood.protocol import inquiry
 from seedflood.protocol.frontier import Frontier, without
 from seedflood.protocol.inquiry import BLOCK_STEPS, Contents
-from seedflood.protocol.messages import BlockDigests, Equivocation
+from seedflood.protocol.messages import BlockDigests, Equivocation, Updates
 from seedflood.protocol.outputs import Rebuild, SumEpoch
 
 ONE, OTHER = B.bundle(0, scalar=7), B.bundle(0, scalar=8)
@@ -55,14 +59,30 @@ def test_where_something_is_on_its_way_nothing_differs():
     assert make_contents(ONE).differing(make_contents(OTHER, B.bundle(1)).told()) == []
 
 
-def test_where_nothing_is_on_its_way_to_us_another_count_is_a_difference_too():
-    contents, frontier = make_contents(B.bundle(0), B.bundle(1), steps=3), Frontier()
+def test_blocks_with_more_or_fewer_bundles_there_are_uneven():
+    contents = make_contents(B.bundle(0), B.bundle(1))
     told = make_contents(B.bundle(1, skipped=1)).told()
-    frontier.add(B.id, 0, 1)
-    assert contents.uneven(told, frontier) == []
-    frontier.add(B.id, 2, 2)
-    assert contents.uneven(told, frontier) == [(B.id, 0, 0)]
-    assert contents.uneven(contents.told(), frontier) == []
+    assert contents.uneven(told) == {(B.id, 0, 0): (2, 1)}
+    assert contents.uneven(contents.told()) == {}
+    assert make_contents().uneven(told) == {(B.id, 0, 0): (0, 1)}
+    assert contents.differing(told) == []
+
+
+def test_what_a_sum_stands_for_here_is_not_asked_for_because_others_have_its_bundles_yet():
+    contents = make_contents(ONE)
+    contents.forget(0)
+    assert contents.uneven(make_contents(ONE, B.bundle(1)).told()) == {}
+
+
+def test_more_bundles_there_are_asked_for_if_all_steps_are_held_or_nothing_moves():
+    told = make_contents(B.bundle(0), B.bundle(1), B.bundle(2)).told()
+    node = linked(B, steps=4)
+    hear(node, B, Updates((B.bundle(2, skipped=2), B.bundle(3))))
+    assert len(hear(node, B, told).pull) == 1, "whole"
+    node = linked(B, steps=100)
+    hear(node, B, Updates((B.bundle(2, skipped=2),)))
+    assert hear(node, B, told).pull == [], "something may be on its way"
+    assert len(hear(node, B, told).pull) == 1
 
 
 def test_of_too_many_blocks_those_that_were_begun_last_are_told(monkeypatch):
@@ -146,7 +166,7 @@ def test_a_contradiction_is_named_settled_and_told_on_once():
 
 
 def test_everyone_keeps_the_same_of_any_number_of_contents():
-    contents = [B.bundle(0, scalar=scalar) for scalar in range(6)]
+    contents = [B.bundle(4, scalar=scalar, skipped=scalar % 3) for scalar in range(6)]
     kept = set()
     for first in contents:
         node, held = linked(B, C), first
@@ -156,6 +176,16 @@ def test_everyone_keeps_the_same_of_any_number_of_contents():
                 held = node.collect().settle[0].kept
         kept.add(held)
     assert len(kept) == 1
+
+
+def test_what_gets_greater_without_end_is_told_on_a_few_times():
+    node = linked(B, C)
+    told = []
+    for skipped in range(1, 40):
+        proof = Equivocation(B.bundle(50, skipped=skipped), B.bundle(50, skipped=skipped - 1))
+        told += sent(hear(node, C, proof), B, Equivocation)
+    assert len(told) == inquiry.PROOFS_OF_ONE_MAX
+    assert node.inquiry.count == 1
 
 
 def test_a_proof_is_believed_only_if_both_bundles_are_signed():
@@ -202,3 +232,83 @@ def test_what_waits_for_its_window_is_replaced_there():
         OTHER.probes[0]
     ]
     assert not any(isinstance(order, Rebuild) for order in tick(node, 2.0).orders)
+
+
+# Measured here, skipped there
+
+
+MEASURED, SKIPPING = B.bundle(1), B.bundle(2, skipped=2)
+
+
+def test_a_bundle_that_skips_what_is_held_is_taken_beside_it_and_held_against_the_journal():
+    node = linked(B)
+    hear(node, B, B.updates(0, 1))
+    out = hear(node, B, Updates((SKIPPING,)))
+    assert (out.bundles, out.check) == ([SKIPPING], [(B.id, SKIPPING)])
+    assert node.frontier.mark(B.id) == 3
+    assert node.admission.refused == {}
+
+
+def test_who_measured_for_one_what_it_skipped_for_the_next_is_named_and_both_are_told_on():
+    node = linked(B, C)
+    node.inquiry.contradicted(B.id, SKIPPING, MEASURED)
+    out = node.collect()
+    assert out.settle == [Equivocation(MEASURED, SKIPPING)]
+    assert sent(out, C, Equivocation) == [Equivocation(MEASURED, SKIPPING)]
+    assert events(out) == ["a host contradicts itself"]
+    again = hear(node, C, Equivocation(SKIPPING, MEASURED))
+    assert (again.settle, sent(again, B, Equivocation)) == ([], [])
+
+
+@pytest.mark.parametrize("is_applied", [True, False])
+def test_what_was_measured_is_applied_beside_what_skips_it(is_applied):
+    node = linked(B)
+    hear(node, B, Updates((SKIPPING,)))
+    if is_applied:
+        publish(node, 0)
+        publish(node, 1)
+        publish(node, 2)
+    assert node.applied.holds(B.id, 1) == is_applied
+    assert node.may_insert(MEASURED)
+    node.settled(None, MEASURED, 1.0)
+    out = tick(node, 2.0)
+    assert [order for order in out.orders if isinstance(order, Rebuild)] != [] or not is_applied
+    assert (MEASURED in node._holdings.pending) != is_applied
+    assert B.id in node.contradicting
+
+
+def test_of_two_bundles_of_one_step_the_one_that_skips_more_stands_and_nothing_held_is_taken_back():
+    node = linked(B, C)
+    more, fewer = B.bundle(2, skipped=2), B.bundle(2, skipped=1)
+    for one, other in ((more, fewer), (fewer, more)):
+        node.inquiry.contradicted(B.id, one, other)
+        assert node.collect().settle == [Equivocation(more, fewer)]
+    hear(node, B, Updates((fewer,)))
+    node.settled(fewer, more, 0.0)
+    assert node.frontier.mark(B.id) == 3
+
+
+@st.composite
+def said(draw):
+    """Whatever an origin may have signed of a few steps."""
+    step = draw(st.integers(0, 12))
+    return B.bundle(step, skipped=draw(st.integers(0, step)), scalar=draw(st.integers(0, 2)))
+
+
+@given(st.lists(said(), unique=True, max_size=12), st.randoms())
+def test_whatever_comes_first_all_hold_the_same_in_the_end(bundles, rng):
+    """Driver, node and journal, fed with all that somebody signed, as news and then as what neighbours differ in."""
+    held = set()
+    for _ in range(3):
+        rng.shuffle(bundles)
+        disk, seams = Disk(1000), Recorder()
+        driver = Driver(linked(B, C), disk, seams, seams, seams, lambda: 0.0)
+        driver.node.collect()
+        for _ in range(2):
+            for bundle in bundles:
+                driver.received(B.id, Updates((bundle,)))
+                driver._check(B.id, bundle)
+        told = sorted(update for page in pages(disk, disk.covered(), list, None, {B.id}) for update in page)
+        held.add((frozenset(disk.bundles), driver.node.frontier.held(), tuple(told)))
+        assert len({update.step for update in told}) == len(told) == len({one.step for one in bundles})
+    assert len(held) == 1

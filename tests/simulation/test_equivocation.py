@@ -25,7 +25,7 @@ def make_two_tongued(host, peer, forge):
             ]
         send(to, messages)
 
-    host.send = send_forged
+    host.send = send_forged  # answers to pulls say what its journal says
     host._check_said = lambda message: None
 
 
@@ -69,14 +69,33 @@ def test_a_host_with_two_tongues_is_named_and_all_others_end_with_equal_journals
         assert not host.node.is_doubted
 
 
-@pytest.mark.parametrize("window", ["bounded", "none"])
-def test_a_host_that_measured_for_one_what_it_skipped_for_the_next_is_named(window):
+@pytest.mark.parametrize("window", ["strict", "bounded", "none"])
+@pytest.mark.parametrize("skipped", [(8, 10), (0, 1), (3, 9), (10, 19)])
+def test_what_was_measured_for_one_stands_though_it_is_skipped_for_the_next(window, skipped):
     world = make_world("path", 5, steps=20, window=window, refresh_period=1000)
+    liar = world.hosts[1]
+    make_two_tongued(liar, world.hosts[2], as_if_skipped(*skipped))
     world.start()
-    world.run_for(1.0)
-    make_two_tongued(world.hosts[1], world.hosts[2], as_if_skipped(8, 10))
     world.run(400)
-    world.run_for(5)
+    assert find_stuck(world.hosts) == []
+    world.run_for(30)  # replicas are made again, at most so often
+    assert len({host.ledger.digest() for host in world.hosts}) == 1
+    assert len({frozenset(host.journal.bundles.items()) for host in world.hosts}) == 1
     for host in world.hosts:
         named = {event.facts["member"] for event in host.events if event.name == "a host contradicts itself"}
         assert named == {"h1"}
+        assert {step for origin, step in host.ledger.applied if origin == liar.origin} == set(range(20))
+        assert not host.node.is_doubted
+
+
+@pytest.mark.parametrize("window", ["bounded", "none"])
+def test_epochs_close_though_a_host_measured_for_one_what_it_skipped_for_the_next(window):
+    world = make_world("path", 5, steps=60, window=window, refresh_period=20)
+    make_two_tongued(world.hosts[1], world.hosts[2], as_if_skipped(14, 23))
+    world.start()
+    world.run(400)
+    assert find_stuck(world.hosts) == []
+    world.run_for(60)
+    assert len({host.ledger.digest() for host in world.hosts}) == 1
+    assert {host.node.closings.before for host in world.hosts} == {60}
+    assert not any(host.node.is_doubted for host in world.hosts)

@@ -14,7 +14,7 @@ from seedflood.errors import JournalError
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.messages import Bundle, ClosedEpoch, Held
 from seedflood.storage.journal import Journal
-from seedflood.storage.tables import Bundles
+from seedflood.storage.tables import LOOKS_MAX, Bundles
 
 EPOCH_0 = [bundle(origin, step) for step in range(PERIOD) for origin in (1, 2**64 - 1)]
 EPOCH_1 = [bundle(origin, step) for step in range(PERIOD, 2 * PERIOD) for origin in (1, 2**64 - 1)]
@@ -50,6 +50,16 @@ def journal(tmp_path: Path) -> Iterator[Journal]:
     with open_journal(tmp_path) as journal:
         journal.append(EPOCH_0 + EPOCH_1, durable=True)
         yield journal
+
+
+def test_who_holds_most_sums_is_answered_with_pauses_in_which_others_are_served(tmp_path: Path) -> None:
+    with open_journal(tmp_path) as journal:
+        bundles = [bundle(1, step) for step in range(3 * LOOKS_MAX * PERIOD)]
+        for epoch in range(3 * LOOKS_MAX):
+            journal.adopt(closed(epoch, bundles[epoch * PERIOD : (epoch + 1) * PERIOD]))
+        parts = list(journal.read_missing([Held(1, len(bundles) - 1)]))
+    assert parts[:-1] == [[], []]
+    assert isinstance(parts[-1], ClosedEpoch)
 
 
 def test_a_sum_takes_the_place_of_its_bundles(journal: Journal) -> None:

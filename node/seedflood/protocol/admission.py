@@ -10,7 +10,17 @@ from typing import Literal
 from seedflood.errors import PeerError
 from seedflood.protocol.frontier import Frontier, count_steps
 from seedflood.protocol.membership import Membership
-from seedflood.protocol.messages import Bundle, ClosedEpoch, EpochDigest, Hello, Member, OriginId, Span, Verify
+from seedflood.protocol.messages import (
+    STEP_MAX,
+    Bundle,
+    ClosedEpoch,
+    EpochDigest,
+    Hello,
+    Member,
+    OriginId,
+    Span,
+    Verify,
+)
 from seedflood.protocol.packing import are_within, packed_bytes_max, unpack
 from seedflood.protocol.rules import Rules
 from seedflood.protocol.seeds import probe_seed
@@ -42,6 +52,8 @@ class Admission:
     def __init__(self, rules: Rules, verify: Verify, membership: Membership, frontier: Frontier) -> None:
         self.refused: dict[Objection, int] = {}
         """Foreign input that was not used."""
+        self.before = STEP_MAX
+        """No bundle of this step or a later one is taken yet."""
         self._twins: set[OriginId] = set()
         """Origins that are known to have two keys."""
         self._rules = rules
@@ -137,7 +149,7 @@ class Admission:
             return self._reject(bundle, "payload")
         if rules.run_seed is not None and not _has_right_seeds(bundle, rules.run_seed):
             return self._reject(bundle, "seed")
-        if not self._frontier.can_add(origin, first):
+        if first >= self.before or not self._frontier.can_add(origin, first):
             return self._reject(bundle, "too far ahead")
         if origin in self._twins:
             return self._reject(bundle, "another key")
@@ -151,14 +163,6 @@ class Admission:
         if reason == "signature":
             name = self._membership.name(bundle.origin)
             raise PeerError(f"a bundle of {name} has a wrong signature", reason=reason)
-        return False
-
-    def enter(self, span: Span) -> bool:
-        """Notes what was admitted in the frontier. False: it contradicts what is held, or there is no room for it."""
-        if self._frontier.add_new(*span):
-            return True
-        if not self._frontier.holds(*span):  # else the batch says it twice
-            self.refuse("equivocation" if self._frontier.holds_any(*span) else "too far ahead")
         return False
 
     def _note_twin(self, member: Member) -> None:

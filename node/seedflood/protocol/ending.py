@@ -53,7 +53,8 @@ class Ending:
     def may_end(
         self, repair: Repair, watch: DigestWatch, applied: Frontier, linked: Iterable[OriginId], *, is_patient: bool
     ) -> bool:
-        """A node that is patient waits until its neighbours agree, digests included, and none of them is away.
+        """A node that is patient waits until its neighbours agree, digests included, none of them is away, and whatever
+        doubt there is of its replica is settled.
 
         One that has lost patience ends without them; but in strict windows never without all updates of those who
         joined.
@@ -63,7 +64,7 @@ class Ending:
         linked = set(linked)
         is_nobody_away = not self._membership.neighbours(self._origin) - linked
         is_agreed = all(repair.agrees(peer, self._frontier) for peer in linked)
-        if not (is_nobody_away and is_agreed and self.holds_everything()):
+        if watch.is_doubted or not (is_nobody_away and is_agreed and self.holds_everything()):
             return False
         digest = applied.digest()
         return all(watch.is_equal_at(peer, digest) for peer in linked)

@@ -130,6 +130,15 @@ class Closings:
         kept = unpack_frontier(self._kept.get(closed.epoch, b""))
         return closed.epoch not in self._summing and Frontier(closed.frontier).covers(kept)
 
+    def is_closed(self, epoch: int, digest: EpochDigest) -> bool:
+        """Is the epoch summed here, with this digest?"""
+        return self._digests.get(epoch) == digest
+
+    def stands_for(self, bundle: Bundle) -> bool:
+        """Is there a sum in the journal in the place of what was told of this step?"""
+        kept = Frontier(unpack_frontier(self._kept.get(self.epoch_of(bundle.step), b"")))
+        return kept.holds(bundle.origin, bundle.step, bundle.last)
+
     def due(self, step: int, is_all_held: Callable[[int], bool]) -> list[SumEpoch]:
         """What is to be closed by a node that begins a round at `step`, with all updates of earlier steps applied.
 
@@ -177,6 +186,9 @@ class Closings:
         """
         if not self._sums:
             return []
+        members = list(members)
+        if not all(self._is_ours(stated(member)) for member in members if self._has_finished(member)):
+            return []
         said = [(stated(member), takes_part(member) or self._may_return(member)) for member in members]
         if any(is_counted and not self._is_ours(theirs) for theirs, is_counted in said):
             return []
@@ -189,6 +201,10 @@ class Closings:
             self.restore(closed)
         return settled
 
+    def _has_finished(self, member: Member) -> bool:
+        """It has nothing more to say. But if it has closed epochs with other bundles, these are to be found first."""
+        return member.last_step == self._rules.steps - 1
+
     def _may_return(self, member: Member) -> bool:
         """May it, or somebody on its side of the network, say something more that we lack, and need our bundles?"""
         rules, last = self._rules, member.last_step
@@ -196,12 +212,13 @@ class Closings:
         return has_left_on_the_way and self.before <= (last or 0) + RETURN_ROUNDS * rules.local_steps
 
     def outvoted_by(self, members: Iterable[Member]) -> list[Member]:
-        """Those whose sums stand for the same as ours and are others, unless most are with us: it is they who doubt."""
+        """Those whose sums stand for the same as ours and are others, unless most are with us: it is they who doubt.
+        Who has finished with our sums is with us still."""
         if not self.before:
             return []
         ours = self.statement()
-        said = [(m, stated(m)) for m in members if takes_part(m)]
-        same = [(m, theirs) for m, theirs in said if theirs[:2] == ours[:2]]
+        said = [(m, stated(m)) for m in members if takes_part(m) or self._has_finished(m)]
+        same = [(m, theirs) for m, theirs in said if theirs == ours or (takes_part(m) and theirs[:2] == ours[:2])]
         others = [m for m, theirs in same if theirs != ours]
         return others if others and 2 * len(others) >= len(same) else []
 

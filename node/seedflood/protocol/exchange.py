@@ -106,7 +106,7 @@ class Exchange:
         self._flood.disconnect(peer)
         self.repair.disconnect(peer)
         self._evidence.pop(peer, None)
-        self.inquiry.pulled(peer)
+        self.inquiry.disconnect(peer)
         self.watch.forget(peer)
         self._presence.declare_neighbours()
         self._outbox.tell("link down", peer=self._presence.membership.name(peer), reason=reason)
@@ -134,7 +134,7 @@ class Exchange:
                 self.inquiry.receive(peer, message, now)
             case Equivocation():
                 self.inquiry.receive_proof(peer, message)
-                self._receive_updates(peer, Updates((message.kept,)))
+                self._receive_updates(peer, Updates((message.kept, message.dropped)))
             case Standing():
                 self._receive_standing(peer, message, now)
             case Ping(sent_at):
@@ -246,6 +246,8 @@ class Exchange:
             self._holdings.closings.distrust()
 
     def _receive_updates(self, peer: OriginId, message: Updates) -> None:
+        if self._rules.window == "strict" and not self.is_joining:  # else others may have gone on without us
+            self._admission.before = self._course.step + self._rules.ahead_steps
         taken = self._holdings.receive(peer, message.bundles)
         self.inquiry.receive_again(peer, message.bundles)
         if taken:
@@ -256,21 +258,24 @@ class Exchange:
             self._outbox.tell("another host speaks with our key", "error", peer=self._presence.membership.name(peer))
 
     def _receive_epoch(self, peer: OriginId, closed: ClosedEpoch, now: float) -> None:
-        """Takes a sum if it brings something and others have signed it."""
+        """Takes a sum if others have signed it and it brings something: what is lacking here, or contradicted."""
         holdings, presence = self._holdings, self._presence
-        if holdings.frontier.covers(closed.frontier):
+        is_held = holdings.frontier.covers(closed.frontier)
+        if is_held and not self.inquiry.is_asked_for(peer, closed.epoch):
             return
         evidence = self._evidence.get(peer) or Evidence(self._rules)
         digest = evidence.digest(closed.epoch)
         before = applied_before(self._course.step, self._rules)
         is_over = self.is_joining or (closed.epoch + 1) * self._rules.refresh_period <= before
-        is_patient = not self.is_joining or not self._catchup.is_overdue(now)
+        is_patient = is_held or not self.is_joining or not self._catchup.is_overdue(now)
         members, ours = presence.membership.all(), presence.ours.origin
         if digest is None or not is_over or not evidence.suffices(closed.epoch, members, ours, is_patient=is_patient):
             self._outbox.tell("epoch not adopted", "warning", epoch=closed.epoch, donor=presence.membership.name(peer))
             self._admission.refuse("unsigned sum")
-        elif holdings.receive_epoch(closed, digest):
+        elif not holdings.closings.is_closed(closed.epoch, digest) and holdings.receive_epoch(closed, digest):
             self.repair.progressed(peer, holdings.frontier)
+            if is_held:
+                self.watch.outdate()
 
     def _receive_standing(self, peer: OriginId, standing: Standing, now: float) -> None:
         """While we catch up, and nothing of ours is ahead of it: applies exactly that, so that digests compare."""

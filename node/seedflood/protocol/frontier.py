@@ -225,6 +225,15 @@ def count_steps(held: Iterable[Held], first: int, end: int) -> int:
     return sum(max(0, min(high + 1, end) - max(low, first)) for low, high in spans)
 
 
+def spans(held: Iterable[Held]) -> Iterator[Span]:
+    """All that is held, one range after the other."""
+    for one in held:
+        if one.mark:
+            yield one.origin, 0, one.mark - 1
+        for first, last in one.beyond:
+            yield one.origin, first, last
+
+
 def without(held: Iterable[Held], spans: Iterable[Span]) -> tuple[Held, ...]:
     """The same, as if these steps were not held: to be told them again."""
     ranges = {one.origin: [*([(0, one.mark - 1)] if one.mark else []), *one.beyond] for one in held}

@@ -25,7 +25,8 @@ WAITING_BUNDLES = 1 << 16
 
 
 class Holdings:
-    """frontier: what is held. heard: origins of which something new has come since it was last cleared."""
+    """frontier: what is held. heard: origins of which something new has come since it was last cleared. contradicting:
+    origins some of whose bundles skip what others of theirs tell."""
 
     def __init__(self, rules: Rules, frontier: Frontier, admission: Admission, flood: Flood, outbox: Outbox) -> None:
         self.frontier = frontier
@@ -35,6 +36,7 @@ class Holdings:
         self._settle_at = WAITING_BUNDLES
         self.heard: dict[OriginId, None] = {}
         self.contents = Contents(rules)
+        self.contradicting: set[OriginId] = set()
         self.duplicates = 0
         self._admission = admission
         self._flood = flood
@@ -51,6 +53,7 @@ class Holdings:
         """What the journal holds, at start. settled: by epoch, what is applied of it before anything else."""
         for one in closed:
             self.closings.restore(one)
+            self.contents.forget(one.epoch)
             self._hold_epoch(one)
         for epoch, covered in settled.items():
             self.closings.hold(epoch, covered)
@@ -65,11 +68,11 @@ class Holdings:
 
     def receive(self, peer: OriginId, bundles: Sequence[Bundle]) -> list[Bundle]:
         """Takes what is news and may be used; returns it. Raises PeerError, having used nothing, for a forgery."""
-        holds, admits, enter = self.frontier.holds, self._admission.admits, self._admission.enter
+        holds, admits, add_new = self.frontier.holds, self._admission.admits, self.frontier.add_new
         unheard = [(bundle, span) for bundle in bundles if not holds(*(span := bundle.span))]
         self.duplicates += len(bundles) - len(unheard)
         news = [(bundle, span) for bundle, span in unheard if admits(bundle, span)]
-        taken = [bundle for bundle, span in news if enter(span)]
+        taken = [bundle for bundle, span in news if add_new(*span) or self._is_half_new(peer, bundle)]
         self._keep(taken)
         self._flood.spread(taken, peer)
         return taken
@@ -94,11 +97,43 @@ class Holdings:
         self._hold_epoch(closed)
         return True
 
-    def replace(self, old: Bundle, new: Bundle) -> bool:
-        """In the journal one bundle has taken the place of another of the same step. Was the other one applied?"""
+    def _is_half_new(self, peer: OriginId, bundle: Bundle) -> bool:
+        """Covers it steps that are held, and others? Then its origin contradicts itself. It is taken if it only skips
+        what is held: what was measured stands beside it. Else the journal knows what stands (`inquiry`)."""
+        if self.frontier.holds(*bundle.span):
+            return False  # the batch says it twice
+        if not self.frontier.can_add(bundle.origin, bundle.first_covered):
+            self._admission.refuse("too far ahead")
+            return False
+        self._outbox.outputs.check.append((peer, bundle))
+        if self.frontier.holds_any(bundle.origin, bundle.step, bundle.last):
+            self._admission.refuse("equivocation")
+            return False
+        self.contradicting.add(bundle.origin)
+        self.frontier.add(*bundle.span)
+        return True
+
+    def may_insert(self, bundle: Bundle) -> bool:
+        """The journal has no bundle under this step: because it counts as skipped, and no sum says what it was?"""
+        return self.frontier.holds(bundle.origin, bundle.step, bundle.last) and not self.closings.stands_for(bundle)
+
+    def replace(self, old: Bundle | None, new: Bundle) -> bool:
+        """In the journal one bundle has taken the place of another of the same step, or of none. Are the coefficients
+        to be made again?"""
+        self.contradicting.add(new.origin)
         self.contents.replace(old, new)
         self.closings.note([new])
-        return not self.pending.replace(old, new)
+        origin, first, last = new.span
+        for low, high in self.frontier.gaps(origin, last):  # steps that only this one covers
+            if high >= first:
+                self.applied.add(origin, max(low, first), high)
+        self.frontier.add(*new.span)
+        if old is not None:
+            return not self.pending.replace(old, new)
+        if self.applied.holds(origin, new.step, last):
+            return True
+        self.pending.add([new])
+        return False
 
     def settle(self, may_apply_before: Callable[[], int]) -> None:
         """While the node joins, what is pulled waits for the donor's standing; of a long run all but the last rounds of

@@ -307,7 +307,8 @@ class BlockDigests:
 
 @dataclass(frozen=True, slots=True)
 class Equivocation:
-    """Two bundles of one origin under one step, both signed: the proof that it contradicts itself. `kept` stands."""
+    """Two bundles of one origin, both signed: the proof that it contradicts itself. Under one step: `kept` stands. Or
+    `dropped` declares the step of `kept` as skipped, which was measured: then both stand (`inquiry`)."""
 
     kept: Bundle
     dropped: Bundle

@@ -62,6 +62,7 @@ class Node:
         self._catchup = CatchUp(self._patience)
         self._holdings = Holdings(rules, self.frontier, self.admission, self.flood, self._outbox)
         self.read = self._holdings.contents.note  # what `start` was told of alone, as it comes from the journal
+        self.may_insert, self.contradicting = self._holdings.may_insert, self._holdings.contradicting
         self._presence = Presence(
             rules, member, sign, self.membership, self.frontier, self.admission, self.flood, self._catchup, self._outbox
         )
@@ -176,8 +177,8 @@ class Node:
         self._exchange.digested(ReplicaDigest(frontier_digest, replica_digest), now)
         self._advance(now)
 
-    def settled(self, old: Bundle, new: Bundle, now: float) -> None:
-        """In the journal one bundle has taken the place of another that its origin told as well."""
+    def settled(self, old: Bundle | None, new: Bundle, now: float) -> None:
+        """In the journal one bundle has taken the place of another of its step, or of none: the step was skipped."""
         if self._holdings.replace(old, new):
             self._exchange.watch.outdate()
         self._advance(now)

@@ -6,12 +6,13 @@ waits are the last rounds of each origin. A neighbour that is a little behind na
 digests are compared at that frontier (`watch`). In strict windows nothing of an open round may be applied either.
 """
 
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from seedflood.protocol.frontier import Frontier
+from seedflood.protocol.frontier import Frontier, spans
 from seedflood.protocol.membership import Membership
-from seedflood.protocol.messages import STEP_MAX, Bundle, Held, Member, OriginId
+from seedflood.protocol.messages import STEP_MAX, Bundle, Held, Member, OriginId, Span
 from seedflood.protocol.rounds import applied_before, first_round, round_of
 from seedflood.protocol.rules import Rules
 from seedflood.protocol.watch import DIGEST_ROUNDS
@@ -24,12 +25,33 @@ WAITING_ROUNDS = 2 * DIGEST_ROUNDS
 class Inventory:
     """What a journal holds. By epoch: what its bundles cover that no sum stands for, and what the sums stand for.
 
-    digests: SHA-256 of the sums' coefficients, unpacked, where they were taken on the way.
+    digests: SHA-256 of the sums' coefficients, unpacked, where they were taken on the way. contradicting: origins with
+    two bundles that cover one step of an epoch.
     """
 
     bundles: dict[int, Frontier] = field(default_factory=dict)
     sums: dict[int, tuple[Held, ...]] = field(default_factory=dict)
     digests: dict[int, bytes] = field(default_factory=dict, compare=False)
+    contradicting: set[OriginId] = field(default_factory=set, compare=False)
+
+    def note(self, epoch: int, span: Span) -> None:
+        """A bundle of this epoch, or several that follow each other, covers so much."""
+        there = self.bundles.get(epoch)
+        if there is None:
+            there = self.bundles[epoch] = Frontier(ranges_max=sys.maxsize)
+        if there.holds_any(*span):
+            self.contradicting.add(span[0])
+        there.add(*span)
+
+    def contradictions(self) -> set[OriginId]:
+        """Origins some of whose bundles skip what others of theirs tell, in other epochs, too."""
+        found, whole = set(self.contradicting), Frontier(ranges_max=sys.maxsize)
+        for covered in self.bundles.values():
+            for span in spans(covered.held()):
+                if whole.holds_any(*span):
+                    found.add(span[0])
+                whole.add(*span)
+        return found
 
     def of_bundles(self) -> Frontier:
         return joined(self.bundles.values())

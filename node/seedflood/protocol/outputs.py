@@ -94,9 +94,10 @@ class Outputs:
     compact: list[ClosedEpoch] = field(default_factory=list)
     """Everyone has closed these epochs: the sums may take the place of the bundles."""
     settle: list[Equivocation] = field(default_factory=list)
-    """Persist: the bundle that is kept takes the place of the other. Answered by `Node.settled`."""
+    """Persist, where the journal has less: the bundles of each proof that stand. Answered by `Node.settled`."""
     check: list[tuple[OriginId, Bundle]] = field(default_factory=list)
-    """Hold these, which a neighbour told, against the journal: `Inquiry.contradicted` where it has others."""
+    """Hold these, which a neighbour told, against the journal: `Inquiry.contradicted` where it has others, or has none
+    because they count as skipped."""
     is_superseded: bool = False
     """Another process with our key was started later than this one: nothing is to be said any more."""
     is_finished: bool = False

@@ -12,11 +12,10 @@ One donor at a time: what two of them would send is mostly the same. The next on
 broken off, or brought nothing for a whole comparison period.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
-from seedflood.protocol.frontier import Frontier
-from seedflood.protocol.messages import STEP_MAX, FrontierDigest, Held, OriginId, Span
+from seedflood.protocol.frontier import Frontier, spans
+from seedflood.protocol.messages import STEP_MAX, FrontierDigest, Held, OriginId
 
 REPAIR_SECONDS = 2.0
 """Between two comparisons of a link: the longest time for which a lost frame goes unnoticed, at 40 bytes a time."""
@@ -31,21 +30,13 @@ class _Goal:
 
     def __init__(self, held: tuple[Held, ...]) -> None:
         self.held = held
-        self._rest = _spans(held)
+        self._rest = spans(held)
         self._next = next(self._rest, None)
 
     def is_reached(self, frontier: Frontier) -> bool:
         while self._next is not None and frontier.holds(*self._next):
             self._next = next(self._rest, None)
         return self._next is None
-
-
-def _spans(held: tuple[Held, ...]) -> Iterator[Span]:
-    for one in held:
-        if one.mark:
-            yield one.origin, 0, one.mark - 1
-        for first, last in one.beyond:
-            yield one.origin, first, last
 
 
 @dataclass(slots=True)

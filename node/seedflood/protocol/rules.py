@@ -11,6 +11,13 @@ from seedflood.protocol.window import WindowRule
 ORIGINS_PER_CLIENT = 4
 ORIGINS_SPARE = 64
 
+AHEAD_BYTES, AHEAD_ROUNDS_MIN, AHEAD_ROUNDS_MAX = 16 << 20, 64, 4096
+"""What one origin may have waiting where windows are strict. No honest one is further ahead than windows are open, but
+hosts that left and returned quickly may have gone on in two halves."""
+
+BUNDLE_BYTES = 400
+"""What a bundle takes in memory beside its payloads."""
+
 
 @dataclass(frozen=True, slots=True)
 class Rules:
@@ -43,6 +50,13 @@ class Rules:
                 f"{self.local_steps} local steps of {self.telling.size:,} bytes each are more than a message holds "
                 f"({BUNDLE_BYTES_MAX:,}): choose a lower rank, fewer bits or fewer local_steps."
             )
+
+    @property
+    def ahead_steps(self) -> int:
+        """In strict windows what is further ahead of a node than this is not taken yet."""
+        fitting = AHEAD_BYTES // (BUNDLE_BYTES + self.local_steps * self.telling.size)
+        rounds = min(max(fitting, AHEAD_ROUNDS_MIN), AHEAD_ROUNDS_MAX)
+        return (rounds + self.delay) * self.local_steps
 
     @property
     def origins_max(self) -> int:

@@ -14,7 +14,7 @@ from seedflood.driver import Driver
 from seedflood.protocol.admission import Objection
 from seedflood.protocol.delays import SAMPLES_MAX
 from seedflood.protocol.frontier import RANGES_MAX
-from seedflood.protocol.inquiry import BLOCK_STEPS, BLOCKS_ASKED_MAX, BLOCKS_TOLD_MAX, PROOFS_MAX
+from seedflood.protocol.inquiry import BLOCK_STEPS, BLOCKS_ASKED_MAX, BLOCKS_TOLD_MAX, PROOFS_MAX, PROOFS_OF_ONE_MAX
 from seedflood.protocol.messages import NEIGHBOURS_MAX, OriginId
 from seedflood.protocol.node import Node
 from seedflood.protocol.outputs import ClosedWindow, Measure
@@ -98,6 +98,7 @@ BOUNDS: dict[str, Bound] = {
     "Inquiry._asked[]": _fixed(BLOCKS_ASKED_MAX),
     "Inquiry._pauses": _origins,
     "Inquiry._proven": _fixed(PROOFS_MAX),
+    "Inquiry._proven[]": _fixed(PROOFS_OF_ONE_MAX),
     "Inquiry._uneven": _linked,
     "Inquiry._uneven[]": _fixed(BLOCKS_TOLD_MAX),
     "Inquiry.counts": _origins,

@@ -67,6 +67,11 @@ class MemoryJournal:
         bundle = self.bundles.get((origin, step))
         return None if bundle is None or self._is_covered(bundle) else bundle
 
+    def following(self, origin: OriginId, step: int) -> Bundle | None:
+        later = [bundle for name, bundle in self.bundles.items() if name[0] == origin and name[1] >= step]
+        bundle = min(later, key=lambda one: one.step, default=None)
+        return None if bundle is None or self._is_covered(bundle) else bundle
+
     def replace(self, bundle: Bundle) -> None:
         self._begin()
         self.bundles[bundle.origin, bundle.step] = bundle
@@ -96,7 +101,7 @@ class MemoryJournal:
     def inventory(self) -> Inventory:
         inventory = Inventory(sums={epoch: closed.frontier for epoch, closed in self.closed.items()})
         for bundle in self.replay():
-            inventory.bundles.setdefault(self.epoch_of(bundle), Frontier()).add(*bundle.span)
+            inventory.note(self.epoch_of(bundle), bundle.span)
         return inventory
 
     def replay(self) -> Iterator[Bundle]:

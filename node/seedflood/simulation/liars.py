@@ -89,6 +89,8 @@ class Liar:
         self._heard: deque[Message] = deque(maxlen=HEARD_MAX)
         self._is_over = False
         self._versions = 1 << 20
+        self._hidden: dict[int, int] = {}
+        """Of each neighbour: from which own step on it was not told what was measured."""
         self._lies = {kind: LIES[kind] for kind in kinds}
         self._send = host.send
         world.network.forgers[host.index] = self._forge
@@ -126,6 +128,9 @@ class Liar:
             messages = [message for message in messages if not isinstance(message, Updates)]
         if "equivocations" in self._lies:
             messages = [self._other(message) if isinstance(message, Updates) else message for message in messages]
+        if "skips" in self._lies:
+            messages = [self._as_skipped(peer, one) if isinstance(one, Updates) else one for one in messages]
+            messages = [one for one in messages if one != Updates(())]
         if messages:
             self._send(peer, messages)
 
@@ -141,6 +146,21 @@ class Liar:
                 for bundle in message.bundles
             )
         )
+
+    def _as_skipped(self, peer: int, message: Updates) -> Updates:
+        """What it measured is skipped, for this neighbour: so says the next of its bundles that it tells there."""
+        said = []
+        for bundle in message.bundles:
+            if bundle.origin == self.host.origin and bundle.step > 0:
+                if self._rng.random() < 0.3:
+                    self._hidden[peer] = min(self._hidden.get(peer, bundle.step), bundle.first_covered)
+                    continue
+                if bundle.first_covered > (first := self._hidden.pop(peer, bundle.step)):
+                    self._told["lie_skips"] += 1
+                    self._world.chronicle.is_tainted = True
+                    bundle = self._sign(bundle._replace(skipped=bundle.step - first))
+            said.append(bundle)
+        return Updates(tuple(said))
 
     def _forge(self, answer: Iterable[AnswerItem]) -> Iterable[AnswerItem]:
         """A sum of its own amidst what it should answer, sometimes with digests that go with it."""
@@ -292,6 +312,15 @@ class Liar:
         """It is told in what is not sent: `_listen`."""
         return []
 
+    def skips(self) -> list[Item]:
+        """In what is sent: `_as_skipped`. And now and then to somebody who knows better."""
+        said = [bundle for (origin, _), bundle in self.host.journal.bundles.items() if origin == self.host.origin]
+        if not said:
+            return []
+        self._world.chronicle.is_tainted = True
+        bundle = self._rng.choice(said[-4:])
+        return [Updates((self._make(bundle.step, skipped=self._rng.randint(0, bundle.step)),))]
+
     def _make(self, step: int, skipped: int = 0, origin: OriginId | None = None) -> Bundle:
         """origin: in whose name, if not in its own."""
         rules, origin = self._world.rules, self.host.origin if origin is None else origin
@@ -330,6 +359,7 @@ LIES: dict[str, Callable[[Liar], list[Item]]] = {
     "limits": Liar.limits,
     "goodbyes": Liar.goodbyes,
     "withhold": Liar.withhold,
+    "skips": Liar.skips,
 }
 
 

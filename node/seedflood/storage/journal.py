@@ -43,7 +43,7 @@ from seedflood.storage.records import (
 from seedflood.storage.salvage import Damage, are_records_whole, make_usable
 from seedflood.storage.store import Store
 from seedflood.storage.survey import Survey
-from seedflood.storage.tables import Bundles, Sums, signed, steps_of, stretches
+from seedflood.storage.tables import LOOKS_MAX, Bundles, Sums, signed, steps_of, stretches
 
 SLICE_STEPS = 4
 """What a sum has replaced is deleted in slices of so many steps: neighbours on the disk."""
@@ -187,8 +187,14 @@ class Journal:
             return None
         return self._bundles.find(origin, step)
 
+    def following(self, origin: OriginId, step: int) -> Bundle | None:
+        """The first bundle of an origin that begins with this step or a later one, unless a sum has taken its place."""
+        found = self._bundles.following(origin, step)
+        return found if found is not None and self.find(origin, found.step) == found else None
+
     def replace(self, bundle: Bundle) -> None:
-        """Keeps this one in the place of the one of the same origin and step, durably: its origin has said both."""
+        """Keeps this one in the place of the one of the same origin and step, or of none, durably: its origin has said
+        both, or has declared the step as skipped."""
         self._store.commit()  # what fails below undoes nothing else
         with self._store.writing(durable=True):
             self._bundles.replace(bundle)
@@ -234,9 +240,12 @@ class Journal:
         known = Frontier(asked.held(), ranges_max=sys.maxsize)
         for one in self._sums.all().held():
             known.add_held(one)
-        first = 0
+        first = looks = 0
         for epoch in self._sums.epochs() if known != asked else ():
             if asked.covers(self._sums.frontier(epoch)):
+                looks += 1
+                if looks % LOOKS_MAX == 0:
+                    yield []
                 continue
             begin, end = steps_of(epoch, self._refresh_period)
             for batch in self._bundles.missing(known, limit, first, begin - 1):

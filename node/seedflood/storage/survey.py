@@ -7,7 +7,6 @@ needed.
 
 import contextlib
 import hashlib
-import sys
 import zlib
 
 from seedflood.protocol.frontier import Frontier
@@ -31,8 +30,7 @@ class Survey:
 
     @property
     def inventory(self) -> Inventory:
-        there = {epoch: covered for epoch, covered in self._inventory.bundles.items() if covered.count()}
-        return Inventory(there, self._inventory.sums, self._inventory.digests)
+        return self._inventory
 
     def note_sum(self, epoch: int, held: tuple[Held, ...], coefficients: bytes) -> None:
         """coefficients: packed."""
@@ -45,13 +43,10 @@ class Survey:
         """A strand that was checked. None reaches from one epoch into the next."""
         self.bundles += bundles
         epoch = step // self._refresh_period
-        there = self._inventory.bundles.get(epoch)
-        if there is None:
-            there = self._inventory.bundles[epoch] = Frontier(ranges_max=sys.maxsize)
         summed = self._sums.get(epoch)
         if summed is None:
-            there.add(*strand_span(record))
+            self._inventory.note(epoch, strand_span(record))
             return
         for bundle in decode_strand(record, self._salt):  # some may wait there for being deleted
             if not summed.holds(*bundle.span):
-                there.add(*bundle.span)
+                self._inventory.note(epoch, bundle.span)

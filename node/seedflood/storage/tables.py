@@ -130,14 +130,21 @@ class Bundles:
     def find(self, origin: OriginId, step: int) -> Bundle | None:
         return next((one for one in self._read(origin, step, step) if one.step == step), None)
 
+    def following(self, origin: OriginId, step: int) -> Bundle | None:
+        return next((one for one in self._read(origin, step, STEP_MAX) if one.step >= step), None)
+
     def replace(self, bundle: Bundle) -> None:
-        """Writes its strand anew, with this one in the place of the one of the same step."""
+        """Writes the strand that has its step anew, with this one in the place of the one of the same step, or between
+        its neighbours; if there is none, a strand of its own."""
         origin, step = bundle.origin, bundle.step
         ((start,),) = self._store.rows(_BEFORE, signed(origin), step)
-        ((number, record),) = self._store.rows(_SELECT, signed(origin), start, step, 1)
-        strand = [bundle if one.step == step else one for one in self._decode(number, record)]
+        found = [] if start is None else self._store.rows(_SELECT, signed(origin), start, start, 1)
+        strand = [one for number, record in found for one in self._decode(number, record)]
+        if not strand or strand[-1].last < step:
+            self.add([bundle])
+            return
         self.delete([(origin, start, start, STEP_MAX)])
-        self.add(strand)
+        self.add(sorted([bundle, *(one for one in strand if one.step != step)], key=lambda one: one.step))
 
     def count(self, stretches: Iterable[Stretch]) -> int:
         return sum(int(self._store.rows(_COUNT, signed(origin), *steps)[0][0]) for origin, *steps in stretches)

@@ -5,7 +5,7 @@ Like the codec, whose part this is, it checks what comes in and raises PeerError
 
 from collections.abc import Sequence
 
-from seedflood.protocol.inquiry import BLOCKS_TOLD_MAX, FINGERPRINTS_BYTES
+from seedflood.protocol.inquiry import BLOCKS_TOLD_MAX, FINGERPRINTS_BYTES, do_contradict
 from seedflood.protocol.messages import (
     CLOSED_DIGESTS_MAX,
     STEP_MAX,
@@ -51,5 +51,5 @@ def equivocation_from_wire(wire: pb.Equivocation) -> Equivocation:
     bundles = updates_from_wire(wire.bundles)
     check(len(bundles) == 2, "a contradiction takes two bundles")
     kept, dropped = bundles
-    check((kept.origin, kept.step) == (dropped.origin, dropped.step) and kept != dropped, "no contradiction")
+    check(do_contradict(kept, dropped), "no contradiction")
     return Equivocation(kept, dropped)
