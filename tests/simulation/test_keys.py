@@ -41,6 +41,17 @@ def test_the_older_is_not_started_again():
     assert not older.is_up
 
 
+def test_one_whom_only_its_past_life_seems_to_have_replaced_is_started_again_and_goes_on():
+    world = make_world("ring", 5, steps=60, window="strict")
+    world.start()
+    world.run_until_step(5)
+    world.hosts[1].superseded()
+    assert not world.hosts[1].is_up
+    world.run()
+    assert find_violations(world.honest) == []
+    assert world.hosts[1].is_finished
+
+
 def test_a_newer_one_that_starts_after_the_end_takes_over_all_the_same():
     world, older, newer = make_twins(steps=8)
     run_to_the_end_without(world, newer)

@@ -144,7 +144,7 @@ class Host:
         self.journal.crash(self._rng)
 
     def superseded(self) -> None:
-        """It ends with 75, and nobody starts it again: its key is in use elsewhere."""
+        """It ends with 75, and no supervisor starts it again: its key is in use elsewhere, or seems to be."""
         self.is_retired = True
         self.crash()
         self._replaced(self)

@@ -134,7 +134,13 @@ class World:
         return origin in self.chronicle.doubles
 
     def _replaced(self, host: Host) -> None:
-        """A process has ended because a newer one has its key: that one answers for both."""
+        """A process has ended because a newer one has its key: that one answers for both. If there is none, it was its
+        own past life that it heard of, whose count of starts it had lost with its disk: its operator starts it again,
+        and it has the last word."""
+        if not self.is_doubled(host.origin):
+            host.is_retired = False
+            self.start_later(host, RESTART_SECONDS)
+            return
         left = [one for one in self.hosts if one.origin == host.origin and not one.is_retired]
         for one in left:
             one.mistakes += host.mistakes
