@@ -10,7 +10,8 @@ import { Key, Link, Run, STEP_MAX, unary } from "./protocol.mjs";
 const [protoPath, facts, address, kind, seconds] = process.argv.slice(2);
 const run = new Run(protoPath, JSON.parse(facts));
 const key = new Key(Buffer.from(run.facts.seed, "hex"));
-let end = Date.now() + 1000 * Number(seconds);
+let end = Infinity;
+const begin = () => { end = Date.now() + 1000 * Number(seconds); }; // not before all is made: that may take longer
 const isTime = () => Date.now() < end;
 const turn = () => new Promise(setImmediate);
 const rest = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
@@ -18,6 +19,7 @@ const said = { kind, links: 0, frames: 0, bytes: 0, heard: 0, ends: {} };
 
 // Links, says `hello`, and does `work` with the link until it is over or time is up; then again.
 async function always(work, { hello = {}, reads = true } = {}) {
+  begin();
   for (let version = 1; isTime(); version += 1) {
     const link = new Link(run, address, { reads });
     const write = link.write.bind(link);
@@ -121,7 +123,6 @@ const kinds = {
         members: { members: keys.slice(k, k + 256).map((one, j) => run.member(one, { name: `nobody${k + j}` })) },
       }));
     }
-    end = Date.now() + 1000 * Number(seconds); // making them took time
     await always(repeat((k) => frames[k % frames.length]));
   },
 
@@ -168,7 +169,6 @@ const kinds = {
     const members = Array(440).fill(stranger);
     const large = run.encode({ members: { members } });
     const huge = crypto.randomBytes(6 << 20);
-    end = Date.now() + 1000 * Number(seconds); // making them took time
     let links = 0; // the first is a link, or a slow machine gets no further than the hello that is refused
     await always(repeat((k) => (k % 4 ? large : huge)), {
       hello: (version) => ((links += 1) % 2 ? run.hello(key, { version }) : run.hello(key, { version, members })),
@@ -184,6 +184,7 @@ const kinds = {
       one.ended.then(() => { one.close(); if (isTime()) setTimeout(ask, 5); });
       rpcs.push(one);
     };
+    begin();
     for (let k = 0; k < 64; k += 1) ask();
     const frontiers = [{}, ragged(16, 1024)];
     await always(async (link) => {
@@ -198,6 +199,7 @@ const kinds = {
   // 64 connections with 16 health watches each; these stay for ever.
   async watches() {
     const calls = [];
+    begin();
     for (let k = 0; k < 64 * 16 && isTime(); k += 1) {
       calls.push(unary(run, address, "/grpc.health.v1.Health/Watch", Buffer.alloc(0)));
       if (k % 16 === 0) await turn();
@@ -211,6 +213,7 @@ const kinds = {
   async halves() {
     const links = [], sockets = [];
     const [host, port] = [address.slice(0, address.lastIndexOf(":")), Number(address.slice(address.lastIndexOf(":") + 1))];
+    begin();
     while (isTime()) {
       if (sockets.length < 300) sockets.push(net.connect(port, host).on("error", () => {}));
       links.push(new Link(run, address));
