@@ -134,3 +134,16 @@ def test_who_joins_in_the_last_round_measures_nothing():
     assert measure_of(out) is None
     assert node.phase is Phase.FINISHING
     assert out.members[-1].last_step == -1
+
+
+def test_a_node_that_cannot_end_for_a_hole_says_which_steps_of_whom_and_who_may_have_them():
+    node = linked(B, steps=2, window="none")
+    hear(node, B, Members((B.member(1, 1, neighbours=(A, C)),)))
+    hear(node, B, B.updates(1))
+    publish(node)
+    publish(node)
+    assert node.phase is Phase.FINISHING
+    told = [event for now in range(10, 120, 10) for event in tick(node, float(now)).events if event.name == "waiting"]
+    assert told
+    assert told[0].facts["missing"] == ["bob steps 0-0"]
+    assert told[0].facts["may_be_held_by"] == [f"{C.id:016x}"]

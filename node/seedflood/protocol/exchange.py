@@ -187,7 +187,8 @@ class Exchange:
 
     def describe_missing(self, ending: Ending) -> dict[str, object]:
         """Facts for the log: without which updates a run cannot end, and who may have them."""
-        return describe_missing(ending.missing(), self._presence.membership, self.linked)
+        here = {*self.linked, self._presence.ours.origin}
+        return describe_missing(ending.missing(), self._presence.membership, here)
 
     def waiting_to_speak(self) -> list[str]:
         """For whom a node waits that has not caught up yet."""

@@ -32,8 +32,9 @@ def name_all(membership: Membership, origins: Iterable[OriginId]) -> list[str]:
     return names if len(names) <= NAMED_MAX else [*names[:NAMED_MAX], f"and {len(names) - NAMED_MAX} more"]
 
 
-def describe_missing(gaps: Gaps, membership: Membership, linked: Collection[OriginId]) -> dict[str, object]:
-    """Facts for the log: which steps of whom, and which hosts that we have no link with may have them."""
+def describe_missing(gaps: Gaps, membership: Membership, here: Collection[OriginId]) -> dict[str, object]:
+    """Facts for the log: which steps of whom, and which hosts may have them. here: those that do not, ourselves and
+    our neighbours."""
     if not gaps:
         return {}
     missing = [
@@ -44,4 +45,4 @@ def describe_missing(gaps: Gaps, membership: Membership, linked: Collection[Orig
     for origin in gaps:
         word = membership.spoken(origin)
         holders.update(word.neighbours if word is not None else ())
-    return {"missing": missing, "may_be_held_by": name_all(membership, holders - set(linked))}
+    return {"missing": missing, "may_be_held_by": name_all(membership, holders - set(here))}
