@@ -237,7 +237,7 @@ def holds_last_word(host, other):
 
 def lied():
     """A liar speaks for others and answers pulls with sums of its own; a host that lost its disk meets it first."""
-    world = started("ring", 5, steps=40, window="bounded", refresh_period=4, pace=Pace(0.1, 0.2))
+    world = started("ring", 5, steps=40, window="bounded", refresh_period=4, pace=Pace(0.3, 0.6))
     let_lie(world, [0], Counter(), ["forged", "sums"])
     for step in (12, 20, 28):
         world.run_until_step(step)
