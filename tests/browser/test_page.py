@@ -3,13 +3,15 @@
 import signal
 
 import pytest
-from pages import DESK, PHONE, READ_CLIPPED, READ_FAINT_TEXT, WATCH_SHIFTS, Page
+from pages import DESK, PHONE, READ_CLIPPED, READ_FAINT_TEXT, READ_MOVED_BY_LONG_FIGURES, WATCH_SHIFTS, Page
 from processes import Host, Hosts, ring
 
 from seedflood.operations.server import STATIC_FOLDER
 from seedflood.ports import free_ports
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
+
+WIDTHS = [PHONE, 768, 1100, DESK, 1920]
 
 REFUSED = "net::ERR_CONNECTION_REFUSED"
 """What a browser itself says when nothing listens any more."""
@@ -73,7 +75,7 @@ def test_events_can_be_narrowed_to_warnings(running: Page):
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [PHONE, 768, 1100, DESK, 1920])
+@pytest.mark.parametrize("width", WIDTHS)
 def test_nothing_is_cut_off(running: Page, hosts: Hosts, theme: str, width: int):
     running.open(address(hosts.hosts[0]), theme=theme, width=width)
     running.wait_for("state-text", "ready")
@@ -100,6 +102,15 @@ def test_nothing_jumps_while_it_is_read(running: Page):
     running.read(WATCH_SHIFTS)
     running.wait_for_steps(100)
     assert running.read("return window.shifts") == []
+
+
+def test_figures_that_grow_long_move_nothing(running: Page, hosts: Hosts):
+    moved = {}
+    for width in WIDTHS:
+        running.open(address(hosts.hosts[0]), width=width)
+        running.wait_until(lambda page: page.text("figure-spent") != "–", "what was spent")
+        moved[width] = running.read(READ_MOVED_BY_LONG_FIGURES)
+    assert moved == {width: [] for width in WIDTHS}
 
 
 def test_nothing_is_taken_from_elsewhere_and_nothing_inline_is_needed(running: Page, hosts: Hosts):
