@@ -256,22 +256,14 @@ def test_both_of_two_that_differed_agree_once_the_wrong_one_has_rebuilt():
     assert right.heard(B, A.held(1)) is True
 
 
-def test_a_rebuild_that_changed_nothing_settles_the_doubt():
+@pytest.mark.parametrize("has_changed", [False, True])
+def test_a_rebuild_settles_the_doubt_if_it_changed_nothing(has_changed):
     watched = Watched()
     watched.doubt()
     watched.rebuild(0.0)
-    watched.rebuilt(False)
-    assert watched.watch.is_agreed
-    assert not watched.watch.is_doubted
-
-
-def test_a_rebuild_that_changed_something_does_not():
-    watched = Watched()
-    watched.doubt()
-    watched.rebuild(0.0)
-    watched.rebuilt(True)
-    assert watched.watch.is_doubted
-    assert not watched.watch.is_agreed
+    watched.rebuilt(has_changed)
+    assert watched.watch.is_doubted == has_changed
+    assert watched.watch.is_agreed != has_changed
 
 
 def test_one_liar_among_the_neighbours_is_not_believed():

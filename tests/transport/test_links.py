@@ -3,47 +3,28 @@
 import asyncio
 import contextlib
 import logging
-import random
 
 import grpc
 import grpc.aio
 import pytest
+from linked import bundle, frame_of, pair
 
 from seedflood.errors import BindError, PeerError, RunMismatchError
 from seedflood.protocol.messages import (
-    Bundle,
-    ClosedEpoch,
     FrontierDigest,
     Goodbye,
-    Held,
     Hello,
     Members,
     Ping,
     ReplicaDigest,
-    Standing,
     Updates,
 )
 from seedflood.transport import codec, links
-from seedflood.transport.answer import EPOCH_PART_BYTES
 from seedflood.transport.budget import Use
-from seedflood.transport.codec import EpochPart, PullEnd, PullPart
 from seedflood.transport.link import PULL_PARTS, RECEIVED_BUNDLES
 from seedflood.transport.links import HALF_OPEN_MAX
 from seedflood.transport.server import CHANNEL_OPTIONS, PlainCredentials, bind, make_server
-from seedflood.wire import flood_pb2, flood_pb2_grpc
-
-
-def bundle(step: int, updates: int = 1) -> Bundle:
-    return Bundle(42, step, tuple((step + k, -step) for k in range(updates)), 0, bytes(64))
-
-
-async def pair(make_node, **settings):
-    """a dials b; both are linked."""
-    b = await make_node("b", **settings).start()
-    a = await make_node("a", **settings).start(b)
-    await a.until(lambda: b.origin in a.linked)
-    await b.until(lambda: a.origin in b.linked)
-    return a, b
+from seedflood.wire import flood_pb2_grpc
 
 
 async def test_both_sides_learn_the_other_hello(make_node) -> None:
@@ -492,10 +473,6 @@ async def test_drain_does_not_wait_for_a_peer_that_does_not_read(make_node) -> N
     assert not b.linked
 
 
-def frame_of(message: codec.LinkMessage):
-    return flood_pb2.Frame.FromString(codec.encode(message)[0])
-
-
 async def test_a_full_queue_drops_the_oldest_updates_and_keeps_the_newest_digest(make_node) -> None:
     b = await make_node("b", queue_bundles_max=10_000).start()
     async with grpc.aio.insecure_channel(b.address) as channel:
@@ -522,246 +499,6 @@ async def test_a_full_queue_drops_the_oldest_updates_and_keeps_the_newest_digest
         assert len(steps) * 64 + b.links.stats()["slow"].updates_dropped == 30_000 * 64
         call.cancel()
     await b.until(lambda: not b.linked)
-
-
-@pytest.mark.parametrize("asker", ["dialler", "dialled"])
-async def test_a_pull_works_in_both_directions(make_node, asker: str) -> None:
-    a, b = await pair(make_node)
-    asking, donor = (a, b) if asker == "dialler" else (b, a)
-    asked: list[tuple[Held, ...]] = []
-
-    def journal(frontier):
-        asked.append(frontier)
-        yield Members((donor.member,))
-        yield Updates(tuple(map(bundle, range(4096))))
-        yield Updates(tuple(map(bundle, range(4096, 6000))))
-
-    donor.journal = journal
-    frontier = (Held(5, 10, ((12, 13),)), Held(6, 1))
-    assert asking.links.pull(donor.origin, frontier)
-    assert not asking.links.pull(donor.origin, frontier)
-    await asking.until(lambda: asking.pull_ends)
-    assert asked == [frontier]
-    assert [one.step for one in asking.bundles] == list(range(6000))
-    assert asking.received_messages[0] == Members((donor.member,))
-    assert asking.pull_ends == [(donor.origin, True)]
-    assert asking.links.pull(donor.origin, frontier)
-    await asking.until(lambda: len(asking.pull_ends) == 2)
-
-
-async def test_live_frames_pass_a_pull_that_goes_no_further_than_the_asker(make_node) -> None:
-    a, b = await pair(make_node)
-    taken = 0
-
-    def journal(frontier):
-        nonlocal taken
-        for taken in range(1, 201):
-            yield Updates(tuple(bundle(taken * 256 + j) for j in range(256)))
-
-    ahead: list[int] = []
-    b.journal = journal
-    a.on_received = lambda peer, message: ahead.append(taken - len(a.bundles) // 256)
-    a.links.pull(b.origin, ())
-    await a.until(lambda: a.bundles)
-    b.links.send(a.origin, [Ping(1.0)])
-    await a.until(lambda: Ping(1.0) in a.received_messages)
-    assert taken < 200
-    await a.until(lambda: a.pull_ends)
-    assert a.pull_ends == [(b.origin, True)]
-    assert len(a.bundles) == 200 * 256
-    assert max(ahead) <= PULL_PARTS + 1
-
-
-def closed_epoch(size: int) -> ClosedEpoch:
-    return ClosedEpoch(3, (Held(42, 0, ((3000, 3999),)),), random.Random(size).randbytes(size))
-
-
-@pytest.mark.parametrize("asker", ["dialler", "dialled"])
-async def test_closed_epochs_and_the_standing_arrive_whole_in_a_pull(make_node, asker: str) -> None:
-    a, b = await pair(make_node)
-    asking, donor = (a, b) if asker == "dialler" else (b, a)
-    answer = [
-        Members((donor.member,)),
-        closed_epoch(1_000_000),
-        closed_epoch(100),
-        Updates((bundle(4000),)),
-        Standing((Held(42, 4001),), bytes(32)),
-    ]
-    donor.journal = lambda frontier: iter(answer)
-    for _ in range(2):
-        asking.received_messages.clear()
-        asking.pull_ends.clear()
-        asking.links.pull(donor.origin, ())
-        await asking.until(lambda: asking.pull_ends)
-        assert asking.received_messages == answer
-        assert asking.pull_ends == [(donor.origin, True)]
-
-
-async def test_the_parts_of_a_sum_are_heard_of_before_it_is_whole(make_node) -> None:
-    a, b = await pair(make_node)
-    b.journal = lambda frontier: iter([closed_epoch(1_000_000)])
-    a.links.pull(b.origin, ())
-    await a.until(lambda: a.pull_ends)
-    assert a.parts_heard == 1_000_000 // EPOCH_PART_BYTES
-
-
-async def test_bytes_of_answers_are_counted_apart(make_node) -> None:
-    a, b = await pair(make_node)
-    b.journal = lambda frontier: iter([closed_epoch(100_000)])
-    b.links.send(a.origin, [Updates(tuple(map(bundle, range(1000))))])
-    a.links.pull(b.origin, ())
-    await a.until(lambda: a.pull_ends and len(a.bundles) == 1000)
-    stats = a.links.stats()["b"]
-    assert 100_000 < stats.pull_bytes_received < 101_000
-    assert stats.bytes_received - stats.pull_bytes_received > 50_000
-    assert b.links.stats()["a"].pull_bytes_received == 0
-
-
-async def test_live_frames_pass_an_epoch(make_node) -> None:
-    a, b = await pair(make_node)
-    closed = closed_epoch(8 << 20)
-    b.journal = lambda frontier: iter([Updates((bundle(1),)), closed])
-    a.links.pull(b.origin, ())
-    await a.until(lambda: a.bundles)
-    b.links.send(a.origin, [Ping(1.0)])
-    await a.until(lambda: a.pull_ends)
-    assert a.received_messages == [Updates((bundle(1),)), Ping(1.0), closed]
-
-
-async def test_a_pull_from_a_donor_that_fails_is_reported_as_incomplete(make_node) -> None:
-    def journal(frontier):
-        yield Updates((bundle(1),))
-        raise OSError("disk")
-
-    a, b = await pair(make_node)
-    b.journal = journal
-    a.links.pull(b.origin, ())
-    await a.until(lambda: a.pull_ends)
-    assert a.pull_ends == [(b.origin, False)]
-    assert a.bundles == [bundle(1)]
-    assert a.linked
-    assert isinstance(b.failures[0], OSError)
-
-
-async def test_a_pull_ends_incomplete_when_the_link_breaks(make_node) -> None:
-    a, b = await pair(make_node)
-    b.journal = lambda frontier: (Updates((bundle(k),)) for k in range(10**9))
-    a.links.pull(b.origin, ())
-    await a.until(lambda: a.bundles)
-    await b.links.close()
-    await a.until(lambda: a.pull_ends)
-    assert a.pull_ends == [(b.origin, False)]
-    assert [call[0] for call in a.calls if call[0] in ("pulled", "disconnected")] == ["pulled", "disconnected"]
-
-
-async def rogue(b, *frames: bytes) -> tuple[grpc.StatusCode, str]:
-    """Sends raw frames and returns the status with which the node ends the stream."""
-    async with grpc.aio.insecure_channel(b.address, options=[("grpc.max_send_message_length", -1)]) as channel:
-        call = channel.stream_stream("/seedflood.wire.Flood/Link")()
-        with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
-            for frame in frames:
-                await call.write(frame)
-            while await call.read() is not grpc.aio.EOF:
-                pass
-        return await call.code(), await call.details()
-
-
-async def test_garbage_instead_of_a_hello_is_refused(make_node) -> None:
-    b = await make_node("b").start()
-    assert (await rogue(b, b"\xff\xff"))[0] is grpc.StatusCode.PERMISSION_DENIED
-    assert "no hello" in (await rogue(b, codec.encode(Ping(1.0))[0]))[1]
-
-
-async def test_a_first_frame_larger_than_any_hello_is_refused_unread(make_node, monkeypatch) -> None:
-    b = await make_node("b").start()
-    parsed = []
-    monkeypatch.setattr(codec, "_from_wire", parsed.append)
-    _, details = await rogue(b, codec.encode(EpochPart(0, None, bytes(codec.HELLO_BYTES_MAX), is_last=True))[0])
-    assert "bytes is no hello" in details
-    assert not parsed
-
-
-async def test_an_oversized_frame_ends_the_link_and_nothing_else(make_node) -> None:
-    a, b = await pair(make_node)
-    big = make_node("big")
-    code, _ = await rogue(b, codec.encode(big.hello())[0], bytes(5 << 20))
-    assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
-    await b.until(lambda: big.origin not in b.linked)
-    a.links.send(b.origin, [Ping(1.0)])
-    await b.until(lambda: b.received_messages)
-
-
-async def test_a_second_hello_and_an_unknown_frame(make_node) -> None:
-    b = await make_node("b").start()
-    other = make_node("other")
-    hello = codec.encode(other.hello())[0]
-    unknown = b"\xa2\x06\x03abc"
-    _, details = await rogue(b, hello, unknown, codec.encode(Ping(3.0))[0], hello)
-    assert "second hello" in details
-    assert b.received_messages == [Ping(3.0)]
-
-
-@pytest.mark.parametrize(
-    "message",
-    [
-        Standing((), bytes(32)),
-        EpochPart(1, (), b"data", is_last=True),
-        PullPart(1, Standing((), bytes(32))),
-        PullPart(1, Updates((bundle(1),))),
-    ],
-)
-async def test_an_answer_without_a_question_is_refused(make_node, message: codec.LinkMessage) -> None:
-    b = await make_node("b").start()
-    _, details = await rogue(b, codec.encode(make_node("other").hello())[0], codec.encode(message)[0])
-    assert '"reason": "order"' in details
-    assert not b.received_messages
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        [PullPart(2, Updates((bundle(1),)))],
-        [PullPart(1, EpochPart(1, (), b"data", is_last=False)), PullPart(1, Updates((bundle(1),)))],
-        [PullPart(1, EpochPart(1, (), b"data", is_last=False)), PullEnd(1, is_complete=True)],
-    ],
-)
-async def test_an_answer_that_is_wrong_ends_the_link(make_node, answer: list[codec.LinkMessage]) -> None:
-    b, rogue_donor = await make_node("b").start(), make_node("rogue")
-    b.on_connected = lambda peer: b.links.pull(peer, ())
-    frames = [codec.encode(message)[0] for message in (rogue_donor.hello(), *answer)]
-    assert '"reason": "order"' in (await rogue(b, *frames))[1]
-    assert b.pull_ends == [(rogue_donor.origin, False)]
-    assert not b.received_messages
-
-
-async def test_a_stream_without_a_hello_is_ended(make_node) -> None:
-    b = await make_node("b", hello_seconds=0.05).start()
-    async with grpc.aio.insecure_channel(b.address) as channel:
-        call = channel.stream_stream("/seedflood.wire.Flood/Link")()
-        with pytest.raises(grpc.aio.AioRpcError):
-            await call.read()
-
-
-async def test_a_server_without_a_hello_is_given_up_and_dialled_again(make_node) -> None:
-    dialled = 0
-    twice = asyncio.Event()
-
-    async def mute(_, context) -> None:
-        nonlocal dialled
-        dialled += 1
-        if dialled == 2:
-            twice.set()
-        await context.read()
-        await context.read()
-
-    server = make_server(mute, mute)
-    port = bind(server, "127.0.0.1:0", PlainCredentials())
-    await server.start()
-    a = await make_node("a", hello_seconds=0.05).start(f"127.0.0.1:{port}")
-    await asyncio.wait_for(twice.wait(), 20)
-    await a.links.close()
-    await server.stop(None)
-    assert not a.calls
 
 
 async def test_a_port_in_use_is_named(make_node) -> None:

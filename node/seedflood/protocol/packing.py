@@ -40,7 +40,7 @@ def unpack(packed: bytes, size: int) -> bytes:
 def are_within(coefficients: bytes, limit: int) -> bool:
     """Are all of these little-endian integers of eight bytes at most so far from 0?
 
-    Numbers of a sum are nearly always far below it. Then their upper bytes say so, twenty times as fast as the numbers:
+    Numbers of a sum are nearly always far below it. Then their upper bytes say so, many times as fast as the numbers:
     of what fits into k bytes the others repeat its sign.
     """
     k = min(limit.bit_length() // 8, 7)  # 2^(8k-1) is not above the limit
