@@ -211,6 +211,22 @@ def test_what_was_applied_already_is_made_again_from_the_journal():
     assert [order for order in out.orders if isinstance(order, Rebuild)] != []
 
 
+def test_who_is_going_to_make_its_replica_again_tells_all_neighbours_what_its_journal_has():
+    """What else was said twice is found meanwhile, though no digests are compared."""
+    node = linked(B, C, window="none")
+    hear(node, B, B.updates(0))
+    publish(node)
+    told = []
+    for now in (2.0, 4.0, 6.0):
+        node.settled(ONE, OTHER, now)
+        out = tick(node, now)
+        told.append([len(sent(out, peer, BlockDigests)) for peer in (B, C)])
+        if orders(out, Rebuild):
+            node.rebuilt(True, now)
+    assert not orders(out, Rebuild)  # there were two just now
+    assert told == [[1, 1], [0, 0], [1, 1]]
+
+
 def test_no_epoch_is_summed_before_the_coefficients_are_those_of_the_journal():
     node = linked(B, steps=1, refresh_period=1)
     hear(node, B, B.updates(0))

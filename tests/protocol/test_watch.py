@@ -331,17 +331,49 @@ def test_rebuilds_that_do_not_help_become_rare():
 def test_a_replica_is_made_again_when_the_journal_has_changed_and_that_is_no_fault_of_anyone():
     watched = Watched()
     watched.doubt()
-    watched.watch.outdate()
+    watched.watch.outdate(0.0)
     assert watched.rebuild(0.0)
     assert watched.rebuilt(True) == [("replica rebuilt", "info")]
     assert not watched.watch.is_doubted
     assert watched.doubt(now=0.0) != []  # its word still counts
 
 
+def test_a_digest_of_coefficients_that_are_not_those_of_the_journal_says_nothing():
+    watched = Watched()
+    watched.know(A.held(1))
+    watched.take(A.held(2))
+    watched.watch.outdate(0.0)
+    assert (watched.watch.latest, watched.watch.standing) == (None, None)
+    assert watched.heard(B, A.held(1), digest="other") is None
+    assert watched.take(A.held(3)) == []
+    assert watched.taken(A.held(2)) == []
+    assert watched.watch.latest is None
+
+
+def test_what_neighbours_said_meanwhile_is_compared_when_the_replica_was_made_again():
+    watched = Watched()
+    watched.watch.outdate(0.0)
+    watched.heard(B, A.held(1))
+    watched.heard(C, A.held(1), digest="other")
+    assert TakeDigest(Frontier([A.held(1)]).digest()) in watched.rebuild(0.0, A.held(1))
+    watched.rebuilt(True)
+    assert watched.taken(A.held(1)) == [(B.id, True), (C.id, False)]
+
+
+def test_what_was_found_out_about_coefficients_that_are_outdated_counts_no_more():
+    watched = Watched()
+    watched.doubt(B)
+    watched.watch.outdate(0.0)
+    assert watched.watch.jury.unequal() == []
+    watched.rebuild(0.0)
+    watched.rebuilt(True)
+    assert not watched.watch.is_doubted
+
+
 def test_rebuilds_because_someone_contradicts_itself_all_the_time_become_rare():
     watched, rebuilds = Watched(), []
     for now in range(1000):
-        watched.watch.outdate()
+        watched.watch.outdate(now)
         if watched.rebuild(now):
             rebuilds.append(now)
             watched.rebuilt(True, now)

@@ -41,30 +41,35 @@ class Ending:
             return {}
         return self._membership.lacking(self._frontier, self._rules.steps - 1)
 
-    def is_patient(self, now: float, linger_seconds: float) -> bool:
-        return self.since is not None and now < self.since + linger_seconds
-
     def wake_at(self, now: float, linger_seconds: float) -> float:
         """When patience ends; infinite if that has happened already or is far."""
-        return (
-            self.since + linger_seconds if self.since is not None and self.is_patient(now, linger_seconds) else _NEVER
-        )
+        end = _NEVER if self.since is None else self.since + linger_seconds
+        return end if now < end else _NEVER
 
     def may_end(
-        self, repair: Repair, watch: DigestWatch, applied: Frontier, linked: Iterable[OriginId], *, is_patient: bool
+        self,
+        repair: Repair,
+        watch: DigestWatch,
+        applied: Frontier,
+        linked: Iterable[OriginId],
+        *,
+        now: float,
+        patient_until: float,
     ) -> bool:
         """A node that is patient waits until its neighbours agree, digests included, none of them is away, and whatever
         doubt there is of its replica is settled.
 
         One that has lost patience ends without them; but in strict windows never without all updates of those who
-        joined.
+        joined, and nowhere with coefficients that were not those of its journal when it lost patience.
         """
-        if not is_patient:
-            return self._rules.window != "strict" or self.is_all_held(self._rules.steps)
+        if now >= patient_until:
+            is_enough = self._rules.window != "strict" or self.is_all_held(self._rules.steps)
+            return is_enough and watch.is_settled(patient_until)
         linked = set(linked)
         is_nobody_away = not self._membership.neighbours(self._origin) - linked
         is_agreed = all(repair.agrees(peer, self._frontier) for peer in linked)
-        if watch.is_doubted or not (is_nobody_away and is_agreed and self.holds_everything()):
+        is_sure = watch.is_current and not watch.is_doubted
+        if not (is_sure and is_nobody_away and is_agreed and self.holds_everything()):
             return False
         digest = applied.digest()
         return all(watch.is_equal_at(peer, digest) for peer in linked)

@@ -240,8 +240,9 @@ class Exchange:
 
     def settle_doubts(self, now: float) -> None:
         """If our replica differs from most others, makes it again from the journal. Whoever differs from it: perhaps
-        somebody told us different things."""
-        for peer in self.watch.jury.unequal():
+        somebody told us different things. Who is known to have done that perhaps did it more than once: while our own
+        digest says nothing, all are told what the journal has."""
+        for peer in self._flood.neighbours if self.watch.is_outdated else self.watch.jury.unequal():
             self.inquiry.differ(peer, now)
         if self.watch.rebuild(self._holdings.applied, self._outbox, now):
             self._holdings.closings.distrust()
@@ -276,7 +277,7 @@ class Exchange:
         elif not holdings.closings.is_closed(closed.epoch, digest) and holdings.receive_epoch(closed, digest):
             self.repair.progressed(peer, holdings.frontier)
             if is_held:
-                self.watch.outdate()
+                self.watch.outdate(now)
 
     def _receive_standing(self, peer: OriginId, standing: Standing, now: float) -> None:
         """While we catch up, and nothing of ours is ahead of it: applies exactly that, so that digests compare."""

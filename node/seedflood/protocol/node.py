@@ -180,7 +180,7 @@ class Node:
     def settled(self, old: Bundle | None, new: Bundle, now: float) -> None:
         """In the journal one bundle has taken the place of another of its step, or of none: the step was skipped."""
         if self._holdings.replace(old, new):
-            self._exchange.watch.outdate()
+            self._exchange.watch.outdate(now)
         self._advance(now)
 
     def summed(self, closed: ClosedEpoch, now: float) -> None:
@@ -387,11 +387,11 @@ class Node:
         if ending.is_complete and not ending.is_said:
             ending.is_said = True
             self._exchange.say_digests(STEP_MAX, is_complete=ending.is_complete)
-        is_patient = ending.is_patient(now, self._patience.linger_seconds)
-        exchange = self._exchange
+        until, exchange = (ending.since or 0.0) + self._patience.linger_seconds, self._exchange
         if ending.is_complete:
             exchange.watch.take(self.applied, self._outbox)
-        if ending.may_end(exchange.repair, exchange.watch, self.applied, exchange.linked, is_patient=is_patient):
+        of = (exchange.repair, exchange.watch, self.applied, exchange.linked)
+        if ending.may_end(*of, now=now, patient_until=until):
             ending.is_over = True
             if facts := exchange.describe_missing(ending):
                 self._outbox.tell("the run ends without some updates", "warning", **facts)

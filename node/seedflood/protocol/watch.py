@@ -7,6 +7,10 @@ its digest equals a neighbour's again; if not, it was right all along.
 
 Nodes pass the same frontiers at different moments, so both sides remember the last ones, and whoever learns the second
 half of a pair compares.
+
+If an origin has contradicted itself, and the journal has something else now than the coefficients, these are *outdated*
+until they are made again, which has to wait for a while if it happens often. Meanwhile their digest says nothing: none
+is taken, told or compared, and nobody ends a run with them.
 """
 
 from collections import OrderedDict
@@ -32,6 +36,8 @@ MEND_SECONDS_MIN, MEND_SECONDS_MAX = 2.0, 64.0
 
 Pairs = OrderedDict[bytes, bytes]
 
+_NEVER = float("inf")
+
 
 class DigestWatch:
     """Pairs of (frontier digest, replica digest), our own and those of linked neighbours.
@@ -55,8 +61,12 @@ class DigestWatch:
         self.jury = Jury()
         self._accusers: set[OriginId] = set()
         """Who made us doubt."""
-        self._is_outdated = self._is_expected = False
-        """Has the journal changed since the coefficients were made? And had it when they are being made again?"""
+        self._outdated_at = _NEVER
+        """When the journal first became another one than the coefficients were made from."""
+        self._is_expected = False
+        """Are they being made again because of that?"""
+        self._is_answered = True
+        """Were the coefficients made again since the doubt arose?"""
         self._mend_at, self._mend_seconds = float("-inf"), 0.0
         self._rebuild_at = float("-inf")
         self._rebuild_seconds = REBUILD_SECONDS_MIN
@@ -67,14 +77,25 @@ class DigestWatch:
         return ReplicaDigest(*pair) if pair is not None else None
 
     @property
+    def is_outdated(self) -> bool:
+        """Has the journal changed since the coefficients were made?"""
+        return self._outdated_at < _NEVER
+
+    @property
     def is_current(self) -> bool:
         """Are the coefficients those of the journal, as far as we know, and not being made again?"""
-        return not (self.is_rebuilding or self._is_outdated)
+        return not (self.is_rebuilding or self.is_outdated)
+
+    def is_settled(self, moment: float) -> bool:
+        """Are the coefficients those that the journal gave at this moment, and those that most doubt made again? What
+        has come since is not waited for: who contradicts itself may go on for ever."""
+        is_due = self.is_doubted and not self._is_answered and self._rebuild_at < moment + MEND_SECONDS_MAX
+        return not (self.is_rebuilding or is_due) and self._outdated_at > moment
 
     def take(self, applied: Frontier, outbox: Outbox) -> None:
-        """Orders the digest of what is applied, unless it is known or on its way."""
+        """Orders the digest of what is applied, unless it is known or on its way, or would say nothing."""
         key = applied.digest()
-        if key not in self._asked and key not in self._ours:
+        if not self.is_outdated and key not in self._asked and key not in self._ours:
             self._asked[key] = applied.held()
             outbox.outputs.orders.append(TakeDigest(key))
 
@@ -126,18 +147,19 @@ class DigestWatch:
         self._accusers.update(accusers)
         self.is_agreed = False
         if not self.is_doubted:
-            self.is_doubted = True
+            self.is_doubted, self._is_answered = True, False
             outbox.tell("replicas differ", "error", other=who)
 
-    def outdate(self) -> None:
+    def outdate(self, now: float) -> None:
         """The journal has changed: the coefficients are to be made again from it."""
-        self._is_outdated = True
+        self._outdated_at = min(self._outdated_at, now)
+        self._forget_ours()
 
     def rebuild(self, applied: Frontier, outbox: Outbox, now: float) -> bool:
         """Orders the rebuild of a replica in doubt, unless there was one just now. Was it ordered?"""
         if self.is_rebuilding:
             return False
-        if self._is_outdated and now >= self._mend_at:
+        if self.is_outdated and now >= self._mend_at:
             rest = 2 * self._mend_seconds if now < self._mend_at + MEND_SECONDS_MAX else MEND_SECONDS_MIN
             self._mend_seconds = min(rest, MEND_SECONDS_MAX)
             self._mend_at = now + self._mend_seconds
@@ -146,12 +168,9 @@ class DigestWatch:
             self._rebuild_seconds = min(2 * self._rebuild_seconds, REBUILD_SECONDS_MAX)
         else:
             return False
-        self._is_expected, self._is_outdated = self._is_outdated, False
-        self.is_rebuilding = True
-        self._ours.clear()
-        self._asked.clear()
-        self._equal_at.clear()
-        self.jury.clear()
+        self._is_expected, self._outdated_at = self.is_outdated, _NEVER
+        self.is_rebuilding = self._is_answered = True
+        self._forget_ours()
         outbox.outputs.orders.append(Rebuild(applied.held()))
         self.take(applied, outbox)
         return True
@@ -169,6 +188,14 @@ class DigestWatch:
             self.is_agreed, self.is_doubted = True, False
         self._accusers.clear()
         outbox.tell("replica rebuilt", "error" if is_changed else "warning", was_wrong=is_changed)
+
+    def _forget_ours(self) -> None:
+        """What was taken of other coefficients, and what came of it."""
+        self.standing = None
+        self._ours.clear()
+        self._asked.clear()
+        self._equal_at.clear()
+        self.jury.clear()
 
     def _note(self, peer: OriginId, said: ReplicaDigest, other: bytes) -> bool:
         is_equal = said.replica_digest == other

@@ -61,6 +61,12 @@ def has_equal_digests(hosts: Sequence[Host]) -> bool:
     return len({host.ledger.digest() for host in hosts}) == 1
 
 
+def has_mended(hosts: Sequence[Host]) -> bool:
+    """Are they equal, and does none of them wait to make its coefficients again? Then, or when time is up, is the moment
+    to judge them."""
+    return has_equal_digests(hosts) and all(host.node._exchange.watch.is_current for host in hosts)
+
+
 def find_stuck(hosts: Sequence[Host]) -> list[str]:
     """Who has not finished, and what it waits for."""
     return [

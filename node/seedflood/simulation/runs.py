@@ -17,6 +17,7 @@ from rich.table import Table
 
 from seedflood.errors import UsageError
 from seedflood.protocol.rules import Patience
+from seedflood.protocol.watch import MEND_SECONDS_MAX
 from seedflood.protocol.window import WindowRule
 from seedflood.simulation.checks import (
     find_mistakes,
@@ -25,6 +26,7 @@ from seedflood.simulation.checks import (
     find_violations,
     has_equal_digests,
     has_equal_frontiers,
+    has_mended,
 )
 from seedflood.simulation.climate import draw_climate
 from seedflood.simulation.faults import Chaos
@@ -43,7 +45,10 @@ HEALING_SECONDS_MAX = 600.0
 STALL_SECONDS_MAX = 60.0
 """So long a strict run is watched that liars may keep from its end."""
 QUIET_SECONDS = 20.0
-"""Liars have gone, and the honest tell each other what they lack: then they are compared."""
+"""Liars have gone, and the honest tell each other what they lack."""
+MENDING_SECONDS_MAX = 3 * MEND_SECONDS_MAX
+"""So long they may take until all have made their replicas again from what they hold then: who was told two things all
+the time does that once a minute. Then they are compared."""
 STRIDE_SECONDS = 0.5
 SHOWN_LINES_MAX = 10
 DELAYS = (0, 0, 1, 1, 2, 3)
@@ -170,6 +175,7 @@ def simulate(plan: Plan) -> Result:
         for liar in liars:
             liar.end()
         world.run_for(QUIET_SECONDS)
+        world.clock.run(lambda: has_mended(world.honest), MENDING_SECONDS_MAX)
         chaos.faults["culprits"] += len(world.chronicle.two_tongued)
     mistakes = mistakes or find_refusals(world.honest, world.network.refusals)
     return Result(
