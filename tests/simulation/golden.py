@@ -1,0 +1,192 @@
+"""Golden traces: what each host said, kept and applied in twelve simulated runs, as counts and hashes in a file.
+
+Whoever moves or renames code leaves them as they are, and so proves that it does what it did. Whoever changes what
+hosts do writes the file anew, and says in the commit why it had to change:
+
+    PYTHONPATH=node .venv/bin/python tests/simulation/golden.py write
+
+To find the first moment at which two versions part, compare (`diff`) what each of them says of a run, line by line:
+
+    PYTHONPATH=node .venv/bin/python tests/simulation/golden.py show bounded-all
+
+A trace holds bytes as they go over the wire, numbers and moments, and no name of the code. Where a seam gets another
+name, `_watch` follows, and no hash changes. Moments are rounded, for libraries differ in the last bit of a logarithm.
+"""
+
+import hashlib
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import astuple
+from pathlib import Path
+
+import pytest
+
+from seedflood.protocol.messages import Bundle, ClosedEpoch, Held, Member, Members, Ping, Pong, Updates
+from seedflood.simulation.host import Host
+from seedflood.simulation.journal import MemoryJournal
+from seedflood.simulation.network import Network
+from seedflood.simulation.runs import Plan, simulate
+from seedflood.transport import codec
+from seedflood.transport.answer import cut
+
+FILE = Path(__file__).with_name("golden.json")
+
+KINDS = ("sent", "kept", "applied")
+
+PLANS = {
+    "strict-none": Plan(5, "ring", 1, 12, "strict", "none", tell="pairs", delay=0, optimizer="sgd"),
+    "strict-all": Plan(6, "grid", 2, 12, "strict", "all", tell="coefficients", delay=2, optimizer="adam"),
+    "strict-liars": Plan(6, "grid", 4, 8, "strict", "liars", tell="slopes", delay=1, optimizer="momentum"),
+    "bounded-none": Plan(5, "path", 4, 12, "bounded", "none", local_steps=2, tell="slopes", delay=0),
+    "bounded-all": Plan(6, "ring", 5, 12, "bounded", "all", tell="pairs", delay=1),
+    "bounded-liars": Plan(6, "random-regular", 15, 8, "bounded", "liars", tell="coefficients", delay=0),
+    "none-none": Plan(5, "tree", 7, 12, "none", "none", tell="coefficients", delay=3),
+    "none-all": Plan(6, "complete", 8, 12, "none", "all", tell="slopes", delay=0),
+    "none-liars": Plan(6, "grid", 9, 8, "none", "liars", tell="pairs", delay=2),
+    "sums": Plan(5, "ring", 2, 24, "bounded", "adoption", refresh_period=2, tell="pairs", delay=0),
+    "disks": Plan(6, "tree", 17, 16, "strict", "disks", refresh_period=4, tell="pairs", delay=0, optimizer="momentum"),
+    "keys": Plan(5, "grid", 12, 12, "bounded", "keys", tell="coefficients", delay=1),
+}
+"""Every window under no faults, all of them and liars; sums that are adopted, disks that are lost, keys in use twice.
+What a plan leaves open is drawn from its seed."""
+
+
+class Trace:
+    """What happened on all hosts, a line for each thing, in the order of their happening."""
+
+    def __init__(self) -> None:
+        self.lines: list[tuple[str, str]] = []
+        """(kind, line)"""
+        self.hosts: dict[int, Host] = {}
+
+    def note(self, kind: str, index: int, what: str, *values: object) -> None:
+        now = self.hosts[index]._clock.now
+        try:
+            self.lines.append((kind, " ".join([f"{now:.6f}", f"h{index}", what, *map(spell, values)])))
+        except Exception as error:
+            pytest.fail(f"{what} cannot be spelled: {error!r}")  # a host would only die of the error
+
+    def facts(self) -> dict[str, str]:
+        """How many lines of each kind, and the hash of them."""
+        facts = {}
+        for kind in KINDS:
+            lines = [line for one, line in self.lines if one == kind]
+            facts[kind] = f"{len(lines)} {_hash(chr(10).join(lines).encode())}"
+        return facts
+
+
+def spell(value: object) -> str:
+    """A value as text: bytes by length and hash, messages as their frames, tuples as what is in them."""
+    match value:
+        case bytes():
+            return f"{len(value)}:{_hash(value)}"
+        case float():
+            return f"{value:.6f}"
+        case None | bool() | int() | str():
+            return repr(value)
+        case Ping(sent_at) | Pong(sent_at):
+            return f"{len(b''.join(codec.encode(value)))}:{sent_at:.6f}"
+        case ClosedEpoch():
+            return f"({','.join(map(spell, cut([value])))})"
+        case Bundle():
+            return spell(Updates((value,)))
+        case Member():
+            return spell(Members((value,)))
+        case Held():
+            return spell(astuple(value))
+        case tuple() | list():
+            return f"({','.join(map(spell, value))})"
+        case _:
+            return spell(b"".join(codec.encode(value)))
+
+
+def run(plan: Plan) -> tuple[Trace, dict[str, object]]:
+    """What happened in the run, and what the file says of it."""
+    trace = Trace()
+    with pytest.MonkeyPatch.context() as patch:
+        _watch(patch, trace)
+        result = simulate(plan)
+    facts = {
+        "virtual_seconds": round(result.virtual_seconds, 3),
+        "healed": result.healed,
+        "digest": result.digest,
+        "steps": " ".join(str(trace.hosts[index].node.step) for index in sorted(trace.hosts)),
+    }
+    return trace, facts | trace.facts()
+
+
+def read() -> dict[str, dict[str, object]]:
+    return json.loads(FILE.read_text())
+
+
+def _hash(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:16]
+
+
+def _watch(patch, trace):
+    """Writes down everything that passes the seams of the drivers, answers to pulls and raw bytes of liars, too."""
+
+    def tap(owner, name, kind, told):
+        """told: of the arguments, the index of the host and what is to be written."""
+        method = getattr(owner, name)
+
+        def tapped(*args, **settings):
+            index, *values = told(*args, **settings)
+            trace.note(kind, index, *values)
+            return method(*args, **settings)
+
+        patch.setattr(owner, name, tapped)
+
+    def read_aloud(host, items):
+        for item in items:
+            trace.note("applied", host.index, "read", item)
+            yield item
+
+    start, replay, rebuild = Host.start, Host.replay, Host.rebuild
+
+    def started(host, **settings):
+        trace.hosts[host.index] = host
+        start(host, **settings)
+
+    patch.setattr(Host, "start", started)
+    patch.setattr(Host, "replay", lambda host, pages: replay(host, read_aloud(host, pages)))
+    patch.setattr(
+        Host, "rebuild", lambda host, sums, pages: rebuild(host, read_aloud(host, sums), read_aloud(host, pages))
+    )
+    tap(Network, "_carry", "sent", lambda _, link, sender, item: (sender, f"to h{link.far_end(sender)}", item))
+    tap(MemoryJournal, "append", "kept", _appended)
+    tap(MemoryJournal, "commit", "kept", lambda disk: (disk._owner.index, "committed"))
+    tap(MemoryJournal, "replace", "kept", lambda disk, bundle: (disk._owner.index, "replaced", bundle))
+    tap(MemoryJournal, "adopt", "kept", lambda disk, closed: (disk._owner.index, "sum", closed))
+    tap(Host, "apply", "applied", _applied)
+    tap(Host, "measure", "applied", lambda host, order: (host.index, "measure", order.step, order.count))
+    tap(Host, "digest", "applied", lambda host, order: (host.index, "digest", order.frontier_digest))
+    tap(Host, "sum_epoch", "applied", lambda host, order: (host.index, "sum", order.epoch, order.frontier))
+    tap(Host, "adopt", "applied", lambda host, closed, others: (host.index, "adopt", closed, others))
+
+
+def _appended(
+    disk: MemoryJournal, bundles: Sequence[Bundle], members: Iterable[Member], *, durable: bool
+) -> tuple[object, ...]:
+    return disk._owner.index, "durable" if durable else "open", bundles, members
+
+
+def _applied(host, window):
+    return host.index, "window", window.steps, window.updates, window.late, window.heard, window.missing
+
+
+def _write() -> None:
+    facts = {name: run(plan)[1] for name, plan in PLANS.items()}
+    FILE.write_text(json.dumps(facts, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    match sys.argv[1:]:
+        case ["write"]:
+            _write()
+        case ["show", name]:
+            for kind, line in run(PLANS[name])[0].lines:
+                print(kind, line)
+        case _:
+            sys.exit(__doc__)
