@@ -6,7 +6,7 @@ all weights, exact gradients.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,8 +18,9 @@ from seedflood.config import NodeSettings, RunSettings
 from seedflood.identity import Identity
 from seedflood.protocol.messages import Bundle, Updates
 from seedflood.training.evaluation import Evaluation, evaluate
+from seedflood.training.gradient import CPU_CALL_TOKENS
 from seedflood.training.rehearsal import Measured, Rehearsal
-from seedflood.training.scoring import score
+from seedflood.training.scoring import Batch, score
 from seedflood.training.trainer import load_base, load_rows
 from seedflood.transport.codec import encode
 
@@ -103,15 +104,25 @@ def adamw(exercise: Exercise, seed: int, steps: int, rate: float, *, every: int)
     for step in range(steps):
         begun = time.perf_counter()
         optimizer.zero_grad()
-        for origin, task in enumerate(tasks, 1):
-            result = score(model, task.batch(origin, step).to(base.device))
-            (result.loss_sum_P / result.count_P / len(tasks)).sum().backward()  # type: ignore[no-untyped-call]
+        for piece, weight in _pieces([task.batch(origin, step) for origin, task in enumerate(tasks, 1)]):
+            loss = score(model, piece.to(base.device)).loss_sum_P.sum() * weight
+            loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         schedule.step()
         seconds += time.perf_counter() - begun
         if (step + 1) % every == 0 or step + 1 == steps:
             course.append(_point(step + 1, seconds, 0, evaluate(model, tasks[0])))
     return course
+
+
+def _pieces(batches: Sequence[Batch]) -> Iterator[tuple[Batch, float]]:
+    """The rows of all origins in pieces of like length, as a gradient of ours has them (padding would cost AdamW
+    twice the seconds), and what a loss in each counts: the mean over origins of their means."""
+    for batch in batches:
+        counted = batch.lengths_B - 1 if batch.label_B is None else torch.ones_like(batch.lengths_B)
+        weight = 1 / (int(counted.sum()) * len(batches))
+        for piece in batch.split(CPU_CALL_TOKENS):
+            yield piece, weight
 
 
 def first_below(course: Sequence[Point], loss: float) -> Point | None:
