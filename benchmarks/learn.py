@@ -26,7 +26,8 @@ LOSS = 0.63
 STEPS, LONG_STEPS, SIX_STEPS, LM_STEPS = 48, 160, 48, 48
 TWO_SIDED_STEPS_MAX = 800
 GRADIENT: Mapping[str, Any] = {"estimate": "gradient"}
-LONG: Mapping[str, Any] = {"estimate": "gradient", "rank": 32}
+LONG: Mapping[str, Any] = {"estimate": "gradient", "rank": 31, "refresh_period": 40}
+"""As many coefficients as fit into 28 kB."""
 
 Part = Callable[[Path, Path], dict[str, Metric]]
 
