@@ -43,10 +43,10 @@ def run(parts: Sequence[str] = ()) -> dict[str, Metric]:
 
 
 def sst2(shared: Path, _: Path) -> dict[str, Metric]:
-    """1,024 sentences, 48 steps; and what the two estimates cost until they have reached one loss."""
+    """1,024 sentences, 48 steps; and what the two estimates cost until they have reached one loss, told in 4 bits."""
     exercise = _sst2(shared, 1024)
     slow = _all_seeds(f"two-sided to {LOSS}", exercise, 10, LOSS, steps=TWO_SIDED_STEPS_MAX)
-    quick = _all_seeds(f"gradient to {LOSS}", exercise, 1, LOSS, steps=STEPS, **GRADIENT)
+    quick = _all_seeds(f"gradient in 4 bits to {LOSS}", exercise, 1, LOSS, steps=STEPS, **GRADIENT, bits=4)
     pairs = [(a[-1], b[-1]) for a, b in zip(slow, quick, strict=True)]
     fast = _all_seeds("gradient", exercise, STEPS, steps=STEPS, **GRADIENT)
     return {
