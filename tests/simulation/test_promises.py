@@ -322,7 +322,7 @@ PROMISES = {
     "P12 no input ends the process": (flooded, [(columns, "check", nothing)]),
     "P14 a liar moves no honest host": (lied, [(Notary, "verify", lambda *_: True)]),
     "P14 who tells two things is named by all": (told_two_things, [(Inquiry, "differ", nothing)]),
-    "P13 leaving is not crashing": (left, [(Node, "leave", lambda node, *_: setattr(node, "phase", Phase.LEFT))]),
+    "P13 leaving is not crashing": (left, [(Node, "leave", lambda node, *_: node._life.enter(Phase.LEFT))]),
     "P13 who goes before it remembers takes nothing back": (
         left_forgetful,
         [(Membership, "_is_last_word", only_if_newest)],

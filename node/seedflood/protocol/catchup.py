@@ -28,6 +28,7 @@ from collections.abc import Collection, Iterable
 
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.messages import Held, Member, OriginId
+from seedflood.protocol.phase import Lifecycle
 from seedflood.protocol.rules import Patience
 
 SETTLE_SECONDS = 4.0
@@ -35,21 +36,26 @@ SETTLE_SECONDS = 4.0
 
 
 class CatchUp:
-    """From the start of a process until it may speak. linked_at: the moment of the first link. is_over: it has spoken,
-    or is about to. said_before: below this step all was said in a past life that will be."""
+    """From the start of a process until it may speak. linked_at: the moment of the first link. said_before: below this
+    step all was said in a past life that will be."""
 
-    def __init__(self, patience: Patience) -> None:
+    def __init__(self, patience: Patience, life: Lifecycle) -> None:
         self.is_forgetful = False
-        self.is_over = False
         self.linked_at: float | None = None
         self.said_before = 0
         self._patience = patience
+        self._life = life
         self._journal_age = (0, -1)
         self._word_age = (0, -1)
         self._past_neighbours: set[OriginId] = set()
         self._is_past_certain = False
         self._progress: object = None
         self._progressed_at = 0.0
+
+    @property
+    def is_over(self) -> bool:
+        """Has the node spoken in this life?"""
+        return not self._life.is_joining
 
     def remember(
         self, newest: Member | None, spoken: Member | None, *, is_journal_damaged: bool, is_key_fresh: bool

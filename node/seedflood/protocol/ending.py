@@ -16,7 +16,6 @@ class Ending:
     def __init__(self, origin: OriginId, rules: Rules, membership: Membership, frontier: Frontier) -> None:
         self.since: float | None = None
         self.is_said = False
-        self.is_over = False
         self._origin = origin
         self._rules = rules
         self._membership = membership

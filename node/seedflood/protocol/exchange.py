@@ -50,10 +50,7 @@ class Course(Protocol):
 
 
 class Exchange:
-    """Everything about links.
-
-    is_joining: the node has not spoken yet, so not everything need be applied at a given moment.
-    """
+    """Everything about links."""
 
     def __init__(
         self,
@@ -66,7 +63,6 @@ class Exchange:
         rules: Rules,
         course: Course,
     ) -> None:
-        self.is_joining = True
         self.repair = Repair()
         self.watch = DigestWatch()
         self.inquiry = Inquiry(
@@ -83,6 +79,11 @@ class Exchange:
         self._announcement = Announcement(rules, presence, flood, holdings.frontier)
         self._evidence: dict[OriginId, Evidence] = {}
         """What those whom we are pulling from say of their closed epochs."""
+
+    @property
+    def is_joining(self) -> bool:
+        """Has the node not spoken yet? Then not everything need be applied at a given moment."""
+        return not self._catchup.is_over
 
     @property
     def linked(self) -> Collection[OriginId]:
@@ -169,10 +170,6 @@ class Exchange:
             is_everyone_met=len(membership) >= self._rules.clients and present <= {*self.repair.reached, own},
         )
         return is_caught_up and self._announcement.is_heard(first, now)
-
-    def end_joining(self) -> None:
-        self.is_joining, self._catchup.is_over = False, True
-        self._outbox.tell("caught up", updates=self._holdings.frontier.count())
 
     def waiting_to_end(self, ending: Ending) -> list[str]:
         """Whose updates are missing, who is away, and who has not said yet that it holds the same."""

@@ -2,7 +2,7 @@
 
 Put in what happened (`connected`, `received`, `published`, `tick`, ...), then `collect` what is to be done. No method
 blocks, performs anything or asks for the time. A method that raises `PeerError` has changed nothing but counters.
-The life of a round is told in `phase`.
+What follows what in its life stands in `phase`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,7 +32,7 @@ from seedflood.protocol.messages import (
 )
 from seedflood.protocol.outbox import Outbox
 from seedflood.protocol.outputs import Measure, Outputs
-from seedflood.protocol.phase import Phase
+from seedflood.protocol.phase import Lifecycle, Phase
 from seedflood.protocol.presence import Presence
 from seedflood.protocol.rounds import applied_before, first_round, next_round, round_of
 from seedflood.protocol.rules import Patience, Rules
@@ -50,7 +50,6 @@ class Node:
     ) -> None:
         self.rules = rules
         self.origin = member.origin
-        self.phase = Phase.JOINING
         self.step = 0
         """First step of the round that is measured now, or was last."""
         self.frontier = Frontier()
@@ -59,7 +58,8 @@ class Node:
         self.admission = Admission(rules, verify, self.membership, self.frontier)
         self._patience = patience or Patience()
         self._outbox = Outbox()
-        self._catchup = CatchUp(self._patience)
+        self._life = Lifecycle()
+        self._catchup = CatchUp(self._patience, self._life)
         self._holdings = Holdings(rules, self.frontier, self.admission, self.flood, self._outbox)
         self.read = self._holdings.contents.note  # what `start` was told of alone, as it comes from the journal
         self.may_insert, self.contradicting = self._holdings.may_insert, self._holdings.contradicting
@@ -69,8 +69,7 @@ class Node:
         self._exchange = Exchange(
             self._holdings, self._presence, self.admission, self.flood, self._catchup, self._outbox, rules, self
         )
-        self.repair = self._exchange.repair
-        self.inquiry = self._exchange.inquiry
+        self.repair, self.inquiry = self._exchange.repair, self._exchange.inquiry
         self.closings = self._holdings.closings
         self._sign = sign
         self._windows = OpenWindows(
@@ -79,6 +78,10 @@ class Node:
         self._repair_at = 0.0
         self._ending = Ending(self.origin, rules, self.membership, self.frontier)
         self._standstill = Standstill()
+
+    @property
+    def phase(self) -> Phase:
+        return self._life.phase
 
     @property
     def applied(self) -> Frontier:
@@ -169,7 +172,7 @@ class Node:
             self._outbox.outputs.is_durable = True
             self._holdings.publish(bundle)
         self._windows.open(step, now)
-        self.phase = Phase.COLLECTING
+        self._life.enter(Phase.COLLECTING)
         self._advance(now)
 
     def digested(self, frontier_digest: bytes, replica_digest: bytes, now: float) -> None:
@@ -199,7 +202,7 @@ class Node:
         unsaid_from: the first own step that was measured and is not to be said, since it could not be kept.
         """
         if self.phase is not Phase.LEFT:
-            self.phase = Phase.LEFT
+            self._life.enter(Phase.LEFT)
             self._presence.leave(unsaid_from)
             self._advance(now)
 
@@ -232,8 +235,8 @@ class Node:
 
     def hello(self) -> Hello:
         """What to say first on a new link."""
-        ours, others = self._presence.introduce()
-        return Hello(self.rules.run_id, self.rules.base_digest, ours, others, tellable(self.frontier.held()))
+        rules, held = self.rules, tellable(self.frontier.held())
+        return Hello(rules.run_id, rules.base_digest, *self._presence.introduce(), frontier=held)
 
     def view(self, now: float) -> View:
         """What an operator is shown."""
@@ -244,13 +247,12 @@ class Node:
         oldest = self._windows.oldest
         if self.phase is Phase.COLLECTING and oldest is not None:
             return waiting.while_collecting(oldest, self.membership, self.rules.clients)
-        is_ending, exchange = self.phase is Phase.FINISHING, self._exchange
-        return exchange.waiting_to_end(self._ending) if is_ending else exchange.waiting_to_speak()
+        exchange, ending = self._exchange, self._ending
+        return exchange.waiting_to_end(ending) if self._life.is_ending else exchange.waiting_to_speak()
 
     def _is_waiting(self) -> bool:
         is_served = self.phase is Phase.JOINING and self._exchange.repair.donor is not None  # it says how far it is
-        is_still = self.phase in (Phase.JOINING, Phase.COLLECTING, Phase.FINISHING) and not self._ending.is_over
-        return is_still and not is_served
+        return self.phase in (Phase.JOINING, Phase.COLLECTING, Phase.FINISHING) and not is_served
 
     def _go_on(self, past: Member | None, now: float) -> None:
         """Says that we are here (again), and takes up the round in which a past life ended."""
@@ -299,26 +301,27 @@ class Node:
     # Rounds
 
     def _advance(self, now: float) -> None:
-        """Takes every transition that is due. The only place where the phase moves forward."""
+        """Takes every transition that is due: what happened may have made it so."""
         self._notice(now)
         if self.phase is Phase.JOINING and self._may_speak(now):
             self._speak(now)
         while self.phase is Phase.COLLECTING and self._close_window(now):
             pass
-        if self.phase is Phase.FINISHING:
+        if self._life.is_ending:
             self._holdings.apply(self._holdings.pending.take_before(self.rules.steps))
             self._close_epochs()  # once more those that were opened again
+        if self.phase is Phase.FINISHING:
             self._finish(now)
 
     def _speak(self, now: float) -> None:
         """Enough is known: goes on with the windows of a past life, or begins with the round that is next."""
-        self._exchange.end_joining()
+        self._outbox.tell("caught up", updates=self.frontier.count())
         if self._catchup.is_forgetful:
             self._windows.clear()  # what the journal knew last was not all
         if self._windows.oldest is not None:
             self._holdings.apply(self._holdings.pending.take_before(self._windows.oldest.first))
             self._close_epochs()  # others may wait for our word to adopt what they lack
-            self.phase = Phase.COLLECTING
+            self._life.enter(Phase.COLLECTING)
             return
         first = self._next_step()
         self._presence.take_part(first, self.rules.steps)
@@ -364,14 +367,13 @@ class Node:
         if step // self.rules.local_steps % DIGEST_ROUNDS == 0:
             self._exchange.watch.take(self.applied, self._outbox)
         if step < self.rules.steps:
-            self.phase = Phase.MEASURING
+            self._life.enter(Phase.MEASURING)
             self._outbox.outputs.orders.append(Measure(step, self.rules.local_steps))
             return
-        self.phase = Phase.FINISHING
+        self._life.enter(Phase.FINISHING)
         self._ending.since = now
         self._outbox.tell("no steps left", step=step)
-        last_own = self.frontier.last(self.origin)
-        if last_own < self.rules.steps - 1:  # joined too late to take part in the last round
+        if (last_own := self.frontier.last(self.origin)) < self.rules.steps - 1:  # joined too late for the last round
             self._presence.declare(last_step=last_own)
 
     def _close_epochs(self) -> None:
@@ -382,8 +384,6 @@ class Node:
 
     def _finish(self, now: float) -> None:
         ending = self._ending
-        if ending.is_over:
-            return
         if ending.is_complete and not ending.is_said:
             ending.is_said = True
             self._exchange.say_digests(STEP_MAX, is_complete=ending.is_complete)
@@ -392,7 +392,7 @@ class Node:
             exchange.watch.take(self.applied, self._outbox)
         of = (exchange.repair, exchange.watch, self.applied, exchange.linked)
         if ending.may_end(*of, now=now, patient_until=until):
-            ending.is_over = True
+            self._life.enter(Phase.FINISHED)
             if facts := exchange.describe_missing(ending):
                 self._outbox.tell("the run ends without some updates", "warning", **facts)
             self._exchange.say_digests(STEP_MAX, is_complete=ending.is_complete)

@@ -1,13 +1,15 @@
-"""The life of a round, from the first step to the last:
+"""The life of a node, from the first step of a run to the last, as one table.
 
 joining     until enough is known to speak (`catchup`): nobody contradicts what it said in a past life
 measuring   a `Measure` was handed out, `published` is awaited
 collecting  the own bundle is published; its window is open, and perhaps those of the `delay` rounds before: the
             next round begins when none that is in its way is (`windows`)
-finishing   no steps are left: wait until the neighbours hold everything, then `Outputs.is_finished`
+finishing   no steps are left: wait until the neighbours hold everything
+finished    `Outputs.is_finished` was said: relay until the shell closes the links, and sum what comes late
 left        `leave` was called: relay until the shell closes the links, say nothing of our own
 """
 
+from collections.abc import Mapping
 from enum import Enum
 
 
@@ -16,4 +18,39 @@ class Phase(Enum):
     MEASURING = "measuring"
     COLLECTING = "collecting"
     FINISHING = "finishing"
+    FINISHED = "finished"
     LEFT = "left"
+
+
+TRANSITIONS: Mapping[Phase, tuple[Phase, ...]] = {
+    Phase.JOINING: (Phase.MEASURING, Phase.COLLECTING, Phase.FINISHING, Phase.LEFT),
+    Phase.MEASURING: (Phase.COLLECTING, Phase.LEFT),
+    Phase.COLLECTING: (Phase.MEASURING, Phase.FINISHING, Phase.LEFT),
+    Phase.FINISHING: (Phase.FINISHED, Phase.LEFT),
+    Phase.FINISHED: (Phase.LEFT,),
+    Phase.LEFT: (),
+}
+"""What may follow each phase. From joining to collecting: with the open window of a past life."""
+
+
+class Lifecycle:
+    """The phase of a node, changed by `enter` alone.
+
+    is_joining: it has not spoken yet in this life. Who leaves while it joins never does.
+    """
+
+    def __init__(self) -> None:
+        self.phase = Phase.JOINING
+        self.is_joining = True
+
+    @property
+    def is_ending(self) -> bool:
+        """Are no steps left?"""
+        return self.phase in (Phase.FINISHING, Phase.FINISHED)
+
+    def enter(self, phase: Phase) -> None:
+        """Raises AssertionError, having changed nothing, if the phase may not follow."""
+        if phase not in TRANSITIONS[self.phase]:
+            raise AssertionError(f"{phase.value} does not follow {self.phase.value}")
+        self.phase = phase
+        self.is_joining = self.is_joining and phase is Phase.LEFT
