@@ -216,6 +216,17 @@ def test_without_a_digest_watch_a_flipped_coefficient_stays(monkeypatch):
     assert run_through(world) != []
 
 
+def test_a_host_that_ends_with_other_coefficients_than_its_journal_gives_is_seen(world):
+    host = world.hosts[1]
+    host.finished()
+    world.run_for(1)
+    assert host.mistakes == []
+    host.ledger.sums[0] += 1
+    host.finished()
+    world.run_for(1)
+    assert host.mistakes == ["ends the run with other coefficients than its journal gives"]
+
+
 def test_an_honest_host_that_is_named_is_seen(world):
     world.hosts[2].named.add(world.hosts[1].origin)
     assert find_mistakes(world.hosts) == [f"h2 named {world.hosts[1].origin:016x}, which told no two things"]

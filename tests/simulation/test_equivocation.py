@@ -3,8 +3,9 @@
 import pytest
 from worlds import make_world
 
-from seedflood.protocol.messages import Updates
-from seedflood.simulation.checks import find_stuck
+from seedflood.protocol.messages import Equivocation, Updates
+from seedflood.protocol.watch import DigestWatch
+from seedflood.simulation.checks import find_stuck, find_violations
 
 
 def make_two_tongued(host, peer, forge):
@@ -99,3 +100,38 @@ def test_epochs_close_though_a_host_measured_for_one_what_it_skipped_for_the_nex
     assert len({host.ledger.digest() for host in world.hosts}) == 1
     assert {host.node.closings.before for host in world.hosts} == {60}
     assert not any(host.node.is_doubted for host in world.hosts)
+
+
+def contradict(world, liar, skipped):
+    """It proves to all neighbours that of one step it says something else, which stands over what it said before."""
+    held = liar.journal.bundles[liar.origin, 8]
+    bundle = held._replace(skipped=skipped, probes=((held.probes[0][0], skipped),))
+    signature = liar._sign(bundle.signed_bytes(liar.rules.run_id, liar.public_key))
+    for neighbour in world.network.neighbours(liar.index):
+        world.network.send_raw(liar, neighbour, Equivocation(bundle._replace(signature=signature), held))
+
+
+def end_beside_a_contradiction(window):
+    """What judges say of a run at whose end all have been told something else, and have made their replicas again just
+    before that."""
+    world = make_world("path", 5, steps=60, window=window, refresh_period=1000)
+    liar = world.hosts[1]
+    world.chronicle.liars, world.chronicle.is_tainted = {liar.origin}, True
+    world.start()
+    for skipped, step in enumerate((10, 30, 50, 59), start=1):
+        assert world.clock.run(lambda step=step: liar.is_up and liar.node.step >= step, 100)
+        contradict(world, liar, skipped)
+    world.run(400)
+    return find_stuck(world.honest) + find_violations(world.honest)
+
+
+@pytest.mark.parametrize("window", ["strict", "bounded", "none"])
+def test_nobody_ends_a_run_with_other_coefficients_than_its_journal_gives(window):
+    assert end_beside_a_contradiction(window) == []
+
+
+@pytest.mark.parametrize("window", ["strict", "bounded", "none"])
+def test_that_replicas_are_behind_their_journals_at_the_end_is_seen(window, monkeypatch):
+    monkeypatch.setattr(DigestWatch, "outdate", lambda *_: None)
+    complaints = end_beside_a_contradiction(window)
+    assert any("ends the run with other coefficients" in line for line in complaints)

@@ -27,10 +27,10 @@ from seedflood.protocol.messages import (
 from seedflood.protocol.node import Node
 from seedflood.protocol.outputs import ClosedWindow, Event, Measure, SumEpoch, TakeDigest
 from seedflood.protocol.rules import Patience, Rules
-from seedflood.simulation.bounds import find_ahead, find_excess, find_waiting
+from seedflood.simulation.bounds import find_ahead, find_waiting
 from seedflood.simulation.clock import Clock
 from seedflood.simulation.journal import MemoryJournal
-from seedflood.simulation.ledger import Chronicle, Ledger
+from seedflood.simulation.ledger import Chronicle, Ledger, find_outdated
 from seedflood.simulation.network import Network
 from seedflood.simulation.telling import draw_round
 from seedflood.simulation.work import Pace, WorkQueue
@@ -203,8 +203,7 @@ class Host:
         trusted = {*liars, self.origin} if self._life and self._is_untold else liars
         unknown = [one for one in self.ledger.applied if one not in updates and one[0] not in trusted]
         others = [b for b in self.journal.bundles.values() if not is_kept(b) and b.origin not in liars]
-        mistakes = list(self.ledger.mistakes)
-        mistakes += [f"applied ({origin:016x}, {step}), which nobody published" for origin, step in unknown]
+        mistakes = self.ledger.mistakes + [f"applied ({o:016x}, {step}), which nobody published" for o, step in unknown]
         mistakes += [f"holds another ({one.origin:016x}, {one.step}) than was published" for one in others]
         mistakes += [f"named {origin:016x}, which told no two things" for origin in sorted(self.named - liars)]
         return mistakes
@@ -243,18 +242,18 @@ class Host:
 
     def _check_ready(self, applied: Frontier) -> None:
         """Runs behind all that was ordered before the node said that it is ready."""
-        if self.chronicle.is_tainted or self._is_untold:
-            return
-        if self.ledger.digest() != self.chronicle.digest(applied):
+        is_known = not (self.chronicle.is_tainted or self._is_untold)
+        if is_known and self.ledger.digest() != self.chronicle.digest(applied):
             self.mistakes.append("said it is ready with other coefficients than its updates add up to")
+
+    def _check_finished(self) -> None:
+        """Runs behind all that was ordered before the run was over."""
+        if not (self.is_corrupt or self.driver.is_disk_full):
+            self._complain(find_outdated(self.node, self.journal, self.ledger))
 
     def _complain(self, mistake: str | None) -> None:
         if mistake is not None:
             self.mistakes.append(mistake)
-
-    def check_bounds(self) -> None:
-        """Are its tables as small as they should be now?"""
-        self.mistakes += [mistake for mistake in find_excess(self.driver) if mistake not in self.mistakes]
 
     def _instant(self) -> None:
         if self._writes_left is not None:
@@ -373,6 +372,7 @@ class Host:
 
     def finished(self) -> None:
         self.is_finished, self.has_ended_in_doubt = True, self.node.is_doubted
+        self._work.put(0.0, self._check_finished)
 
     # Time
 

@@ -15,8 +15,10 @@ from functools import lru_cache
 
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.messages import Bundle, ClosedEpoch, OriginId, Update
+from seedflood.protocol.node import Node
 from seedflood.protocol.packing import pack, unpack
 from seedflood.protocol.payload import PAIRS, Telling, decode_payload
+from seedflood.simulation.journal import MemoryJournal
 from seedflood.simulation.optimisers import COEFFICIENTS, OptimizerName, after_steps
 
 EPOCH_BYTES = 8 * COEFFICIENTS
@@ -210,6 +212,19 @@ class Ledger:
             del self.applied[name]
         self.sums.pop(epoch, None)
         self._steps.pop(epoch, None)
+
+
+def find_outdated(node: Node, journal: MemoryJournal, ledger: Ledger) -> str | None:
+    """Has a node that ends its run other coefficients than its journal gives? It may if its patience was over before an
+    origin contradicted itself."""
+    watch, patient_until = node._exchange.watch, (node._ending.since or 0.0) + node._patience.linger_seconds
+    if watch.is_outdated and watch.is_settled(patient_until):
+        return None
+    updates = [update for bundle in journal.replay() for update in bundle.updates()]
+    made_again = Ledger(ledger._chronicle)
+    made_again.rebuild(list(journal.closed_epochs()), updates)
+    is_same = made_again.digest() == ledger.digest()
+    return None if is_same else "ends the run with other coefficients than its journal gives"
 
 
 def digest_of(sums: Mapping[int, int]) -> bytes:

@@ -19,6 +19,7 @@ from seedflood.errors import UsageError
 from seedflood.protocol.rules import Patience
 from seedflood.protocol.watch import MEND_SECONDS_MAX
 from seedflood.protocol.window import WindowRule
+from seedflood.simulation.bounds import find_excess
 from seedflood.simulation.checks import (
     find_mistakes,
     find_refusals,
@@ -197,7 +198,7 @@ def _watch_bounds(world: World) -> None:
     """From now on, again and again: is what nodes keep as little as is promised?"""
     for host in world.hosts:
         if host.is_up and not host.is_paused:
-            host.check_bounds()
+            host.mistakes += [mistake for mistake in find_excess(host.driver) if mistake not in host.mistakes]
     world.clock.after(STRIDE_SECONDS, _watch_bounds, world)
 
 
