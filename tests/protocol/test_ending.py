@@ -69,6 +69,14 @@ def test_a_node_that_all_agree_with_does_not_end_before_its_replica_is_that_of_i
     assert agree(node, B, now=3.0).is_finished
 
 
+def test_a_node_that_waits_for_its_own_replica_names_nobody_else():
+    node = finishing()
+    agree(node)
+    assert node.waiting_for() == ["bob"]
+    node.settled(SAID, OTHER, 1.0)
+    assert node.waiting_for() == ["its own replica, which is made again"]
+
+
 def test_who_has_no_patience_left_waits_all_the_same_until_its_replica_is_that_of_its_journal():
     node = finishing("bounded")
     node.settled(SAID, OTHER, 57.0)

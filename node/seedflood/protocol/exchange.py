@@ -172,7 +172,10 @@ class Exchange:
         return is_caught_up and self._announcement.is_heard(first, now)
 
     def waiting_to_end(self, ending: Ending) -> list[str]:
-        """Whose updates are missing, who is away, and who has not said yet that it holds the same."""
+        """Whose updates are missing, who is away, and who has not said yet that it holds the same; or that it is we who
+        are not done."""
+        if not self.watch.is_current and not ending.missing():
+            return ["its own replica, which is made again"]
         membership, linked = self._presence.membership, set(self.linked)
         frontier, digest = self._holdings.frontier, self._holdings.applied.digest()
         own = self._presence.ours.origin
