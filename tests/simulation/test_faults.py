@@ -148,7 +148,7 @@ def test_a_strict_run_goes_on_without_one_that_leaves(seed):
     leaver, others = world.hosts[0], world.hosts[1:]
     leaver.leave()
     left_after = len(leaver.published)
-    world.clock.run(lambda: all(host.is_finished for host in others), 3600)
+    world.clock.run(lambda: all(host.is_done for host in others), 3600)
     assert find_stuck(others) == []
     assert find_violations(others) == []
     assert len(leaver.published) == left_after < 12

@@ -188,7 +188,7 @@ def left():
     world.run_until_step(4)
     leaver, others = world.hosts[0], world.hosts[1:]
     leaver.leave()
-    world.clock.run(lambda: all(host.is_finished for host in others), 300)
+    world.clock.run(lambda: all(host.is_done for host in others), 300)
     return find_stuck(others) or find_violations(others)
 
 
