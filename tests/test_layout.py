@@ -138,6 +138,15 @@ def test_async_appears_where_there_is_a_loop_only():
     assert outside(asynchronous, *loops, "daemon.py", "workbench.py", "process.py", "cluster.py") == set()
 
 
+def is_put_in_place(node):
+    is_os = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "os"
+    return is_os and node.attr in {"replace", "rename", "link"}
+
+
+def test_files_come_into_being_whole_in_one_way_alone():
+    assert modules_with(is_put_in_place) == {"durable.py", "storage/salvage.py"}  # which moves files that are there
+
+
 def test_nothing_is_pickled():
     assert importers_of("pickle") | importers_of("cloudpickle") | importers_of("dill") | importers_of("shelve") == set()
     assert importers_of("torch.load") | importers_of("torch.save") == set()

@@ -7,7 +7,6 @@ is signed would hold different sets of updates for ever: so there is one library
 
 import contextlib
 import os
-import secrets
 from pathlib import Path
 from typing import Self
 
@@ -27,6 +26,7 @@ from nacl.bindings import (
 )
 from nacl.exceptions import CryptoError
 
+from seedflood import durable
 from seedflood.errors import ConfigError
 from seedflood.protocol.messages import OriginId, fingerprint, origin_id
 
@@ -73,7 +73,7 @@ class Identity:
             return
         try:
             self._mark.unlink(missing_ok=True)
-            _sync_folder(self._mark.parent)
+            durable.sync_folder(self._mark.parent)
         except OSError as error:
             raise ConfigError(
                 f"cannot remove {self._mark}: {error.strerror}; check the permissions of [node] state"
@@ -105,31 +105,14 @@ def verify(public_key: bytes, message: bytes, signature: bytes) -> bool:
 
 
 def _create(path: Path) -> None:
-    """Writes a complete file under another name and links it, so that no half key and no second key can appear."""
+    """No half key and no second key can appear: if another process was first, its key is used."""
     path.parent.mkdir(parents=True, exist_ok=True)
     key = Ed25519PrivateKey.generate()
     pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    try:
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with open(descriptor, "wb") as file:
-            file.write(pem)
-            file.flush()
-            os.fsync(descriptor)
-        with contextlib.suppress(FileExistsError):  # another process was first: its key is used
-            os.link(draft, path)
-            path.with_name(path.name + FRESH_SUFFIX).write_text(Identity(key).fingerprint)
-        _sync_folder(path.parent)
-    finally:
-        draft.unlink(missing_ok=True)
-
-
-def _sync_folder(path: Path) -> None:
-    folder = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    with contextlib.suppress(FileExistsError):
+        with durable.draft(path, is_contested=True) as draft:
+            draft.write_bytes(pem)
+        durable.write(path.with_name(path.name + FRESH_SUFFIX), Identity(key).fingerprint.encode())
 
 
 def _load(path: Path) -> Ed25519PrivateKey:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from seedflood import durable
 from seedflood.errors import JournalError
 
 RESULT_FILE = "result.json"
@@ -22,9 +23,6 @@ class Report:
 
     path: Path
     began: float = field(default_factory=time.monotonic)
-    loss: float | None = None
-    step_seconds: float = 0.0
-    late: int = 0
     before: Figures = field(default_factory=dict)
     after: Figures = field(default_factory=dict)
     logged_at: float = float("-inf")
@@ -41,11 +39,10 @@ class Report:
         return bool(self.before)
 
     def keep(self, result: dict[str, Any] | None = None) -> None:
-        """Writes the file, whole or not at all. Raises JournalError: the state folder cannot be written."""
-        draft = self.path.with_suffix(".draft")
+        """Writes the file, which all may read. Raises JournalError: the state folder cannot be written."""
+        data = json.dumps({"before": self.before, "result": result}, indent=1).encode()
         try:
-            draft.write_text(json.dumps({"before": self.before, "result": result}, indent=1))
-            draft.replace(self.path)
+            durable.write(self.path, data, mode=0o644)
         except OSError as error:
             raise JournalError(f"{self.path} cannot be written: {error.strerror}.", path=str(self.path)) from None
 

@@ -84,7 +84,7 @@ def test_what_the_disk_changed_is_passed_over(data: st.DataObject) -> None:
 
 
 def test_drafts_of_a_crash_are_removed(tmp_path: Path) -> None:
-    (tmp_path / "step-000000001.draft").write_bytes(b"half")
+    (tmp_path / "step-000000001.safetensors.draft").write_bytes(b"half")
     Snapshots(tmp_path, keep=1)
     assert list(tmp_path.iterdir()) == []
 

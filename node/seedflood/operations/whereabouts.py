@@ -4,10 +4,10 @@ A killed node leaves the file behind, so whoever reads it asks the node that ans
 """
 
 import json
-import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from seedflood import durable
 from seedflood.errors import JournalError
 
 WHEREABOUTS_FILE = "http.json"
@@ -26,12 +26,8 @@ class Whereabouts:
 def keep_whereabouts(state: Path, whereabouts: Whereabouts) -> None:
     """Only the owner of the node may read it. Raises JournalError."""
     path = state / WHEREABOUTS_FILE
-    draft = path.with_suffix(".draft")
     try:
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        with open(descriptor, "w") as file:
-            json.dump(asdict(whereabouts), file)
-        draft.replace(path)
+        durable.write(path, json.dumps(asdict(whereabouts)).encode())
     except OSError as error:
         raise JournalError(f"{path} cannot be written: {error.strerror}.", path=str(path)) from None
 

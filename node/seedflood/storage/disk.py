@@ -1,4 +1,4 @@
-"""What is common to everything on the disk: faults told to an operator, and names that survive a power failure."""
+"""Faults of the disk, as they are told to an operator."""
 
 import contextlib
 import errno
@@ -30,15 +30,6 @@ def told(path: Path, verb: str, what: str = "journal") -> Iterator[None]:
             "there",
             path=str(path),
         ) from error
-
-
-def sync_folder(folder: Path) -> None:
-    """Makes the names of new and renamed files durable."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _is_full(error: sqlite3.Error | OSError, folder: Path) -> bool:

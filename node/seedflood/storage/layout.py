@@ -9,13 +9,12 @@ its log in shared memory (locking_mode = EXCLUSIVE in `store`): one file less th
 """
 
 import contextlib
-import os
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
+from seedflood import durable
 from seedflood.errors import ConfigError
-from seedflood.storage.disk import sync_folder
 from seedflood.storage.records import Identity, encode_identity
 
 FORMAT_VERSION = 4
@@ -38,25 +37,19 @@ SCHEMA = (
 @contextlib.contextmanager
 def draft(place: Path, identity: Identity) -> Iterator[sqlite3.Connection]:
     """A new journal with empty tables (mode 0600) to be filled; at the end it is on the disk and named `place`."""
-    path = place.with_name(f"{place.name}.draft")
-    path.unlink(missing_ok=True)
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-    try:
-        with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
-            connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
-            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-            connection.execute("PRAGMA journal_mode = OFF")  # a draft that fails is thrown away
-            connection.execute("BEGIN IMMEDIATE")
-            for statement in SCHEMA:
-                connection.execute(statement)
-            connection.execute("INSERT INTO meta VALUES (?, ?)", (IDENTITY, encode_identity(identity)))
-            yield connection
-            connection.execute("COMMIT")  # synchronous = FULL, the default: the draft is on the disk
-        os.replace(path, place)
-        sync_folder(place.parent)
-    except BaseException:
-        path.unlink(missing_ok=True)
-        raise
+    with (
+        durable.draft(place) as path,
+        contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection,
+    ):
+        connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        connection.execute("PRAGMA journal_mode = OFF")  # a draft that fails is thrown away
+        connection.execute("BEGIN IMMEDIATE")
+        for statement in SCHEMA:
+            connection.execute(statement)
+        connection.execute("INSERT INTO meta VALUES (?, ?)", (IDENTITY, encode_identity(identity)))
+        yield connection
+        connection.execute("COMMIT")
 
 
 def check_identity(path: Path, found: Identity, wanted: Identity) -> None:

@@ -14,7 +14,7 @@ import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
 
-from seedflood.storage.disk import sync_folder
+from seedflood.durable import sync_folder
 from seedflood.storage.layout import IDENTITY, INCARNATION, SCHEMA, check_identity, draft
 from seedflood.storage.records import (
     ChecksumError,

@@ -5,10 +5,8 @@ and without any the journal is enough. It is written as a draft and renamed once
 nothing pickled; a SHA-256 over facts and arrays tells what the disk has changed.
 """
 
-import contextlib
 import errno
 import hashlib
-import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -20,7 +18,8 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load_file, save_file
 
-from seedflood.storage.disk import sync_folder, told
+from seedflood import durable
+from seedflood.storage.disk import told
 
 Arrays = dict[str, NDArray[Any]]
 Facts = dict[str, str]
@@ -49,26 +48,18 @@ class Snapshots:
         self._keep = keep
         with told(folder, "open", "snapshots"):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            for draft in folder.glob("step-*.draft"):
+            for draft in folder.glob(f"step-*{durable.DRAFT_SUFFIX}"):
                 draft.unlink()
 
     def save(self, step: int, arrays: Arrays, facts: Facts) -> None:
         """Raises DiskFullError, JournalError; then everything is as before."""
         path = self._folder / f"step-{step:09d}.safetensors"
-        draft = path.with_suffix(".draft")
         arrays = {name: np.asarray(array, order="C") for name, array in arrays.items()}  # copies only what is not
-        try:
-            with told(path, "write", "snapshot"):
+        with told(path, "write", "snapshot"):
+            with durable.draft(path) as draft:
                 _write(draft, arrays, facts)
-                _sync(draft)
-                os.replace(draft, path)
-                sync_folder(self._folder)
-                for old in self._newest_first()[self._keep :]:
-                    old.unlink()
-        except BaseException:
-            with contextlib.suppress(OSError):
-                draft.unlink()
-            raise
+            for old in self._newest_first()[self._keep :]:
+                old.unlink()
 
     def load_latest(self, is_usable: Callable[[Facts], bool]) -> Snapshot | None:
         """The newest snapshot that is whole and whose facts are accepted. One that cannot be read is no error."""
@@ -120,11 +111,3 @@ def _step(path: Path) -> int:
     """A name that is none of ours counts as the oldest."""
     digits = path.stem.removeprefix("step-")
     return int(digits) if digits.isascii() and digits.isdigit() else -1
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

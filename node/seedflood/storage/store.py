@@ -17,8 +17,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
+from seedflood.durable import sync_folder
 from seedflood.errors import JournalError
-from seedflood.storage.disk import sync_folder, told
+from seedflood.storage.disk import told
 from seedflood.storage.records import ChecksumError
 
 WAL_BYTES_MAX = 64 << 20
