@@ -31,7 +31,7 @@ def compare(repair, peer, message, frontier=LACKING):
 
 def test_what_a_hello_holds_and_we_lack_is_pulled_at_once():
     repair = make_repair(B, goal=FULL.held())
-    assert not repair.is_caught_up
+    assert not repair.reached
     assert repair.goal(B.id) == FULL.held()
     assert repair.collect(LACKING) == B.id
     assert repair.is_pulling(B.id)
@@ -56,7 +56,7 @@ def test_a_finished_pull_that_reached_the_goal_means_caught_up():
     repair = make_repair(B, goal=FULL.held())
     repair.collect(LACKING)
     repair.pulled(B.id, FULL)
-    assert repair.is_caught_up
+    assert repair.reached
     repair.retry()
     assert repair.collect(FULL) is None
 
@@ -65,7 +65,7 @@ def test_a_broken_pull_is_tried_again_at_the_next_comparison():
     repair = make_repair(B, goal=FULL.held())
     repair.collect(LACKING)
     repair.pulled(B.id, LACKING)
-    assert not repair.is_caught_up
+    assert not repair.reached
     assert repair.collect(LACKING) is None
     repair.retry()
     assert repair.collect(LACKING) == B.id
@@ -229,9 +229,9 @@ def test_whatever_happens_at_most_one_donor_is_active_and_a_peer_answers_one_pul
 def test_a_goal_may_be_reached_by_live_updates():
     repair = make_repair(B, goal=FULL.held())
     repair.progressed(B.id, LACKING)
-    assert not repair.is_caught_up
+    assert not repair.reached
     repair.progressed(B.id, FULL)
-    assert repair.is_caught_up
+    assert repair.reached
 
 
 def test_every_goal_may_be_reached_by_what_others_say():
@@ -247,7 +247,7 @@ def test_nothing_is_pulled_from_a_peer_that_is_gone():
     repair.pulled(B.id, FULL)
     assert repair.collect(LACKING) is None
     assert repair.goal(B.id) == ()
-    assert not repair.is_caught_up
+    assert not repair.reached
 
 
 # Comparing

@@ -534,12 +534,6 @@ async def test_more_services_can_be_added_before_the_start(make_node) -> None:
     assert len(added) == 1
 
 
-async def test_a_disconnected_peer_is_dialled_again(make_node) -> None:
-    a, b = await pair(make_node)
-    a.links.disconnect(b.origin, "suspected")
-    await a.until(lambda: ("disconnected", b.origin, "suspected") in a.calls and a.linked)
-
-
 async def test_names_of_many_hosts_link_in_a_mesh(make_node) -> None:
     nodes = [make_node(f"n{k}") for k in range(5)]
     for node in nodes:

@@ -10,8 +10,10 @@ import pytest
 from seedflood.protocol.messages import Bundle, ClosedEpoch, Held, Members, Standing, Updates
 from seedflood.transport.answer import Assembly
 from seedflood.transport.budget import ALLOWANCES
-from seedflood.transport.codec import decode, encode_pull_request
-from seedflood.transport.server import PULL_PATH
+from seedflood.transport.codec import decode
+from seedflood.transport.columns import frontier_to_wire
+from seedflood.transport.server import SERVICE
+from seedflood.wire import flood_pb2 as pb
 
 BUNDLES = tuple(Bundle(5, step, ((step, -step),), signature=bytes(64)) for step in range(1000))
 
@@ -26,9 +28,13 @@ def _journal(member):
     return missing
 
 
+def _request(run_id: bytes, *frontier: Held) -> bytes:
+    return pb.PullRequest(run_id=run_id, frontier=frontier_to_wire(frontier)).SerializeToString()
+
+
 async def _pull(address: str, request: bytes):
     async with grpc.aio.insecure_channel(address) as channel:
-        frames = [frame async for frame in channel.unary_stream(PULL_PATH)(request)]
+        frames = [frame async for frame in channel.unary_stream(f"/{SERVICE}/Pull")(request)]
     return [decode(frame) for frame in frames]
 
 
@@ -36,7 +42,7 @@ async def test_an_empty_frontier_gets_members_and_everything(make_node):
     node = make_node("a")
     node.journal = _journal(node.member)
     await node.start()
-    messages = await _pull(node.address, encode_pull_request(node.run_id, ()))
+    messages = await _pull(node.address, _request(node.run_id))
     assert messages[0] == Members((node.member,))
     assert tuple(one for m in messages if isinstance(m, Updates) for one in m.bundles) == BUNDLES
 
@@ -45,7 +51,7 @@ async def test_a_frontier_gets_only_what_it_lacks(make_node):
     node = make_node("a")
     node.journal = _journal(node.member)
     await node.start()
-    messages = await _pull(node.address, encode_pull_request(node.run_id, (Held(5, 990),)))
+    messages = await _pull(node.address, _request(node.run_id, Held(5, 990)))
     assert [one.step for m in messages if isinstance(m, Updates) for one in m.bundles] == list(range(990, 1000))
 
 
@@ -55,14 +61,14 @@ async def test_closed_epochs_and_the_standing_come_as_on_a_link(make_node):
     node = make_node("a")
     node.journal = lambda frontier: iter(answer)
     await node.start()
-    parts = await _pull(node.address, encode_pull_request(node.run_id, ()))
+    parts = await _pull(node.address, _request(node.run_id))
     assembly = Assembly()
     assert [item for part in parts if (item := assembly.join(part)) is not None] == answer
 
 
 async def test_whoever_asks_without_end_is_told_to_come_back(make_node):
     node = await make_node("a").start()
-    request = encode_pull_request(node.run_id, ())
+    request = _request(node.run_id)
     codes = []
     for _ in range(3 * int(ALLOWANCES["pulls"].burst)):
         try:
@@ -73,7 +79,7 @@ async def test_whoever_asks_without_end_is_told_to_come_back(make_node):
     assert set(codes) == {grpc.StatusCode.RESOURCE_EXHAUSTED}
 
 
-@pytest.mark.parametrize("request_bytes", [b"\xff\xff", encode_pull_request(hashlib.sha256(b"other").digest(), ())])
+@pytest.mark.parametrize("request_bytes", [b"\xff\xff", _request(hashlib.sha256(b"other").digest())])
 async def test_garbage_and_foreign_runs_are_refused(make_node, request_bytes):
     node = await make_node("a").start()
     with pytest.raises(grpc.aio.AioRpcError) as refused:

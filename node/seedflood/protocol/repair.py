@@ -67,10 +67,6 @@ class Repair:
         """Has a pull brought all that a neighbour held when we linked, to its end?"""
 
     @property
-    def is_caught_up(self) -> bool:
-        return bool(self.reached)
-
-    @property
     def donor(self) -> OriginId | None:
         """Who is being pulled from."""
         return next((peer for peer, one in self._peers.items() if one.is_pulling and not one.is_stalled), None)

@@ -157,13 +157,8 @@ def decode(data: bytes) -> LinkMessage | None:
     return message
 
 
-def encode_pull_request(run_id: bytes, frontier: Sequence[Held]) -> bytes:
-    """The request of Flood.Pull."""
-    return pb.PullRequest(run_id=run_id, frontier=frontier_to_wire(frontier)).SerializeToString()
-
-
 def decode_pull_request(data: bytes) -> tuple[bytes, tuple[Held, ...]]:
-    """Run id and frontier. Raises PeerError, whatever the bytes."""
+    """What Flood.Pull is asked for: run id and frontier. Raises PeerError, whatever the bytes."""
     try:
         wire = pb.PullRequest.FromString(data)
     except DecodeError as error:

@@ -139,12 +139,6 @@ class Links:
         link = self._links.get(peer)
         return link is not None and link.pull(frontier)
 
-    def disconnect(self, peer: OriginId, reason: str) -> None:
-        """Ends the link with a peer now."""
-        link = self._links.get(peer)
-        if link is not None:
-            link.close(reason)
-
     async def drain(self, seconds: float) -> None:
         """Stops dialling and accepting; sends what is queued, then a goodbye; waits so long for the links to end."""
         self._is_stopping = True

@@ -16,7 +16,6 @@ from seedflood.transport.crowd import host_of
 
 SERVICE = "seedflood.wire.Flood"
 LINK_PATH = f"/{SERVICE}/Link"
-PULL_PATH = f"/{SERVICE}/Pull"
 
 RPCS_MAX = 2048
 """Concurrent streams of all peers together. Links, and each kind of stream that strangers may open, have limits of
