@@ -1,5 +1,7 @@
 """What delay and round length the measured hops call for."""
 
+import pytest
+
 from seedflood.operations.advice import advise
 
 RING_OF_FOUR = {"hop_seconds": 0.1, "diameter": 2, "step_seconds": 0.042}
@@ -32,3 +34,12 @@ def test_where_rounds_are_long_enough_one_delay_is_named_once():
     advice = advise(hop_seconds=0.01, diameter=2, step_seconds=0.03, local_steps=1, delay=0)
     assert advice is not None
     assert advice.sentence() == "delay = 1"
+
+
+@pytest.mark.parametrize(
+    ("local_steps", "sentence"), [(1, "larger batches and local_steps = 4"), (4, "larger batches")]
+)
+def test_adam_is_not_told_of_a_delay_with_which_it_learns_little(local_steps, sentence):
+    advice = advise(**RING_OF_FOUR, local_steps=local_steps, delay=0, optimizer="adam")
+    assert advice is not None
+    assert advice.sentence() == sentence

@@ -3,7 +3,8 @@
 With `delay = 0` a round takes its own work and then the flight across the graph. With `delay = D` the windows of D
 rounds may be on their way meanwhile, so nobody waits once D rounds take as long as the flight. Both more rounds on
 their way and longer ones do it; whoever measures with older weights learns a little less per step, so one long round is
-named first.
+named first. Adam goes its full rate along what older weights told, and learned little with a delay where rounds of four
+steps without one cost no steps (benchmarks/RESULTS.md): it is told of such rounds and of larger batches alone.
 """
 
 import math
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 
 LOCAL_STEPS_MAX = 64
 DELAY_MAX = 64
+ADAM_LOCAL_STEPS_MAX = 4
 
 UTILISATION = 0.8
 """Nodes that compute so much of their time need no advice."""
@@ -20,15 +22,19 @@ UTILISATION = 0.8
 class Advice:
     """What would be enough: local_steps with `delay = 1`, delay with the run's own local_steps; None: nothing allowed.
 
-    utilisation: the share of its time that a node can compute at most, as the run is set.
+    utilisation: the share of its time that a node can compute at most, as the run is set. bears_delay: else local_steps
+    are without one, and not enough for themselves.
     """
 
     utilisation: float
     local_steps: int | None
     delay: int | None
+    bears_delay: bool = True
 
     def sentence(self) -> str:
         ways = []
+        if not self.bears_delay:
+            return "larger batches" + (f" and local_steps = {self.local_steps}" if self.local_steps else "")
         if self.local_steps is not None and self.delay != 1:  # else rounds are long enough as they are
             ways.append(f"delay = 1 with local_steps = {self.local_steps}")
         if self.delay is not None:
@@ -36,7 +42,15 @@ class Advice:
         return " or ".join(ways) or "larger batches"
 
 
-def advise(*, hop_seconds: float, diameter: int, step_seconds: float, local_steps: int, delay: int) -> Advice | None:
+def advise(
+    *,
+    hop_seconds: float,
+    diameter: int,
+    step_seconds: float,
+    local_steps: int,
+    delay: int,
+    optimizer: str = "sgd",
+) -> Advice | None:
     """hop_seconds: of one way between neighbours. step_seconds: of measuring. None: there is nothing to gain."""
     flight = hop_seconds * diameter
     work = step_seconds * local_steps
@@ -45,10 +59,10 @@ def advise(*, hop_seconds: float, diameter: int, step_seconds: float, local_step
     utilisation = min(1.0, work * (delay + 1) / (work + flight))
     if utilisation >= UTILISATION:
         return None
+    share = round(utilisation, 3)
+    if optimizer == "adam":
+        is_short = local_steps < ADAM_LOCAL_STEPS_MAX
+        return Advice(share, ADAM_LOCAL_STEPS_MAX if is_short else None, None, bears_delay=False)
     longer = max(local_steps, math.ceil(flight / step_seconds))
     deeper = max(1, math.ceil(flight / work))
-    return Advice(
-        round(utilisation, 3),
-        longer if longer <= LOCAL_STEPS_MAX else None,
-        deeper if deeper <= DELAY_MAX else None,
-    )
+    return Advice(share, longer if longer <= LOCAL_STEPS_MAX else None, deeper if deeper <= DELAY_MAX else None)

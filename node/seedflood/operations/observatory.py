@@ -242,6 +242,7 @@ class Observatory:
             step_seconds=self.step_seconds,
             local_steps=run.local_steps,
             delay=run.delay,
+            optimizer=run.optimizer,
         )
         if advice is not None:
             self.tell(
