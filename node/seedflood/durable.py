@@ -1,7 +1,8 @@
-"""The one way to make a file that matters: whole and on the disk under its name, or not there at all.
+"""The one way to make a file of the state folder: whole and on the disk under its name, or not there at all.
 
 It is written beside its place, flushed and renamed; then the folder is flushed, too. A crash at any instant leaves
-what was there before or the new file, and perhaps a draft, which the next one takes away.
+what was there before or the new file, and perhaps a draft, which the next writer of the same name takes away; of files
+that several may make at once drafts have names of their own and stay.
 """
 
 import contextlib
@@ -14,7 +15,7 @@ DRAFT_SUFFIX = ".draft"
 
 
 def write(path: Path, data: bytes, *, mode: int = 0o600) -> None:
-    """Raises OSError; then everything is as before."""
+    """Raises OSError; then the file is the old or the new one, whole."""
     with draft(path, mode=mode) as written:
         written.write_bytes(data)
 

@@ -39,7 +39,7 @@ class Report:
         return bool(self.before)
 
     def keep(self, result: dict[str, Any] | None = None) -> None:
-        """Writes the file, which all may read. Raises JournalError: the state folder cannot be written."""
+        """Writes the file. Raises JournalError: the state folder cannot be written."""
         data = json.dumps({"before": self.before, "result": result}, indent=1).encode()
         try:
             durable.write(self.path, data, mode=0o644)

@@ -37,9 +37,11 @@ def test_where_rounds_are_long_enough_one_delay_is_named_once():
 
 
 @pytest.mark.parametrize(
-    ("local_steps", "sentence"), [(1, "larger batches and local_steps = 4"), (4, "larger batches")]
+    ("local_steps", "sentence"),
+    [(1, "delay = 0 with larger batches and local_steps = 4"), (4, "delay = 0 with larger batches")],
 )
-def test_adam_is_not_told_of_a_delay_with_which_it_learns_little(local_steps, sentence):
-    advice = advise(**RING_OF_FOUR, local_steps=local_steps, delay=0, optimizer="adam")
+@pytest.mark.parametrize("delay", [0, 64])
+def test_adam_is_told_of_no_delay_with_which_it_learns_little(local_steps, delay, sentence):
+    advice = advise(**RING_OF_FOUR, local_steps=local_steps, delay=delay, optimizer="adam")
     assert advice is not None
     assert advice.sentence() == sentence

@@ -96,7 +96,9 @@ def test_who_contradicts_itself_without_end_keeps_nobody_from_ending():
     node.settled(OTHER, THIRD, 60.5)
     assert not node.collect().is_finished
     node.rebuilt(True, 61.0)
-    assert node.collect().is_finished
+    out = node.collect()
+    assert out.is_finished
+    assert "the run ends with a replica that is behind its journal" in events(out)
 
 
 def test_a_doubt_that_comes_when_patience_ends_is_looked_into_first():

@@ -335,6 +335,7 @@ def test_a_replica_is_made_again_when_the_journal_has_changed_and_that_is_no_fau
     assert watched.rebuild(0.0)
     assert watched.rebuilt(True) == [("replica rebuilt", "info")]
     assert not watched.watch.is_doubted
+    assert watched.watch.is_agreed  # one is as ready as the journal makes it, however often it changes
     assert watched.doubt(now=0.0) != []  # its word still counts
 
 

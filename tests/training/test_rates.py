@@ -6,8 +6,10 @@ from seedflood.training.rates import default_learning_rate
 PARAMETERS = 2_600_000
 
 
-@pytest.mark.parametrize(("rank", "rate"), [(2, 3e-4 * 8), (8, 3e-4), (32, 3e-4 / 8), (128, 3e-4 / 64)])
-def test_adam_takes_an_eighth_of_the_rate_where_the_rank_is_four_times_as_high(rank: int, rate: float) -> None:
+@pytest.mark.parametrize(("rank", "rate"), [(2, 3e-4 * 4), (8, 3e-4), (32, 3e-4 / 8), (128, 3e-4 / 64)])
+def test_adam_takes_an_eighth_of_the_rate_at_four_times_the_rank_and_four_times_it_at_a_quarter(
+    rank: int, rate: float
+) -> None:
     run = RunSettings(estimate="gradient", rank=rank)
     assert default_learning_rate(run, PARAMETERS) == rate
     assert default_learning_rate(run, 10 * PARAMETERS) == rate, "whatever the size of the model"

@@ -22,8 +22,8 @@ UTILISATION = 0.8
 class Advice:
     """What would be enough: local_steps with `delay = 1`, delay with the run's own local_steps; None: nothing allowed.
 
-    utilisation: the share of its time that a node can compute at most, as the run is set. bears_delay: else local_steps
-    are without one, and not enough for themselves.
+    utilisation: the share of its time that a node can compute at most, as the run is set. bears_delay: if not, rounds
+    of local_steps are meant with `delay = 0`, and do not suffice alone.
     """
 
     utilisation: float
@@ -34,7 +34,9 @@ class Advice:
     def sentence(self) -> str:
         ways = []
         if not self.bears_delay:
-            return "larger batches" + (f" and local_steps = {self.local_steps}" if self.local_steps else "")
+            return "delay = 0 with larger batches" + (
+                f" and local_steps = {self.local_steps}" if self.local_steps else ""
+            )
         if self.local_steps is not None and self.delay != 1:  # else rounds are long enough as they are
             ways.append(f"delay = 1 with local_steps = {self.local_steps}")
         if self.delay is not None:
@@ -51,13 +53,17 @@ def advise(
     delay: int,
     optimizer: str = "sgd",
 ) -> Advice | None:
-    """hop_seconds: of one way between neighbours. step_seconds: of measuring. None: there is nothing to gain."""
+    """hop_seconds: of one way between neighbours. step_seconds: of measuring. None: there is nothing to gain.
+
+    Adam with a delay is advised even if it never waits.
+    """
     flight = hop_seconds * diameter
     work = step_seconds * local_steps
     if work <= 0:
         return None
     utilisation = min(1.0, work * (delay + 1) / (work + flight))
-    if utilisation >= UTILISATION:
+    is_harmful = optimizer == "adam" and delay > 0
+    if utilisation >= UTILISATION and not is_harmful:
         return None
     share = round(utilisation, 3)
     if optimizer == "adam":

@@ -59,7 +59,7 @@ class Ending:
         doubt there is of its replica is settled.
 
         One that has lost patience ends without them; but in strict windows never without all updates of those who
-        joined, and nowhere with coefficients that were not those of its journal when it lost patience.
+        joined, and in no window before whatever changed the journal until then is applied.
         """
         if now >= patient_until:
             is_enough = self._rules.window != "strict" or self.is_all_held(self._rules.steps)

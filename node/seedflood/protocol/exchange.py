@@ -190,6 +190,13 @@ class Exchange:
         here = {*self.linked, self._presence.ours.origin}
         return describe_missing(ending.missing(), self._presence.membership, here)
 
+    def tell_shortcomings(self, ending: Ending) -> None:
+        """Logs what a run ends without that was not to be waited for."""
+        if facts := self.describe_missing(ending):
+            self._outbox.tell("the run ends without some updates", "warning", **facts)
+        if self.watch.is_outdated:
+            self._outbox.tell("the run ends with a replica that is behind its journal", "error")
+
     def waiting_to_speak(self) -> list[str]:
         """For whom a node waits that has not caught up yet."""
         membership, reached = self._presence.membership, self.repair.reached

@@ -393,8 +393,7 @@ class Node:
         of = (exchange.repair, exchange.watch, self.applied, exchange.linked)
         if ending.may_end(*of, now=now, patient_until=until):
             self._life.enter(Phase.FINISHED)
-            if facts := exchange.describe_missing(ending):
-                self._outbox.tell("the run ends without some updates", "warning", **facts)
+            exchange.tell_shortcomings(ending)
             self._exchange.say_digests(STEP_MAX, is_complete=ending.is_complete)
             self._presence.declare(last_step=self.frontier.last(self.origin))
             self._outbox.outputs.is_finished = True

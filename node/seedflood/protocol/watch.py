@@ -87,8 +87,11 @@ class DigestWatch:
         return not (self.is_rebuilding or self.is_outdated)
 
     def is_settled(self, moment: float) -> bool:
-        """Are the coefficients those that the journal gave at this moment, and those that most doubt made again? What
-        has come since is not waited for: who contradicts itself may go on for ever."""
+        """Is every change of the journal up to this moment in the coefficients, and every doubt answered by a rebuild?
+
+        What has come since is not waited for: who contradicts itself may go on for ever. Nor is a doubt whose rebuild
+        has to wait for longer than any change: several rebuilds just before it have answered the same.
+        """
         is_due = self.is_doubted and not self._is_answered and self._rebuild_at < moment + MEND_SECONDS_MAX
         return not (self.is_rebuilding or is_due) and self._outdated_at > moment
 
@@ -179,7 +182,7 @@ class DigestWatch:
         """is_changed: the coefficients had not been those that the journal gives."""
         self.is_rebuilding = False
         if self._is_expected:
-            self.is_doubted = False  # those were other coefficients: they are compared anew
+            self.is_agreed, self.is_doubted = True, False  # those doubted were others: these are the journal's
             self._accusers.clear()
             outbox.tell("replica rebuilt", "info", was_wrong=False)
             return

@@ -48,11 +48,12 @@ class Snapshots:
         self._keep = keep
         with told(folder, "open", "snapshots"):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            for draft in folder.glob(f"step-*{durable.DRAFT_SUFFIX}"):
-                draft.unlink()
+            for pattern in (f"step-*{durable.DRAFT_SUFFIX}", ".tmp*"):  # the latter are of safetensors itself
+                for left in folder.glob(pattern):
+                    left.unlink()
 
     def save(self, step: int, arrays: Arrays, facts: Facts) -> None:
-        """Raises DiskFullError, JournalError; then everything is as before."""
+        """Raises DiskFullError, JournalError; then no older one is missing that it was to take the place of."""
         path = self._folder / f"step-{step:09d}.safetensors"
         arrays = {name: np.asarray(array, order="C") for name, array in arrays.items()}  # copies only what is not
         with told(path, "write", "snapshot"):
