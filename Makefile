@@ -23,11 +23,12 @@ compose-test: $(VENV)/.ready-dev  ## The image, and clusters of containers in tr
 soak: $(VENV)/.ready-dev  ## The long tests: fifty crashes of eight nodes, and a partition (some 20 minutes)
 	$(BIN)/python -m pytest tests/system/test_soak.py -m soak
 
-sweep: $(VENV)/.ready  ## The protocol in simulation, with every fault, under many seeds
-	$(BIN)/seedflood simulate --clients 24 --steps 12 --seeds 1..24
-	$(BIN)/seedflood simulate --clients 24 --steps 12 --window bounded --faults liars --seeds 1..24
-	$(BIN)/seedflood simulate --clients 9 --topology grid --window bounded --steps 12 --seeds 1..24
-	$(BIN)/seedflood simulate --clients 9 --topology grid --window none --steps 12 --seeds 1..24
+SEEDS ?= 24
+sweep: $(VENV)/.ready  ## The protocol in simulation, with every fault, under SEEDS seeds
+	$(BIN)/seedflood simulate --clients 24 --steps 12 --seeds 1..$(SEEDS)
+	$(BIN)/seedflood simulate --clients 24 --steps 12 --window bounded --faults liars --seeds 1..$(SEEDS)
+	$(BIN)/seedflood simulate --clients 9 --topology grid --window bounded --steps 12 --seeds 1..$(SEEDS)
+	$(BIN)/seedflood simulate --clients 9 --topology grid --window none --steps 12 --seeds 1..$(SEEDS)
 
 check: $(VENV)/.ready-dev  ## Format, lint and types
 	$(BIN)/ruff format --check .
