@@ -40,7 +40,7 @@ from benchmarks.measure import Metric, make_metric
 from benchmarks.origins import Origins, introduce
 from benchmarks.relay import BASE_DIGEST, RUN_ID, Relay, cpu_seconds, make_rules, trust
 from benchmarks.workers import Worker, next_question, take_core
-from seedflood import garbage
+from seedflood.host import garbage
 from seedflood.identity import Identity, verify
 from seedflood.protocol.epochs import digest_of
 from seedflood.protocol.evidence import Chain

@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from seedflood.config import RunSettings
+from seedflood.host.process import JOURNAL_FILE, KEY_FILE
 from seedflood.identity import Identity
-from seedflood.process import JOURNAL_FILE, KEY_FILE
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.messages import Bundle, ClosedEpoch, Member
 from seedflood.protocol.seeds import probe_seed

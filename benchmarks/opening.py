@@ -13,9 +13,9 @@ from tempfile import TemporaryDirectory
 
 from benchmarks.measure import Metric, make_metric
 from benchmarks.processes import Cluster, NodeProcess
+from seedflood.cluster.ports import free_ports
 from seedflood.config import RunSettings, load_settings
-from seedflood.ports import free_ports
-from seedflood.process import JOURNAL_FILE
+from seedflood.host.process import JOURNAL_FILE
 from seedflood.protocol.messages import Bundle
 from seedflood.storage.journal import Journal
 from seedflood.training.trainer import load_base

@@ -23,7 +23,7 @@ from benchmarks.course import Exercise, first_below, follow
 from benchmarks.delay import DelayedLinks
 from benchmarks.measure import Metric, make_metric, shared_folder
 from benchmarks.processes import Cluster, NodeProcess, moment, ring
-from seedflood.ports import free_ports
+from seedflood.cluster.ports import free_ports
 
 LINK_SECONDS = 0.1
 RINGS = (4, 8)

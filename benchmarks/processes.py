@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from seedflood.ports import free_ports
+from seedflood.cluster.ports import free_ports
 
 SECTIONS: Mapping[str, Mapping[str, Any]] = {
     "run": {"model": "embedded", "task": "embedded"},

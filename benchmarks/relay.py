@@ -13,8 +13,8 @@ from pathlib import Path
 
 import grpc.aio
 
-from seedflood.driver import Driver
 from seedflood.errors import PeerError, SeedfloodError
+from seedflood.host.driver import Driver
 from seedflood.identity import Identity, verify
 from seedflood.protocol.messages import (
     Bundle,

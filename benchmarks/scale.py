@@ -15,10 +15,10 @@ from statistics import mean
 
 from benchmarks.measure import Metric, make_metric
 from benchmarks.soak import fit
+from seedflood.cluster.topology import make_topology
 from seedflood.protocol.messages import ClosedEpoch, Message
 from seedflood.simulation.network import Endpoint
 from seedflood.simulation.world import World
-from seedflood.topology import make_topology
 from seedflood.transport.codec import encode
 
 CLIENTS_MIN = 16

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from seedflood.config import Settings, load_settings
-from seedflood.daemon import Daemon
-from seedflood.process import start_daemon
+from seedflood.host.daemon import Daemon
+from seedflood.host.process import start_daemon
 from seedflood.protocol.outputs import ClosedWindow
 
 RUN: dict[str, Any] = {"model": "embedded", "task": "embedded", "rank": 8, "batch_size": 4, "train_examples": 64}
@@ -55,13 +55,13 @@ class Cluster:
             self._moved.set()
 
         daemon.applied = tell  # type: ignore[method-assign]
-        told = daemon.observatory.tell
+        told = daemon.hub.tell
 
         def note(event: str, level: str = "info", **facts: Any) -> None:
             told(event, level, **facts)
             self._told.set()
 
-        daemon.observatory.tell = note  # type: ignore[method-assign]
+        daemon.hub.tell = note  # type: ignore[method-assign]
 
     async def until_told(self, condition: Callable[[], bool]) -> None:
         """Waits for a condition of which a line of the log tells (readiness, links, the end)."""

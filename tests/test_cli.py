@@ -8,7 +8,7 @@ from rich.console import Console
 
 from seedflood import cli
 from seedflood.cli.options import parse_overrides
-from seedflood.cluster import show_result
+from seedflood.cluster.local import show_result
 from seedflood.errors import ConfigError, ExitCode
 
 

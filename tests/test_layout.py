@@ -111,13 +111,13 @@ PURE_OF_TRANSPORT = {"seedflood.transport.codec", "seedflood.transport.columns",
 
 
 def test_the_driver_and_the_simulation_need_neither_torch_nor_grpc_nor_sqlite():
-    heavy = (*(f"seedflood.{room}" for room in ROOMS if room != "transport"), "seedflood.daemon")
+    heavy = (*(f"seedflood.{room}" for room in ROOMS if room != "transport"), "seedflood.host.daemon")
     for package in heavy:
-        assert {name for name in importers_of(package) if name.startswith(("driver.py", "simulation/"))} == set()
+        assert {name for name in importers_of(package) if name.startswith(("host/driver.py", "simulation/"))} == set()
 
 
 def test_of_the_transport_the_simulation_takes_the_codec_alone():
-    assert "driver.py" not in importers_of("seedflood.transport")
+    assert "host/driver.py" not in importers_of("seedflood.transport")
     taken = {one for name, all_imported in IMPORTS.items() if name.startswith("simulation/") for one in all_imported}
     taken = {one for one in taken if is_within(one, "seedflood.transport")} - {"seedflood.transport"}
     assert {".".join(one.split(".")[:3]) for one in taken} <= PURE_OF_TRANSPORT
@@ -128,14 +128,19 @@ def test_of_the_transport_the_simulation_takes_the_codec_alone():
 
 
 def test_operations_only_look_at_a_node():
-    drivers = importers_of("seedflood.driver") | importers_of("seedflood.daemon") | importers_of("seedflood.process")
+    drivers = (
+        importers_of("seedflood.host.driver")
+        | importers_of("seedflood.host.daemon")
+        | importers_of("seedflood.host.process")
+    )
     assert {name for name in drivers if name.startswith("operations/")} == set()
 
 
 def test_async_appears_where_there_is_a_loop_only():
     asynchronous = modules_with(lambda node: isinstance(node, ast.AsyncFunctionDef | ast.AsyncWith | ast.AsyncFor))
     loops = ("transport/", "operations/server.py", "operations/console.py")
-    assert outside(asynchronous, *loops, "daemon.py", "workbench.py", "process.py", "cluster.py") == set()
+    shells = ("host/daemon.py", "host/compute_adapter.py", "host/process.py", "cluster/local.py")
+    assert outside(asynchronous, *loops, *shells) == set()
 
 
 def is_put_in_place(node):

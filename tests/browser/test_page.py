@@ -6,8 +6,8 @@ import pytest
 from pages import DESK, PHONE, READ_CLIPPED, READ_FAINT_TEXT, READ_MOVED_BY_LONG_FIGURES, WATCH_SHIFTS, Page
 from processes import Host, Hosts, ring
 
+from seedflood.cluster.ports import free_ports
 from seedflood.operations.server import STATIC_FOLDER
-from seedflood.ports import free_ports
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
 

@@ -6,9 +6,9 @@ import threading
 import pytest
 import torch
 
-from seedflood import driver, history
 from seedflood.errors import BindError, JournalError, ModelError, RunMismatchError
-from seedflood.offline import rebuild
+from seedflood.host import driver, history
+from seedflood.offline.learned import rebuild
 from seedflood.protocol.opening import WAITING_ROUNDS
 from seedflood.protocol.phase import Phase
 from seedflood.storage.journal import Journal

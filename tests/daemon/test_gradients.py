@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from seedflood.offline import rebuild, replay
+from seedflood.offline.learned import rebuild, replay
 
 GRADIENT = {"estimate": "gradient", "rank": 4, "batch_size": 2}
 TOLD = {

@@ -7,8 +7,8 @@ import pytest
 import recipe
 import yaml
 
-from seedflood import daemon
 from seedflood.errors import ExitCode
+from seedflood.host import daemon
 from seedflood.operations import eventlog, tensorboard
 from seedflood.operations import server as http_server
 from seedflood.transport import link, links, server

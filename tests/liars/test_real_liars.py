@@ -25,7 +25,7 @@ import pytest
 from processes import Host, Hosts, ring
 from prometheus_client.parser import text_string_to_metric_families
 
-from seedflood.operations.whereabouts import WHEREABOUTS_FILE
+from seedflood.operations.http_address import HTTP_FILE
 from seedflood.protocol.messages import Hello, Member
 from seedflood.training.trainer import Trainer
 
@@ -68,7 +68,7 @@ class Look:
 
 
 def look(host: Host) -> Look:
-    address = json.loads((host.settings.node.state / WHEREABOUTS_FILE).read_text())["address"]
+    address = json.loads((host.settings.node.state / HTTP_FILE).read_text())["address"]
     connection = http.client.HTTPConnection(address, timeout=60)
     connection.request("GET", "/metrics")
     families = {

@@ -8,11 +8,11 @@ import threading
 import pytest
 
 from seedflood.errors import BindError
+from seedflood.host.process import KEY_FILE
 from seedflood.identity import Identity
 from seedflood.operations.client import node_at, node_in
 from seedflood.operations.console import Console
-from seedflood.operations.whereabouts import find_whereabouts
-from seedflood.process import KEY_FILE
+from seedflood.operations.http_address import find_http_address
 
 ALONE = {"clients": 1, "steps": 4}
 PAIR = {"clients": 2, "steps": 300}
@@ -176,8 +176,8 @@ async def test_a_wrong_question_is_refused_and_the_node_goes_on(cluster, http, p
 
 async def test_events_are_given_by_level_and_number(cluster, http):
     a = await cluster.start("a", [], ALONE, SERVE)
-    a.observatory.tell("something odd", "warning", number=1)
-    a.observatory.tell("something odd", "warning", number=2)
+    a.hub.tell("something odd", "warning", number=1)
+    a.hub.tell("something odd", "warning", number=2)
     last = json.loads((await get(http, a, "/api/events?limit=1&level=warning"))[1])["events"]
     assert [(event["event"], event["number"]) for event in last] == [("something odd", 2)]
     assert json.loads((await get(http, a, "/api/events?limit=0"))[1]) == {"events": []}
@@ -236,7 +236,7 @@ async def test_an_address_in_use_is_told_in_one_sentence(cluster):
 async def test_without_http_nothing_listens_and_nothing_is_kept(cluster):
     a = await cluster.start("a", [], ALONE, SERVE | {"http": ""})
     assert a.address is None
-    assert find_whereabouts(a.settings.node.state) is None
+    assert find_http_address(a.settings.node.state) is None
 
 
 async def test_a_node_is_found_by_its_state_folder_until_it_has_closed(cluster):
@@ -246,4 +246,4 @@ async def test_a_node_is_found_by_its_state_folder_until_it_has_closed(cluster):
     assert found.address == a.address
     assert (await asyncio.to_thread(node_at(a.address).ask, "/api/status"))["node"]["name"] == "a"
     await a.close()
-    assert find_whereabouts(state) is None
+    assert find_http_address(state) is None

@@ -114,11 +114,11 @@ async def test_a_file_that_is_none_is_told(tmp_path):
 
 async def test_without_a_running_node_there_is_one_sentence_and_exit_code_75(pair, tmp_path):
     a, _, settings = pair
-    whereabouts = a.settings.node.state / "http.json"
-    left_behind = whereabouts.read_text()
+    http_address = a.settings.node.state / "http.json"
+    left_behind = http_address.read_text()
     await a.close()
     await fails(ExitCode.TRY_AGAIN, "no node runs with the state folder", "status", "--peers", settings)
-    whereabouts.write_text(left_behind)
+    http_address.write_text(left_behind)
     await fails(ExitCode.TRY_AGAIN, "no node answers at", "status", "--peers", settings)
 
 

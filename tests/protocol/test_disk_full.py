@@ -5,9 +5,9 @@ from nodes import PROBES, linked
 from origins import A, B, C, make_rules
 
 from seams import Recorder
-from seedflood import backlog as backlog_module
-from seedflood.driver import RETRY_SECONDS, Driver
 from seedflood.errors import DiskFullError, JournalError
+from seedflood.host import backlog as backlog_module
+from seedflood.host.driver import RETRY_SECONDS, Driver
 from seedflood.protocol.messages import Updates
 from seedflood.protocol.outputs import Measure
 

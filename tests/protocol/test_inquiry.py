@@ -6,9 +6,9 @@ from origins import A, B, C, make_rules, replica
 
 from disks import Disk
 from seams import Recorder
-from seedflood.driver import Driver
 from seedflood.errors import PeerError
-from seedflood.history import pages
+from seedflood.host.driver import Driver
+from seedflood.host.history import pages
 from seedflood.protocol import inquiry
 from seedflood.protocol.frontier import Frontier, without
 from seedflood.protocol.inquiry import BLOCK_STEPS, Contents

@@ -19,7 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from origins import Origin, make_rules, pack_sum
 
 from disks import Disk
-from seedflood.history import pages, take_stock
+from seedflood.host.history import pages, take_stock
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.membership import Membership
 from seedflood.protocol.messages import STEP_MAX, ClosedEpoch, Hello, Members, Update, Updates

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 from worlds import STORMY, make_world, run_world
 
-from seedflood.driver import Driver
+from seedflood.host.driver import Driver
 from seedflood.protocol.flood import Flood
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.holdings import Holdings

@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from worlds import make_world
 
+from seedflood.cluster.topology import TOPOLOGIES, make_topology
 from seedflood.errors import PeerError
 from seedflood.protocol.seeds import probe_seed
 from seedflood.simulation.checks import find_mistakes, find_violations
 from seedflood.simulation.liars import LIES, Liar, choose_liars, let_lie
 from seedflood.simulation.link import Encoder, decode
 from seedflood.simulation.runs import Plan, simulate
-from seedflood.topology import TOPOLOGIES, make_topology
 
 
 @given(st.sampled_from(sorted(TOPOLOGIES)), st.integers(1, 30), st.integers())

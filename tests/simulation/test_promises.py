@@ -9,8 +9,8 @@ from functools import partial
 import pytest
 from worlds import make_world
 
-from seedflood.backlog import Backlog
 from seedflood.errors import PeerError
+from seedflood.host.backlog import Backlog
 from seedflood.protocol.catchup import CatchUp
 from seedflood.protocol.epochs import Closings
 from seedflood.protocol.flood import Flood

@@ -1,11 +1,11 @@
 """Worlds that run to their end and are judged."""
 
+from seedflood.cluster.topology import make_topology
 from seedflood.protocol.rounds import applied_before
 from seedflood.simulation.checks import find_stuck, find_violations
 from seedflood.simulation.host import Host
 from seedflood.simulation.network import Weather
 from seedflood.simulation.world import World
-from seedflood.topology import make_topology
 
 STORMY = Weather(duplicate=0.1, reorder=0.1, lose=0.05, break_per_second=0.2)
 

@@ -12,7 +12,7 @@ import pytest
 from processes import Host
 
 from seedflood.errors import ExitCode
-from seedflood.offline import Replayed, replay
+from seedflood.offline.learned import Replayed, replay
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.messages import Bundle, ClosedEpoch, Held
 from seedflood.protocol.packing import unpack

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
+from seedflood.cluster.ports import free_ports
 from seedflood.config import Settings, load_settings
-from seedflood.ports import free_ports
-from seedflood.process import JOURNAL_FILE
+from seedflood.host.process import JOURNAL_FILE
 
 SILENCE_SECONDS_MAX = 120.0
 

@@ -9,8 +9,8 @@ from ledgers import check_replays, finish
 from processes import Host, Hosts, ring
 
 from seedflood.config import RunSettings
+from seedflood.host.process import KEY_FILE
 from seedflood.identity import Identity
-from seedflood.process import KEY_FILE
 from seedflood.protocol.messages import Bundle, Member
 from seedflood.protocol.seeds import probe_seed
 from seedflood.storage.journal import Journal

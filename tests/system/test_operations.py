@@ -15,7 +15,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from seedflood.errors import ExitCode
-from seedflood.operations.whereabouts import find_whereabouts
+from seedflood.operations.http_address import find_http_address
 
 pytestmark = pytest.mark.system
 
@@ -25,8 +25,8 @@ LONG_STEP = {"batch_size": 60_000, "train_examples": 64}
 
 def get(host, path):
     """(status, text) of the host's HTTP server."""
-    whereabouts = find_whereabouts(host.settings.node.state)
-    name, _, port = whereabouts.address.rpartition(":")
+    http_address = find_http_address(host.settings.node.state)
+    name, _, port = http_address.address.rpartition(":")
     with contextlib.closing(http.client.HTTPConnection(name, int(port), timeout=60)) as connection:
         connection.request("GET", path)
         answer = connection.getresponse()
@@ -53,7 +53,7 @@ def test_readiness_follows_the_life_of_a_node_and_liveness_does_not(hosts):
     a.signal(signal.SIGTERM)
     a.wait_for("not ready")
     assert a.end() == ExitCode.OK
-    assert find_whereabouts(state) is None
+    assert find_http_address(state) is None
 
 
 def test_a_node_that_catches_up_is_alive_and_not_ready(hosts):

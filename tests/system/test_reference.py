@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from seedflood.config import Settings, load_settings
+from seedflood.host.process import JOURNAL_FILE, KEY_FILE
 from seedflood.identity import Identity
-from seedflood.process import JOURNAL_FILE, KEY_FILE
 from seedflood.protocol.messages import Update
 from seedflood.protocol.seeds import probe_seed
 from seedflood.storage.journal import Journal

@@ -26,12 +26,12 @@ from seedflood.cli.options import (
 )
 from seedflood.cli.tuning import tune
 from seedflood.cli.watching import add_watching
+from seedflood.cluster.topology import TopologyName
 from seedflood.config import check_folders, load_settings
 from seedflood.errors import DivergenceError, ExitCode, SeedfloodError
+from seedflood.host.logs import configure_logging
 from seedflood.protocol.window import WindowRule
 from seedflood.simulation.profiles import PROFILES
-from seedflood.telemetry import configure_logging
-from seedflood.topology import TopologyName
 
 LOCAL_STEPS = {"gradient": 48}
 LOCAL_STEPS_OTHERWISE = 400
@@ -82,7 +82,9 @@ def run_node(
     configure_logging(settings.node.log_level, settings.node.log_format, settings.node.name)
     structlog.stdlib.get_logger("seedflood").info("starting", version=VERSION, state=str(settings.node.state))
 
-    from seedflood.process import run_process  # torch takes seconds to import: --help and faults do not wait for it
+    from seedflood.host.process import (
+        run_process,
+    )  # torch takes seconds to import: --help and faults do not wait for it
 
     raise typer.Exit(run_process(settings, lambda: load_settings(peers, flags)))
 
@@ -116,7 +118,7 @@ def local(
 
         seedflood local --nodes 4 --topology ring --model ./opt-125m --task sst2 --data ./sst2 --steps 400
     """
-    from seedflood.cluster import ClusterPlan, run_cluster, show_result
+    from seedflood.cluster.local import ClusterPlan, run_cluster, show_result
 
     flags = parse_overrides(overrides)
     if estimate is not None:
@@ -188,7 +190,7 @@ def evaluate(
         flags.setdefault("node", {})["data"] = data
     settings = load_settings(peers, flags)
 
-    from seedflood.offline import evaluate_model, rebuild
+    from seedflood.offline.learned import evaluate_model, rebuild
 
     figures = evaluate_model(settings) if peers is None else rebuild(settings).evaluate()
     facts = {"accuracy": round(figures.accuracy, 6), "loss": round(figures.loss, 6), "rows": figures.rows}
@@ -213,7 +215,7 @@ def export(
     """
     settings = load_settings(peers, parse_overrides(overrides))
 
-    from seedflood.offline import rebuild
+    from seedflood.offline.learned import rebuild
 
     trainer = rebuild(settings)
     facts = {"folder": str(trainer.export(output)), "digest": trainer.digest().hex()}
@@ -240,7 +242,7 @@ def replay(
     """
     settings = load_settings(peers, parse_overrides(overrides))
 
-    from seedflood.offline import replay as replay_journal
+    from seedflood.offline.learned import replay as replay_journal
 
     replayed = replay_journal(settings)
     if as_json:

@@ -55,7 +55,7 @@ def tune(
     settings = load_settings(peers, flags)
     check_folders(settings)
 
-    from seedflood.tuning import Display, show_sweep, sweep  # torch takes seconds to import
+    from seedflood.offline.tuning import Display, show_sweep, sweep  # torch takes seconds to import
 
     with Display() as report:
         result = sweep(settings, chosen, steps, report)

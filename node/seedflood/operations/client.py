@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 from seedflood.config import check_address
 from seedflood.errors import NotRunningError, UsageError
-from seedflood.operations.whereabouts import find_whereabouts
+from seedflood.operations.http_address import find_http_address
 
 ANSWER_SECONDS_MAX = 60.0
 """A trace may read all event files of a busy node."""
@@ -62,7 +62,7 @@ def node_at(address: str) -> RunningNode:
 
 def node_in(state: Path) -> RunningNode:
     """The node whose state folder this is. Raises NotRunningError."""
-    found = find_whereabouts(state)
+    found = find_http_address(state)
     if found is None:
         raise NotRunningError(
             f"no node runs with the state folder {state}, or its [node] http is off; start it, or use --node HOST:PORT."

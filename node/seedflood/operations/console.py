@@ -4,18 +4,18 @@ import asyncio
 from contextlib import AsyncExitStack
 
 from seedflood.config import Settings
+from seedflood.operations.hub import TelemetryHub
 from seedflood.operations.lag import LoopLag
-from seedflood.operations.observatory import Observatory
 from seedflood.operations.server import OperationsServer
 from seedflood.operations.tensorboard import TensorBoard
 from seedflood.protocol.messages import OriginId
 
 
 class Console:
-    """`Console.open`, then feed the observatory. address: where HTTP is served; None if it is not."""
+    """`Console.open`, then feed the hub. address: where HTTP is served; None if it is not."""
 
-    def __init__(self, observatory: Observatory, address: str | None, open_parts: AsyncExitStack) -> None:
-        self.observatory = observatory
+    def __init__(self, hub: TelemetryHub, address: str | None, open_parts: AsyncExitStack) -> None:
+        self.hub = hub
         self.address = address
         self._open_parts = open_parts
 
@@ -27,19 +27,19 @@ class Console:
             curves = TensorBoard(node.tensorboard) if node.tensorboard is not None else None
             if curves is not None:
                 undo.push_async_callback(asyncio.to_thread, curves.close)
-            observatory = Observatory(settings, origin, asyncio.get_running_loop(), curves)
-            undo.push_async_callback(asyncio.to_thread, observatory.close)
-            lag = LoopLag(observatory.tally.registry)
+            hub = TelemetryHub(settings, origin, asyncio.get_running_loop(), curves)
+            undo.push_async_callback(asyncio.to_thread, hub.close)
+            lag = LoopLag(hub.tally.registry)
             lag.start(asyncio.get_running_loop())
             undo.callback(lag.stop)
-            await asyncio.to_thread(observatory.recall)
+            await asyncio.to_thread(hub.recall)
             address = None
             if node.http:
-                server = OperationsServer(observatory)
+                server = OperationsServer(hub)
                 undo.push_async_callback(server.close)
                 await server.start()
                 address = server.address
-            return cls(observatory, address, undo.pop_all())
+            return cls(hub, address, undo.pop_all())
 
     async def close(self) -> None:
         """Idempotent."""

@@ -14,7 +14,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
 from seedflood import VERSION
-from seedflood.operations.observatory import Observatory
+from seedflood.operations.hub import TelemetryHub
 from seedflood.operations.status import why_not_ready
 from seedflood.operations.subject import LinkState, Subject
 from seedflood.operations.tally import label
@@ -49,9 +49,9 @@ _OF_LINKS: tuple[tuple[str, str, Callable[[LinkState], float]], ...] = (
 class Metrics:
     """`scrape` gives the text that Prometheus reads."""
 
-    def __init__(self, observatory: Observatory) -> None:
-        self._registry = observatory.tally.registry
-        self._registry.register(NodeCollector(observatory))
+    def __init__(self, hub: TelemetryHub) -> None:
+        self._registry = hub.tally.registry
+        self._registry.register(NodeCollector(hub))
         ProcessCollector(registry=self._registry)
 
     def scrape(self) -> bytes:
@@ -59,16 +59,16 @@ class Metrics:
 
 
 class NodeCollector(Collector):
-    def __init__(self, observatory: Observatory) -> None:
-        self._observatory = observatory
+    def __init__(self, hub: TelemetryHub) -> None:
+        self._hub = hub
 
     def describe(self) -> Iterable[Metric]:
         """Nothing: else the registry would collect before there is a node."""
         return ()
 
     def collect(self) -> Iterator[Metric]:
-        observatory, subject = self._observatory, self._observatory.subject
-        tally = observatory.tally
+        hub, subject = self._hub, self._hub.subject
+        tally = hub.tally
         build = GaugeMetricFamily(
             "seedflood_build_info", "Always 1; the labels say what runs.", labels=["version", "python"]
         )
@@ -79,9 +79,9 @@ class NodeCollector(Collector):
         yield _counter("updates_applied", "Updates applied to the replica, replays at start included.", tally.applied)
         yield _counter("updates_late", "Of those, updates whose own window had closed.", tally.late)
         yield _counter("replica_mismatches", "How often a neighbour's replica was seen to differ.", tally.mismatches)
-        yield _counter("event_lines_lost", "Lines that the event log could not write.", observatory.lines_lost)
-        yield _gauge("loss", "Training loss of the last measured round.", observatory.loss)
-        yield _gauge("accuracy", "Accuracy on the validation rows when last evaluated.", observatory.accuracy)
+        yield _counter("event_lines_lost", "Lines that the event log could not write.", hub.lines_lost)
+        yield _gauge("loss", "Training loss of the last measured round.", hub.loss)
+        yield _gauge("accuracy", "Accuracy on the validation rows when last evaluated.", hub.accuracy)
         yield _gauge("last_step_timestamp_seconds", "When the last window closed, Unix time.", tally.last_step_at)
         if subject is not None:
             yield from _node(subject)

@@ -22,11 +22,11 @@ from aiohttp.http_exceptions import HttpProcessingError
 from seedflood.config import is_loopback
 from seedflood.errors import BindError
 from seedflood.operations.eventlog import event_files, read_lines
+from seedflood.operations.http_address import HttpAddress, keep_http_address, remove_http_address
+from seedflood.operations.hub import TelemetryHub
 from seedflood.operations.metrics import CONTENT_TYPE, Metrics
-from seedflood.operations.observatory import Observatory
 from seedflood.operations.status import describe, why_not_ready
 from seedflood.operations.trace import Trace, resolve_origin, trace
-from seedflood.operations.whereabouts import Whereabouts, keep_whereabouts, remove_whereabouts
 from seedflood.protocol.messages import STEP_MAX, fingerprint
 
 STATIC_FOLDER = Path(__file__).parent / "static"
@@ -54,16 +54,16 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class OperationsServer:
     """`start`, then requests are answered on the loop; `close` leaves nothing behind."""
 
-    def __init__(self, observatory: Observatory) -> None:
+    def __init__(self, hub: TelemetryHub) -> None:
         self.address = ""
-        self._observatory = observatory
-        self._metrics = Metrics(observatory)
+        self._hub = hub
+        self._metrics = Metrics(hub)
         self._runner: web.AppRunner | None = None
         self._tracing = asyncio.Semaphore(1)
 
     async def start(self) -> None:
         """Raises BindError if the address is not to be had, JournalError if the state folder cannot be written."""
-        node = self._observatory.settings.node
+        node = self._hub.settings.node
         listening = bind(node.http)
         is_guarded = is_loopback(node.http)
         app = web.Application(middlewares=[_harden, _guard_host] if is_guarded else [_harden])
@@ -84,12 +84,12 @@ class OperationsServer:
         await web.SockSite(self._runner, listening).start()
         host, port = listening.getsockname()[:2]
         self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        whereabouts = Whereabouts(self.address, fingerprint(self._observatory.origin), node.name, os.getpid())
-        keep_whereabouts(node.state, whereabouts)
+        http_address = HttpAddress(self.address, fingerprint(self._hub.origin), node.name, os.getpid())
+        keep_http_address(node.state, http_address)
 
     async def close(self) -> None:
         if self._runner is not None:
-            remove_whereabouts(self._observatory.settings.node.state)
+            remove_http_address(self._hub.settings.node.state)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(CLOSE_SECONDS):
                     await self._runner.cleanup()
@@ -103,14 +103,14 @@ class OperationsServer:
         return web.Response(text="alive\n")
 
     async def _ready(self, _: web.Request) -> web.StreamResponse:
-        reason = why_not_ready(self._observatory.subject)
+        reason = why_not_ready(self._hub.subject)
         return web.Response(text="ready\n") if reason is None else web.Response(status=503, text=f"{reason}\n")
 
     async def _scrape(self, _: web.Request) -> web.StreamResponse:
         return web.Response(body=self._metrics.scrape(), headers={"Content-Type": CONTENT_TYPE})
 
     async def _status(self, _: web.Request) -> web.StreamResponse:
-        return _json(describe(self._observatory))
+        return _json(describe(self._hub))
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
         limit = _whole(request, "limit", EVENTS_DEFAULT)
@@ -118,12 +118,12 @@ class OperationsServer:
         if level not in LEVELS:
             raise web.HTTPBadRequest(text=f"level is one of {', '.join(LEVELS)}\n")
         wanted = LEVELS[LEVELS.index(level) :]
-        events = [event for event in self._observatory.events if event["level"] in wanted]
+        events = [event for event in self._hub.events if event["level"] in wanted]
         return _json({"events": events[-limit:] if limit else []})
 
     async def _trace(self, request: web.Request) -> web.StreamResponse:
-        names = {fingerprint(self._observatory.origin): self._observatory.settings.node.name}
-        subject = self._observatory.subject
+        names = {fingerprint(self._hub.origin): self._hub.settings.node.name}
+        subject = self._hub.subject
         if subject is not None:
             names |= {fingerprint(member.origin): member.name for member in subject.node.membership.all()}
         origin = resolve_origin(request.query.get("origin", ""), names)
@@ -131,9 +131,9 @@ class OperationsServer:
             known = ", ".join(sorted(set(names.values())))
             raise web.HTTPNotFound(text=f"no origin, or more than one, goes by that name here; known are {known}\n")
         step = _whole(request, "step", None)
-        state = self._observatory.settings.node.state
+        state = self._hub.settings.node.state
         async with self._tracing:  # one at a time: each may read all files
-            wait_for_log = self._observatory.wait_for_log()
+            wait_for_log = self._hub.wait_for_log()
 
             def read() -> Trace:
                 wait_for_log()
@@ -144,8 +144,8 @@ class OperationsServer:
         return _json(found.as_json())
 
     def _add_what_is_now(self, found: Trace) -> None:
-        found.node = self._observatory.settings.node.name
-        subject = self._observatory.subject
+        found.node = self._hub.settings.node.name
+        subject = self._hub.subject
         if subject is not None:
             origin = int(found.origin, 16)
             found.is_held = subject.node.frontier.holds(origin, found.step)

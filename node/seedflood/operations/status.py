@@ -29,7 +29,7 @@ import time
 from typing import Any
 
 from seedflood import VERSION
-from seedflood.operations.observatory import Observatory
+from seedflood.operations.hub import TelemetryHub
 from seedflood.operations.subject import LinkState, Subject
 from seedflood.operations.tally import percentile
 from seedflood.protocol.messages import fingerprint
@@ -92,65 +92,65 @@ def describe_line(subject: Subject | None) -> str:
     return f"{describe_state(subject)}, step {min(subject.node.step, run.steps)} of {run.steps}"
 
 
-def describe(observatory: Observatory) -> dict[str, Any]:
+def describe(hub: TelemetryHub) -> dict[str, Any]:
     """The whole status."""
-    subject = observatory.subject
+    subject = hub.subject
     view = subject.view() if subject is not None else None
     links = subject.link_states() if subject is not None else []
     reason = why_not_ready(subject)
     return {
-        "node": _node(observatory),
+        "node": _node(hub),
         "state": describe_state(subject),
         "is_ready": reason is None,
         "why_not_ready": reason,
-        "progress": _progress(observatory, links),
-        "window": _window(observatory, view),
+        "progress": _progress(hub, links),
+        "window": _window(hub, view),
         "members": [_member(member, view) for member in view.members] if view is not None else [],
         "edges": [[fingerprint(a), fingerprint(b)] for a, b in view.edges] if view is not None else [],
         "diameter": view.diameter if view is not None else None,
-        "links": [_link(link, observatory) for link in links],
-        "updates": _updates(observatory, links),
-        "delays": _delays(observatory),
-        "traffic": _traffic(observatory, links),
-        "history": _history(observatory),
+        "links": [_link(link, hub) for link in links],
+        "updates": _updates(hub, links),
+        "delays": _delays(hub),
+        "traffic": _traffic(hub, links),
+        "history": _history(hub),
         "journal": _journal(subject),
-        "events": list(observatory.events)[-EVENTS_SHOWN:],
+        "events": list(hub.events)[-EVENTS_SHOWN:],
     }
 
 
-def _node(observatory: Observatory) -> dict[str, Any]:
-    run, subject = observatory.settings.run, observatory.subject
+def _node(hub: TelemetryHub) -> dict[str, Any]:
+    run, subject = hub.settings.run, hub.subject
     return {
-        "name": observatory.settings.node.name,
-        "origin": fingerprint(observatory.origin),
+        "name": hub.settings.node.name,
+        "origin": fingerprint(hub.origin),
         "version": VERSION,
         "run": {"id": run.run_id().hex()} | {key: getattr(run, key) for key in RUN_SETTINGS},
         "incarnation": subject.incarnation if subject is not None else None,
-        "started_at": observatory.started_at,
+        "started_at": hub.started_at,
         "now": time.time(),
     }
 
 
-def _progress(observatory: Observatory, links: list[LinkState]) -> dict[str, Any]:
-    subject, run = observatory.subject, observatory.settings.run
+def _progress(hub: TelemetryHub, links: list[LinkState]) -> dict[str, Any]:
+    subject, run = hub.subject, hub.settings.run
     step = min(subject.node.step, run.steps) if subject is not None else None
-    speed = observatory.steps_per_second()
+    speed = hub.steps_per_second()
     return {
         "step": step,
         "steps": run.steps,
         "epoch": step // run.refresh_period if step is not None else None,
-        "loss": _round(observatory.loss),
-        "step_seconds": _round(observatory.step_seconds),
+        "loss": _round(hub.loss),
+        "step_seconds": _round(hub.step_seconds),
         "steps_per_second": _round(speed),
         "seconds_left": _round((run.steps - step) / speed) if speed and step is not None else None,
-        "spent_seconds": _round(observatory.spent_seconds()),
+        "spent_seconds": _round(hub.spent_seconds()),
         "spent_bytes": sum(link.bytes_sent for link in links),
     }
 
 
-def _window(observatory: Observatory, view: View | None) -> dict[str, Any]:
+def _window(hub: TelemetryHub, view: View | None) -> dict[str, Any]:
     window = view.window if view is not None else None
-    subject = observatory.subject
+    subject = hub.subject
     return {
         "step": window.last if window is not None else None,
         "opened_seconds": _round(window.opened_seconds) if window is not None else None,
@@ -158,7 +158,7 @@ def _window(observatory: Observatory, view: View | None) -> dict[str, Any]:
         "expected": window.expected if window is not None else None,
         "waiting_for": subject.node.waiting_for() if subject is not None and window is not None else [],
         "bound_seconds": window.bound_seconds if window is not None else None,
-        "last_close": _last_close(subject, observatory.last_close),
+        "last_close": _last_close(subject, hub.last_close),
     }
 
 
@@ -190,8 +190,8 @@ def _member(member: MemberView, view: View) -> dict[str, Any]:
     }
 
 
-def _link(link: LinkState, observatory: Observatory) -> dict[str, Any]:
-    hops = observatory.tally.hops.latest
+def _link(link: LinkState, hub: TelemetryHub) -> dict[str, Any]:
+    hops = hub.tally.hops.latest
     return {
         "peer": link.peer,
         "origin": fingerprint(link.origin) if link.origin is not None else None,
@@ -206,8 +206,8 @@ def _link(link: LinkState, observatory: Observatory) -> dict[str, Any]:
     }
 
 
-def _updates(observatory: Observatory, links: list[LinkState]) -> dict[str, Any]:
-    tally, subject = observatory.tally, observatory.subject
+def _updates(hub: TelemetryHub, links: list[LinkState]) -> dict[str, Any]:
+    tally, subject = hub.tally, hub.subject
     return {
         "originated": tally.originated,
         "received": sum(link.updates_received for link in links),
@@ -218,8 +218,8 @@ def _updates(observatory: Observatory, links: list[LinkState]) -> dict[str, Any]
     }
 
 
-def _delays(observatory: Observatory) -> dict[str, Any]:
-    samples = observatory.tally.hops.samples()
+def _delays(hub: TelemetryHub) -> dict[str, Any]:
+    samples = hub.tally.hops.samples()
     return {
         "hop_seconds_p50": _round(percentile(samples, 0.5)),
         "hop_seconds_p99": _round(percentile(samples, 0.99)),
@@ -227,19 +227,19 @@ def _delays(observatory: Observatory) -> dict[str, Any]:
     }
 
 
-def _traffic(observatory: Observatory, links: list[LinkState]) -> dict[str, Any]:
-    subject = observatory.subject
+def _traffic(hub: TelemetryHub, links: list[LinkState]) -> dict[str, Any]:
+    subject = hub.subject
     parameters, parameter_bytes = subject.parameters if subject is not None else (None, None)
     return {
         "seedflood_bytes": sum(link.bytes_sent + link.bytes_received for link in links),
-        "gossip_bytes": observatory.tally.gossip_bytes,
+        "gossip_bytes": hub.tally.gossip_bytes,
         "parameters": parameters,
         "parameter_bytes": parameter_bytes,
     }
 
 
-def _history(observatory: Observatory) -> dict[str, Any]:
-    history = observatory.history
+def _history(hub: TelemetryHub) -> dict[str, Any]:
+    history = hub.history
     return {
         "loss": history.loss.points(),
         "accuracy": history.accuracy.points(),

@@ -18,8 +18,8 @@ from seedflood.protocol.liveness import Liveness
 from seedflood.protocol.membership import Membership
 from seedflood.protocol.messages import INCARNATION_MAX, NEIGHBOURS_MAX, STEP_MAX, Member, OriginId, Ping, Sign
 from seedflood.protocol.outbox import Outbox
+from seedflood.protocol.own_statement import OwnStatement
 from seedflood.protocol.rules import Rules
-from seedflood.protocol.voice import Voice
 from seedflood.protocol.window import bound_seconds
 
 OUTLIVED_MAX = 8
@@ -50,7 +50,7 @@ class Presence:
         self._is_loss_told = False
         self._frontier = frontier
         self._clients = rules.clients
-        self._voice = Voice(member, rules.run_id, sign)
+        self._statement = OwnStatement(member, rules.run_id, sign)
         self._admission = admission
         self._flood = flood
         self._catchup = catchup
@@ -59,7 +59,7 @@ class Presence:
     @property
     def ours(self) -> Member:
         """The last statement about ourselves."""
-        return self._voice.member
+        return self._statement.member
 
     def introduce(self) -> tuple[Member, tuple[Member, ...]]:
         """What a new link is told first: our statement, and all others that count."""
@@ -69,7 +69,7 @@ class Presence:
         """Makes, keeps and floods a new statement about ourselves."""
         changes["neighbours"] = self._neighbours()
         changes["said_before"] = self._said_before()
-        member = self._voice.say(self.membership.get(self.ours.origin), **changes)
+        member = self._statement.say(self.membership.get(self.ours.origin), **changes)
         self._keep(member)
         self._outbox.outputs.is_durable = True
         self._flood.spread_member(member)
@@ -164,7 +164,7 @@ class Presence:
         is_newer = member.age > self.ours.age
         if is_newer or member.incarnation != self.ours.incarnation:
             self._remember(member)
-        is_hopeless = self._voice.outlived == OUTLIVED_MAX or member.incarnation >= INCARNATION_MAX
+        is_hopeless = self._statement.outlived == OUTLIVED_MAX or member.incarnation >= INCARNATION_MAX
         if is_newer and (self._catchup.is_over or is_hopeless):
             self._outbox.outputs.is_superseded = True
             return
@@ -172,7 +172,7 @@ class Presence:
             self._keep(member)
             self._flood.spread_member(member, source)
         if is_newer:
-            self._voice.outlive(member)
+            self._statement.outlive(member)
             self._state_again()
 
     def _state_again(self) -> None:

@@ -9,8 +9,8 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, get_args
 
-from seedflood.backlog import UNSAVED_BUNDLES_MAX, Backlog
-from seedflood.driver import Driver
+from seedflood.host.backlog import UNSAVED_BUNDLES_MAX, Backlog
+from seedflood.host.driver import Driver
 from seedflood.protocol.admission import Objection
 from seedflood.protocol.delays import SAMPLES_MAX
 from seedflood.protocol.frontier import RANGES_MAX

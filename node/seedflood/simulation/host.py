@@ -9,8 +9,8 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 
-from seedflood.driver import Driver
 from seedflood.errors import JournalError
+from seedflood.host.driver import Driver
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.messages import (
     Bundle,

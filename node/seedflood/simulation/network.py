@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
-from seedflood.driver import Driver
 from seedflood.errors import PeerError
+from seedflood.host.driver import Driver
 from seedflood.protocol.messages import Goodbye, Held, Hello, Message, OriginId, Standing, Updates
 from seedflood.protocol.node import Node
 from seedflood.simulation.clock import Clock

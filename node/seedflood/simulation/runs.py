@@ -15,6 +15,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from seedflood.cluster.topology import make_topology
 from seedflood.errors import UsageError
 from seedflood.protocol.rules import Patience
 from seedflood.protocol.watch import MEND_SECONDS_MAX
@@ -36,7 +37,6 @@ from seedflood.simulation.optimisers import OPTIMIZERS, OptimizerName
 from seedflood.simulation.profiles import PROFILES
 from seedflood.simulation.telling import TELLS, Tell, make_telling
 from seedflood.simulation.world import World
-from seedflood.topology import make_topology
 
 PATIENCE = Patience(start_seconds=5.0)
 CHAOS_SHARE = 0.7

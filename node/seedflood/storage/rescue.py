@@ -24,7 +24,7 @@ from seedflood.storage.records import (
     encode_number,
     is_strand,
 )
-from seedflood.storage.remains import Row
+from seedflood.storage.sqlite_pages import Row
 from seedflood.storage.store import Store
 from seedflood.storage.tables import Bundles, Sums, signed, steps_of
 

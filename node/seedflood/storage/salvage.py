@@ -27,8 +27,8 @@ from seedflood.storage.records import (
     is_strand,
     is_whole,
 )
-from seedflood.storage.remains import Remains
 from seedflood.storage.rescue import Rescue
+from seedflood.storage.sqlite_pages import SqlitePages
 from seedflood.storage.survey import Survey
 from seedflood.storage.tables import COUNT_ALL
 
@@ -85,15 +85,15 @@ def _make_usable(path: Path, identity: Identity, salts: Salts, refresh_period: i
     if not _is_there(path):
         with draft(path, identity):
             return None
-    with Remains(path) as remains:
+    with SqlitePages(path) as pages:
         findings = _Findings()
-        if remains.is_header_intact and remains.is_log_intact:
+        if pages.is_header_intact and pages.is_log_intact:
             _inspect(path, identity, salts, findings, survey)
         if findings.is_sound:
             return Damage(findings.bundles or 0, None, None, _with(path, _DAMAGED)) if is_interrupted else None
         with draft(_with(path, _SALVAGED), identity) as connection:
             rescue = Rescue(connection, path, identity, salts, refresh_period)
-            rescue.take(remains.rows())
+            rescue.take(pages.rows())
             survey.clear()
             are_records_whole(connection, salts, survey)
     _replace(path)

@@ -5,35 +5,28 @@ The model is asked on the compute thread; figures are told to whoever watches th
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import structlog
 
 from seedflood.config import Settings
 from seedflood.errors import JournalError
-from seedflood.operations.observatory import Observatory
-from seedflood.report import RESULT_FILE, Figures, Report
+from seedflood.host.compute_thread import Run, nothing
+from seedflood.host.report import RESULT_FILE, Figures, Report
+from seedflood.operations.hub import TelemetryHub
 from seedflood.training.trainer import Trainer
 
-Result = TypeVar("Result")
-
 _log = structlog.stdlib.get_logger("seedflood")
-
-
-class Run(Protocol):
-    """Runs a job on the compute thread, then hands its result over on the loop; a fault of either ends the daemon."""
-
-    def __call__(self, job: Callable[[], Result], then: Callable[[Result], None]) -> None: ...
 
 
 class Results:
     """report: the figures, as far as they are known."""
 
-    def __init__(self, settings: Settings, trainer: Trainer, observatory: Observatory, run: Run) -> None:
+    def __init__(self, settings: Settings, trainer: Trainer, hub: TelemetryHub, run: Run) -> None:
         self.report = Report(settings.node.state / RESULT_FILE)
         self._settings = settings
         self._trainer = trainer
-        self._observatory = observatory
+        self._hub = hub
         self._run = run
 
     def evaluate_before(self) -> None:
@@ -51,25 +44,25 @@ class Results:
         every = self._settings.node.evaluate_every
         if every and step - self.report.evaluated_at >= every and step < self._settings.run.steps:
             self.report.evaluated_at = step
-            self._evaluate(step, _nothing)
+            self._evaluate(step, nothing)
 
     def conclude(self, then: Callable[[bytes], None]) -> None:
         """The run is over: final figures and export; `then` is given the digest."""
-        self._run(self._trainer.complete, _nothing)
+        self._run(self._trainer.complete, nothing)
         if self._settings.node.evaluate:
             self._evaluate(self._settings.run.steps, self.report.after.update)
         folder = self._settings.node.export
         if folder is not None:
             self._run(
                 lambda: self._trainer.export(folder),
-                lambda path: self._observatory.tell("exported", folder=str(path)),
+                lambda path: self._hub.tell("exported", folder=str(path)),
             )
         self._run(self._trainer.digest, then)
 
     def publish(self, result: Mapping[str, Any]) -> None:
         """On stdout, and in the state folder."""
         self.keep(dict(result))
-        self._observatory.tell("finished", digest=result["digest"][:16], steps=result["steps"])
+        self._hub.tell("finished", digest=result["digest"][:16], steps=result["steps"])
         try:
             print(json.dumps(result), flush=True)
         except OSError as error:
@@ -83,7 +76,7 @@ class Results:
 
     def _evaluate(self, step: int, then: Callable[[Figures], None]) -> None:
         def tell(figures: Figures) -> None:
-            self._observatory.evaluated(step, **figures)
+            self._hub.evaluated(step, **figures)
             then(figures)
 
         self._run(self._measure, tell)
@@ -92,7 +85,3 @@ class Results:
         """On the compute thread."""
         result = self._trainer.evaluate()
         return {"accuracy": round(result.accuracy, 6), "loss": round(result.loss, 6), "rows": result.rows}
-
-
-def _nothing(_: object) -> None:
-    """For jobs whose result nobody needs."""

@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from seedflood.cluster.topology import TOPOLOGIES, make_topology
 from seedflood.errors import ConfigError
-from seedflood.topology import TOPOLOGIES, make_topology
 
 
 def graph_of(name, nodes, seed=0):

@@ -1,11 +1,11 @@
-"""The picture of a running node that operators are shown: reads its parts, changes none of them."""
+"""The status_source of a running node that operators are shown: reads its parts, changes none of them."""
 
 import contextlib
 import time
 from collections.abc import Callable, Mapping
 
 from seedflood.config import Settings
-from seedflood.driver import Driver
+from seedflood.host.driver import Driver
 from seedflood.operations.subject import JournalSize, LinkState
 from seedflood.protocol.node import Node
 from seedflood.protocol.view import View
@@ -17,7 +17,7 @@ JOURNAL_SECONDS = 10.0
 """For so long the counted size of the journal is believed: counting reads an index of all bundles."""
 
 
-class Picture:
+class StatusSource:
     """What `operations.subject.Subject` asks for. is_draining, is_finished: set by the daemon."""
 
     def __init__(

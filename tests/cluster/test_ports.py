@@ -2,8 +2,8 @@
 
 import socket
 
-from seedflood import ports
-from seedflood.ports import free_ports
+from seedflood.cluster import ports
+from seedflood.cluster.ports import free_ports
 
 
 def test_they_are_different_and_lie_below_those_that_the_kernel_hands_out() -> None:

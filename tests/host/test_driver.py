@@ -1,10 +1,10 @@
 import pytest
 
 from seams import Disk, Recorder
-from seedflood.backlog import GROUP_BUNDLES_MAX
-from seedflood.driver import Driver
 from seedflood.errors import DiskFullError, JournalError, PeerError
-from seedflood.history import PAGE_BUNDLES, pages
+from seedflood.host.backlog import GROUP_BUNDLES_MAX
+from seedflood.host.driver import Driver
+from seedflood.host.history import PAGE_BUNDLES, pages
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.messages import STEP_MAX, Bundle, ClosedEpoch, FrontierDigest, Held, Member
 from seedflood.protocol.opening import WAITING_ROUNDS, joined

@@ -37,7 +37,7 @@ _FRAME_BYTES = _FRAME_HEADER.size + PAGE_BYTES
 _LOG_MAGIC = 0x377F0682  # or one more: then checksums are over big-endian words
 
 
-class Remains:
+class SqlitePages:
     """A file and its log as they are found; open files, so that they may be renamed meanwhile."""
 
     def __init__(self, path: Path) -> None:

@@ -8,11 +8,11 @@ import sys
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from itertools import islice
 
+from seedflood.host.seams import Journal
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.messages import Bundle, ClosedEpoch, Member, OriginId, Update
 from seedflood.protocol.opening import WAITING_ROUNDS, joined, settled_ends
 from seedflood.protocol.rules import Rules
-from seedflood.seams import Journal
 
 PAGE_BUNDLES = 1024
 """Read at once, some 5 ms."""

@@ -3,7 +3,7 @@
 import pytest
 
 from seedflood.config import load_settings
-from seedflood.process import JOURNAL_FILE, SNAPSHOTS_FOLDER, _load_sums
+from seedflood.host.process import JOURNAL_FILE, SNAPSHOTS_FOLDER, _load_sums
 from seedflood.protocol.messages import Bundle, ClosedEpoch, Held, Update
 from seedflood.storage.journal import Journal
 from seedflood.storage.snapshots import Snapshots

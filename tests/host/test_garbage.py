@@ -2,7 +2,7 @@ import gc
 
 import pytest
 
-from seedflood import garbage
+from seedflood.host import garbage
 
 
 @pytest.fixture(autouse=True)

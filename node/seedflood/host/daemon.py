@@ -9,17 +9,19 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import structlog
 
-from seedflood.compute import ComputeThread
 from seedflood.config import Settings, is_loopback
-from seedflood.driver import Driver
 from seedflood.errors import DivergenceError, JournalError, PeerError, RunMismatchError, SeedfloodError, SupersededError
+from seedflood.host.compute_adapter import ComputeAdapter
+from seedflood.host.compute_thread import ComputeThread, Result
+from seedflood.host.driver import Driver
+from seedflood.host.results import Results
+from seedflood.host.status_source import StatusSource
 from seedflood.identity import Identity, verify
 from seedflood.operations.console import Console
-from seedflood.picture import Picture
 from seedflood.protocol.messages import (
     NEIGHBOURS_MAX,
     Bundle,
@@ -34,7 +36,6 @@ from seedflood.protocol.node import Node
 from seedflood.protocol.outputs import ClosedWindow, Event, Measure
 from seedflood.protocol.packing import packed_bytes_max
 from seedflood.protocol.rules import Patience, Rules
-from seedflood.results import Results
 from seedflood.storage.journal import Journal
 from seedflood.storage.snapshots import Snapshots
 from seedflood.training.optimiser import STEP_MAX
@@ -44,7 +45,6 @@ from seedflood.transport.budget import Use
 from seedflood.transport.health import Health
 from seedflood.transport.links import Links
 from seedflood.transport.owner import LinkSettings
-from seedflood.workbench import Workbench
 
 DRAIN_SECONDS = 5.0
 """For queued frames and goodbyes to reach the neighbours."""
@@ -54,8 +54,6 @@ COMPUTE_SECONDS = 10.0
 
 LINKS_MIN = 64
 """A node takes twice as many links as there are clients, and so many in a small run."""
-
-Result = TypeVar("Result")
 
 _log = structlog.stdlib.get_logger("seedflood")
 
@@ -79,7 +77,7 @@ class Daemon:
     ) -> None:
         run, node = settings.run, settings.node
         self.settings = settings
-        self.observatory = observatory = console.observatory
+        self.hub = hub = console.hub
         self._console = console
         self.ended: asyncio.Future[None] = loop.create_future()
         self.result: dict[str, Any] | None = None
@@ -119,14 +117,14 @@ class Daemon:
         self._health = Health(has_reflection=node.reflection)
         link_settings = LinkSettings(node.listen, links_max, packed_bytes_max(trainer.epoch_bytes))
         self.links = Links(link_settings, self, add_services=self._health.add_to)
-        self._results = Results(settings, trainer, observatory, self._run)
-        self._workbench = Workbench(
+        self._results = Results(settings, trainer, hub, self._run)
+        self._adapter = ComputeAdapter(
             identity.origin, trainer, self._run, self._drive, measured=self._measured, snapshots=snapshots
         )
-        self._workbench.answers = self._driver = Driver(self.node, journal, self, self._workbench, self, loop.time)
+        self._adapter.answers = self._driver = Driver(self.node, journal, self, self._adapter, self, loop.time)
         shown = (settings, self.node, self._driver, self.links, journal, loop.time)
-        self.picture = Picture(*shown, parameters=trainer.parameters, incarnation=incarnation)
-        observatory.subject = self.picture
+        self.status_source = StatusSource(*shown, parameters=trainer.parameters, incarnation=incarnation)
+        hub.subject = self.status_source
 
     @property
     def address(self) -> str | None:
@@ -146,11 +144,11 @@ class Daemon:
         self.dial(addresses)
         if not all(is_loopback(address) for address in (*addresses, listen) if address):
             _log.warning("links are not encrypted: [tls] insecure = true")
-        self.observatory.tell(
+        self.hub.tell(
             "started",
             origin=self._identity.fingerprint,
             port=self.port,
-            incarnation=self.picture.incarnation,
+            incarnation=self.status_source.incarnation,
             peers=len(addresses),
             journal_bundles=self._journal.count(),
             step=self.node.step,
@@ -167,8 +165,8 @@ class Daemon:
 
         When the run is over already, its result comes first.
         """
-        self.picture.is_draining = True
-        if not self.picture.is_finished:
+        self.status_source.is_draining = True
+        if not self.status_source.is_finished:
             self._drive(self._driver.leave)
             self._end()
         elif self.result is not None:
@@ -183,7 +181,7 @@ class Daemon:
         await self.links.close()
         if self._timer is not None:
             self._timer.cancel()
-        await self._workbench.close()
+        await self._adapter.close()
         self._close_journal()
         self.is_compute_idle = await asyncio.to_thread(self._compute.close, COMPUTE_SECONDS)
         await self._console.close()
@@ -198,11 +196,11 @@ class Daemon:
 
     def connected(self, peer: OriginId, hello: Hello) -> None:
         self._was_linked = True
-        self.observatory.connected(peer, hello.member.name, is_dialled=self.links.open[peer].is_dialled)
+        self.hub.connected(peer, hello.member.name, is_dialled=self.links.open[peer].is_dialled)
         self._drive(lambda: self._driver.connected(peer, hello))
 
     def received(self, peer: OriginId, message: Message) -> Use:
-        self.observatory.received(peer, message)
+        self.hub.received(peer, message)
         node, refused = self.node, self.node.admission.refused
         news, repeats, vain, useless = self._news, node.duplicates, node.admission.in_vain, sum(refused.values())
         self._drive(lambda: self._driver.received(peer, message))
@@ -217,7 +215,7 @@ class Daemon:
         self._driver.progressed(peer)
 
     def disconnected(self, peer: OriginId, reason: str) -> None:
-        self.observatory.disconnected(peer, reason)
+        self.hub.disconnected(peer, reason)
         self._drive(lambda: self._driver.disconnected(peer, reason))
 
     def pull_answer(self, frontier: tuple[Held, ...]) -> Iterator[AnswerItem]:
@@ -245,38 +243,38 @@ class Daemon:
         self.links.pull(peer, frontier)
 
     def noted(self, event: Event) -> None:
-        self.observatory.noted(event)
+        self.hub.noted(event)
 
     def adopted(self, closed: ClosedEpoch, source: OriginId | None) -> None:
-        self.observatory.adopted(closed, source)
+        self.hub.adopted(closed, source)
 
     def learned(self, bundles: Sequence[Bundle], source: OriginId | None) -> None:
         self._news += len(bundles)
-        self.observatory.learned(bundles, source)
+        self.hub.learned(bundles, source)
 
     def sent(self, peer: OriginId, message: Message) -> None:
-        self.observatory.sent(peer, message)
+        self.hub.sent(peer, message)
 
     def applied(self, window: ClosedWindow) -> None:
-        self.observatory.applied(window)
+        self.hub.applied(window)
         node, steps = self.settings.node, self.settings.run.steps
         step = window.steps[1] + 1
         self._results.evaluate_on_the_way(step)
         if window.steps[0] <= window.steps[1] and self._results.report.is_due(
             self._loop.time(), 0.0 if step >= steps else node.progress_seconds
         ):
-            observatory = self.observatory
+            hub = self.hub
             _log.info(
                 "progress",
                 step=step,
                 steps=steps,
-                loss=observatory.loss,
-                step_seconds=round(observatory.step_seconds or 0.0, 4),
-                spent_seconds=round(observatory.spent_seconds() or 0.0, 3),
+                loss=hub.loss,
+                step_seconds=round(hub.step_seconds or 0.0, 4),
+                spent_seconds=round(hub.spent_seconds() or 0.0, 3),
                 sent_bytes=sum(counters.bytes_sent for counters in self.links.stats().values()),
                 waited_seconds=round(window.waited_seconds, 4),
                 heard=window.heard,
-                late=observatory.tally.late,
+                late=hub.tally.late,
                 refused=sum(self.node.admission.refused.values()),
                 dropped=sum(counters.updates_dropped for counters in self.links.stats().values()),
                 peers=len(self.links.peers),
@@ -284,7 +282,7 @@ class Daemon:
 
     def finished(self) -> None:
         """The run is over: final figures, export, the result on stdout; then go, or stay to serve."""
-        self.picture.is_finished = True
+        self.status_source.is_finished = True
         self._results.conclude(self._conclude)
 
     def superseded(self) -> None:
@@ -293,7 +291,7 @@ class Daemon:
     def _measured(self, order: Measure, measured: Round) -> None:
         self._identity.use()
         loss = round(measured.loss, 4) if measured.is_finite else None
-        self.observatory.measured(order.step, order.count, loss, measured.seconds)
+        self.hub.measured(order.step, order.count, loss, measured.seconds)
         if not measured.is_finite:
             self._warn("the loss is not finite; the update counts as zero", order.step)
         if measured.is_clipped:
@@ -304,7 +302,7 @@ class Daemon:
         self._oddities[sentence] += 1
         times = self._oddities[sentence]
         if times & (times - 1) == 0:
-            self.observatory.tell(sentence, "warning", step=step, times=times)
+            self.hub.tell(sentence, "warning", step=step, times=times)
 
     # The end
 
@@ -319,9 +317,9 @@ class Daemon:
             **report.figures(),
             "digest": digest.hex(),
             "updates": self.node.frontier.count(),
-            "late_updates": self.observatory.tally.late,
+            "late_updates": self.hub.tally.late,
             "duplicates": self.node.duplicates,
-            "spent_seconds": round(self.observatory.spent_seconds() or 0.0, 3),
+            "spent_seconds": round(self.hub.spent_seconds() or 0.0, 3),
             "seconds_since_start": round(time.monotonic() - report.began, 3),
             "links": [
                 {
@@ -343,7 +341,7 @@ class Daemon:
         elif node.when_finished == "exit":
             self._end()
         else:
-            self.observatory.tell("serving late comers until stopped")
+            self.hub.tell("serving late comers until stopped")
 
     def _end(self) -> None:
         if not self.ended.done():
@@ -390,9 +388,9 @@ class Daemon:
             self._timer = self._loop.call_later(self._driver.seconds_to_tick(), self._drive, self._driver.tick)
 
     def _tell_ready(self) -> None:
-        is_ready = self.node.is_ready and not self.picture.is_draining
+        is_ready = self.node.is_ready and not self.status_source.is_draining
         if is_ready != self._was_ready:
             self._was_ready = is_ready
             self._health.tell(is_serving=is_ready)
             pulled = sum(counters.pull_bytes_received for counters in self.links.stats().values())
-            self.observatory.tell("ready" if is_ready else "not ready", step=self.node.step, pull_bytes=pulled)
+            self.hub.tell("ready" if is_ready else "not ready", step=self.node.step, pull_bytes=pulled)

@@ -8,11 +8,11 @@ import pytest
 
 from seedflood.config import load_settings
 from seedflood.errors import ConfigError
+from seedflood.host.process import JOURNAL_FILE
+from seedflood.host.report import RESULT_FILE
 from seedflood.identity import Identity
-from seedflood.offline import rebuild, replay
-from seedflood.process import JOURNAL_FILE
+from seedflood.offline.learned import rebuild, replay
 from seedflood.protocol.messages import Bundle, ClosedEpoch, Held, Member
-from seedflood.report import RESULT_FILE
 from seedflood.storage.journal import Journal
 from seedflood.training.telling import quantise
 from seedflood.training.trainer import Trainer

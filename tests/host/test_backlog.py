@@ -2,9 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seedflood import backlog as module
-from seedflood.backlog import Backlog
 from seedflood.errors import DiskFullError
+from seedflood.host import backlog as module
+from seedflood.host.backlog import Backlog
 from seedflood.protocol.messages import Bundle, FrontierDigest, Member, Updates
 from seedflood.protocol.outputs import Measure
 

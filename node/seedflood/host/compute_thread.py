@@ -10,9 +10,19 @@ import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 Result = TypeVar("Result")
+
+
+class Run(Protocol):
+    """Runs a job on the compute thread, then hands its result over on the loop; a fault of either ends the daemon."""
+
+    def __call__(self, job: Callable[[], Result], then: Callable[[Result], None]) -> None: ...
+
+
+def nothing(_: object) -> None:
+    """What follows a job whose result nobody wants."""
 
 
 class ComputeThread:

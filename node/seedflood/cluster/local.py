@@ -17,10 +17,10 @@ from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
+from seedflood.cluster.ports import free_ports
+from seedflood.cluster.topology import TopologyName, make_topology
 from seedflood.config import check_folders, load_settings
 from seedflood.errors import ConfigError, ExitCode, SeedfloodError
-from seedflood.ports import free_ports
-from seedflood.topology import TopologyName, make_topology
 
 PLAIN_SECONDS = 5.0
 """Between progress lines where there is no terminal."""

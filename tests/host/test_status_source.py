@@ -2,7 +2,7 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 
 from seedflood.config import Settings
-from seedflood.picture import Picture
+from seedflood.host.status_source import StatusSource
 from seedflood.protocol.messages import Member
 from seedflood.transport.counters import LinkCounters
 
@@ -12,7 +12,7 @@ SETTINGS = Settings.model_validate({"peers": [{"address": "127.0.0.1:1", "name":
 
 @dataclass
 class SomeLinks:
-    """What a Picture reads of links."""
+    """What a StatusSource reads of links."""
 
     open: dict[int, object] = field(default_factory=dict)
     dialled: dict[str, int | None] = field(default_factory=dict)
@@ -24,8 +24,8 @@ class SomeLinks:
 
 def rows(links):
     node = SimpleNamespace(membership=SimpleNamespace(all=lambda: (BETA,)))
-    picture = Picture(SETTINGS, node, None, links, None, lambda: 0.0, parameters=(1, 4), incarnation=1)
-    return [(one.peer, one.address, one.connected_at) for one in picture.link_states()]
+    status_source = StatusSource(SETTINGS, node, None, links, None, lambda: 0.0, parameters=(1, 4), incarnation=1)
+    return [(one.peer, one.address, one.connected_at) for one in status_source.link_states()]
 
 
 def linked_with_beta():

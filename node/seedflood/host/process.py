@@ -16,11 +16,11 @@ from typing import NoReturn
 import structlog
 import uvloop
 
-from seedflood import garbage
-from seedflood.compute import ComputeThread
 from seedflood.config import Settings
-from seedflood.daemon import Daemon
 from seedflood.errors import ConfigError, ExitCode
+from seedflood.host import garbage
+from seedflood.host.compute_thread import ComputeThread
+from seedflood.host.daemon import Daemon
 from seedflood.identity import Identity
 from seedflood.operations.console import Console
 from seedflood.operations.status import describe_line
@@ -54,13 +54,13 @@ async def start_daemon(settings: Settings) -> Daemon:
     async with AsyncExitStack() as undo:
         console = await Console.open(settings, identity.origin)
         undo.push_async_callback(console.close)
-        observatory = console.observatory
+        hub = console.hub
         compute = ComputeThread()
         undo.push_async_callback(asyncio.to_thread, compute.close, 0.0)
         run_id = run.run_id().hex()[:16]
-        observatory.tell("loading", model=run.model, task=run.task, run_id=run_id, http=console.address)
+        hub.tell("loading", model=run.model, task=run.task, run_id=run_id, http=console.address)
         trainer = await compute.run(lambda: Trainer(run, node))
-        observatory.tell("opening the journal")
+        hub.tell("opening the journal")
         journal = undo.enter_context(
             await asyncio.to_thread(  # every record is looked at: minutes, if there are many millions
                 Journal.open,
@@ -72,7 +72,7 @@ async def start_daemon(settings: Settings) -> Daemon:
         )
         if journal.damage is not None:
             damage = asdict(journal.damage) | {"kept_at": str(journal.damage.kept_at)}
-            observatory.tell("the journal was damaged; what is lost comes from the neighbours", "error", **damage)
+            hub.tell("the journal was damaged; what is lost comes from the neighbours", "error", **damage)
         snapshots = Snapshots(node.state / SNAPSHOTS_FOLDER, node.snapshots) if node.snapshots else None
         await compute.run(lambda: _load_sums(trainer, journal, snapshots, identity.origin))
         daemon = Daemon(settings, identity, trainer, journal, snapshots, compute, console, asyncio.get_running_loop())
@@ -95,7 +95,7 @@ async def _serve(settings: Settings, reload: Callable[[], Settings] | None) -> E
         if daemon is None:  # still loading: nothing was said, and a load cannot be interrupted
             _log.info("stopped while loading", signal=name)
             _leave(ExitCode.OK)
-        daemon.observatory.tell("draining" if signals == 1 else "forced to stop", signal=name)
+        daemon.hub.tell("draining" if signals == 1 else "forced to stop", signal=name)
         if signals > 1:
             _leave(ExitCode.TRY_AGAIN)
         daemon.drain()
@@ -104,7 +104,7 @@ async def _serve(settings: Settings, reload: Callable[[], Settings] | None) -> E
         loop.add_signal_handler(number, stop, signal.Signals(number).name)
     loop.add_signal_handler(signal.SIGHUP, lambda: _reload(daemon, reload, notifier))
     notifier.status("loading the model")
-    notifier.start_watchdog(loop, lambda: describe_line(daemon.picture if daemon is not None else None))
+    notifier.start_watchdog(loop, lambda: describe_line(daemon.status_source if daemon is not None else None))
     try:
         daemon = await start_daemon(settings)
         garbage.settle()
@@ -151,10 +151,10 @@ def _reload(daemon: Daemon | None, reload: Callable[[], Settings] | None, notifi
     try:
         addresses = [peer.address for peer in reload().peers]
     except ConfigError as error:
-        daemon.observatory.tell("not reloaded", "error", reason=str(error))
+        daemon.hub.tell("not reloaded", "error", reason=str(error))
     else:
         daemon.dial(addresses)
-        daemon.observatory.tell("reloaded", peers=addresses)
+        daemon.hub.tell("reloaded", peers=addresses)
     notifier.ready()
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from seedflood.config import Settings
 from seedflood.errors import ConfigError
+from seedflood.host.process import JOURNAL_FILE
+from seedflood.host.report import RESULT_FILE
 from seedflood.identity import verify
-from seedflood.process import JOURNAL_FILE
 from seedflood.protocol.messages import Bundle, OriginId, count_updates
-from seedflood.report import RESULT_FILE
 from seedflood.storage.journal import Journal
 from seedflood.training.evaluation import Evaluation, evaluate
 from seedflood.training.trainer import Trainer, load_base, load_rows

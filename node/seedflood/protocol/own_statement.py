@@ -6,7 +6,7 @@ from typing import Any
 from seedflood.protocol.messages import Member, Sign
 
 
-class Voice:
+class OwnStatement:
     """member: the edition that counts, made complete and signed by `say`. outlived: how often others were newer."""
 
     def __init__(self, member: Member, run_id: bytes, sign: Sign) -> None:

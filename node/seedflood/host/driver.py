@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from seedflood.backlog import Backlog
 from seedflood.errors import DiskFullError
-from seedflood.history import pages, take_stock
+from seedflood.host.backlog import Backlog
+from seedflood.host.history import pages, take_stock
+from seedflood.host.seams import Compute, Journal, Links, Observer
 from seedflood.protocol.frontier import Frontier, is_tellable
 from seedflood.protocol.inquiry import do_contradict
 from seedflood.protocol.messages import (
@@ -44,7 +45,6 @@ from seedflood.protocol.outputs import (
     SumEpoch,
     TakeDigest,
 )
-from seedflood.seams import Compute, Journal, Links, Observer
 
 ANSWER_BUNDLES = 256
 """Read at once for a neighbour, 22 KB on the wire: live frames pass in between."""

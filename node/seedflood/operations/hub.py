@@ -1,4 +1,4 @@
-"""The observatory: hears of everything that happens on a node, counts it, remembers it, and writes it down.
+"""The hub: hears of everything that happens on a node, counts it, remembers it, and writes it down.
 
 It stands behind the driver's observer seam and is called on the hot path, so its methods only count and queue; what is
 costly happens when somebody looks (`status`, `metrics`) or on the event log's own thread.
@@ -55,7 +55,7 @@ LOG_SECONDS_MAX = 5.0
 _log = structlog.stdlib.get_logger("seedflood")
 
 
-class Observatory:
+class TelemetryHub:
     """subject: None until the node is loaded. events: the last ones for people, the newest last."""
 
     def __init__(

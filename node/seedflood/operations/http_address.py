@@ -10,11 +10,11 @@ from pathlib import Path
 from seedflood import durable
 from seedflood.errors import JournalError
 
-WHEREABOUTS_FILE = "http.json"
+HTTP_FILE = "http.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Whereabouts:
+class HttpAddress:
     """address: host:port. origin: fingerprint of the node."""
 
     address: str
@@ -23,23 +23,23 @@ class Whereabouts:
     pid: int
 
 
-def keep_whereabouts(state: Path, whereabouts: Whereabouts) -> None:
+def keep_http_address(state: Path, http_address: HttpAddress) -> None:
     """Only the owner of the node may read it. Raises JournalError."""
-    path = state / WHEREABOUTS_FILE
+    path = state / HTTP_FILE
     try:
-        durable.write(path, json.dumps(asdict(whereabouts)).encode())
+        durable.write(path, json.dumps(asdict(http_address)).encode())
     except OSError as error:
         raise JournalError(f"{path} cannot be written: {error.strerror}.", path=str(path)) from None
 
 
-def find_whereabouts(state: Path) -> Whereabouts | None:
+def find_http_address(state: Path) -> HttpAddress | None:
     """None if no node has said where it is, or the file is of another version."""
     try:
-        facts = json.loads((state / WHEREABOUTS_FILE).read_text())
-        return Whereabouts(str(facts["address"]), str(facts["origin"]), str(facts["name"]), int(facts["pid"]))
+        facts = json.loads((state / HTTP_FILE).read_text())
+        return HttpAddress(str(facts["address"]), str(facts["origin"]), str(facts["name"]), int(facts["pid"]))
     except (OSError, ValueError, LookupError, TypeError):
         return None
 
 
-def remove_whereabouts(state: Path) -> None:
-    (state / WHEREABOUTS_FILE).unlink(missing_ok=True)
+def remove_http_address(state: Path) -> None:
+    (state / HTTP_FILE).unlink(missing_ok=True)

@@ -6,7 +6,7 @@ import pytest
 
 from seedflood.config import NodeSettings, RunSettings, Settings
 from seedflood.errors import UsageError
-from seedflood.tuning import FACTOR, rates_about, shorten, sweep
+from seedflood.offline.tuning import FACTOR, rates_about, shorten, sweep
 
 RUN = {"model": "embedded", "task": "embedded", "clients": 2, "train_examples": 64, "batch_size": 8}
 

@@ -1,4 +1,4 @@
-"""The workbench: carries out the driver's orders on the compute thread, and answers on the loop.
+"""The compute adapter: carries out the driver's orders on the compute thread, and answers on the loop.
 
 It is the daemon's end of the seam `seams.Compute`. Jobs run in the order of the orders, so a digest stands for exactly
 what was ordered before it, and a sum of an epoch for exactly the frontier that is told with it.
@@ -12,12 +12,12 @@ from typing import Protocol, TypeVar
 import structlog
 
 from seedflood.errors import JournalError
+from seedflood.host.compute_thread import Run, nothing
 from seedflood.protocol.messages import Bundle, ClosedEpoch, OriginId, Told, Update
 from seedflood.protocol.outputs import ClosedWindow, Measure, SumEpoch, TakeDigest
 from seedflood.storage.snapshots import Arrays, Facts, Snapshots
 from seedflood.training.trainer import Round, Trainer
 
-Result = TypeVar("Result")
 Item = TypeVar("Item")
 
 _log = structlog.stdlib.get_logger("seedflood")
@@ -35,13 +35,7 @@ class Answers(Protocol):
     def rebuilt(self, is_changed: bool) -> None: ...
 
 
-class Run(Protocol):
-    """Runs a job on the compute thread, then hands its result over on the loop; a fault of either ends the daemon."""
-
-    def __call__(self, job: Callable[[], Result], then: Callable[[Result], None]) -> None: ...
-
-
-class Workbench:
+class ComputeAdapter:
     """answers: set before the first order. measured: told of every round, for the log."""
 
     answers: Answers
@@ -66,7 +60,7 @@ class Workbench:
         self._is_closed = False
 
     def apply(self, window: ClosedWindow) -> None:
-        self._run(lambda: self._trainer.apply(window.updates), _nothing)
+        self._run(lambda: self._trainer.apply(window.updates), nothing)
 
     def measure(self, order: Measure) -> None:
         def publish(measured: Round) -> None:
@@ -93,7 +87,7 @@ class Workbench:
 
     def adopt(self, closed: ClosedEpoch, others: Sequence[Bundle]) -> None:
         updates = [update for bundle in others for update in bundle.updates()]
-        self._run(lambda: self._trainer.adopt(closed.epoch, closed.coefficients, updates), _nothing)
+        self._run(lambda: self._trainer.adopt(closed.epoch, closed.coefficients, updates), nothing)
 
     def replay(self, pages: Iterator[Sequence[Update]]) -> None:
         def replay() -> None:
@@ -101,7 +95,7 @@ class Workbench:
                 self._trainer.apply(page)
 
         read = self._elsewhere(pages)
-        self._run(replay, _nothing)
+        self._run(replay, nothing)
 
     def rebuild(self, closed: Iterator[ClosedEpoch], pages: Iterator[Sequence[Update]]) -> None:
         def rebuild() -> bool:
@@ -156,7 +150,3 @@ class Workbench:
             _log.warning("no snapshot was written", reason=str(error))
         else:
             _log.info("snapshot written", epoch=epoch, parameters=sum(a.size for a in arrays.values()))
-
-
-def _nothing(_: object) -> None:
-    """For jobs whose result nobody needs."""

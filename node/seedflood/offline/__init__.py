@@ -1,0 +1,1 @@
+"""What needs a model and no network: evaluation, replay of a journal, a sweep of learning rates."""
