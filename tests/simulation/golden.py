@@ -9,7 +9,7 @@ To find the first moment at which two versions part, compare (`diff`) what each 
 
     PYTHONPATH=node .venv/bin/python tests/simulation/golden.py show bounded-all
 
-A trace holds bytes as they go over the wire, numbers and moments, and no name of the code. Where a seam gets another
+A trace holds bytes as they go over the wire (of statements what they say), numbers and moments, and no name of the code. Where a seam gets another
 name, `_watch` follows, and no hash changes. Moments are rounded, for libraries differ in the last bit of a logarithm;
 sums are stored and not compressed, for every build of zlib does that in the same way.
 """
@@ -24,7 +24,7 @@ from pathlib import Path
 
 import pytest
 
-from seedflood.protocol.messages import Bundle, ClosedEpoch, Held, Member, Members, Ping, Pong, Updates
+from seedflood.protocol.messages import Bundle, ClosedEpoch, Held, Hello, Member, Members, Ping, Pong, Updates
 from seedflood.simulation.host import Host
 from seedflood.simulation.journal import MemoryJournal
 from seedflood.simulation.network import Network
@@ -93,14 +93,25 @@ def spell(value: object) -> str:
             return f"({','.join(map(spell, cut([value])))})"
         case Bundle():
             return spell(Updates((value,)))
+        case Members(members):
+            return spell(members)
+        case Hello(run_id, base_digest, member, members, frontier):
+            return f"hello{spell((run_id, base_digest, member, members, frontier))}"
         case Member():
-            return spell(Members((value,)))
+            return f"member{spell(facts_of(value))}"
         case Held():
             return spell(astuple(value))
         case tuple() | list():
             return f"({','.join(map(spell, value))})"
         case _:
             return spell(b"".join(codec.encode(value)))
+
+
+def facts_of(member: Member) -> tuple[object, ...]:
+    """What a statement says, however that is encoded and signed."""
+    who = (member.public_key, member.name, *member.age, member.neighbours)
+    steps = (member.first_step, member.last_step, member.hop_milliseconds, member.said_before)
+    return (*who, *steps, member.closed_before, member.closed_frontier, member.closed_digest)
 
 
 def run(plan: Plan) -> tuple[Trace, dict[str, object]]:
