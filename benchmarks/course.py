@@ -1,8 +1,8 @@
 """What a run learns, step by step, against what it costs: seconds of computing, and bytes per origin and link.
 
-One process stands for all origins (`training.rehearsal`), so seconds are those of one core for all of them, and bytes
-those of a real frame of every bundle: signed, encoded, sent alone. `adamw` is the ceiling: the same rows step by step,
-all weights, exact gradients.
+One process stands for all origins (`training.seedflood.rehearsal`), so seconds are those of one core for all of them,
+and bytes those of a real frame of every bundle: signed, encoded, sent alone. `adamw` is the ceiling: the same rows step
+by step, all weights, exact gradients.
 """
 
 import time
@@ -18,10 +18,10 @@ from seedflood.config import NodeSettings, RunSettings
 from seedflood.identity import Identity
 from seedflood.protocol.messages import Bundle, Updates
 from seedflood.training.evaluation import Evaluation, evaluate
-from seedflood.training.gradient import CPU_CALL_TOKENS
-from seedflood.training.rehearsal import Measured, Rehearsal
 from seedflood.training.scoring import Batch, score
-from seedflood.training.trainer import load_base, load_rows
+from seedflood.training.seedflood.gradient import CPU_CALL_TOKENS
+from seedflood.training.seedflood.rehearsal import Measured, Rehearsal
+from seedflood.training.seedflood.trainer import load_base, load_rows
 from seedflood.transport.codec import encode
 
 ADAMW_WEIGHT_DECAY = 0.01

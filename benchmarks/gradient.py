@@ -20,8 +20,8 @@ from benchmarks.model import make_batch, make_wide_batch, plain_inputs, randomly
 from seedflood.config import RunSettings
 from seedflood.protocol.messages import Update
 from seedflood.training.models import prepare_model
-from seedflood.training.replica import Replica
-from seedflood.training.telling import Teller
+from seedflood.training.seedflood.replica import Replica
+from seedflood.training.seedflood.telling import Teller
 
 REPETITIONS = 7
 MEMORY_REPETITIONS = 3

@@ -12,7 +12,7 @@ from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.messages import Bundle, ClosedEpoch, Member
 from seedflood.protocol.seeds import probe_seed
 from seedflood.storage.journal import Journal
-from seedflood.training.replica import Replica
+from seedflood.training.seedflood.replica import Replica
 
 SCALAR_SEEN_MAX = 1 << 24
 """In units of 2^-20: projected gradients of language models rarely exceed 16."""

@@ -22,7 +22,7 @@ from benchmarks.processes import Cluster, Facts, NodeProcess, find, moment, ring
 from seedflood import embedded
 from seedflood.config import load_settings
 from seedflood.training.models import load_model
-from seedflood.training.replica import Replica
+from seedflood.training.seedflood.replica import Replica
 
 ORIGINS = 8
 JOIN_STEP = 500

@@ -7,8 +7,8 @@ from transformers import OPTConfig, OPTForCausalLM
 
 from seedflood.config import RunSettings
 from seedflood.training.models import DtypeName, prepare_model
-from seedflood.training.replica import Replica
 from seedflood.training.scoring import Batch, pad
+from seedflood.training.seedflood.replica import Replica
 
 SST2_LENGTHS = (
     6, 6, 7, 7, 7, 7, 8, 8, 8, 9, 9, 10, 10, 11, 11, 12, 13, 13, 14, 15, 16, 17, 18, 19, 20, 22, 24, 26, 28, 31, 35, 43,

@@ -26,7 +26,7 @@ from seedflood.config import NodeSettings, RunSettings
 from seedflood.simulation.network import Weather
 from seedflood.simulation.work import Pace
 from seedflood.simulation.world import World
-from seedflood.training.trainer import Trainer
+from seedflood.training.seedflood.trainer import Trainer
 
 MB = 1e6
 NODES = 4

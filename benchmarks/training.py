@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from seedflood.config import NodeSettings, RunSettings
 from seedflood.protocol.messages import Update
 from seedflood.training.evaluation import Evaluation
-from seedflood.training.trainer import Trainer
+from seedflood.training.seedflood.trainer import Trainer
 
 ORIGINS = 4
 

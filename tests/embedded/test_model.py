@@ -12,7 +12,7 @@ from seedflood.protocol.messages import Update
 from seedflood.protocol.seeds import probe_seed
 from seedflood.training.evaluation import evaluate
 from seedflood.training.models import load_model
-from seedflood.training.replica import Replica
+from seedflood.training.seedflood.replica import Replica
 from seedflood.training.tasks import TaskFormat, make_task
 
 CLIENTS = 4

@@ -7,7 +7,7 @@ from seedflood.host.process import JOURNAL_FILE, SNAPSHOTS_FOLDER, _load_sums
 from seedflood.protocol.messages import Bundle, ClosedEpoch, Held, Update
 from seedflood.storage.journal import Journal
 from seedflood.storage.snapshots import Snapshots
-from seedflood.training.trainer import Trainer
+from seedflood.training.seedflood.trainer import Trainer
 
 RUN = {"model": "embedded", "task": "embedded", "rank": 4, "refresh_period": 4, "train_examples": 16}
 UPDATES = [Update(1, step, (7 * step, 1 << 20)) for step in range(14)]

@@ -27,7 +27,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from seedflood.operations.http_address import HTTP_FILE
 from seedflood.protocol.messages import Hello, Member
-from seedflood.training.trainer import Trainer
+from seedflood.training.seedflood.trainer import Trainer
 
 HERE = Path(__file__).parent
 PROTO = HERE.parents[1] / "proto" / "seedflood" / "wire" / "flood.proto"

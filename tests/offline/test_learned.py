@@ -14,8 +14,8 @@ from seedflood.identity import Identity
 from seedflood.offline.learned import rebuild, replay
 from seedflood.protocol.messages import Bundle, ClosedEpoch, Held, Member
 from seedflood.storage.journal import Journal
-from seedflood.training.telling import quantise
-from seedflood.training.trainer import Trainer
+from seedflood.training.seedflood.telling import quantise
+from seedflood.training.seedflood.trainer import Trainer
 
 RUN = {"model": "embedded", "task": "embedded", "rank": 4, "refresh_period": 4, "steps": 12, "train_examples": 16}
 GRADIENT = {**RUN, "estimate": "gradient", "optimizer": "adam"}

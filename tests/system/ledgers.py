@@ -17,7 +17,7 @@ from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.messages import Bundle, ClosedEpoch, Held
 from seedflood.protocol.packing import unpack
 from seedflood.storage.journal import Journal
-from seedflood.training.trainer import Trainer, load_base
+from seedflood.training.seedflood.trainer import Trainer, load_base
 
 
 def finish(hosts: Iterable[Host]) -> list[dict[str, object]]:

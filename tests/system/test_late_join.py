@@ -14,7 +14,7 @@ from seedflood.identity import Identity
 from seedflood.protocol.messages import Bundle, Member
 from seedflood.protocol.seeds import probe_seed
 from seedflood.storage.journal import Journal
-from seedflood.training.trainer import Trainer, load_base
+from seedflood.training.seedflood.trainer import Trainer, load_base
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(900)]
 

@@ -27,9 +27,9 @@ from transformers import (
 from seedflood.config import RunSettings
 from seedflood.protocol.messages import Update
 from seedflood.training.models import BaseModel, prepare_model
-from seedflood.training.replica import Replica
 from seedflood.training.scoring import Batch
-from seedflood.training.subspace import SlotBasis, Subspace
+from seedflood.training.seedflood.replica import Replica
+from seedflood.training.seedflood.subspace import SlotBasis, Subspace
 
 FAMILIES = ("opt", "gpt2", "llama", "qwen2", "mistral")
 WORDS = ("[pad]", "[unk]", "a", "b", "c", "d", "e", "good", "bad", "film", "was", "it", ".", "[bos]")

@@ -4,7 +4,7 @@ from reference import plain_loss, some_updates, tiny_model, tiny_replica, tiny_s
 
 from seedflood.training.evaluation import evaluate
 from seedflood.training.models import load_model
-from seedflood.training.replica import Replica
+from seedflood.training.seedflood.replica import Replica
 from seedflood.training.tasks import TaskFormat, load_task, make_task
 
 ROWS = [{"text": " ".join("abcde"[: 1 + index % 5]), "label": index % 2} for index in range(23)]

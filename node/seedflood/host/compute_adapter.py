@@ -16,7 +16,7 @@ from seedflood.host.compute_thread import Run, nothing
 from seedflood.protocol.messages import Bundle, ClosedEpoch, OriginId, Told, Update
 from seedflood.protocol.outputs import ClosedWindow, Measure, SumEpoch, TakeDigest
 from seedflood.storage.snapshots import Arrays, Facts, Snapshots
-from seedflood.training.trainer import Round, Trainer
+from seedflood.training.seedflood.trainer import Round, Trainer
 
 Item = TypeVar("Item")
 

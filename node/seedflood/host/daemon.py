@@ -38,8 +38,8 @@ from seedflood.protocol.packing import packed_bytes_max
 from seedflood.protocol.rules import Patience, Rules
 from seedflood.storage.journal import Journal
 from seedflood.storage.snapshots import Snapshots
-from seedflood.training.optimiser import STEP_MAX
-from seedflood.training.trainer import Round, Trainer
+from seedflood.training.seedflood.optimiser import STEP_MAX
+from seedflood.training.seedflood.trainer import Round, Trainer
 from seedflood.transport.answer import AnswerItem
 from seedflood.transport.budget import Use
 from seedflood.transport.health import Health

@@ -28,7 +28,7 @@ from seedflood.operations.systemd import Notifier
 from seedflood.protocol.messages import OriginId
 from seedflood.storage.journal import Journal
 from seedflood.storage.snapshots import Snapshots
-from seedflood.training.trainer import Trainer
+from seedflood.training.seedflood.trainer import Trainer
 
 KEY_FILE, JOURNAL_FILE, SNAPSHOTS_FOLDER = "identity.pem", "journal.sqlite", "snapshots"
 

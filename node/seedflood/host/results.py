@@ -14,7 +14,7 @@ from seedflood.errors import JournalError
 from seedflood.host.compute_thread import Run, nothing
 from seedflood.host.report import RESULT_FILE, Figures, Report
 from seedflood.operations.hub import TelemetryHub
-from seedflood.training.trainer import Trainer
+from seedflood.training.seedflood.trainer import Trainer
 
 _log = structlog.stdlib.get_logger("seedflood")
 

@@ -16,7 +16,7 @@ from seedflood.identity import verify
 from seedflood.protocol.messages import Bundle, OriginId, count_updates
 from seedflood.storage.journal import Journal
 from seedflood.training.evaluation import Evaluation, evaluate
-from seedflood.training.trainer import Trainer, load_base, load_rows
+from seedflood.training.seedflood.trainer import Trainer, load_base, load_rows
 
 BATCH_BUNDLES = 1024
 """Applied at once: what an update costs by itself is shared by so many."""

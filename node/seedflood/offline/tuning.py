@@ -17,7 +17,7 @@ from rich.table import Table
 from seedflood.config import RunSettings, Settings
 from seedflood.errors import UsageError
 from seedflood.training.evaluation import Evaluation
-from seedflood.training.rehearsal import Rehearsal
+from seedflood.training.seedflood.rehearsal import Rehearsal
 
 FACTOR = math.sqrt(10)
 """Between neighbouring learning rates: what is right within a third is good enough, and 2 would need more tries."""

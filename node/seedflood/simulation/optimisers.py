@@ -1,8 +1,9 @@
 """Optimisers of integers: what makes the coefficients of an epoch of what was told of each of its steps.
 
-`sgd` adds it up: any order will do. The others go by steps, as those of the replica do (training/aggregation.py): what
-all told of one step may come in any order, but another order of steps, or a step that is gone through in two halves,
-gives other coefficients. A state begins anew with an epoch, and where a sum of another host takes the place of bundles.
+`sgd` adds it up: any order will do. The others go by steps, as those of the replica do
+(training/seedflood/aggregation.py): what all told of one step may come in any order, but another order of steps, or a
+step that is gone through in two halves, gives other coefficients. A state begins anew with an epoch, and where a sum of
+another host takes the place of bundles.
 
 Integers of 512 bits that wrap around, each for all coefficients of an epoch.
 """

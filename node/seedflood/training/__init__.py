@@ -1,1 +1,1 @@
-"""Training: the model replica, zeroth-order estimates and the data. torch is imported in this package alone."""
+"""Training: what any algorithm needs, and each algorithm in a room of its own. torch is imported here alone."""

@@ -18,8 +18,8 @@ from transformers.utils.logging import disable_progress_bar
 
 from seedflood.errors import ModelError
 from seedflood.training import hub
-from seedflood.training.layers import find_slots
 from seedflood.training.scoring import hidden_states
+from seedflood.training.seedflood.layers import find_slots
 
 DtypeName = Literal["auto", "float32", "bfloat16", "float16"]
 

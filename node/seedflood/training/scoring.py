@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from seedflood.training.layers import LiveLinear
+from seedflood.training.seedflood.layers import LiveLinear
 
 LOGIT_ELEMENTS_MAX = 1 << 24
 """Logits made at once for language modelling: 64 MiB in float32."""

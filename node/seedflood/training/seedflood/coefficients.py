@@ -1,0 +1,100 @@
+"""The coefficients of all epochs: the latest in memory, older ones packed in a file, a digest of each at hand.
+
+A run of weeks has thousands of epochs, and what still changes is the newest: memory must not grow with the others. They
+are needed again when an update comes late or an epoch is folded, and then read back. The file has no name and ends with
+the process: the journal is what remains, and everything here follows from it.
+
+Shapes: F all coefficients of an epoch (subspace.py).
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from torch import Tensor
+
+from seedflood.errors import JournalError
+from seedflood.training.seedflood.shelf import Place, Shelf
+from seedflood.training.seedflood.subspace import Subspace
+
+KEPT_EPOCHS = 8
+"""So many stay in memory: late updates come for the epochs right before the open one, and each takes 645 kB in
+OPT-125M with rank 32."""
+
+
+class Coefficients:
+    """A mapping from epochs to (F,) int64; zeros for an epoch without updates. What it gives must not be written to.
+
+    Where there is no space for the file, everything stays in memory. Raises JournalError if the file does not give back
+    what was written.
+    """
+
+    def __init__(self, subspace: Subspace, folder: Path | None) -> None:
+        """folder: of the file; None for the system's folder of temporary files."""
+        self._subspace = subspace
+        self._shelf = Shelf(folder)
+        self._zeros_F = subspace.zeros()
+        self._zero_digest = subspace.digest(self._zeros_F)
+        self._kept: dict[int, Tensor] = {}
+        """Those in memory; the one that was changed or read last is the last."""
+        self._places: dict[int, Place] = {}
+        """Those that stand in the file as they are."""
+        self._digests: dict[int, bytes] = {}
+
+    def __iter__(self) -> Iterator[int]:
+        """All epochs that were added to, in order."""
+        return iter(sorted(self._kept.keys() | self._places.keys()))
+
+    def __getitem__(self, epoch: int) -> Tensor:
+        if epoch in self._kept:
+            return self._kept[epoch]
+        if epoch not in self._places:
+            return self._zeros_F
+        coefficients_F = self._read(epoch)
+        self._keep(epoch, coefficients_F)
+        return coefficients_F
+
+    def add(self, epoch: int, added_F: Tensor) -> None:
+        sum_F = self[epoch] + added_F
+        self._places.pop(epoch, None)
+        self._digests.pop(epoch, None)
+        self._keep(epoch, sum_F)
+
+    def digests(self) -> Iterator[tuple[int, bytes]]:
+        """The epochs that are not zero, in order, each with its digest. Only what has changed is hashed again."""
+        for epoch in self:
+            digest = self._digest(epoch)
+            if digest != self._zero_digest:
+                yield epoch, digest
+
+    def _digest(self, epoch: int) -> bytes:
+        if epoch not in self._digests:
+            self._digests[epoch] = self._subspace.digest(self._kept[epoch])
+        return self._digests[epoch]
+
+    def _keep(self, epoch: int, coefficients_F: Tensor) -> None:
+        self._kept.pop(epoch, None)
+        self._kept[epoch] = coefficients_F
+        for oldest in list(self._kept)[:-KEPT_EPOCHS]:
+            if oldest not in self._places and not self._write(oldest):
+                return
+            del self._kept[oldest]
+
+    def _write(self, epoch: int) -> bool:
+        """False if it cannot be written now."""
+        self._digest(epoch)  # to know it again by
+        place = self._shelf.put(self._subspace.pack(self._kept[epoch]))
+        if place is not None:
+            self._places[epoch] = place
+        return place is not None
+
+    def _read(self, epoch: int) -> Tensor:
+        try:
+            coefficients_F = self._subspace.unpack(self._shelf.read(self._places[epoch]))
+            if self._subspace.digest(coefficients_F) != self._digests[epoch]:
+                raise ValueError("it has another digest")
+        except (OSError, ValueError) as error:
+            raise JournalError(
+                f"cannot read back the sum of epoch {epoch} that was put aside on the disk: {error}; check that the "
+                "disk is healthy and start the node again: its journal has all of it"
+            ) from error
+        return coefficients_F

@@ -1,0 +1,102 @@
+"""Estimates of the slope along random directions, by forwards alone, all of an estimate's in one batch.
+
+Two-sided: losses at +epsilon z and -epsilon z give one scalar (design section 3; MeZO, arXiv 2305.17333, algorithm 1).
+One-sided: the loss at the centre and at K points +epsilon z_k gives K scalars for K + 1 forwards (FZOO, arXiv
+2506.09034, section 3, without its normalisation).
+
+Shapes: P variants, K directions, S slots, F increments (subspace.py).
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from seedflood.protocol.messages import SCALAR_MAX, SCALAR_UNIT_BITS, Told
+from seedflood.training.scoring import Batch, Score, score
+from seedflood.training.seedflood.layers import Live, Probe
+from seedflood.training.seedflood.subspace import Moves
+
+CPU_CALL_TOKENS = 48
+"""What a call with two variants costs on a CPU beyond its tokens, in tokens; a GPU is better used by one large call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """What one origin measured at one step.
+
+    told: of a probe (seed, scalar), the scalar being alpha, a difference of losses over their distance, in units of
+    2^-20; of a gradient a payload. loss: at the centre; two-sided, the mean of both. is_finite: False if a loss was
+    not, and zero is therefore told. is_clipped: something was too large to be told as it was, such as |alpha| > 2^12.
+    """
+
+    told: Told
+    loss: float
+    is_finite: bool
+    is_clipped: bool
+
+    @property
+    def seed(self) -> int:
+        return self._probe[0]
+
+    @property
+    def scalar(self) -> int:
+        return self._probe[1]
+
+    @property
+    def _probe(self) -> tuple[int, int]:
+        assert isinstance(self.told, tuple), "a gradient has no seed and scalar"
+        return self.told
+
+    @property
+    def alpha(self) -> float:
+        return self.scalar * 2.0**-SCALAR_UNIT_BITS
+
+
+def to_fixed_point(alpha: float) -> tuple[int, bool]:
+    """alpha in units of 2^-20, half to even, clipped to +-2^32, and whether it was clipped; 0 if it is not finite."""
+    if not math.isfinite(alpha):
+        return 0, False
+    scalar = round(alpha * 2**SCALAR_UNIT_BITS)
+    return max(-SCALAR_MAX, min(SCALAR_MAX, scalar)), abs(scalar) > SCALAR_MAX
+
+
+def two_sided(a_F: Tensor, moves: Moves, epsilon: float) -> Tensor:
+    """Increments at +epsilon z and at -epsilon z, (2, F). moves: of one direction."""
+    place_S, sign_S = moves.place_KS[0], moves.sign_KS[0]
+    a_PF = a_F.repeat(2, 1)
+    a_PF[0, place_S] += epsilon * sign_S
+    a_PF[1, place_S] -= epsilon * sign_S
+    return a_PF
+
+
+def one_sided(a_F: Tensor, moves: Moves, epsilon: float) -> Tensor:
+    """Increments at the centre, then at +epsilon z_k of each direction, (K + 1, F)."""
+    place_KS, sign_KS = moves
+    a_PF = a_F.repeat(len(place_KS) + 1, 1)
+    a_PF[1:].scatter_add_(1, place_KS, (epsilon * sign_KS).to(a_F.dtype))
+    return a_PF
+
+
+@torch.inference_mode()
+def variant_losses(model: Any, live: Live, batch: Batch, a_PF: Tensor) -> list[float]:
+    """Mean loss of the batch at each of P variants, by one forward of P times the rows; on a CPU by some of fewer."""
+    device, variants = a_PF.device, len(a_PF)
+    pieces = batch.split(2 * CPU_CALL_TOKENS // variants) if device.type == "cpu" else [batch]
+    total: Score | None = None
+    for piece in pieces:
+        rows = piece.to(device).repeated(variants)
+        count, length = rows.tokens_BT.shape
+        with live.probing(Probe(a_PF, count, length, rows.answer_positions())):
+            part = score(model, rows, variants)
+        total = part if total is None else total + part
+    assert total is not None
+    return total.mean_losses()
+
+
+def make_measurement(seed: int, difference: float, span: float, loss: float) -> Measurement:
+    """difference: of two losses, `span` apart along the direction. loss: what is told of the place."""
+    scalar, is_clipped = to_fixed_point(difference / span)
+    return Measurement((seed, scalar), loss, math.isfinite(difference) and math.isfinite(loss), is_clipped)

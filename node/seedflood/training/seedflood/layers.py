@@ -1,0 +1,347 @@
+"""The live path: modules that compute with `W + U A V^T` and leave `W` as it is (design section 3).
+
+A module of a known kind changes its class to a live one that inherits from its own, so names, parameters, hooks and
+the logic of subclasses (the offset of OPT's position embedding) stay. It then computes
+
+    y = x W^T + ((x V) A^T) U^T          A = -(learning_rate / clients) C 2^-20
+
+During a probe there are several A, one per *variant* of the parameters, and the batch stands once per variant, one copy
+below the other: two for the two-point estimate, where one entry of every A differs by +epsilon and by -epsilon. So all
+losses of an estimate come from one forward that shares the base product, and nothing of the size of a weight matrix is
+written. Increments are computed in float32 and added before the cast to the model's dtype, so half precision does not
+lose them.
+
+Classification reads the model at one position per row. Products of the last layer that only feed their own position
+then compute there alone (`skipping`): all but its keys and values, 7 % of OPT-125M's work.
+
+Shapes: P variants (1 without a probe), N positions (all leading dimensions of an input, flattened; P equal blocks),
+M rows and K columns of a stored weight, R rank, F all coefficients (subspace.py). U is (M, R), V is (K, R), whatever
+the module does with W.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from transformers.pytorch_utils import Conv1D
+
+from seedflood.errors import ModelError
+from seedflood.training.seedflood.subspace import Slot, SlotBasis
+
+SUPPORTED = "nn.Linear, Conv1D, nn.Embedding, nn.LayerNorm and RMSNorm classes"
+
+ALL = slice(None)
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """A forward over the variants of a_PF. rows: of the whole batch, all copies together; length: tokens per row.
+
+    answer_N: the positions, row * length + place, that are read in the end, as many of each variant; None: all are.
+    """
+
+    a_PF: Tensor
+    rows: int
+    length: int
+    answer_N: Tensor | None = None
+
+
+class Live:
+    """What the live modules of one model share.
+
+    a_PF: the increments of all slots, float32 on the model's device. filler: what stands where nothing was computed.
+    """
+
+    def __init__(self) -> None:
+        self.a_PF = torch.zeros(1, 0)
+        self.filler = 0.0
+        self.probe: Probe | None = None
+
+    @contextmanager
+    def probing(self, probe: Probe) -> Iterator[None]:
+        """Within, the model computes with the increments of the probe."""
+        before, self.a_PF, self.probe = self.a_PF, probe.a_PF, probe
+        try:
+            yield
+        finally:
+            self.a_PF, self.probe = before, None
+
+
+class LiveSlot:
+    """One distinct parameter with the basis of the current epoch, and its place among the increments.
+
+    u_MR, v_KR (None for vectors): float32 on the model's device. places: its part of the F increments.
+    """
+
+    u_MR: Tensor
+    v_KR: Tensor
+    places: slice
+
+    def __init__(self, slot: Slot, parameter: nn.Parameter, live: Live) -> None:
+        self.slot = slot
+        self.parameter = parameter
+        self.live = live
+        self._probed: tuple[Tensor, Tensor] | None = None
+
+    def bind(self, basis: SlotBasis, places: slice) -> None:
+        """Takes the basis of an epoch."""
+        self.u_MR = basis.u_MR
+        if basis.v_NR is not None:
+            self.v_KR = basis.v_NR
+        self.places = places
+
+    @property
+    def a(self) -> Tensor:
+        """(P, R, R) of a matrix, (P, R) of a vector: a view."""
+        a_PX = self.live.a_PF[:, self.places]
+        rank = self.u_MR.shape[1]
+        return a_PX.view(-1, rank, rank) if self.slot.is_matrix else a_PX
+
+    def vectors(self) -> Tensor:
+        """A one-dimensional parameter as it stands in each variant, `w + U a`: (P, M) float32.
+
+        Computed once for the increments of a probe, which several calls may share; not where gradients are wanted, for
+        a layer that is computed again on the way back must do exactly what it did on the way there.
+        """
+        a_PF = self.live.a_PF
+        is_probing = self.live.probe is not None and not a_PF.requires_grad  # else they may have changed since
+        if is_probing and self._probed is not None and self._probed[0] is a_PF:
+            return self._probed[1]
+        w_PM = torch.addmm(self.parameter.to(torch.float32), self.a, self.u_MR.T)
+        self._probed = (a_PF, w_PM) if is_probing else None
+        return w_PM
+
+    def project(self, inner_NR: Tensor, *, from_rows: bool) -> Tensor:
+        """The increment's part between the bases: inner A (from_rows: inner = x U) or inner A^T (inner = x V)."""
+        a_PRR = self.a if from_rows else self.a.mT
+        return torch.bmm(inner_NR.view(len(a_PRR), -1, inner_NR.shape[1]), a_PRR).flatten(0, 1)
+
+
+class LiveModule(nn.Module):
+    """What live modules have in common: the slots of their own parameters, by the parameter's name in the module."""
+
+    own_name: str
+    slots: dict[str, LiveSlot]
+    live: Live
+    is_skippable = False
+    """Does each position of the output feed the model's output at that position alone?"""
+
+    def repeated(self, x: Tensor, features: int) -> Tensor:
+        """x with leading dimensions that make as many equal blocks as there are variants.
+
+        features: trailing dimensions that are no positions (0 for indices). Inputs that are shared by all rows, such as
+        position ids of shape (1, T) or (T,), are expanded. Raises ModelError for a shape that cannot be told.
+        """
+        probe = self.live.probe
+        if probe is None:
+            return x
+        leading = x.shape[: x.dim() - features]
+        if len(leading) == 1 and leading[0] == probe.rows * probe.length:
+            return x
+        if len(leading) == 1 and features == 0 and leading[0] == probe.length:
+            return x.expand(probe.rows, *x.shape)
+        if leading and leading[0] == probe.rows:
+            return x
+        if leading and leading[0] == 1:
+            return x.expand(probe.rows, *x.shape[1:])
+        raise ModelError(
+            f"{self.own_name} was given an input of shape {tuple(x.shape)} in a batch of {probe.rows} "
+            f"rows of {probe.length} tokens, and which rows it belongs to cannot be told: this model cannot be trained."
+        )
+
+    def add_bias(self, y_NM: Tensor, index: Tensor | slice = ALL) -> Tensor:
+        """Adds the bias as it stands, or these entries of it, in place."""
+        slot = self.slots.get("bias")
+        if slot is None:
+            return y_NM
+        bias_PM = slot.vectors()[:, index].to(y_NM.dtype)
+        y_NM.view(len(bias_PM), -1, y_NM.shape[-1]).add_(bias_PM.unsqueeze(1))
+        return y_NM
+
+
+def add_increment(y_NM: Tensor, outer_NR: Tensor, basis_MR: Tensor) -> Tensor:
+    """`y + outer basis^T`, the sum in float32, the result in the dtype of y (in place if that is float32)."""
+    if y_NM.dtype == torch.float32:
+        return y_NM.addmm_(outer_NR, basis_MR.T)
+    return torch.addmm(y_NM.to(torch.float32), outer_NR, basis_MR.T).to(y_NM.dtype)
+
+
+class LiveProduct(LiveModule):
+    """A product with a stored matrix, at all positions or only where an answer is read."""
+
+    def product(self, x_NX: Tensor) -> Tensor:
+        """The output at these positions, of equally many of each variant."""
+        raise NotImplementedError
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.repeated(x, features=1)
+        x_NX = x.reshape(-1, x.shape[-1])
+        answer_N = self.live.probe.answer_N if self.is_skippable and self.live.probe is not None else None
+        if answer_N is None:
+            return self.product(x_NX).view(*x.shape[:-1], -1)
+        answer_NY = self.product(x_NX[answer_N])
+        y_NY = answer_NY.new_full((len(x_NX), answer_NY.shape[1]), self.live.filler)
+        return y_NY.index_copy_(0, answer_N, answer_NY).view(*x.shape[:-1], -1)
+
+
+class LiveLinear(LiveProduct, nn.Linear):
+    """nn.Linear: the weight is (out, in)."""
+
+    def product(self, x_NX: Tensor) -> Tensor:
+        return self.outputs(x_NX)
+
+    def outputs(self, x_NK: Tensor, index: Tensor | slice = ALL) -> Tensor:
+        """Some of the outputs, at the cost of these alone."""
+        slot = self.slots["weight"]
+        inner_NR = x_NK.to(torch.float32) @ slot.v_KR
+        outer_NR = slot.project(inner_NR, from_rows=False)
+        y_NM = add_increment(x_NK @ self.weight[index].T, outer_NR, slot.u_MR[index])
+        return self.add_bias(y_NM, index)
+
+
+class LiveConv1D(LiveProduct, Conv1D):
+    """transformers' Conv1D (GPT-2): the weight is (in, out)."""
+
+    def product(self, x_NX: Tensor) -> Tensor:
+        slot = self.slots["weight"]
+        inner_NR = x_NX.to(torch.float32) @ slot.u_MR
+        y_NK = add_increment(x_NX @ self.weight, slot.project(inner_NR, from_rows=True), slot.v_KR)
+        return self.add_bias(y_NK)
+
+
+class LiveEmbedding(LiveModule, nn.Embedding):
+    """nn.Embedding: the weight is (tokens, width). Subclasses reach this forward by their `super().forward`."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        index = self.repeated(input, features=0)
+        index_N = index.reshape(-1)
+        slot = self.slots["weight"]
+        inner_NR = functional.embedding(index_N, slot.u_MR)
+        y_NK = functional.embedding(index_N, self.weight)
+        y_NK = add_increment(y_NK, slot.project(inner_NR, from_rows=True), slot.v_KR)
+        return y_NK.view(*index.shape, -1)
+
+
+class LiveLayerNorm(LiveModule, nn.LayerNorm):
+    """nn.LayerNorm over the last dimension, with or without bias."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        x = self.repeated(input, features=1)
+        normed = functional.layer_norm(x.to(torch.float32), self.normalized_shape, eps=self.eps)
+        scale_PK = self.slots["weight"].vectors()
+        y_PNK = normed.view(len(scale_PK), -1, normed.shape[-1])
+        if "bias" in self.slots:
+            y_PNK = torch.addcmul(self.slots["bias"].vectors().unsqueeze(1), y_PNK, scale_PK.unsqueeze(1))
+        else:
+            y_PNK = y_PNK * scale_PK.unsqueeze(1)
+        return y_PNK.view(x.shape).to(x.dtype)
+
+
+class LiveRMSNorm(LiveModule):
+    """Classes that compute `weight * x / sqrt(mean(x^2) + epsilon)`; that a class does so is checked when attached."""
+
+    rms_epsilon: float | None
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.repeated(x, features=1)
+        normed = functional.rms_norm(x.to(torch.float32), x.shape[-1:], eps=self.rms_epsilon)
+        scale_PK = self.slots["weight"].vectors()
+        y_PNK = normed.view(len(scale_PK), -1, normed.shape[-1]) * scale_PK.unsqueeze(1)
+        return y_PNK.view(x.shape).to(x.dtype)
+
+
+def attach(model: nn.Module) -> tuple[Live, list[LiveSlot]]:
+    """Turns the modules of a model into live ones; returns what they share and the slots in the order of their names.
+
+    All parameters are trained. Raises ModelError, naming module class and parameter, if one is in a module of a kind
+    that is not supported; the model is then as it was.
+    """
+    owners = [(path, module) for path, module in model.named_modules() if _own_parameters(module)]
+    kinds = [_live_kind(path, module) for path, module in owners]
+    live = Live()
+    slots = _make_slots(model, live)
+    by_parameter = {id(slot.parameter): slot for slot in slots}
+    for (_, module), kind in zip(owners, kinds, strict=True):
+        own = type(module)
+        slots_here = {name: by_parameter[id(parameter)] for name, parameter in _own_parameters(module).items()}
+        module.__class__ = _live_class(own, kind)
+        assert isinstance(module, LiveModule)
+        module.live, module.slots = live, slots_here
+        if isinstance(module, LiveRMSNorm):
+            module.rms_epsilon = _rms_epsilon(module)
+    model.requires_grad_(False)
+    return live, slots
+
+
+def find_slots(model: nn.Module) -> list[tuple[Slot, nn.Parameter]]:
+    """The distinct parameters in the order of their names; a tied parameter bears the least of its names."""
+    names: dict[int, str] = {}
+    parameters: dict[int, nn.Parameter] = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        names[id(parameter)] = min(name, names.get(id(parameter), name))
+        parameters[id(parameter)] = parameter
+    order = sorted(names, key=lambda key: names[key])
+    return [(Slot(names[key], tuple(parameters[key].shape)), parameters[key]) for key in order]
+
+
+def _make_slots(model: nn.Module, live: Live) -> list[LiveSlot]:
+    return [LiveSlot(slot, parameter, live) for slot, parameter in find_slots(model)]
+
+
+def _own_parameters(module: nn.Module) -> dict[str, nn.Parameter]:
+    return dict(module.named_parameters(recurse=False))
+
+
+def _live_class(own: type[nn.Module], kind: type[LiveModule]) -> type[LiveModule]:
+    """A class that is both: the live forward comes first, but below the own forward of an embedding's subclass."""
+    bases: tuple[type, ...] = (kind,) if issubclass(kind, own) else (kind, own)
+    if kind is LiveEmbedding and own is not nn.Embedding:
+        bases = (own, kind)
+    return type(f"Live{own.__name__}", bases, {"own_name": own.__name__})
+
+
+def _live_kind(path: str, module: nn.Module) -> type[LiveModule]:
+    """The live class for a module, or ModelError."""
+    own = type(module)
+    parameters = _own_parameters(module)
+    if own.forward is nn.Linear.forward:
+        return LiveLinear
+    if own.forward is Conv1D.forward:
+        return LiveConv1D
+    if isinstance(module, nn.Embedding) and module.max_norm is None and _is_embedding_forward(own):
+        return LiveEmbedding
+    if own.forward is nn.LayerNorm.forward and parameters["weight"].dim() == 1:
+        return LiveLayerNorm
+    if own.__name__.endswith("RMSNorm") and list(parameters) == ["weight"] and _is_plain_rms_norm(module):
+        return LiveRMSNorm
+    names = ", ".join(f"{path}.{name}".lstrip(".") for name in parameters)
+    raise ModelError(
+        f"Cannot train {names}: modules of class {own.__name__} are not supported ({SUPPORTED} are). "
+        "Choose a model of the OPT, GPT-2, Llama, Qwen2 or Mistral family."
+    )
+
+
+def _is_embedding_forward(own: type[nn.Module]) -> bool:
+    """Whether forward is that of nn.Embedding or ends in it by super(), so that a live one can take its place."""
+    return own.forward is nn.Embedding.forward or "super" in own.forward.__code__.co_names
+
+
+def _rms_epsilon(module: Any) -> float | None:
+    epsilon: float | None = getattr(module, "variance_epsilon", getattr(module, "eps", None))
+    return epsilon
+
+
+@torch.no_grad()
+def _is_plain_rms_norm(module: nn.Module) -> bool:
+    """Whether a class of that name computes the plain formula: Gemma's, for one, scales by 1 + weight."""
+    weight = module.get_parameter("weight")
+    if weight.dim() != 1:
+        return False
+    x = torch.linspace(-1, 2, weight.numel(), dtype=torch.float32, device=weight.device).unsqueeze(0)
+    expected = functional.rms_norm(x, x.shape[-1:], eps=_rms_epsilon(module)) * weight.to(torch.float32)
+    actual = module(x.to(weight.dtype)).to(torch.float32)
+    return torch.allclose(actual, expected, rtol=0.05, atol=0.02)

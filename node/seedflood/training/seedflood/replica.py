@@ -1,0 +1,315 @@
+"""The replica: a model, the coefficients of every epoch, and their digest (design sections 2 and 3).
+
+Weights follow from the base model and the coefficients alone. The epoch that is open is computed live; an epoch is
+folded into the weights when a later one opens. What arrives after that is folded by itself, with the basis made again;
+what arrives for a later epoch waits in that epoch's coefficients. The digest is over coefficients, so it does not tell
+when or whether anything was folded: replicas that hold the same updates have equal digests.
+
+Two things leave a replica. The coefficients of one epoch, packed, stand for its updates, in the journal and for those
+who catch up. A snapshot holds the folded weights, and the digest of the coefficients that are in them: whoever has the
+same coefficients and restores it folds nothing again and has the very same bits, rounding included.
+
+Not safe for threads: one thread computes.
+
+Shapes: F all coefficients of an epoch (subspace.py), M rows and N columns of a parameter, R rank.
+"""
+
+import hashlib
+import os
+import struct
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy
+import torch
+from torch import Tensor
+
+from seedflood.config import RunSettings
+from seedflood.protocol.messages import Update
+from seedflood.training.models import BaseModel, export_model
+from seedflood.training.scoring import Batch, hidden_states
+from seedflood.training.seedflood import estimate
+from seedflood.training.seedflood.aggregation import make_aggregation
+from seedflood.training.seedflood.coefficients import Coefficients
+from seedflood.training.seedflood.estimate import Measurement
+from seedflood.training.seedflood.gradient import Gradient, gradient
+from seedflood.training.seedflood.layers import attach
+from seedflood.training.seedflood.rates import default_learning_rate
+from seedflood.training.seedflood.singular import fix_singular_columns
+from seedflood.training.seedflood.skipping import layers_of, mark_skippable
+from seedflood.training.seedflood.subspace import Moves, SlotBasis, Subspace
+from seedflood.training.seedflood.telling import telling_of
+
+Arrays = dict[str, numpy.ndarray[Any, numpy.dtype[Any]]]
+
+WEIGHTS = "weights."
+"""How the arrays of a snapshot are named, before the name of a slot."""
+
+
+class Replica:
+    """A model under training. Takes the base model over: it must not be used elsewhere afterwards.
+
+    Raises ModelError if a parameter of the model cannot be trained.
+    """
+
+    def __init__(self, base: BaseModel, settings: RunSettings, folder: Path | None = None) -> None:
+        """folder: where old epochs are put aside (`Coefficients`)."""
+        self.base = base
+        self.model = base.model
+        self.refresh_period = settings.refresh_period
+        self.epsilon = settings.epsilon
+        self.learning_rate = settings.learning_rate or default_learning_rate(settings, base.parameters_count)
+        self.live, self.slots = attach(base.model)
+        self.subspace = Subspace(
+            [slot.slot for slot in self.slots],
+            run_seed=settings.seed,
+            rank=settings.rank,
+            distribution="rademacher" if settings.basis == "rademacher" else "normal",
+        )
+        informed = {"weights": settings.rank, "mixed": settings.rank // 2}.get(settings.basis, 0)
+        fix_singular_columns(self.subspace, informed, self._masters())
+        self.telling = telling_of(settings, self.subspace)
+        self.epoch = 0
+        self._aggregation = make_aggregation(settings, self.subspace, self.telling, self.learning_rate, folder)
+        self._coefficients = Coefficients(self.subspace, folder)
+        self._a_F = torch.zeros(self.subspace.size, dtype=torch.float32, device=base.device)
+        self._late_bases: tuple[int, list[SlotBasis]] | None = None
+        self._bind()
+        mark_skippable(self.model, self.live, hidden_states)
+
+    @property
+    def base_digest(self) -> bytes:
+        """32 bytes: of the weights before training."""
+        return self.base.digest
+
+    @property
+    def epoch_bytes(self) -> int:
+        """Size of the coefficients of an epoch, unpacked."""
+        return 8 * self.subspace.size
+
+    def epoch_of(self, step: int) -> int:
+        return step // self.refresh_period
+
+    def apply(self, updates: Iterable[Update]) -> None:
+        """Applies updates of any steps in any order. Each must be given once: who calls keeps the frontier."""
+        by_epoch: dict[int, list[Update]] = defaultdict(list)
+        for update in updates:
+            by_epoch[self.epoch_of(update.step)].append(update)
+        for epoch, ours in sorted(by_epoch.items()):
+            held_F = self._coefficients[epoch]
+            self._add(epoch, self._aggregation.changed(epoch, held_F, ours) - held_F)
+
+    def preview(self, updates: Sequence[Update]) -> None:
+        """Computes with these updates of the open epoch as if they were applied, until anything is applied for good."""
+        assert all(self.epoch_of(update.step) == self.epoch for update in updates), "they are of another epoch"
+        held_F = self._coefficients[self.epoch]
+        self._compute_with(self._aggregation.preview(self.epoch, held_F, updates) if updates else held_F)
+
+    def measure(self, step: int, seed: int, batch: Batch) -> Measurement:
+        """The two-sided estimate of a step on a batch, with the weights as they stand; opens the step's epoch.
+
+        seed: see `protocol.seeds.probe_seed`. The step must not be of an epoch that is already closed.
+        """
+        a_PF = estimate.two_sided(self._a_F, self._moves(step, [seed]), self.epsilon)
+        plus, minus = estimate.variant_losses(self.model, self.live, batch, a_PF)
+        return estimate.make_measurement(seed, plus - minus, 2 * self.epsilon, (plus + minus) / 2)
+
+    def measure_one_sided(self, step: int, seeds: Sequence[int], batch: Batch) -> list[Measurement]:
+        """One-sided estimates of the steps from `step` on, one per seed, all on one batch and from one centre."""
+        a_PF = estimate.one_sided(self._a_F, self._moves(step, seeds), self.epsilon)
+        centre, *moved = estimate.variant_losses(self.model, self.live, batch, a_PF)
+        return [
+            estimate.make_measurement(seed, loss - centre, self.epsilon, centre)
+            for seed, loss in zip(seeds, moved, strict=True)
+        ]
+
+    def measure_gradient(
+        self, step: int, batch: Batch, *, micro_batch: int | None = None, is_checkpointed: bool = False
+    ) -> Gradient:
+        """The slopes along all coordinates, with the weights as they stand; opens the step's epoch."""
+        self._open(step)
+        layers = layers_of(self.model) if is_checkpointed else ()
+        return gradient(self.model, self.live, batch, self._a_F, micro_batch=micro_batch, layers=layers)
+
+    def open_epoch(self, epoch: int) -> None:
+        """Folds the open epoch and all others before `epoch`, which becomes the open one; never goes back."""
+        if epoch <= self.epoch:
+            return
+        self.fold_open_epoch()
+        for between in self._coefficients:
+            if self.epoch < between < epoch:
+                self._fold(between, self._coefficients[between])
+        self.epoch = epoch
+        self._late_bases = None
+        self._bind()
+
+    def open_latest(self) -> None:
+        """Opens the latest epoch that holds an update, so that the weights stand for everything that was applied."""
+        self.open_epoch(max(self._coefficients, default=0))
+
+    def fold_open_epoch(self) -> None:
+        """Adds the open epoch to the weights; only `open_epoch` may follow, for the live layers would add it again."""
+        bases = [SlotBasis(slot.u_MR, slot.v_KR if slot.slot.is_matrix else None) for slot in self.slots]
+        self._fold(self.epoch, self._coefficients[self.epoch], bases)
+
+    def digest(self) -> bytes:
+        """32 bytes over the coefficients of all epochs that are not zero."""
+        return _digest_epochs(self._coefficients.digests())
+
+    def sum_epoch(self, epoch: int) -> bytes:
+        """What the updates of an epoch add up to: its coefficients, packed (`Subspace.pack`)."""
+        return self.subspace.pack(self._coefficients[epoch])
+
+    def adopt(self, epoch: int, packed: bytes, updates: Iterable[Update]) -> None:
+        """Makes the coefficients of an epoch those of `sum_epoch`, anyone's, plus these updates; the weights follow.
+
+        Raises ValueError for another size: who lets foreign coefficients in has checked it.
+        """
+        others = list(updates)
+        assert all(self.epoch_of(update.step) == epoch for update in others), f"updates beyond epoch {epoch}"
+        wanted_F = self._aggregation.adopted(epoch, self.subspace.unpack(packed), others)
+        self._add(epoch, wanted_F - self._coefficients[epoch])
+
+    def snapshot(self) -> tuple[Arrays, dict[str, str]]:
+        """The weights as folded, and facts that tell what is in them.
+
+        Copies: they may be written while training goes on. The coefficients are left to the journal.
+        """
+        arrays: Arrays = {
+            WEIGHTS + slot.slot.name: _copy_master(master).contiguous().numpy()
+            for slot, master in zip(self.slots, self._masters(), strict=True)
+        }
+        return arrays, self._snapshot_facts(self.epoch)
+
+    def is_restorable(self, facts: Mapping[str, str]) -> bool:
+        """Are the coefficients that are in the weights of this snapshot exactly those that are held here?
+
+        Of the epochs before the one that was open in it; what is held of others is not folded in it.
+        """
+        ours = self._snapshot_facts(int(facts["epoch"]))
+        return all(facts.get(name) == value for name, value in ours.items())
+
+    @torch.no_grad()
+    def restore(self, arrays: Mapping[str, Any], facts: Mapping[str, str]) -> None:
+        """Takes the weights of a restorable snapshot in place of folding: the same bits, the same epoch open.
+
+        Raises ValueError, and changes nothing, if this is no such snapshot.
+        """
+        self._check_snapshot(arrays, facts)
+        for slot, master in zip(self.slots, self._masters(), strict=True):
+            master.copy_(torch.tensor(arrays[WEIGHTS + slot.slot.name]))
+            if master is not slot.parameter:
+                slot.parameter.copy_(master)
+        self.epoch = int(facts["epoch"])
+        self._late_bases = None
+        self._bind()
+
+    def weights(self) -> dict[str, Tensor]:
+        """The weights as they stand, the open epoch folded in: float32 copies in host memory, by all their names."""
+        folded: dict[int, Tensor] = {}
+        for slot, master in zip(self.slots, self._masters(), strict=True):
+            weight = _copy_master(master)
+            u_MR, a = slot.u_MR.cpu(), slot.a[0].cpu()
+            v_NR = slot.v_KR.cpu() if slot.slot.is_matrix else None
+            folded[id(slot.parameter)] = _add_increment(weight, SlotBasis(u_MR, v_NR), a)
+        named = self.model.named_parameters(remove_duplicate=False)
+        return {name: folded[id(parameter)] for name, parameter in named}
+
+    def export(self, folder: str | os.PathLike[str]) -> Path:
+        """Writes the weights as they stand as a Hugging Face folder (`models.export_model`)."""
+        return export_model(self.base, self.weights(), folder)
+
+    def _snapshot_facts(self, epoch: int) -> dict[str, str]:
+        """What tells a snapshot in which this epoch is open."""
+        digest = _digest_epochs((folded, digest) for folded, digest in self._coefficients.digests() if folded < epoch)
+        return {"base_digest": self.base_digest.hex(), "epoch": str(epoch), "digest": digest.hex()}
+
+    def _check_snapshot(self, arrays: Mapping[str, Any], facts: Mapping[str, str]) -> None:
+        if not self.is_restorable(facts):
+            raise ValueError("the snapshot was made from another base model, or from other updates than are held here")
+        for slot in self.slots:
+            weight = arrays.get(WEIGHTS + slot.slot.name)
+            if weight is None or weight.shape != slot.slot.shape or weight.dtype != numpy.float32:
+                raise ValueError(f"the snapshot does not hold the weights of {slot.slot.name}")
+
+    def _moves(self, step: int, seeds: Sequence[int]) -> Moves:
+        """What directions of a step's epoch, which is opened, move, on the model's device."""
+        self._open(step)
+        return self.subspace.moves(self.epoch, torch.tensor(seeds, dtype=torch.int64)).to(self.base.device)
+
+    def _open(self, step: int) -> None:
+        """The epoch of a step that is to be measured."""
+        epoch = self.epoch_of(step)
+        assert epoch >= self.epoch, f"step {step} is of epoch {epoch}, but epoch {self.epoch} is open"
+        self.open_epoch(epoch)
+
+    def _add(self, epoch: int, added_F: Tensor) -> None:
+        if epoch < self.epoch and added_F.any():
+            if self._late_bases is None or self._late_bases[0] != epoch:
+                # Kept until the next epoch opens: stragglers come in several windows after a boundary.
+                self._late_bases = (epoch, self._bases(epoch))
+            self._fold(epoch, added_F, self._late_bases[1])
+        self._coefficients.add(epoch, added_F)
+        if epoch == self.epoch:
+            self._refresh()
+
+    def _refresh(self) -> None:
+        """The open epoch has other coefficients, or is another one."""
+        self._compute_with(self._coefficients[self.epoch])
+
+    def _compute_with(self, coefficients_F: Tensor) -> None:
+        """In the open epoch."""
+        self._a_F.copy_(self.subspace.increments(coefficients_F, self._aggregation.unit))
+
+    def _bind(self) -> None:
+        """Gives the slots the basis and the increments of the epoch that is open."""
+        self.live.a_PF = self._a_F.unsqueeze(0)
+        for index, (slot, basis) in enumerate(zip(self.slots, self._bases(self.epoch), strict=True)):
+            slot.bind(basis, self.subspace.places_of(index))
+        self._refresh()
+
+    def _bases(self, epoch: int) -> list[SlotBasis]:
+        return [self.subspace.basis(epoch, index, self.base.device) for index in range(len(self.slots))]
+
+    @torch.no_grad()
+    def _fold(self, epoch: int, coefficients_F: Tensor, bases: list[SlotBasis] | None = None) -> None:
+        """Adds coefficients of an epoch to the weights: float32 masters first, then the device's copies of them."""
+        if not coefficients_F.any():
+            return
+        a_F = self.subspace.increments(coefficients_F, self._aggregation.unit)
+        for index, (slot, master) in enumerate(zip(self.slots, self._masters(), strict=True)):
+            basis = bases[index] if bases is not None else self.subspace.basis(epoch, index, self.base.device)
+            a = self.subspace.part(a_F, index)
+            if master is slot.parameter:
+                _add_increment(master, basis, a.to(master.device))
+                continue
+            v_NR = None if basis.v_NR is None else basis.v_NR.cpu()
+            _add_increment(master, SlotBasis(basis.u_MR.cpu(), v_NR), a)
+            slot.parameter.copy_(master)
+
+    def _masters(self) -> list[Tensor]:
+        if self.base.master is None:
+            return [slot.parameter for slot in self.slots]
+        return [self.base.master[slot.slot.name] for slot in self.slots]
+
+
+def _digest_epochs(digests: Iterable[tuple[int, bytes]]) -> bytes:
+    """One digest of the epochs and theirs."""
+    hasher = hashlib.sha256(b"seedflood replica 1\0")
+    for epoch, digest in digests:
+        hasher.update(struct.pack("<Q", epoch) + digest)
+    return hasher.digest()
+
+
+def _copy_master(master: Tensor) -> Tensor:
+    """float32 in host memory."""
+    return master.detach().to(device="cpu", dtype=torch.float32, copy=True)
+
+
+def _add_increment(weight: Tensor, basis: SlotBasis, a: Tensor) -> Tensor:
+    """`weight += U A V^T` (or `U a`) in place, all float32 on one device."""
+    if basis.v_NR is None:
+        return weight.addmv_(basis.u_MR, a)
+    return weight.addmm_(basis.u_MR @ a, basis.v_NR.T)

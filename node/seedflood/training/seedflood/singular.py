@@ -1,0 +1,137 @@
+"""The leading singular vectors of a base weight, equal bit for bit on every host: columns of an informed basis.
+
+What a model has learned lies in few directions of each weight, and much of what it learns next does, too: LoRA-XS
+(arXiv 2405.17604) trains R x R numbers between the singular vectors of a weight. So they learn what drawn columns do
+not reach, and nothing has to be sent, for all hosts hold the same base model. But a task may need other directions:
+with singular vectors alone (`basis = "weights"`) the embedded model learned hardly anything. Gradients therefore have
+half of the columns drawn, anew in each epoch (`"mixed"`; figures in benchmarks/RESULTS.md).
+
+But an SVD of a library rounds differently from host to host, and a basis must be the same everywhere. So this is
+orthogonal iteration (Golub and Van Loan, section 8.2.4) on exact integers: the weight and the vectors are rounded to as
+many bits as make every sum of a matrix product exact in float64, whatever its order, on any processor. What is between
+the products is done element by element, in single operations of IEEE 754: Cholesky's factor of the Gram matrix, and the
+columns divided by it. Twice as many columns as are wanted are iterated, which makes the wanted ones come out after few
+rounds.
+
+Shapes: M rows and N columns of a weight, K columns that are iterated, H that are kept, X either side.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy
+import torch
+from torch import Tensor
+
+from seedflood.training import randomness
+from seedflood.training.seedflood.subspace import Subspace
+
+Floats = numpy.ndarray[Any, numpy.dtype[numpy.float64]]
+
+ROUNDS = 6
+"""Of two products each, after the one with which it begins."""
+
+EXACT_BITS = 52
+"""Integers up to 2^53 are exact in float64; one bit is spare, since rounding up may reach the next power of two."""
+
+WEIGHT_BITS = 15
+CHUNK_ELEMENTS = 1 << 22
+"""Of a weight that stand as float64 at once, 32 MB."""
+
+PIVOT_LEAST = 2.0**-32
+"""A column of which less than this, squared, is new after the columns before it is no direction of its own."""
+
+
+def fix_singular_columns(subspace: Subspace, count: int, weights: Sequence[Tensor]) -> None:
+    """The first columns of every matrix's bases become singular vectors, in every epoch.
+
+    weights: of the base model, float32, in the order of the slots.
+    """
+    for index, (slot, weight) in enumerate(zip(subspace.slots, weights, strict=True)):
+        if slot.is_matrix and count:
+            key = randomness.derive_key("singular vectors", slot.name)
+            subspace.fix(index, singular_vectors(weight, count, key))
+
+
+def singular_vectors(weight_MN: Tensor, count: int, key: int) -> tuple[Tensor, Tensor]:
+    """Left and right ones of the largest singular values, (M, H) and (N, H) float32, as long as drawn columns are.
+
+    H is `count`, or less where the weight has fewer directions. key: of the signs at the start.
+    """
+    matrix = _Integers(weight_MN)
+    iterated = min(2 * count, *weight_MN.shape)
+    start = randomness.rademacher(key, weight_MN.shape[1] * iterated).view(-1, iterated)
+    right_NK = start.numpy().astype(numpy.float64)
+    left_MK = _orthonormal(matrix.times(right_NK))
+    for _ in range(ROUNDS):
+        right_NK = _orthonormal(matrix.transposed_times(left_MK))
+        left_MK = _orthonormal(matrix.times(right_NK))
+    found = numpy.flatnonzero(left_MK.any(axis=0) & right_NK.any(axis=0))[:count]
+    return _lengthened(left_MK[:, found]), _lengthened(right_NK[:, found])
+
+
+class _Integers:
+    """A weight as integers below 2^15, in units that are left out: only directions matter."""
+
+    def __init__(self, weight_MN: Tensor) -> None:
+        self._weight_MN = weight_MN
+        largest = float(weight_MN.abs().max()) if weight_MN.numel() else 0.0
+        assert numpy.isfinite(largest), "weights are finite"
+        self._shift = WEIGHT_BITS - int(numpy.frexp(largest)[1])
+        self._rows = max(1, CHUNK_ELEMENTS // weight_MN.shape[1])
+
+    def times(self, right_NK: Floats) -> Floats:
+        """W X, of X rounded."""
+        rounded_NK = _rounded(right_NK, EXACT_BITS - WEIGHT_BITS - len(right_NK).bit_length())
+        return numpy.concatenate([self._chunk(row) @ rounded_NK for row in self._starts()])
+
+    def transposed_times(self, left_MK: Floats) -> Floats:
+        """W^T X, of X rounded."""
+        rounded_MK = _rounded(left_MK, EXACT_BITS - WEIGHT_BITS - len(left_MK).bit_length())
+        total_NK = numpy.zeros((self._weight_MN.shape[1], left_MK.shape[1]))
+        for row in self._starts():
+            total_NK += self._chunk(row).T @ rounded_MK[row : row + self._rows]
+        return total_NK
+
+    def _starts(self) -> range:
+        return range(0, len(self._weight_MN), self._rows)
+
+    def _chunk(self, row: int) -> Floats:
+        part = self._weight_MN[row : row + self._rows].to("cpu", torch.float64).numpy()
+        rounded_XN: Floats = numpy.rint(numpy.ldexp(part, self._shift))
+        return rounded_XN
+
+
+def _orthonormal(columns_XK: Floats) -> Floats:
+    """Columns of length one at right angles that span the same; zeros for those that bring no direction of their own.
+
+    By Cholesky's factor L of the Gram matrix: X = Y L^-T, column after column.
+    """
+    bits = (EXACT_BITS - len(columns_XK).bit_length()) // 2
+    left_XK = _rounded(columns_XK, bits)
+    gram_KK = left_XK.T @ left_XK
+    count = left_XK.shape[1]
+    least_K = numpy.multiply(numpy.diagonal(gram_KK), PIVOT_LEAST)
+    for k in range(count):
+        pivot = gram_KK[k, k]
+        if pivot <= least_K[k]:
+            left_XK[:, k] = 0
+            continue
+        root = numpy.sqrt(pivot)
+        left_XK[:, k] = numpy.divide(left_XK[:, k], root)
+        factor = numpy.divide(gram_KK[k + 1 :, k], root)
+        gram_KK[k + 1 :, k + 1 :] -= numpy.multiply.outer(factor, factor)
+        left_XK[:, k + 1 :] -= numpy.multiply.outer(left_XK[:, k], factor)
+    return left_XK
+
+
+def _rounded(columns_XK: Floats, bits: int) -> Floats:
+    """Every column as integers of at most 2^bits, in units of a power of two of its own."""
+    _, exponent_K = numpy.frexp(numpy.abs(columns_XK).max(axis=0))
+    rounded_XK: Floats = numpy.rint(numpy.ldexp(columns_XK, bits - exponent_K))
+    return rounded_XK
+
+
+def _lengthened(columns_XH: Floats) -> Tensor:
+    """Columns of length one as long as drawn ones are on average."""
+    return torch.from_numpy(numpy.multiply(columns_XH, numpy.sqrt(float(len(columns_XH)))).astype(numpy.float32))

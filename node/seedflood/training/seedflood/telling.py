@@ -1,0 +1,179 @@
+"""From a gradient to what is told of it, and from what is told back to integers.
+
+The form of a payload is the protocol's (`protocol.payload`). Here it is made, at the origin alone, with any arithmetic;
+and read, everywhere, with integers alone, so that the same payload is the same integers on every host.
+
+Coefficients are told with a power-of-two scale per slot, for slots differ by three orders of magnitude, and a shift is
+exact. What 8 or 4 bits leave out is not lost: the origin keeps the *residual* and adds it to the gradient of its next
+step (error feedback, arXiv 1901.09847). The residual belongs to the origin's process and to a subspace: after `kill -9`
+or in another epoch it starts from zero. That costs a little of what would have been learned; what was told stands, so
+replicas are equal all the same.
+
+Slopes are those of K seeded directions, exact where a probe is a difference of losses. A direction moves one coordinate
+per slot, as a probe does.
+
+Shapes: F coefficients, S slots, K directions (subspace.py).
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy
+import torch
+from torch import Tensor
+
+from seedflood.config import RunSettings
+from seedflood.protocol.messages import OriginId, Told, Update
+from seedflood.protocol.payload import Coefficients, Pairs, Slopes, Telling, decode_slopes, encode_slopes
+from seedflood.protocol.seeds import probe_seed
+from seedflood.training.seedflood.estimate import Measurement, to_fixed_point
+from seedflood.training.seedflood.gradient import Gradient
+from seedflood.training.seedflood.schedule import FACTOR_BITS, ONE
+from seedflood.training.seedflood.subspace import Subspace
+
+COEFFICIENT_UNIT_BITS = 22
+"""Coefficients of a gradient are integers in units of 2^-22 (2.4e-7), at most 2^32 of them, so that 2^31 updates add up
+in 64 bits.
+
+On tiny-opt the largest of a slot is 0.02 to 34 at the beginning, and falls with the loss: 7 bits of a hundredth of the
+least of these are ten units. What is zero but for rounding (biases of keys, 1e-8) stays zero, which matters to Adam:
+it would go as far with noise as with a slope. The other end is 1024, thirty times the largest that was seen.
+"""
+
+Floats = numpy.ndarray[Any, numpy.dtype[numpy.float64]]
+Integers = numpy.ndarray[Any, numpy.dtype[numpy.int64]]
+
+
+def telling_of(run: RunSettings, subspace: Subspace) -> Telling:
+    """What a run tells of a step."""
+    if run.estimate != "gradient":
+        return Pairs()
+    if run.tell == "slopes":
+        return Slopes(run.slopes)
+    return Coefficients(subspace.sizes, run.bits, COEFFICIENT_UNIT_BITS)
+
+
+class Teller:
+    """Tells gradients of a run in this process, and keeps for each of its origins what was not told."""
+
+    def __init__(self, telling: Telling, subspace: Subspace) -> None:
+        assert not isinstance(telling, Pairs), "a gradient is told by a payload"
+        self._telling = telling
+        self._subspace = subspace
+        self._residuals: dict[OriginId, tuple[int, Floats | None]] = {}
+
+    def tell(self, origin: OriginId, step: int, epoch: int, slopes: Gradient) -> Measurement:
+        """What an origin says of a step. If the gradient is not finite, that is zero."""
+        wanted_F = slopes.slope_F.to(torch.float64).numpy()
+        is_finite = math.isfinite(slopes.loss) and bool(numpy.isfinite(wanted_F).all())
+        if not is_finite:
+            payload, is_clipped = bytes(self._telling.size), False
+        elif isinstance(self._telling, Slopes):
+            payload, is_clipped = self._tell_slopes(origin, step, epoch, wanted_F)
+        else:
+            payload, is_clipped = self._tell_coefficients(origin, epoch, wanted_F)
+        return Measurement(payload, slopes.loss, is_finite, is_clipped)
+
+    def _tell_coefficients(self, origin: OriginId, epoch: int, wanted_F: Floats) -> tuple[bytes, bool]:
+        """The payload, and whether something in it is cut off. That is dropped: it would come back for ever."""
+        assert isinstance(self._telling, Coefficients)
+        before, residual_F = self._residuals.get(origin, (-1, None))
+        if residual_F is not None and before == epoch:
+            wanted_F = wanted_F + residual_F
+        payload, is_clipped = quantise(self._telling, wanted_F)
+        told_F = decode_coefficients(self._telling, payload) * 2.0**-self._telling.unit_bits
+        self._residuals[origin] = epoch, numpy.zeros_like(wanted_F) if is_clipped else wanted_F - told_F
+        return payload, is_clipped
+
+    def _tell_slopes(self, origin: OriginId, step: int, epoch: int, slope_F: Floats) -> tuple[bytes, bool]:
+        assert isinstance(self._telling, Slopes)
+        seeds = slope_seeds(self._subspace.run_seed, origin, step, self._telling.count)
+        place_KS, sign_KS = self._subspace.moves(epoch, torch.tensor(seeds, dtype=torch.int64))
+        slope_K = (slope_F[place_KS.numpy()] * sign_KS.numpy()).sum(axis=1)
+        told = [to_fixed_point(float(slope)) for slope in slope_K]
+        return encode_slopes([scalar for scalar, _ in told]), any(is_clipped for _, is_clipped in told)
+
+
+def slope_seeds(run_seed: int, origin: OriginId, step: int, count: int) -> list[int]:
+    """Of the directions whose slopes an origin tells of a step."""
+    return [probe_seed(run_seed, origin, step, k) for k in range(count)]
+
+
+def quantise(telling: Coefficients, wanted_F: Floats) -> tuple[bytes, bool]:
+    """The payload that is nearest, and whether it is cut off at the largest that can be told."""
+    largest = (1 << telling.bits - 1) - 1
+    units_F = wanted_F * 2.0**telling.unit_bits
+    counts = numpy.asarray(telling.slots)
+    starts = numpy.concatenate(([0], numpy.cumsum(counts)[:-1]))
+    _, exponent_S = numpy.frexp(numpy.maximum.reduceat(numpy.abs(units_F), starts) / largest)
+    is_clipped = bool((exponent_S > telling.exponent_max).any())
+    exponent_S = numpy.clip(exponent_S, 0, telling.exponent_max)
+    value_F = numpy.rint(numpy.ldexp(units_F, -numpy.repeat(exponent_S, counts)))
+    value_F = numpy.clip(value_F, -largest, largest).astype(numpy.int8)
+    return exponent_S.astype(numpy.uint8).tobytes() + _pack(value_F, telling.bits), is_clipped
+
+
+def decode_coefficients(telling: Coefficients, payload: bytes) -> Integers:
+    """All F integers of an admitted payload: as `payload.decode_coefficients`, at once."""
+    slots = len(telling.slots)
+    exponent_S = numpy.frombuffer(payload, numpy.uint8, slots).astype(numpy.int64)
+    value_F = _unpack(payload[slots:], telling.bits)[: telling.values]
+    return numpy.left_shift(value_F, numpy.repeat(exponent_S, telling.slots))
+
+
+class Reader:
+    """Adds up what updates tell, as integers: exact, and the same in any order."""
+
+    def __init__(self, telling: Telling, subspace: Subspace) -> None:
+        self._telling = telling
+        self._subspace = subspace
+
+    def zeros(self) -> Tensor:
+        """The sum of no updates, (F,) int64."""
+        return self._subspace.zeros()
+
+    def add(self, sum_F: Tensor, epoch: int, updates: Sequence[Update], factor: int = ONE) -> None:
+        """Adds updates of one epoch, in place. factor: by which every integer counts, in units of 2^-16."""
+        if isinstance(self._telling, Coefficients):
+            for update in updates:
+                told_F = decode_coefficients(self._telling, _payload(update.told))
+                sum_F += torch.from_numpy(scaled(told_F, factor))
+            return
+        pairs = [pair for update in updates for pair in self._pairs(update)]
+        scalar_K = scaled(numpy.array([scalar for _, scalar in pairs], dtype=numpy.int64), factor)
+        self._subspace.accumulate(sum_F, epoch, [seed for seed, _ in pairs], torch.from_numpy(scalar_K))
+
+    def _pairs(self, update: Update) -> Sequence[tuple[int, int]]:
+        if not isinstance(self._telling, Slopes):
+            assert isinstance(update.told, tuple), "this run tells pairs"
+            return [update.told]
+        scalars = decode_slopes(_payload(update.told))
+        seeds = slope_seeds(self._subspace.run_seed, update.origin, update.step, self._telling.count)
+        return list(zip(seeds, scalars, strict=True))
+
+
+def scaled(told: Integers, factor: int) -> Integers:
+    """round(told factor 2^-16), halves up: of each integer by itself, before anything is added up."""
+    return told if factor == ONE else (told * factor + (ONE >> 1)) >> FACTOR_BITS
+
+
+def _payload(told: Told) -> bytes:
+    assert isinstance(told, bytes), "this run tells payloads"
+    return told
+
+
+def _pack(value_F: numpy.ndarray[Any, numpy.dtype[numpy.int8]], bits: int) -> bytes:
+    if bits == 8:
+        return value_F.tobytes()
+    halves = (value_F & 15).astype(numpy.uint8)
+    even = numpy.append(halves, numpy.zeros(len(halves) % 2, numpy.uint8))
+    return (even[::2] | even[1::2] << 4).astype(numpy.uint8).tobytes()
+
+
+def _unpack(packed: bytes, bits: int) -> Integers:
+    if bits == 8:
+        return numpy.frombuffer(packed, numpy.int8).astype(numpy.int64)
+    byte = numpy.frombuffer(packed, numpy.uint8).astype(numpy.int64)
+    halves = numpy.stack((byte & 15, byte >> 4), axis=1).ravel()
+    return (halves ^ 8) - 8

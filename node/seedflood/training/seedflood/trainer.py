@@ -1,0 +1,193 @@
+"""The trainer: one origin's model, data and results. Everything the daemon asks of the compute thread is a method here.
+
+Not safe for threads: the compute thread owns it from loading on.
+"""
+
+import copy
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from seedflood import embedded
+from seedflood.config import NodeSettings, RunSettings
+from seedflood.errors import ModelError
+from seedflood.protocol.messages import ClosedEpoch, OriginId, Told, Update
+from seedflood.protocol.payload import Pairs
+from seedflood.protocol.seeds import probe_seed
+from seedflood.training.evaluation import Evaluation, evaluate
+from seedflood.training.models import BaseModel, load_model
+from seedflood.training.seedflood.estimate import Measurement
+from seedflood.training.seedflood.replica import Arrays, Replica
+from seedflood.training.seedflood.telling import Teller
+from seedflood.training.tasks import Task, TaskFormat, load_task, make_task
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What an origin measured in one round: what is told of each step, and facts for the log.
+
+    loss: mean over the round of the training loss at the centre. seconds: wall clock.
+    """
+
+    probes: tuple[Told, ...]
+    loss: float
+    seconds: float
+    is_finite: bool
+    is_clipped: bool
+
+
+class Trainer:
+    """Loads model and data; then measures, applies, evaluates and exports. Raises ConfigError while loading."""
+
+    def __init__(self, run: RunSettings, node: NodeSettings) -> None:
+        if node.threads is not None:
+            torch.set_num_threads(node.threads)
+        self.run = run
+        self.node = node
+        base = load_base(run, node)
+        self.task = load_rows(run, node, base)
+        if node.evaluate_examples is not None:
+            del self.task.validation_examples[node.evaluate_examples :]
+        self.base_digest = base.digest
+        self.parameters = (base.parameters_count, base.parameters_count * base.dtype.itemsize)
+        """How many, and how many bytes they take."""
+        self.replica = make_replica(run, base, node.state)
+        self.telling = self.replica.telling
+        """What is told of a step, for all who check it."""
+        self._teller = None if isinstance(self.telling, Pairs) else Teller(self.telling, self.replica.subspace)
+
+    @property
+    def epoch_bytes(self) -> int:
+        return self.replica.epoch_bytes
+
+    def beside(self, node: NodeSettings) -> "Trainer":
+        """A trainer of another origin, with rows of its own, on the same replica: where one process is all of them."""
+        other = copy.copy(self)
+        other.node = node
+        other.task = load_rows(self.run, node, self.replica.base)
+        return other
+
+    def measure(self, origin: OriginId, step: int, count: int) -> Round:
+        """Measures `count` consecutive steps, as the run's `estimate` says."""
+        begun = time.perf_counter()
+        if self.run.estimate == "one-sided":
+            seeds = [probe_seed(self.run.seed, origin, one) for one in range(step, step + count)]
+            measured = self.replica.measure_one_sided(step, seeds, self.task.batch(origin, step))
+        else:
+            measured = self._measure_in_turn(origin, step, count)
+        return Round(
+            tuple(result.told for result in measured),
+            sum(result.loss for result in measured) / count,
+            time.perf_counter() - begun,
+            all(result.is_finite for result in measured),
+            any(result.is_clipped for result in measured),
+        )
+
+    def apply(self, updates: Iterable[Update]) -> None:
+        self.replica.apply(updates)
+
+    def sum_epoch(self, epoch: int) -> bytes:
+        return self.replica.sum_epoch(epoch)
+
+    def adopt(self, epoch: int, packed: bytes, updates: Iterable[Update]) -> None:
+        self.replica.adopt(epoch, packed, updates)
+
+    def rebuild(self, closed: Iterable[ClosedEpoch], pages: Iterable[Sequence[Update]]) -> None:
+        """The replica made again, from the base model on: whatever was wrong in its memory is gone, weights included.
+
+        The epoch that was open is open again. Raises ModelError if the base model is not to be had any more.
+        """
+        epoch = self.replica.epoch
+        del self.replica  # before the new one is loaded: there may not be memory for two
+        base = load_base(self.run, self.node)
+        if base.digest != self.base_digest:
+            raise ModelError(
+                "The base model here has changed since the node started: put back the files it was started with."
+            )
+        self.replica = make_replica(self.run, base, self.node.state)
+        for one in closed:
+            self.replica.adopt(one.epoch, one.coefficients, ())
+        for page in pages:
+            self.replica.apply(page)
+        self.replica.open_epoch(epoch)
+
+    def snapshot(self) -> tuple[Arrays, dict[str, str]]:
+        arrays, facts = self.replica.snapshot()
+        return arrays, facts | {"run_id": self.run.run_id().hex()}
+
+    def is_restorable(self, facts: Mapping[str, str]) -> bool:
+        """Is a snapshot with these facts of this run, this base model and the updates that are held here?"""
+        return facts.get("run_id") == self.run.run_id().hex() and self.replica.is_restorable(facts)
+
+    def restore(self, arrays: Mapping[str, Any], facts: Mapping[str, str]) -> None:
+        self.replica.restore(arrays, facts)
+
+    def _measure_in_turn(self, origin: OriginId, step: int, count: int) -> list[Measurement]:
+        """Each step on rows of its own, as if the ones before were applied.
+
+        They are applied for good, like everyone's, when the window closes.
+        """
+        own: list[Update] = []
+        measured: list[Measurement] = []
+        for one in range(step, step + count):
+            if own:
+                self.replica.preview(own)
+            result = self._measure_one(origin, one)
+            measured.append(result)
+            own.append(Update(origin, one, result.told))
+        if count > 1:
+            self.replica.preview(())
+        return measured
+
+    def _measure_one(self, origin: OriginId, step: int) -> Measurement:
+        batch = self.task.batch(origin, step)
+        if self._teller is None:
+            return self.replica.measure(step, probe_seed(self.run.seed, origin, step), batch)
+        node = self.node
+        slopes = self.replica.measure_gradient(
+            step, batch, micro_batch=node.micro_batch, is_checkpointed=node.gradient_checkpointing
+        )
+        return self._teller.tell(origin, step, self.replica.epoch_of(step), slopes)
+
+    def complete(self) -> None:
+        """Nothing more is measured: the weights shall stand for everything that was applied."""
+        self.replica.open_latest()
+
+    def evaluate(self) -> Evaluation:
+        return evaluate(self.replica.model, self.task)
+
+    def digest(self) -> bytes:
+        return self.replica.digest()
+
+    def export(self, folder: Path) -> Path:
+        return self.replica.export(folder)
+
+
+def load_base(run: RunSettings, node: NodeSettings) -> BaseModel:
+    """The base model of a run, from where this host has it. Raises ModelError."""
+    name = str(node.model_path) if node.model_path is not None else run.model
+    if name == "embedded":
+        name = str(embedded.MODEL_FOLDER)
+    device = node.device
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    return load_model(name, device=device, dtype=node.dtype)
+
+
+def make_replica(run: RunSettings, base: BaseModel, folder: Path) -> Replica:
+    """The replica of a run before its first update. folder: where old epochs are put aside."""
+    return Replica(base, run, folder)
+
+
+def load_rows(run: RunSettings, node: NodeSettings, base: BaseModel) -> Task:
+    """The rows of a run's task, from where this host has them. Raises DataError or ConfigError."""
+    if run.task == "embedded":
+        form = TaskFormat(embedded.TEMPLATE, embedded.LABEL_WORDS)
+        return make_task(
+            run, base.tokenizer, form, embedded.rows("train"), embedded.rows("validation"), shard=node.shard
+        )
+    return load_task(run, base.tokenizer, data=node.data, shard=node.shard)

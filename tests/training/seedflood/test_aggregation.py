@@ -1,0 +1,192 @@
+from itertools import pairwise
+
+import numpy
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference import assert_weights_close, distinct_parameters, permuted, some_updates, tiny_model, tiny_replica
+
+from seedflood.protocol.messages import Update
+from seedflood.protocol.payload import decode_coefficients
+from seedflood.training.seedflood.telling import quantise
+
+STEPS, CLIENTS = 24, 2
+"""Of an epoch of ten steps each."""
+
+
+def payload_updates(replica, *, steps=STEPS, clients=CLIENTS, seed=0):
+    rng = numpy.random.default_rng(seed)
+    size = replica.subspace.size
+    return [
+        Update(origin, step, quantise(replica.telling, rng.normal(size=size))[0])
+        for step in range(steps)
+        for origin in range(clients)
+    ]
+
+
+def a_replica(optimizer="adam", **changes):
+    return tiny_replica(
+        **{
+            "estimate": "gradient",
+            "optimizer": optimizer,
+            "learning_rate": 1e-3,
+            "schedule": "cosine",
+            "steps": STEPS + 6,
+            **changes,
+        }
+    )
+
+
+@pytest.fixture(scope="module", params=["sgd", "momentum", "adam"])
+def optimizer(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def expected(optimizer):
+    """Updates, digest, weights and sums when every window was applied in turn."""
+    replica = a_replica(optimizer)
+    updates = payload_updates(replica)
+    for step in range(STEPS):
+        replica.open_epoch(step // 10)
+        replica.apply([update for update in updates if update.step == step])
+    return updates, replica.digest(), replica.weights(), [replica.sum_epoch(epoch) for epoch in range(3)]
+
+
+@settings(max_examples=10)
+@given(order=st.integers(0, 10**6), cuts=st.lists(st.integers(0, STEPS * CLIENTS), max_size=4))
+def test_any_order_and_partition_gives_the_same_digest_and_weights(optimizer, expected, order, cuts):
+    updates, digest, weights, _ = expected
+    replica, shuffled = a_replica(optimizer), permuted(updates, order)
+    bounds = [0, *sorted(cuts), len(shuffled)]
+    for start, end in pairwise(bounds):
+        replica.apply(shuffled[start:end])
+    assert replica.digest() == digest
+    replica.open_epoch(2)
+    assert_weights_close(replica.weights(), weights)
+
+
+def test_any_set_of_updates_has_a_digest_of_its_own(optimizer, expected):
+    updates, digest, _, _ = expected
+    replica = a_replica(optimizer)
+    replica.apply(updates[:-1])
+    assert replica.digest() != digest
+    replica.apply(updates[-1:])
+    assert replica.digest() == digest
+
+
+def test_weights_are_those_of_a_dense_reference(optimizer, expected):
+    updates, _, weights, _ = expected
+    replica = a_replica(optimizer)
+    for name, weight in dense_weights(replica, updates, optimizer).items():
+        torch.testing.assert_close(weights[name].double(), weight, rtol=0, atol=1e-5)
+
+
+def dense_weights(replica, updates, optimizer):
+    """Every step as `W += U dA V^T` on float64 weights, with the optimiser as the papers write it."""
+    subspace, rate = replica.subspace, replica.learning_rate
+    weights = {name: parameter.detach().double() for name, parameter in distinct_parameters(tiny_model("opt"))}
+    for epoch in range(3):
+        first = second = torch.zeros(subspace.size, dtype=torch.float64)
+        for count, step in enumerate(range(10 * epoch, min(10 * epoch + 10, STEPS)), 1):
+            told = [decode_coefficients(replica.telling, one.told) for one in updates if one.step == step]
+            gradient_F = torch.tensor(told, dtype=torch.float64).sum(dim=0) * 2.0**-22 / CLIENTS
+            lr = rate * (1 + numpy.cos(numpy.pi * step / (STEPS + 6))) / 2
+            if optimizer == "adam":
+                first, second = 0.9 * first + 0.1 * gradient_F, 0.999 * second + 0.001 * gradient_F**2
+                change_F = first / (1 - 0.9**count) / ((second / (1 - 0.999**count)).sqrt() + 1e-8)
+            elif optimizer == "momentum":
+                first = change_F = 0.9 * first + gradient_F
+            else:
+                change_F = gradient_F
+            for index, slot in enumerate(subspace.slots):
+                basis, change = subspace.basis(epoch, index), subspace.part(-lr * change_F, index)
+                dense = basis.u_MR.double() @ change
+                weights[slot.name] += dense if basis.v_NR is None else dense @ basis.v_NR.double().T
+    return weights
+
+
+def test_adopted_sums_and_the_bundles_of_the_open_epoch_are_as_good_as_all_bundles(optimizer, expected):
+    updates, digest, weights, sums = expected
+    joiner = a_replica(optimizer)
+    joiner.apply(updates[:7])
+    for epoch in range(2):
+        joiner.adopt(epoch, sums[epoch], ())
+    joiner.apply(update for update in updates if update.step >= 20)
+    assert joiner.digest() == digest
+    joiner.open_epoch(2)
+    assert_weights_close(joiner.weights(), weights)
+
+
+def test_a_late_update_of_a_folded_epoch_gives_the_weights_of_one_in_time(optimizer, expected):
+    updates, digest, weights, _ = expected
+    replica = a_replica(optimizer)
+    late = updates[5]
+    replica.apply(update for update in updates if update is not late)
+    replica.open_epoch(2)
+    replica.apply([late])
+    assert replica.digest() == digest
+    assert_weights_close(replica.weights(), weights)
+
+
+def test_a_preview_is_what_applying_gives_and_leaves_no_trace(optimizer):
+    replica, applied = a_replica(optimizer), a_replica(optimizer)
+    updates = payload_updates(replica, steps=6)
+    for one in (replica, applied):
+        one.apply(updates[:6])
+    digest, before = replica.digest(), replica.weights()
+    replica.preview(updates[6:9:2])
+    applied.apply(updates[6:9:2])
+    assert_weights_close(replica.weights(), applied.weights(), 0)
+    assert replica.digest() == digest
+    replica.preview(())
+    assert_weights_close(replica.weights(), before, 0)
+    for one, rest in ((replica, updates[6:]), (applied, [updates[7], *updates[9:]])):
+        one.apply(rest)
+    assert replica.digest() == applied.digest()
+
+
+def test_an_optimiser_keeps_no_sums_of_steps_that_all_clients_told_of():
+    replica = a_replica()
+    for update in payload_updates(replica):
+        replica.apply([update])
+    for steps in replica._aggregation._epochs.values():
+        assert not steps.sums
+        assert not steps.told
+
+
+def test_probes_can_be_given_to_an_optimiser_too():
+    updates = [update for update in some_updates(20) if update.step < 10]
+    replica, other = tiny_replica(optimizer="adam"), tiny_replica(optimizer="adam")
+    replica.apply(updates)
+    for update in permuted(updates, 3):
+        other.apply([update])
+    assert replica.digest() == other.digest() != tiny_replica().digest()
+
+
+def test_a_schedule_counts_in_a_plain_sum_and_knows_no_order():
+    updates = some_updates(20)
+    constant, line = tiny_replica(steps=20), [tiny_replica(steps=20, schedule="linear") for _ in range(2)]
+    constant.apply(updates)
+    line[0].apply(updates)
+    for update in permuted(updates, 5):
+        line[1].apply([update])
+    assert line[0].digest() == line[1].digest() != constant.digest()
+    first = [update for update in updates if update.step == 0]
+    full, same = tiny_replica(steps=20), tiny_replica(steps=20, schedule="linear")
+    full.apply(first)
+    same.apply(first)
+    assert full.digest() == same.digest()
+
+
+def test_a_journal_may_give_many_epochs_of_one_origin_before_those_of_the_next(optimizer):
+    steps = 130
+    in_turn, by_origin = a_replica(optimizer, steps=steps), a_replica(optimizer, steps=steps)
+    updates = payload_updates(in_turn, steps=steps)
+    in_turn.apply(updates)
+    for origin in range(CLIENTS):
+        ours = [update for update in updates if update.origin == origin]
+        for k in range(0, steps, 5):
+            by_origin.apply(ours[k : k + 5])
+    assert by_origin.digest() == in_turn.digest()

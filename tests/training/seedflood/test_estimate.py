@@ -1,0 +1,167 @@
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from reference import (
+    FAMILIES,
+    dense_losses,
+    direction,
+    distinct_parameters,
+    plain_loss,
+    some_updates,
+    tiny_batch,
+    tiny_model,
+    tiny_replica,
+    tiny_settings,
+    tiny_tokenizer,
+)
+
+from seedflood.protocol.messages import SCALAR_MAX
+from seedflood.protocol.seeds import probe_seed
+from seedflood.training.models import prepare_model
+from seedflood.training.scoring import score
+from seedflood.training.seedflood.estimate import to_fixed_point
+from seedflood.training.seedflood.replica import Replica
+
+KINDS = [(family, tied) for family in FAMILIES for tied in (True, False)]
+
+
+@pytest.mark.parametrize("is_split", [False, True])
+@pytest.mark.parametrize("labelled", [True, False])
+@pytest.mark.parametrize(("family", "tied"), KINDS)
+def test_one_batched_forward_gives_the_losses_of_two_perturbed_models(family, tied, labelled, is_split, monkeypatch):
+    monkeypatch.setattr("seedflood.training.seedflood.estimate.CPU_CALL_TOKENS", 0 if is_split else 10**6)
+    epsilon, seed, batch = 0.05, 123456789, tiny_batch(labelled=labelled)
+    replica = tiny_replica(family, tied=tied, epsilon=epsilon)
+    replica.apply(some_updates(20))
+    plain = tiny_model(family, tied=tied)
+    plain.load_state_dict(replica.weights())
+    plus, minus = dense_losses(plain, replica.subspace, 0, seed, batch, epsilon)
+    measured = replica.measure(5, seed, batch)
+    assert measured.loss == pytest.approx((plus + minus) / 2, rel=1e-5)
+    assert measured.alpha == pytest.approx((plus - minus) / (2 * epsilon), rel=1e-4)
+    assert measured.is_finite
+    assert not measured.is_clipped
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_estimate_is_the_slope_along_the_direction(family):
+    replica, batch = tiny_replica(family, epsilon=1e-3), tiny_batch()
+    plain = tiny_model(family).to(torch.float64)
+    plus, minus = dense_losses(plain, replica.subspace, 0, 99, batch, 1e-4)  # less drowns: some models norm in float32
+    assert replica.measure(0, 99, batch).alpha == pytest.approx((plus - minus) / 2e-4, rel=2e-2, abs=2e-3)
+
+
+@pytest.mark.parametrize("labelled", [True, False])
+def test_padding_and_position_of_the_answer_change_no_loss(labelled):
+    model, batch = tiny_model("opt"), tiny_batch(labelled=labelled)
+    with torch.inference_mode():
+        loss = score(model, batch).mean_losses()[0]
+    assert loss == pytest.approx(plain_loss(model, batch), rel=1e-5)
+
+
+@given(lengths=st.lists(st.integers(1, 40), min_size=1, max_size=12), call_tokens=st.integers(0, 100))
+def test_a_split_batch_holds_every_row_once_and_costs_no_more(lengths, call_tokens):
+    batch = tiny_batch(len(lengths))
+    tokens = torch.arange(len(lengths)).unsqueeze(1).expand(-1, max(lengths))
+    batch = type(batch)(tokens, torch.tensor(lengths), batch.label_B, batch.word_L)
+    pieces = batch.split(call_tokens)
+    rows = [row for piece in pieces for row in piece.tokens_BT[:, 0].tolist()]
+    assert sorted(rows) == list(range(len(lengths)))
+    assert [n for piece in pieces for n in piece.lengths_B.tolist()] == [lengths[row] for row in rows]
+    cost = sum(piece.tokens_BT.numel() + call_tokens for piece in pieces)
+    assert cost <= batch.tokens_BT.numel() + call_tokens
+
+
+@given(alpha=st.floats(-4096, 4096))
+def test_a_scalar_is_the_nearest_unit(alpha):
+    scalar, is_clipped = to_fixed_point(alpha)
+    assert abs(scalar * 2.0**-20 - alpha) <= 2.0**-21
+    assert not is_clipped
+
+
+@pytest.mark.parametrize(("halves", "scalar"), [(1, 0), (3, 2), (5, 2), (-1, 0), (-3, -2)])
+def test_a_scalar_is_rounded_half_to_even(halves, scalar):
+    assert to_fixed_point(halves * 2.0**-21) == (scalar, False)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_scalar_is_clipped(sign):
+    assert to_fixed_point(sign * 1e30) == (sign * SCALAR_MAX, True)
+    assert to_fixed_point(sign * 4096.0) == (sign * SCALAR_MAX, False)
+
+
+@pytest.mark.parametrize("alpha", [math.nan, math.inf, -math.inf])
+def test_what_is_not_finite_becomes_zero(alpha):
+    assert to_fixed_point(alpha) == (0, False)
+
+
+def test_a_loss_that_is_not_finite_is_flagged():
+    replica = tiny_replica()
+    replica.model.get_decoder().layers[0].fc1.weight.fill_(math.nan)
+    measured = replica.measure(0, 1, tiny_batch())
+    assert measured.scalar == 0
+    assert not measured.is_finite
+
+
+def test_probe_seeds_are_pure_and_differ():
+    seeds = {probe_seed(1, origin, step) for origin in range(30) for step in range(30)}
+    assert len(seeds) > 895
+    assert probe_seed(2**63 - 1, 2**64 - 1, 2**53 - 1) == 4287143654
+
+
+@pytest.mark.parametrize("labelled", [True, False])
+@pytest.mark.parametrize(("family", "tied"), KINDS)
+def test_one_sided_estimates_are_those_of_perturbed_models(family, tied, labelled):
+    epsilon, seeds, batch = 0.05, [3, 4_000_000_000, 77], tiny_batch(labelled=labelled)
+    replica = tiny_replica(family, tied=tied, epsilon=epsilon)
+    replica.apply(some_updates(20))
+    plain = tiny_model(family, tied=tied)
+    plain.load_state_dict(replica.weights())
+    measured = replica.measure_one_sided(5, seeds, batch)
+    assert [one.seed for one in measured] == seeds
+    for seed, one in zip(seeds, measured, strict=True):
+        plus, _ = dense_losses(plain, replica.subspace, 0, seed, batch, epsilon)
+        centre = plain_loss(plain, batch)
+        assert one.loss == pytest.approx(centre, rel=1e-5)
+        assert one.alpha == pytest.approx((plus - centre) / epsilon, rel=1e-3, abs=1e-4)
+
+
+BFLOAT16_LOSS = 0.02
+"""Relative: eight bits of mantissa, through two layers and the head."""
+
+
+@pytest.mark.parametrize("labelled", [True, False])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_in_bfloat16_losses_are_those_of_a_plain_model_in_bfloat16(family, labelled):
+    """Both signs, one-sided and plain: the plain one has the updates and the direction written into its weights."""
+    epsilon, seed, batch = 0.5, 42, tiny_batch(labelled=labelled)
+    base = prepare_model(tiny_model(family), tiny_tokenizer(), dtype="bfloat16")
+    replica = Replica(base, tiny_settings(epsilon=epsilon))
+    replica.apply(some_updates(20))
+    weights = replica.weights()
+    for sign, expected_loss in zip(
+        (1, -1), perturbed_losses(family, replica, weights, seed, batch, epsilon), strict=True
+    ):
+        measured = replica.measure(5, seed, batch)
+        ours = measured.loss + sign * epsilon * measured.alpha
+        assert ours == pytest.approx(expected_loss, rel=BFLOAT16_LOSS)
+    one = replica.measure_one_sided(5, [seed], batch)[0]
+    plus, _ = perturbed_losses(family, replica, weights, seed, batch, epsilon)
+    assert one.loss + epsilon * one.alpha == pytest.approx(plus, rel=BFLOAT16_LOSS)
+
+
+def perturbed_losses(family, replica, weights, seed, batch, epsilon):
+    """Losses of plain bfloat16 models with weights +-epsilon z."""
+    losses = []
+    for sign in (1, -1):
+        plain = tiny_model(family)
+        plain.load_state_dict(weights)
+        with torch.no_grad():
+            for index, (_, parameter) in enumerate(distinct_parameters(plain)):
+                parameter.add_(direction(replica.subspace, 0, seed, index), alpha=sign * epsilon)
+        losses.append(plain_loss(plain.to(torch.bfloat16), batch))
+    assert abs(losses[0] - losses[1]) > 3 * BFLOAT16_LOSS * losses[0], "a direction that changes nothing proves nothing"
+    return losses

@@ -1,0 +1,49 @@
+"""What a late comer pulls under gradients and Adam, at the shapes of OPT-125M: counted in frames as they are sent."""
+
+import numpy
+import torch
+from transformers import OPTConfig, OPTForCausalLM
+
+from seedflood.config import RunSettings
+from seedflood.protocol.messages import Bundle, ClosedEpoch, Held, Update, Updates
+from seedflood.training.seedflood.aggregation import make_aggregation
+from seedflood.training.seedflood.layers import find_slots
+from seedflood.training.seedflood.rates import default_learning_rate
+from seedflood.training.seedflood.subspace import Subspace
+from seedflood.training.seedflood.telling import quantise, telling_of
+from seedflood.transport import codec
+from seedflood.transport.answer import cut
+
+ORIGINS = (1, 2, 3, 4)
+STEPS = 1000
+
+
+def test_a_late_comer_to_a_run_of_opt_125m_pulls_less_than_a_hundredth_of_its_bytes():
+    with torch.device("meta"):
+        model = OPTForCausalLM(OPTConfig())
+    slots = [slot for slot, _ in find_slots(model)]
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    assert 125e6 < parameters < 126e6
+    run = RunSettings(estimate="gradient", clients=len(ORIGINS), steps=STEPS)
+    assert (run.rank, run.bits, run.optimizer, run.window) == (8, 8, "adam", "strict")
+    subspace = Subspace(slots, run_seed=run.seed, rank=run.rank)
+    telling = telling_of(run, subspace)
+    rng = numpy.random.default_rng(1)
+    updates = [
+        Update(origin, step, quantise(telling, rng.normal(size=subspace.size) * 10.0 ** rng.integers(-3, 2))[0])
+        for step in range(run.refresh_period)
+        for origin in ORIGINS
+    ]
+    bundles = [Bundle(one.origin, one.step, (one.told,), signature=rng.bytes(64)) for one in updates]
+    aggregation = make_aggregation(run, subspace, telling, default_learning_rate(run, parameters), None)
+    sum_F = aggregation.changed(0, subspace.zeros(), updates)
+    closed = ClosedEpoch(0, tuple(Held(origin, run.refresh_period) for origin in ORIGINS), subspace.pack(sum_F))
+    worst = STEPS // run.refresh_period * frames(closed) + frames(Updates(tuple(bundles)))
+    print(f"{frames(Updates(tuple(bundles[:1])))} B a bundle, {frames(closed)} B a sum, {worst} B in all")
+    assert worst < 0.01 * 4 * parameters
+    assert len(closed.coefficients) < 8 * subspace.size
+
+
+def frames(item):
+    """Bytes of an answer with this in it, as parts of a pull."""
+    return sum(len(frame) for part in cut([item]) for frame in codec.encode(codec.PullPart(1, part)))

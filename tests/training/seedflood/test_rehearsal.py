@@ -1,0 +1,52 @@
+"""A run in one process: the same updates as that of separate hosts."""
+
+from pathlib import Path
+
+from seedflood.config import NodeSettings, RunSettings
+from seedflood.protocol.messages import Update
+from seedflood.training.seedflood.rehearsal import Rehearsal
+from seedflood.training.seedflood.trainer import Trainer
+
+RUN = RunSettings(model="embedded", task="embedded", clients=3, steps=4, local_steps=2, train_examples=96, batch_size=4)
+
+
+def test_a_rehearsal_ends_where_separate_hosts_end(tmp_path: Path):
+    rehearsal = Rehearsal(RUN, NodeSettings(state=tmp_path, evaluate_examples=8))
+    hosts = [Trainer(RUN, NodeSettings(state=tmp_path, shard=f"{k}/3", evaluate_examples=8)) for k in (1, 2, 3)]
+    for step in (0, 2):
+        rehearsal.advance()
+        rounds = [host.measure(origin, step, 2) for origin, host in enumerate(hosts, 1)]
+        updates = [
+            Update(origin, step + k, probe)
+            for origin, measured in enumerate(rounds, 1)
+            for k, probe in enumerate(measured.probes)
+        ]
+        for host in hosts:
+            host.apply(updates)
+    assert rehearsal.step == 4
+    assert {host.digest() for host in hosts} == {rehearsal.trainers[0].digest()}
+    assert rehearsal.evaluate() == hosts[0].evaluate()
+
+
+def test_with_a_delay_a_round_is_measured_before_the_last_ones_are_applied(tmp_path: Path):
+    node = NodeSettings(state=tmp_path, evaluate_examples=8)
+    run = RunSettings(**RUN.model_dump() | {"steps": 8, "delay": 2})
+    rehearsal = Rehearsal(run, node)
+    applied: list[int] = []
+    apply = rehearsal.trainers[0].apply
+
+    def note(updates):
+        updates = list(updates)
+        applied.append(min(update.step for update in updates))
+        apply(updates)
+
+    rehearsal.trainers[0].apply = note
+    before = [(rehearsal.step, list(applied)) for _ in range(4) if rehearsal.advance()]
+    assert before == [(2, []), (4, []), (6, [0]), (8, [0, 2, 4, 6])]
+
+
+def test_origins_of_a_rehearsal_have_rows_of_their_own(tmp_path: Path):
+    rehearsal = Rehearsal(RUN, NodeSettings(state=tmp_path))
+    shares = [set(trainer.task.row_indices) for trainer in rehearsal.trainers]
+    assert [len(share) for share in shares] == [32, 32, 32]
+    assert len(set.union(*shares)) == 96

@@ -1,0 +1,53 @@
+import math
+
+import numpy
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seedflood.training.seedflood.schedule import ONE, Schedule
+from seedflood.training.seedflood.telling import scaled
+
+
+def fraction(name, step, *, warmup_steps=0, steps=100):
+    return Schedule(name, warmup_steps=warmup_steps, steps=steps).factor(step) / ONE
+
+
+@given(steps=st.integers(1, 10**6), step=st.integers(0, 10**6), warmup_steps=st.integers(0, 1000))
+def test_a_cosine_is_that_of_the_library_to_the_last_unit(steps, step, warmup_steps):
+    actual = fraction("cosine", step, warmup_steps=warmup_steps, steps=steps)
+    if warmup_steps <= step < steps:
+        gone = (step - warmup_steps) / (steps - warmup_steps)
+        assert actual == pytest.approx((1 + math.cos(math.pi * gone)) / 2, abs=1.01 / ONE)
+
+
+@pytest.mark.parametrize(("step", "factor"), [(0, 65536), (1, 65519), (25, 55938), (50, 32767), (99, 16), (100, 1)])
+def test_the_factors_of_a_cosine_are_what_they_always_were(step, factor):
+    assert Schedule("cosine", warmup_steps=0, steps=100).factor(step) == factor
+
+
+def test_a_line_goes_down_after_the_warm_up():
+    factors = [fraction("linear", step, warmup_steps=4, steps=14) for step in range(14)]
+    assert factors == pytest.approx([0.2, 0.4, 0.6, 0.8, *(1 - k / 10 for k in range(10))], abs=2 / ONE)
+
+
+@given(
+    name=st.sampled_from(["constant", "cosine", "linear"]),
+    step=st.integers(0, 2**53),
+    warmup_steps=st.integers(0, 2**40),
+    steps=st.integers(1, 2**40),
+)
+def test_every_step_counts_something_and_none_more_than_all(name, step, warmup_steps, steps):
+    assert 1 <= Schedule(name, warmup_steps=warmup_steps, steps=steps).factor(step) <= ONE
+
+
+@given(told=st.lists(st.integers(-(2**32), 2**32), min_size=1, max_size=5), factor=st.integers(1, ONE))
+def test_what_was_told_is_scaled_to_the_nearest_unit_by_itself(told, factor):
+    result = scaled(numpy.array(told, dtype=numpy.int64), factor).tolist()
+    for before, after in zip(told, result, strict=True):
+        assert abs(before * factor - after * ONE) <= ONE // 2
+
+
+def test_a_constant_schedule_leaves_every_integer_as_it_is():
+    assert Schedule("constant", warmup_steps=0, steps=5).factor(3) == ONE
+    assert scaled(numpy.array([7, -7]), ONE).tolist() == [7, -7]

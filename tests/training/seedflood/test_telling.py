@@ -1,0 +1,155 @@
+import math
+
+import numpy
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference import tiny_batch, tiny_replica
+
+from seedflood.config import RunSettings
+from seedflood.protocol import payload as protocol
+from seedflood.protocol.messages import Update
+from seedflood.protocol.payload import Coefficients, Slopes
+from seedflood.training.seedflood.gradient import Gradient
+from seedflood.training.seedflood.subspace import Slot, Subspace
+from seedflood.training.seedflood.telling import Reader, Teller, decode_coefficients, quantise, slope_seeds, telling_of
+
+SLOTS = (16, 4, 1, 9)
+BITS = (8, 4)
+
+
+def gradients(scale_max=9):
+    """F values, each slot at a scale of its own."""
+    return st.lists(st.floats(-(2.0**scale_max), 2.0**scale_max), min_size=sum(SLOTS), max_size=sum(SLOTS))
+
+
+@pytest.mark.parametrize("bits", BITS)
+@given(values=gradients())
+def test_what_is_told_is_admitted_and_within_half_a_scale(bits, values):
+    telling, wanted_F = Coefficients(SLOTS, bits, 22), numpy.array(values)
+    told, is_clipped = quantise(telling, wanted_F)
+    assert telling.admits([told])
+    assert not is_clipped
+    told_F = decode_coefficients(telling, told) * 2.0**-22
+    start = 0
+    for size in SLOTS:
+        part = slice(start, start + size)
+        largest = numpy.abs(wanted_F[part]).max()
+        scale = max(2.0**-22, 2 * largest / ((1 << bits - 1) - 1))
+        assert numpy.abs(told_F[part] - wanted_F[part]).max() <= scale / 2
+        start += size
+
+
+@pytest.mark.parametrize("bits", BITS)
+@given(data=st.data())
+def test_payloads_are_read_as_the_protocol_reads_them(bits, data):
+    telling = Coefficients(SLOTS, bits, 22)
+    largest = (1 << bits - 1) - 1
+    exponents = data.draw(st.lists(st.integers(0, telling.exponent_max), min_size=len(SLOTS), max_size=len(SLOTS)))
+    values = data.draw(st.lists(st.integers(-largest, largest), min_size=sum(SLOTS), max_size=sum(SLOTS)))
+    told = protocol.encode_coefficients(telling, exponents, values)
+    assert decode_coefficients(telling, told).tolist() == protocol.decode_coefficients(telling, told)
+
+
+@pytest.mark.parametrize("bits", BITS)
+def test_what_is_too_large_is_cut_off_and_flagged(bits):
+    telling = Coefficients((2,), bits, 22)
+    told, is_clipped = quantise(telling, numpy.array([1e30, -1e30]))
+    assert is_clipped
+    assert telling.admits([told])
+    assert numpy.abs(decode_coefficients(telling, told)).min() > 2**31
+
+
+def told_of(teller, slope_F, step=0, *, origin=1, epoch=0, loss=0.5):
+    return teller.tell(origin, step, epoch, Gradient(torch.tensor(slope_F), loss))
+
+
+def integers(replica, update, epoch=0):
+    sum_F = replica.subspace.zeros()
+    Reader(replica.telling, replica.subspace).add(sum_F, epoch, [update])
+    return sum_F.numpy() * 2.0**-22
+
+
+@pytest.mark.parametrize("bits", BITS)
+def test_what_bits_leave_out_is_told_with_the_next_steps(bits):
+    replica = tiny_replica(estimate="gradient", bits=bits, rank=4)
+    teller = Teller(replica.telling, replica.subspace)
+    slope_F = numpy.random.default_rng(1).normal(size=replica.subspace.size).astype(numpy.float32)
+    total = sum(integers(replica, Update(1, step, told_of(teller, slope_F, step).told)) for step in range(64))
+    scale = 4 / ((1 << bits - 1) - 1) * 2
+    assert numpy.abs(total - 64 * slope_F.astype(numpy.float64)).max() <= scale
+
+
+def test_the_residual_of_an_origin_is_its_own_and_of_one_epoch():
+    replica = tiny_replica(estimate="gradient", bits=4)
+    slope_F = numpy.random.default_rng(2).normal(size=replica.subspace.size).astype(numpy.float32)
+    fresh = told_of(Teller(replica.telling, replica.subspace), slope_F).told
+    teller = Teller(replica.telling, replica.subspace)
+    assert told_of(teller, slope_F).told == fresh
+    assert told_of(teller, slope_F, 1).told != fresh
+    assert told_of(teller, slope_F, 1, origin=2).told == fresh
+    assert told_of(teller, slope_F, 10, epoch=1).told == fresh
+
+
+@pytest.mark.parametrize("changes", [{}, {"bits": 4}, {"tell": "slopes", "slopes": 3}])
+def test_a_gradient_that_is_not_finite_is_told_as_zero(changes):
+    replica = tiny_replica(estimate="gradient", **changes)
+    teller = Teller(replica.telling, replica.subspace)
+    slope_F = numpy.ones(replica.subspace.size, dtype=numpy.float32)
+    broken_F = slope_F.copy()
+    broken_F[3] = math.nan
+    for measured in (told_of(teller, broken_F), told_of(teller, slope_F, loss=math.inf)):
+        assert not measured.is_finite
+        assert replica.telling.admits([measured.told])
+        assert not integers(replica, Update(1, 0, measured.told)).any()
+
+
+def test_slopes_are_those_along_the_directions_that_everybody_derives():
+    replica = tiny_replica(estimate="gradient", tell="slopes", slopes=5)
+    slopes = replica.measure_gradient(0, tiny_batch())
+    measured = Teller(replica.telling, replica.subspace).tell(9, 3, 0, slopes)
+    seeds = slope_seeds(7, 9, 3, 5)
+    assert len(set(seeds)) == 5
+    expected_F = replica.subspace.zeros()
+    for seed, scalar in zip(seeds, protocol.decode_slopes(measured.told), strict=True):
+        place_KS, sign_KS = replica.subspace.moves(0, torch.tensor([seed]))
+        slope = float((slopes.slope_F[place_KS].double() * sign_KS).sum())
+        assert scalar * 2.0**-20 == pytest.approx(slope, abs=2.0**-20)
+        expected_F[place_KS[0]] += scalar * sign_KS[0]
+    sum_F = replica.subspace.zeros()
+    Reader(replica.telling, replica.subspace).add(sum_F, 0, [Update(9, 3, measured.told)])
+    assert isinstance(replica.telling, Slopes)
+    assert torch.equal(sum_F, expected_F)
+
+
+@settings(max_examples=10)
+@given(order=st.permutations(range(6)))
+def test_sums_of_payloads_know_no_order(order):
+    replica = tiny_replica(estimate="gradient")
+    rng = numpy.random.default_rng(3)
+    updates = [Update(k, 0, quantise(replica.telling, rng.normal(size=replica.subspace.size))[0]) for k in range(6)]
+    reader = Reader(replica.telling, replica.subspace)
+    sums = [replica.subspace.zeros(), replica.subspace.zeros()]
+    reader.add(sums[0], 0, updates)
+    reader.add(sums[1], 0, [updates[k] for k in order])
+    assert torch.equal(*sums)
+
+
+def test_bundles_of_an_open_epoch_are_less_than_a_hundredth_of_a_model():
+    run = RunSettings(estimate="gradient", clients=4)
+    slots = opt_slots(layers=12, width=768, words=50272, positions=2050)
+    told = telling_of(run, Subspace(slots, run_seed=run.seed, rank=run.rank))
+    model_bytes = 4 * sum(math.prod(slot.shape) for slot in slots)
+    assert run.clients * run.refresh_period * told.size < model_bytes / 100
+
+
+def opt_slots(layers, width, words, positions):
+    """The parameters of an OPT, tied ones once."""
+    inner = [(k, (width, width)) for k in "qkvo"] + [("fc1", (4 * width, width)), ("fc2", (width, 4 * width))]
+    shapes = {"words": (words, width), "positions": (positions, width), "norm.weight": (width,), "norm.bias": (width,)}
+    for layer in range(layers):
+        for name, shape in inner:
+            shapes |= {f"{layer}.{name}.weight": shape, f"{layer}.{name}.bias": shape[:1]}
+        shapes |= {f"{layer}.{norm}.{part}": (width,) for norm in ("norm1", "norm2") for part in ("weight", "bias")}
+    return [Slot(name, shape) for name, shape in shapes.items()]

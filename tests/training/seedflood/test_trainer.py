@@ -1,0 +1,100 @@
+"""The trainer with the embedded model: what it makes again, and what it knows its own by."""
+
+import weakref
+
+import pytest
+import torch
+
+from seedflood.config import NodeSettings, RunSettings
+from seedflood.errors import ModelError
+from seedflood.protocol.messages import ClosedEpoch, Update
+from seedflood.training.seedflood import trainer as module
+from seedflood.training.seedflood.trainer import Trainer
+
+RUN = {"model": "embedded", "task": "embedded", "rank": 4, "refresh_period": 4, "batch_size": 2, "train_examples": 16}
+UPDATES = [Update(origin, step, (100 * origin + step, 1 << 20)) for step in range(10) for origin in range(2)]
+
+
+def make_trainer(**changes):
+    return Trainer(RunSettings(**{**RUN, **changes}), NodeSettings(device="cpu", dtype="float32", threads=1))
+
+
+@pytest.fixture(scope="module")
+def undisturbed():
+    trainer = make_trainer()
+    trainer.apply(UPDATES)
+    trainer.measure(1, 9, 1)
+    return trainer
+
+
+def close(trainer, epochs):
+    """These epochs as the journal would hold them."""
+    return [ClosedEpoch(epoch, (), trainer.sum_epoch(epoch)) for epoch in epochs]
+
+
+@pytest.mark.parametrize("closed", [(), (0,), (0, 1), (0, 2)])
+def test_a_rebuilt_replica_is_as_if_nothing_had_happened(undisturbed, closed):
+    trainer = make_trainer()
+    trainer.apply(UPDATES)
+    trainer.measure(1, 9, 1)
+    trainer.replica._coefficients[2][3] += 1
+    with torch.no_grad():
+        trainer.replica.slots[0].parameter.view(-1)[7] = 1e6
+    trainer.rebuild(close(undisturbed, closed), [[update] for update in UPDATES if update.step // 4 not in closed])
+    assert trainer.digest() == undisturbed.digest()
+    assert trainer.replica.epoch == 2
+    expected = undisturbed.replica.weights()
+    for name, weight in trainer.replica.weights().items():
+        torch.testing.assert_close(weight, expected[name], rtol=0, atol=1e-5)
+
+
+def test_a_rebuilt_replica_measures_in_the_epoch_that_was_open(undisturbed):
+    trainer = make_trainer()
+    trainer.measure(1, 9, 1)
+    trainer.rebuild((), [UPDATES])
+    ours, theirs = trainer.measure(1, 10, 2), undisturbed.measure(1, 10, 2)
+    assert [seed for seed, _ in ours.probes] == [seed for seed, _ in theirs.probes]
+    assert ours.loss == pytest.approx(theirs.loss, abs=1e-4)
+    assert trainer.digest() == undisturbed.digest()
+
+
+def test_a_rebuild_lets_go_of_the_old_model_before_it_loads_the_new(monkeypatch):
+    trainer = make_trainer()
+    trainer.measure(1, 0, 1)
+    old = [weakref.ref(trainer.replica.model), *map(weakref.ref, trainer.replica.model.parameters())]
+    load = module.load_model
+
+    def load_then(*arguments, **options):
+        assert [one() for one in old] == [None] * len(old)
+        return load(*arguments, **options)
+
+    monkeypatch.setattr(module, "load_model", load_then)
+    trainer.rebuild((), ())
+
+
+def test_a_rebuild_from_another_base_model_is_refused(monkeypatch):
+    trainer = make_trainer()
+    load = module.load_model
+
+    def load_another(*arguments, **options):
+        base = load(*arguments, **options)
+        base.digest = bytes(32)
+        return base
+
+    monkeypatch.setattr(module, "load_model", load_another)
+    with pytest.raises(ModelError, match="put back the files"):
+        trainer.rebuild((), ())
+
+
+def test_a_snapshot_is_restored_by_a_trainer_of_the_same_run_with_the_same_updates_only(undisturbed):
+    arrays, facts = undisturbed.snapshot()
+    same, another, emptier = make_trainer(), make_trainer(local_steps=2), make_trainer()
+    for trainer in (same, another):
+        trainer.apply(UPDATES)
+    assert same.is_restorable(facts)
+    assert not another.is_restorable(facts)
+    assert not emptier.is_restorable(facts)
+    assert not same.is_restorable({})
+    same.restore(arrays, facts)
+    assert same.digest() == undisturbed.digest()
+    assert same.measure(1, 10, 1).probes == undisturbed.measure(1, 10, 1).probes
