@@ -9,9 +9,9 @@ To find the first moment at which two versions part, compare (`diff`) what each 
 
     PYTHONPATH=node .venv/bin/python tests/simulation/golden.py show bounded-all
 
-A trace holds bytes as they go over the wire (of statements what they say), numbers and moments, and no name of the code. Where a seam gets another
-name, `_watch` follows, and no hash changes. Moments are rounded, for libraries differ in the last bit of a logarithm;
-sums are stored and not compressed, for every build of zlib does that in the same way.
+A trace holds bytes as they go over the wire (of statements what they say), numbers and moments, and no name of the
+code. Where a seam gets another name, `_watch` follows, and no hash changes. Moments are rounded, for libraries differ
+in the last bit of a logarithm; sums are stored and not compressed, for every build of zlib does that in the same way.
 """
 
 import hashlib
