@@ -31,6 +31,7 @@ from seedflood.simulation.network import Network
 from seedflood.simulation.runs import Plan, simulate
 from seedflood.transport import codec
 from seedflood.transport.answer import cut
+from seedflood.transport.codec import PullPart
 
 FILE = Path(__file__).with_name("golden.json")
 
@@ -93,6 +94,8 @@ def spell(value: object) -> str:
             return f"({','.join(map(spell, cut([value])))})"
         case Bundle():
             return spell(Updates((value,)))
+        case PullPart(number, Members(members)):
+            return f"part{spell((number, members))}"
         case Members(members):
             return spell(members)
         case Hello(run_id, base_digest, member, members, frontier):
