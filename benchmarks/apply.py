@@ -9,7 +9,7 @@ import torch
 from benchmarks.measure import Metric, make_metric, ratios, run_in_turn
 from benchmarks.model import make_batch, make_model, make_replica, plain_inputs
 from benchmarks.step import perturb
-from seedflood.protocol.messages import Update
+from seedflood.protocol.seedflood.messages import Update
 
 UPDATES = 1024
 REPETITIONS = 5

@@ -16,7 +16,7 @@ import torch
 
 from seedflood.config import NodeSettings, RunSettings
 from seedflood.identity import Identity
-from seedflood.protocol.messages import Bundle, Updates
+from seedflood.protocol.seedflood.messages import Bundle, Updates
 from seedflood.training.evaluation import Evaluation, evaluate
 from seedflood.training.scoring import Batch, score
 from seedflood.training.seedflood.gradient import CPU_CALL_TOKENS

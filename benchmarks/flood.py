@@ -42,12 +42,15 @@ from benchmarks.relay import BASE_DIGEST, RUN_ID, Relay, cpu_seconds, make_rules
 from benchmarks.workers import Worker, next_question, take_core
 from seedflood.host import garbage
 from seedflood.identity import Identity, verify
-from seedflood.protocol.epochs import digest_of
-from seedflood.protocol.evidence import Chain
 from seedflood.protocol.frontier import Frontier
-from seedflood.protocol.messages import Bundle, ClosedEpoch, Hello, Member, Updates
 from seedflood.protocol.packing import pack
-from seedflood.protocol.rules import Rules
+from seedflood.protocol.seedflood.epochs import digest_of
+from seedflood.protocol.seedflood.evidence import Chain
+from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, Updates
+from seedflood.protocol.seedflood.rules import Rules
+from seedflood.protocol.seedflood.statement import Closed, Stated
+from seedflood.protocol.seedflood.statement import pack as pack_statement
+from seedflood.protocol.swarm.messages import Hello, Member
 from seedflood.storage.journal import Journal
 from seedflood.transport.codec import PullEnd, decode, encode
 from seedflood.transport.columns import FRAME_BUNDLES_MAX
@@ -416,9 +419,6 @@ def _write_sums(journal: Journal, members: Sequence[Member]) -> None:
         closed = ClosedEpoch(epoch, frontier.held(), coefficients)
         chain.append(digest_of(closed, 8 * COEFFICIENTS))
         journal.adopt(closed)
-    before, (frontier_digest, digest) = len(chain) * REFRESH_PERIOD, chain.at(len(chain))
-    stated = [
-        replace(member, version=1, closed_before=before, closed_frontier=frontier_digest, closed_digest=digest)
-        for member in members
-    ]
+    said = pack_statement(Stated(closed=Closed(len(chain) * REFRESH_PERIOD, *chain.at(len(chain)))))
+    stated = [replace(member, version=1, algorithm=said) for member in members]
     journal.append((), stated, durable=True)

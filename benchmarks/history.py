@@ -9,8 +9,9 @@ from seedflood.config import RunSettings
 from seedflood.host.process import JOURNAL_FILE, KEY_FILE
 from seedflood.identity import Identity
 from seedflood.protocol.frontier import Frontier
-from seedflood.protocol.messages import Bundle, ClosedEpoch, Member
-from seedflood.protocol.seeds import probe_seed
+from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch
+from seedflood.protocol.seedflood.seeds import probe_seed
+from seedflood.protocol.swarm.messages import Member
 from seedflood.storage.journal import Journal
 from seedflood.training.seedflood.replica import Replica
 

@@ -16,7 +16,7 @@ from benchmarks.processes import Cluster, NodeProcess
 from seedflood.cluster.ports import free_ports
 from seedflood.config import RunSettings, load_settings
 from seedflood.host.process import JOURNAL_FILE
-from seedflood.protocol.messages import Bundle
+from seedflood.protocol.seedflood.messages import Bundle
 from seedflood.storage.journal import Journal
 from seedflood.training.seedflood.trainer import load_base
 

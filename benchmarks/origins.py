@@ -5,7 +5,8 @@ from dataclasses import replace
 
 from benchmarks.relay import RUN_ID
 from seedflood.identity import Identity
-from seedflood.protocol.messages import SEED_MAX, Bundle, Member
+from seedflood.protocol.seedflood.messages import SEED_MAX, Bundle
+from seedflood.protocol.swarm.messages import Member
 
 SCALAR_SEEN_MAX = 1 << 24
 """In units of 2^-20: projected gradients of language models rarely exceed 16."""

@@ -16,21 +16,14 @@ import grpc.aio
 from seedflood.errors import PeerError, SeedfloodError
 from seedflood.host.driver import Driver
 from seedflood.identity import Identity, verify
-from seedflood.protocol.messages import (
-    Bundle,
-    ClosedEpoch,
-    Held,
-    Hello,
-    Member,
-    Message,
-    OriginId,
-    Update,
-    Updates,
-    Verify,
-)
-from seedflood.protocol.node import Node
-from seedflood.protocol.outputs import ClosedWindow, Event, Measure, SumEpoch, TakeDigest
-from seedflood.protocol.rules import Rules
+from seedflood.protocol.frontier import Held
+from seedflood.protocol.origin import OriginId
+from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, Update, Updates
+from seedflood.protocol.seedflood.node import Node
+from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure, SumEpoch, TakeDigest
+from seedflood.protocol.seedflood.rules import Rules
+from seedflood.protocol.swarm.messages import Hello, Member, Message, Verify
+from seedflood.protocol.swarm.outputs import Event
 from seedflood.storage.journal import Journal
 from seedflood.transport.answer import AnswerItem
 from seedflood.transport.budget import Use

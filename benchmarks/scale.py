@@ -16,7 +16,8 @@ from statistics import mean
 from benchmarks.measure import Metric, make_metric
 from benchmarks.soak import fit
 from seedflood.cluster.topology import make_topology
-from seedflood.protocol.messages import ClosedEpoch, Message
+from seedflood.protocol.seedflood.messages import ClosedEpoch
+from seedflood.protocol.swarm.messages import Message
 from seedflood.simulation.network import Endpoint
 from seedflood.simulation.world import World
 from seedflood.transport.codec import encode

@@ -6,7 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from seedflood.config import NodeSettings, RunSettings
-from seedflood.protocol.messages import Update
+from seedflood.protocol.seedflood.messages import Update
 from seedflood.training.evaluation import Evaluation
 from seedflood.training.seedflood.trainer import Trainer
 

@@ -8,7 +8,7 @@ from typing import Any
 from seedflood.config import Settings, load_settings
 from seedflood.host.daemon import Daemon
 from seedflood.host.process import start_daemon
-from seedflood.protocol.outputs import ClosedWindow
+from seedflood.protocol.seedflood.outputs import ClosedWindow
 
 RUN: dict[str, Any] = {"model": "embedded", "task": "embedded", "rank": 8, "batch_size": 4, "train_examples": 64}
 

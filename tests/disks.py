@@ -2,7 +2,7 @@
 
 from seedflood.errors import JournalError
 from seedflood.protocol.frontier import Frontier
-from seedflood.protocol.opening import Inventory
+from seedflood.protocol.seedflood.opening import Inventory
 
 
 class Disk:

@@ -70,6 +70,13 @@ def test_protocol_imports_only_the_standard_library_and_errors():
     assert strangers == set()
 
 
+def test_the_swarm_knows_no_algorithm():
+    shared = {"protocol/frontier.py", "protocol/origin.py", "protocol/packing.py"}
+    within = {name for name in MODULES if name.startswith("protocol/swarm/")} | shared
+    assert {name for name in within if name in importers_of("seedflood.protocol.seedflood")} == set()
+    assert {name for name in shared if name in importers_of("seedflood.protocol.swarm")} == set()
+
+
 @pytest.mark.parametrize(
     "impure", ["asyncio", "datetime", "os", "random", "secrets", "socket", "threading", "time", "concurrent", "pathlib"]
 )

@@ -25,7 +25,7 @@ from pydantic_settings import (
 )
 
 from seedflood.errors import ConfigError
-from seedflood.protocol.messages import NAME_PATTERN
+from seedflood.protocol.origin import NAME_PATTERN
 
 ENVIRONMENT_PREFIX = "SEEDFLOOD__"
 

@@ -28,7 +28,7 @@ from nacl.exceptions import CryptoError
 
 from seedflood import durable
 from seedflood.errors import ConfigError
-from seedflood.protocol.messages import OriginId, fingerprint, origin_id
+from seedflood.protocol.origin import OriginId, fingerprint, origin_id
 
 KEY_FILE_BYTES_MAX = 16_384
 FRESH_SUFFIX = ".fresh"

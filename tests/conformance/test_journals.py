@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from disks import Disk
 from seedflood.errors import JournalError
-from seedflood.protocol.frontier import Frontier
-from seedflood.protocol.messages import Bundle, ClosedEpoch, Held
-from seedflood.protocol.opening import Inventory
+from seedflood.protocol.frontier import Frontier, Held
 from seedflood.protocol.packing import pack
+from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch
+from seedflood.protocol.seedflood.opening import Inventory
 from seedflood.simulation.journal import MemoryJournal
 from seedflood.storage.journal import Journal
 

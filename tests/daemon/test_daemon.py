@@ -9,8 +9,8 @@ import torch
 from seedflood.errors import BindError, JournalError, ModelError, RunMismatchError
 from seedflood.host import driver, history
 from seedflood.offline.learned import rebuild
-from seedflood.protocol.opening import WAITING_ROUNDS
-from seedflood.protocol.phase import Phase
+from seedflood.protocol.seedflood.opening import WAITING_ROUNDS
+from seedflood.protocol.seedflood.phase import Phase
 from seedflood.storage.journal import Journal
 
 

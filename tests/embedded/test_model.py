@@ -8,8 +8,8 @@ from safetensors import safe_open
 from seedflood import embedded
 from seedflood.config import RunSettings
 from seedflood.embedded import grammar
-from seedflood.protocol.messages import Update
-from seedflood.protocol.seeds import probe_seed
+from seedflood.protocol.seedflood.messages import Update
+from seedflood.protocol.seedflood.seeds import probe_seed
 from seedflood.training.evaluation import evaluate
 from seedflood.training.models import load_model
 from seedflood.training.seedflood.replica import Replica

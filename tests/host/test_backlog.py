@@ -5,8 +5,9 @@ from hypothesis import strategies as st
 from seedflood.errors import DiskFullError
 from seedflood.host import backlog as module
 from seedflood.host.backlog import Backlog
-from seedflood.protocol.messages import Bundle, FrontierDigest, Member, Updates
-from seedflood.protocol.outputs import Measure
+from seedflood.protocol.seedflood.messages import Bundle, FrontierDigest, Updates
+from seedflood.protocol.seedflood.outputs import Measure
+from seedflood.protocol.swarm.messages import Member
 
 US, THEM, PEER = 1, 2, 7
 

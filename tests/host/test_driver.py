@@ -5,11 +5,14 @@ from seedflood.errors import DiskFullError, JournalError, PeerError
 from seedflood.host.backlog import GROUP_BUNDLES_MAX
 from seedflood.host.driver import Driver
 from seedflood.host.history import PAGE_BUNDLES, pages
-from seedflood.protocol.frontier import Frontier
-from seedflood.protocol.messages import STEP_MAX, Bundle, ClosedEpoch, FrontierDigest, Held, Member
-from seedflood.protocol.opening import WAITING_ROUNDS, joined
-from seedflood.protocol.outputs import ClosedWindow, Event, Measure, Outputs, Rebuild, SumEpoch, TakeDigest
-from seedflood.protocol.rules import Rules
+from seedflood.protocol.frontier import Frontier, Held
+from seedflood.protocol.origin import STEP_MAX
+from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, FrontierDigest
+from seedflood.protocol.seedflood.opening import WAITING_ROUNDS, joined
+from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure, Outputs, Rebuild, SumEpoch, TakeDigest
+from seedflood.protocol.seedflood.rules import Rules
+from seedflood.protocol.swarm.messages import Member
+from seedflood.protocol.swarm.outputs import Event
 
 PERIOD = 4
 PEER = 7

@@ -4,7 +4,8 @@ import pytest
 
 from seedflood.config import load_settings
 from seedflood.host.process import JOURNAL_FILE, SNAPSHOTS_FOLDER, _load_sums
-from seedflood.protocol.messages import Bundle, ClosedEpoch, Held, Update
+from seedflood.protocol.frontier import Held
+from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, Update
 from seedflood.storage.journal import Journal
 from seedflood.storage.snapshots import Snapshots
 from seedflood.training.seedflood.trainer import Trainer

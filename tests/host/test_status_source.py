@@ -3,7 +3,7 @@ from types import SimpleNamespace
 
 from seedflood.config import Settings
 from seedflood.host.status_source import StatusSource
-from seedflood.protocol.messages import Member
+from seedflood.protocol.swarm.messages import Member
 from seedflood.transport.counters import LinkCounters
 
 BETA = Member(b"b" * 32, "beta", 1)

@@ -26,7 +26,7 @@ from processes import Host, Hosts, ring
 from prometheus_client.parser import text_string_to_metric_families
 
 from seedflood.operations.http_address import HTTP_FILE
-from seedflood.protocol.messages import Hello, Member
+from seedflood.protocol.swarm.messages import Hello, Member
 from seedflood.training.seedflood.trainer import Trainer
 
 HERE = Path(__file__).parent

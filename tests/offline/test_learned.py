@@ -12,7 +12,9 @@ from seedflood.host.process import JOURNAL_FILE
 from seedflood.host.report import RESULT_FILE
 from seedflood.identity import Identity
 from seedflood.offline.learned import rebuild, replay
-from seedflood.protocol.messages import Bundle, ClosedEpoch, Held, Member
+from seedflood.protocol.frontier import Held
+from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch
+from seedflood.protocol.swarm.messages import Member
 from seedflood.storage.journal import Journal
 from seedflood.training.seedflood.telling import quantise
 from seedflood.training.seedflood.trainer import Trainer

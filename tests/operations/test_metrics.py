@@ -11,7 +11,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from seedflood.operations.tally import label
-from seedflood.protocol.admission import Objection
+from seedflood.protocol.seedflood.admission import Objection
 
 DOCUMENT = Path(__file__).parents[2] / "deploy" / "METRICS.md"
 RUN = {"clients": 2, "steps": 8}

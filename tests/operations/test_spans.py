@@ -6,7 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seedflood.operations.spans import BundleSpans, spell_bundles, spell_frontier, spell_updates
-from seedflood.protocol.messages import Bundle, Held, Update, fingerprint
+from seedflood.protocol.frontier import Held
+from seedflood.protocol.origin import fingerprint
+from seedflood.protocol.seedflood.messages import Bundle, Update
 
 NAMES = {fingerprint(origin): origin for origin in range(1, 4)}
 STEPS = st.sets(st.tuples(st.sampled_from(sorted(NAMES.values())), st.integers(0, 30)))

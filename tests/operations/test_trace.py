@@ -5,7 +5,8 @@ import pytest
 from seedflood.operations.eventlog import Line, encode
 from seedflood.operations.spans import spell_bundles, spell_updates
 from seedflood.operations.trace import find_names, resolve_origin, trace
-from seedflood.protocol.messages import Bundle, Update, fingerprint
+from seedflood.protocol.origin import fingerprint
+from seedflood.protocol.seedflood.messages import Bundle, Update
 
 ADA, BOB = fingerprint(1), fingerprint(2)
 

@@ -3,9 +3,9 @@
 from origins import A, make_rules, replica
 
 from seedflood.protocol.frontier import Frontier
-from seedflood.protocol.messages import FrontierDigest, Updates
-from seedflood.protocol.outputs import ClosedWindow, Measure
-from seedflood.protocol.rules import Patience
+from seedflood.protocol.seedflood.messages import FrontierDigest, Updates
+from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure
+from seedflood.protocol.seedflood.rules import Patience
 
 PROBES = [(1, 2)]
 PATIENCE = Patience(repair_seconds=2.0, start_seconds=60.0, linger_seconds=60.0)

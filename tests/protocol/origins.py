@@ -4,26 +4,20 @@ import hashlib
 import struct
 from dataclasses import replace
 
-from seedflood.protocol.epochs import digest_of
-from seedflood.protocol.evidence import Chain
-from seedflood.protocol.frontier import Frontier
-from seedflood.protocol.messages import (
-    Bundle,
-    ClosedDigests,
-    ClosedEpoch,
-    Held,
-    Hello,
-    Member,
-    ReplicaDigest,
-    Standing,
-    Updates,
-    origin_id,
-)
-from seedflood.protocol.node import Node
+from seedflood.protocol.frontier import Frontier, Held
+from seedflood.protocol.origin import origin_id
 from seedflood.protocol.packing import pack
-from seedflood.protocol.payload import PAIRS
-from seedflood.protocol.rules import Patience, Rules
+from seedflood.protocol.seedflood.epochs import digest_of
+from seedflood.protocol.seedflood.evidence import Chain
+from seedflood.protocol.seedflood.messages import Bundle, ClosedDigests, ClosedEpoch, ReplicaDigest, Standing, Updates
+from seedflood.protocol.seedflood.node import Node
+from seedflood.protocol.seedflood.payload import PAIRS
+from seedflood.protocol.seedflood.rules import Patience, Rules
+from seedflood.protocol.seedflood.statement import Closed, Stated
+from seedflood.protocol.seedflood.statement import pack as pack_statement
+from seedflood.protocol.swarm.messages import Hello, Member
 
+NOTHING_CLOSED = Closed()
 RUN_ID = hashlib.sha256(b"run").digest()
 BASE_DIGEST = hashlib.sha256(b"base").digest()
 EPOCH_BYTES = 8
@@ -55,8 +49,9 @@ class Origin:
     def sign(self, message):
         return pretend_signature(self.public_key, message)
 
-    def member(self, incarnation=1, version=0, *, neighbours=(), **said):
+    def member(self, incarnation=1, version=0, *, neighbours=(), said_before=0, closed=NOTHING_CLOSED, **said):
         neighbours = tuple(sorted(other.id for other in neighbours))
+        said = {"algorithm": pack_statement(Stated(said_before, closed)), **said}
         unsigned = Member(self.public_key, self.name, incarnation, version, neighbours, **said)
         return replace(unsigned, signature=self.sign(unsigned.signed_bytes(RUN_ID)))
 
@@ -108,7 +103,7 @@ def has_closed(*epochs, period):
     for digest in closed_digests(*epochs).digests:
         chain.append(digest)
     frontier, digest = chain.at(len(epochs))
-    return {"closed_before": period * len(epochs), "closed_frontier": frontier, "closed_digest": digest}
+    return {"closed": Closed(period * len(epochs), frontier, digest)}
 
 
 def replica(*held, digest="same"):

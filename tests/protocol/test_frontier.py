@@ -4,8 +4,7 @@ import hypothesis.strategies as st
 from hypothesis import given, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from seedflood.protocol.frontier import RANGES_MAX, Frontier, is_tellable, tellable
-from seedflood.protocol.messages import Held
+from seedflood.protocol.frontier import RANGES_MAX, Frontier, Held, is_tellable, tellable
 
 ORIGINS = st.integers(1, 3)
 STEPS = st.integers(0, 40)

@@ -24,7 +24,10 @@ from pathlib import Path
 
 import pytest
 
-from seedflood.protocol.messages import Bundle, ClosedEpoch, Held, Hello, Member, Members, Ping, Pong, Updates
+from seedflood.protocol.frontier import Held
+from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, Updates
+from seedflood.protocol.seedflood.statement import stated
+from seedflood.protocol.swarm.messages import Hello, Member, Members, Ping, Pong
 from seedflood.simulation.host import Host
 from seedflood.simulation.journal import MemoryJournal
 from seedflood.simulation.network import Network
@@ -113,8 +116,8 @@ def spell(value: object) -> str:
 def facts_of(member: Member) -> tuple[object, ...]:
     """What a statement says, however that is encoded and signed."""
     who = (member.public_key, member.name, *member.age, member.neighbours)
-    steps = (member.first_step, member.last_step, member.hop_milliseconds, member.said_before)
-    return (*who, *steps, member.closed_before, member.closed_frontier, member.closed_digest)
+    said_before, closed = stated(member)
+    return (*who, member.first_step, member.last_step, member.hop_milliseconds, said_before, *closed)
 
 
 def run(plan: Plan) -> tuple[Trace, dict[str, object]]:

@@ -3,10 +3,10 @@
 import pytest
 from worlds import STORMY, make_world, run_to_the_end
 
-from seedflood.protocol.evidence import Evidence
-from seedflood.protocol.messages import Bundle
-from seedflood.protocol.outputs import ClosedWindow, Measure
-from seedflood.protocol.watch import REMEMBERED
+from seedflood.protocol.seedflood.evidence import Evidence
+from seedflood.protocol.seedflood.messages import Bundle
+from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure
+from seedflood.protocol.seedflood.watch import REMEMBERED
 from seedflood.simulation.bounds import BOUNDS, find_ahead, find_excess, find_waiting, parts_of
 
 

@@ -6,13 +6,13 @@ import pytest
 from worlds import STORMY, make_world, run_world
 
 from seedflood.host.driver import Driver
-from seedflood.protocol.flood import Flood
 from seedflood.protocol.frontier import Frontier
-from seedflood.protocol.holdings import Holdings
-from seedflood.protocol.messages import Bundle, Update, Updates
-from seedflood.protocol.pending import Pending
-from seedflood.protocol.repair import Repair
-from seedflood.protocol.watch import DigestWatch
+from seedflood.protocol.seedflood.flood import Flood
+from seedflood.protocol.seedflood.holdings import Holdings
+from seedflood.protocol.seedflood.messages import Bundle, Update, Updates
+from seedflood.protocol.seedflood.pending import Pending
+from seedflood.protocol.seedflood.repair import Repair
+from seedflood.protocol.seedflood.watch import DigestWatch
 from seedflood.simulation.checks import find_mistakes, find_refusals, find_stuck, find_violations
 from seedflood.simulation.journal import MemoryJournal
 

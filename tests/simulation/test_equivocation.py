@@ -3,8 +3,8 @@
 import pytest
 from worlds import make_world
 
-from seedflood.protocol.messages import Equivocation, Updates
-from seedflood.protocol.watch import DigestWatch
+from seedflood.protocol.seedflood.messages import Equivocation, Updates
+from seedflood.protocol.seedflood.watch import DigestWatch
 from seedflood.simulation.checks import find_stuck, find_violations
 
 

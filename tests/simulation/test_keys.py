@@ -3,8 +3,8 @@
 import pytest
 from worlds import make_world, run_to_the_end
 
-from seedflood.protocol.messages import Bundle
-from seedflood.protocol.phase import Phase
+from seedflood.protocol.seedflood.messages import Bundle
+from seedflood.protocol.seedflood.phase import Phase
 from seedflood.simulation.checks import find_mistakes, find_violations
 
 WINDOWS = ["strict", "bounded", "none"]

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seedflood.protocol.frontier import Frontier
-from seedflood.protocol.messages import Bundle, ClosedEpoch, Held
+from seedflood.protocol.frontier import Frontier, Held
 from seedflood.protocol.packing import pack
+from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch
 from seedflood.simulation.ledger import EPOCH_BYTES, Chronicle, Ledger
 from seedflood.simulation.optimisers import OPTIMIZERS, after_steps, wrapped
 

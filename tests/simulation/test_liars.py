@@ -10,7 +10,7 @@ from worlds import make_world
 
 from seedflood.cluster.topology import TOPOLOGIES, make_topology
 from seedflood.errors import PeerError
-from seedflood.protocol.seeds import probe_seed
+from seedflood.protocol.seedflood.seeds import probe_seed
 from seedflood.simulation.checks import find_mistakes, find_violations
 from seedflood.simulation.liars import LIES, Liar, choose_liars, let_lie
 from seedflood.simulation.link import Encoder, decode

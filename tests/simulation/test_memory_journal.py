@@ -5,9 +5,10 @@ import random
 import pytest
 
 from seedflood.errors import DiskFullError, JournalError
-from seedflood.protocol.frontier import Frontier
-from seedflood.protocol.messages import Bundle, ClosedEpoch, Held, Member
+from seedflood.protocol.frontier import Frontier, Held
 from seedflood.protocol.packing import pack
+from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch
+from seedflood.protocol.swarm.messages import Member
 from seedflood.simulation.journal import MemoryJournal
 
 PERIOD = 4

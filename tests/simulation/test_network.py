@@ -5,7 +5,8 @@ import random
 import pytest
 
 from seedflood.errors import PeerError
-from seedflood.protocol.messages import Bundle, FrontierDigest, Goodbye, Hello, Member, Ping, Standing, Updates
+from seedflood.protocol.seedflood.messages import Bundle, FrontierDigest, Standing, Updates
+from seedflood.protocol.swarm.messages import Goodbye, Hello, Member, Ping
 from seedflood.simulation.clock import Clock
 from seedflood.simulation.network import Network, Weather
 from seedflood.transport.codec import PullPart

@@ -11,20 +11,20 @@ from worlds import make_world
 
 from seedflood.errors import PeerError
 from seedflood.host.backlog import Backlog
-from seedflood.protocol.catchup import CatchUp
-from seedflood.protocol.epochs import Closings
-from seedflood.protocol.flood import Flood
-from seedflood.protocol.holdings import Holdings
-from seedflood.protocol.inquiry import Inquiry
-from seedflood.protocol.liveness import SUSPICION_SECONDS_MAX, Liveness
-from seedflood.protocol.membership import Membership
-from seedflood.protocol.node import Node
-from seedflood.protocol.payload import Coefficients, Slopes
-from seedflood.protocol.phase import Phase
-from seedflood.protocol.presence import Presence
-from seedflood.protocol.repair import Repair
-from seedflood.protocol.rules import Patience
-from seedflood.protocol.watch import DigestWatch
+from seedflood.protocol.seedflood.catchup import CatchUp
+from seedflood.protocol.seedflood.epochs import Closings
+from seedflood.protocol.seedflood.flood import Flood
+from seedflood.protocol.seedflood.holdings import Holdings
+from seedflood.protocol.seedflood.inquiry import Inquiry
+from seedflood.protocol.seedflood.node import Node
+from seedflood.protocol.seedflood.payload import Coefficients, Slopes
+from seedflood.protocol.seedflood.phase import Phase
+from seedflood.protocol.seedflood.repair import Repair
+from seedflood.protocol.seedflood.rules import Patience
+from seedflood.protocol.seedflood.watch import DigestWatch
+from seedflood.protocol.swarm.liveness import SUSPICION_SECONDS_MAX, Liveness
+from seedflood.protocol.swarm.membership import Membership
+from seedflood.protocol.swarm.presence import Presence
 from seedflood.simulation.checks import find_mistakes, find_stuck, find_violations
 from seedflood.simulation.journal import MemoryJournal
 from seedflood.simulation.liars import let_lie

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from seedflood.errors import ConfigError
-from seedflood.protocol.repair import Repair
+from seedflood.protocol.seedflood.repair import Repair
 from seedflood.simulation import runs
 from seedflood.simulation.faults import Chaos
 from seedflood.simulation.host import Host

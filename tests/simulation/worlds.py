@@ -1,7 +1,7 @@
 """Worlds that run to their end and are judged."""
 
 from seedflood.cluster.topology import make_topology
-from seedflood.protocol.rounds import applied_before
+from seedflood.protocol.seedflood.rounds import applied_before
 from seedflood.simulation.checks import find_stuck, find_violations
 from seedflood.simulation.host import Host
 from seedflood.simulation.network import Weather

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from seedflood.protocol.frontier import Frontier
-from seedflood.protocol.messages import Bundle, ClosedEpoch
+from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch
 from seedflood.storage.journal import Journal
 
 RUN, BASE = b"r" * 32, b"b" * 32

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from journals import PERIOD, bundle, closed, file_bytes, open_journal
 
 from seedflood.errors import JournalError
-from seedflood.protocol.frontier import Frontier
-from seedflood.protocol.messages import Bundle, ClosedEpoch, Held
+from seedflood.protocol.frontier import Frontier, Held
+from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch
 from seedflood.storage.journal import Journal
 from seedflood.storage.tables import LOOKS_MAX, Bundles
 

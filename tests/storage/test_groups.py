@@ -13,7 +13,7 @@ from journals import BASE, PERIOD, RUN, bundle, closed, open_journal
 import seedflood
 from fullness import fill
 from seedflood.errors import DiskFullError, JournalError
-from seedflood.protocol.messages import Bundle
+from seedflood.protocol.seedflood.messages import Bundle
 from seedflood.storage.journal import Journal
 
 MANY = [bundle(1, step) for step in range(1, 20_000)]
@@ -71,7 +71,7 @@ def test_closing_ends_the_group(tmp_path: Path) -> None:
 SYNCS = """
 import os
 import sys
-from seedflood.protocol.messages import Bundle
+from seedflood.protocol.seedflood.messages import Bundle
 from seedflood.storage.journal import Journal
 
 journal = Journal.open(sys.argv[1], b"r" * 32, b"b" * 32, refresh_period=20)

@@ -13,9 +13,11 @@ from journals import BASE, PERIOD, RUN, bundle, closed, open_journal
 
 import seedflood
 from seedflood.errors import ConfigError, ExitCode, JournalError
-from seedflood.protocol.batches import BATCH_BYTES, payload_bytes
-from seedflood.protocol.frontier import Frontier
-from seedflood.protocol.messages import STEP_MAX, Bundle, ClosedEpoch, Held, Member
+from seedflood.protocol.frontier import Frontier, Held
+from seedflood.protocol.origin import STEP_MAX
+from seedflood.protocol.seedflood.batches import BATCH_BYTES, payload_bytes
+from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch
+from seedflood.protocol.swarm.messages import Member
 from seedflood.storage.journal import Journal, JournalLockedError
 from seedflood.storage.tables import LOOKS_MAX, PAGE_STRANDS, Bundles
 
@@ -171,7 +173,7 @@ def test_a_different_bundle_under_one_name_is_refused_and_nothing_is_written(tmp
 
 def test_the_newest_statement_of_a_member_is_kept(tmp_path: Path) -> None:
     first = Member(b"k" * 32, "a", 1, signature=bytes(64))
-    newer = Member(b"k" * 32, "a", 2, 3, (1, 2**64 - 1), 10, 20, 30, 40, b"f" * 32, b"d" * 32, 50, bytes(64))
+    newer = Member(b"k" * 32, "a", 2, 3, (1, 2**64 - 1), 10, 20, 30, b"state", bytes(64))
     other = Member(b"o" * 32, "o", 2**64 - 1, signature=bytes(64))
     with open_journal(tmp_path) as journal:
         journal.append((), [first], durable=False)
@@ -203,7 +205,7 @@ def test_incarnations_are_counted_over_restarts_and_by_the_clock(tmp_path: Path)
 
 CRASH = """
 import os, sys
-from seedflood.protocol.messages import Bundle
+from seedflood.protocol.seedflood.messages import Bundle
 from seedflood.storage.journal import Journal
 
 journal = Journal.open(sys.argv[1], b"r" * 32, b"b" * 32, refresh_period=20)

@@ -4,7 +4,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from seedflood.protocol.messages import SCALAR_MAX, SEED_MAX, STEP_MAX, Bundle, Held, Member
+from seedflood.protocol.frontier import Held
+from seedflood.protocol.origin import STEP_MAX
+from seedflood.protocol.seedflood.messages import SCALAR_MAX, SEED_MAX, Bundle
+from seedflood.protocol.swarm.messages import ALGORITHM_BYTES_MAX, Member
 from seedflood.storage.layout import PAGE_BYTES
 from seedflood.storage.records import (
     STRAND_BUNDLES,
@@ -60,9 +63,7 @@ members = st.builds(
     first_step=st.integers(0, STEP_MAX),
     last_step=st.none() | st.integers(-1, STEP_MAX),
     hop_milliseconds=st.integers(0, 2**32 - 1),
-    closed_before=st.integers(0, STEP_MAX),
-    closed_frontier=st.binary(max_size=32),
-    closed_digest=st.binary(max_size=32),
+    algorithm=st.binary(max_size=ALGORITHM_BYTES_MAX),
     signature=st.binary(max_size=64),
 )
 held = st.builds(

@@ -12,7 +12,8 @@ from journals import BASE, PERIOD, RUN, bundle, closed, open_journal
 
 from fullness import fill
 from seedflood.errors import ConfigError, DiskFullError
-from seedflood.protocol.messages import Bundle, Member
+from seedflood.protocol.seedflood.messages import Bundle
+from seedflood.protocol.swarm.messages import Member
 from seedflood.storage.journal import Journal
 from seedflood.storage.layout import FORMAT_VERSION, draft
 from seedflood.storage.records import Identity

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from journals import PERIOD, bundle, closed, open_journal
 
 from seedflood.errors import DiskFullError
-from seedflood.protocol.frontier import Frontier
-from seedflood.protocol.messages import Bundle, Held
-from seedflood.protocol.opening import Inventory
+from seedflood.protocol.frontier import Frontier, Held
 from seedflood.protocol.packing import pack
+from seedflood.protocol.seedflood.messages import Bundle
+from seedflood.protocol.seedflood.opening import Inventory
 from seedflood.storage.journal import Journal
 from seedflood.storage.tables import Bundles
 

@@ -13,9 +13,9 @@ from processes import Host
 
 from seedflood.errors import ExitCode
 from seedflood.offline.learned import Replayed, replay
-from seedflood.protocol.frontier import Frontier
-from seedflood.protocol.messages import Bundle, ClosedEpoch, Held
+from seedflood.protocol.frontier import Frontier, Held
 from seedflood.protocol.packing import unpack
+from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch
 from seedflood.storage.journal import Journal
 from seedflood.training.seedflood.trainer import Trainer, load_base
 

@@ -11,8 +11,9 @@ from processes import Host, Hosts, ring
 from seedflood.config import RunSettings
 from seedflood.host.process import KEY_FILE
 from seedflood.identity import Identity
-from seedflood.protocol.messages import Bundle, Member
-from seedflood.protocol.seeds import probe_seed
+from seedflood.protocol.seedflood.messages import Bundle
+from seedflood.protocol.seedflood.seeds import probe_seed
+from seedflood.protocol.swarm.messages import Member
 from seedflood.storage.journal import Journal
 from seedflood.training.seedflood.trainer import Trainer, load_base
 

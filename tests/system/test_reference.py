@@ -11,8 +11,8 @@ import torch
 from seedflood.config import Settings, load_settings
 from seedflood.host.process import JOURNAL_FILE, KEY_FILE
 from seedflood.identity import Identity
-from seedflood.protocol.messages import Update
-from seedflood.protocol.seeds import probe_seed
+from seedflood.protocol.seedflood.messages import Update
+from seedflood.protocol.seedflood.seeds import probe_seed
 from seedflood.storage.journal import Journal
 from seedflood.training.models import load_model
 from seedflood.training.seedflood.estimate import to_fixed_point

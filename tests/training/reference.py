@@ -25,7 +25,7 @@ from transformers import (
 )
 
 from seedflood.config import RunSettings
-from seedflood.protocol.messages import Update
+from seedflood.protocol.seedflood.messages import Update
 from seedflood.training.models import BaseModel, prepare_model
 from seedflood.training.scoring import Batch
 from seedflood.training.seedflood.replica import Replica

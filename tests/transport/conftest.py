@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 
 from seedflood.errors import SeedfloodError
-from seedflood.protocol.messages import Bundle, Goodbye, Held, Hello, Member, Message, OriginId, Updates
+from seedflood.protocol.frontier import Held
+from seedflood.protocol.origin import OriginId
+from seedflood.protocol.seedflood.messages import Bundle, Updates
+from seedflood.protocol.swarm.messages import Goodbye, Hello, Member, Message
 from seedflood.transport.answer import AnswerItem
 from seedflood.transport.budget import Use
 from seedflood.transport.links import Links

@@ -6,9 +6,7 @@ import contextlib
 import grpc
 import grpc.aio
 
-from seedflood.protocol.messages import (
-    Bundle,
-)
+from seedflood.protocol.seedflood.messages import Bundle
 from seedflood.transport import codec
 from seedflood.wire import flood_pb2
 

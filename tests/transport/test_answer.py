@@ -7,7 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seedflood.errors import PeerError
-from seedflood.protocol.messages import Bundle, ClosedEpoch, Held, Members, Standing, Updates
+from seedflood.protocol.frontier import Held
+from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, Standing, Updates
+from seedflood.protocol.swarm.messages import Members
 from seedflood.transport.answer import EPOCH_PART_BYTES, PULL_BUNDLES, AnswerItem, Assembly, cut
 from seedflood.transport.codec import FRAME_BYTES_MAX, AnswerPart, EpochPart, PullPart, encode
 

@@ -4,7 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seedflood.protocol.messages import Bundle, FrontierDigest, Held, Member, Members, Ping, Updates
+from seedflood.protocol.frontier import Held
+from seedflood.protocol.seedflood.messages import Bundle, FrontierDigest, Updates
+from seedflood.protocol.swarm.messages import Member, Members, Ping
 from seedflood.transport.budget import (
     ALLOWANCES,
     BACK_OFF_SECONDS_MAX,

@@ -8,14 +8,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from seedflood.errors import PeerError
-from seedflood.protocol.frontier import RANGES_MAX, Frontier, tellable
-from seedflood.protocol.messages import (
+from seedflood.protocol.frontier import RANGES_MAX, Frontier, Held, tellable
+from seedflood.protocol.origin import STEP_MAX
+from seedflood.protocol.seedflood.messages import (
     BUNDLE_BYTES_MAX,
-    INCARNATION_MAX,
-    NEIGHBOURS_MAX,
     SCALAR_MAX,
     SEED_MAX,
-    STEP_MAX,
     BlockDigests,
     Bundle,
     ClosedDigests,
@@ -23,17 +21,21 @@ from seedflood.protocol.messages import (
     EpochDigest,
     Equivocation,
     FrontierDigest,
+    ReplicaDigest,
+    Standing,
+    Told,
+    Updates,
+)
+from seedflood.protocol.swarm.messages import (
+    ALGORITHM_BYTES_MAX,
+    INCARNATION_MAX,
+    NEIGHBOURS_MAX,
     Goodbye,
-    Held,
     Hello,
     Member,
     Members,
     Ping,
     Pong,
-    ReplicaDigest,
-    Standing,
-    Told,
-    Updates,
 )
 from seedflood.transport import codec
 from seedflood.transport.codec import Encoder, EpochPart, Pull, PullEnd, PullMore, PullPart, decode, encode
@@ -74,9 +76,7 @@ members = st.builds(
     first_step=st.integers(0, STEP_MAX),
     last_step=st.none() | st.integers(-1, STEP_MAX),
     hop_milliseconds=st.integers(0, 2**32 - 1),
-    closed_before=st.integers(0, STEP_MAX),
-    closed_frontier=st.just(b"") | digests,
-    closed_digest=st.just(b"") | digests,
+    algorithm=st.binary(max_size=ALGORITHM_BYTES_MAX),
     signature=signatures,
 )
 
@@ -235,9 +235,7 @@ def test_the_right_columns_are_accepted() -> None:
         (member_frame(last_step=-2), "limit"),
         (member_frame(last_step=STEP_MAX + 1), "limit"),
         (member_frame(signature=b""), "limit"),
-        (member_frame(closed_before=STEP_MAX + 1), "limit"),
-        (member_frame(closed_frontier=bytes(31)), "limit"),
-        (member_frame(closed_digest=bytes(31)), "limit"),
+        (member_frame(algorithm=bytes(ALGORITHM_BYTES_MAX + 1)), "limit"),
         (wire(closed_digests=pb.ClosedDigests(digests=bytes(65))), "columns"),
         (wire(block_digests=pb.BlockDigests(origins=[1])), "columns"),
         (wire(block_digests=pb.BlockDigests(fingerprints=bytes(17))), "columns"),

@@ -5,14 +5,9 @@ import random
 import pytest
 from linked import bundle, pair
 
-from seedflood.protocol.messages import (
-    ClosedEpoch,
-    Held,
-    Members,
-    Ping,
-    Standing,
-    Updates,
-)
+from seedflood.protocol.frontier import Held
+from seedflood.protocol.seedflood.messages import ClosedEpoch, Standing, Updates
+from seedflood.protocol.swarm.messages import Members, Ping
 from seedflood.transport.answer import EPOCH_PART_BYTES
 from seedflood.transport.link import PULL_PARTS
 

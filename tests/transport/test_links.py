@@ -10,15 +10,8 @@ import pytest
 from linked import bundle, frame_of, pair
 
 from seedflood.errors import BindError, PeerError, RunMismatchError
-from seedflood.protocol.messages import (
-    FrontierDigest,
-    Goodbye,
-    Hello,
-    Members,
-    Ping,
-    ReplicaDigest,
-    Updates,
-)
+from seedflood.protocol.seedflood.messages import FrontierDigest, ReplicaDigest, Updates
+from seedflood.protocol.swarm.messages import Goodbye, Hello, Members, Ping
 from seedflood.transport import codec, links
 from seedflood.transport.budget import Use
 from seedflood.transport.link import PULL_PARTS, RECEIVED_BUNDLES

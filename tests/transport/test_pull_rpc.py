@@ -7,7 +7,9 @@ import grpc
 import grpc.aio
 import pytest
 
-from seedflood.protocol.messages import Bundle, ClosedEpoch, Held, Members, Standing, Updates
+from seedflood.protocol.frontier import Held
+from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, Standing, Updates
+from seedflood.protocol.swarm.messages import Members
 from seedflood.transport.answer import Assembly
 from seedflood.transport.budget import ALLOWANCES
 from seedflood.transport.codec import decode

@@ -3,18 +3,8 @@
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from seedflood.protocol.messages import (
-    Bundle,
-    FrontierDigest,
-    Goodbye,
-    Member,
-    Members,
-    Message,
-    Ping,
-    Pong,
-    ReplicaDigest,
-    Updates,
-)
+from seedflood.protocol.seedflood.messages import Bundle, FrontierDigest, ReplicaDigest, Updates
+from seedflood.protocol.swarm.messages import Goodbye, Member, Members, Message, Ping, Pong
 from seedflood.transport.codec import Pull, PullMore
 from seedflood.transport.queue import CONTROL_MAX, SendQueue
 

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from seedflood.errors import PeerError, RunMismatchError
-from seedflood.protocol.messages import Hello, Member
+from seedflood.protocol.swarm.messages import Hello, Member
 from seedflood.transport import refusal
 
 RELAXED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # two shared cores

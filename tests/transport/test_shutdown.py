@@ -13,7 +13,7 @@ SCRIPT = """
 import asyncio, sys
 import uvloop
 from conftest import Node
-from seedflood.protocol.messages import Bundle, Updates
+from seedflood.protocol.seedflood.messages import Bundle, Updates
 
 async def main(drains):
     b = await Node("b").start()

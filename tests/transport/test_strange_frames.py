@@ -7,11 +7,8 @@ import grpc.aio
 import pytest
 from linked import bundle, pair, rogue
 
-from seedflood.protocol.messages import (
-    Ping,
-    Standing,
-    Updates,
-)
+from seedflood.protocol.seedflood.messages import Standing, Updates
+from seedflood.protocol.swarm.messages import Ping
 from seedflood.transport import codec
 from seedflood.transport.codec import EpochPart, PullEnd, PullPart
 from seedflood.transport.server import PlainCredentials, bind, make_server

@@ -30,7 +30,7 @@ from seedflood.cluster.topology import TopologyName
 from seedflood.config import check_folders, load_settings
 from seedflood.errors import DivergenceError, ExitCode, SeedfloodError
 from seedflood.host.logs import configure_logging
-from seedflood.protocol.window import WindowRule
+from seedflood.protocol.seedflood.window import WindowRule
 from seedflood.simulation.profiles import PROFILES
 
 LOCAL_STEPS = {"gradient": 48}

@@ -7,9 +7,12 @@ forget: what it would have sent, measured or published is withheld here until th
 from collections.abc import Sequence
 
 from seedflood.errors import DiskFullError
-from seedflood.protocol.batches import payload_bytes
-from seedflood.protocol.messages import Bundle, Member, Members, Message, OriginId, Told, Updates
-from seedflood.protocol.outputs import Measure
+from seedflood.protocol.origin import OriginId
+from seedflood.protocol.seedflood.batches import payload_bytes
+from seedflood.protocol.seedflood.messages import Bundle, Told, Updates
+from seedflood.protocol.seedflood.outputs import Measure
+from seedflood.protocol.seedflood.statement import stated
+from seedflood.protocol.swarm.messages import Member, Members, Message
 
 GROUP_BUNDLES_MAX = 4096
 """A node that catches up closes no windows, but shall not keep everything in one open group."""
@@ -89,7 +92,8 @@ class Backlog:
     def _sift_members(self, peer: OriginId, message: Members) -> Message | None:
         """A statement of ours that tells how far we have spoken shall not count what is not kept."""
         first = self.first_unsaved
-        early = [m for m in message.members if m.origin == self._origin and first is not None and m.said_before > first]
+        ours = [m for m in message.members if m.origin == self._origin]
+        early = [m for m in ours if first is not None and stated(m).said_before > first]
         if not early:
             return message
         self._withheld.append((peer, Members(tuple(early))))

@@ -13,8 +13,9 @@ import structlog
 
 from seedflood.errors import JournalError
 from seedflood.host.compute_thread import Run, nothing
-from seedflood.protocol.messages import Bundle, ClosedEpoch, OriginId, Told, Update
-from seedflood.protocol.outputs import ClosedWindow, Measure, SumEpoch, TakeDigest
+from seedflood.protocol.origin import OriginId
+from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, Told, Update
+from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure, SumEpoch, TakeDigest
 from seedflood.storage.snapshots import Arrays, Facts, Snapshots
 from seedflood.training.seedflood.trainer import Round, Trainer
 

@@ -22,20 +22,15 @@ from seedflood.host.results import Results
 from seedflood.host.status_source import StatusSource
 from seedflood.identity import Identity, verify
 from seedflood.operations.console import Console
-from seedflood.protocol.messages import (
-    NEIGHBOURS_MAX,
-    Bundle,
-    ClosedEpoch,
-    Held,
-    Hello,
-    Member,
-    Message,
-    OriginId,
-)
-from seedflood.protocol.node import Node
-from seedflood.protocol.outputs import ClosedWindow, Event, Measure
+from seedflood.protocol.frontier import Held
+from seedflood.protocol.origin import OriginId
 from seedflood.protocol.packing import packed_bytes_max
-from seedflood.protocol.rules import Patience, Rules
+from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch
+from seedflood.protocol.seedflood.node import Node
+from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure
+from seedflood.protocol.seedflood.rules import Patience, Rules
+from seedflood.protocol.swarm.messages import NEIGHBOURS_MAX, Hello, Member, Message
+from seedflood.protocol.swarm.outputs import Event
 from seedflood.storage.journal import Journal
 from seedflood.storage.snapshots import Snapshots
 from seedflood.training.seedflood.optimiser import STEP_MAX

@@ -16,35 +16,24 @@ from seedflood.errors import DiskFullError
 from seedflood.host.backlog import Backlog
 from seedflood.host.history import pages, take_stock
 from seedflood.host.seams import Compute, Journal, Links, Observer
-from seedflood.protocol.frontier import Frontier, is_tellable
-from seedflood.protocol.inquiry import do_contradict
-from seedflood.protocol.messages import (
+from seedflood.protocol.frontier import Frontier, Held, is_tellable
+from seedflood.protocol.origin import OriginId
+from seedflood.protocol.seedflood.inquiry import do_contradict
+from seedflood.protocol.seedflood.messages import (
     Bundle,
     ClosedDigests,
     ClosedEpoch,
     Equivocation,
-    Held,
-    Hello,
-    Member,
-    Members,
-    Message,
-    OriginId,
     Standing,
     Told,
     Update,
     Updates,
 )
-from seedflood.protocol.node import Node
-from seedflood.protocol.opening import joined
-from seedflood.protocol.outputs import (
-    ClosedWindow,
-    Event,
-    Measure,
-    Outputs,
-    Rebuild,
-    SumEpoch,
-    TakeDigest,
-)
+from seedflood.protocol.seedflood.node import Node
+from seedflood.protocol.seedflood.opening import joined
+from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure, Outputs, Rebuild, SumEpoch, TakeDigest
+from seedflood.protocol.swarm.messages import Hello, Member, Members, Message
+from seedflood.protocol.swarm.outputs import Event
 
 ANSWER_BUNDLES = 256
 """Read at once for a neighbour, 22 KB on the wire: live frames pass in between."""

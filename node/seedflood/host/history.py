@@ -10,9 +10,11 @@ from itertools import islice
 
 from seedflood.host.seams import Journal
 from seedflood.protocol.frontier import Frontier
-from seedflood.protocol.messages import Bundle, ClosedEpoch, Member, OriginId, Update
-from seedflood.protocol.opening import WAITING_ROUNDS, joined, settled_ends
-from seedflood.protocol.rules import Rules
+from seedflood.protocol.origin import OriginId
+from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, Update
+from seedflood.protocol.seedflood.opening import WAITING_ROUNDS, joined, settled_ends
+from seedflood.protocol.seedflood.rules import Rules
+from seedflood.protocol.swarm.messages import Member
 
 PAGE_BUNDLES = 1024
 """Read at once, some 5 ms."""

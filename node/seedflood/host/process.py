@@ -25,7 +25,7 @@ from seedflood.identity import Identity
 from seedflood.operations.console import Console
 from seedflood.operations.status import describe_line
 from seedflood.operations.systemd import Notifier
-from seedflood.protocol.messages import OriginId
+from seedflood.protocol.origin import OriginId
 from seedflood.storage.journal import Journal
 from seedflood.storage.snapshots import Snapshots
 from seedflood.training.seedflood.trainer import Trainer

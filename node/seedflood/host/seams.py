@@ -3,9 +3,13 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
-from seedflood.protocol.messages import Bundle, ClosedEpoch, Held, Member, Message, OriginId, Update
-from seedflood.protocol.opening import Inventory
-from seedflood.protocol.outputs import ClosedWindow, Event, Measure, SumEpoch, TakeDigest
+from seedflood.protocol.frontier import Held
+from seedflood.protocol.origin import OriginId
+from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, Update
+from seedflood.protocol.seedflood.opening import Inventory
+from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure, SumEpoch, TakeDigest
+from seedflood.protocol.swarm.messages import Member, Message
+from seedflood.protocol.swarm.outputs import Event
 
 
 class Journal(Protocol):

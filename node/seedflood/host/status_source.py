@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from seedflood.config import Settings
 from seedflood.host.driver import Driver
 from seedflood.operations.subject import JournalSize, LinkState
-from seedflood.protocol.node import Node
-from seedflood.protocol.view import View
+from seedflood.protocol.seedflood.node import Node
+from seedflood.protocol.seedflood.view import View
 from seedflood.storage.journal import Journal
 from seedflood.transport.counters import Fault, LinkCounters
 from seedflood.transport.links import Links

@@ -13,7 +13,8 @@ from seedflood.errors import ConfigError
 from seedflood.host.process import JOURNAL_FILE
 from seedflood.host.report import RESULT_FILE
 from seedflood.identity import verify
-from seedflood.protocol.messages import Bundle, OriginId, count_updates
+from seedflood.protocol.origin import OriginId
+from seedflood.protocol.seedflood.messages import Bundle, count_updates
 from seedflood.storage.journal import Journal
 from seedflood.training.evaluation import Evaluation, evaluate
 from seedflood.training.seedflood.trainer import Trainer, load_base, load_rows

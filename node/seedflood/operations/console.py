@@ -8,7 +8,7 @@ from seedflood.operations.hub import TelemetryHub
 from seedflood.operations.lag import LoopLag
 from seedflood.operations.server import OperationsServer
 from seedflood.operations.tensorboard import TensorBoard
-from seedflood.protocol.messages import OriginId
+from seedflood.protocol.origin import OriginId
 
 
 class Console:

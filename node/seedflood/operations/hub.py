@@ -23,19 +23,11 @@ from seedflood.operations.history import EVENTS_MAX, SPEED_SECONDS, History
 from seedflood.operations.spans import BundleSpans, spell_frontier, spell_updates
 from seedflood.operations.subject import Subject
 from seedflood.operations.tally import Tally, percentile
-from seedflood.protocol.messages import (
-    Bundle,
-    ClosedEpoch,
-    Message,
-    OriginId,
-    Ping,
-    Pong,
-    Update,
-    Updates,
-    count_updates,
-    fingerprint,
-)
-from seedflood.protocol.outputs import ClosedWindow, Event
+from seedflood.protocol.origin import OriginId, fingerprint
+from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, Update, Updates, count_updates
+from seedflood.protocol.seedflood.outputs import ClosedWindow
+from seedflood.protocol.swarm.messages import Message, Ping, Pong
+from seedflood.protocol.swarm.outputs import Event
 
 Curves = Callable[[int, Mapping[str, float | None]], None]
 """Takes points of several curves at one step: TensorBoard."""
@@ -219,7 +211,7 @@ class TelemetryHub:
 
     def _count_step(self, step: int, count: int, now: float) -> None:
         if self.subject is not None:
-            linked = len(self.subject.node.flood.neighbours)
+            linked = len(self.subject.node.neighbours)
             self.tally.gossip_bytes += 2 * linked * count * self.subject.parameters[1]
         self._progress.append((now, step))
         if now - self._speed_at >= SPEED_SECONDS and (speed := self.steps_per_second()) is not None:

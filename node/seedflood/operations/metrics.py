@@ -18,8 +18,8 @@ from seedflood.operations.hub import TelemetryHub
 from seedflood.operations.status import why_not_ready
 from seedflood.operations.subject import LinkState, Subject
 from seedflood.operations.tally import label
-from seedflood.protocol.admission import Objection
-from seedflood.protocol.view import MemberStatus
+from seedflood.protocol.seedflood.admission import Objection
+from seedflood.protocol.seedflood.view import MemberStatus
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 

@@ -27,7 +27,7 @@ from seedflood.operations.hub import TelemetryHub
 from seedflood.operations.metrics import CONTENT_TYPE, Metrics
 from seedflood.operations.status import describe, why_not_ready
 from seedflood.operations.trace import Trace, resolve_origin, trace
-from seedflood.protocol.messages import STEP_MAX, fingerprint
+from seedflood.protocol.origin import STEP_MAX, fingerprint
 
 STATIC_FOLDER = Path(__file__).parent / "static"
 

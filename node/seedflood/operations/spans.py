@@ -8,7 +8,9 @@ frame that goes on to several neighbours is spelled once.
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
-from seedflood.protocol.messages import ORIGINS_REMEMBERED, Bundle, Held, OriginId, Update, fingerprint
+from seedflood.protocol.frontier import Held
+from seedflood.protocol.origin import ORIGINS_REMEMBERED, OriginId, fingerprint
+from seedflood.protocol.seedflood.messages import Bundle, Update
 
 
 class Spelled(str):

@@ -32,10 +32,10 @@ from seedflood import VERSION
 from seedflood.operations.hub import TelemetryHub
 from seedflood.operations.subject import LinkState, Subject
 from seedflood.operations.tally import percentile
-from seedflood.protocol.messages import fingerprint
-from seedflood.protocol.outputs import ClosedWindow
-from seedflood.protocol.phase import Phase
-from seedflood.protocol.view import MemberView, View
+from seedflood.protocol.origin import fingerprint
+from seedflood.protocol.seedflood.outputs import ClosedWindow
+from seedflood.protocol.seedflood.phase import Phase
+from seedflood.protocol.seedflood.view import MemberView, View
 
 EVENTS_SHOWN = 50
 
@@ -59,7 +59,7 @@ def describe_state(subject: Subject | None) -> str:
         return "finished"
     if node.is_ready:
         return "ready"
-    return "catching up" if node.flood.neighbours else "joining"
+    return "catching up" if node.neighbours else "joining"
 
 
 def why_not_ready(subject: Subject | None) -> str | None:
@@ -73,7 +73,7 @@ def why_not_ready(subject: Subject | None) -> str | None:
         return None
     if state == "doubted":
         return "its replica differs from a neighbour's and is made again"
-    if not node.flood.neighbours:
+    if not node.neighbours:
         return f"no neighbour is linked; it dials {len(subject.settings.peers)}"
     catching_up = subject.view().catching_up
     if catching_up is not None:

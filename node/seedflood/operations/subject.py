@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from seedflood.config import Settings
-from seedflood.protocol.messages import OriginId
-from seedflood.protocol.node import Node
-from seedflood.protocol.view import View
+from seedflood.protocol.origin import OriginId
+from seedflood.protocol.seedflood.node import Node
+from seedflood.protocol.seedflood.view import View
 
 
 @dataclass(frozen=True, slots=True)

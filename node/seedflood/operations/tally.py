@@ -4,8 +4,8 @@ from collections import deque
 
 from prometheus_client import CollectorRegistry, Histogram, disable_created_metrics
 
-from seedflood.protocol.messages import OriginId
-from seedflood.protocol.outputs import CloseReason
+from seedflood.protocol.origin import OriginId
+from seedflood.protocol.seedflood.outputs import CloseReason
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # a series per counter that nobody reads
 

@@ -13,9 +13,13 @@ import hashlib
 import struct
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from operator import itemgetter
 
-from seedflood.protocol.messages import STEP_MAX, Held, OriginId, Span
+from seedflood.protocol.origin import STEP_MAX, OriginId
+
+Span = tuple[OriginId, int, int]
+"""(origin, first step, last step)."""
 
 RANGES_MAX = 1024
 """Ranges above the mark per origin: 16 KiB; one lost bundle costs one range, so 1,024 losses within a repair period.
@@ -24,6 +28,15 @@ Sums of epochs are no losses: who is given them may hold more ranges than that, 
 FRONTIER_ORIGINS_MAX = FRONTIER_RANGES_MAX = 16_384
 """No frontier that is told has more: half a megabyte at most, and 30 ms of whoever reads it. What is beyond it is left
 out: less is claimed, more is pulled, nothing is lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a node holds of one origin: every step below `mark`, and the ranges (first, last) above it."""
+
+    origin: OriginId
+    mark: int
+    beyond: tuple[tuple[int, int], ...] = ()
 
 
 _first, _last = itemgetter(0), itemgetter(1)

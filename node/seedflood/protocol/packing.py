@@ -6,7 +6,7 @@ import zlib
 from array import array
 from collections.abc import Iterable
 
-from seedflood.protocol.messages import Held
+from seedflood.protocol.frontier import Held
 
 _SIGNS = bytes(128) + b"\xff" * 128
 """What stands in all bytes above one, of a number in two's complement."""

@@ -11,19 +11,26 @@ from typing import Any, get_args
 
 from seedflood.host.backlog import UNSAVED_BUNDLES_MAX, Backlog
 from seedflood.host.driver import Driver
-from seedflood.protocol.admission import Objection
-from seedflood.protocol.delays import SAMPLES_MAX
 from seedflood.protocol.frontier import RANGES_MAX
-from seedflood.protocol.inquiry import BLOCK_STEPS, BLOCKS_ASKED_MAX, BLOCKS_TOLD_MAX, PROOFS_MAX, PROOFS_OF_ONE_MAX
-from seedflood.protocol.messages import NEIGHBOURS_MAX, OriginId
-from seedflood.protocol.node import Node
-from seedflood.protocol.outputs import ClosedWindow, Measure
-from seedflood.protocol.pending import AHEAD_BUNDLES
-from seedflood.protocol.watch import REMEMBERED
+from seedflood.protocol.origin import OriginId
+from seedflood.protocol.seedflood.admission import Objection
+from seedflood.protocol.seedflood.inquiry import (
+    BLOCK_STEPS,
+    BLOCKS_ASKED_MAX,
+    BLOCKS_TOLD_MAX,
+    PROOFS_MAX,
+    PROOFS_OF_ONE_MAX,
+)
+from seedflood.protocol.seedflood.node import Node
+from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure
+from seedflood.protocol.seedflood.pending import AHEAD_BUNDLES
+from seedflood.protocol.seedflood.watch import REMEMBERED
+from seedflood.protocol.swarm.delays import SAMPLES_MAX
+from seedflood.protocol.swarm.messages import NEIGHBOURS_MAX
 
 Bound = Callable[[Node], int]
 CONTAINERS = (dict, set, list, deque)
-CLAIMED = ("Neighbour", "held")
+CLAIMED = ("_Queue", "held")
 """What a neighbour said in its hello: as much as a frame may claim."""
 
 
@@ -32,7 +39,7 @@ def _fixed(most: int) -> Bound:
 
 
 def _linked(node: Node) -> int:
-    return len(node.flood.neighbours)
+    return len(node.neighbours)
 
 
 def _origins(node: Node) -> int:
@@ -86,7 +93,7 @@ BOUNDS: dict[str, Bound] = {
     "DigestWatch._theirs": _linked,
     "DigestWatch._theirs[]": _fixed(REMEMBERED),
     "Exchange._evidence": _linked,
-    "Flood.neighbours": _origins,
+    "Flood._queues": _origins,
     "Frontier._beyond": _origins,
     "Frontier._beyond[]": lambda node: RANGES_MAX + _epochs(node),
     "Frontier._marks": _origins,
@@ -113,7 +120,7 @@ BOUNDS: dict[str, Bound] = {
     "Membership._names": _origins,
     "Membership._spoken": _origins,
     "Neighbour.members": _at_once,
-    "Neighbour.updates": _at_once,
+    "Neighbours._linked": _origins,
     "Node.contradicting": _origins,
     "OpenWindows._open": lambda node: node.rules.delay + 1,
     "Outputs.adopt": _at_once,
@@ -133,6 +140,7 @@ BOUNDS: dict[str, Bound] = {
     "Repair._peers": _linked,
     "Repair.reached": _origins,
     "Window.waiting": _origins,
+    "_Queue.updates": _at_once,
 }
 """By the part that holds it; [] is what a table holds by its keys."""
 
@@ -202,7 +210,7 @@ def _is_part(value: object) -> bool:
     """Is it of a node's own parts? What it was given to send or to keep has limits where it came in."""
     kind = type(value)
     return isinstance(value, Backlog) or (
-        kind.__module__.startswith("seedflood.protocol.") and kind.__module__ != "seedflood.protocol.messages"
+        kind.__module__.startswith("seedflood.protocol.") and kind.__module__ != "seedflood.protocol.seedflood.messages"
     )
 
 

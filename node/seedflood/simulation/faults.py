@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import replace
 
-from seedflood.protocol.messages import Bundle
-from seedflood.protocol.phase import Phase
+from seedflood.protocol.seedflood.messages import Bundle
+from seedflood.protocol.seedflood.phase import Phase
 from seedflood.simulation.host import Host
 from seedflood.simulation.profiles import Profile
 from seedflood.simulation.world import World

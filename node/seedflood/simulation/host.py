@@ -11,22 +11,14 @@ from itertools import chain
 
 from seedflood.errors import JournalError
 from seedflood.host.driver import Driver
-from seedflood.protocol.frontier import Frontier
-from seedflood.protocol.messages import (
-    Bundle,
-    ClosedEpoch,
-    Held,
-    Member,
-    Message,
-    OriginId,
-    Told,
-    Update,
-    Updates,
-    origin_id,
-)
-from seedflood.protocol.node import Node
-from seedflood.protocol.outputs import ClosedWindow, Event, Measure, SumEpoch, TakeDigest
-from seedflood.protocol.rules import Patience, Rules
+from seedflood.protocol.frontier import Frontier, Held
+from seedflood.protocol.origin import OriginId, origin_id
+from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, Told, Update, Updates
+from seedflood.protocol.seedflood.node import Node
+from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure, SumEpoch, TakeDigest
+from seedflood.protocol.seedflood.rules import Patience, Rules
+from seedflood.protocol.swarm.messages import Member, Message
+from seedflood.protocol.swarm.outputs import Event
 from seedflood.simulation.bounds import find_ahead, find_waiting
 from seedflood.simulation.clock import Clock
 from seedflood.simulation.journal import MemoryJournal

@@ -9,9 +9,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
 from seedflood.errors import DiskFullError, JournalError
-from seedflood.protocol.frontier import Frontier
-from seedflood.protocol.messages import Bundle, ClosedEpoch, Held, Member, OriginId
-from seedflood.protocol.opening import Inventory
+from seedflood.protocol.frontier import Frontier, Held
+from seedflood.protocol.origin import OriginId
+from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch
+from seedflood.protocol.seedflood.opening import Inventory
+from seedflood.protocol.swarm.messages import Member
 
 Name = tuple[OriginId, int]
 """(origin, step) of a bundle."""

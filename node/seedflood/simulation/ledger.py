@@ -14,10 +14,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from seedflood.protocol.frontier import Frontier
-from seedflood.protocol.messages import Bundle, ClosedEpoch, OriginId, Update
-from seedflood.protocol.node import Node
+from seedflood.protocol.origin import OriginId
 from seedflood.protocol.packing import pack, unpack
-from seedflood.protocol.payload import PAIRS, Telling, decode_payload
+from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, Update
+from seedflood.protocol.seedflood.node import Node
+from seedflood.protocol.seedflood.payload import PAIRS, Telling, decode_payload
 from seedflood.simulation.journal import MemoryJournal
 from seedflood.simulation.optimisers import COEFFICIENTS, OptimizerName, after_steps
 

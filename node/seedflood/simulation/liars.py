@@ -12,30 +12,23 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from seedflood.protocol.frontier import RANGES_MAX, Frontier
-from seedflood.protocol.messages import (
-    NEIGHBOURS_MAX,
+from seedflood.protocol.frontier import RANGES_MAX, Frontier, Held
+from seedflood.protocol.origin import STEP_MAX, OriginId
+from seedflood.protocol.packing import pack, unpack
+from seedflood.protocol.seedflood.messages import (
     SEED_MAX,
-    STEP_MAX,
     Bundle,
     ClosedDigests,
     ClosedEpoch,
     EpochDigest,
     FrontierDigest,
-    Goodbye,
-    Held,
-    Hello,
-    Member,
-    Members,
-    Message,
-    OriginId,
-    Ping,
-    Pong,
     ReplicaDigest,
     Told,
     Updates,
 )
-from seedflood.protocol.packing import pack, unpack
+from seedflood.protocol.seedflood.statement import Closed, stated
+from seedflood.protocol.seedflood.statement import pack as pack_statement
+from seedflood.protocol.swarm.messages import NEIGHBOURS_MAX, Goodbye, Hello, Member, Members, Message, Ping, Pong
 from seedflood.simulation.host import Host
 from seedflood.simulation.ledger import EPOCH_BYTES
 from seedflood.simulation.link import Item
@@ -231,15 +224,16 @@ class Liar:
             {"first_step": self._rng.choice((0, 1, self._world.rules.steps - 1, STEP_MAX))},
             {"last_step": self._rng.choice((-1, 0, self.host.node.step, STEP_MAX))},
             {"neighbours": tuple(self._rng.getrandbits(64) for _ in range(NEIGHBOURS_MAX))},
-            {
-                "closed_before": self._rng.choice((1, self._world.rules.refresh_period, self._world.rules.steps)),
-                "closed_frontier": self._noise(),
-                "closed_digest": self._noise(),
-            },
+            {"algorithm": self._closed(ours)},
             {"incarnation": self._rng.choice(NUMBERS)},
         )
         fields = {"version": self._versions, **self._rng.choice(lies)}
         return [Members((self._signed(replace(ours, **fields)),))]
+
+    def _closed(self, ours: Member) -> bytes:
+        """Epochs that it has not closed."""
+        before = self._rng.choice((1, self._world.rules.refresh_period, self._world.rules.steps))
+        return pack_statement(stated(ours)._replace(closed=Closed(before, self._noise(), self._noise())))
 
     def strangers(self) -> list[Item]:
         """Whoever they are, they were never invited."""

@@ -8,7 +8,9 @@ hands the same batch to many links: both are remembered.
 from collections import OrderedDict, deque
 from functools import lru_cache
 
-from seedflood.protocol.messages import Hello, Members, OriginId, Updates
+from seedflood.protocol.origin import OriginId
+from seedflood.protocol.seedflood.messages import Updates
+from seedflood.protocol.swarm.messages import Hello, Members
 from seedflood.transport import codec
 from seedflood.transport.answer import Assembly
 from seedflood.transport.codec import LinkMessage

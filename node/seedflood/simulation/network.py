@@ -18,8 +18,11 @@ from typing import Protocol
 
 from seedflood.errors import PeerError
 from seedflood.host.driver import Driver
-from seedflood.protocol.messages import Goodbye, Held, Hello, Message, OriginId, Standing, Updates
-from seedflood.protocol.node import Node
+from seedflood.protocol.frontier import Held
+from seedflood.protocol.origin import OriginId
+from seedflood.protocol.seedflood.messages import Standing, Updates
+from seedflood.protocol.seedflood.node import Node
+from seedflood.protocol.swarm.messages import Goodbye, Hello, Message
 from seedflood.simulation.clock import Clock
 from seedflood.simulation.link import Encoder, End, Item, Link, decode
 from seedflood.transport.answer import AnswerItem, cut

@@ -3,10 +3,18 @@
 import random
 from typing import Literal, get_args
 
-from seedflood.protocol.messages import SCALAR_MAX, OriginId, Told
-from seedflood.protocol.payload import Coefficients, Pairs, Slopes, Telling, encode_coefficients, encode_slopes
-from seedflood.protocol.rules import Rules
-from seedflood.protocol.seeds import probe_seed
+from seedflood.protocol.origin import OriginId
+from seedflood.protocol.seedflood.messages import SCALAR_MAX, Told
+from seedflood.protocol.seedflood.payload import (
+    Coefficients,
+    Pairs,
+    Slopes,
+    Telling,
+    encode_coefficients,
+    encode_slopes,
+)
+from seedflood.protocol.seedflood.rules import Rules
+from seedflood.protocol.seedflood.seeds import probe_seed
 
 Tell = Literal["pairs", "coefficients", "slopes"]
 TELLS: tuple[Tell, ...] = get_args(Tell)

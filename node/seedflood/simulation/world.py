@@ -4,10 +4,11 @@ import hashlib
 import random
 from collections.abc import Iterable, Sequence
 
-from seedflood.protocol.messages import SEED_MAX, OriginId
-from seedflood.protocol.payload import PAIRS, Telling
-from seedflood.protocol.rules import Patience, Rules
-from seedflood.protocol.window import WindowRule
+from seedflood.protocol.origin import OriginId
+from seedflood.protocol.seedflood.messages import SEED_MAX
+from seedflood.protocol.seedflood.payload import PAIRS, Telling
+from seedflood.protocol.seedflood.rules import Patience, Rules
+from seedflood.protocol.seedflood.window import WindowRule
 from seedflood.simulation.clock import Clock
 from seedflood.simulation.host import Host
 from seedflood.simulation.ledger import EPOCH_BYTES, Chronicle

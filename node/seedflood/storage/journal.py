@@ -26,9 +26,11 @@ from pathlib import Path
 from typing import Self
 
 from seedflood.errors import ExitCode, JournalError
-from seedflood.protocol.frontier import Frontier
-from seedflood.protocol.messages import Bundle, ClosedEpoch, Held, Member, OriginId
-from seedflood.protocol.opening import Inventory
+from seedflood.protocol.frontier import Frontier, Held
+from seedflood.protocol.origin import OriginId
+from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch
+from seedflood.protocol.seedflood.opening import Inventory
+from seedflood.protocol.swarm.messages import Member
 from seedflood.storage.disk import told
 from seedflood.storage.layout import FORMAT_VERSION, INCARNATION
 from seedflood.storage.records import (

@@ -17,7 +17,7 @@ from seedflood import durable
 from seedflood.errors import ConfigError
 from seedflood.storage.records import Identity, encode_identity
 
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 PAGE_BYTES = 4096
 
 IDENTITY, INCARNATION = 1, 2

@@ -16,8 +16,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, chain, pairwise
 from typing import NamedTuple, Self, cast
 
-from seedflood.protocol.batches import payload_bytes, tells_payloads
-from seedflood.protocol.messages import BUNDLE_UPDATES_MAX, Bundle, Held, Member, Span, bundle_of
+from seedflood.protocol.frontier import Held, Span
+from seedflood.protocol.seedflood.batches import payload_bytes, tells_payloads
+from seedflood.protocol.seedflood.messages import BUNDLE_UPDATES_MAX, Bundle, bundle_of
+from seedflood.protocol.swarm.messages import Member
 
 _STRAND = struct.Struct(
     ">QQQHH"
@@ -28,8 +30,8 @@ _BUNDLES = [struct.Struct(f">I{'Iq' * n}64s") for n in range(BUNDLE_UPDATES_MAX 
 _SKIPPED = struct.Struct(">I")  # how one of the bundles starts
 _SIZES = [struct.Struct(f">I{n}I") for n in range(BUNDLE_UPDATES_MAX + 1)]  # skipped, sizes; then payloads, signature
 _SIGNATURE_BYTES = 64
-_MEMBER = struct.Struct(">32sQQQqIQQHBBB")  # key, incarnation, version, first_step, last_step, hop_milliseconds,
-#       closed_before, said_before, neighbours, bytes of closed_frontier, closed_digest, name; these, and the signature
+_MEMBER = struct.Struct(">32sQQQqIHHB")  # key, incarnation, version, first_step, last_step, hop_milliseconds,
+#       neighbours, bytes of what the algorithm states, of the name; these three, and the signature
 _EPOCH = struct.Struct(">QI")  # epoch, origins; then the frontier
 _HELD = struct.Struct(">QQI")  # origin, mark, ranges; then ranges * (first u64, last u64)
 _IDENTITY = struct.Struct(">I32s32s")
@@ -171,26 +173,21 @@ def encode_member(member: Member, salt: int) -> bytes:
         member.first_step,
         _STILL_HERE if member.last_step is None else member.last_step,
         member.hop_milliseconds,
-        member.closed_before,
-        member.said_before,
         len(member.neighbours),
-        len(member.closed_frontier),
-        len(member.closed_digest),
+        len(member.algorithm),
         len(name),
     )
     neighbours = struct.pack(f">{len(member.neighbours)}Q", *member.neighbours)
-    closed = member.closed_frontier + member.closed_digest
-    return _sealed(head + neighbours + closed + name + member.signature, salt)
+    return _sealed(head + neighbours + member.algorithm + name + member.signature, salt)
 
 
 def decode_member(record: bytes, salt: int) -> Member:
     """Raises ChecksumError."""
     data = _checked(record, salt)
-    key, incarnation, version, first, last, hop, closed, said, neighbours, *sizes = _MEMBER.unpack_from(data)
-    frontier_bytes, digest_bytes, name_bytes = sizes
-    frontier_at = _MEMBER.size + 8 * neighbours
-    digest_at = frontier_at + frontier_bytes
-    name_at = digest_at + digest_bytes
+    key, incarnation, version, first, last, hop, neighbours, *sizes = _MEMBER.unpack_from(data)
+    algorithm_bytes, name_bytes = sizes
+    algorithm_at = _MEMBER.size + 8 * neighbours
+    name_at = algorithm_at + algorithm_bytes
     return Member(
         key,
         data[name_at : name_at + name_bytes].decode(),
@@ -200,10 +197,7 @@ def decode_member(record: bytes, salt: int) -> Member:
         first,
         None if last == _STILL_HERE else last,
         hop,
-        closed,
-        data[frontier_at:digest_at],
-        data[digest_at:name_at],
-        said,
+        data[algorithm_at:name_at],
         data[name_at + name_bytes :],
     )
 

@@ -7,7 +7,9 @@ from pathlib import Path
 
 from seedflood.errors import JournalError
 from seedflood.protocol.frontier import Frontier
-from seedflood.protocol.messages import ClosedEpoch, Member, OriginId
+from seedflood.protocol.origin import OriginId
+from seedflood.protocol.seedflood.messages import ClosedEpoch
+from seedflood.protocol.swarm.messages import Member
 from seedflood.storage.layout import IDENTITY, INCARNATION, check_identity
 from seedflood.storage.records import (
     ChecksumError,

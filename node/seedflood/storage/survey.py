@@ -9,9 +9,8 @@ import contextlib
 import hashlib
 import zlib
 
-from seedflood.protocol.frontier import Frontier
-from seedflood.protocol.messages import Held
-from seedflood.protocol.opening import Inventory
+from seedflood.protocol.frontier import Frontier, Held
+from seedflood.protocol.seedflood.opening import Inventory
 from seedflood.storage.records import decode_strand, strand_span
 
 

@@ -9,9 +9,10 @@ from itertools import accumulate
 from typing import Any
 
 from seedflood.errors import JournalError
-from seedflood.protocol.batches import cut_bundles
-from seedflood.protocol.frontier import Frontier
-from seedflood.protocol.messages import STEP_MAX, Bundle, ClosedEpoch, Held, OriginId
+from seedflood.protocol.frontier import Frontier, Held
+from seedflood.protocol.origin import STEP_MAX, OriginId
+from seedflood.protocol.seedflood.batches import cut_bundles
+from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch
 from seedflood.storage.records import (
     coefficients_salt,
     decode_coefficients,

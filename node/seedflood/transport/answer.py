@@ -8,8 +8,9 @@ core can tell.
 from collections.abc import Iterable, Iterator
 
 from seedflood.errors import PeerError
-from seedflood.protocol.batches import cut_bundles
-from seedflood.protocol.messages import ClosedDigests, ClosedEpoch, Members, Standing, Updates
+from seedflood.protocol.seedflood.batches import cut_bundles
+from seedflood.protocol.seedflood.messages import ClosedDigests, ClosedEpoch, Standing, Updates
+from seedflood.protocol.swarm.messages import Members
 from seedflood.transport.codec import AnswerPart, EpochPart
 from seedflood.transport.columns import check
 

@@ -15,7 +15,9 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from seedflood.protocol.messages import FrontierDigest, Members, OriginId, ReplicaDigest, Updates
+from seedflood.protocol.origin import OriginId
+from seedflood.protocol.seedflood.messages import FrontierDigest, ReplicaDigest, Updates
+from seedflood.protocol.swarm.messages import Members
 from seedflood.transport.codec import LinkMessage, Pull, PullEnd, PullMore, PullPart
 
 Kind = Literal["frames", "bytes", "repeats", "verifications", "statements", "digests", "pulls"]

@@ -13,28 +13,30 @@ from dataclasses import dataclass
 from google.protobuf.message import DecodeError
 
 from seedflood.errors import PeerError
-from seedflood.protocol.batches import cut_bundles
-from seedflood.protocol.messages import (
-    INCARNATION_MAX,
-    NAME_PATTERN,
-    NEIGHBOURS_MAX,
-    STEP_MAX,
+from seedflood.protocol.frontier import Held
+from seedflood.protocol.origin import NAME_PATTERN, STEP_MAX
+from seedflood.protocol.seedflood.batches import cut_bundles
+from seedflood.protocol.seedflood.messages import (
     BlockDigests,
     ClosedDigests,
     ClosedEpoch,
     Equivocation,
     FrontierDigest,
+    ReplicaDigest,
+    Standing,
+    Updates,
+)
+from seedflood.protocol.swarm.messages import (
+    ALGORITHM_BYTES_MAX,
+    INCARNATION_MAX,
+    NEIGHBOURS_MAX,
     Goodbye,
-    Held,
     Hello,
     Member,
     Members,
     Message,
     Ping,
     Pong,
-    ReplicaDigest,
-    Standing,
-    Updates,
 )
 from seedflood.transport.columns import (
     FRAME_BUNDLES_MAX,
@@ -217,6 +219,8 @@ def _to_wire(message: LinkMessage) -> list[pb.Frame]:
             return [pb.Frame(pull_end=pb.PullEnd(id=message.id, is_complete=message.is_complete))]
         case PullMore():
             return [pb.Frame(pull_more=pb.PullMore(id=message.id))]
+        case _:
+            raise AssertionError(f"{type(message).__name__} has no frame")
 
 
 def _from_wire(frame: pb.Frame) -> LinkMessage | None:
@@ -292,10 +296,7 @@ def _member_to_wire(member: Member) -> pb.Member:
         last_step=member.last_step,
         signature=member.signature,
         hop_milliseconds=member.hop_milliseconds,
-        closed_before=member.closed_before,
-        closed_frontier=member.closed_frontier,
-        closed_digest=member.closed_digest,
-        said_before=member.said_before,
+        algorithm=member.algorithm,
     )
 
 
@@ -307,10 +308,7 @@ def _member_from_wire(wire: pb.Member) -> Member:
     check(wire.first_step <= STEP_MAX, f"first_step is beyond {STEP_MAX}")
     last_step = wire.last_step if wire.HasField("last_step") else None
     check(last_step is None or -1 <= last_step <= STEP_MAX, "last_step is out of range")
-    check(wire.closed_before <= STEP_MAX, f"closed_before is beyond {STEP_MAX}")
-    check(len(wire.closed_frontier) in (0, DIGEST_BYTES), "closed_frontier must be 32 bytes or none")
-    check(wire.said_before <= STEP_MAX + 1, f"said_before is beyond {STEP_MAX + 1}")
-    check(len(wire.closed_digest) in (0, DIGEST_BYTES), "closed_digest must be 32 bytes or none")
+    check(len(wire.algorithm) <= ALGORITHM_BYTES_MAX, f"more than {ALGORITHM_BYTES_MAX} bytes of an algorithm")
     check(len(wire.signature) == SIGNATURE_BYTES, "a signature must be 64 bytes")
     return Member(
         wire.public_key,
@@ -321,10 +319,7 @@ def _member_from_wire(wire: pb.Member) -> Member:
         wire.first_step,
         last_step,
         wire.hop_milliseconds,
-        wire.closed_before,
-        wire.closed_frontier,
-        wire.closed_digest,
-        wire.said_before,
+        wire.algorithm,
         wire.signature,
     )
 

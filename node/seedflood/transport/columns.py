@@ -7,15 +7,14 @@ from collections.abc import Sequence
 from itertools import chain, islice
 
 from seedflood.errors import PeerError
-from seedflood.protocol.batches import tells_payloads
-from seedflood.protocol.frontier import FRONTIER_ORIGINS_MAX, FRONTIER_RANGES_MAX, RANGES_MAX, tellable
-from seedflood.protocol.messages import (
+from seedflood.protocol.frontier import FRONTIER_ORIGINS_MAX, FRONTIER_RANGES_MAX, RANGES_MAX, Held, tellable
+from seedflood.protocol.origin import STEP_MAX
+from seedflood.protocol.seedflood.batches import tells_payloads
+from seedflood.protocol.seedflood.messages import (
     BUNDLE_BYTES_MAX,
     BUNDLE_UPDATES_MAX,
     SCALAR_MAX,
-    STEP_MAX,
     Bundle,
-    Held,
     Told,
     bundle_of,
 )

@@ -5,10 +5,10 @@ Like the codec, whose part this is, it checks what comes in and raises PeerError
 
 from collections.abc import Sequence
 
-from seedflood.protocol.inquiry import BLOCKS_TOLD_MAX, FINGERPRINTS_BYTES, do_contradict
-from seedflood.protocol.messages import (
+from seedflood.protocol.origin import STEP_MAX
+from seedflood.protocol.seedflood.inquiry import BLOCKS_TOLD_MAX, FINGERPRINTS_BYTES, do_contradict
+from seedflood.protocol.seedflood.messages import (
     CLOSED_DIGESTS_MAX,
-    STEP_MAX,
     BlockDigests,
     ClosedDigests,
     EpochDigest,

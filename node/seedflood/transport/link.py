@@ -18,17 +18,10 @@ import grpc
 import grpc.aio
 
 from seedflood.errors import PeerError
-from seedflood.protocol.messages import (
-    ClosedDigests,
-    Goodbye,
-    Held,
-    Hello,
-    Message,
-    OriginId,
-    Standing,
-    Updates,
-    count_updates,
-)
+from seedflood.protocol.frontier import Held
+from seedflood.protocol.origin import OriginId
+from seedflood.protocol.seedflood.messages import ClosedDigests, Standing, Updates, count_updates
+from seedflood.protocol.swarm.messages import Goodbye, Hello, Message
 from seedflood.transport.answer import EPOCH_BYTES_MAX, AnswerItem, Assembly, cut
 from seedflood.transport.budget import Budgets, Use, costs_of
 from seedflood.transport.codec import EpochPart, LinkMessage, Pull, PullEnd, PullMore, PullPart, decode

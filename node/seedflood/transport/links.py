@@ -19,7 +19,9 @@ import grpc
 import grpc.aio
 
 from seedflood.errors import PeerError, SeedfloodError
-from seedflood.protocol.messages import NEIGHBOURS_MAX, Goodbye, Held, Hello, Message, OriginId, fingerprint
+from seedflood.protocol.frontier import Held
+from seedflood.protocol.origin import OriginId, fingerprint
+from seedflood.protocol.swarm.messages import NEIGHBOURS_MAX, Goodbye, Hello, Message
 from seedflood.transport import refusal
 from seedflood.transport.budget import Budgets
 from seedflood.transport.codec import HELLO_BYTES_MAX, Encoder, decode, encode

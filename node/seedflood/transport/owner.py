@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from seedflood.errors import SeedfloodError
-from seedflood.protocol.messages import NEIGHBOURS_MAX, Hello, OriginId
+from seedflood.protocol.origin import OriginId
+from seedflood.protocol.swarm.messages import NEIGHBOURS_MAX, Hello
 from seedflood.transport.answer import EPOCH_BYTES_MAX
 from seedflood.transport.link import LinkOwner
 from seedflood.transport.queue import QUEUE_BUNDLES_MAX

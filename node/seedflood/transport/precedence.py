@@ -13,7 +13,7 @@ back, it outbids what it finds and dials again. Where it is we who dial the olde
 dialled is dialled again when its link ends, whoever is linked by then.
 """
 
-from seedflood.protocol.messages import Hello
+from seedflood.protocol.swarm.messages import Hello
 from seedflood.transport.link import Link, Stream
 
 

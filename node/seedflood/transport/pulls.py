@@ -8,7 +8,8 @@ import grpc
 import grpc.aio
 
 from seedflood.errors import JournalError, PeerError
-from seedflood.protocol.messages import Held, Hello
+from seedflood.protocol.frontier import Held
+from seedflood.protocol.swarm.messages import Hello
 from seedflood.transport import refusal
 from seedflood.transport.answer import AnswerItem, cut
 from seedflood.transport.budget import Budgets

@@ -17,22 +17,17 @@ that fills a frame well leaves as the object that came, which other links send t
 from collections import deque
 from itertools import chain, islice
 
-from seedflood.protocol.batches import BATCH_BYTES, cut_bundles, payload_bytes
-from seedflood.protocol.messages import (
+from seedflood.protocol.origin import OriginId
+from seedflood.protocol.seedflood.batches import BATCH_BYTES, cut_bundles, payload_bytes
+from seedflood.protocol.seedflood.messages import (
     ClosedEpoch,
     FrontierDigest,
-    Hello,
-    Member,
-    Members,
-    Message,
-    OriginId,
-    Ping,
-    Pong,
     ReplicaDigest,
     Standing,
     Updates,
     count_updates,
 )
+from seedflood.protocol.swarm.messages import Hello, Member, Members, Message, Ping, Pong
 from seedflood.transport.codec import FRAME_MEMBERS_MAX, EpochPart, LinkMessage, Pull, PullEnd, PullMore, PullPart
 from seedflood.transport.columns import FRAME_BUNDLES_MAX
 

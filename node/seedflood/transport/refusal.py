@@ -12,7 +12,8 @@ from typing import Any
 import grpc
 
 from seedflood.errors import PeerError, RunMismatchError, SeedfloodError
-from seedflood.protocol.messages import Hello, OriginId, fingerprint
+from seedflood.protocol.origin import OriginId, fingerprint
+from seedflood.protocol.swarm.messages import Hello
 from seedflood.transport.texts import plain
 
 DETAILS_BYTES_MAX = 4096

@@ -89,7 +89,7 @@ class Updates(_message.Message):
     def __init__(self, origins: _Optional[_Iterable[int]] = ..., steps: _Optional[_Iterable[int]] = ..., counts: _Optional[_Iterable[int]] = ..., skipped: _Optional[_Iterable[int]] = ..., seeds: _Optional[_Iterable[int]] = ..., scalars: _Optional[_Iterable[int]] = ..., signatures: _Optional[bytes] = ..., payloads: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class Member(_message.Message):
-    __slots__ = ("public_key", "name", "incarnation", "version", "neighbours", "first_step", "last_step", "signature", "hop_milliseconds", "closed_before", "closed_digest", "closed_frontier", "said_before")
+    __slots__ = ("public_key", "name", "incarnation", "version", "neighbours", "first_step", "last_step", "signature", "hop_milliseconds", "algorithm")
     PUBLIC_KEY_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
@@ -99,10 +99,7 @@ class Member(_message.Message):
     LAST_STEP_FIELD_NUMBER: _ClassVar[int]
     SIGNATURE_FIELD_NUMBER: _ClassVar[int]
     HOP_MILLISECONDS_FIELD_NUMBER: _ClassVar[int]
-    CLOSED_BEFORE_FIELD_NUMBER: _ClassVar[int]
-    CLOSED_DIGEST_FIELD_NUMBER: _ClassVar[int]
-    CLOSED_FRONTIER_FIELD_NUMBER: _ClassVar[int]
-    SAID_BEFORE_FIELD_NUMBER: _ClassVar[int]
+    ALGORITHM_FIELD_NUMBER: _ClassVar[int]
     public_key: bytes
     name: str
     incarnation: int
@@ -112,11 +109,8 @@ class Member(_message.Message):
     last_step: int
     signature: bytes
     hop_milliseconds: int
-    closed_before: int
-    closed_digest: bytes
-    closed_frontier: bytes
-    said_before: int
-    def __init__(self, public_key: _Optional[bytes] = ..., name: _Optional[str] = ..., incarnation: _Optional[int] = ..., version: _Optional[int] = ..., neighbours: _Optional[_Iterable[int]] = ..., first_step: _Optional[int] = ..., last_step: _Optional[int] = ..., signature: _Optional[bytes] = ..., hop_milliseconds: _Optional[int] = ..., closed_before: _Optional[int] = ..., closed_digest: _Optional[bytes] = ..., closed_frontier: _Optional[bytes] = ..., said_before: _Optional[int] = ...) -> None: ...
+    algorithm: bytes
+    def __init__(self, public_key: _Optional[bytes] = ..., name: _Optional[str] = ..., incarnation: _Optional[int] = ..., version: _Optional[int] = ..., neighbours: _Optional[_Iterable[int]] = ..., first_step: _Optional[int] = ..., last_step: _Optional[int] = ..., signature: _Optional[bytes] = ..., hop_milliseconds: _Optional[int] = ..., algorithm: _Optional[bytes] = ...) -> None: ...
 
 class Members(_message.Message):
     __slots__ = ("members",)

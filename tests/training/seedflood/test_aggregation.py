@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import assert_weights_close, distinct_parameters, permuted, some_updates, tiny_model, tiny_replica
 
-from seedflood.protocol.messages import Update
-from seedflood.protocol.payload import decode_coefficients
+from seedflood.protocol.seedflood.messages import Update
+from seedflood.protocol.seedflood.payload import decode_coefficients
 from seedflood.training.seedflood.telling import quantise
 
 STEPS, CLIENTS = 24, 2

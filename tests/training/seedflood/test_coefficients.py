@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from reference import some_updates, tiny_base, tiny_settings
 
 from seedflood.errors import JournalError
-from seedflood.protocol.messages import Update
+from seedflood.protocol.seedflood.messages import Update
 from seedflood.training.seedflood import shelf
 from seedflood.training.seedflood.coefficients import KEPT_EPOCHS, Coefficients
 from seedflood.training.seedflood.replica import Replica

@@ -18,8 +18,8 @@ from reference import (
     tiny_tokenizer,
 )
 
-from seedflood.protocol.messages import SCALAR_MAX
-from seedflood.protocol.seeds import probe_seed
+from seedflood.protocol.seedflood.messages import SCALAR_MAX
+from seedflood.protocol.seedflood.seeds import probe_seed
 from seedflood.training.models import prepare_model
 from seedflood.training.scoring import score
 from seedflood.training.seedflood.estimate import to_fixed_point

@@ -5,7 +5,8 @@ import torch
 from transformers import OPTConfig, OPTForCausalLM
 
 from seedflood.config import RunSettings
-from seedflood.protocol.messages import Bundle, ClosedEpoch, Held, Update, Updates
+from seedflood.protocol.frontier import Held
+from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, Update, Updates
 from seedflood.training.seedflood.aggregation import make_aggregation
 from seedflood.training.seedflood.layers import find_slots
 from seedflood.training.seedflood.rates import default_learning_rate

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from seedflood.config import NodeSettings, RunSettings
-from seedflood.protocol.messages import Update
+from seedflood.protocol.seedflood.messages import Update
 from seedflood.training.seedflood.rehearsal import Rehearsal
 from seedflood.training.seedflood.trainer import Trainer
 

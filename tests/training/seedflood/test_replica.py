@@ -18,9 +18,9 @@ from reference import (
     tiny_settings,
 )
 
-from seedflood.protocol.messages import Update
 from seedflood.protocol.packing import pack, unpack
-from seedflood.protocol.seeds import probe_seed
+from seedflood.protocol.seedflood.messages import Update
+from seedflood.protocol.seedflood.seeds import probe_seed
 from seedflood.training.models import load_model, prepare_model
 from seedflood.training.scoring import score
 from seedflood.training.seedflood.replica import Replica

@@ -5,7 +5,7 @@ import pytest
 import torch
 from reference import FAMILIES, some_updates, tiny_base, tiny_batch, tiny_settings, tiny_tokenizer
 
-from seedflood.protocol.messages import Update
+from seedflood.protocol.seedflood.messages import Update
 from seedflood.training.models import prepare_model
 from seedflood.training.seedflood.replica import Replica
 

@@ -3,7 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import permuted, some_updates
 
-from seedflood.protocol.messages import SCALAR_MAX
+from seedflood.protocol.seedflood.messages import SCALAR_MAX
 from seedflood.training.seedflood import subspace as subspace_module
 from seedflood.training.seedflood.subspace import Slot, Subspace
 

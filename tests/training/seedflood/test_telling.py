@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from reference import tiny_batch, tiny_replica
 
 from seedflood.config import RunSettings
-from seedflood.protocol import payload as protocol
-from seedflood.protocol.messages import Update
-from seedflood.protocol.payload import Coefficients, Slopes
+from seedflood.protocol.seedflood import payload as protocol
+from seedflood.protocol.seedflood.messages import Update
+from seedflood.protocol.seedflood.payload import Coefficients, Slopes
 from seedflood.training.seedflood.gradient import Gradient
 from seedflood.training.seedflood.subspace import Slot, Subspace
 from seedflood.training.seedflood.telling import Reader, Teller, decode_coefficients, quantise, slope_seeds, telling_of

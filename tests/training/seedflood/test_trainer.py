@@ -7,7 +7,7 @@ import torch
 
 from seedflood.config import NodeSettings, RunSettings
 from seedflood.errors import ModelError
-from seedflood.protocol.messages import ClosedEpoch, Update
+from seedflood.protocol.seedflood.messages import ClosedEpoch, Update
 from seedflood.training.seedflood import trainer as module
 from seedflood.training.seedflood.trainer import Trainer
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from seedflood.config import NodeSettings, RunSettings
-from seedflood.protocol.messages import ClosedEpoch, Update
+from seedflood.protocol.seedflood.messages import ClosedEpoch, Update
 from seedflood.training.seedflood.trainer import Trainer
 
 RUN = {

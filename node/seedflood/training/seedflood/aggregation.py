@@ -25,8 +25,8 @@ from torch import Tensor
 
 from seedflood.config import RunSettings
 from seedflood.errors import JournalError
-from seedflood.protocol.messages import SCALAR_UNIT_BITS, Update
-from seedflood.protocol.payload import Pairs, Telling
+from seedflood.protocol.seedflood.messages import SCALAR_UNIT_BITS, Update
+from seedflood.protocol.seedflood.payload import Pairs, Telling
 from seedflood.training.seedflood.optimiser import INCREMENT_UNIT_BITS, Integers, Optimiser, State, begin
 from seedflood.training.seedflood.schedule import Schedule
 from seedflood.training.seedflood.shelf import Place, Shelf

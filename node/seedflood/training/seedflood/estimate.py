@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from seedflood.protocol.messages import SCALAR_MAX, SCALAR_UNIT_BITS, Told
+from seedflood.protocol.seedflood.messages import SCALAR_MAX, SCALAR_UNIT_BITS, Told
 from seedflood.training.scoring import Batch, Score, score
 from seedflood.training.seedflood.layers import Live, Probe
 from seedflood.training.seedflood.subspace import Moves

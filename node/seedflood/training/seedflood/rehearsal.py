@@ -10,7 +10,8 @@ from collections import deque
 from dataclasses import dataclass
 
 from seedflood.config import NodeSettings, RunSettings
-from seedflood.protocol.messages import OriginId, Update
+from seedflood.protocol.origin import OriginId
+from seedflood.protocol.seedflood.messages import Update
 from seedflood.training.evaluation import Evaluation
 from seedflood.training.seedflood.trainer import Round, Trainer
 

@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from seedflood.config import RunSettings
-from seedflood.protocol.messages import Update
+from seedflood.protocol.seedflood.messages import Update
 from seedflood.training.models import BaseModel, export_model
 from seedflood.training.scoring import Batch, hidden_states
 from seedflood.training.seedflood import estimate

@@ -24,9 +24,10 @@ import torch
 from torch import Tensor
 
 from seedflood.config import RunSettings
-from seedflood.protocol.messages import OriginId, Told, Update
-from seedflood.protocol.payload import Coefficients, Pairs, Slopes, Telling, decode_slopes, encode_slopes
-from seedflood.protocol.seeds import probe_seed
+from seedflood.protocol.origin import OriginId
+from seedflood.protocol.seedflood.messages import Told, Update
+from seedflood.protocol.seedflood.payload import Coefficients, Pairs, Slopes, Telling, decode_slopes, encode_slopes
+from seedflood.protocol.seedflood.seeds import probe_seed
 from seedflood.training.seedflood.estimate import Measurement, to_fixed_point
 from seedflood.training.seedflood.gradient import Gradient
 from seedflood.training.seedflood.schedule import FACTOR_BITS, ONE

@@ -15,9 +15,10 @@ import torch
 from seedflood import embedded
 from seedflood.config import NodeSettings, RunSettings
 from seedflood.errors import ModelError
-from seedflood.protocol.messages import ClosedEpoch, OriginId, Told, Update
-from seedflood.protocol.payload import Pairs
-from seedflood.protocol.seeds import probe_seed
+from seedflood.protocol.origin import OriginId
+from seedflood.protocol.seedflood.messages import ClosedEpoch, Told, Update
+from seedflood.protocol.seedflood.payload import Pairs
+from seedflood.protocol.seedflood.seeds import probe_seed
 from seedflood.training.evaluation import Evaluation, evaluate
 from seedflood.training.models import BaseModel, load_model
 from seedflood.training.seedflood.estimate import Measurement

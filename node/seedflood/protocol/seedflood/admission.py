@@ -1,0 +1,132 @@
+"""Admission: which foreign statements may be used. What is not, is counted by reason and changes nothing else.
+
+A wrong signature is the fault of the peer that sent it, whoever is named as its author: every relay verifies, so an
+honest one never passes it on. Everything else may reach an honest relay from a faulty origin and is dropped quietly.
+"""
+
+from hashlib import sha256
+from typing import Literal
+
+from seedflood.errors import PeerError
+from seedflood.protocol.frontier import Frontier, Span, count_steps
+from seedflood.protocol.origin import STEP_MAX
+from seedflood.protocol.packing import are_within, packed_bytes_max, unpack
+from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, EpochDigest
+from seedflood.protocol.seedflood.rules import Rules
+from seedflood.protocol.seedflood.seeds import probe_seed
+from seedflood.protocol.seedflood.statement import unpack as unpack_statement
+from seedflood.protocol.swarm.admission import MemberAdmission
+from seedflood.protocol.swarm.membership import Membership
+from seedflood.protocol.swarm.messages import Verify
+
+Objection = Literal[
+    "unknown origin",
+    "too many origins",
+    "beyond the run",
+    "not a round",
+    "payload",
+    "seed",
+    "another key",
+    "signature",
+    "equivocation",
+    "too far ahead",
+    "coefficients",
+    "unsigned sum",
+]
+"""Why something foreign is not used: each is a series of the metrics."""
+
+
+COSTLY: tuple[Objection, ...] = ("signature", "equivocation", "coefficients", "unsigned sum")
+"""Found out by a verification or by unpacking; everything else is seen at a glance."""
+
+
+class Admission(MemberAdmission):
+    """Checks what the network says against the rules of the run, the known members and what is held already."""
+
+    def __init__(self, rules: Rules, verify: Verify, membership: Membership, frontier: Frontier) -> None:
+        super().__init__(rules, verify, membership, check_state=unpack_statement)
+        self.before = STEP_MAX
+        """No bundle of this step or a later one is taken yet."""
+        self._rules = rules
+        self._tells = rules.telling.admits
+        self._frontier = frontier
+
+    @property
+    def in_vain(self) -> int:
+        """How much was refused only after costly work."""
+        return sum(self.refused.get(reason, 0) for reason in COSTLY)
+
+    def check_epoch(self, closed: ClosedEpoch, signed: EpochDigest) -> None:
+        """Raises PeerError if coefficients cannot be those of an epoch of this run, or are not those that were signed.
+
+        What costs little is checked first: a liar's sum is not even unpacked.
+        """
+        reason: Objection | None = None
+        rules = self._rules
+        end = (closed.epoch + 1) * rules.refresh_period
+        if any(one.origin not in self._membership for one in closed.frontier):
+            reason = "unknown origin"
+        elif end > rules.steps or any(Frontier([one]).last(one.origin) >= end for one in closed.frontier):
+            reason = "beyond the run"
+        elif (
+            Frontier(closed.frontier).digest() != signed.frontier_digest
+            or len(closed.coefficients) > packed_bytes_max(rules.epoch_bytes)
+            or not self._is_sum(closed, signed)
+        ):
+            reason = "coefficients"
+        if reason is not None:
+            self.refuse(reason)
+            raise PeerError(f"coefficients of epoch {closed.epoch} cannot be used: {reason}", reason=reason)
+
+    def _is_sum(self, closed: ClosedEpoch, signed: EpochDigest) -> bool:
+        """Is it what was signed, and can so many updates, or steps, come to it?"""
+        try:
+            coefficients = unpack(closed.coefficients, self._rules.epoch_bytes)
+        except ValueError:
+            return False
+        if sha256(coefficients).digest() != signed.sum_digest:
+            return False
+        first, end = (number * self._rules.refresh_period for number in (closed.epoch, closed.epoch + 1))
+        if self._rules.step_reach is not None:
+            return are_within(coefficients, (end - first) * self._rules.step_reach)
+        return are_within(coefficients, count_steps(closed.frontier, first, end) * self._rules.telling.reach)
+
+    def admits(self, bundle: Bundle, span: Span) -> bool:
+        """Is a bundle, of which something is news, one of this run? Raises PeerError for a wrong signature."""
+        origin, first, last = span
+        member = self._membership.get(origin)
+        if member is None:
+            return self._reject(bundle, "unknown origin")
+        rules = self._rules
+        if last >= rules.steps or first < 0:
+            return self._reject(bundle, "beyond the run")
+        probes, local_steps = bundle.probes, rules.local_steps
+        if len(probes) != local_steps or bundle.step % local_steps:
+            return self._reject(bundle, "not a round")
+        if not self._tells(probes):
+            return self._reject(bundle, "payload")
+        if rules.run_seed is not None and not _has_right_seeds(bundle, rules.run_seed):
+            return self._reject(bundle, "seed")
+        if first >= self.before or not self._frontier.can_add(origin, first):
+            return self._reject(bundle, "too far ahead")
+        if self.has_twin(origin):
+            return self._reject(bundle, "another key")
+        key = member.public_key
+        if not self._verify(key, bundle.signed_bytes(rules.run_id, key), bundle.signature):
+            return self._reject(bundle, "signature")
+        return True
+
+    def _reject(self, bundle: Bundle, reason: Objection) -> bool:
+        self.refuse(reason)
+        if reason == "signature":
+            name = self._membership.name(bundle.origin)
+            raise PeerError(f"a bundle of {name} has a wrong signature", reason=reason)
+        return False
+
+
+def _has_right_seeds(bundle: Bundle, run_seed: int) -> bool:
+    """Does it tell of the directions that its steps have? A small part of what a verification costs."""
+    return all(
+        isinstance(told, bytes) or told[0] == probe_seed(run_seed, bundle.origin, step)
+        for step, told in enumerate(bundle.probes, bundle.step)
+    )

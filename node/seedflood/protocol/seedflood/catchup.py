@@ -1,0 +1,140 @@
+"""Catching up: whether a node knows enough to speak.
+
+A node speaks once it has held all that one neighbour held when they linked. That is enough as long as its own journal
+is whole, for the journal knows everything it ever said. After a journal was lost or damaged it is not: a last word of
+ours may live with one neighbour alone. A node is *forgetful*
+
+* if its journal is damaged, or lacks a statement of ours that the network knows;
+* if its journal knows of no step that we took part in, and the key is not fresh: whoever has a key and no past has lost
+  it. A key is fresh from the moment it is made until just before it is used for the first time: a mark on the disk
+  tells.
+
+Whatever we said went through our neighbours of that time, and the last statement in which we spoke names them. So a
+forgetful node, before it speaks again,
+
+* reaches all of them that have not left, however long that takes: no step can be named that they do not hold, for in
+  `bounded` and `none` windows we may have gone on with one of them alone, as far as we liked. It is idle meanwhile, and
+  says whom it waits for. Going on without them would contradict them, and two contents of one step are for ever;
+* holds all steps that the statement says were said. If nobody brings them (they were said to nobody, or to one that was
+  linked for a moment), it begins behind them when patience ends. In `bounded` and `none` windows it does not declare
+  them as skipped: a hole contradicts nothing, whoever turns up with them. Strict windows would wait for a hole for
+  ever, on every host; there it declares them as skipped, unless they turn up before it speaks;
+* waits a moment for what is on its way. As long as the network may know a newer statement of ours than anyone we have
+  met, that is for as long as it takes whoever was linked with us to dial again; only if we have met everyone there is,
+  or know the statement from our own journal, two rounds of repair are enough.
+"""
+
+from collections.abc import Collection, Iterable
+
+from seedflood.protocol.frontier import Frontier, Held
+from seedflood.protocol.origin import OriginId
+from seedflood.protocol.seedflood.phase import Lifecycle
+from seedflood.protocol.seedflood.rules import Patience
+from seedflood.protocol.seedflood.statement import stated
+from seedflood.protocol.swarm.messages import Member
+
+SETTLE_SECONDS = 4.0
+"""For what is on its way after the last neighbour was reached: two rounds of repair."""
+
+
+class CatchUp:
+    """From the start of a process until it may speak. linked_at: the moment of the first link. said_before: below this
+    step all was said in a past life that will be."""
+
+    def __init__(self, patience: Patience, life: Lifecycle) -> None:
+        self.is_forgetful = False
+        self.linked_at: float | None = None
+        self.said_before = 0
+        self._patience = patience
+        self._life = life
+        self._journal_age = (0, -1)
+        self._word_age = (0, -1)
+        self._past_neighbours: set[OriginId] = set()
+        self._is_past_certain = False
+        self._progress: object = None
+        self._progressed_at = 0.0
+
+    @property
+    def is_over(self) -> bool:
+        """Has the node spoken in this life?"""
+        return not self._life.is_joining
+
+    def remember(
+        self, newest: Member | None, spoken: Member | None, *, is_journal_damaged: bool, is_key_fresh: bool
+    ) -> None:
+        """What the journal knows of our past: our newest statement, and the last one that spoke of steps."""
+        if newest is not None:
+            self._journal_age = newest.age
+        if spoken is not None:
+            self._learn(spoken)
+        is_silent = newest is None or not newest.has_spoken
+        self.is_forgetful = is_journal_damaged or (is_silent and not is_key_fresh)
+        self._is_past_certain = not is_silent
+
+    def link(self, now: float) -> None:
+        if self.linked_at is None:
+            self.linked_at = now
+            self._progressed_at = now
+
+    def hear_of_past(self, member: Member) -> None:
+        """The network knows this of a past life of ours; if the journal does not, it was lost."""
+        if member.age > self._journal_age:
+            self.is_forgetful = True
+            self._is_past_certain = False
+        if member.has_spoken and member.age > self._word_age:
+            self._learn(member)
+
+    def is_overdue(self, now: float) -> bool:
+        """Has patience run out?"""
+        return self.linked_at is not None and now >= self.linked_at + self._patience.start_seconds
+
+    def may_speak(
+        self,
+        reached: Collection[OriginId],
+        present: Collection[OriginId],
+        now: float,
+        *,
+        has_pulled: bool,
+        held_before: int = 0,
+        is_whole: bool = True,
+        is_everyone_met: bool = False,
+    ) -> bool:
+        """reached: neighbours all of whose frontier we have held; present: origins that have not left. has_pulled: a
+        pull has come to its end, and with it the digest to compare with. held_before: the step after the last of ours
+        that is held. is_whole: is all held that we are known to have said? is_everyone_met: is there nobody in this run
+        whom we have not reached?"""
+        if not reached:
+            return False
+        progress = (len(reached), self._word_age, held_before)
+        if progress != self._progress:
+            self._progress = progress
+            self._progressed_at = now
+        quiet_seconds = now - self._progressed_at
+        is_impatient = quiet_seconds >= self._patience.start_seconds
+        if not self.is_forgetful:
+            return has_pulled or is_impatient
+        if self.unreached(reached, present) or not ((has_pulled and is_whole) or is_impatient):
+            return False
+        is_settled = is_everyone_met or self._is_past_certain
+        return quiet_seconds >= SETTLE_SECONDS + (0.0 if is_settled else self._patience.redial_seconds)
+
+    def unreached(self, reached: Collection[OriginId], present: Collection[OriginId]) -> set[OriginId]:
+        """Past neighbours that a forgetful node has to reach yet."""
+        return {o for o in self._past_neighbours if o in present and o not in reached} if self.is_forgetful else set()
+
+    def _learn(self, word: Member) -> None:
+        """Whatever was said before it is held by those whom it names, or on its way to them."""
+        self._word_age = word.age
+        self._past_neighbours = set(word.neighbours)
+        self.said_before = max(self.said_before, stated(word).said_before)
+
+
+def describe_progress(frontier: Frontier, goal: Iterable[Held]) -> dict[str, int]:
+    """How much of a neighbour's frontier is held, in steps of all origins together."""
+    wanted = held = 0
+    for one in goal:
+        spans = [(0, one.mark - 1), *one.beyond] if one.mark else list(one.beyond)
+        wanted += sum(last - first + 1 for first, last in spans)
+        mark = frontier.mark(one.origin)
+        held += sum(min(last + 1, mark) - first for first, last in spans if first < mark)
+    return {"held": held, "wanted": wanted, "percent": round(100 * held / wanted) if wanted else 100}

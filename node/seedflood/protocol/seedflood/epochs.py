@@ -1,0 +1,242 @@
+"""Closed epochs: what the updates of an epoch add up to, in the end instead of them.
+
+A bundle belongs to the epoch of its `step`, with all the steps that it covers. An epoch is *complete* when every origin
+has had its say about every step of it: measured, skipped, or left before. Nothing can come late for it then, and its
+sum is the same on every node. A node that has left a complete epoch behind *closes* it: it takes the sum, and states
+up to where it has closed, with a digest of all sums.
+
+When everyone who takes part has stated the same, the journal is *compacted*: the sum takes the place of the bundles,
+8 r^2 bytes per matrix however many updates there were. Whoever lacks anything of the epoch is given the sum, which may
+replace any part of it, since it covers all of it. Whether it is right is told by the signed statements of the others
+(`evidence`). Who has bundles gives none up before that is settled.
+
+Complete is what a node believes to be complete. A host that leaves and returns may speak once more in an epoch that
+others have closed without it, if its goodbye and its return are on their way together. So a statement tells apart what
+the sums stand for and what they come to: nodes whose sums stand for the same and differ doubt their replicas; nodes
+whose sums stand for different bundles only wait. A bundle that comes late opens its epoch again, a compacted one too,
+until it is summed with it; bundles reach everyone, so in the end all state the same.
+
+Hosts that leave and return quickly may split: each side goes on alone, because it believes that the other has left.
+Whoever is in the middle of an epoch then waits for single rounds of the other side, which no sum can give it; and if
+both sides are of one size, neither can sign for most. So bundles are kept for RETURN_ROUNDS after somebody left on the
+way, unless it states the same as we.
+
+That an origin is dead keeps epochs open: it may have said something that nobody has heard yet. It ends when the origin
+returns, or leaves.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable
+
+from seedflood.protocol.frontier import Frontier, Held
+from seedflood.protocol.packing import pack_frontier, unpack, unpack_frontier
+from seedflood.protocol.seedflood.evidence import Chain, takes_part
+from seedflood.protocol.seedflood.messages import CLOSED_DIGESTS_MAX, Bundle, ClosedDigests, ClosedEpoch, EpochDigest
+from seedflood.protocol.seedflood.outputs import SumEpoch
+from seedflood.protocol.seedflood.rules import Rules
+from seedflood.protocol.seedflood.statement import Closed, stated
+from seedflood.protocol.swarm.messages import Member
+
+CLOSING_ROUNDS = 8
+"""So many rounds after its end an epoch may be closed: who joined right before the end is known by then."""
+
+RETURN_ROUNDS = 4096
+"""So many rounds after its last step an origin that left may return and find all bundles that it lacks."""
+
+EPOCH_BYTES_MAX = 60 << 20
+"""Larger sums than the wire carries are not made: rank 128 in 480 matrices."""
+
+
+class Closings:
+    """Which epochs are closed here, and what is known of the others."""
+
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
+        self._held: dict[int, Frontier] = {}
+        """What the bundles of each epoch cover, and the sum if there is one, until the epoch is compact."""
+        self._digests: dict[int, EpochDigest] = {}
+        """Of the sums of closed epochs."""
+        self._chain = Chain()
+        """Over those of them that follow each other from the first epoch on."""
+        self._sums: dict[int, ClosedEpoch] = {}
+        """Closed, and not compacted yet."""
+        self._kept: dict[int, bytes] = {}
+        """What the sums in the journal stand for, packed."""
+        self._summing: set[int] = set()
+
+    @property
+    def before(self) -> int:
+        """All epochs that end at or below this step are closed."""
+        return len(self._chain) * self._rules.refresh_period
+
+    def epoch_of(self, step: int) -> int:
+        return step // self._rules.refresh_period
+
+    def told(self) -> list[ClosedDigests]:
+        """The digests of all epochs below `before`."""
+        digests = self._chain.digests
+        starts = range(0, len(digests), CLOSED_DIGESTS_MAX)
+        return [ClosedDigests(k, tuple(digests[k : k + CLOSED_DIGESTS_MAX])) for k in starts]
+
+    def restore(self, closed: ClosedEpoch) -> None:
+        """The journal has this sum in the place of bundles: at start, or because it was adopted. What is held of the
+        epoch beside it is to be summed with it."""
+        epoch, held = closed.epoch, self._held.get(closed.epoch)
+        self._open(epoch)
+        self._kept[epoch] = pack_frontier(closed.frontier)
+        if held is None or Frontier(closed.frontier).covers(held.held()):
+            self._held.pop(epoch, None)
+            self._close(closed)
+        else:
+            self._held[epoch] = held
+            _join(held, closed.frontier)
+
+    def hold(self, epoch: int, covered: Frontier) -> None:
+        """The journal has bundles of this epoch, beside the sum if there is one, that cover so much: at start."""
+        _join(self._held_of(epoch), covered.held())
+
+    def note(self, bundles: Iterable[Bundle]) -> None:
+        """These are held. One that comes late for a sum makes it void."""
+        period, latest = self._rules.refresh_period, -1
+        for origin, step, probes, skipped, _ in bundles:
+            epoch = step // period
+            if epoch != latest:
+                latest, add = epoch, self._held_of(epoch).add
+            add(origin, step - skipped, step + len(probes) - 1)
+
+    def _held_of(self, epoch: int) -> Frontier:
+        """What is held of an epoch that more is known of now."""
+        if epoch in self._digests or epoch in self._summing:
+            self._open(epoch)
+        held = self._held.get(epoch)
+        if held is None:
+            held = self._held[epoch] = Frontier(unpack_frontier(self._kept.get(epoch, b"")))
+        return held
+
+    def _open(self, epoch: int) -> None:
+        self._summing.discard(epoch)
+        self._sums.pop(epoch, None)
+        if self._digests.pop(epoch, None) is not None:
+            self._chain.cut(epoch)
+
+    def may_adopt(self, closed: ClosedEpoch) -> bool:
+        """Can the sum take the place of what is here? Not of one in the making, nor of a sum that stands for more."""
+        kept = unpack_frontier(self._kept.get(closed.epoch, b""))
+        return closed.epoch not in self._summing and Frontier(closed.frontier).covers(kept)
+
+    def is_closed(self, epoch: int, digest: EpochDigest) -> bool:
+        """Is the epoch summed here, with this digest?"""
+        return self._digests.get(epoch) == digest
+
+    def stands_for(self, bundle: Bundle) -> bool:
+        """Is there a sum in the journal in the place of what was told of this step?"""
+        kept = Frontier(unpack_frontier(self._kept.get(self.epoch_of(bundle.step), b"")))
+        return kept.holds(bundle.origin, bundle.step, bundle.last)
+
+    def due(self, step: int, is_all_held: Callable[[int], bool]) -> list[SumEpoch]:
+        """What is to be closed by a node that begins a round at `step`, with all updates of earlier steps applied.
+
+        is_all_held: is held what everyone has to say below a step?
+        """
+        orders: list[SumEpoch] = []
+        if self._rules.epoch_bytes > EPOCH_BYTES_MAX or self._summing:
+            return orders
+        end = self.before
+        while True:
+            epoch, end = self.epoch_of(end), end + self._rules.refresh_period
+            is_settled = step >= min(end + CLOSING_ROUNDS * self._rules.local_steps, self._rules.steps)
+            if step < end or not is_settled or not is_all_held(end):
+                return orders
+            if epoch not in self._digests:
+                self._summing.add(epoch)
+                orders.append(SumEpoch(epoch, self._held.get(epoch, Frontier()).held()))
+
+    def summed(self, closed: ClosedEpoch) -> list[ClosedEpoch]:
+        """A sum was taken. Returns it if it is to take the place of another one, of fewer bundles, in the journal."""
+        if closed.epoch not in self._summing:
+            return []
+        self._summing.discard(closed.epoch)
+        if closed.epoch in self._kept:
+            self.restore(closed)
+            return [closed]
+        self._sums[closed.epoch] = closed
+        self._close(closed)
+        return []
+
+    def distrust(self) -> None:
+        """The coefficients are made again from bundles and compacted sums: all other sums are to be taken again."""
+        self._summing.clear()
+        for epoch in list(self._sums):
+            self._open(epoch)
+
+    def statement(self) -> Closed:
+        """What to state: equal on nodes whose closed epochs have equal sums."""
+        return Closed(self.before, *self._chain.at(len(self._chain)))
+
+    def agreed(self, members: Iterable[Member]) -> list[ClosedEpoch]:
+        """What is to be compacted now: everyone who takes part states the same as we, of these epochs. Once.
+
+        Where there are others, one of them must have said it, even if it has left: nobody is its own witness.
+        """
+        if not self._sums:
+            return []
+        members = list(members)
+        if not all(self._is_ours(stated(member).closed) for member in members if self._has_finished(member)):
+            return []
+        said = [(stated(member).closed, takes_part(member) or self._may_return(member)) for member in members]
+        if any(is_counted and not self._is_ours(theirs) for theirs, is_counted in said):
+            return []
+        before = min((theirs.before for theirs, is_counted in said if is_counted), default=self.before)
+        witnesses = sum(theirs.before >= before and self._is_ours(theirs) for theirs, _ in said)
+        if witnesses < min(2, self._rules.clients):
+            return []
+        settled = [self._sums.pop(epoch) for epoch in sorted(self._sums) if epoch < self.epoch_of(before)]
+        for closed in settled:
+            self.restore(closed)
+        return settled
+
+    def _has_finished(self, member: Member) -> bool:
+        """It has nothing more to say. But if it has closed epochs with other bundles, these are to be found first."""
+        return member.last_step == self._rules.steps - 1
+
+    def _may_return(self, member: Member) -> bool:
+        """May it, or somebody on its side of the network, say something more that we lack, and need our bundles?"""
+        rules, last = self._rules, member.last_step
+        has_left_on_the_way = last is not None and 0 <= last < rules.steps - 1
+        return has_left_on_the_way and self.before <= (last or 0) + RETURN_ROUNDS * rules.local_steps
+
+    def outvoted_by(self, members: Iterable[Member]) -> list[Member]:
+        """Those whose sums stand for the same as ours and are others, unless most are with us: it is they who doubt.
+        Who has finished with our sums is with us still."""
+        if not self.before:
+            return []
+        ours = self.statement()
+        said = [(m, stated(m).closed) for m in members if takes_part(m) or self._has_finished(m)]
+        same = [(m, theirs) for m, theirs in said if theirs == ours or (takes_part(m) and theirs[:2] == ours[:2])]
+        others = [m for m, theirs in same if theirs != ours]
+        return others if others and 2 * len(others) >= len(same) else []
+
+    def _is_ours(self, theirs: Closed) -> bool:
+        """Have we closed all these epochs, with the same sums?"""
+        epochs, rest = divmod(theirs.before, self._rules.refresh_period)
+        return not rest and epochs <= len(self._chain) and theirs[1:] == self._chain.at(epochs)
+
+    def _close(self, closed: ClosedEpoch) -> None:
+        digest = digest_of(closed, self._rules.epoch_bytes)
+        if self._digests.get(closed.epoch) == digest:
+            return
+        self._digests[closed.epoch] = digest
+        self._chain.cut(closed.epoch)
+        while (epoch := len(self._chain)) in self._digests:
+            self._chain.append(self._digests[epoch])
+
+
+def digest_of(closed: ClosedEpoch, epoch_bytes: int) -> EpochDigest:
+    """Raises ValueError if the coefficients are not this many bytes."""
+    sum_digest = closed.sum_digest or hashlib.sha256(unpack(closed.coefficients, epoch_bytes)).digest()
+    return EpochDigest(Frontier(closed.frontier).digest(), sum_digest)
+
+
+def _join(frontier: Frontier, held: Iterable[Held]) -> None:
+    for one in held:
+        frontier.add_held(one)

@@ -1,0 +1,87 @@
+"""What speaks for a sum: the signed statements of those who have closed its epoch.
+
+A sum takes the place of hundreds of bundles, each of which was signed; it is not signed itself. But everyone states,
+under its signature, up to where it has closed, with two digests over all its closed epochs in turn: of what their sums
+stand for, and of what they come to. Both are chains, so whoever knows the digests of single epochs can tell which
+statements they follow from. A donor tells these digests before it sends sums; they are its word, until they are seen
+to lead to what others have signed.
+
+A sum is taken if more than half of those who take part have signed it (or have left after signing), not counting
+ourselves: it was compacted when all of them had. A node that could join nothing for so long that its patience is
+over makes do with more signatures for a sum than against it, the donor's among them: after a disaster the others may
+wait for it. Nobody ever adopts what nobody has signed.
+"""
+
+import hashlib
+from collections.abc import Iterable
+
+from seedflood.errors import PeerError
+from seedflood.protocol.origin import STEP_MAX, OriginId
+from seedflood.protocol.seedflood.messages import ClosedDigests, EpochDigest
+from seedflood.protocol.seedflood.rules import Rules
+from seedflood.protocol.seedflood.statement import stated
+from seedflood.protocol.swarm.messages import Member
+
+
+class Chain:
+    """Digests of the epochs from the first on, and the digests of every beginning of that list."""
+
+    def __init__(self) -> None:
+        self.digests: list[EpochDigest] = []
+        self._links: list[tuple[bytes, bytes]] = [(b"", b"")]
+
+    def __len__(self) -> int:
+        return len(self.digests)
+
+    def append(self, digest: EpochDigest) -> None:
+        """The next epoch."""
+        frontiers, sums = self._links[-1]
+        self.digests.append(digest)
+        self._links.append((_linked(frontiers, digest.frontier_digest), _linked(sums, digest.sum_digest)))
+
+    def cut(self, count: int) -> None:
+        """Forgets all but so many epochs."""
+        del self.digests[count:], self._links[count + 1 :]
+
+    def at(self, count: int) -> tuple[bytes, bytes]:
+        """What someone states who has closed so many epochs: 32 bytes each, or none."""
+        return self._links[count]
+
+
+class Evidence:
+    """What one donor says its closed epochs hold, held against the statements of all."""
+
+    def __init__(self, rules: Rules) -> None:
+        self._period = rules.refresh_period
+        self._epochs_max = rules.steps // rules.refresh_period
+        self._chain = Chain()
+
+    def take(self, told: ClosedDigests) -> None:
+        """Raises PeerError if it does not follow what was told before."""
+        if told.first == 0:
+            self._chain = Chain()
+        if told.first != len(self._chain) or told.first + len(told.digests) > self._epochs_max:
+            raise PeerError("digests of closed epochs that do not follow each other", reason="order")
+        for digest in told.digests:
+            self._chain.append(digest)
+
+    def digest(self, epoch: int) -> EpochDigest | None:
+        """What the sum of the epoch must have to be the donor's own."""
+        return self._chain.digests[epoch] if epoch < len(self._chain) else None
+
+    def suffices(self, epoch: int, members: Iterable[Member], ours: OriginId, *, is_patient: bool) -> bool:
+        """Do those who have closed the epoch sign what the donor says of it?"""
+        end = (epoch + 1) * self._period
+        said = [(member, stated(member).closed) for member in members if member.origin != ours]
+        voters = [(member, theirs) for member, theirs in said if takes_part(member) or theirs.before >= end]
+        closed = [theirs for _, theirs in voters if end <= theirs.before <= len(self._chain) * self._period]
+        agreeing = sum(theirs[1:] == self._chain.at(theirs.before // self._period) for theirs in closed)
+        return 2 * agreeing > (len(voters) if is_patient else len(closed))
+
+
+def takes_part(member: Member) -> bool:
+    return not member.has_left and member.first_step < STEP_MAX
+
+
+def _linked(before: bytes, digest: bytes) -> bytes:
+    return hashlib.sha256(b"seedflood closed 2\0" + before + digest).digest()

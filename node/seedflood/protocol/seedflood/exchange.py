@@ -1,0 +1,328 @@
+"""The conversation with the neighbours: what is told on a link, what is made of what they tell, and who is asked."""
+
+from collections.abc import Collection, Iterator
+from typing import Protocol
+
+from seedflood.errors import PeerError
+from seedflood.protocol.frontier import Frontier
+from seedflood.protocol.origin import STEP_MAX, OriginId
+from seedflood.protocol.seedflood.admission import Admission
+from seedflood.protocol.seedflood.announcement import Announcement
+from seedflood.protocol.seedflood.catchup import CatchUp, describe_progress
+from seedflood.protocol.seedflood.ending import Ending
+from seedflood.protocol.seedflood.evidence import Evidence
+from seedflood.protocol.seedflood.flood import Flood
+from seedflood.protocol.seedflood.holdings import Holdings
+from seedflood.protocol.seedflood.inquiry import Inquiry
+from seedflood.protocol.seedflood.messages import (
+    BlockDigests,
+    ClosedDigests,
+    ClosedEpoch,
+    Equivocation,
+    FrontierDigest,
+    ReplicaDigest,
+    Standing,
+    Updates,
+)
+from seedflood.protocol.seedflood.outputs import Outputs
+from seedflood.protocol.seedflood.own_state import OwnState
+from seedflood.protocol.seedflood.repair import Repair
+from seedflood.protocol.seedflood.rounds import applied_before
+from seedflood.protocol.seedflood.rules import Rules
+from seedflood.protocol.seedflood.statement import stated
+from seedflood.protocol.seedflood.waiting import describe_missing, name_all
+from seedflood.protocol.seedflood.watch import DigestWatch
+from seedflood.protocol.swarm.messages import Goodbye, Hello, Members, Message, Ping, Pong
+from seedflood.protocol.swarm.outbox import Outbox
+from seedflood.protocol.swarm.presence import Presence
+
+
+class Course(Protocol):
+    """How far the node is. step: where its round begins."""
+
+    step: int
+
+    def may_apply_before(self) -> int:
+        """Below which step anything may be applied now."""
+
+
+class Exchange:
+    """Everything about links."""
+
+    def __init__(
+        self,
+        holdings: Holdings,
+        presence: Presence,
+        admission: Admission,
+        flood: Flood,
+        catchup: CatchUp,
+        own: OwnState,
+        outbox: Outbox[Outputs],
+        rules: Rules,
+        course: Course,
+    ) -> None:
+        self.repair = Repair()
+        self.watch = DigestWatch()
+        self.inquiry = Inquiry(
+            rules,
+            holdings.contents,
+            holdings.frontier,
+            presence.membership,
+            admission,
+            presence.neighbours,
+            self.repair,
+            outbox,
+        )
+        self._holdings = holdings
+        self._presence = presence
+        self._admission = admission
+        self._flood = flood
+        self._catchup = catchup
+        self._own = own
+        self._outbox = outbox
+        self._rules = rules
+        self._course = course
+        self._announcement = Announcement(rules, presence, presence.neighbours, holdings.frontier)
+        self._evidence: dict[OriginId, Evidence] = {}
+        """What those whom we are pulling from say of their closed epochs."""
+
+    @property
+    def is_joining(self) -> bool:
+        """Has the node not spoken yet? Then not everything need be applied at a given moment."""
+        return not self._catchup.is_over
+
+    @property
+    def linked(self) -> Collection[OriginId]:
+        return self._presence.neighbours
+
+    def connected(self, peer: OriginId, hello: Hello, now: float) -> None:
+        membership = self._presence.membership
+        self._catchup.link(now)
+        self._presence.neighbours.connect(peer, hello.member.incarnation)
+        self._flood.connect(peer, hello.frontier)
+        self._presence.believe((hello.member, *hello.members), peer)
+        self._presence.declare_neighbours()
+        self._presence.neighbours.offer(peer, membership.newer_than((hello.member, *hello.members)))
+        self._flood.offer(peer, list(self._holdings.pending))
+        self.repair.connect(peer, hello.frontier, self._holdings.frontier, is_wanted=self.is_joining)
+        if self.watch.latest is not None:
+            self._outbox.send(peer, self.watch.latest)
+        self._presence.ping(peer, now)
+        self._outbox.tell("link up", peer=hello.member.name)
+
+    def disconnected(self, peer: OriginId, reason: str) -> None:
+        self._presence.neighbours.disconnect(peer)
+        self._flood.disconnect(peer)
+        self.repair.disconnect(peer)
+        self._evidence.pop(peer, None)
+        self.inquiry.disconnect(peer)
+        self.watch.forget(peer)
+        self._presence.declare_neighbours()
+        self._outbox.tell("link down", peer=self._presence.membership.name(peer), reason=reason)
+
+    def received(self, peer: OriginId, message: Message, now: float) -> None:
+        """Raises PeerError, having used nothing, if the message is not allowed."""
+        match message:
+            case Updates():
+                self._receive_updates(peer, message)
+            case Members(members):
+                for member in members:
+                    self._admission.check_member(member)
+                self._presence.believe(members, peer)
+            case FrontierDigest():
+                self.repair.compare(peer, message, self._holdings.frontier, self._presence.membership.digest())
+            case ReplicaDigest():
+                self._compared(peer, self.watch.heard(peer, message), now)
+            case ClosedDigests():
+                if self.repair.is_pulling(peer):
+                    self._evidence.setdefault(peer, Evidence(self._rules)).take(message)
+            case ClosedEpoch():
+                if self.repair.is_pulling(peer):
+                    self._receive_epoch(peer, message, now)
+            case BlockDigests():
+                self.inquiry.receive(peer, message, now)
+            case Equivocation():
+                self.inquiry.receive_proof(peer, message)
+                self._receive_updates(peer, Updates((message.kept, message.dropped)))
+            case Standing():
+                self._receive_standing(peer, message, now)
+            case Ping(sent_at):
+                self._outbox.send(peer, Pong(sent_at))
+            case Pong(sent_at):
+                self._presence.delays.pong(peer, sent_at, now)
+                self._announcement.answered(peer, sent_at)
+            case Goodbye():
+                pass
+            case Hello():
+                raise PeerError("a second hello on one link", reason="order")
+
+    def collect(self) -> Iterator[tuple[OriginId, Message]]:
+        """What is queued for each neighbour: statements first, so that an origin's key precedes its updates."""
+        for peer in self._presence.neighbours:
+            if (members := self._presence.neighbours.take(peer)) is not None:
+                yield peer, members
+            for updates in self._flood.take(peer):
+                yield peer, updates
+
+    def pulled(self, peer: OriginId) -> None:
+        """A pull from the peer ended, whole or broken off."""
+        self._evidence.pop(peer, None)
+        self.inquiry.pulled(peer)
+        self.repair.pulled(peer, self._holdings.frontier)
+
+    def may_speak(self, first: int, now: float) -> bool:
+        """Does a node that joins know enough, and do its neighbours know that it takes part from this step on?"""
+        membership, frontier = self._presence.membership, self._holdings.frontier
+        own = self._presence.ours.origin
+        present = membership.present()
+        held_before = frontier.last(own) + 1
+        is_caught_up = self._catchup.may_speak(
+            self.repair.reached,
+            present,
+            now,
+            has_pulled=self.repair.has_pulled,
+            held_before=held_before,
+            is_whole=frontier.mark(own) >= max(held_before, self._catchup.said_before),
+            is_everyone_met=len(membership) >= self._rules.clients and present <= {*self.repair.reached, own},
+        )
+        return is_caught_up and self._announcement.is_heard(first, now)
+
+    def waiting_to_end(self, ending: Ending) -> list[str]:
+        """Whose updates are missing, who is away, and who has not said yet that it holds the same; or that it is we who
+        are not done."""
+        if not self.watch.is_current and not ending.missing():
+            return ["its own replica, which is made again"]
+        membership, linked = self._presence.membership, set(self.linked)
+        frontier, digest = self._holdings.frontier, self._holdings.applied.digest()
+        own = self._presence.ours.origin
+        away = membership.neighbours(own) - linked
+        agreed = {
+            peer for peer in linked if self.repair.agrees(peer, frontier) and self.watch.is_equal_at(peer, digest)
+        }
+        return name_all(membership, (away | linked - agreed | ending.missing().keys()) - {own})
+
+    def describe_missing(self, ending: Ending) -> dict[str, object]:
+        """Facts for the log: without which updates a run cannot end, and who may have them."""
+        here = {*self.linked, self._presence.ours.origin}
+        return describe_missing(ending.missing(), self._presence.membership, here)
+
+    def tell_shortcomings(self, ending: Ending) -> None:
+        """Logs what a run ends without that was not to be waited for."""
+        if facts := self.describe_missing(ending):
+            self._outbox.tell("the run ends without some updates", "warning", **facts)
+        if self.watch.is_outdated:
+            self._outbox.tell("the run ends with a replica that is behind its journal", "error")
+
+    def waiting_to_speak(self) -> list[str]:
+        """For whom a node waits that has not caught up yet."""
+        membership, reached = self._presence.membership, self.repair.reached
+        if self.repair.donor is not None:
+            return [membership.name(self.repair.donor)]
+        unreached = self._catchup.unreached(reached, membership.present()) or set(self.linked) - reached
+        if unreached:
+            return name_all(membership, unreached)
+        if self._catchup.is_forgetful and reached:
+            return ["whoever was linked with this node before its journal was lost"]
+        return name_all(membership, membership.neighbours(self._presence.ours.origin)) or ["any neighbour"]
+
+    def digested(self, said: ReplicaDigest, now: float) -> None:
+        """Our own digest was taken."""
+        for peer, is_equal in self.watch.taken(said, self._outbox, self._presence.neighbours):
+            self._compared(peer, is_equal, now)
+
+    def say_digests(self, before: int, *, is_complete: bool) -> None:
+        """Tells all neighbours what is held of the steps below `before`; of all steps if nothing is needed any more."""
+        before = STEP_MAX if is_complete else before
+        frontier_digest = self._holdings.frontier.digest(before)
+        digest = FrontierDigest(frontier_digest, before, is_complete, self._presence.membership.digest())
+        self._outbox.outputs.send += [(peer, digest) for peer in self._presence.neighbours]
+
+    def look_around(self, now: float) -> None:
+        """Once per comparison period: pings, and how far we are."""
+        for peer in self._presence.neighbours:
+            self._presence.ping(peer, now)
+        donor = self.repair.donor
+        if self.is_joining and donor is not None:
+            progress = describe_progress(self._holdings.frontier, self.repair.goal(donor))
+            self._outbox.tell("catching up", donor=self._presence.membership.name(donor), **progress)
+
+    def compare_epochs(self, now: float) -> None:
+        """States what is closed here; compacts what is closed everywhere; doubts what others have summed otherwise."""
+        closings, presence = self._holdings.closings, self._presence
+        if closings.statement() != stated(presence.ours).closed:
+            self._own.closed = closings.statement()
+            presence.declare()
+        if presence.changed:
+            members = presence.membership.all()
+            agreed = closings.agreed(members)
+            self._outbox.outputs.compact += agreed
+            for closed in agreed:
+                self._holdings.contents.forget(closed.epoch)
+            others = closings.outvoted_by(m for m in members if self.watch.jury.counts(m.origin, now))
+            if others:
+                self.watch.doubt([other.origin for other in others], others[0].name, self._outbox)
+
+    def settle_doubts(self, now: float) -> None:
+        """If our replica differs from most others, makes it again from the journal. Whoever differs from it: perhaps
+        somebody told us different things. Who is known to have done that perhaps did it more than once: while our own
+        digest says nothing, all are told what the journal has."""
+        for peer in self._presence.neighbours if self.watch.is_outdated else self.watch.jury.unequal():
+            self.inquiry.differ(peer, now)
+        if self.watch.rebuild(self._holdings.applied, self._outbox, now):
+            self._holdings.closings.distrust()
+
+    def _receive_updates(self, peer: OriginId, message: Updates) -> None:
+        if self._rules.window == "strict" and not self.is_joining:  # else others may have gone on without us
+            self._admission.before = self._course.step + self._rules.ahead_steps
+        taken = self._holdings.receive(peer, message.bundles)
+        self.inquiry.receive_again(peer, message.bundles)
+        if taken:
+            self.repair.progressed(peer, self._holdings.frontier)
+        if self.is_joining:
+            self._holdings.settle(self._course.may_apply_before)
+        elif self._presence.ours.origin in self._holdings.heard:
+            self._outbox.tell("another host speaks with our key", "error", peer=self._presence.membership.name(peer))
+
+    def _receive_epoch(self, peer: OriginId, closed: ClosedEpoch, now: float) -> None:
+        """Takes a sum if others have signed it and it brings something: what is lacking here, or contradicted."""
+        holdings, presence = self._holdings, self._presence
+        is_held = holdings.frontier.covers(closed.frontier)
+        if is_held and not self.inquiry.is_asked_for(peer, closed.epoch):
+            return
+        evidence = self._evidence.get(peer) or Evidence(self._rules)
+        digest = evidence.digest(closed.epoch)
+        before = applied_before(self._course.step, self._rules)
+        is_over = self.is_joining or (closed.epoch + 1) * self._rules.refresh_period <= before
+        is_patient = is_held or not self.is_joining or not self._catchup.is_overdue(now)
+        members, ours = presence.membership.all(), presence.ours.origin
+        if digest is None or not is_over or not evidence.suffices(closed.epoch, members, ours, is_patient=is_patient):
+            self._outbox.tell("epoch not adopted", "warning", epoch=closed.epoch, donor=presence.membership.name(peer))
+            self._admission.refuse("unsigned sum")
+        elif not holdings.closings.is_closed(closed.epoch, digest) and holdings.receive_epoch(closed, digest):
+            self.repair.progressed(peer, holdings.frontier)
+            if is_held:
+                self.watch.outdate(now)
+
+    def _receive_standing(self, peer: OriginId, standing: Standing, now: float) -> None:
+        """While we catch up, and nothing of ours is ahead of it: applies exactly that, so that digests compare."""
+        holdings = self._holdings
+        theirs = Frontier(standing.frontier)
+        is_within = theirs.covers(holdings.applied.held()) and holdings.frontier.covers(standing.frontier)
+        if (
+            self.is_joining
+            and is_within
+            and max(map(theirs.last, theirs.origins), default=-1) < self._course.may_apply_before()
+        ):
+            holdings.apply(holdings.pending.take_covered(theirs))
+            self.watch.take(holdings.applied, self._outbox)
+        said = ReplicaDigest(theirs.digest(), standing.replica_digest)
+        self._compared(peer, self.watch.heard(peer, said), now)
+
+    def _compared(self, peer: OriginId, is_equal: bool | None, now: float) -> None:
+        """Is a neighbour's replica equal to ours? None: it cannot be told yet."""
+        name = self._presence.membership.name(peer)
+        if is_equal is False:
+            self.inquiry.differ(peer, now)
+        if is_equal is not None and self.watch.compared(peer, name, self._outbox, now, is_equal=is_equal):
+            seconds = round(now - (self._catchup.linked_at or now), 3)
+            self._outbox.tell("replica agrees", peer=name, seconds_since_link=seconds)

@@ -1,0 +1,74 @@
+"""Flooding: every new bundle goes once to every neighbour that is not known to hold it.
+
+Three rules: never back to where it came from, never twice over one link, and never what is old to a neighbour that
+reconnects. Only news is spread, and the node's own frontier tells news from duplicates, so the second rule needs
+nothing here; the third needs what the neighbour said in its hello.
+
+This is for speed. Certainty is the business of `repair`: a full queue or a broken link may lose what was sent here.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from seedflood.protocol.frontier import Frontier, Held
+from seedflood.protocol.origin import OriginId
+from seedflood.protocol.seedflood.batches import cut_bundles
+from seedflood.protocol.seedflood.messages import Bundle, Updates
+
+
+@dataclass(slots=True)
+class _Queue:
+    """For one neighbour. held: what it held when we linked; nothing in it is beyond held_last."""
+
+    held: Frontier
+    held_last: int
+    updates: list[Updates] = field(default_factory=list)
+
+    def offer(self, updates: Updates, first: int) -> None:
+        """Queues those that it did not hold. first: none of them is of an earlier step."""
+        if first <= self.held_last:
+            holds = self.held.holds
+            updates = Updates(tuple([bundle for bundle in updates.bundles if not holds(*bundle.span)]))
+        if updates.bundles:
+            self.updates.append(updates)
+
+
+class Flood:
+    """The bundles that are on their way to each neighbour."""
+
+    def __init__(self) -> None:
+        self._queues: dict[OriginId, _Queue] = {}
+
+    def __contains__(self, peer: object) -> bool:
+        return peer in self._queues
+
+    def connect(self, peer: OriginId, frontier: Iterable[Held]) -> None:
+        held = Frontier(frontier)
+        self._queues[peer] = _Queue(held, max(map(held.last, held.origins), default=-1))
+
+    def disconnect(self, peer: OriginId) -> None:
+        self._queues.pop(peer, None)
+
+    def spread(self, bundles: Sequence[Bundle], source: OriginId | None = None) -> None:
+        """Queues news for every neighbour but its source: the same batches for all of them."""
+        for updates, first in _batches(bundles):
+            for peer, queue in self._queues.items():
+                if peer != source:
+                    queue.offer(updates, first)
+
+    def offer(self, peer: OriginId, bundles: Sequence[Bundle]) -> None:
+        """Queues for a neighbour that has just linked what it did not hold."""
+        for updates, first in _batches(bundles):
+            self._queues[peer].offer(updates, first)
+
+    def take(self, peer: OriginId) -> list[Updates]:
+        """What is queued for one of them."""
+        queue = self._queues[peer]
+        updates, queue.updates = queue.updates, []
+        return updates
+
+
+def _batches(bundles: Sequence[Bundle]) -> Iterator[tuple[Updates, int]]:
+    """(some of these, the first step measured in them): all at once, unless they tell more than fills a frame."""
+    for part in cut_bundles(bundles, len(bundles) or 1):
+        yield Updates(part), min([bundle.step for bundle in part])

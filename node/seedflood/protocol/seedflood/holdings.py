@@ -1,0 +1,171 @@
+"""What a node holds: bundles one by one, sums of closed epochs, and which of it was applied.
+
+Everything that is news is noted in the frontier, persisted, passed on, and kept until its window closes. Coefficients
+of a closed epoch take the place of bundles: what they cover counts as held and as applied.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from seedflood.protocol.frontier import Frontier
+from seedflood.protocol.origin import OriginId
+from seedflood.protocol.seedflood.admission import Admission
+from seedflood.protocol.seedflood.epochs import Closings
+from seedflood.protocol.seedflood.flood import Flood
+from seedflood.protocol.seedflood.inquiry import Contents
+from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, EpochDigest
+from seedflood.protocol.seedflood.opening import ends
+from seedflood.protocol.seedflood.outputs import ClosedWindow, CloseReason, Outputs
+from seedflood.protocol.seedflood.pending import Pending, describe_closing
+from seedflood.protocol.seedflood.rules import Rules
+from seedflood.protocol.seedflood.window import Window
+from seedflood.protocol.swarm.outbox import Outbox
+from seedflood.protocol.swarm.presence import Presence
+
+WAITING_BUNDLES = 1 << 16
+"""So many that a joining node has pulled wait for the donor's standing: 26 MB."""
+
+
+class Holdings:
+    """frontier: what is held. heard: origins of which something new has come since it was last cleared. contradicting:
+    origins some of whose bundles skip what others of theirs tell."""
+
+    def __init__(
+        self, rules: Rules, frontier: Frontier, admission: Admission, flood: Flood, outbox: Outbox[Outputs]
+    ) -> None:
+        self.frontier = frontier
+        self.closings = Closings(rules)
+        self.pending = Pending()
+        self._rules = rules
+        self._settle_at = WAITING_BUNDLES
+        self.heard: dict[OriginId, None] = {}
+        self.contents = Contents(rules)
+        self.contradicting: set[OriginId] = set()
+        self.duplicates = 0
+        self._admission = admission
+        self._flood = flood
+        self._outbox = outbox
+
+    @property
+    def applied(self) -> Frontier:
+        """What the coefficients stand for, once all orders are carried out."""
+        return self.pending.applied
+
+    def restore(
+        self, bundles: Iterable[Bundle], closed: Iterable[ClosedEpoch], settled: Mapping[int, Frontier]
+    ) -> None:
+        """What the journal holds, at start. settled: by epoch, what is applied of it before anything else."""
+        for one in closed:
+            self.closings.restore(one)
+            self.contents.forget(one.epoch)
+            self._hold_epoch(one)
+        for epoch, covered in settled.items():
+            self.closings.hold(epoch, covered)
+            for held in covered.held():
+                self.frontier.add_held(held)
+                self.applied.add_held(held)
+        for bundle in bundles:
+            self.frontier.add(*bundle.span)
+            self.pending.add([bundle])
+            self.closings.note([bundle])
+            self.contents.note([bundle])
+
+    def receive(self, peer: OriginId, bundles: Sequence[Bundle]) -> list[Bundle]:
+        """Takes what is news and may be used; returns it. Raises PeerError, having used nothing, for a forgery."""
+        holds, admits, add_new = self.frontier.holds, self._admission.admits, self.frontier.add_new
+        unheard = [(bundle, span) for bundle in bundles if not holds(*(span := bundle.span))]
+        self.duplicates += len(bundles) - len(unheard)
+        news = [(bundle, span) for bundle, span in unheard if admits(bundle, span)]
+        taken = [bundle for bundle, span in news if add_new(*span) or self._is_half_new(peer, bundle)]
+        self._keep(taken)
+        self._flood.spread(taken, peer)
+        return taken
+
+    def publish(self, bundle: Bundle) -> None:
+        """Our own."""
+        self.frontier.add(*bundle.span)
+        self._keep([bundle])
+        self._flood.spread([bundle])
+
+    def receive_epoch(self, closed: ClosedEpoch, signed: EpochDigest) -> bool:
+        """Coefficients in the place of bundles; are they used? signed: the digests that others vouch for. Raises
+        PeerError if they are others, or cannot be of this run."""
+        self._admission.check_epoch(closed, signed)
+        if not self.closings.may_adopt(closed):
+            self._outbox.tell("epoch not adopted", "warning", epoch=closed.epoch)
+            return False
+        self._outbox.outputs.adopt.append(closed)
+        self.pending.drop(lambda bundle: self.closings.epoch_of(bundle.step) == closed.epoch)
+        self.contents.forget(closed.epoch)
+        self.closings.restore(closed)
+        self._hold_epoch(closed)
+        return True
+
+    def _is_half_new(self, peer: OriginId, bundle: Bundle) -> bool:
+        """Covers it steps that are held, and others? Then its origin contradicts itself. It is taken if it only skips
+        what is held: what was measured stands beside it. Else the journal knows what stands (`inquiry`)."""
+        if self.frontier.holds(*bundle.span):
+            return False  # the batch says it twice
+        if not self.frontier.can_add(bundle.origin, bundle.first_covered):
+            self._admission.refuse("too far ahead")
+            return False
+        self._outbox.outputs.check.append((peer, bundle))
+        if self.frontier.holds_any(bundle.origin, bundle.step, bundle.last):
+            self._admission.refuse("equivocation")
+            return False
+        self.contradicting.add(bundle.origin)
+        self.frontier.add(*bundle.span)
+        return True
+
+    def may_insert(self, bundle: Bundle) -> bool:
+        """The journal has no bundle under this step: because it counts as skipped, and no sum says what it was?"""
+        return self.frontier.holds(bundle.origin, bundle.step, bundle.last) and not self.closings.stands_for(bundle)
+
+    def replace(self, old: Bundle | None, new: Bundle) -> bool:
+        """In the journal one bundle has taken the place of another of the same step, or of none. Are the coefficients
+        to be made again?"""
+        self.contradicting.add(new.origin)
+        self.contents.replace(old, new)
+        self.closings.note([new])
+        origin, first, last = new.span
+        for low, high in self.frontier.gaps(origin, last):  # steps that only this one covers
+            if high >= first:
+                self.applied.add(origin, max(low, first), high)
+        self.frontier.add(*new.span)
+        if old is not None:
+            return not self.pending.replace(old, new)
+        if self.applied.holds(origin, new.step, last):
+            return True
+        self.pending.add([new])
+        return False
+
+    def settle(self, may_apply_before: Callable[[], int]) -> None:
+        """While the node joins, what is pulled waits for the donor's standing; of a long run all but the last rounds of
+        each origin need not (`opening`), and would not fit into memory."""
+        if len(self.pending) >= self._settle_at:
+            self.apply(self.pending.take_below(ends(self.frontier, self._rules, limit=may_apply_before())))
+            self._settle_at = WAITING_BUNDLES + 2 * len(self.pending)
+
+    def apply(self, window: ClosedWindow | None) -> None:
+        if window is not None:
+            self._outbox.outputs.orders.append(window)
+
+    def close(self, window: Window, reason: CloseReason, now: float, presence: Presence) -> None:
+        """The window has closed: what has come for it is applied, and a line says who was heard."""
+        closed = self.pending.take_window(window, reason, now)
+        self.apply(closed)
+        line = describe_closing(closed, presence.membership, presence.liveness.suspects, presence.bound_seconds)
+        self._outbox.outputs.events.append(line)
+
+    def _keep(self, bundles: Sequence[Bundle]) -> None:
+        """News, noted in the frontier already: persisted, and kept until its window closes."""
+        self.closings.note(bundles)
+        self.contents.note(bundles)
+        self.heard.update(dict.fromkeys([bundle.origin for bundle in bundles]))
+        self.pending.add(bundles)
+        self._outbox.outputs.bundles += bundles
+
+    def _hold_epoch(self, closed: ClosedEpoch) -> None:
+        for held in closed.frontier:
+            self.frontier.add_held(held)
+            self.applied.add_held(held)
+            self.heard[held.origin] = None

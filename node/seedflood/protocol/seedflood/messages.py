@@ -1,0 +1,202 @@
+"""What nodes that train by SeedFlood say to each other: bundles of updates, digests, sums of epochs.
+
+An *update* is what one origin measured at one step. A *bundle* is one or several consecutive updates of one
+origin under one signature: the unit that is signed, journalled and flooded. With `local_steps = 1` every bundle
+holds one update.
+
+Steps that an origin never measures (it was down, or too slow and moved on with the swarm) are declared by its next
+bundle as `skipped`. So the steps that a bundle *covers* join those of the bundle before without a hole, and what a
+node holds of an origin stays one number however irregular the origin is.
+
+Signatures cover the encodings made here, not the wire's: they carry a domain, the run and the origin's key, so a
+bundle can be replayed neither in another run nor as anything else.
+
+What is *told* of a step is a seed and a scalar, or a payload: bytes whose form the rules of the run know (`payload`).
+All bundles of a run tell the same kind; here, on the wire and in the journal a payload is bytes and nothing else.
+"""
+
+import struct
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from typing import NamedTuple, cast
+
+from seedflood.protocol.frontier import Held, Span
+from seedflood.protocol.origin import STEP_MAX, OriginId
+from seedflood.protocol.swarm.messages import AlgorithmMessage
+
+SCALAR_UNIT_BITS = 20
+SCALAR_MAX = 1 << 32
+"""Scalars are integers in units of 2^-20, clipped to |alpha| <= 2^12."""
+
+SEED_MAX = (1 << 32) - 1
+BUNDLE_UPDATES_MAX = 64
+"""A bundle is one message of `local_steps` updates: more than 64 would delay, not save (64 signature bytes / 64)."""
+
+BUNDLE_BYTES_MAX = 256 << 10
+"""Of all payloads in a bundle: a relay holds, checks and hands on a bundle as one, and live frames wait for it."""
+
+Told = tuple[int, int] | bytes
+"""What is told of a step: (seed, scalar), or a payload of at least one byte."""
+
+_PAYLOADS = struct.Struct(">QIH")
+_SIGNED = [struct.Struct(">QIH" + "Iq" * count) for count in range(BUNDLE_UPDATES_MAX + 1)]
+
+CLOSED_DIGESTS_MAX = 1024
+"""In one message: 64 KiB."""
+
+
+class Update(NamedTuple):
+    """What one origin measured at one step: unique by (origin, step), applied exactly once.
+
+    told: a payload, or (seed, scalar): 32 bits from which the direction follows, and the projected gradient in units
+    of 2^-20.
+    """
+
+    origin: OriginId
+    step: int
+    told: Told
+
+
+class Bundle(NamedTuple):
+    """Consecutive updates of one origin under one signature. A tuple, for they come by the hundred thousand a second.
+
+    step: the first step measured. skipped: how many steps right before it the origin did not measure.
+    probes: what is told of step, step + 1, ...: pairs, or payloads, never both.
+    """
+
+    origin: OriginId
+    step: int
+    probes: tuple[Told, ...]
+    skipped: int = 0
+    signature: bytes = b""
+
+    @property
+    def span(self) -> Span:
+        """What it covers, as frontiers take it: `frontier.add(*bundle.span)`."""
+        origin, step, probes, skipped, _ = self
+        return origin, step - skipped, step + len(probes) - 1
+
+    @property
+    def first_covered(self) -> int:
+        return self.step - self.skipped
+
+    @property
+    def last(self) -> int:
+        return self.step + len(self.probes) - 1
+
+    def updates(self) -> list[Update]:
+        return [Update(self.origin, step, told) for step, told in enumerate(self.probes, self.step)]
+
+    def signed_bytes(self, run_id: bytes, public_key: bytes) -> bytes:
+        """What the signature covers. run_id and public_key: 32 bytes each. Payloads have a domain of their own."""
+        _, step, probes, skipped, _ = self
+        count = len(probes)
+        if probes[0].__class__ is bytes:
+            return b"".join((b"seedflood bundle 2\0", run_id, public_key, _payloads_signed(step, skipped, probes)))
+        flat = probes[0] if count == 1 else chain.from_iterable(probes)
+        return b"seedflood bundle 1\0" + run_id + public_key + _SIGNED[count].pack(step, skipped, count, *flat)
+
+
+bundle_of: Callable[[Iterable[object]], Bundle] = partial(tuple.__new__, Bundle)
+"""`Bundle._make` without its check, at a third of its cost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Updates(AlgorithmMessage):
+    """A batch of bundles, in the order in which they were learned."""
+
+    bundles: tuple[Bundle, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FrontierDigest(AlgorithmMessage):
+    """Said every few seconds: 32 bytes that are equal on two nodes exactly if they hold the same updates.
+
+    before: only steps below it count, so that what is on its way right now does not look like a difference.
+    is_complete: the sender needs nothing more for this run. members_digest: of the ages of all statements it knows.
+    """
+
+    frontier_digest: bytes
+    before: int = STEP_MAX
+    is_complete: bool = False
+    members_digest: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaDigest(AlgorithmMessage):
+    """With exactly the updates of this frontier applied, the sender's coefficients had this digest. 32 bytes each."""
+
+    frontier_digest: bytes
+    replica_digest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Standing(AlgorithmMessage):
+    """The same with the frontier in full, so that one who catches up can apply exactly that and compare.
+
+    Said at the end of a pull.
+    """
+
+    frontier: tuple[Held, ...]
+    replica_digest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedEpoch(AlgorithmMessage):
+    """What the updates of an epoch add up to, and which updates these are: part of the answer to a pull.
+
+    frontier: the steps that the bundles measured in this epoch cover; a bundle belongs to the epoch of its `step`.
+    coefficients: zlib of the integers as `Replica.sum_epoch` gives them. sum_digest: SHA-256 of these integers, where
+    it was taken from our own journal already; then they may be left out. Never from the network.
+    """
+
+    epoch: int
+    frontier: tuple[Held, ...]
+    coefficients: bytes
+    sum_digest: bytes = b""
+
+
+class EpochDigest(NamedTuple):
+    """Of the sum of a closed epoch: of what it stands for, and of its coefficients. 32 bytes each."""
+
+    frontier_digest: bytes
+    sum_digest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedDigests(AlgorithmMessage):
+    """Of the sender's closed epochs, from epoch `first` on: said before the first sum in the answer to a pull."""
+
+    first: int
+    digests: tuple[EpochDigest, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BlockDigests(AlgorithmMessage):
+    """What the sender holds of blocks of steps (`inquiry.Contents`): said when replicas differ at equal frontiers.
+
+    blocks: (origin, epoch, number, how many bundles, the sum of their fingerprints).
+    """
+
+    blocks: tuple[tuple[OriginId, int, int, int, bytes], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Equivocation(AlgorithmMessage):
+    """Two bundles of one origin, both signed: the proof that it contradicts itself. Under one step: `kept` stands. Or
+    `dropped` declares the step of `kept` as skipped, which was measured: then both stand (`inquiry`)."""
+
+    kept: Bundle
+    dropped: Bundle
+
+
+def count_updates(bundles: Sequence[Bundle]) -> int:
+    return sum([len(bundle.probes) for bundle in bundles])
+
+
+def _payloads_signed(step: int, skipped: int, probes: tuple[Told, ...]) -> bytes:
+    """Their sizes stand in front of them, so that no two bundles read the same."""
+    sizes = struct.pack(f">{len(probes)}I", *map(len, probes))
+    return b"".join((_PAYLOADS.pack(step, skipped, len(probes)), sizes, *cast(tuple[bytes, ...], probes)))

@@ -1,0 +1,107 @@
+"""What of a journal is applied before anything else, and what waits for its window like a bundle that has just come.
+
+A journal may hold a run of weeks, and a node that starts again needs little of it one by one: the coefficients are
+sums, so all but the end is read from the disk page by page and added to them, while the node is at work already. What
+waits are the last rounds of each origin. A neighbour that is a little behind names a frontier without them, and
+digests are compared at that frontier (`watch`). In strict windows nothing of an open round may be applied either.
+"""
+
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from seedflood.protocol.frontier import Frontier, Held, Span, spans
+from seedflood.protocol.origin import STEP_MAX, OriginId
+from seedflood.protocol.seedflood.messages import Bundle
+from seedflood.protocol.seedflood.rounds import applied_before, first_round, round_of
+from seedflood.protocol.seedflood.rules import Rules
+from seedflood.protocol.seedflood.watch import DIGEST_ROUNDS
+from seedflood.protocol.swarm.membership import Membership
+from seedflood.protocol.swarm.messages import Member
+
+WAITING_ROUNDS = 2 * DIGEST_ROUNDS
+"""Of each origin: the last digest of a neighbour is younger than that."""
+
+
+@dataclass(slots=True)
+class Inventory:
+    """What a journal holds. By epoch: what its bundles cover that no sum stands for, and what the sums stand for.
+
+    digests: SHA-256 of the sums' coefficients, unpacked, where they were taken on the way. contradicting: origins with
+    two bundles that cover one step of an epoch.
+    """
+
+    bundles: dict[int, Frontier] = field(default_factory=dict)
+    sums: dict[int, tuple[Held, ...]] = field(default_factory=dict)
+    digests: dict[int, bytes] = field(default_factory=dict, compare=False)
+    contradicting: set[OriginId] = field(default_factory=set, compare=False)
+
+    def note(self, epoch: int, span: Span) -> None:
+        """A bundle of this epoch, or several that follow each other, covers so much."""
+        there = self.bundles.get(epoch)
+        if there is None:
+            there = self.bundles[epoch] = Frontier(ranges_max=sys.maxsize)
+        if there.holds_any(*span):
+            self.contradicting.add(span[0])
+        there.add(*span)
+
+    def contradictions(self) -> set[OriginId]:
+        """Origins some of whose bundles skip what others of theirs tell, in other epochs, too."""
+        found, whole = set(self.contradicting), Frontier(ranges_max=sys.maxsize)
+        for covered in self.bundles.values():
+            for span in spans(covered.held()):
+                if whole.holds_any(*span):
+                    found.add(span[0])
+                whole.add(*span)
+        return found
+
+    def of_bundles(self) -> Frontier:
+        return joined(self.bundles.values())
+
+    def of_sums(self) -> Frontier:
+        return joined(map(Frontier, self.sums.values()))
+
+    def settled(self, waiting: Iterable[Bundle]) -> dict[int, Frontier]:
+        """What the bundles cover but for these, which are the last of their origins; by epoch."""
+        ends: dict[OriginId, int] = {}
+        for bundle in waiting:
+            ends[bundle.origin] = min(ends.get(bundle.origin, STEP_MAX), bundle.first_covered)
+        settled = ((epoch, covered.below(ends)) for epoch, covered in self.bundles.items())
+        return {epoch: covered for epoch, covered in settled if covered.count()}
+
+
+def settled_ends(
+    held: Frontier, members: Iterable[Member], origin: OriginId, rules: Rules, waiting_rounds: int = WAITING_ROUNDS
+) -> Mapping[OriginId, int]:
+    """Of each origin the step below which all that the bundles of our journal hold may be applied at once."""
+    limit = STEP_MAX
+    if rules.window == "strict":
+        open_round = _open_round(held, Membership(members), origin, rules)
+        limit = max(0, applied_before(open_round, rules) - waiting_rounds * rules.local_steps)
+    return ends(held, rules, limit=limit, waiting_rounds=waiting_rounds)
+
+
+def ends(
+    held: Frontier, rules: Rules, *, limit: int = STEP_MAX, waiting_rounds: int = WAITING_ROUNDS
+) -> dict[OriginId, int]:
+    """Of each origin the step at which its last rounds begin, or the limit. With a delay neighbours apply later, and
+    the frontiers that they name are so much older."""
+    waiting = (waiting_rounds + rules.delay) * rules.local_steps
+    return {origin: min(limit, max(0, held.last(origin) + 1 - waiting)) for origin in held.origins}
+
+
+def _open_round(held: Frontier, membership: Membership, origin: OriginId, rules: Rules) -> int:
+    """What `Node.start` goes on with."""
+    past = membership.get(origin)
+    if past is None or past.has_left or past.first_step == STEP_MAX or held.last(origin) < 0:
+        return first_round(origin, rules, membership, held)
+    return round_of(held.last(origin), rules)
+
+
+def joined(frontiers: Iterable[Frontier]) -> Frontier:
+    """What any of these holds."""
+    whole = Frontier()
+    for frontier in frontiers:
+        for one in frontier.held():
+            whole.add_held(one)
+    return whole

@@ -1,0 +1,29 @@
+"""What a node that trains by SeedFlood states of itself now."""
+
+from seedflood.protocol.frontier import Frontier
+from seedflood.protocol.origin import OriginId
+from seedflood.protocol.seedflood.catchup import CatchUp
+from seedflood.protocol.seedflood.statement import Closed, Stated, pack
+
+
+class OwnState:
+    """What we state. closed: as it was stated last. unsaid_from: the first own step that could not be kept yet, and is
+    not said before it is."""
+
+    def __init__(self, origin: OriginId, frontier: Frontier, past: CatchUp) -> None:
+        self.closed = Closed()
+        self.unsaid_from: int | None = None
+        self._origin = origin
+        self._frontier = frontier
+        self._past = past
+
+    def packed(self) -> bytes:
+        return pack(Stated(self._said_before(), self.closed))
+
+    def last_said(self) -> int:
+        """The last step of ours that may be said."""
+        return self._frontier.last(self._origin) if self.unsaid_from is None else self.unsaid_from - 1
+
+    def _said_before(self) -> int:
+        said = max(self._frontier.last(self._origin) + 1, self._past.said_before)
+        return said if self.unsaid_from is None else min(said, self.unsaid_from)

@@ -1,0 +1,157 @@
+"""What a run tells of a step, as all its hosts know it: pairs, or payloads of one exact form.
+
+    Pairs         (seed, scalar): one slope along one direction, which follows from the seed
+    Coefficients  the gradient in the subspace: a power-of-two scale per slot and all F values in 8 or 4 bits
+    Slopes        K slopes along K directions that follow from (run seed, origin, step, k)
+
+A payload holds integers in units of 2^-unit_bits and nothing else: it has one size, every value is bounded, and no
+bytes of this size mean NaN or infinity. So a relay tells by looking, without numpy or a model, whether a payload may be
+used; `admits` costs little and is asked before the signature.
+
+Coefficients: S scale exponents, one byte each, then F values. A value q under its slot's exponent e stands for the
+integer q << e. 8 bits: two's complement, -128 is not used. 4 bits: two's complement, -8 is not used; two values a byte,
+the first one in the low half; if F is odd, the last high half is 0. 0 <= e <= exponent_max, so that |q| << e is at most
+SCALAR_MAX whatever q is.
+
+Slopes: K times five bytes, two's complement, little-endian, at most SCALAR_MAX in size.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from seedflood.protocol.seedflood.messages import SCALAR_MAX, SCALAR_UNIT_BITS, Told
+
+SLOPE_BYTES = 5
+"""SCALAR_MAX and its sign take 34 bits."""
+
+_EIGHT_BITS = bytes(value for value in range(256) if value != 0x80)
+_FOUR_BITS = bytes(value for value in range(256) if value >> 4 != 8 and value & 15 != 8)
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """(seed, scalar), whose ranges the codec has checked."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of a payload."""
+        return 0
+
+    @property
+    def reach(self) -> int:
+        """The most that one update can add to a coefficient."""
+        return SCALAR_MAX
+
+    def admits(self, probes: Sequence[Told]) -> bool:
+        """May these, all of one kind, be told in this run?"""
+        return probes[0].__class__ is tuple
+
+
+@dataclass(frozen=True, slots=True)
+class Coefficients:
+    """slots: how many coefficients each slot has. bits: 8 or 4. unit_bits: integers count units of 2^-unit_bits."""
+
+    slots: tuple[int, ...]
+    bits: int = 8
+    unit_bits: int = SCALAR_UNIT_BITS
+
+    def __post_init__(self) -> None:
+        assert self.bits in (4, 8), "coefficients take 8 bits or 4"
+        assert min(self.slots, default=0) >= 1, "there are slots, and all have coefficients"
+
+    @property
+    def values(self) -> int:
+        """F."""
+        return sum(self.slots)
+
+    @property
+    def size(self) -> int:
+        return len(self.slots) + (self.values * self.bits + 7) // 8
+
+    @property
+    def exponent_max(self) -> int:
+        """25 or 29."""
+        return (SCALAR_MAX // ((1 << self.bits - 1) - 1)).bit_length() - 1
+
+    @property
+    def reach(self) -> int:
+        """The most that one update can add to a coefficient."""
+        return SCALAR_MAX
+
+    def admits(self, probes: Sequence[Told]) -> bool:
+        size = self.size
+        return all(isinstance(told, bytes) and len(told) == size and self._is_in_range(told) for told in probes)
+
+    def _is_in_range(self, payload: bytes) -> bool:
+        scales, packed = payload[: len(self.slots)], payload[len(self.slots) :]
+        if max(scales) > self.exponent_max or packed.translate(None, _EIGHT_BITS if self.bits == 8 else _FOUR_BITS):
+            return False
+        return self.bits == 8 or self.values % 2 == 0 or packed[-1] < 16
+
+
+@dataclass(frozen=True, slots=True)
+class Slopes:
+    """count: K. Units of 2^-unit_bits."""
+
+    count: int
+    unit_bits: int = SCALAR_UNIT_BITS
+
+    def __post_init__(self) -> None:
+        assert self.count >= 1, "there is no payload without a slope"
+
+    @property
+    def size(self) -> int:
+        return SLOPE_BYTES * self.count
+
+    @property
+    def reach(self) -> int:
+        """The most that one update can add to a coefficient."""
+        return self.count * SCALAR_MAX
+
+    def admits(self, probes: Sequence[Told]) -> bool:
+        size = self.size
+        return all(isinstance(told, bytes) and len(told) == size and _are_slopes(told) for told in probes)
+
+
+Telling = Pairs | Coefficients | Slopes
+PAIRS = Pairs()
+
+
+def decode_coefficients(telling: Coefficients, payload: bytes) -> list[int]:
+    """All F integers of an admitted payload, one by one: what every faster decoder must equal."""
+    packed = payload[len(telling.slots) :]
+    values = list(packed) if telling.bits == 8 else [half for byte in packed for half in (byte & 15, byte >> 4)]
+    sign = 1 << telling.bits - 1
+    signed = iter([value - 2 * sign if value >= sign else value for value in values])
+    scales = zip(payload[: len(telling.slots)], telling.slots, strict=True)
+    return [next(signed) << exponent for exponent, count in scales for _ in range(count)]
+
+
+def encode_coefficients(telling: Coefficients, exponents: Sequence[int], values: Sequence[int]) -> bytes:
+    """The payload of quantised values: exponents by slot, values q in turn."""
+    assert (len(exponents), len(values)) == (len(telling.slots), telling.values)
+    if telling.bits == 8:
+        return bytes(exponents) + bytes(value & 255 for value in values)
+    halves = [value & 15 for value in values] + [0] * (len(values) % 2)
+    return bytes(exponents) + bytes(low | high << 4 for low, high in zip(halves[::2], halves[1::2], strict=True))
+
+
+def decode_slopes(payload: bytes) -> list[int]:
+    """All K integers of an admitted payload."""
+    parts = range(0, len(payload), SLOPE_BYTES)
+    return [int.from_bytes(payload[k : k + SLOPE_BYTES], "little", signed=True) for k in parts]
+
+
+def encode_slopes(scalars: Sequence[int]) -> bytes:
+    return b"".join([scalar.to_bytes(SLOPE_BYTES, "little", signed=True) for scalar in scalars])
+
+
+def decode_payload(telling: Telling, payload: bytes) -> list[int]:
+    """The integers of an admitted payload, whatever it tells."""
+    assert not isinstance(telling, Pairs), "pairs are no payload"
+    return decode_coefficients(telling, payload) if isinstance(telling, Coefficients) else decode_slopes(payload)
+
+
+def _are_slopes(payload: bytes) -> bool:
+    slopes = decode_slopes(payload)
+    return max(slopes) <= SCALAR_MAX and min(slopes) >= -SCALAR_MAX

@@ -1,0 +1,156 @@
+"""What is held but not applied yet: each bundle waits here for its window, or for the next one if it came late.
+
+In `strict` windows what belongs to a later round waits for it, and there is never much: nobody goes on without us. In
+the others a fast host may be any number of rounds ahead of a slow one. `none` applies whatever has arrived. `bounded`
+keeps to its own window, so that nodes that hear each other in time apply the same and can compare digests; but it
+keeps no more than some rounds of everyone, and applies what is beyond that early, oldest first.
+
+Bundles are kept by their last step, so that taking costs what is taken, whatever else waits.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from heapq import heappop, heappush
+
+from seedflood.protocol.frontier import Frontier
+from seedflood.protocol.origin import STEP_MAX, OriginId
+from seedflood.protocol.seedflood.messages import Bundle, Update
+from seedflood.protocol.seedflood.outputs import ClosedWindow, CloseReason
+from seedflood.protocol.seedflood.window import Window
+from seedflood.protocol.swarm.membership import Membership
+from seedflood.protocol.swarm.outputs import Event
+
+AHEAD_BUNDLES = 64
+"""So many per client wait for windows to come, where nodes do not wait for each other: 26 KB."""
+
+
+class Pending:
+    """Bundles by their last step, then in order of arrival. applied: the frontier of what was taken from here."""
+
+    def __init__(self) -> None:
+        self.applied = Frontier()
+        self._by_last: dict[int, list[Bundle]] = {}
+        self._lasts: list[int] = []
+        """A heap of the keys."""
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Bundle]:
+        for last in sorted(self._lasts):
+            yield from self._by_last[last]
+
+    def add(self, bundles: Iterable[Bundle]) -> None:
+        latest = -1
+        for bundle in bundles:
+            _, step, probes, _, _ = bundle
+            last = step + len(probes) - 1
+            if last != latest:
+                latest, there = last, self._at(last)
+            there.append(bundle)
+            self._count += 1
+
+    def _at(self, last: int) -> list[Bundle]:
+        there = self._by_last.get(last)
+        if there is None:
+            there = self._by_last[last] = []
+            heappush(self._lasts, last)
+        return there
+
+    def take_before(self, step: int) -> ClosedWindow | None:
+        """Everything of the steps below `step`, outside of any window; None if there is nothing."""
+        return self._outside(self._take(step - 1), step)
+
+    def take_covered(self, frontier: Frontier) -> ClosedWindow | None:
+        """Everything that another frontier covers, outside of any window; None if there is nothing."""
+        return self._outside(self._pick(lambda bundle: frontier.holds(*bundle.span)), 0)
+
+    def take_below(self, ends: Mapping[OriginId, int]) -> ClosedWindow | None:
+        """Everything of the steps below these, by origin, outside of any window; None if there is nothing."""
+        return self._outside(self._pick(lambda bundle: bundle.last < ends.get(bundle.origin, 0)), 0)
+
+    def take_window(self, window: Window, reason: CloseReason, now: float) -> ClosedWindow:
+        """What a window that closes now gives to apply: its own updates, older ones that came late, and those ahead of
+        it that are not to wait."""
+        bundles = self._take(STEP_MAX if window.rule == "none" else window.last)
+        if window.rule == "bounded":
+            bundles += self._take(STEP_MAX, keep=AHEAD_BUNDLES * window.clients)
+        updates = _updates(bundles)
+        return ClosedWindow(
+            steps=(window.first, window.last),
+            updates=updates,
+            late=sum(update.step < window.first for update in updates),
+            heard=len({update.origin for update in updates if update.step >= window.first}),
+            missing=tuple(window.waiting),
+            reason=reason,
+            waited_seconds=now - window.opened_at,
+        )
+
+    def replace(self, old: Bundle, new: Bundle) -> bool:
+        """Was it here?"""
+        there = self._by_last.get(old.last, [])
+        if old not in there:
+            return False
+        there[there.index(old)] = new
+        return True
+
+    def drop(self, is_meant: Callable[[Bundle], bool]) -> None:
+        """These are applied by other means."""
+        self._pick(is_meant)
+
+    def _take(self, last: int, keep: int = 0) -> list[Bundle]:
+        """Those of the steps up to this one, the oldest first, as long as more than `keep` are left."""
+        taken: list[Bundle] = []
+        while self._lasts and self._lasts[0] <= last and self._count > keep:
+            bundles = self._by_last.pop(heappop(self._lasts))
+            self._count -= len(bundles)
+            taken += bundles
+        self._note(taken)
+        return taken
+
+    def _pick(self, is_meant: Callable[[Bundle], bool]) -> list[Bundle]:
+        """Looks at every one."""
+        rest: list[Bundle] = []
+        meant: list[Bundle] = []
+        for bundle in self:
+            (meant if is_meant(bundle) else rest).append(bundle)
+        self._by_last.clear()
+        self._lasts.clear()
+        self._count = 0
+        self.add(rest)
+        self._note(meant)
+        return meant
+
+    def _note(self, taken: Iterable[Bundle]) -> None:
+        for bundle in taken:
+            self.applied.add(*bundle.span)
+
+    @staticmethod
+    def _outside(bundles: list[Bundle], step: int) -> ClosedWindow | None:
+        updates = _updates(bundles)
+        return ClosedWindow((step, step - 1), updates, 0, 0, (), "no waiting", 0.0) if updates else None
+
+
+def _updates(bundles: Iterable[Bundle]) -> tuple[Update, ...]:
+    return tuple(update for bundle in bundles for update in bundle.updates())
+
+
+def describe_closing(
+    closed: ClosedWindow, membership: Membership, silent: Iterable[OriginId], bound: Callable[[], float]
+) -> Event:
+    """The line that says who was heard, who was not, and why the window closed now.
+
+    silent: suspects, for whom it did not wait. bound: seconds after which it closes whoever is missing.
+    """
+    facts: dict[str, object] = {
+        "step": closed.steps[1],
+        "reason": closed.reason,
+        "heard": closed.heard,
+        "missing": sorted(membership.name(origin) for origin in closed.missing),
+        "silent": sorted(membership.name(origin) for origin in silent),
+        "late": closed.late,
+        "waited_seconds": round(closed.waited_seconds, 4),
+    }
+    if closed.reason == "bound":
+        facts["bound_seconds"] = round(bound(), 4)
+    return Event("window closed", "info" if closed.missing else "debug", facts)

@@ -1,0 +1,171 @@
+"""Repair: neighbours compare frontier digests and pull the difference. Flooding is for speed, this is for certainty.
+
+Two comparisons. At every (re)connect the hello carries the whole frontier: what it holds and we lack becomes a
+*goal*, and is pulled at once. Then, every few seconds, 32 bytes: unequal digests mean that one of the two lacks
+something, and whoever receives such a digest pulls from its sender what its own frontier lacks.
+
+While a run moves, what is on its way right now would always look like a difference, so a digest speaks only of steps
+below the sender's last closed rounds. When nothing moved since the last comparison it speaks of everything: a stalled
+window is thus repaired, whatever was lost.
+
+One donor at a time: what two of them would send is mostly the same. The next one is asked when the pull has ended,
+broken off, or brought nothing for a whole comparison period.
+"""
+
+from dataclasses import dataclass
+
+from seedflood.protocol.frontier import Frontier, Held, spans
+from seedflood.protocol.origin import STEP_MAX, OriginId
+from seedflood.protocol.seedflood.messages import FrontierDigest
+
+REPAIR_SECONDS = 2.0
+"""Between two comparisons of a link: the longest time for which a lost frame goes unnoticed, at 40 bytes a time."""
+
+SETTLED_ROUNDS = 2
+"""A digest of a moving run leaves out the open round and the one before: neighbours are at most one round apart."""
+
+
+class _Goal:
+    """What a peer held when we linked. What is held stays held, so each of its parts is looked for until it is there,
+    and then never again: whoever claims as much as it may costs no more than one look at it all."""
+
+    def __init__(self, held: tuple[Held, ...]) -> None:
+        self.held = held
+        self._rest = spans(held)
+        self._next = next(self._rest, None)
+
+    def is_reached(self, frontier: Frontier) -> bool:
+        while self._next is not None and frontier.holds(*self._next):
+            self._next = next(self._rest, None)
+        return self._next is None
+
+
+@dataclass(slots=True)
+class _Comparison:
+    """goal: None once it was reached; is_goal_wanted: a pull for it is to be begun.
+    is_wanted: a pull is to be begun whatever the goal. has_given: something new came from it since the last `retry`.
+    members_differ: how often in a row it knew other statements."""
+
+    goal: _Goal | None
+    is_goal_wanted: bool = True
+    is_wanted: bool = False
+    is_pulling: bool = False
+    is_stalled: bool = False
+    has_given: bool = False
+    said: FrontierDigest | None = None
+    members_differ: int = 0
+
+
+class Repair:
+    """What is known of each linked neighbour's frontier, and the pulls that follow from it."""
+
+    def __init__(self) -> None:
+        self._peers: dict[OriginId, _Comparison] = {}
+        self._digest_before: bytes = b""
+        self.reached: set[OriginId] = set()
+        """Neighbours all of whose frontier, as it was when we linked, we have held at some moment."""
+        self.has_pulled = False
+        """Has a pull brought all that a neighbour held when we linked, to its end?"""
+
+    @property
+    def donor(self) -> OriginId | None:
+        """Who is being pulled from."""
+        return next((peer for peer, one in self._peers.items() if one.is_pulling and not one.is_stalled), None)
+
+    def is_pulling(self, peer: OriginId) -> bool:
+        comparison = self._peers.get(peer)
+        return comparison is not None and comparison.is_pulling
+
+    def goal(self, peer: OriginId) -> tuple[Held, ...]:
+        """What the neighbour held when we linked, if we do not hold it yet."""
+        comparison = self._peers.get(peer)
+        return comparison.goal.held if comparison is not None and comparison.goal is not None else ()
+
+    def connect(self, peer: OriginId, goal: tuple[Held, ...], frontier: Frontier, *, is_wanted: bool = False) -> None:
+        """is_wanted: pull even if nothing is lacking, to be told the neighbour's standing."""
+        self._peers[peer] = _Comparison(_Goal(goal), is_wanted=is_wanted)
+        self._look(peer, frontier)
+
+    def disconnect(self, peer: OriginId) -> None:
+        self._peers.pop(peer, None)
+
+    def settled_before(self, frontier: Frontier, open_step: int, round_steps: int) -> int:
+        """Below which step a digest speaks now: called once per comparison period."""
+        digest = frontier.digest()
+        is_still = digest == self._digest_before
+        self._digest_before = digest
+        return STEP_MAX if is_still else max(0, open_step - SETTLED_ROUNDS * round_steps)
+
+    def compare(self, peer: OriginId, said: FrontierDigest, frontier: Frontier, members_digest: bytes) -> None:
+        """Takes a neighbour's digest; wants a pull if it differs from ours. Statements are on their way for a moment:
+        they count as different the second time."""
+        comparison = self._peers[peer]
+        comparison.said = said
+        comparison.members_differ = comparison.members_differ + 1 if said.members_digest != members_digest else 0
+        if said.frontier_digest != frontier.digest(said.before) or comparison.members_differ > 1:
+            comparison.is_wanted = True
+
+    def pulled(self, peer: OriginId, frontier: Frontier) -> None:
+        """A pull ended, whole or broken off: what is still lacking is wanted again by `retry`."""
+        comparison = self._peers.get(peer)
+        if comparison is not None:
+            comparison.is_pulling = comparison.is_stalled = False
+            if self._look(peer, frontier):
+                self.has_pulled = True
+
+    def retry(self) -> None:
+        """Once per comparison period: what a broken pull owes is wanted again; one that stands still gives way."""
+        for comparison in self._peers.values():
+            comparison.is_stalled = comparison.is_pulling and not comparison.has_given
+            comparison.has_given = False
+            comparison.is_goal_wanted = True
+            comparison.is_wanted = comparison.is_wanted or not self.has_pulled
+
+    def ask(self, peer: OriginId) -> None:
+        """Something else is pulled from the peer now."""
+        if (comparison := self._peers.get(peer)) is not None:
+            comparison.is_pulling = comparison.has_given = True
+
+    def hear(self, peer: OriginId) -> None:
+        """A part of something large came from the peer: that takes its time."""
+        if (comparison := self._peers.get(peer)) is not None:
+            comparison.has_given = True
+
+    def progressed(self, peer: OriginId, frontier: Frontier) -> None:
+        """Something new came from the peer: goals may be reached by live updates, too."""
+        self._peers[peer].has_given = True
+        for one in self._peers:
+            self._look(one, frontier)
+
+    def agrees(self, peer: OriginId, frontier: Frontier) -> bool:
+        """Did the neighbour say last that it is complete and holds exactly what we hold?"""
+        comparison = self._peers.get(peer)
+        return (
+            comparison is not None
+            and comparison.said is not None
+            and comparison.said.is_complete
+            and comparison.said.frontier_digest == frontier.digest()
+        )
+
+    def collect(self, frontier: Frontier) -> OriginId | None:
+        """Takes the peer to pull from now, if any."""
+        if self.donor is not None:
+            return None
+        for peer, comparison in self._peers.items():
+            is_wanted = comparison.is_wanted or (comparison.is_goal_wanted and not self._look(peer, frontier))
+            if comparison.is_pulling or not is_wanted:
+                continue
+            comparison.is_pulling = comparison.has_given = True
+            comparison.is_wanted = comparison.is_goal_wanted = False
+            # The next pull goes to another one, if there is a choice.
+            self._peers[peer] = self._peers.pop(peer)
+            return peer
+        return None
+
+    def _look(self, peer: OriginId, frontier: Frontier) -> bool:
+        """Have we held by now all that it held when we linked?"""
+        comparison = self._peers[peer]
+        if comparison.goal is not None and comparison.goal.is_reached(frontier):
+            comparison.goal = None
+            self.reached.add(peer)
+        return comparison.goal is None

@@ -1,0 +1,62 @@
+"""Which round a node measures next: its own next one, or where the others have got to meanwhile."""
+
+from seedflood.protocol.frontier import Frontier
+from seedflood.protocol.origin import STEP_MAX, OriginId
+from seedflood.protocol.seedflood.rules import Rules
+from seedflood.protocol.seedflood.statement import stated
+from seedflood.protocol.swarm.membership import Membership
+
+FOREMOST_ROUNDS_MAX = 64
+"""So far before the others a node is believed to be: a liar shall not send newcomers to the end of the run."""
+
+
+def round_of(step: int, rules: Rules) -> int:
+    """The first step of the round that a step belongs to."""
+    return step - step % rules.local_steps
+
+
+def applied_before(step: int, rules: Rules) -> int:
+    """Below which step everything is applied when the round of `step` begins; at the end of the run it is all of it."""
+    return rules.steps if step >= rules.steps else max(0, step - rules.delay * rules.local_steps)
+
+
+def swarm_round(origin: OriginId, rules: Rules, membership: Membership, frontier: Frontier) -> int:
+    """The round that the others are in: the lower median of their last steps, so that one runaway moves nobody.
+
+    Those that left on the way do not count, those that left because they had finished do.
+    """
+    end = rules.steps - 1
+    others = (m for m in map(membership.spoken, membership.origins()) if m is not None and m.origin != origin)
+    others = (m for m in others if not m.has_left or m.last_step == end)
+    steps = sorted(last for last in (frontier.last(m.origin) for m in others) if last >= 0)
+    return round_of(steps[(len(steps) - 1) // 2], rules) if steps else 0
+
+
+def first_round(origin: OriginId, rules: Rules, membership: Membership, frontier: Frontier) -> int:
+    """Where a node that nobody waits for begins: where the others are, or not at all if that is the last round.
+
+    Never in an epoch that the foremost have left behind: it may be closed before they know that we take part in it.
+    """
+    swarm = swarm_round(origin, rules, membership, frontier)
+    if _is_beginning(origin, swarm, rules, membership):
+        swarm = 0
+    if swarm and swarm + rules.local_steps >= rules.steps:
+        return rules.steps
+    foremost = max((frontier.last(other) for other in membership.origins() if other != origin), default=0)
+    foremost = applied_before(min(foremost, swarm + FOREMOST_ROUNDS_MAX * rules.local_steps), rules)
+    return max(frontier.last(origin) + 1, swarm, foremost - foremost % rules.refresh_period)
+
+
+def _is_beginning(origin: OriginId, swarm: int, rules: Rules, membership: Membership) -> bool:
+    """Have the others closed no window yet, so that whoever was never here begins with them, and misses no round?"""
+    ours = membership.get(origin)
+    is_new = ours is None or ours.first_step == STEP_MAX
+    others = [member for member in membership.all() if member.origin != origin]
+    has_anyone_ended = any(stated(member).closed.before or member.last_step == rules.steps - 1 for member in others)
+    return is_new and not has_anyone_ended and not applied_before(swarm, rules)
+
+
+def next_round(step: int, origin: OriginId, rules: Rules, membership: Membership, frontier: Frontier) -> int:
+    """After the round of `step`: the next one, or, where nodes do not wait for each other, the one of the others."""
+    following = step + rules.local_steps
+    return following if rules.window == "strict" else max(following, swarm_round(origin, rules, membership, frontier))

@@ -1,0 +1,68 @@
+"""What nodes of a run agree on, and how long one of them waits."""
+
+from dataclasses import dataclass
+
+from seedflood.errors import ConfigError
+from seedflood.protocol.seedflood.messages import BUNDLE_BYTES_MAX
+from seedflood.protocol.seedflood.payload import PAIRS, Telling
+from seedflood.protocol.seedflood.repair import REPAIR_SECONDS
+from seedflood.protocol.seedflood.window import WindowRule
+from seedflood.protocol.swarm.rules import SwarmRules
+
+AHEAD_BYTES, AHEAD_ROUNDS_MIN, AHEAD_ROUNDS_MAX = 16 << 20, 64, 4096
+"""What one origin may have waiting where windows are strict. No honest one is further ahead than windows are open, but
+hosts that left and returned quickly may have gone on in two halves."""
+
+BUNDLE_BYTES = 400
+"""What a bundle takes in memory beside its payloads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules(SwarmRules):
+    """What all nodes of a run agree on (from `[run]`).
+
+    refresh_period: steps per epoch. epoch_bytes: size of an epoch's coefficients, which follows from model and rank.
+    telling: what is told of a step. delay: how many windows may be open while a round is measured. step_reach: the most
+    that one step adds to a coefficient, whatever was told; None: what was told adds up.
+    run_seed: the seeds of all pairs follow from it (`seeds`); None: any seed will do.
+
+    Raises ConfigError if a bundle would be too large.
+    """
+
+    window: WindowRule = "strict"
+    local_steps: int = 1
+    refresh_period: int = 1000
+    epoch_bytes: int = 0
+    telling: Telling = PAIRS
+    delay: int = 0
+    step_reach: int | None = None
+    run_seed: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.local_steps * self.telling.size > BUNDLE_BYTES_MAX:
+            raise ConfigError(
+                f"{self.local_steps} local steps of {self.telling.size:,} bytes each are more than a message holds "
+                f"({BUNDLE_BYTES_MAX:,}): choose a lower rank, fewer bits or fewer local_steps."
+            )
+
+    @property
+    def ahead_steps(self) -> int:
+        """In strict windows what is further ahead of a node than this is not taken yet."""
+        fitting = AHEAD_BYTES // (BUNDLE_BYTES + self.local_steps * self.telling.size)
+        rounds = min(max(fitting, AHEAD_ROUNDS_MIN), AHEAD_ROUNDS_MAX)
+        return (rounds + self.delay) * self.local_steps
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long this node waits, in seconds.
+
+    repair: between two comparisons of frontiers. start: for all clients to join before the first window closes (strict
+    waits for ever). linger: at the end, for neighbours that are away. redial: within it, whoever is up has dialled
+    again.
+    """
+
+    repair_seconds: float = REPAIR_SECONDS
+    start_seconds: float = 60.0
+    linger_seconds: float = 60.0
+    redial_seconds: float = 30.0

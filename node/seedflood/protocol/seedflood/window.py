@@ -1,0 +1,100 @@
+"""The window of a round: when a node has waited long enough for the updates of everyone.
+
+A *round* is `local_steps` consecutive steps, measured between two exchanges; its window opens when the node
+publishes and closes by one of three rules:
+
+    strict    when every expected origin was heard: exact consensus, the paper's algorithm
+    bounded   the same, or when diameter x hop bound has passed: what comes later is applied later, never lost
+    none      at once: the node applies whatever has arrived
+
+Pure functions of what was heard and what time it is; the node asks again whenever either changes.
+"""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from typing import Literal
+
+from seedflood.protocol.frontier import Frontier
+from seedflood.protocol.origin import OriginId
+from seedflood.protocol.seedflood.outputs import CloseReason
+from seedflood.protocol.swarm.membership import Membership
+
+WindowRule = Literal["strict", "bounded", "none"]
+
+
+def is_heard(frontier: Frontier, origin: OriginId, first: int, last: int, rule: WindowRule) -> bool:
+    """Has the origin, which takes part from `first` on, said all it will say about the steps up to `last`?
+
+    Strict windows want every step before, too: who jumped to this round may not have heard of the last one yet. Where
+    nodes do not wait for each other, one that speaks of a later step has moved on.
+    """
+    return frontier.holds(origin, first, last) if rule == "strict" else frontier.last(origin) >= last
+
+
+@dataclass(slots=True)
+class Window:
+    """An open window over steps first..last.
+
+    opened_at: when the own updates were published. clients: how many origins must take part before a window may
+    close; until_joined: when to stop waiting for those that never came (strict: never). waiting: expected origins that
+    were not heard yet, kept current by `expect` and `hear`, so that a decision costs nothing.
+    """
+
+    first: int
+    last: int
+    opened_at: float
+    rule: WindowRule
+    clients: int
+    until_joined: float
+    waiting: set[OriginId] = field(default_factory=set)
+
+    def expect(self, membership: Membership, frontier: Frontier, suspects: Collection[OriginId] = ()) -> None:
+        """The window opens."""
+        self.waiting.clear()
+        for origin in membership.origins():
+            self.review(origin, membership, frontier, suspects)
+
+    def review(
+        self, origin: OriginId, membership: Membership, frontier: Frontier, suspects: Collection[OriginId] = ()
+    ) -> None:
+        """Whether the origin takes part or is suspected may have changed. Strict windows wait for suspects, too."""
+        if (
+            membership.is_expected(origin, self.last)
+            and not self._is_heard(origin, membership, frontier)
+            and (self.rule == "strict" or origin not in suspects)
+        ):
+            self.waiting.add(origin)
+        else:
+            self.waiting.discard(origin)
+
+    def hear(self, origin: OriginId, membership: Membership, frontier: Frontier) -> None:
+        """Something new of this origin is held."""
+        if origin in self.waiting and self._is_heard(origin, membership, frontier):
+            self.waiting.discard(origin)
+
+    def _is_heard(self, origin: OriginId, membership: Membership, frontier: Frontier) -> bool:
+        member = membership.spoken(origin)
+        first = self.first if member is None else min(member.first_step, self.last)
+        return is_heard(frontier, origin, first, self.last, self.rule)
+
+    def deadline(self, bound: Callable[[], float]) -> float:
+        """When the window closes whoever is missing; infinite for strict."""
+        return self.opened_at + bound() if self.rule == "bounded" else float("inf")
+
+    def wake_at(self, membership: Membership, bound: Callable[[], float]) -> float:
+        """When time alone closes the window; infinite if only news can."""
+        if self.rule == "strict":
+            return float("inf")
+        all_joined_at = self.opened_at if membership.taking_part >= self.clients else self.until_joined
+        return max(all_joined_at, self.deadline(bound)) if self.rule == "bounded" and self.waiting else all_joined_at
+
+    def close_reason(self, membership: Membership, now: float, bound: Callable[[], float]) -> CloseReason | None:
+        """Why the window may close now, or None if it may not."""
+        is_waiting_for_joins = self.rule == "strict" or now < self.until_joined
+        if is_waiting_for_joins and membership.taking_part < self.clients:
+            return None
+        if self.rule == "none":
+            return "no waiting"
+        if not self.waiting:
+            return "all heard"
+        return "bound" if now >= self.deadline(bound) else None

@@ -1,0 +1,101 @@
+"""The open windows of a node, oldest first: one, or with `delay = D` up to D + 1 of them.
+
+Round r is measured with exactly the updates of the rounds up to r - D - 1 applied, on every host (design section 4), so
+the windows of the D rounds before it may be open meanwhile. They close in order, and none earlier than it has to: what
+has come of round r - D must not be applied while round r is not measured, or hosts would measure on different sums.
+So a window closes only when it is *in the way* of the round that comes next.
+"""
+
+from collections import deque
+from collections.abc import Callable
+
+from seedflood.protocol.frontier import Frontier
+from seedflood.protocol.origin import OriginId
+from seedflood.protocol.seedflood.outputs import CloseReason
+from seedflood.protocol.seedflood.rounds import applied_before
+from seedflood.protocol.seedflood.rules import Rules
+from seedflood.protocol.seedflood.window import Window
+from seedflood.protocol.swarm.liveness import Liveness
+from seedflood.protocol.swarm.membership import Membership
+
+
+class OpenWindows:
+    """until_joined: when to stop waiting for those that never came; bound: what a window's deadline is made of."""
+
+    def __init__(
+        self,
+        rules: Rules,
+        membership: Membership,
+        frontier: Frontier,
+        liveness: Liveness,
+        bound: Callable[[], float],
+    ) -> None:
+        self.until_joined = 0.0
+        self._rules = rules
+        self._membership = membership
+        self._frontier = frontier
+        self._liveness = liveness
+        self._bound = bound
+        self._open: deque[Window] = deque()
+
+    @property
+    def oldest(self) -> Window | None:
+        return self._open[0] if self._open else None
+
+    @property
+    def latest(self) -> Window | None:
+        return self._open[-1] if self._open else None
+
+    def open(self, step: int, now: float) -> None:
+        """The window of the round that begins at `step`."""
+        rules = self._rules
+        last = step + rules.local_steps - 1
+        window = Window(step, last, now, rules.window, rules.clients, self.until_joined)
+        window.expect(self._membership, self._frontier, self._liveness.suspects)
+        self._open.append(window)
+        self._liveness.opened(self._membership.expected(last), window.waiting, now)
+
+    def reopen(self, step: int, now: float) -> None:
+        """Those of the rounds before the one of `step`, if it is one, that need not be applied when it is measured."""
+        for first in range(applied_before(step, self._rules), step, self._rules.local_steps):
+            self.open(first, now)
+
+    def in_the_way(self, following: int) -> Window | None:
+        """The oldest window, if it has to close before the round of `following` is measured."""
+        oldest = self.oldest
+        return oldest if oldest is not None and oldest.first < applied_before(following, self._rules) else None
+
+    def close_reason(self, window: Window, now: float) -> CloseReason | None:
+        return window.close_reason(self._membership, now, self._bound)
+
+    def close(self) -> Window:
+        """The oldest one."""
+        return self._open.popleft()
+
+    def clear(self) -> None:
+        self._open.clear()
+
+    def wake_at(self) -> float:
+        """When time alone closes the oldest one; infinite if only news can."""
+        oldest = self.oldest
+        return float("inf") if oldest is None else oldest.wake_at(self._membership, self._bound)
+
+    def hear(self, origin: OriginId, now: float) -> None:
+        """Something new of this origin is held."""
+        for window in self._open:
+            window.hear(origin, self._membership, self._frontier)
+        self._await(origin, now)  # what came may not be the last that is waited for
+
+    def review(self, origin: OriginId, now: float) -> None:
+        """Whether the origin takes part or is suspected may have changed."""
+        for window in self._open:
+            window.review(origin, self._membership, self._frontier, self._liveness.suspects)
+        word = self._membership.spoken(origin)
+        if word is not None and word.last_step is not None and self._frontier.last(origin) >= word.last_step:
+            self._liveness.forget(origin)  # it has said all it will
+        self._await(origin, now)  # perhaps it was not known when the window opened
+
+    def _await(self, origin: OriginId, now: float) -> None:
+        """Whoever is waited for is suspected one day."""
+        if any(origin in window.waiting for window in self._open):
+            self._liveness.opened((origin,), {origin}, now)

@@ -1,0 +1,75 @@
+"""Admission of hosts: who may link with us, and which statements may be used.
+
+A wrong signature is the fault of the peer that sent it, whoever is named as its author: every relay verifies, so an
+honest one never passes it on.
+"""
+
+from collections.abc import Callable
+
+from seedflood.errors import PeerError
+from seedflood.protocol.origin import OriginId
+from seedflood.protocol.swarm.membership import Membership
+from seedflood.protocol.swarm.messages import Hello, Member, Verify
+from seedflood.protocol.swarm.rules import SwarmRules
+
+
+class MemberAdmission:
+    """check_state: raises PeerError for what an algorithm never states (`Member.algorithm`)."""
+
+    def __init__(
+        self, rules: SwarmRules, verify: Verify, membership: Membership, *, check_state: Callable[[bytes], object]
+    ) -> None:
+        self.refused: dict[str, int] = {}
+        """Foreign input that was not used, by reason."""
+        self._run_id = rules.run_id
+        self._base_digest = rules.base_digest
+        self._verify = verify
+        self._membership = membership
+        self._check_state = check_state
+        self._twins: set[OriginId] = set()
+        """Origins that are known to have two keys."""
+
+    def check_hello(self, hello: Hello) -> None:
+        """Raises PeerError if the peer does not belong with us."""
+        if hello.run_id != self._run_id:
+            raise PeerError("the peer takes part in another run", reason="run")
+        if hello.base_digest != self._base_digest:
+            raise PeerError("the peer holds another base model", reason="base model")
+        if not self._membership.has_room_for(hello.member):
+            self.refuse("too many origins")
+            raise PeerError(f"{len(self._membership)} origins take part, and no more are let in", reason="busy")
+        if self._membership.is_taken(hello.member):
+            self._note_twin(hello.member)
+            raise PeerError("the origin id of the peer is that of another key", reason="identity")
+        self.check_member(hello.member)
+        for member in hello.members:
+            self.check_member(member)
+
+    def check_member(self, member: Member) -> None:
+        """Raises PeerError if a statement that is news is not signed by its subject. No room, or another key under an
+        origin id that has one: it is no news."""
+        if not self._membership.has_room_for(member):
+            self.refuse("too many origins")
+        if self._membership.is_taken(member):
+            self._note_twin(member)
+        self._check_state(member.algorithm)
+        if self._membership.is_news(member) and not self.is_signed(member):
+            self.refuse("signature")
+            raise PeerError(f"the membership statement of {member.name} has a wrong signature", reason="signature")
+
+    def is_signed(self, member: Member) -> bool:
+        """Did its subject make this statement?"""
+        return self._verify(member.public_key, member.signed_bytes(self._run_id), member.signature)
+
+    def has_twin(self, origin: OriginId) -> bool:
+        """Is there another key with this origin id? Then nothing more is taken of it."""
+        return origin in self._twins
+
+    def refuse(self, reason: str) -> None:
+        self.refused[reason] = self.refused.get(reason, 0) + 1
+
+    def _note_twin(self, member: Member) -> None:
+        """Two keys under one id were looked for. Nothing more of that origin is taken: others may know it by its other
+        key, and what an honest relay passes on shall not look like a wrong signature."""
+        self._twins.add(member.origin)
+        self.refuse("another key")

@@ -1,0 +1,56 @@
+"""How long a hop takes, measured by pings: half a round trip, event loops and queues of both sides included.
+
+Every node says the slow end of what it measures in its statement, so that all know the slowest hop of the network. It
+says it in powers of two, and again only when it has doubled or fallen to a quarter: a statement floods to everyone.
+"""
+
+from collections import deque
+
+from seedflood.protocol.origin import OriginId
+from seedflood.protocol.swarm.liveness import SUSPICION_SECONDS_MAX
+
+SAMPLES_MAX = 256
+PERCENTILE = 0.99
+HOP_MILLISECONDS_MAX = 8192
+"""More is not believed of anyone: a liar shall not hold windows open."""
+
+HOP_SECONDS_MIN = 0.02
+"""Shortest bound per hop: below it the wake-up of a busy host, not the network, decides."""
+
+HOP_SAFETY = 2.0
+"""The bound is this many times the measured delay of a hop: delays along a path do not all peak together."""
+
+BOUND_SECONDS_MAX = SUSPICION_SECONDS_MAX
+"""Whatever is said of hops and links, by whomever: who is silent for so long is not waited for anyway."""
+
+
+class HopDelays:
+    """The last round trips of all links of a node. slow_seconds: their 99th percentile; 0 before any."""
+
+    def __init__(self) -> None:
+        self.slow_seconds = 0.0
+        self._sent: dict[OriginId, float] = {}
+        self._delays: deque[float] = deque(maxlen=SAMPLES_MAX)
+
+    def ping(self, peer: OriginId, now: float) -> None:
+        self._sent[peer] = now
+
+    def pong(self, peer: OriginId, sent_at: float, now: float) -> None:
+        """Takes an answer; one that does not answer the last ping is not believed."""
+        if self._sent.get(peer) == sent_at:
+            del self._sent[peer]
+            self._delays.append((now - sent_at) / 2)
+            self.slow_seconds = sorted(self._delays)[int(PERCENTILE * (len(self._delays) - 1) + 0.5)]
+
+    def milliseconds_to_say(self, said: int) -> int:
+        """What the statement should say, if it says `said` now: the power of two above the measured milliseconds."""
+        if not self._delays:
+            return said
+        measured = round(self.slow_seconds * 1000)
+        wanted = min(1 << max(0, measured - 1).bit_length(), HOP_MILLISECONDS_MAX)
+        return wanted if wanted > said or 4 * wanted <= said else said
+
+
+def bound_seconds(diameter: int, hop_delay_seconds: float) -> float:
+    """How long news may take across the network: design section 4, `diameter x hop bound`."""
+    return min(diameter * max(HOP_SECONDS_MIN, HOP_SAFETY * hop_delay_seconds), BOUND_SECONDS_MAX)

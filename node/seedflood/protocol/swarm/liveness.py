@@ -1,0 +1,75 @@
+"""Who has fallen silent: a suspicion that adapts to how late each origin usually is.
+
+Silence counts only while a window waits for the origin: in a run that stands still everyone is quiet, and only those
+who are waited for are missing. In `bounded` and `none` windows a suspect is not waited for until it speaks again; in
+`strict` windows it is only named, for there nobody goes on without it.
+
+The time is the usual lateness of the origin plus four deviations (as TCP sets its retransmission time, RFC 6298), plus
+what news take across the network, between a floor that a busy host reaches now and then and a ceiling.
+"""
+
+from collections.abc import Callable, Iterable
+
+from seedflood.protocol.origin import OriginId
+
+SUSPICION_SECONDS_MIN = 1.0
+SUSPICION_SECONDS_MAX = 30.0
+MEAN_GAIN, DEVIATION_GAIN = 1 / 8, 1 / 4
+
+
+class Liveness:
+    """What is known of each origin's punctuality. suspects: who is silent now."""
+
+    def __init__(self) -> None:
+        self.suspects: set[OriginId] = set()
+        self._missing_since: dict[OriginId, float] = {}
+        self._lateness: dict[OriginId, tuple[float, float]] = {}
+
+    def opened(self, expected: Iterable[OriginId], waiting: set[OriginId], now: float) -> None:
+        """A window has opened that waits for some of those it expects; the others were in time."""
+        for origin in expected:
+            if origin in waiting:
+                self._missing_since.setdefault(origin, now)
+            elif origin in self._lateness:
+                self._sample(origin, 0.0)
+
+    def heard(self, origin: OriginId, now: float) -> bool:
+        """Something new of the origin has come; was it a suspect?"""
+        since = self._missing_since.pop(origin, None)
+        if origin in self.suspects:
+            self.suspects.discard(origin)
+            return True  # how long it was dead says nothing about how late it is when alive
+        if since is not None:
+            self._sample(origin, now - since)
+        return False
+
+    def suspicion_seconds(self, origin: OriginId, bound_seconds: float) -> float:
+        """How long windows wait for the silent origin before it is suspected."""
+        mean, deviation = self._lateness.get(origin, (0.0, 0.0))
+        wanted = 2 * bound_seconds + mean + 4 * deviation
+        return min(max(wanted, SUSPICION_SECONDS_MIN), SUSPICION_SECONDS_MAX)
+
+    def review(self, now: float, bound_seconds: Callable[[], float]) -> list[OriginId]:
+        """Suspects those that were silent for too long; says who is new among them. The bound costs something."""
+        new = [
+            origin
+            for origin, since in self._missing_since.items()
+            if origin not in self.suspects
+            and now - since >= SUSPICION_SECONDS_MIN
+            and now - since >= self.suspicion_seconds(origin, bound_seconds())
+        ]
+        self.suspects.update(new)
+        return sorted(new)
+
+    def forget(self, origin: OriginId) -> None:
+        """It has left: nobody waits for it any more."""
+        self.suspects.discard(origin)
+        self._missing_since.pop(origin, None)
+
+    def _sample(self, origin: OriginId, seconds: float) -> None:
+        if origin not in self._lateness:
+            self._lateness[origin] = (seconds, seconds / 2)
+            return
+        mean, deviation = self._lateness[origin]
+        deviation += DEVIATION_GAIN * (abs(seconds - mean) - deviation)
+        self._lateness[origin] = (mean + MEAN_GAIN * (seconds - mean), deviation)

@@ -1,0 +1,130 @@
+"""What nodes of any run say to each other, whatever they train by: who they are, whom they know, how far away they are.
+
+Signatures cover the encodings made here, not the wire's: they carry a domain and the run, so a statement cannot be
+replayed in another run or as anything else.
+"""
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from seedflood.protocol.frontier import Held
+from seedflood.protocol.origin import STEP_MAX, OriginId, origin_id
+
+NEIGHBOURS_MAX = 1024
+ALGORITHM_BYTES_MAX = 1024
+"""In a statement, which floods to everyone."""
+
+INCARNATION_MAX = 1 << 62
+"""Far beyond any clock. One that has a newer one of itself to outlive counts on from it."""
+
+Verify = Callable[[bytes, bytes, bytes], bool]
+"""(public key, message, signature) -> is it the key's signature of the message."""
+
+Sign = Callable[[bytes], bytes]
+"""message -> signature by this node's own key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A membership statement: who an origin is, whom it is linked with, and whether it has left.
+
+    The newest (incarnation, version) of an origin is believed. incarnation: how often the origin was started.
+    first_step: the first step this incarnation will measure. last_step: after leaving, the last it has measured
+    (-1: none); None while it takes part. hop_milliseconds: the slow end of the delays it measures to its neighbours.
+    algorithm: what else the way of training wants everyone to know; bytes that only it reads.
+    """
+
+    public_key: bytes
+    name: str
+    incarnation: int
+    version: int = 0
+    neighbours: tuple[OriginId, ...] = ()
+    first_step: int = 0
+    last_step: int | None = None
+    hop_milliseconds: int = 0
+    algorithm: bytes = b""
+    signature: bytes = b""
+
+    @property
+    def origin(self) -> OriginId:
+        return origin_id(self.public_key)
+
+    @property
+    def age(self) -> tuple[int, int]:
+        """Orders the statements of one origin: greater is newer."""
+        return (self.incarnation, self.version)
+
+    @property
+    def has_left(self) -> bool:
+        return self.last_step is not None
+
+    @property
+    def has_spoken(self) -> bool:
+        """Does it tell from which step on its origin takes part? Until it has caught up, it does not."""
+        return self.first_step < STEP_MAX
+
+    def signed_bytes(self, run_id: bytes) -> bytes:
+        """What the signature covers. run_id: 32 bytes."""
+        name = self.name.encode()
+        last = -2 if self.last_step is None else self.last_step
+        return b"".join(
+            (
+                b"seedflood member 4\0",
+                run_id,
+                self.public_key,
+                struct.pack(">H", len(name)),
+                name,
+                struct.pack(">QQQqH", self.incarnation, self.version, self.first_step, last, len(self.neighbours)),
+                struct.pack(f">{len(self.neighbours)}Q", *self.neighbours),
+                struct.pack(">II", self.hop_milliseconds, len(self.algorithm)),
+                self.algorithm,
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """First message on a link, from both sides: who I am, what I hold, whom I know."""
+
+    run_id: bytes
+    base_digest: bytes
+    member: Member
+    members: tuple[Member, ...] = ()
+    frontier: tuple[Held, ...] = ()
+    protocol_version: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """A batch of membership statements."""
+
+    members: tuple[Member, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ping:
+    """sent_at: the sender's clock in seconds, returned as it is by the pong."""
+
+    sent_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Pong:
+    sent_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Goodbye:
+    """Last message on a link that is closed on purpose."""
+
+    reason: str = ""
+
+
+class AlgorithmMessage:
+    """What neighbours say to each other that belongs to one way of training: a subclass for each kind."""
+
+    __slots__ = ()
+
+
+Message = Hello | Members | Ping | Pong | Goodbye | AlgorithmMessage

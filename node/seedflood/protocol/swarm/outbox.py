@@ -1,0 +1,34 @@
+"""Where the parts of a node put what is to be done, until the shell collects it."""
+
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from seedflood.protocol.origin import OriginId
+from seedflood.protocol.swarm.messages import Message
+from seedflood.protocol.swarm.outputs import Event, EventLevel, Outputs
+
+Wanted = TypeVar("Wanted", bound=Outputs, covariant=True)
+
+
+class Outbox(Generic[Wanted]):
+    """One for all parts of a node. make: empty outputs, of the kind that its algorithm has."""
+
+    def __init__(self, make: Callable[[], Wanted]) -> None:
+        self._make = make
+        self._outputs = make()
+
+    @property
+    def outputs(self) -> Wanted:
+        """What has gathered since the last `take`."""
+        return self._outputs
+
+    def send(self, peer: OriginId, message: Message) -> None:
+        self._outputs.send.append((peer, message))
+
+    def tell(self, name: str, level: EventLevel = "info", /, **facts: Any) -> None:
+        """A fact for the log."""
+        self._outputs.events.append(Event(name, level, facts))
+
+    def take(self) -> Wanted:
+        taken, self._outputs = self._outputs, self._make()
+        return taken

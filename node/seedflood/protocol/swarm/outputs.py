@@ -1,0 +1,37 @@
+"""What any node wants done, in the order that is the contract: persist, then send, then all else.
+
+An algorithm adds fields of its own to these: what it keeps, and what the compute thread is to do.
+"""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from seedflood.protocol.origin import OriginId
+from seedflood.protocol.swarm.messages import Member, Message
+
+EventLevel = Literal["debug", "info", "warning", "error"]
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A fact worth a log line. name: a stable word group; facts: plain values."""
+
+    name: str
+    level: EventLevel = "info"
+    facts: dict[str, object] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Outputs:
+    """Honoured by the driver."""
+
+    members: list[Member] = field(default_factory=list)
+    """Persist: the newest statement of each origin."""
+    is_durable: bool = False
+    """Persisting must have reached the disk before anything is sent: something of ours is among it."""
+    send: list[tuple[OriginId, Message]] = field(default_factory=list)
+    is_superseded: bool = False
+    """Another process with our key was started later than this one: nothing is to be said any more."""
+    is_finished: bool = False
+    """The run is over here: nothing is missing and the neighbours have everything."""
+    events: list[Event] = field(default_factory=list)

@@ -1,0 +1,199 @@
+"""Who is there: what we know of all origins, and what we say of ourselves.
+
+Statements of others are believed, kept and passed on; our own are made whenever something of them changes: neighbours,
+the steps we take part in, how slow a hop is, what the algorithm states. Silence is judged here as well, as windows see
+it.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+from seedflood.protocol.origin import STEP_MAX, OriginId
+from seedflood.protocol.swarm.admission import MemberAdmission
+from seedflood.protocol.swarm.delays import HopDelays, bound_seconds
+from seedflood.protocol.swarm.liveness import Liveness
+from seedflood.protocol.swarm.membership import Membership
+from seedflood.protocol.swarm.messages import INCARNATION_MAX, NEIGHBOURS_MAX, Member, Ping, Sign
+from seedflood.protocol.swarm.neighbours import Neighbours
+from seedflood.protocol.swarm.outbox import Outbox
+from seedflood.protocol.swarm.outputs import Outputs
+from seedflood.protocol.swarm.own_statement import OwnStatement
+from seedflood.protocol.swarm.rules import SwarmRules
+
+OUTLIVED_MAX = 8
+"""So many statements of past lives a process outbids: each had lost its journal, or has a copy of our key."""
+
+
+class Past(Protocol):
+    """What an algorithm knows of earlier lives of this node, and whether it has spoken in this one."""
+
+    @property
+    def is_over(self) -> bool:
+        """Has the node spoken in this life?"""
+
+    @property
+    def is_forgetful(self) -> bool:
+        """Is it unknown what was said in earlier lives?"""
+
+    def hear_of_past(self, member: Member) -> None:
+        """The network knows this statement of an earlier life."""
+
+
+class Presence:
+    """membership: the newest statement of everyone, ours included. changed: of whom there is news since this was
+    cleared. state: what the algorithm states of us now (`Member.algorithm`)."""
+
+    def __init__(
+        self,
+        rules: SwarmRules,
+        member: Member,
+        sign: Sign,
+        membership: Membership,
+        neighbours: Neighbours,
+        admission: MemberAdmission,
+        past: Past,
+        outbox: Outbox[Outputs],
+        *,
+        state: Callable[[], bytes],
+    ) -> None:
+        self.changed: set[OriginId] = set()
+        self.membership = membership
+        self.neighbours = neighbours
+        self.liveness = Liveness()
+        self.delays = HopDelays()
+        self._is_loss_told = False
+        self._clients = rules.clients
+        self._statement = OwnStatement(member, rules.run_id, sign)
+        self._admission = admission
+        self._past = past
+        self._outbox = outbox
+        self._state = state
+
+    @property
+    def ours(self) -> Member:
+        """The last statement about ourselves."""
+        return self._statement.member
+
+    def introduce(self) -> tuple[Member, tuple[Member, ...]]:
+        """What a new link is told first: our statement, and all others that count."""
+        return self.ours, tuple(member for member in self.membership.told() if member != self.ours)
+
+    def declare(self, **changes: Any) -> None:
+        """Makes, keeps and floods a new statement about ourselves."""
+        changes["neighbours"] = self._neighbours()
+        changes["algorithm"] = self._state()
+        member = self._statement.say(self.membership.get(self.ours.origin), **changes)
+        self._keep(member)
+        self._outbox.outputs.is_durable = True
+        self.neighbours.spread(member)
+
+    def go_on(self, past: Member) -> None:
+        """Says that we are here again, as we were."""
+        hop = past.hop_milliseconds
+        self.declare(first_step=past.first_step, last_step=past.last_step, hop_milliseconds=hop)
+
+    def take_part(self, first: int, steps: int) -> None:
+        """Says from which step on. Whoever did so before and has not left is expected from then on all the same; one
+        that had left does not come back for a run that is over."""
+        word = self.membership.spoken(self.ours.origin)
+        if word is not None and not word.has_left:
+            self.declare(first_step=min(first, word.first_step), last_step=None)
+        elif word is None or first < steps:
+            self.declare(first_step=first, last_step=None)
+
+    def leave(self, last_step: int) -> None:
+        """Says goodbye. Whoever has not caught up does not know what a past life said last, and says nothing about it:
+        its last word stands, and it counts as down until it is back."""
+        if not self.ours.has_spoken:
+            self.declare(last_step=-1)
+        elif not self.ours.has_left:
+            self.declare(last_step=last_step)
+
+    def declare_neighbours(self) -> None:
+        """A link has come or gone."""
+        if self._neighbours() != self.ours.neighbours:
+            self.declare()
+
+    def believe(self, members: Iterable[Member], source: OriginId) -> None:
+        """Takes statements whose signatures were checked."""
+        for member in members:
+            if self.membership.is_taken(member):
+                continue
+            if member.origin == self.ours.origin:
+                self._hear_of_us(member, source)
+            elif self.membership.is_news(member):
+                self._outbox.outputs.events += self.membership.describe_news(member, self._clients)
+                self._keep(member)
+                self.neighbours.spread(member, source)
+
+    def heard(self, origin: OriginId, last_step: int, now: float) -> None:
+        """Something new of the origin has come."""
+        if self.liveness.heard(origin, now):
+            self._outbox.tell("member heard again", member=self.membership.name(origin), step=last_step)
+
+    def look_around(self, now: float) -> None:
+        """Now and then: who has fallen silent, how slow is a hop?"""
+        for origin in self.liveness.review(now, self.bound_seconds):
+            self.changed.add(origin)
+            self._outbox.tell("member silent", "warning", member=self.membership.name(origin))
+        said = self.ours.hop_milliseconds
+        if (milliseconds := self.delays.milliseconds_to_say(said)) != said:
+            self.declare(hop_milliseconds=milliseconds)
+
+    def ping(self, peer: OriginId, now: float) -> None:
+        self.delays.ping(peer, now)
+        self._outbox.send(peer, Ping(now))
+
+    def bound_seconds(self) -> float:
+        """How long news may take to reach everyone: the slowest hop that anyone measures, times the diameter."""
+        hop = max(self.membership.hop_seconds(), self.delays.slow_seconds)
+        return bound_seconds(self.membership.diameter(), hop)
+
+    def _neighbours(self) -> tuple[OriginId, ...]:
+        """No statement with more than so many is accepted by anyone."""
+        return tuple(sorted(self.neighbours)[:NEIGHBOURS_MAX])
+
+    def _hear_of_us(self, member: Member, source: OriginId) -> None:
+        """A past life of ours said this, or a process with a copy of our key.
+
+        One that is about to start has the last word over whatever it finds, for its clock may have gone back, and its
+        journal may have lost the count of its starts. One that has spoken and hears of a newer one is the older of two,
+        and ends; if it was not, it has the last word when it is started again. Two that start at the same moment outbid
+        each other a few times, until one of them gives up. Nothing can be newer than the last incarnation there is.
+        """
+        if member.signature == self.ours.signature or not self._admission.is_signed(member):
+            return
+        is_newer = member.age > self.ours.age
+        if is_newer or member.incarnation != self.ours.incarnation:
+            self._remember(member)
+        is_hopeless = self._statement.outlived == OUTLIVED_MAX or member.incarnation >= INCARNATION_MAX
+        if is_newer and (self._past.is_over or is_hopeless):
+            self._outbox.outputs.is_superseded = True
+            return
+        if self.membership.is_news(member):
+            self._keep(member)
+            self.neighbours.spread(member, source)
+        if is_newer:
+            self._statement.outlive(member)
+            self._state_again()
+
+    def _state_again(self) -> None:
+        """Of the steps we take part in nothing, as long as we do not know what a past life said of them."""
+        if self._past.is_forgetful and not self._past.is_over:
+            self.declare(first_step=STEP_MAX, last_step=None)
+        else:
+            self.declare()
+
+    def _remember(self, past: Member) -> None:
+        if self._past.is_over:
+            return
+        self._past.hear_of_past(past)
+        if self._past.is_forgetful and not self._is_loss_told:
+            self._is_loss_told = True
+            neighbours = sorted(map(self.membership.name, past.neighbours))
+            self._outbox.tell("the journal lacks a past life of this node", "warning", former_neighbours=neighbours)
+
+    def _keep(self, member: Member) -> None:
+        self.membership.believe(member)
+        self._outbox.outputs.members.append(member)
+        self.changed.add(member.origin)

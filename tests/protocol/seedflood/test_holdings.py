@@ -1,0 +1,256 @@
+from dataclasses import replace
+
+import pytest
+from nodes import (
+    PATIENCE,
+    answer_pull,
+    applied_steps,
+    events,
+    hear,
+    linked,
+    measure_of,
+    publish,
+    sent_bundles,
+    started,
+    tick,
+    windows,
+)
+from origins import RUN_ID, A, B, C, D, closed_digests, epoch, has_closed, standing
+
+from seedflood.errors import PeerError
+from seedflood.protocol.frontier import Frontier
+from seedflood.protocol.seedflood import holdings
+from seedflood.protocol.seedflood.messages import SCALAR_MAX, ClosedEpoch, FrontierDigest
+from seedflood.protocol.seedflood.opening import WAITING_ROUNDS
+from seedflood.protocol.seedflood.outputs import Measure, SumEpoch
+from seedflood.protocol.seedflood.phase import Phase
+from seedflood.protocol.seedflood.statement import stated
+from seedflood.protocol.swarm.messages import Members
+
+PERIOD = 4
+FIRST = epoch(0, B.held(4), C.held(4), total=5)
+
+
+def pulling(*held, journal=(), **settings):
+    """A node that joins and pulls from B, which holds this."""
+    node = started(clients=3, refresh_period=PERIOD, journal=journal, members=[B.member(), C.member()], **settings)
+    node.connected(B.id, B.hello(held, members=[C.member()]), 0.0)
+    assert [peer for peer, _ in node.collect().pull] == [B.id]
+    return node
+
+
+def hear_sums(node, peer, *closed, signers=(B, C), now=0.0):
+    """The peer tells sums from the first epoch on, which these have signed. What came of the last one."""
+    said = has_closed(*closed, period=PERIOD)
+    hear(node, peer, Members(tuple(origin.member(version=9, **said) for origin in signers)), now)
+    hear(node, peer, closed_digests(*closed), now)
+    return [hear(node, peer, one, now) for one in closed][-1]
+
+
+def spread(*origins, steps):
+    return [origin.bundle(step) for step in steps for origin in origins]
+
+
+# Adopting
+
+
+def closed_before(member):
+    return stated(member).closed.before
+
+
+def test_a_sum_takes_the_place_of_bundles():
+    node = pulling(B.held(5), C.held(4))
+    out = hear_sums(node, B, FIRST)
+    assert out.adopt == [FIRST]
+    assert out.bundles == []
+    assert node.frontier == node.applied == Frontier([B.held(4), C.held(4)])
+
+
+def test_what_a_sum_covers_is_applied_by_it_and_by_no_window():
+    node = pulling(B.held(5), C.held(4), journal=spread(B, C, steps=[0, 1]))
+    assert windows(hear_sums(node, B, FIRST)) == []
+    out = answer_pull(node, B, B.updates(4))
+    assert applied_steps(out) == []
+    assert measure_of(out) == Measure(4, 1)
+    publish(node)
+    assert node.frontier.holds(B.id, 0, 4)
+
+
+def test_bundles_of_other_epochs_still_wait_for_their_window():
+    node = pulling(B.held(9), C.held(9), journal=spread(B, C, steps=[3, 4, 5]))
+    out = hear_sums(node, B, FIRST)
+    assert windows(out) == []
+    assert not node.applied.holds(B.id, 4)
+    out = answer_pull(node, B, B.updates(6, 7, 8), C.updates(6, 7, 8))
+    assert applied_steps(out) == [((8, 7), sorted([4, 5, 6, 7] * 2))]
+
+
+def test_what_is_known_already_is_not_adopted():
+    node = pulling(B.held(5), C.held(4), journal=spread(B, C, steps=range(4)))
+    assert hear_sums(node, B, FIRST).adopt == []
+
+
+def test_a_sum_is_taken_only_from_whom_it_was_asked():
+    node = pulling(B.held(5), C.held(4))
+    node.connected(C.id, C.hello([B.held(5), C.held(4)]), 0.0)
+    node.collect()
+    assert hear_sums(node, C, FIRST).adopt == []
+    assert hear_sums(node, B, FIRST).adopt == [FIRST]
+
+
+def test_a_sum_that_goes_on_while_ours_is_being_taken_is_not_adopted():
+    node = linked(B, clients=2, steps=4, refresh_period=PERIOD)
+    for step in range(4):
+        hear(node, B, B.updates(step))
+        out = publish(node)
+    assert SumEpoch(0, node.frontier.held()) in out.orders
+    node.connected(B.id, B.hello([B.held(4), A.held(4), C.held(4)], members=[C.member()]), 0.0)
+    node.collect()
+    out = hear_sums(node, B, epoch(0, A.held(4), B.held(4), C.held(4)))
+    assert out.adopt == []
+    assert "epoch not adopted" in events(out)
+
+
+def test_an_adopted_sum_is_not_summed_again():
+    node = pulling(B.held(40), C.held(40))
+    hear_sums(node, B, *(epoch(number, B.held(4 * number + 4), C.held(4 * number + 4)) for number in range(9)))
+    out = answer_pull(node, B, B.updates(*range(36, 40)), C.updates(*range(36, 40)))
+    assert measure_of(out) == Measure(39, 1)
+    assert not any(isinstance(order, SumEpoch) for order in out.orders)
+
+
+def test_nobody_is_sent_a_bundle_that_a_donor_has_told_as_a_sum():
+    node = pulling(B.held(5), C.held(4))
+    hear_sums(node, B, FIRST)
+    node.connected(C.id, C.hello(), 0.0)
+    node.collect()
+    assert sent_bundles(hear(node, C, B.updates(0)), B) == []
+    assert node.duplicates == 1
+
+
+# Refusing
+
+
+@pytest.mark.parametrize(
+    ("closed", "reason"),
+    [
+        (epoch(0, D.held(4)), "unknown origin"),
+        (epoch(0, B.held(5)), "beyond the run"),
+        (epoch(0, B.held(4), C.held(4), total=6), "coefficients"),
+        (epoch(0, B.held(4), total=5), "coefficients"),
+        (ClosedEpoch(0, FIRST.frontier, b"not packed"), "coefficients"),
+        (ClosedEpoch(0, FIRST.frontier, FIRST.coefficients + bytes(99)), "coefficients"),
+    ],
+)
+def test_sums_that_cannot_be_of_this_run_or_are_not_what_was_signed_are_the_fault_of_who_sends_them(closed, reason):
+    node = pulling(B.held(5), C.held(4))
+    hear(node, B, Members(tuple(origin.member(version=9, **has_closed(FIRST, period=PERIOD)) for origin in (B, C))))
+    hear(node, B, closed_digests(FIRST))
+    with pytest.raises(PeerError) as caught:
+        node.received(B.id, closed, 0.0)
+    assert caught.value.reason == reason
+    assert node.admission.refused == {reason: 1}
+    assert node.collect().adopt == []
+    assert node.frontier == Frontier()
+
+
+def test_a_sum_is_refused_that_so_many_updates_cannot_add_up_to():
+    node = pulling(B.held(5), C.held(4))
+    assert hear_sums(node, B, epoch(0, B.held(4), C.held(4), total=8 * SCALAR_MAX)).adopt != []
+    for total in (8 * SCALAR_MAX + 1, -8 * SCALAR_MAX - 1, 1 << 62):
+        node = pulling(B.held(5), C.held(4))
+        with pytest.raises(PeerError, match="coefficients"):
+            hear_sums(node, B, epoch(0, B.held(4), C.held(4), total=total))
+
+
+@pytest.mark.parametrize("signers", [(), (B,)])
+def test_a_sum_that_most_have_not_signed_is_not_taken(signers):
+    node = pulling(B.held(5), C.held(4))
+    out = hear_sums(node, B, FIRST, signers=signers)
+    assert (out.adopt, events(out)) == ([], ["epoch not adopted"])
+    assert node.admission.refused == {"unsigned sum": 1}
+
+
+@pytest.mark.parametrize(("signers", "is_taken"), [((), False), ((B,), True)])
+def test_one_who_could_not_join_for_long_makes_do_with_the_signature_of_the_donor(signers, is_taken):
+    """After a disaster the others may be waiting for it."""
+    node = pulling(B.held(5), C.held(4))
+    out = hear_sums(node, B, FIRST, signers=signers, now=PATIENCE.start_seconds)
+    assert (out.adopt == [FIRST]) is is_taken
+
+
+def test_a_running_node_does_not_take_a_sum_of_an_epoch_that_is_not_over_for_it():
+    """The critical fault: one sum with all steps of everybody, and the victim never spoke again."""
+    node = linked(B, clients=2, refresh_period=PERIOD)
+    publish(node)
+    hear(node, B, FrontierDigest(b"x" * 32))
+    assert node.frontier == Frontier([A.held(1)])
+    out = hear_sums(node, B, epoch(0, A.held(4), B.held(4), total=1), signers=[B])
+    assert (out.adopt, node.frontier) == ([], Frontier([A.held(1)]))
+    assert measure_of(hear(node, B, B.updates(0))) == Measure(1, 1)
+
+
+# Starting from a journal
+
+
+def test_what_the_journal_keeps_as_a_sum_counts_as_held_and_applied():
+    node = started(refresh_period=PERIOD, journal=[B.bundle(4)], kept={"closed": [epoch(0, B.held(4))]})
+    assert node.frontier == Frontier([B.held(5)])
+    assert node.applied == Frontier([B.held(4)])
+
+
+def test_our_last_round_is_known_even_from_a_sum():
+    kept = {"closed": [epoch(0, A.held(4), B.held(4))]}
+    node = started(
+        refresh_period=PERIOD, members=[A.member(), B.member()], kept=kept, journal=[B.bundle(4)], incarnation=2
+    )
+    assert node.step == 3
+    node.connected(B.id, B.hello([A.held(4), B.held(5)]), 0.0)
+    node.collect()
+    out = answer_pull(node, B)
+    assert applied_steps(out) == [((3, 3), [])]
+    assert measure_of(out) == Measure(4, 1)
+
+
+# One life after the other
+
+
+def test_a_closing_is_stated_once_and_compacted_when_all_have_stated_it():
+    node = linked(B, clients=2, steps=40, refresh_period=PERIOD)
+    out, statements = None, []
+    for step in range(20):
+        hear(node, B, B.updates(step))
+        out = publish(node)
+        for order in out.orders:
+            if isinstance(order, SumEpoch):
+                node.summed(epoch(order.epoch, *order.frontier, total=order.epoch), 0.0)
+                statements += [m for m in node.collect().members if m.origin == A.id and closed_before(m)]
+    ours = statements[-1]
+    assert [closed_before(member) for member in statements] == list(range(4, closed_before(ours) + 1, 4))
+    said = replace(ours, public_key=B.public_key, name="bob", version=9, neighbours=(A.id,))
+    said = replace(said, signature=B.sign(said.signed_bytes(RUN_ID)))
+    out = hear(node, B, Members((said,)))
+    assert [closed.epoch for closed in out.compact] == list(range(closed_before(ours) // 4))
+    assert out.members == [said]
+    assert tick(node, 1.0).members == []
+
+
+@pytest.mark.parametrize("window", ["strict", "bounded", "none"])
+def test_a_long_pull_does_not_pile_up_until_the_node_may_speak(window, monkeypatch):
+    monkeypatch.setattr(holdings, "WAITING_BUNDLES", 100)
+    node = started(clients=3, steps=2000, window=window)
+    node._holdings._settle_at = 100
+    goal = [B.held(1000), C.held(1000)]
+    node.connected(B.id, B.hello(goal, members=[C.member()]), 0.0)
+    applied = []
+    for origin in (B, C):
+        for step in range(0, 1000, 50):
+            node.received(B.id, origin.updates(*range(step, step + 50)), 0.0)
+            assert len(node._holdings.pending) <= 100 + 2 * (2 * WAITING_ROUNDS + 50)
+            applied += windows(node.collect())
+    assert node.phase is Phase.JOINING
+    assert len({(u.origin, u.step) for one in applied for u in one.updates}) > 1500
+    assert node.applied.last(B.id) < 1000 - WAITING_ROUNDS
+    out = answer_pull(node, B, standing(*goal))
+    assert node.applied.covers([B.held(999), C.held(999)])  # strict windows: the next round is not applied yet
+    assert measure_of(out) is not None

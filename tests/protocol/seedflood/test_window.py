@@ -1,0 +1,140 @@
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from origins import A, B, C
+
+from seedflood.protocol.frontier import Frontier
+from seedflood.protocol.origin import STEP_MAX
+from seedflood.protocol.seedflood.window import Window, is_heard
+from seedflood.protocol.swarm.delays import BOUND_SECONDS_MAX, HOP_SECONDS_MIN, bound_seconds
+from seedflood.protocol.swarm.liveness import SUSPICION_SECONDS_MAX
+from seedflood.protocol.swarm.membership import Membership
+
+BOTH = Membership([A.member(), B.member()])
+
+
+def make_window(rule, *, heard=(A,), clients=2, membership=BOTH, step=0, opened_at=10.0, until_joined=50.0):
+    window = Window(step, step, opened_at, rule, clients, until_joined)
+    window.expect(membership, Frontier(origin.held(step + 1) for origin in heard))
+    return window
+
+
+def two_seconds():
+    return 2.0
+
+
+@pytest.mark.parametrize(
+    ("diameter", "delay", "seconds"), [(1, 0.0, 0.02), (4, 0.0, 0.08), (1, 0.5, 1.0), (8, 0.01, 0.16), (8, 0.1, 1.6)]
+)
+def test_the_bound_is_the_diameter_times_the_bound_of_a_hop(diameter, delay, seconds):
+    assert bound_seconds(diameter, delay) == pytest.approx(seconds)
+
+
+@given(diameter=st.integers(1, 100), delay=st.floats(0, 10))
+def test_the_bound_grows_with_both_and_is_never_below_the_least(diameter, delay):
+    bound = bound_seconds(diameter, delay)
+    assert bound >= HOP_SECONDS_MIN * diameter
+    assert bound_seconds(diameter + 1, delay) > bound or bound == BOUND_SECONDS_MAX
+    assert bound_seconds(diameter, delay + 1) > bound or bound == BOUND_SECONDS_MAX
+
+
+def test_no_claim_of_slow_hops_or_long_ways_makes_the_bound_longer_than_a_suspicion():
+    assert bound_seconds(10_000, 8.192) == BOUND_SECONDS_MAX == SUSPICION_SECONDS_MAX
+
+
+@pytest.mark.parametrize("rule", ["strict", "bounded"])
+def test_a_window_closes_when_all_were_heard(rule):
+    assert make_window(rule, heard=(A, B)).close_reason(BOTH, 10.0, two_seconds) == "all heard"
+
+
+def test_strict_waits_for_ever():
+    window = make_window("strict")
+    assert window.close_reason(BOTH, 1e12, two_seconds) is None
+    assert window.wake_at(BOTH, two_seconds) == math.inf
+
+
+def test_bounded_closes_at_the_bound_and_not_before():
+    window = make_window("bounded")
+    assert window.close_reason(BOTH, 11.999, two_seconds) is None
+    assert window.close_reason(BOTH, 12.0, two_seconds) == "bound"
+    assert window.wake_at(BOTH, two_seconds) == 12.0
+
+
+def test_none_closes_at_once():
+    assert make_window("none").close_reason(BOTH, 10.0, two_seconds) == "no waiting"
+
+
+@pytest.mark.parametrize("rule", ["bounded", "none"])
+def test_no_window_closes_before_all_joined_or_patience_ended(rule):
+    window = make_window(rule, heard=(A, B), clients=3)
+    assert window.close_reason(BOTH, 49.999, two_seconds) is None
+    assert window.close_reason(BOTH, 50.0, two_seconds) is not None
+    assert window.wake_at(BOTH, two_seconds) == 50.0
+
+
+def test_strict_waits_for_ever_for_those_that_never_joined():
+    window = make_window("strict", heard=(A, B), clients=3)
+    assert window.close_reason(BOTH, 1e12, two_seconds) is None
+
+
+def test_an_origin_that_does_not_take_part_yet_is_waited_for_as_unjoined():
+    membership = Membership([A.member(), B.member(first_step=STEP_MAX)])
+    window = make_window("strict", membership=membership)
+    assert window.waiting == set()
+    assert window.close_reason(membership, 10.0, two_seconds) is None
+
+
+@given(
+    rule=st.sampled_from(["strict", "bounded", "none"]),
+    heard=st.sampled_from([(A,), (A, B)]),
+    clients=st.integers(1, 3),
+    opened_at=st.floats(0, 100),
+    now=st.floats(0, 100),
+)
+def test_a_window_that_does_not_close_now_says_a_later_time_at_which_it_does(rule, heard, clients, opened_at, now):
+    window = make_window(rule, heard=heard, clients=clients, opened_at=opened_at)
+    now = max(now, opened_at)
+    if window.close_reason(BOTH, now, two_seconds) is None:
+        wake_at = window.wake_at(BOTH, two_seconds)
+        assert wake_at > now
+        assert wake_at == math.inf or window.close_reason(BOTH, wake_at, two_seconds) is not None
+
+
+def test_hearing_one_takes_it_off_the_list():
+    window = make_window("strict")
+    assert window.waiting == {B.id}
+    window.hear(B.id, BOTH, Frontier([B.held(1)]))
+    assert window.waiting == set()
+
+
+def test_hearing_another_step_or_a_stranger_changes_nothing():
+    window = make_window("strict", step=4)
+    window.hear(B.id, BOTH, Frontier([B.held(4)]))
+    window.hear(C.id, BOTH, Frontier([C.held(9)]))
+    assert window.waiting == {B.id}
+
+
+def test_who_leaves_is_not_waited_for():
+    window = make_window("strict", step=4)
+    window.expect(Membership([A.member(), B.member(version=1, last_step=3)]), Frontier([A.held(5)]))
+    assert window.waiting == set()
+
+
+@pytest.mark.parametrize(("rule", "is_taken_as_heard"), [("strict", False), ("bounded", True), ("none", True)])
+def test_who_speaks_of_a_later_step_has_moved_on_unless_windows_are_strict(rule, is_taken_as_heard):
+    assert is_heard(Frontier([B.held(3, (8, 8))]), B.id, 0, 5, rule) is is_taken_as_heard
+
+
+@pytest.mark.parametrize(("rule", "is_taken_as_heard"), [("strict", False), ("bounded", True), ("none", True)])
+def test_an_earlier_bundle_that_is_still_on_its_way_keeps_only_strict_windows_open(rule, is_taken_as_heard):
+    assert is_heard(Frontier([B.held(3, (5, 5))]), B.id, 0, 5, rule) is is_taken_as_heard
+
+
+@pytest.mark.parametrize("rule", ["strict", "bounded", "none"])
+def test_what_was_lost_before_an_origin_takes_part_is_not_waited_for(rule):
+    window = make_window(rule, step=6)
+    returned = Membership([A.member(), B.member(version=1, first_step=5)])
+    window.hear(B.id, returned, Frontier([B.held(3, (5, 6))]))
+    assert window.waiting == set()
