@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from forks import ForkedNode
 
 from seedflood.cluster.ports import free_ports
 from seedflood.config import Settings, load_settings
@@ -31,11 +32,14 @@ class Host:
     """
 
     def __init__(self, folder: Path, prefix: Sequence[str] = (), command: Sequence[str] = ()) -> None:
-        """prefix: words before the command, such as `ip netns exec NAME`. command: default: a node of this Python."""
+        """prefix: words before the command, such as `ip netns exec NAME`. command: default: a node of this Python,
+
+        forked from one that has imported everything, unless there is a prefix.
+        """
         self.folder = folder
-        self.command = tuple(command) or (sys.executable, "-m", "seedflood", "--peers", str(folder / "peers.toml"))
+        self.command = tuple(command)
         self.events: list[Line] = []
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[bytes] | ForkedNode | None = None
         self._prefix = tuple(prefix)
         self._news = threading.Condition()
         self._read_to = 0
@@ -63,13 +67,17 @@ class Host:
         self.close()
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
         self._read_to, self._is_silent = len(self.events), False
-        self.process = subprocess.Popen(
-            [*self._prefix, *self.command, *arguments],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            cwd=self.folder,
-            env=environment,
-        )
+        words = (*(() if self.command else ("--peers", str(self.folder / "peers.toml"))), *arguments)
+        if self._prefix or self.command:
+            self.process = subprocess.Popen(
+                [*self._prefix, *(self.command or (sys.executable, "-m", "seedflood")), *words],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                cwd=self.folder,
+                env=environment,
+            )
+        else:
+            self.process = ForkedNode(words, self.folder, environment)
         self._reader = threading.Thread(target=self._read, args=(self.process,), daemon=True)
         self._reader.start()
         return self
@@ -147,7 +155,7 @@ class Host:
             self._read_to += 1
             return self.events[self._read_to - 1]
 
-    def _read(self, process: "subprocess.Popen[bytes]") -> None:
+    def _read(self, process: "subprocess.Popen[bytes] | ForkedNode") -> None:
         assert process.stderr is not None
         with (self.folder / "log.jsonl").open("ab", buffering=0) as log:
             for line in process.stderr:

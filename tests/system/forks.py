@@ -1,0 +1,89 @@
+"""Nodes forked from a process that has imported PyTorch and transformers already: a start takes six seconds less.
+
+To a test such a node is a process like any other: it has a process id, signals, an exit code, outputs, a folder and an
+environment of its own. What it shares with the others is how Python salts hashes, and it ends without taking the
+interpreter apart. So some tests start nodes as operators do: those of the recipe, of partitions, of `seedflood local`.
+"""
+
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from functools import cache
+from multiprocessing import forkserver
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerContext
+from pathlib import Path
+
+PRELOADED = [
+    "seedflood.cli.commands",
+    "seedflood.process",
+    "transformers.models.auto.modeling_auto",
+    "transformers.models.auto.tokenization_auto",
+    "transformers.models.opt.modeling_opt",
+]
+"""Imports only: nothing of it starts a thread, and a process that has threads must not be forked."""
+
+
+class ForkedNode:
+    """`seedflood-node` with these words, behind the part of `subprocess.Popen` that tests use."""
+
+    def __init__(self, words: Sequence[str], folder: Path, environment: Mapping[str, str]) -> None:
+        (out, out_end), (err, err_end) = multiprocessing.Pipe(duplex=False), multiprocessing.Pipe(duplex=False)
+        arguments = (list(words), folder, dict(environment), out_end, err_end)
+        self._process = _context().Process(target=_live, args=arguments, daemon=True)
+        self._process.start()
+        for end in (out_end, err_end):
+            end.close()
+        self.stdout, self.stderr = (os.fdopen(_take(end), "rb") for end in (out, err))
+
+    def poll(self) -> int | None:
+        return self._process.exitcode
+
+    def wait(self, timeout: float | None = None) -> int:
+        self._process.join(timeout)
+        code = self._process.exitcode
+        assert code is not None, f"it has not ended within {timeout} s"
+        return code
+
+    def send_signal(self, number: signal.Signals) -> None:
+        if self.poll() is None:
+            assert self._process.pid is not None
+            os.kill(self._process.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+@cache
+def _context() -> ForkServerContext:
+    """Its process is started with the first node, and ends with that of the tests."""
+    made = multiprocessing.get_context("forkserver")
+    made.set_forkserver_preload(PRELOADED)
+    before = os.environ.get("OMP_NUM_THREADS")
+    os.environ["OMP_NUM_THREADS"] = "1"  # else libraries start threads when they are imported
+    forkserver.ensure_running()
+    os.environ.pop("OMP_NUM_THREADS") if before is None else os.environ.update(OMP_NUM_THREADS=before)
+    return made
+
+
+def _take(end: Connection) -> int:
+    number = os.dup(end.fileno())
+    end.close()
+    return number
+
+
+def _live(words: list[str], folder: Path, environment: dict[str, str], out: Connection, err: Connection) -> None:
+    for end, number in ((out, sys.__stdout__), (err, sys.__stderr__)):
+        assert number is not None
+        os.dup2(end.fileno(), number.fileno())
+        end.close()
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.argv = ["seedflood-node", *words]
+
+    from seedflood.cli import node_main
+
+    node_main()
