@@ -87,12 +87,8 @@ class PlainSum:
         return self.preview(epoch, held_F, updates)
 
     def preview(self, epoch: int, held_F: Tensor, updates: Sequence[Update]) -> Tensor:
-        by_factor: dict[int, list[Update]] = defaultdict(list)
-        for update in updates:
-            by_factor[self._schedule.factor(update.step)].append(update)
         sum_F = held_F.clone()
-        for factor, ours in by_factor.items():
-            self._reader.add(sum_F, epoch, ours, factor)
+        self._reader.add(sum_F, epoch, updates, [self._schedule.factor(update.step) for update in updates])
         return sum_F
 
     def adopted(self, epoch: int, coefficients_F: Tensor, updates: Sequence[Update]) -> Tensor:

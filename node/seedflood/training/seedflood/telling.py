@@ -134,16 +134,19 @@ class Reader:
         """The sum of no updates, (F,) int64."""
         return self._subspace.zeros()
 
-    def add(self, sum_F: Tensor, epoch: int, updates: Sequence[Update], factor: int = ONE) -> None:
-        """Adds updates of one epoch, in place. factor: by which every integer counts, in units of 2^-16."""
+    def add(self, sum_F: Tensor, epoch: int, updates: Sequence[Update], factors: Sequence[int] | None = None) -> None:
+        """Adds updates of one epoch, in place. factors: by which each one's integers count, in units of 2^-16."""
+        counting = list(zip(updates, factors or [ONE] * len(updates), strict=True))
         if isinstance(self._telling, Coefficients):
-            for update in updates:
+            for update, factor in counting:
                 told_F = decode_coefficients(self._telling, _payload(update.told))
                 sum_F += torch.from_numpy(scaled(told_F, factor))
             return
-        pairs = [pair for update in updates for pair in self._pairs(update)]
-        scalar_K = scaled(numpy.array([scalar for _, scalar in pairs], dtype=numpy.int64), factor)
-        self._subspace.accumulate(sum_F, epoch, [seed for seed, _ in pairs], torch.from_numpy(scalar_K))
+        pairs = [(*pair, factor) for update, factor in counting for pair in self._pairs(update)]
+        seed_K, scalar_K, factor_K = numpy.array(pairs, dtype=numpy.int64).reshape(-1, 3).T
+        self._subspace.accumulate(
+            sum_F, epoch, torch.from_numpy(seed_K.copy()), torch.from_numpy(scaled(scalar_K, factor_K))
+        )
 
     def _pairs(self, update: Update) -> Sequence[tuple[int, int]]:
         if not isinstance(self._telling, Slopes):
@@ -154,9 +157,9 @@ class Reader:
         return list(zip(seeds, scalars, strict=True))
 
 
-def scaled(told: Integers, factor: int) -> Integers:
+def scaled(told: Integers, factor: int | Integers) -> Integers:
     """round(told factor 2^-16), halves up: of each integer by itself, before anything is added up."""
-    return told if factor == ONE else (told * factor + (ONE >> 1)) >> FACTOR_BITS
+    return (told * factor + (ONE >> 1)) >> FACTOR_BITS
 
 
 def _payload(told: Told) -> bytes:
