@@ -3,6 +3,7 @@
 from origins import A, make_rules, replica
 
 from seedflood.protocol.frontier import Frontier
+from seedflood.protocol.seedflood.blockers import describe
 from seedflood.protocol.seedflood.messages import FrontierDigest, Updates
 from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure
 from seedflood.protocol.seedflood.rules import Patience
@@ -91,6 +92,11 @@ def sent(out, peer, kind):
 
 def sent_bundles(out, peer):
     return [bundle for message in sent(out, peer, Updates) for bundle in message.bundles]
+
+
+def waiting_for(node, now=0.0):
+    """The names in the line `waiting` of the log."""
+    return describe(node.blockers(now))["waiting_for"]
 
 
 def events(out):

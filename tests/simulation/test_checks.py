@@ -113,7 +113,7 @@ def test_who_is_stuck_is_named_with_what_it_waits_for():
     world.hosts[1].crash()
     world.run_for(30)
     step = world.hosts[0].node.step
-    assert find_stuck(world.hosts)[0] == f"h0 is collecting at step {step}, waits for h1"
+    assert find_stuck(world.hosts)[0] == f"h0 is collecting at step {step}, waits for h1 (window from step {step})"
     assert find_stuck(world.hosts)[1].startswith("h1 is down at step")
 
 

@@ -32,6 +32,7 @@ from seedflood.protocol.seedflood.messages import (
 from seedflood.protocol.seedflood.node import Node
 from seedflood.protocol.seedflood.opening import joined
 from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure, Outputs, Rebuild, SumEpoch, TakeDigest
+from seedflood.protocol.seedflood.view import Blocker
 from seedflood.protocol.swarm.messages import Hello, Member, Members, Message
 from seedflood.protocol.swarm.outputs import Event
 
@@ -67,6 +68,10 @@ class Driver:
     def is_disk_full(self) -> bool:
         """Is there something that could not be written yet? Then nothing is published."""
         return self._backlog.is_stuck
+
+    def blockers(self) -> tuple[Blocker, ...]:
+        """Why the node does not move now."""
+        return self.node.blockers(self._clock())
 
     def start(self, members: Iterable[Member], *, is_journal_damaged: bool = False, is_key_fresh: bool = True) -> None:
         """Goes on with what the journal holds: its last bundles wait for their windows, the others are read and applied
@@ -297,7 +302,7 @@ class Driver:
     def _stick(self, error: DiskFullError) -> None:
         """The open group is undone: it waits in the backlog, and so does all that is ours."""
         self._backlog.is_stuck = True
-        self.node.withhold(self._backlog.first_unsaved)
+        self.node.withhold(self._backlog.first_unsaved, is_disk_full=True)
         self._observer.noted(Event("disk full", "error", {"reason": str(error), "publishing": False}))
 
     def _retry(self) -> None:
@@ -312,7 +317,7 @@ class Driver:
             raise
         self._observer.noted(Event("disk has space again", "warning", {"written": len(backlog.bundles)}))
         withheld, measure, published = backlog.release()
-        self.node.withhold(None)
+        self.node.withhold(None, is_disk_full=False)
         for peer, message in withheld:
             self._send(peer, message)
         if published is not None:

@@ -150,15 +150,14 @@ def _progress(hub: TelemetryHub, links: list[LinkState]) -> dict[str, Any]:
 
 def _window(hub: TelemetryHub, view: View | None) -> dict[str, Any]:
     window = view.window if view is not None else None
-    subject = hub.subject
     return {
         "step": window.last if window is not None else None,
         "opened_seconds": _round(window.opened_seconds) if window is not None else None,
         "heard": window.heard if window is not None else None,
         "expected": window.expected if window is not None else None,
-        "waiting_for": subject.node.waiting_for() if subject is not None and window is not None else [],
+        "waiting_for": [blocker.name for blocker in view.blockers] if view is not None and window is not None else [],
         "bound_seconds": window.bound_seconds if window is not None else None,
-        "last_close": _last_close(subject, hub.last_close),
+        "last_close": _last_close(hub.subject, hub.last_close),
     }
 
 

@@ -75,6 +75,7 @@ BOUNDS: dict[str, Bound] = {
     "Backlog._withheld": _statements,
     "Backlog.bundles": _fixed(UNSAVED_BUNDLES_MAX),
     "Backlog.members": _statements,
+    "Blockers._since": lambda node: 2 * _origins(node),
     "CatchUp._past_neighbours": _fixed(NEIGHBOURS_MAX),
     "Chain._links": lambda node: _epochs(node) + 1,
     "Chain.digests": _epochs,

@@ -3,6 +3,8 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from seedflood.protocol.seedflood.phase import Phase
+from seedflood.protocol.seedflood.view import Blocker
 from seedflood.simulation.host import Host
 
 HARMLESS = ("duplicate", "self")
@@ -71,10 +73,23 @@ def find_stuck(hosts: Sequence[Host]) -> list[str]:
     """Who has not finished, and what it waits for."""
     return [
         f"{host.name} is {host.node.phase.value if host.is_up else 'down'} at step {host.node.step}"
-        + (f", waits for {', '.join(host.node.waiting_for())}" if host.is_up else "")
+        + (f", waits for {', '.join(map(_spell, host.driver.blockers()))}" if host.is_up else "")
         for host in hosts
         if not host.is_done
     ]
+
+
+def _spell(blocker: Blocker) -> str:
+    step = blocker.first_lacking_step
+    return f"{blocker.name} ({blocker.kind}{f' from step {step}' if step is not None else ''})"
+
+
+def find_silence(host: Host) -> str | None:
+    """Does the host stand still without a reason that it can tell?"""
+    phase = host.node.phase
+    if phase not in (Phase.JOINING, Phase.COLLECTING, Phase.FINISHING) or host.driver.blockers():
+        return None
+    return f"is {phase.value} at step {host.node.step}, and cannot say for whom it waits"
 
 
 def _find_losses(host: Host) -> list[str]:

@@ -24,6 +24,7 @@ from seedflood.simulation.bounds import find_excess
 from seedflood.simulation.checks import (
     find_mistakes,
     find_refusals,
+    find_silence,
     find_stuck,
     find_violations,
     has_equal_digests,
@@ -166,7 +167,7 @@ def simulate(plan: Plan) -> Result:
     chaos.begin()
     chosen = choose_liars(plan.clients, edges, profile.liars, draws)
     liars = let_lie(world, chosen, chaos.faults) if chosen else []
-    _watch_bounds(world)
+    _watch(world)
     _rage(world, CHAOS_SHARE * plan.steps)
     mistakes = find_mistakes(world.honest)
     chaos.end()
@@ -194,12 +195,13 @@ def simulate(plan: Plan) -> Result:
     )
 
 
-def _watch_bounds(world: World) -> None:
-    """From now on, again and again: is what nodes keep as little as is promised?"""
+def _watch(world: World) -> None:
+    """From now on, again and again: is what nodes keep as little as is promised, and can all say why they wait?"""
     for host in world.hosts:
         if host.is_up and not host.is_paused:
-            host.mistakes += [mistake for mistake in find_excess(host.driver) if mistake not in host.mistakes]
-    world.clock.after(STRIDE_SECONDS, _watch_bounds, world)
+            found = [*find_excess(host.driver), *filter(None, [find_silence(host)])]
+            host.mistakes += [mistake for mistake in found if mistake not in host.mistakes]
+    world.clock.after(STRIDE_SECONDS, _watch, world)
 
 
 def _rage(world: World, steps: float) -> None:

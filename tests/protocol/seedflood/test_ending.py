@@ -13,6 +13,7 @@ from nodes import (
     sent,
     started,
     tick,
+    waiting_for,
 )
 from origins import A, B, C, replica
 
@@ -73,9 +74,9 @@ def test_a_node_that_all_agree_with_does_not_end_before_its_replica_is_that_of_i
 def test_a_node_that_waits_for_its_own_replica_names_nobody_else():
     node = finishing()
     agree(node)
-    assert node.waiting_for() == ["bob"]
+    assert waiting_for(node) == ["bob"]
     node.settled(SAID, OTHER, 1.0)
-    assert node.waiting_for() == ["its own replica, which is made again"]
+    assert waiting_for(node) == ["its own replica, which is made again"]
 
 
 def test_who_has_no_patience_left_waits_all_the_same_until_its_replica_is_that_of_its_journal():

@@ -15,6 +15,7 @@ from nodes import (
     sent_bundles,
     started,
     tick,
+    waiting_for,
     windows,
 )
 from origins import A, B, C, D, Origin, epoch, make_rules
@@ -221,7 +222,7 @@ def test_a_window_closes_when_all_were_heard_and_the_next_step_is_measured():
     node = linked(B, C)
     publish(node, 1.0)
     hear(node, B, B.updates(0), 2.0)
-    assert node.waiting_for() == ["cyd"]
+    assert waiting_for(node) == ["cyd"]
     out = hear(node, C, C.updates(0), 4.0)
     (window,) = windows(out)
     assert (window.reason, window.heard, window.late, window.missing) == ("all heard", 3, 0, ())
@@ -241,14 +242,14 @@ def test_strict_waits_for_ever():
     publish(node)
     node.tick(1e9)
     assert windows(node.collect()) == []
-    assert node.waiting_for() == ["bob"]
+    assert waiting_for(node) == ["bob"]
 
 
 def test_strict_waits_for_those_that_never_joined():
     node = linked(B, clients=3)
     publish(node)
     assert windows(hear(node, B, B.updates(0), 1e9)) == []
-    assert node.waiting_for() == ["(never joined)"]
+    assert waiting_for(node) == ["(never joined)"]
 
 
 def test_bounded_closes_at_the_diameter_times_the_bound_of_a_hop():
@@ -429,7 +430,7 @@ def test_a_restarted_node_opens_its_last_window_again():
     out = answer_pull(node, B)
     assert applied_steps(out) == [((2, 1), [0, 0, 1, 1])]
     assert (out.bundles, measure_of(out)) == ([], None)
-    assert node.waiting_for() == ["bob"]
+    assert waiting_for(node) == ["bob"]
     assert applied_steps(hear(node, B, B.updates(2))) == [((2, 2), [2, 2])]
 
 

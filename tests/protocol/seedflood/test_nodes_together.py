@@ -441,6 +441,12 @@ class NodesTogether(RuleBasedStateMachine):
                 assert host.applied + names == held
 
     @invariant()
+    def who_waits_can_say_why(self):
+        for host in self.hosts if hasattr(self, "hosts") else ():
+            if host.node is not None and host.node.phase.value in ("joining", "collecting", "finishing"):
+                assert host.node.blockers(self.now) != ()
+
+    @invariant()
     def a_frontier_is_what_the_disk_covers(self):
         for host in self.hosts if hasattr(self, "hosts") else ():
             if host.node is not None:
@@ -460,7 +466,7 @@ class NodesTogether(RuleBasedStateMachine):
             self.heal_once()
             if all(host.is_finished for host in self.hosts) and not any(self.ways.values()):
                 break
-        assert [str(h.node.phase) + str(h.node.waiting_for()) for h in self.hosts if not h.is_finished] == []
+        assert [str(h.node.phase) + str(h.node.blockers(self.now)) for h in self.hosts if not h.is_finished] == []
         assert len({host.node.frontier.digest() for host in self.hosts}) == 1
         for _ in range(6):  # statements that differ are noticed at the second comparison
             self.heal_once()

@@ -138,3 +138,22 @@ def test_what_was_lost_before_an_origin_takes_part_is_not_waited_for(rule):
     returned = Membership([A.member(), B.member(version=1, first_step=5)])
     window.hear(B.id, returned, Frontier([B.held(3, (5, 6))]))
     assert window.waiting == set()
+
+
+@pytest.mark.parametrize("rule", ["strict", "bounded"])
+@given(
+    held=st.sets(st.integers(0, 6)),
+    joined=st.integers(0, 6),
+    first=st.integers(0, 6),
+    more=st.integers(0, 2),
+)
+def test_a_step_lacks_exactly_if_the_origin_is_not_heard(rule, held, joined, first, more):
+    membership = Membership([B.member(first_step=joined)])
+    frontier = Frontier()
+    for step in held:
+        frontier.add(B.id, step, step)
+    window = Window(first, first + more, 0.0, rule, 2, 0.0)
+    lacking = window.first_lacking(B.id, membership, frontier)
+    start = min(joined, window.last)
+    assert (lacking is None) == is_heard(frontier, B.id, start, window.last, rule)
+    assert lacking is None or (start <= lacking <= window.last and not frontier.holds(B.id, lacking))

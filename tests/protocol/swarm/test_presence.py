@@ -1,5 +1,5 @@
 import pytest
-from nodes import end_pulls, events, hear, linked, publish, sent, started, tick, windows
+from nodes import end_pulls, events, hear, linked, publish, sent, started, tick, waiting_for, windows
 from origins import A, B, C, D, Origin, make_rules
 
 from seedflood.protocol.origin import STEP_MAX
@@ -194,7 +194,7 @@ def test_a_bounded_window_does_not_wait_for_a_suspect():
 
 def test_a_strict_window_waits_for_a_suspect_all_the_same():
     node, _ = suspicious("strict")
-    assert node.waiting_for() == ["bob"]
+    assert waiting_for(node) == ["bob"]
 
 
 def test_a_suspect_that_speaks_is_waited_for_again():
@@ -202,7 +202,7 @@ def test_a_suspect_that_speaks_is_waited_for_again():
     assert "member heard again" in events(hear(node, B, B.updates(0), 3.0))
     hear(node, C, C.updates(1), 3.0)
     publish(node, 3.0)
-    assert node.waiting_for() == ["bob"]
+    assert waiting_for(node) == ["bob"]
 
 
 def test_who_leaves_is_not_suspected():
@@ -251,7 +251,7 @@ def test_nobody_who_has_never_taken_part_is_expected():
     hear(node, B, Members((C.member(first_step=STEP_MAX),)))
     publish(node)
     hear(node, B, B.updates(0))
-    assert node.waiting_for() == ["cyd (joining)"]
+    assert waiting_for(node) == ["cyd (joining)"]
 
 
 # What others say of us

@@ -9,6 +9,8 @@ has heard the announcement before, waits for it from then on, and closes no epoc
 At the beginning of a run nothing of that is needed: no window closes before all clients have joined.
 """
 
+from collections.abc import Collection
+
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.rules import Rules
@@ -45,6 +47,10 @@ class Announcement:
         """The peer has answered a ping that was sent then."""
         if self._said_at is not None and sent_at >= self._said_at:
             self._heard_by.add(peer)
+
+    def unheard_by(self, neighbours: Collection[OriginId]) -> set[OriginId]:
+        """Those that have not answered yet, if something was announced."""
+        return set(neighbours) - self._heard_by if self._said_at is not None else set()
 
     def _is_needed(self, first: int) -> bool:
         """Whoever takes part from the beginning, or has spoken since it returned, and has not left is waited for."""

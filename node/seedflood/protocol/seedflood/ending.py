@@ -1,24 +1,27 @@
 """When a node may end its run: nothing is missing here, and the neighbours say the same of themselves."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.origin import STEP_MAX, OriginId
 from seedflood.protocol.seedflood.repair import Repair
-from seedflood.protocol.seedflood.rules import Rules
+from seedflood.protocol.seedflood.rules import Patience, Rules
 from seedflood.protocol.seedflood.watch import DigestWatch
-from seedflood.protocol.swarm.membership import Membership
+from seedflood.protocol.swarm.membership import NAMED_MAX, Membership
 from seedflood.protocol.swarm.messages import Member
 
 
 class Ending:
     """The last phase of a run. since: when it began. is_said: it was told that we need nothing more."""
 
-    def __init__(self, origin: OriginId, rules: Rules, membership: Membership, frontier: Frontier) -> None:
+    def __init__(
+        self, origin: OriginId, rules: Rules, patience: Patience, membership: Membership, frontier: Frontier
+    ) -> None:
         self.since: float | None = None
         self.is_said = False
         self._origin = origin
         self._rules = rules
+        self._patience = patience
         self._membership = membership
         self._frontier = frontier
 
@@ -41,10 +44,30 @@ class Ending:
             return {}
         return lacking(self._membership, self._frontier, self._rules.steps - 1)
 
-    def wake_at(self, now: float, linger_seconds: float) -> float:
+    def describe_missing(self, here: Collection[OriginId]) -> dict[str, object]:
+        """Facts for the log: which steps of whom, and which hosts may have them. here: those that do not, ourselves and
+        our neighbours."""
+        gaps, membership = self.missing(), self._membership
+        if not gaps:
+            return {}
+        missing = [
+            f"{membership.name(origin)} steps {', '.join(f'{first}-{last}' for first, last in spans[:NAMED_MAX])}"
+            for origin, spans in sorted(gaps.items())[:NAMED_MAX]
+        ]
+        holders = set(gaps)
+        for origin in gaps:
+            word = membership.spoken(origin)
+            holders.update(word.neighbours if word is not None else ())
+        return {"missing": missing, "may_be_held_by": membership.names(holders - set(here))}
+
+    @property
+    def patient_until(self) -> float:
+        """When the run may end without those that are away; infinite before its last phase."""
+        return _NEVER if self.since is None else self.since + self._patience.linger_seconds
+
+    def wake_at(self, now: float) -> float:
         """When patience ends; infinite if that has happened already or is far."""
-        end = _NEVER if self.since is None else self.since + linger_seconds
-        return end if now < end else _NEVER
+        return self.patient_until if now < self.patient_until else _NEVER
 
     def may_end(
         self,
@@ -54,7 +77,6 @@ class Ending:
         linked: Iterable[OriginId],
         *,
         now: float,
-        patient_until: float,
     ) -> bool:
         """A node that is patient waits until its neighbours agree, digests included, none of them is away, and whatever
         doubt there is of its replica is settled.
@@ -62,9 +84,9 @@ class Ending:
         One that has lost patience ends without them; but in strict windows never without all updates of those who
         joined, and in no window before whatever changed the journal until then is applied.
         """
-        if now >= patient_until:
+        if now >= self.patient_until:
             is_enough = self._rules.window != "strict" or self.is_all_held(self._rules.steps)
-            return is_enough and watch.is_settled(patient_until)
+            return is_enough and watch.is_settled(self.patient_until)
         linked = set(linked)
         is_nobody_away = not self._membership.neighbours(self._origin) - linked
         is_agreed = all(repair.agrees(peer, self._frontier) for peer in linked)

@@ -30,7 +30,6 @@ from seedflood.protocol.seedflood.repair import Repair
 from seedflood.protocol.seedflood.rounds import applied_before
 from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.seedflood.statement import stated
-from seedflood.protocol.seedflood.waiting import describe_missing, name_all
 from seedflood.protocol.seedflood.watch import DigestWatch
 from seedflood.protocol.swarm.messages import Goodbye, Hello, Members, Message, Ping, Pong
 from seedflood.protocol.swarm.outbox import Outbox
@@ -77,19 +76,19 @@ class Exchange:
         self._presence = presence
         self._admission = admission
         self._flood = flood
-        self._catchup = catchup
+        self.catchup = catchup
         self._own = own
         self._outbox = outbox
         self._rules = rules
         self._course = course
-        self._announcement = Announcement(rules, presence, presence.neighbours, holdings.frontier)
+        self.announcement = Announcement(rules, presence, presence.neighbours, holdings.frontier)
         self._evidence: dict[OriginId, Evidence] = {}
         """What those whom we are pulling from say of their closed epochs."""
 
     @property
     def is_joining(self) -> bool:
         """Has the node not spoken yet? Then not everything need be applied at a given moment."""
-        return not self._catchup.is_over
+        return not self.catchup.is_over
 
     @property
     def linked(self) -> Collection[OriginId]:
@@ -97,7 +96,7 @@ class Exchange:
 
     def connected(self, peer: OriginId, hello: Hello, now: float) -> None:
         membership = self._presence.membership
-        self._catchup.link(now)
+        self.catchup.link(now)
         self._presence.neighbours.connect(peer, hello.member.incarnation)
         self._flood.connect(peer, hello.frontier)
         self._presence.believe((hello.member, *hello.members), peer)
@@ -150,7 +149,7 @@ class Exchange:
                 self._outbox.send(peer, Pong(sent_at))
             case Pong(sent_at):
                 self._presence.delays.pong(peer, sent_at, now)
-                self._announcement.answered(peer, sent_at)
+                self.announcement.answered(peer, sent_at)
             case Goodbye():
                 pass
             case Hello():
@@ -176,35 +175,25 @@ class Exchange:
         own = self._presence.ours.origin
         present = membership.present()
         held_before = frontier.last(own) + 1
-        is_caught_up = self._catchup.may_speak(
+        is_caught_up = self.catchup.may_speak(
             self.repair.reached,
             present,
             now,
             has_pulled=self.repair.has_pulled,
             held_before=held_before,
-            is_whole=frontier.mark(own) >= max(held_before, self._catchup.said_before),
+            is_whole=frontier.mark(own) >= max(held_before, self.catchup.said_before),
             is_everyone_met=len(membership) >= self._rules.clients and present <= {*self.repair.reached, own},
         )
-        return is_caught_up and self._announcement.is_heard(first, now)
+        return is_caught_up and self.announcement.is_heard(first, now)
 
-    def waiting_to_end(self, ending: Ending) -> list[str]:
-        """Whose updates are missing, who is away, and who has not said yet that it holds the same; or that it is we who
-        are not done."""
-        if not self.watch.is_current and not ending.missing():
-            return ["its own replica, which is made again"]
-        membership, linked = self._presence.membership, set(self.linked)
+    def agreed(self) -> set[OriginId]:
+        """Neighbours that say that they are complete and hold what we hold, with equal digests of all of it."""
         frontier, digest = self._holdings.frontier, self._holdings.applied.digest()
-        own = self._presence.ours.origin
-        away = membership.neighbours(own) - linked
-        agreed = {
-            peer for peer in linked if self.repair.agrees(peer, frontier) and self.watch.is_equal_at(peer, digest)
-        }
-        return name_all(membership, (away | linked - agreed | ending.missing().keys()) - {own})
+        return {p for p in self.linked if self.repair.agrees(p, frontier) and self.watch.is_equal_at(p, digest)}
 
     def describe_missing(self, ending: Ending) -> dict[str, object]:
         """Facts for the log: without which updates a run cannot end, and who may have them."""
-        here = {*self.linked, self._presence.ours.origin}
-        return describe_missing(ending.missing(), self._presence.membership, here)
+        return ending.describe_missing({*self.linked, self._presence.ours.origin})
 
     def tell_shortcomings(self, ending: Ending) -> None:
         """Logs what a run ends without that was not to be waited for."""
@@ -212,18 +201,6 @@ class Exchange:
             self._outbox.tell("the run ends without some updates", "warning", **facts)
         if self.watch.is_outdated:
             self._outbox.tell("the run ends with a replica that is behind its journal", "error")
-
-    def waiting_to_speak(self) -> list[str]:
-        """For whom a node waits that has not caught up yet."""
-        membership, reached = self._presence.membership, self.repair.reached
-        if self.repair.donor is not None:
-            return [membership.name(self.repair.donor)]
-        unreached = self._catchup.unreached(reached, membership.present()) or set(self.linked) - reached
-        if unreached:
-            return name_all(membership, unreached)
-        if self._catchup.is_forgetful and reached:
-            return ["whoever was linked with this node before its journal was lost"]
-        return name_all(membership, membership.neighbours(self._presence.ours.origin)) or ["any neighbour"]
 
     def digested(self, said: ReplicaDigest, now: float) -> None:
         """Our own digest was taken."""
@@ -293,7 +270,7 @@ class Exchange:
         digest = evidence.digest(closed.epoch)
         before = applied_before(self._course.step, self._rules)
         is_over = self.is_joining or (closed.epoch + 1) * self._rules.refresh_period <= before
-        is_patient = is_held or not self.is_joining or not self._catchup.is_overdue(now)
+        is_patient = is_held or not self.is_joining or not self.catchup.is_overdue(now)
         members, ours = presence.membership.all(), presence.ours.origin
         if digest is None or not is_over or not evidence.suffices(closed.epoch, members, ours, is_patient=is_patient):
             self._outbox.tell("epoch not adopted", "warning", epoch=closed.epoch, donor=presence.membership.name(peer))
@@ -324,5 +301,5 @@ class Exchange:
         if is_equal is False:
             self.inquiry.differ(peer, now)
         if is_equal is not None and self.watch.compared(peer, name, self._outbox, now, is_equal=is_equal):
-            seconds = round(now - (self._catchup.linked_at or now), 3)
+            seconds = round(now - (self.catchup.linked_at or now), 3)
             self._outbox.tell("replica agrees", peer=name, seconds_since_link=seconds)

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from seedflood.protocol.frontier import Frontier, tellable
 from seedflood.protocol.origin import STEP_MAX, OriginId
-from seedflood.protocol.seedflood import waiting
 from seedflood.protocol.seedflood.admission import Admission
+from seedflood.protocol.seedflood.blockers import Blockers, describe
 from seedflood.protocol.seedflood.catchup import CatchUp
 from seedflood.protocol.seedflood.ending import Ending
 from seedflood.protocol.seedflood.exchange import Exchange
@@ -23,7 +23,7 @@ from seedflood.protocol.seedflood.phase import Lifecycle, Phase
 from seedflood.protocol.seedflood.rounds import applied_before, first_round, next_round, round_of
 from seedflood.protocol.seedflood.rules import Patience, Rules
 from seedflood.protocol.seedflood.standstill import Standstill
-from seedflood.protocol.seedflood.view import View, make_view
+from seedflood.protocol.seedflood.view import Blocker, View, make_view
 from seedflood.protocol.seedflood.watch import DIGEST_ROUNDS
 from seedflood.protocol.seedflood.windows import OpenWindows
 from seedflood.protocol.swarm.membership import Membership
@@ -67,8 +67,10 @@ class Node:
             rules, self.membership, self.frontier, self._presence.liveness, self._presence.bound_seconds
         )
         self._repair_at = 0.0
-        self._ending = Ending(self.origin, rules, self.membership, self.frontier)
+        self._ending = Ending(self.origin, rules, self._patience, self.membership, self.frontier)
         self._standstill = Standstill()
+        waits = (self._life, self._exchange, self._presence, self._windows, self._ending, self.frontier)
+        self._blockers = Blockers(rules, *waits)
 
     @property
     def phase(self) -> Phase:
@@ -198,9 +200,10 @@ class Node:
             self._presence.leave(self._own.last_said())
             self._advance(now)
 
-    def withhold(self, unsaid_from: int | None) -> None:
-        """The first own step that could not be kept yet, if any: nobody is to hear of it."""
-        self._own.unsaid_from = unsaid_from
+    def withhold(self, unsaid_from: int | None, *, is_disk_full: bool) -> None:
+        """The disk is full, or has room again. unsaid_from: the first own step that could not be kept yet, if any:
+        nobody is to hear of it."""
+        self._own.unsaid_from, self._blockers.is_disk_full = unsaid_from, is_disk_full
 
     def tick(self, now: float) -> None:
         """Time has passed; call it when `next_tick` says so. More often does no harm."""
@@ -220,7 +223,7 @@ class Node:
 
     def next_tick(self, now: float) -> float:
         """When `tick` is to be called at the latest."""
-        times = [self._repair_at, self._ending.wake_at(now, self._patience.linger_seconds)]
+        times = [self._repair_at, self._ending.wake_at(now)]
         if self.phase is Phase.COLLECTING:
             times.append(self._windows.wake_at())
         return max(now, min(times))
@@ -232,15 +235,12 @@ class Node:
 
     def view(self, now: float) -> View:
         """What an operator is shown."""
-        return make_view(self._presence, self._exchange, self.frontier, self._windows.oldest, now)
+        window, found = self._windows.oldest, self.blockers(now)
+        return make_view(self._presence, self._exchange, self.frontier, window, found, now)
 
-    def waiting_for(self) -> list[str]:
-        """Names of those for whom a node that does not move waits."""
-        oldest = self._windows.oldest
-        if self.phase is Phase.COLLECTING and oldest is not None:
-            return waiting.while_collecting(oldest, self.membership, self.rules.clients)
-        exchange, ending = self._exchange, self._ending
-        return exchange.waiting_to_end(ending) if self._life.is_ending else exchange.waiting_to_speak()
+    def blockers(self, now: float) -> tuple[Blocker, ...]:
+        """Why it does not move: for whom it waits, since when, and which step lacks; nothing if it waits for nobody."""
+        return self._blockers.find(now)
 
     def _is_waiting(self) -> bool:
         is_served = self.phase is Phase.JOINING and self._exchange.repair.donor is not None  # it says how far it is
@@ -273,9 +273,10 @@ class Node:
         self._exchange.look_around(now)
         self._exchange.settle_doubts(now)
         self._presence.look_around(now)
-        missing = self._exchange.describe_missing(self._ending)
+        found = self._blockers.note(now)
         if self._standstill.lasts((self.phase, self.step), now) and self._is_waiting():
-            self._outbox.tell("waiting", "warning", step=self.step, waiting_for=self.waiting_for(), **missing)
+            facts = describe(found) | self._exchange.describe_missing(self._ending)
+            self._outbox.tell("waiting", "warning", step=self.step, **facts)
 
     def _notice(self, now: float) -> None:
         """What is new of bundles and statements, for the windows that are open and for the journal."""
@@ -379,11 +380,11 @@ class Node:
         if ending.is_complete and not ending.is_said:
             ending.is_said = True
             self._exchange.say_digests(STEP_MAX, is_complete=ending.is_complete)
-        until, exchange = (ending.since or 0.0) + self._patience.linger_seconds, self._exchange
+        exchange = self._exchange
         if ending.is_complete:
             exchange.watch.take(self.applied, self._outbox)
         of = (exchange.repair, exchange.watch, self.applied, exchange.linked)
-        if ending.may_end(*of, now=now, patient_until=until):
+        if ending.may_end(*of, now=now):
             self._life.enter(Phase.FINISHED)
             exchange.tell_shortcomings(ending)
             self._exchange.say_digests(STEP_MAX, is_complete=ending.is_complete)

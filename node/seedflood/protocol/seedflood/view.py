@@ -21,7 +21,51 @@ MemberStatus = Literal["self", "linked", "reachable", "silent", "left", "unknown
 """silent: a window waited too long for it, or nobody whom we can reach has a link with it. unknown: the same of one
 that never took part."""
 
+BlockerKind = Literal[
+    "disk full",
+    "no link",
+    "donor",
+    "former neighbour",
+    "own past",
+    "announcement",
+    "window",
+    "joining",
+    "never joined",
+    "last words",
+    "away",
+    "agreement",
+    "own replica",
+]
+"""Why a node waits.
+
+disk full         nothing of ours is published before there is room
+no link           to take part it needs a link with a neighbour
+donor             what it held when we linked is not all here
+former neighbour  our journal was lost, and it may know what we said
+own past          steps that we are known to have said are not here, or somebody else may still know of more
+announcement      it has not confirmed that it expects us
+window            the open window lacks its updates
+joining           it is there and has not caught up, and the run begins with all clients
+never joined      the same of hosts that nobody has heard of
+last words        the run lacks its updates
+away              it is our neighbour at the end of the run, and not linked
+agreement         it has not said that it holds the same, with the same digest
+own replica       our coefficients are made again, or are in doubt
+"""
+
 Edge = tuple[OriginId, OriginId]
+
+
+@dataclass(frozen=True, slots=True)
+class Blocker:
+    """One reason why a node waits. origin: for whom, None if it is nobody that is known. name: the same for people.
+    first_lacking_step: of the origin; None if it is no step that lacks. since: the clock of the node."""
+
+    kind: BlockerKind
+    origin: OriginId | None
+    name: str
+    first_lacking_step: int | None
+    since: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,16 +109,25 @@ class CatchingUp:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """members: ourselves included. catching_up: None unless a donor is being pulled from before we speak."""
+    """members: ourselves included. catching_up: None unless a donor is being pulled from before we speak. blockers: why
+    the node does not move."""
 
     members: tuple[MemberView, ...]
     edges: tuple[Edge, ...]
     diameter: int
     window: WindowView | None
     catching_up: CatchingUp | None
+    blockers: tuple[Blocker, ...]
 
 
-def make_view(presence: Presence, exchange: Exchange, frontier: Frontier, window: Window | None, now: float) -> View:
+def make_view(
+    presence: Presence,
+    exchange: Exchange,
+    frontier: Frontier,
+    window: Window | None,
+    blockers: tuple[Blocker, ...],
+    now: float,
+) -> View:
     membership = presence.membership
     edges = stated_edges(membership.all())
     reached = reach(presence.ours.origin, edges)
@@ -98,6 +151,7 @@ def make_view(presence: Presence, exchange: Exchange, frontier: Frontier, window
         diameter=membership.diameter(),
         window=_view_window(window, membership, presence, now),
         catching_up=_view_catching_up(exchange, frontier),
+        blockers=blockers,
     )
 
 

@@ -73,9 +73,24 @@ class Window:
             self.waiting.discard(origin)
 
     def _is_heard(self, origin: OriginId, membership: Membership, frontier: Frontier) -> bool:
+        return is_heard(frontier, origin, self._first_of(origin, membership), self.last, self.rule)
+
+    def _first_of(self, origin: OriginId, membership: Membership) -> int:
+        """The first step that counts of an origin."""
         member = membership.spoken(origin)
-        first = self.first if member is None else min(member.first_step, self.last)
-        return is_heard(frontier, origin, first, self.last, self.rule)
+        return self.first if member is None else min(member.first_step, self.last)
+
+    def first_lacking(self, origin: OriginId, membership: Membership, frontier: Frontier) -> int | None:
+        """The first step of the origin for which this window waits; None if all of them are held."""
+        first = self._first_of(origin, membership)
+        if self.rule != "strict":
+            step = max(first, frontier.last(origin) + 1)
+            return step if step <= self.last else None
+        return next((max(first, low) for low, high in frontier.gaps(origin, self.last) if high >= first), None)
+
+    def is_waiting_for_joins(self, membership: Membership, now: float) -> bool:
+        """Does it wait for clients that do not take part yet?"""
+        return (self.rule == "strict" or now < self.until_joined) and membership.taking_part < self.clients
 
     def deadline(self, bound: Callable[[], float]) -> float:
         """When the window closes whoever is missing; infinite for strict."""
@@ -90,8 +105,7 @@ class Window:
 
     def close_reason(self, membership: Membership, now: float, bound: Callable[[], float]) -> CloseReason | None:
         """Why the window may close now, or None if it may not."""
-        is_waiting_for_joins = self.rule == "strict" or now < self.until_joined
-        if is_waiting_for_joins and membership.taking_part < self.clients:
+        if self.is_waiting_for_joins(membership, now):
             return None
         if self.rule == "none":
             return "no waiting"

@@ -49,6 +49,10 @@ class Liveness:
         wanted = 2 * bound_seconds + mean + 4 * deviation
         return min(max(wanted, SUSPICION_SECONDS_MIN), SUSPICION_SECONDS_MAX)
 
+    def missing_since(self, origin: OriginId) -> float | None:
+        """Since when windows wait for the origin."""
+        return self._missing_since.get(origin)
+
     def review(self, now: float, bound_seconds: Callable[[], float]) -> list[OriginId]:
         """Suspects those that were silent for too long; says who is new among them. The bound costs something."""
         new = [

@@ -16,13 +16,16 @@ who was linked with it when it spoke.
 import hashlib
 import struct
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from seedflood.protocol.origin import ORIGINS_REMEMBERED, OriginId
 from seedflood.protocol.swarm.delays import HOP_MILLISECONDS_MAX
 from seedflood.protocol.swarm.graph import diameter
 from seedflood.protocol.swarm.messages import Member
 from seedflood.protocol.swarm.outputs import Event
+
+NAMED_MAX = 16
+"""In a large run that stands still a line of the log shall not name everyone."""
 
 
 class Membership:
@@ -72,6 +75,10 @@ class Membership:
         """The name of an origin for people; its fingerprint if it was never introduced."""
         member = self._members.get(origin)
         return member.name if member else f"{origin:016x}"
+
+    def names(self, origins: Iterable[OriginId]) -> list[str]:
+        """In order, for a line of the log: as many as fit."""
+        return shorten(sorted(map(self.name, origins)))
 
     def is_news(self, member: Member) -> bool:
         """Would this statement replace what is known of its origin, or is there room for it?"""
@@ -217,3 +224,8 @@ class Membership:
                         links.setdefault(other, set()).add(origin)
             self._links = links
         return self._links
+
+
+def shorten(names: Sequence[str]) -> list[str]:
+    """As many names as fit into a line, and how many more there are."""
+    return list(names) if len(names) <= NAMED_MAX else [*names[:NAMED_MAX], f"and {len(names) - NAMED_MAX} more"]

@@ -1,0 +1,170 @@
+"""Why a node waits, as values: for whom, for which step, since when.
+
+In each phase in which a node waits, something stands in its way: a node that joins, collects or finishes always has at
+least one blocker. The simulation holds every node to that.
+
+Since when a window waits for an origin is known exactly. All other blockers count from when they were first noted, once
+per comparison period.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from seedflood.protocol.frontier import Frontier
+from seedflood.protocol.origin import OriginId
+from seedflood.protocol.seedflood.ending import Ending
+from seedflood.protocol.seedflood.exchange import Exchange
+from seedflood.protocol.seedflood.phase import Lifecycle, Phase
+from seedflood.protocol.seedflood.rules import Rules
+from seedflood.protocol.seedflood.view import Blocker, BlockerKind
+from seedflood.protocol.seedflood.window import Window
+from seedflood.protocol.seedflood.windows import OpenWindows
+from seedflood.protocol.swarm.membership import shorten
+from seedflood.protocol.swarm.presence import Presence
+
+NAMELESS: dict[BlockerKind, str] = {
+    "disk full": "room on its own disk",
+    "never joined": "(never joined)",
+    "no link": "any neighbour",
+    "own past": "whoever was linked with this node before its journal was lost",
+    "own replica": "its own replica, which is made again",
+}
+"""What is waited for where it is no host with a name."""
+
+_Lack = tuple[BlockerKind, OriginId | None, int | None]
+
+
+class Blockers:
+    """What a node waits for now, and since when. is_disk_full: nothing of ours can be kept."""
+
+    def __init__(
+        self,
+        rules: Rules,
+        life: Lifecycle,
+        exchange: Exchange,
+        presence: Presence,
+        windows: OpenWindows,
+        ending: Ending,
+        frontier: Frontier,
+    ) -> None:
+        self.is_disk_full = False
+        self._rules = rules
+        self._life = life
+        self._exchange = exchange
+        self._presence = presence
+        self._windows = windows
+        self._ending = ending
+        self._frontier = frontier
+        self._since: dict[_Lack, float] = {}
+        """Of those that stood when they were last noted."""
+
+    def find(self, now: float) -> tuple[Blocker, ...]:
+        """Those that stand now, each since it was first noted, or earlier if that is known."""
+        return tuple(replace(one, since=min(one.since, self._since.get(_lack(one), now))) for one in self._look(now))
+
+    def note(self, now: float) -> tuple[Blocker, ...]:
+        """The same; they are remembered, and all that stand no more are forgotten."""
+        found = self.find(now)
+        self._since = {_lack(one): one.since for one in found}
+        return found
+
+    def _look(self, now: float) -> Iterator[Blocker]:
+        if self.is_disk_full:
+            yield _nameless("disk full", now)
+        window = self._windows.oldest
+        if self._life.phase is Phase.JOINING:
+            yield from self._while_joining(now)
+        elif self._life.phase is Phase.COLLECTING and window is not None:
+            yield from self._while_collecting(window, now)
+        elif self._life.phase is Phase.FINISHING:
+            yield from self._while_finishing(now)
+
+    def _while_joining(self, now: float) -> Iterator[Blocker]:
+        """What keeps a node from speaking (`catchup`, `announcement`)."""
+        exchange, membership, ours = self._exchange, self._presence.membership, self._presence.ours.origin
+        reached, linked = exchange.repair.reached, set(exchange.linked)
+        catchup, donor = exchange.catchup, exchange.repair.donor
+        if donor is not None:
+            yield from self._of("donor", [donor], now)
+        elif former := catchup.unreached(reached, membership.present()):
+            yield from self._of("former neighbour", former, now)
+        elif linked - reached:
+            yield from self._of("donor", linked - reached, now)
+        elif catchup.is_forgetful and reached:
+            mark, end = self._frontier.mark(ours), max(self._frontier.last(ours) + 1, catchup.said_before)
+            yield _nameless("own past", now, mark if mark < end else None)
+        elif linked:
+            unheard = exchange.announcement.unheard_by(linked)
+            yield from self._of("announcement", unheard, now) if unheard else self._of("donor", linked, now)
+        elif former := membership.neighbours(ours):
+            yield from self._of("no link", former, now)
+        else:
+            yield _nameless("no link", now)
+
+    def _while_collecting(self, window: Window, now: float) -> Iterator[Blocker]:
+        """What keeps the window open: whose updates it lacks, and who has not come to take part yet."""
+        membership, liveness = self._presence.membership, self._presence.liveness
+        if self._rules.window != "none":
+            for origin in sorted(window.waiting, key=membership.name):
+                step = window.first_lacking(origin, membership, self._frontier)
+                since = liveness.missing_since(origin)
+                yield Blocker("window", origin, membership.name(origin), step, now if since is None else since)
+        if window.is_waiting_for_joins(membership, now):
+            yield from self._joins(window.opened_at)
+
+    def _while_finishing(self, now: float) -> Iterator[Blocker]:
+        """What keeps a run from ending: updates that are missing, neighbours that are away or have not said that they
+        hold the same, or our own replica. One without patience waits for less (`Ending.may_end`)."""
+        exchange, ending, rules = self._exchange, self._ending, self._rules
+        membership, ours, watch = self._presence.membership, self._presence.ours.origin, exchange.watch
+        is_patient = now < ending.patient_until
+        missing = ending.missing() if is_patient or rules.window == "strict" else {}
+        is_behind = not (watch.is_current if is_patient else watch.is_settled(ending.patient_until))
+        if is_behind and not missing:
+            yield _nameless("own replica", now)
+            return
+        kinds: dict[OriginId, BlockerKind] = {}
+        if is_patient:
+            linked = set(exchange.linked)
+            kinds |= dict.fromkeys(linked - exchange.agreed(), "agreement")
+            kinds |= dict.fromkeys(membership.neighbours(ours) - linked, "away")
+        kinds |= dict.fromkeys(missing.keys() - {ours}, "last words")
+        for origin in sorted(kinds, key=membership.name):
+            step = missing[origin][0][0] if origin in missing else None
+            yield Blocker(kinds[origin], origin, membership.name(origin), step, now)
+        if ours in missing:
+            yield _nameless("own past", now, missing[ours][0][0])
+        if is_patient and membership.taking_part < rules.clients:
+            yield from self._joins(now)
+        if is_behind or (is_patient and watch.is_doubted and not kinds):
+            yield _nameless("own replica", now)
+
+    def _of(self, kind: BlockerKind, origins: Iterable[OriginId], now: float) -> Iterator[Blocker]:
+        name = self._presence.membership.name
+        return (Blocker(kind, origin, name(origin), None, now) for origin in sorted(origins, key=name))
+
+    def _joins(self, since: float) -> Iterator[Blocker]:
+        """Who is to come for all clients to take part: those who are there but have not caught up, then the others."""
+        membership = self._presence.membership
+        missing = self._rules.clients - membership.taking_part
+        there = [m for m in membership.all() if membership.spoken(m.origin) is None and not m.has_left]
+        known = sorted((member.name, member.origin) for member in there)[:missing]
+        yield from (Blocker("joining", origin, name, None, since) for name, origin in known)
+        if unknown := missing - len(known):
+            one = _nameless("never joined", since)
+            yield one if unknown == 1 else replace(one, name=f"{unknown} hosts {one.name}")
+
+
+def describe(blockers: Iterable[Blocker]) -> dict[str, object]:
+    """Facts for the log: who or what is waited for, and why."""
+    blockers = list(blockers)
+    names = (f"{one.name} (joining)" if one.kind == "joining" else one.name for one in blockers)
+    return {"waiting_for": shorten(list(dict.fromkeys(names))), "why": sorted({one.kind for one in blockers})}
+
+
+def _nameless(kind: BlockerKind, since: float, step: int | None = None) -> Blocker:
+    return Blocker(kind, None, NAMELESS[kind], step, since)
+
+
+def _lack(blocker: Blocker) -> _Lack:
+    return blocker.kind, blocker.origin, blocker.first_lacking_step
