@@ -6,7 +6,7 @@ from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.seedflood.blockers import describe
 from seedflood.protocol.seedflood.messages import FrontierDigest, Updates
 from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure
-from seedflood.protocol.seedflood.rules import Patience
+from seedflood.protocol.swarm.rules import Patience
 
 PROBES = [(1, 2)]
 PATIENCE = Patience(repair_seconds=2.0, start_seconds=60.0, linger_seconds=60.0)

@@ -12,10 +12,11 @@ from seedflood.protocol.seedflood.evidence import Chain
 from seedflood.protocol.seedflood.messages import Bundle, ClosedDigests, ClosedEpoch, ReplicaDigest, Standing, Updates
 from seedflood.protocol.seedflood.node import Node
 from seedflood.protocol.seedflood.payload import PAIRS
-from seedflood.protocol.seedflood.rules import Patience, Rules
+from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.seedflood.statement import Closed, Stated
 from seedflood.protocol.seedflood.statement import pack as pack_statement
 from seedflood.protocol.swarm.messages import Hello, Member
+from seedflood.protocol.swarm.rules import Patience
 
 NOTHING_CLOSED = Closed()
 RUN_ID = hashlib.sha256(b"run").digest()

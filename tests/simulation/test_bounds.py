@@ -31,27 +31,27 @@ def test_tables_stay_within_their_bounds_while_hosts_come_and_go(window):
 
 def test_a_table_of_neighbours_that_remembers_who_is_gone_is_seen():
     host = make_busy().hosts[0]
-    host.node._exchange.watch._theirs.update({k: {} for k in range(3)})
+    host.node.seedflood.exchange.watch._theirs.update({k: {} for k in range(3)})
     assert find_excess(host.driver) == ["keeps 5 in DigestWatch._theirs, more than 2"]
 
 
 def test_a_table_in_a_table_that_grows_is_seen():
     host = make_busy().hosts[0]
-    theirs = next(iter(host.node._exchange.watch._theirs.values()))
+    theirs = next(iter(host.node.seedflood.exchange.watch._theirs.values()))
     theirs.update({bytes([k]): b"" for k in range(REMEMBERED + 1)})
     assert f"more than {REMEMBERED}" in find_excess(host.driver)[0]
 
 
 def test_a_table_that_nobody_has_bounded_is_seen():
     host = make_busy().hosts[0]
-    host.node.flood.log = []
+    host.node.seedflood.flood.log = []
     assert find_excess(host.driver) == ["keeps Flood.log, which has no bound"]
 
 
 def test_every_bound_is_that_of_a_part_that_there_is():
     host = make_busy().hosts[0]
-    host.node._windows.open(11, 0.0)
-    host.node._exchange._evidence[0] = Evidence(host.rules)
+    host.node.seedflood.windows.open(11, 0.0)
+    host.node.seedflood.exchange._evidence[0] = Evidence(host.rules)
     assert {name.partition(".")[0] for name in BOUNDS} <= {type(part).__name__ for part in parts_of(host.driver)}
 
 
@@ -62,19 +62,19 @@ def closed(step):
 @pytest.mark.parametrize(("window", "most"), [("none", 0), ("bounded", 4 * 64)])
 def test_bundles_that_wait_when_a_window_has_closed_are_counted(window, most):
     node = make_busy(window).hosts[0].node
-    node._holdings.pending._take(1 << 40)
+    node.seedflood.holdings.pending._take(1 << 40)
     bundles = [Bundle(1, step, ((1, 1),)) for step in range(most + 1)]
-    node._holdings.pending.add(bundles[:most])
+    node.seedflood.holdings.pending.add(bundles[:most])
     assert find_waiting(node, closed(9)) is None
-    node._holdings.pending.add(bundles[most:])
+    node.seedflood.holdings.pending.add(bundles[most:])
     assert find_waiting(node, closed(9)) == f"leaves {most + 1} bundles waiting behind step 9"
 
 
 def test_in_strict_windows_nobody_is_further_ahead_than_the_delay():
     node = make_busy("strict", delay=2).hosts[0].node
-    node._holdings.pending._take(1 << 40)
-    node._holdings.pending.add([Bundle(7, 12, ((1, 1),))])
+    node.seedflood.holdings.pending._take(1 << 40)
+    node.seedflood.holdings.pending.add([Bundle(7, 12, ((1, 1),))])
     assert find_ahead(node, Measure(10, 1), lambda _: True) is None
-    node._holdings.pending.add([Bundle(7, 13, ((1, 1),))])
+    node.seedflood.holdings.pending.add([Bundle(7, 13, ((1, 1),))])
     assert find_ahead(node, Measure(10, 1), lambda _: True) == "measures step 10 while 1 bundles of later rounds wait"
     assert find_ahead(node, Measure(10, 1), lambda _: False) is None

@@ -3,7 +3,7 @@
 import pytest
 from worlds import make_world, run_to_the_end
 
-from seedflood.protocol.seedflood.rules import Patience
+from seedflood.protocol.swarm.rules import Patience
 from seedflood.simulation.network import Weather
 from seedflood.simulation.runs import Plan, simulate
 from seedflood.simulation.work import Pace

@@ -6,7 +6,7 @@ import pytest
 from worlds import STORMY, Witness, make_world, run_to_the_end
 
 from seedflood.protocol.seedflood.phase import Phase
-from seedflood.protocol.seedflood.rules import Patience
+from seedflood.protocol.swarm.rules import Patience
 from seedflood.simulation.checks import find_stuck, find_violations
 from seedflood.simulation.work import Pace
 

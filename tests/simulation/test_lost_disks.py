@@ -4,7 +4,7 @@ import pytest
 from worlds import make_world, run_to_the_end
 
 from seedflood.protocol.seedflood.phase import Phase
-from seedflood.protocol.seedflood.rules import Patience
+from seedflood.protocol.swarm.rules import Patience
 from seedflood.simulation.network import Weather
 from seedflood.simulation.work import Pace
 

@@ -20,11 +20,11 @@ from seedflood.protocol.seedflood.node import Node
 from seedflood.protocol.seedflood.payload import Coefficients, Slopes
 from seedflood.protocol.seedflood.phase import Phase
 from seedflood.protocol.seedflood.repair import Repair
-from seedflood.protocol.seedflood.rules import Patience
 from seedflood.protocol.seedflood.watch import DigestWatch
 from seedflood.protocol.swarm.liveness import SUSPICION_SECONDS_MAX, Liveness
 from seedflood.protocol.swarm.membership import Membership
 from seedflood.protocol.swarm.presence import Presence
+from seedflood.protocol.swarm.rules import Patience
 from seedflood.simulation.checks import find_mistakes, find_stuck, find_violations
 from seedflood.simulation.journal import MemoryJournal
 from seedflood.simulation.liars import let_lie
@@ -322,7 +322,7 @@ PROMISES = {
     "P12 no input ends the process": (flooded, [(columns, "check", nothing)]),
     "P14 a liar moves no honest host": (lied, [(Notary, "verify", lambda *_: True)]),
     "P14 who tells two things is named by all": (told_two_things, [(Inquiry, "differ", nothing)]),
-    "P13 leaving is not crashing": (left, [(Node, "leave", lambda node, *_: node._life.enter(Phase.LEFT))]),
+    "P13 leaving is not crashing": (left, [(Node, "leave", lambda node, *_: node.seedflood.life.enter(Phase.LEFT))]),
     "P13 who goes before it remembers takes nothing back": (
         left_forgetful,
         [(Membership, "_is_last_word", only_if_newest)],

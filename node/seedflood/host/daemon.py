@@ -28,9 +28,10 @@ from seedflood.protocol.packing import packed_bytes_max
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch
 from seedflood.protocol.seedflood.node import Node
 from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure
-from seedflood.protocol.seedflood.rules import Patience, Rules
+from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.swarm.messages import NEIGHBOURS_MAX, Hello, Member, Message
 from seedflood.protocol.swarm.outputs import Event
+from seedflood.protocol.swarm.rules import Patience
 from seedflood.storage.journal import Journal
 from seedflood.storage.snapshots import Snapshots
 from seedflood.training.seedflood.optimiser import STEP_MAX

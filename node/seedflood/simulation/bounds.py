@@ -161,7 +161,7 @@ def find_excess(driver: Driver) -> list[str]:
 
 def find_waiting(node: Node, window: ClosedWindow) -> str | None:
     """Is more left than may wait, right after this window was closed?"""
-    rules, left = node.rules, len(node._holdings.pending)
+    rules, left = node.rules, len(node.seedflood.holdings.pending)
     most = {"none": 0, "bounded": AHEAD_BUNDLES * rules.clients}.get(rules.window)
     return f"leaves {left} bundles waiting behind step {window.steps[1]}" if most is not None and left > most else None
 
@@ -172,7 +172,7 @@ def find_ahead(node: Node, order: Measure, trusted: Callable[[OriginId], bool]) 
     last = order.step + (rules.delay + 1) * rules.local_steps - 1
     if rules.window != "strict":
         return None
-    ahead = [bundle for bundle in node._holdings.pending if bundle.step > last and trusted(bundle.origin)]
+    ahead = [bundle for bundle in node.seedflood.holdings.pending if bundle.step > last and trusted(bundle.origin)]
     return f"measures step {order.step} while {len(ahead)} bundles of later rounds wait" if ahead else None
 
 

@@ -66,7 +66,7 @@ def has_equal_digests(hosts: Sequence[Host]) -> bool:
 def has_mended(hosts: Sequence[Host]) -> bool:
     """Are they equal, and does none of them wait to make its coefficients again? Then they are judged, or when time is
     up."""
-    return has_equal_digests(hosts) and all(host.node._exchange.watch.is_current for host in hosts)
+    return has_equal_digests(hosts) and all(host.node.seedflood.exchange.watch.is_current for host in hosts)
 
 
 def find_stuck(hosts: Sequence[Host]) -> list[str]:

@@ -16,9 +16,10 @@ from seedflood.protocol.origin import OriginId, origin_id
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, Told, Update, Updates
 from seedflood.protocol.seedflood.node import Node
 from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure, SumEpoch, TakeDigest
-from seedflood.protocol.seedflood.rules import Patience, Rules
+from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.swarm.messages import Member, Message
 from seedflood.protocol.swarm.outputs import Event
+from seedflood.protocol.swarm.rules import Patience
 from seedflood.simulation.bounds import find_ahead, find_waiting
 from seedflood.simulation.clock import Clock
 from seedflood.simulation.journal import MemoryJournal

@@ -218,7 +218,10 @@ class Ledger:
 def find_outdated(node: Node, journal: MemoryJournal, ledger: Ledger) -> str | None:
     """Has a node that ends its run other coefficients than its journal gives? It may if its patience was over before an
     origin contradicted itself."""
-    watch, patient_until = node._exchange.watch, (node._ending.since or 0.0) + node._patience.linger_seconds
+    watch, patient_until = (
+        node.seedflood.exchange.watch,
+        (node.seedflood.ending.since or 0.0) + node._patience.linger_seconds,
+    )
     if watch.is_outdated and watch.is_settled(patient_until):
         return None
     updates = [update for bundle in journal.replay() for update in bundle.updates()]

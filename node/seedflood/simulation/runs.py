@@ -17,9 +17,9 @@ from rich.table import Table
 
 from seedflood.cluster.topology import make_topology
 from seedflood.errors import UsageError
-from seedflood.protocol.seedflood.rules import Patience
 from seedflood.protocol.seedflood.watch import MEND_SECONDS_MAX
 from seedflood.protocol.seedflood.window import WindowRule
+from seedflood.protocol.swarm.rules import Patience
 from seedflood.simulation.bounds import find_excess
 from seedflood.simulation.checks import (
     find_mistakes,

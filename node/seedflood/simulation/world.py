@@ -7,8 +7,9 @@ from collections.abc import Iterable, Sequence
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.messages import SEED_MAX
 from seedflood.protocol.seedflood.payload import PAIRS, Telling
-from seedflood.protocol.seedflood.rules import Patience, Rules
+from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.seedflood.window import WindowRule
+from seedflood.protocol.swarm.rules import Patience
 from seedflood.simulation.clock import Clock
 from seedflood.simulation.host import Host
 from seedflood.simulation.ledger import EPOCH_BYTES, Chronicle

@@ -250,7 +250,7 @@ def test_what_is_remembered_is_what_stands(happened):
             node.disconnected(B.id, float(second))
         node.tick(float(second))
         node.collect()
-        assert len(node._blockers._since) <= 1
+        assert len(node.seedflood._blockers._since) <= 1
         assert all(one.since <= second for one in node.blockers(float(second)))
 
 

@@ -5,7 +5,7 @@ from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.origin import STEP_MAX
 from seedflood.protocol.seedflood.catchup import SETTLE_SECONDS, CatchUp, describe_progress
 from seedflood.protocol.seedflood.phase import Lifecycle
-from seedflood.protocol.seedflood.rules import Patience
+from seedflood.protocol.swarm.rules import Patience
 
 PATIENCE = Patience(start_seconds=60.0, redial_seconds=30.0)
 QUIET_SECONDS = SETTLE_SECONDS + PATIENCE.redial_seconds

@@ -239,14 +239,14 @@ def test_a_closing_is_stated_once_and_compacted_when_all_have_stated_it():
 def test_a_long_pull_does_not_pile_up_until_the_node_may_speak(window, monkeypatch):
     monkeypatch.setattr(holdings, "WAITING_BUNDLES", 100)
     node = started(clients=3, steps=2000, window=window)
-    node._holdings._settle_at = 100
+    node.seedflood.holdings._settle_at = 100
     goal = [B.held(1000), C.held(1000)]
     node.connected(B.id, B.hello(goal, members=[C.member()]), 0.0)
     applied = []
     for origin in (B, C):
         for step in range(0, 1000, 50):
             node.received(B.id, origin.updates(*range(step, step + 50)), 0.0)
-            assert len(node._holdings.pending) <= 100 + 2 * (2 * WAITING_ROUNDS + 50)
+            assert len(node.seedflood.holdings.pending) <= 100 + 2 * (2 * WAITING_ROUNDS + 50)
             applied += windows(node.collect())
     assert node.phase is Phase.JOINING
     assert len({(u.origin, u.step) for one in applied for u in one.updates}) > 1500

@@ -289,7 +289,7 @@ def test_what_was_measured_is_applied_beside_what_skips_it(is_applied):
     node.settled(None, MEASURED, 1.0)
     out = tick(node, 2.0)
     assert [order for order in out.orders if isinstance(order, Rebuild)] != [] or not is_applied
-    assert (MEASURED in node._holdings.pending) != is_applied
+    assert (MEASURED in node.seedflood.holdings.pending) != is_applied
     assert B.id in node.contradicting
 
 

@@ -26,9 +26,9 @@ from seedflood.protocol.seedflood.messages import ClosedEpoch, Update, Updates
 from seedflood.protocol.seedflood.node import Node
 from seedflood.protocol.seedflood.opening import joined
 from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure, SumEpoch, TakeDigest
-from seedflood.protocol.seedflood.rules import Patience
 from seedflood.protocol.swarm.membership import Membership
 from seedflood.protocol.swarm.messages import Hello, Members
+from seedflood.protocol.swarm.rules import Patience
 
 ORIGINS = [Origin(f"o{index}") for index in range(5)]
 PATIENCE = Patience(repair_seconds=1.0, start_seconds=5.0, linger_seconds=20.0)
@@ -433,7 +433,7 @@ class NodesTogether(RuleBasedStateMachine):
     def what_is_applied_and_what_waits_is_what_is_held(self):
         for host in self.hosts if hasattr(self, "hosts") else ():
             if host.node is not None:
-                waiting = list(host.node._holdings.pending)
+                waiting = list(host.node.seedflood.holdings.pending)
                 names = Counter((u.origin, u.step) for bundle in waiting for u in bundle.updates())
                 held = Counter((u.origin, u.step) for bundle in host.disk.replay() for u in bundle.updates())
                 for closed in host.disk.closed.values():

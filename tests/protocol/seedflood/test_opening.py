@@ -56,7 +56,7 @@ def test_the_end_of_a_journal_and_what_the_rest_covers_are_all_that_a_node_needs
     assert given_end.frontier == given_all.frontier
     assert given_end.step == given_all.step
     assert given_end.phase == given_all.phase
-    assert given_end._holdings.closings._held == given_all._holdings.closings._held
+    assert given_end.seedflood.holdings.closings._held == given_all.seedflood.holdings.closings._held
     early = joined(settled.values())
     assert given_end.applied == early
     assert [bundle for bundle in bundles if not early.holds(*bundle.span)] == waiting

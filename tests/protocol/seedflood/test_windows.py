@@ -63,7 +63,7 @@ def test_a_restart_opens_the_windows_again_that_may_not_have_been_applied():
     out = node.collect()
     assert applied_steps(out) == [((2, 1), [0, 0, 1, 1]), ((2, 2), [2, 2])]
     assert measured(out) == 5
-    assert [window.first for window in node._windows._open] == [3, 4]
+    assert [window.first for window in node.seedflood.windows._open] == [3, 4]
 
 
 def test_whoever_joins_while_no_window_can_have_closed_begins_with_the_others():
@@ -86,7 +86,7 @@ def test_whoever_joins_later_keeps_the_windows_open_that_the_others_keep_open():
     out = node.collect()
     assert measured(out) == 9
     assert sorted(step for _, steps in applied_steps(out) for step in steps) == list(range(7))
-    assert [window.first for window in node._windows._open] == [7, 8]
+    assert [window.first for window in node.seedflood.windows._open] == [7, 8]
 
 
 def test_who_was_left_behind_closes_what_is_open_and_goes_on_where_the_others_are():
@@ -145,4 +145,4 @@ def test_whoever_speaks_of_less_than_is_waited_for_is_suspected_all_the_same():
     hear(node, B, B.updates(0), now=1.0)
     hear(node, B, B.updates(3), now=1.0)  # and nothing of step 1
     tick(node, 100.0)
-    assert B.id in node._windows._liveness.suspects
+    assert B.id in node.seedflood.windows._liveness.suspects

@@ -29,9 +29,9 @@ from collections.abc import Collection, Iterable
 from seedflood.protocol.frontier import Frontier, Held
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.phase import Lifecycle
-from seedflood.protocol.seedflood.rules import Patience
 from seedflood.protocol.seedflood.statement import stated
 from seedflood.protocol.swarm.messages import Member
+from seedflood.protocol.swarm.rules import Patience
 
 SETTLE_SECONDS = 4.0
 """For what is on its way after the last neighbour was reached: two rounds of repair."""

@@ -5,10 +5,11 @@ from collections.abc import Collection, Iterable, Iterator
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.origin import STEP_MAX, OriginId
 from seedflood.protocol.seedflood.repair import Repair
-from seedflood.protocol.seedflood.rules import Patience, Rules
+from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.seedflood.watch import DigestWatch
 from seedflood.protocol.swarm.membership import NAMED_MAX, Membership
 from seedflood.protocol.swarm.messages import Member
+from seedflood.protocol.swarm.rules import Patience
 
 
 class Ending:

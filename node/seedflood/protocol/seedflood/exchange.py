@@ -1,10 +1,9 @@
 """The conversation with the neighbours: what is told on a link, what is made of what they tell, and who is asked."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from typing import Protocol
 
-from seedflood.errors import PeerError
-from seedflood.protocol.frontier import Frontier
+from seedflood.protocol.frontier import Frontier, Held
 from seedflood.protocol.origin import STEP_MAX, OriginId
 from seedflood.protocol.seedflood.admission import Admission
 from seedflood.protocol.seedflood.announcement import Announcement
@@ -31,7 +30,7 @@ from seedflood.protocol.seedflood.rounds import applied_before
 from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.seedflood.statement import stated
 from seedflood.protocol.seedflood.watch import DigestWatch
-from seedflood.protocol.swarm.messages import Goodbye, Hello, Members, Message, Ping, Pong
+from seedflood.protocol.swarm.messages import AlgorithmMessage
 from seedflood.protocol.swarm.outbox import Outbox
 from seedflood.protocol.swarm.presence import Presence
 
@@ -94,40 +93,27 @@ class Exchange:
     def linked(self) -> Collection[OriginId]:
         return self._presence.neighbours
 
-    def connected(self, peer: OriginId, hello: Hello, now: float) -> None:
-        membership = self._presence.membership
+    def connected(self, peer: OriginId, held: tuple[Held, ...], now: float) -> None:
+        """held: by the peer."""
         self.catchup.link(now)
-        self._presence.neighbours.connect(peer, hello.member.incarnation)
-        self._flood.connect(peer, hello.frontier)
-        self._presence.believe((hello.member, *hello.members), peer)
-        self._presence.declare_neighbours()
-        self._presence.neighbours.offer(peer, membership.newer_than((hello.member, *hello.members)))
+        self._flood.connect(peer, held)
         self._flood.offer(peer, list(self._holdings.pending))
-        self.repair.connect(peer, hello.frontier, self._holdings.frontier, is_wanted=self.is_joining)
+        self.repair.connect(peer, held, self._holdings.frontier, is_wanted=self.is_joining)
         if self.watch.latest is not None:
             self._outbox.send(peer, self.watch.latest)
-        self._presence.ping(peer, now)
-        self._outbox.tell("link up", peer=hello.member.name)
 
-    def disconnected(self, peer: OriginId, reason: str) -> None:
-        self._presence.neighbours.disconnect(peer)
+    def disconnected(self, peer: OriginId) -> None:
         self._flood.disconnect(peer)
         self.repair.disconnect(peer)
         self._evidence.pop(peer, None)
         self.inquiry.disconnect(peer)
         self.watch.forget(peer)
-        self._presence.declare_neighbours()
-        self._outbox.tell("link down", peer=self._presence.membership.name(peer), reason=reason)
 
-    def received(self, peer: OriginId, message: Message, now: float) -> None:
+    def received(self, peer: OriginId, message: AlgorithmMessage, now: float) -> None:
         """Raises PeerError, having used nothing, if the message is not allowed."""
         match message:
             case Updates():
                 self._receive_updates(peer, message)
-            case Members(members):
-                for member in members:
-                    self._admission.check_member(member)
-                self._presence.believe(members, peer)
             case FrontierDigest():
                 self.repair.compare(peer, message, self._holdings.frontier, self._presence.membership.digest())
             case ReplicaDigest():
@@ -145,23 +131,6 @@ class Exchange:
                 self._receive_updates(peer, Updates((message.kept, message.dropped)))
             case Standing():
                 self._receive_standing(peer, message, now)
-            case Ping(sent_at):
-                self._outbox.send(peer, Pong(sent_at))
-            case Pong(sent_at):
-                self._presence.delays.pong(peer, sent_at, now)
-                self.announcement.answered(peer, sent_at)
-            case Goodbye():
-                pass
-            case Hello():
-                raise PeerError("a second hello on one link", reason="order")
-
-    def collect(self) -> Iterator[tuple[OriginId, Message]]:
-        """What is queued for each neighbour: statements first, so that an origin's key precedes its updates."""
-        for peer in self._presence.neighbours:
-            if (members := self._presence.neighbours.take(peer)) is not None:
-                yield peer, members
-            for updates in self._flood.take(peer):
-                yield peer, updates
 
     def pulled(self, peer: OriginId) -> None:
         """A pull from the peer ended, whole or broken off."""
@@ -214,10 +183,8 @@ class Exchange:
         digest = FrontierDigest(frontier_digest, before, is_complete, self._presence.membership.digest())
         self._outbox.outputs.send += [(peer, digest) for peer in self._presence.neighbours]
 
-    def look_around(self, now: float) -> None:
-        """Once per comparison period: pings, and how far we are."""
-        for peer in self._presence.neighbours:
-            self._presence.ping(peer, now)
+    def tell_progress(self) -> None:
+        """Logs how far a node is that catches up."""
         donor = self.repair.donor
         if self.is_joining and donor is not None:
             progress = describe_progress(self._holdings.frontier, self.repair.goal(donor))

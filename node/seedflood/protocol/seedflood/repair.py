@@ -18,9 +18,6 @@ from seedflood.protocol.frontier import Frontier, Held, spans
 from seedflood.protocol.origin import STEP_MAX, OriginId
 from seedflood.protocol.seedflood.messages import FrontierDigest
 
-REPAIR_SECONDS = 2.0
-"""Between two comparisons of a link: the longest time for which a lost frame goes unnoticed, at 40 bytes a time."""
-
 SETTLED_ROUNDS = 2
 """A digest of a moving run leaves out the open round and the one before: neighbours are at most one round apart."""
 

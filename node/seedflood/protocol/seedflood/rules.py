@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from seedflood.errors import ConfigError
 from seedflood.protocol.seedflood.messages import BUNDLE_BYTES_MAX
 from seedflood.protocol.seedflood.payload import PAIRS, Telling
-from seedflood.protocol.seedflood.repair import REPAIR_SECONDS
 from seedflood.protocol.seedflood.window import WindowRule
 from seedflood.protocol.swarm.rules import SwarmRules
 
@@ -51,18 +50,3 @@ class Rules(SwarmRules):
         fitting = AHEAD_BYTES // (BUNDLE_BYTES + self.local_steps * self.telling.size)
         rounds = min(max(fitting, AHEAD_ROUNDS_MIN), AHEAD_ROUNDS_MAX)
         return (rounds + self.delay) * self.local_steps
-
-
-@dataclass(frozen=True, slots=True)
-class Patience:
-    """How long this node waits, in seconds.
-
-    repair: between two comparisons of frontiers. start: for all clients to join before the first window closes (strict
-    waits for ever). linger: at the end, for neighbours that are away. redial: within it, whoever is up has dialled
-    again.
-    """
-
-    repair_seconds: float = REPAIR_SECONDS
-    start_seconds: float = 60.0
-    linger_seconds: float = 60.0
-    redial_seconds: float = 30.0

@@ -5,11 +5,12 @@ the steps we take part in, how slow a hop is, what the algorithm states. Silence
 it.
 """
 
-from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from collections.abc import Iterable
+from typing import Any
 
 from seedflood.protocol.origin import STEP_MAX, OriginId
 from seedflood.protocol.swarm.admission import MemberAdmission
+from seedflood.protocol.swarm.algorithm import Algorithm
 from seedflood.protocol.swarm.delays import HopDelays, bound_seconds
 from seedflood.protocol.swarm.liveness import Liveness
 from seedflood.protocol.swarm.membership import Membership
@@ -24,24 +25,11 @@ OUTLIVED_MAX = 8
 """So many statements of past lives a process outbids: each had lost its journal, or has a copy of our key."""
 
 
-class Past(Protocol):
-    """What an algorithm knows of earlier lives of this node, and whether it has spoken in this one."""
-
-    @property
-    def is_over(self) -> bool:
-        """Has the node spoken in this life?"""
-
-    @property
-    def is_forgetful(self) -> bool:
-        """Is it unknown what was said in earlier lives?"""
-
-    def hear_of_past(self, member: Member) -> None:
-        """The network knows this statement of an earlier life."""
-
-
 class Presence:
     """membership: the newest statement of everyone, ours included. changed: of whom there is news since this was
-    cleared. state: what the algorithm states of us now (`Member.algorithm`)."""
+    cleared. algorithm: what this swarm trains by; set before anything happens."""
+
+    algorithm: Algorithm
 
     def __init__(
         self,
@@ -51,10 +39,7 @@ class Presence:
         membership: Membership,
         neighbours: Neighbours,
         admission: MemberAdmission,
-        past: Past,
         outbox: Outbox[Outputs],
-        *,
-        state: Callable[[], bytes],
     ) -> None:
         self.changed: set[OriginId] = set()
         self.membership = membership
@@ -65,9 +50,7 @@ class Presence:
         self._clients = rules.clients
         self._statement = OwnStatement(member, rules.run_id, sign)
         self._admission = admission
-        self._past = past
         self._outbox = outbox
-        self._state = state
 
     @property
     def ours(self) -> Member:
@@ -81,7 +64,7 @@ class Presence:
     def declare(self, **changes: Any) -> None:
         """Makes, keeps and floods a new statement about ourselves."""
         changes["neighbours"] = self._neighbours()
-        changes["algorithm"] = self._state()
+        changes["algorithm"] = self.algorithm.state()
         member = self._statement.say(self.membership.get(self.ours.origin), **changes)
         self._keep(member)
         self._outbox.outputs.is_durable = True
@@ -167,7 +150,7 @@ class Presence:
         if is_newer or member.incarnation != self.ours.incarnation:
             self._remember(member)
         is_hopeless = self._statement.outlived == OUTLIVED_MAX or member.incarnation >= INCARNATION_MAX
-        if is_newer and (self._past.is_over or is_hopeless):
+        if is_newer and (self.algorithm.has_spoken or is_hopeless):
             self._outbox.outputs.is_superseded = True
             return
         if self.membership.is_news(member):
@@ -179,16 +162,16 @@ class Presence:
 
     def _state_again(self) -> None:
         """Of the steps we take part in nothing, as long as we do not know what a past life said of them."""
-        if self._past.is_forgetful and not self._past.is_over:
+        if self.algorithm.is_forgetful and not self.algorithm.has_spoken:
             self.declare(first_step=STEP_MAX, last_step=None)
         else:
             self.declare()
 
     def _remember(self, past: Member) -> None:
-        if self._past.is_over:
+        if self.algorithm.has_spoken:
             return
-        self._past.hear_of_past(past)
-        if self._past.is_forgetful and not self._is_loss_told:
+        self.algorithm.hear_of_past(past)
+        if self.algorithm.is_forgetful and not self._is_loss_told:
             self._is_loss_told = True
             neighbours = sorted(map(self.membership.name, past.neighbours))
             self._outbox.tell("the journal lacks a past life of this node", "warning", former_neighbours=neighbours)

@@ -1,0 +1,322 @@
+"""SeedFlood as an algorithm of a swarm: rounds, one after the other.
+
+A round is measured once enough of the rounds before is applied. What was measured is told, and the window of the round
+closes when everyone who takes part was heard, or time is up. What follows what in the life of a node stands in `phase`.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from seedflood.protocol.frontier import Frontier, Held, tellable
+from seedflood.protocol.origin import STEP_MAX, OriginId
+from seedflood.protocol.seedflood.admission import Admission
+from seedflood.protocol.seedflood.blockers import Blockers, describe
+from seedflood.protocol.seedflood.catchup import CatchUp
+from seedflood.protocol.seedflood.ending import Ending
+from seedflood.protocol.seedflood.exchange import Exchange
+from seedflood.protocol.seedflood.flood import Flood
+from seedflood.protocol.seedflood.holdings import Holdings
+from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, Told, Updates
+from seedflood.protocol.seedflood.outputs import Measure, Outputs
+from seedflood.protocol.seedflood.own_state import OwnState
+from seedflood.protocol.seedflood.phase import Lifecycle, Phase
+from seedflood.protocol.seedflood.rounds import applied_before, first_round, next_round, round_of
+from seedflood.protocol.seedflood.rules import Rules
+from seedflood.protocol.seedflood.standstill import Standstill
+from seedflood.protocol.seedflood.view import Blocker
+from seedflood.protocol.seedflood.watch import DIGEST_ROUNDS
+from seedflood.protocol.seedflood.windows import OpenWindows
+from seedflood.protocol.swarm.messages import AlgorithmMessage, Hello, Member, Sign
+from seedflood.protocol.swarm.outbox import Outbox
+from seedflood.protocol.swarm.presence import Presence
+from seedflood.protocol.swarm.rules import Patience
+
+
+class SeedFlood:
+    """step: first step of the round that is measured now, or was last."""
+
+    def __init__(
+        self,
+        rules: Rules,
+        presence: Presence,
+        admission: Admission,
+        frontier: Frontier,
+        sign: Sign,
+        outbox: Outbox[Outputs],
+        patience: Patience,
+    ) -> None:
+        self.step = 0
+        self.origin = presence.ours.origin
+        self.rules = rules
+        self.frontier = frontier
+        self.life = Lifecycle()
+        self.flood = Flood()
+        self.holdings = Holdings(rules, frontier, admission, self.flood, outbox)
+        self._catchup = CatchUp(patience, self.life)
+        self._own = OwnState(self.origin, frontier, self._catchup)
+        parts = (presence, admission, self.flood, self._catchup, self._own, outbox)
+        self.exchange = Exchange(self.holdings, *parts, rules, self)
+        self.ending = Ending(self.origin, rules, patience, presence.membership, frontier)
+        silence = (presence.liveness, presence.bound_seconds)
+        self.windows = OpenWindows(rules, presence.membership, frontier, *silence)
+        waiting = (self.life, self.exchange, presence, self.windows, self.ending, frontier)
+        self._blockers = Blockers(rules, *waiting)
+        self._standstill = Standstill()
+        self._membership = presence.membership
+        self._presence = presence
+        self._sign = sign
+        self._outbox = outbox
+        self._patience = patience
+
+    @property
+    def phase(self) -> Phase:
+        return self.life.phase
+
+    @property
+    def applied(self) -> Frontier:
+        """What the coefficients stand for, once all orders are carried out."""
+        return self.holdings.applied
+
+    # What the swarm says of us
+
+    @property
+    def has_spoken(self) -> bool:
+        return self._catchup.is_over
+
+    @property
+    def is_forgetful(self) -> bool:
+        return self._catchup.is_forgetful
+
+    def hear_of_past(self, member: Member) -> None:
+        self._catchup.hear_of_past(member)
+
+    def state(self) -> bytes:
+        return self._own.packed()
+
+    def held(self) -> tuple[Held, ...]:
+        return tellable(self.frontier.held())
+
+    # What happened
+
+    def start(
+        self,
+        bundles: Iterable[Bundle],
+        closed: Iterable[ClosedEpoch],
+        settled: Mapping[int, Frontier],
+        now: float,
+        *,
+        is_journal_damaged: bool,
+        is_key_fresh: bool,
+    ) -> None:
+        """See `Node.start`; the members that the journal knows are believed already."""
+        newest, spoken = self._membership.get(self.origin), self._membership.spoken(self.origin)
+        self.holdings.restore(bundles, closed, settled)
+        self.windows.until_joined = now + self._patience.start_seconds
+        self._catchup.remember(newest, spoken, is_journal_damaged=is_journal_damaged, is_key_fresh=is_key_fresh)
+        self._go_on(newest, now)
+        self.exchange.watch.take(self.applied, self._outbox)
+
+    def connected(self, peer: OriginId, hello: Hello, now: float) -> None:
+        self.exchange.connected(peer, hello.frontier, now)
+
+    def disconnected(self, peer: OriginId) -> None:
+        self.exchange.disconnected(peer)
+
+    def received(self, peer: OriginId, message: AlgorithmMessage, now: float) -> None:
+        self.exchange.received(peer, message, now)
+
+    def answered(self, peer: OriginId, sent_at: float) -> None:
+        self.exchange.announcement.answered(peer, sent_at)
+
+    def published(self, step: int, probes: Sequence[Told], now: float) -> None:
+        """Our measurement of the round that starts at `step` is done."""
+        if self.phase is not Phase.MEASURING or step != self.step:
+            return  # the round was overtaken by a drain
+        last_own = self.frontier.last(self.origin)
+        if last_own < step:  # else what a past life of ours said turned up meanwhile: it stands
+            assert self.rules.telling.admits(probes), "we tell what every relay refuses"
+            lost = 0 if self.rules.window == "strict" else self._catchup.said_before  # strict windows wait for a hole
+            bundle = Bundle(self.origin, step, tuple(probes), skipped=step - max(last_own + 1, lost))
+            key = self._presence.ours.public_key
+            bundle = bundle._replace(signature=self._sign(bundle.signed_bytes(self.rules.run_id, key)))
+            self._outbox.outputs.is_durable = True
+            self.holdings.publish(bundle)
+        self.windows.open(step, now)
+        self.life.enter(Phase.COLLECTING)
+
+    def leave(self, unsaid_from: int | None) -> None:
+        if self.phase is not Phase.LEFT:
+            self.life.enter(Phase.LEFT)
+            self._own.unsaid_from = unsaid_from
+            self._presence.leave(self._own.last_said())
+
+    def withhold(self, unsaid_from: int | None, *, is_disk_full: bool) -> None:
+        self._own.unsaid_from, self._blockers.is_disk_full = unsaid_from, is_disk_full
+
+    # What is due
+
+    def queued(self, peer: OriginId) -> Iterable[Updates]:
+        return self.flood.take(peer)
+
+    def wake_at(self, now: float) -> float:
+        times = [self.ending.wake_at(now)]
+        if self.phase is Phase.COLLECTING:
+            times.append(self.windows.wake_at())
+        return min(times)
+
+    def compare(self, now: float) -> None:
+        """What do the neighbours hold?"""
+        repair = self.exchange.repair
+        repair.retry()
+        on_the_way = 2 * self.rules.delay * self.rules.local_steps  # neighbours are so much further apart
+        before = repair.settled_before(self.frontier, self.step - on_the_way, self.rules.local_steps)
+        self.exchange.say_digests(before, is_complete=self.ending.is_complete)
+        if before == STEP_MAX:
+            self.exchange.watch.take(self.applied, self._outbox)
+
+    def review(self, now: float) -> None:
+        """How far are we, and whose replica is in doubt?"""
+        self.exchange.tell_progress()
+        self.exchange.settle_doubts(now)
+
+    def report(self, now: float) -> None:
+        """For whom do we wait?"""
+        found = self._blockers.note(now)
+        if self._standstill.lasts((self.phase, self.step), now) and self._is_waiting():
+            facts = describe(found) | self.exchange.describe_missing(self.ending)
+            self._outbox.tell("waiting", "warning", step=self.step, **facts)
+
+    def blockers(self, now: float) -> tuple[Blocker, ...]:
+        """Why it does not move: for whom it waits, since when, and which step lacks; nothing if it waits for nobody."""
+        return self._blockers.find(now)
+
+    def _is_waiting(self) -> bool:
+        is_served = self.phase is Phase.JOINING and self.exchange.repair.donor is not None  # it says how far it is
+        return self.phase in (Phase.JOINING, Phase.COLLECTING, Phase.FINISHING) and not is_served
+
+    def _go_on(self, past: Member | None, now: float) -> None:
+        """Says that we are here (again), and takes up the round in which a past life ended."""
+        last_own, self._own.closed = self.frontier.last(self.origin), self.holdings.closings.statement()
+        is_new = past is None or not past.has_spoken or (last_own < 0 and not past.has_left)
+        if past is None or is_new or self._catchup.is_forgetful:
+            self._presence.declare(first_step=STEP_MAX)
+            return
+        self._presence.go_on(past)
+        if past.has_left or last_own < past.first_step:
+            self.step = last_own + 1
+        else:
+            self.step = round_of(last_own, self.rules)
+            self.windows.reopen(self.step, now)
+            self.windows.open(self.step, now)
+
+    def _notice(self, now: float) -> None:
+        """What is new of bundles and statements, for the windows that are open and for the journal."""
+        holdings, presence = self.holdings, self._presence
+        for origin in holdings.heard:
+            presence.heard(origin, self.frontier.last(origin), now)
+            self.windows.hear(origin, now)
+        holdings.heard.clear()
+        for origin in presence.changed:
+            self.windows.review(origin, now)
+        if self.phase is not Phase.JOINING:
+            self.exchange.compare_epochs(now)
+        presence.changed.clear()
+
+    # Rounds
+
+    def advance(self, now: float) -> None:
+        """Takes every transition that is due: what happened may have made it so."""
+        self._notice(now)
+        if self.phase is Phase.JOINING and self._may_speak(now):
+            self._speak(now)
+        while self.phase is Phase.COLLECTING and self._close_window(now):
+            pass
+        if self.life.is_ending:
+            self.holdings.apply(self.holdings.pending.take_before(self.rules.steps))
+            self._close_epochs()  # once more those that were opened again
+        if self.phase is Phase.FINISHING:
+            self._finish(now)
+
+    def _speak(self, now: float) -> None:
+        """Enough is known: goes on with the windows of a past life, or begins with the round that is next."""
+        self._outbox.tell("caught up", updates=self.frontier.count())
+        if self._catchup.is_forgetful:
+            self.windows.clear()  # what the journal knew last was not all
+        if self.windows.oldest is not None:
+            self.holdings.apply(self.holdings.pending.take_before(self.windows.oldest.first))
+            self._close_epochs()  # others may wait for our word to adopt what they lack
+            self.life.enter(Phase.COLLECTING)
+            return
+        first = self._next_step()
+        self._presence.take_part(first, self.rules.steps)
+        self.holdings.apply(self.holdings.pending.take_before(applied_before(first, self.rules)))
+        self.windows.reopen(first, now)
+        self._begin_round(first, now)
+
+    def _close_window(self, now: float) -> bool:
+        """Closes the window that is in the way of the next round, or begins that round. False: nothing is due."""
+        window = self.windows.in_the_way(self.step + self.rules.local_steps)
+        if window is not None:
+            reason = self.windows.close_reason(window, now)
+            if reason is not None:
+                self.holdings.close(self.windows.close(), reason, now, self._presence)
+            return reason is not None
+        following = next_round(self.step, self.origin, self.rules, self._membership, self.frontier)
+        while self.windows.in_the_way(following):  # the others are far ahead
+            self.holdings.close(self.windows.close(), "no waiting", now, self._presence)
+        self.holdings.apply(self.holdings.pending.take_before(applied_before(following, self.rules)))
+        self._begin_round(following, now)
+        return True
+
+    def _may_speak(self, now: float) -> bool:
+        """Is enough known, or is there nothing to be told: alone, or the journal has a whole run?"""
+        is_nothing_to_know = self.rules.clients == 1 or self.ending.holds_everything()
+        return is_nothing_to_know or self.exchange.may_speak(self._next_step(), now)
+
+    def _next_step(self) -> int:
+        """What would be measured next if a node that joins could speak now."""
+        latest = self.windows.latest
+        if latest is not None and not self._catchup.is_forgetful:
+            return latest.last + 1
+        first = first_round(self.origin, self.rules, self._membership, self.frontier)
+        return max(first, self._catchup.said_before)
+
+    def may_apply_before(self) -> int:
+        """While a node joins: in strict windows nothing of what it is going to measure itself."""
+        return STEP_MAX if self.rules.window != "strict" else applied_before(self._next_step(), self.rules)
+
+    def _begin_round(self, step: int, now: float) -> None:
+        self.step = step
+        self._close_epochs()
+        if step // self.rules.local_steps % DIGEST_ROUNDS == 0:
+            self.exchange.watch.take(self.applied, self._outbox)
+        if step < self.rules.steps:
+            self.life.enter(Phase.MEASURING)
+            self._outbox.outputs.orders.append(Measure(step, self.rules.local_steps))
+            return
+        self.life.enter(Phase.FINISHING)
+        self.ending.since = now
+        self._outbox.tell("no steps left", step=step)
+        if (last_own := self.frontier.last(self.origin)) < self.rules.steps - 1:  # joined too late for the last round
+            self._presence.declare(last_step=last_own)
+
+    def _close_epochs(self) -> None:
+        """All that is due, with everything applied that was said of steps before this round."""
+        if self.exchange.watch.is_current:  # else a sum would stand for bundles that are not in it
+            before = applied_before(self.step, self.rules)
+            self._outbox.outputs.orders += self.holdings.closings.due(before, self.ending.holds_everything)
+
+    def _finish(self, now: float) -> None:
+        ending = self.ending
+        if ending.is_complete and not ending.is_said:
+            ending.is_said = True
+            self.exchange.say_digests(STEP_MAX, is_complete=ending.is_complete)
+        exchange = self.exchange
+        if ending.is_complete:
+            exchange.watch.take(self.applied, self._outbox)
+        of = (exchange.repair, exchange.watch, self.applied, exchange.linked)
+        if ending.may_end(*of, now=now):
+            self.life.enter(Phase.FINISHED)
+            exchange.tell_shortcomings(ending)
+            self.exchange.say_digests(STEP_MAX, is_complete=ending.is_complete)
+            self._presence.declare(last_step=self.frontier.last(self.origin))
+            self._outbox.outputs.is_finished = True

@@ -1,0 +1,128 @@
+"""The swarm: one node among others, whatever they train by.
+
+It knows who is there and who is linked, introduces hosts to each other, measures how far away they are, and passes on
+all else to the algorithm that it hosts. Put in what happened, then collect what is to be done.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Generic
+
+from seedflood.errors import PeerError
+from seedflood.protocol.origin import OriginId
+from seedflood.protocol.swarm.admission import MemberAdmission
+from seedflood.protocol.swarm.algorithm import Algorithm
+from seedflood.protocol.swarm.messages import AlgorithmMessage, Goodbye, Hello, Member, Members, Message, Ping, Pong
+from seedflood.protocol.swarm.outbox import Outbox, Wanted
+from seedflood.protocol.swarm.presence import Presence
+from seedflood.protocol.swarm.rules import Patience, SwarmRules
+
+
+class Swarm(Generic[Wanted]):
+    """presence: who is there. admission: who is let in. algorithm: what the nodes of this run train by."""
+
+    def __init__(
+        self,
+        rules: SwarmRules,
+        presence: Presence,
+        admission: MemberAdmission,
+        algorithm: Algorithm,
+        outbox: Outbox[Wanted],
+        patience: Patience,
+    ) -> None:
+        self.origin = presence.ours.origin
+        self.membership = presence.membership
+        self.neighbours = presence.neighbours
+        self._rules = rules
+        self._presence = presence
+        self._admission = admission
+        self._algorithm = algorithm
+        self._outbox = outbox
+        self._patience = patience
+        self._compare_at = 0.0
+        presence.algorithm = algorithm
+
+    # What happened
+
+    def recall(self, members: Iterable[Member], now: float) -> None:
+        """What the journal knows of everyone, ourselves included: before anything else happens."""
+        for member in members:
+            self.membership.believe(member)
+        self._compare_at = now
+
+    def connected(self, peer: OriginId, hello: Hello, now: float) -> None:
+        """A link is up and both hellos were exchanged; `admission.check_hello` has accepted this one."""
+        presence, told = self._presence, (hello.member, *hello.members)
+        self.neighbours.connect(peer, hello.member.incarnation)
+        presence.believe(told, peer)
+        presence.declare_neighbours()
+        self.neighbours.offer(peer, self.membership.newer_than(told))
+        self._algorithm.connected(peer, hello, now)
+        presence.ping(peer, now)
+        self._outbox.tell("link up", peer=hello.member.name)
+        self._algorithm.advance(now)
+
+    def disconnected(self, peer: OriginId, now: float, reason: str = "") -> None:
+        self.neighbours.disconnect(peer)
+        self._algorithm.disconnected(peer)
+        self._presence.declare_neighbours()
+        self._outbox.tell("link down", peer=self.membership.name(peer), reason=reason)
+        self._algorithm.advance(now)
+
+    def received(self, peer: OriginId, message: Message, now: float) -> None:
+        """Takes a message of a linked peer. Raises PeerError, having used nothing, if it is not allowed."""
+        if peer not in self.neighbours:
+            return  # the link went down meanwhile; whatever it said is compared again
+        match message:
+            case AlgorithmMessage():
+                self._algorithm.received(peer, message, now)
+            case Members(members):
+                for member in members:
+                    self._admission.check_member(member)
+                self._presence.believe(members, peer)
+            case Ping(sent_at):
+                self._outbox.send(peer, Pong(sent_at))
+            case Pong(sent_at):
+                self._presence.delays.pong(peer, sent_at, now)
+                self._algorithm.answered(peer, sent_at)
+            case Goodbye():
+                pass
+            case Hello():
+                raise PeerError("a second hello on one link", reason="order")
+        self._algorithm.advance(now)
+
+    def tick(self, now: float) -> None:
+        """Time has passed; call it when `next_tick` says so. More often does no harm."""
+        if now >= self._compare_at:
+            self._compare_at = now + self._patience.repair_seconds
+            self._algorithm.compare(now)
+            for peer in self.neighbours:
+                self._presence.ping(peer, now)
+            self._algorithm.review(now)
+            self._presence.look_around(now)
+            self._algorithm.report(now)
+        self._algorithm.advance(now)
+
+    # What is to be done
+
+    def collect(self) -> Wanted:
+        """Takes what is to be done now."""
+        out = self._outbox.take()
+        out.send = [*self._flooding(), *out.send]
+        return out
+
+    def next_tick(self, now: float) -> float:
+        """When `tick` is to be called at the latest."""
+        return max(now, min(self._compare_at, self._algorithm.wake_at(now)))
+
+    def hello(self) -> Hello:
+        """What to say first on a new link."""
+        rules = self._rules
+        return Hello(rules.run_id, rules.base_digest, *self._presence.introduce(), frontier=self._algorithm.held())
+
+    def _flooding(self) -> Iterator[tuple[OriginId, Message]]:
+        """What is queued for each neighbour: statements first, so that an origin's key precedes what it says."""
+        for peer in self.neighbours:
+            if (members := self.neighbours.take(peer)) is not None:
+                yield peer, members
+            for message in self._algorithm.queued(peer):
+                yield peer, message

@@ -1,0 +1,221 @@
+"""A swarm that trains nothing: hosts agree on the mean of their numbers by gossip.
+
+What a swarm does for its algorithm is seen here without SeedFlood: no module of it is imported.
+"""
+
+import struct
+from collections import deque
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seedflood.errors import PeerError
+from seedflood.protocol.swarm.admission import MemberAdmission
+from seedflood.protocol.swarm.membership import Membership
+from seedflood.protocol.swarm.messages import AlgorithmMessage, Goodbye, Member, Members, Ping
+from seedflood.protocol.swarm.neighbours import Neighbours
+from seedflood.protocol.swarm.outbox import Outbox
+from seedflood.protocol.swarm.outputs import Outputs
+from seedflood.protocol.swarm.presence import Presence
+from seedflood.protocol.swarm.rules import Patience, SwarmRules
+from seedflood.protocol.swarm.swarm import Swarm
+
+RUN_ID, BASE_DIGEST = b"r" * 32, b"b" * 32
+PATIENCE = Patience(repair_seconds=2.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Share(AlgorithmMessage):
+    """A part of what a host has, given away (push-sum gossip; Kempe, Dobra and Gehrke 2003)."""
+
+    total: float
+    weight: float
+
+
+class Mean:
+    """Agrees on the mean of a number. What a host began with stands in its statement."""
+
+    has_spoken, is_forgetful = True, False
+
+    def __init__(self, number, presence, outbox):
+        self.number, self.total, self.weight, self.turns = number, number, 1.0, 0
+        self._presence, self._outbox = presence, outbox
+        self.advanced = 0
+
+    @property
+    def mean(self):
+        return self.total / self.weight
+
+    def hear_of_past(self, member):
+        pass
+
+    def state(self):
+        return struct.pack(">d", self.number)
+
+    def held(self):
+        return ()
+
+    def connected(self, peer, hello, now):
+        pass
+
+    def disconnected(self, peer):
+        pass
+
+    def received(self, peer, message, now):
+        if message.weight <= 0:
+            raise PeerError("a share without weight", reason="share")
+        self.total, self.weight = self.total + message.total, self.weight + message.weight
+
+    def answered(self, peer, sent_at):
+        pass
+
+    def advance(self, now):
+        self.advanced += 1
+
+    def compare(self, now):
+        """Gives half of what there is to the next neighbour."""
+        neighbours = sorted(self._presence.neighbours)
+        if neighbours:
+            self.turns, peer = self.turns + 1, neighbours[self.turns % len(neighbours)]
+            self.total, self.weight = self.total / 2, self.weight / 2
+            self._outbox.send(peer, Share(self.total, self.weight))
+
+    def review(self, now):
+        pass
+
+    def report(self, now):
+        pass
+
+    def wake_at(self, now):
+        return float("inf")
+
+    def queued(self, peer):
+        return ()
+
+
+def check_number(state):
+    if len(state) != 8:
+        raise PeerError("no number", reason="limit")
+
+
+class Host:
+    def __init__(self, name, number, clients=4):
+        rules = SwarmRules(RUN_ID, BASE_DIGEST, clients, steps=1)
+        membership = Membership(origins_max=rules.origins_max)
+        self.admission = MemberAdmission(rules, lambda *_: True, membership, check_state=check_number)
+        outbox = Outbox(Outputs)
+        member = Member(name.encode().ljust(32, b"."), name, 1)
+        presence = Presence(rules, member, lambda _: bytes(64), membership, Neighbours(), self.admission, outbox)
+        self.algorithm = Mean(number, presence, outbox)
+        self.swarm = Swarm(rules, presence, self.admission, self.algorithm, outbox, PATIENCE)
+        self.swarm.recall([], now=0.0)
+        presence.declare(first_step=0)
+        self.origin = self.swarm.origin
+        self.events = []
+
+
+def link(a, b, now=0.0):
+    hellos = [(a, b, a.swarm.hello()), (b, a, b.swarm.hello())]
+    for sender, receiver, hello in hellos:
+        receiver.admission.check_hello(hello)
+        receiver.swarm.connected(sender.origin, hello, now)
+
+
+def deliver(hosts, now=0.0):
+    """Until nobody has anything to say."""
+    by_origin = {host.origin: host for host in hosts}
+    waiting = deque()
+    while True:
+        for host in hosts:
+            out = host.swarm.collect()
+            host.events += out.events
+            waiting += [(host, by_origin[peer], message) for peer, message in out.send]
+        if not waiting:
+            return
+        while waiting:
+            sender, receiver, message = waiting.popleft()
+            receiver.swarm.received(sender.origin, message, now)
+
+
+def make_ring(numbers):
+    hosts = [Host(f"h{k}", number, len(numbers)) for k, number in enumerate(numbers)]
+    for k, host in enumerate(hosts):
+        if k + 1 < len(hosts):
+            link(host, hosts[k + 1])
+    if len(hosts) > 2:
+        link(hosts[-1], hosts[0])
+    deliver(hosts)
+    return hosts
+
+
+@given(numbers=st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=6))
+def test_hosts_agree_on_the_mean(numbers):
+    hosts = make_ring(numbers)
+    for turn in range(120):
+        for host in hosts:
+            host.swarm.tick(now=2.0 * turn)
+            deliver(hosts, now=2.0 * turn)
+    mean = sum(numbers) / len(numbers)
+    assert [host.algorithm.mean for host in hosts] == pytest.approx([mean] * len(hosts), abs=1e-6)
+
+
+def test_what_an_algorithm_states_reaches_everyone():
+    hosts = make_ring([1.0, 2.0, 3.0, 4.0, 5.0])
+    for host in hosts:
+        stated = {struct.unpack(">d", member.algorithm)[0] for member in host.swarm.membership.all()}
+        assert stated == {1.0, 2.0, 3.0, 4.0, 5.0}
+
+
+def test_hosts_know_the_graph():
+    hosts = make_ring([0.0] * 6)
+    assert {host.swarm.membership.diameter() for host in hosts} == {3}
+
+
+def test_a_state_that_the_algorithm_does_not_know_is_the_fault_of_its_sender():
+    a, b = make_ring([1.0, 2.0])
+    forged = Members((Member(b"f" * 32, "forger", 1, algorithm=b"?"),))
+    with pytest.raises(PeerError, match="no number"):
+        a.swarm.received(b.origin, forged, now=0.0)
+    assert len(a.swarm.membership) == 2
+
+
+def test_a_message_of_the_algorithm_that_is_not_allowed_changes_nothing():
+    a, b = make_ring([1.0, 2.0])
+    with pytest.raises(PeerError, match="without weight"):
+        a.swarm.received(b.origin, Share(1.0, 0.0), now=0.0)
+    assert a.algorithm.mean == 1.0
+
+
+def test_a_second_hello_on_one_link_is_refused():
+    a, b = make_ring([1.0, 2.0])
+    with pytest.raises(PeerError, match="second hello"):
+        a.swarm.received(b.origin, b.swarm.hello(), now=0.0)
+
+
+def test_who_is_not_linked_is_not_heard():
+    a, b = make_ring([1.0, 2.0])
+    a.swarm.disconnected(b.origin, now=0.0)
+    a.swarm.received(b.origin, Share(100.0, 1.0), now=0.0)
+    assert a.algorithm.mean == 1.0
+    assert [event.name for event in a.swarm.collect().events] == ["link down"]
+
+
+def test_pings_are_sent_once_per_comparison_and_answered():
+    a, b = make_ring([1.0, 2.0])
+    a.swarm.tick(now=10.0)
+    assert [message for _, message in a.swarm.collect().send if isinstance(message, Ping)] == [Ping(10.0)]
+    a.swarm.tick(now=11.0)
+    assert [message for _, message in a.swarm.collect().send if isinstance(message, Ping)] == []
+    b.swarm.received(a.origin, Ping(10.0), now=10.0)
+    deliver([a, b], now=10.5)
+    assert a.swarm.membership.get(a.origin).neighbours == (b.origin,)
+
+
+def test_the_algorithm_is_asked_what_is_due_after_whatever_happened():
+    a, b = make_ring([1.0, 2.0])
+    before = a.algorithm.advanced
+    a.swarm.received(b.origin, Goodbye(), now=0.0)
+    a.swarm.tick(now=0.0)
+    assert a.algorithm.advanced == before + 2
