@@ -66,8 +66,8 @@ class ScriptedNode:
         )
 
     def __getattr__(self, name):
-        def called(*args):
-            self.calls.append((name, *args))
+        def called(*args, **facts):
+            self.calls.append((name, *args, *facts.values()))
             if self.error:
                 raise self.error
 
