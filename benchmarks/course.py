@@ -40,7 +40,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Exercise:
-    """Which rows: run settings that do not depend on the estimate, and where the data is."""
+    """Which rows: keys of [run] and its tables that do not depend on the estimate, and where the data is."""
 
     name: str
     run: dict[str, Any]
@@ -48,7 +48,7 @@ class Exercise:
     evaluate_examples: int | None = None
 
     def settings(self, seed: int, **run: Any) -> RunSettings:
-        return RunSettings(seed=seed, **{**self.run, **run})
+        return RunSettings.of(seed=seed, **{**self.run, **run})
 
     def node(self, home: str) -> NodeSettings:
         return NodeSettings(data=str(self.data), state=Path(home), evaluate_examples=self.evaluate_examples)

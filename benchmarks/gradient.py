@@ -77,7 +77,7 @@ def _plain(device: str, config: OPTConfig) -> OPTForCausalLM:
 
 def _replica(device: str, config: OPTConfig) -> Replica:
     base = prepare_model(randomly_initialized(config), None, device=device, dtype="float32")
-    return Replica(base, RunSettings(clients=16, estimate="gradient"))
+    return Replica(base, RunSettings.of(clients=16, estimate="gradient"))
 
 
 def _synchronise(device: str) -> None:

@@ -36,11 +36,13 @@ class History:
     def write(self, closed: Sequence[ClosedEpoch] = ()) -> None:
         """Journals of the donors. closed: kept as sums, whatever takes less room."""
         epochs = {one.epoch for one in closed}
-        bundles = [one for one in self.bundles if one.step // self.run.refresh_period not in epochs]
+        bundles = [one for one in self.bundles if one.step // self.run.seedflood.refresh_period not in epochs]
         for number, state in enumerate(self.donors):
             members = [self._state(k, is_present=k == number) for k in range(len(self.identities))]
             path, run_id = state / JOURNAL_FILE, self.run.run_id()
-            with Journal.open(path, run_id, self.base_digest, refresh_period=self.run.refresh_period) as journal:
+            with Journal.open(
+                path, run_id, self.base_digest, refresh_period=self.run.seedflood.refresh_period
+            ) as journal:
                 for one in closed:
                     journal.adopt(one)
                 journal.append(bundles, members, durable=True)

@@ -97,7 +97,7 @@ def _fill(node: NodeProcess) -> None:
     digest = load_base(run, settings.node).digest
     path = node.state / JOURNAL_FILE
     path.unlink()
-    with Journal.open(path, run.run_id(), digest, refresh_period=run.refresh_period) as journal:
+    with Journal.open(path, run.run_id(), digest, refresh_period=run.seedflood.refresh_period) as journal:
         for step in range(BUNDLES // ORIGINS):
             journal.append([_bundle(origin, step) for origin in range(1, ORIGINS + 1)], (), durable=False)
             if step % APPENDED_STEPS == 0:

@@ -49,16 +49,7 @@ def _tune() -> dict[str, Metric]:
     for name, changes in SIDES.items():
         tuned = [
             fine_tune(
-                RunSettings.model_validate(
-                    {
-                        "model": "embedded",
-                        "task": "embedded",
-                        "clients": ORIGINS,
-                        "steps": 100_000,
-                        "seed": seed,
-                        **changes,
-                    }
-                ),
+                RunSettings.of(model="embedded", task="embedded", clients=ORIGINS, steps=100_000, seed=seed, **changes),
                 seconds_max=TUNE_SECONDS,
             )
             for seed in RUN_SEEDS

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from seedflood.cluster.ports import free_ports
+from seedflood.config import RunSettings, spell
 
 SECTIONS: Mapping[str, Mapping[str, Any]] = {
     "run": {"model": "embedded", "task": "embedded"},
@@ -117,8 +118,9 @@ class Cluster:
         niceness: int = 0,
         through: Mapping[tuple[int, int], int] | None = None,
     ) -> None:
-        """edges: (who dials, whom). run, node: settings of those sections. No node is started before it is told so.
+        """edges: (who dials, whom). run: keys of [run] and its tables, by their bare names; node: of [node].
 
+        No node is started before it is told so.
         through: the ports that are dialled in place of the listening ones, by edge: those of a proxy.
         """
         self.ports = ports = free_ports(nodes)
@@ -128,7 +130,7 @@ class Cluster:
             folder.mkdir(parents=True)
             own = {"name": folder.name, "listen": f"127.0.0.1:{ports[k]}", "state": str(folder / "state")}
             sections = {
-                "run": {**SECTIONS["run"], **run},
+                "run": RunSettings.place({**SECTIONS["run"], **run}),
                 "node": {**SECTIONS["node"], **own, "shard": f"{k + 1}/{nodes}", **(node or {})},
             }
             dialled = [(through or {}).get((a, b), ports[b]) for a, b in edges if a == k]
@@ -169,9 +171,4 @@ def ring(nodes: int) -> list[tuple[int, int]]:
 
 
 def _peers_toml(sections: Mapping[str, Mapping[str, Any]], ports: Sequence[int]) -> str:
-    """JSON spells text, numbers, booleans and lists of them as TOML does."""
-    tables = [
-        f"[{name}]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in values.items())
-        for name, values in sections.items()
-    ]
-    return "\n".join(tables) + "".join(f'\n[[peers]]\naddress = "127.0.0.1:{port}"\n' for port in ports)
+    return spell(sections) + "".join(f'[[peers]]\naddress = "127.0.0.1:{port}"\n\n' for port in ports)

@@ -32,10 +32,10 @@ def fine_tune(run: RunSettings, *, dtype: str = "float32", seconds_max: float = 
         while step < run.steps and time.perf_counter() - begun < seconds_max:
             updates: list[Update] = []
             for origin in range(ORIGINS):
-                probes = trainer.measure(origin, step, run.local_steps).probes
+                probes = trainer.measure(origin, step, run.seedflood.local_steps).probes
                 updates.extend(Update(origin, step + k, (seed, scalar)) for k, (seed, scalar) in enumerate(probes))
             trainer.apply(updates)
-            step += run.local_steps
+            step += run.seedflood.local_steps
         seconds = time.perf_counter() - begun
         trainer.complete()
         return Tuned(step, seconds, trainer.evaluate())

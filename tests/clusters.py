@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from seedflood.config import Settings, load_settings
+from seedflood.config import RunSettings, Settings, load_settings
 from seedflood.host.daemon import Daemon
 from seedflood.host.process import start_daemon
 from seedflood.protocol.seedflood.outputs import ClosedWindow
@@ -25,7 +25,7 @@ class Cluster:
     def settings(self, name: str, peers: list[str], run: dict[str, Any], node: dict[str, Any]) -> Settings:
         addresses = [f"127.0.0.1:{self.daemons[peer].port}" for peer in peers]
         flags = {
-            "run": RUN | run,
+            "run": RunSettings.place(RUN | run),
             "node": {
                 "name": name,
                 "listen": "127.0.0.1:0",

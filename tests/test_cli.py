@@ -49,9 +49,11 @@ def test_a_missing_settings_file_is_one_sentence_and_exit_code_78(monkeypatch, c
 def test_config_show_prints_what_the_layers_make(monkeypatch, capsys, tmp_path):
     path = tmp_path / "peers.toml"
     path.write_text("[run]\nsteps = 3\n")
-    code, out, _ = run(monkeypatch, capsys, cli.main, "config", "show", "--peers", str(path), "--set", "run.rank=8")
+    code, out, _ = run(
+        monkeypatch, capsys, cli.main, "config", "show", "--peers", str(path), "--set", "run.seedflood.rank=8"
+    )
     shown = json.loads(out)["run"]
-    assert (code, shown["steps"], shown["rank"]) == (0, 3, 8)
+    assert (code, shown["steps"], shown["seedflood"]["rank"]) == (0, 3, 8)
 
 
 def test_brackets_in_a_fault_are_shown_as_they_are(monkeypatch, capsys, tmp_path):
@@ -77,15 +79,43 @@ def test_evaluate_wants_a_model_or_a_node(monkeypatch, capsys):
     assert "--peers or --model" in " ".join(err.split())
 
 
-@pytest.mark.parametrize("override", ["rank=3", "run.rank", "nowhere.rank=3", "run.a.b=3"])
+@pytest.mark.parametrize("override", ["rank=3", "run.seedflood.rank", "nowhere.rank=3", "run.a.b=3"])
 def test_a_malformed_override_shows_a_right_one(override):
-    with pytest.raises(ConfigError, match=r"--set run.rank=16"):
+    with pytest.raises(ConfigError, match=r"--set run\.seedflood\.rank=16"):
         parse_overrides([override])
 
 
 def test_overrides_are_toml_or_text():
-    parsed = parse_overrides(["run.rank=8", "node.name=alpha", 'run.label_words=["a", "b"]'])
-    assert parsed == {"run": {"rank": 8, "label_words": ["a", "b"]}, "node": {"name": "alpha"}}
+    parsed = parse_overrides(
+        [
+            "run.steps=8",
+            "run.seedflood.rank=4",
+            "run.seedflood.delay=1",
+            "node.name=alpha",
+            'run.objective.label_words=["a"]',
+        ]
+    )
+    assert parsed["run"] == {"steps": 8, "seedflood": {"rank": 4, "delay": 1}, "objective": {"label_words": ["a"]}}
+    assert parsed["node"] == {"name": "alpha"}
+
+
+def test_an_override_of_the_flat_table_says_what_to_write_instead(monkeypatch, capsys):
+    code, _, err = run(monkeypatch, capsys, cli.main, "local", "--nodes", "2", "--set", "run.rank=8")
+    assert code == ExitCode.CONFIG
+    assert "rank moved to [run.seedflood]; write --set run.seedflood.rank=8." in " ".join(err.split())
+
+
+def test_config_migrate_writes_a_file_that_can_be_used(monkeypatch, capsys, tmp_path):
+    path = tmp_path / "peers.toml"
+    path.write_text("[run]\nrank = 8\n")
+    check = [cli.main, "config", "check", "--peers", str(path)]
+    code, _, err = run(monkeypatch, capsys, *check)
+    assert code == ExitCode.CONFIG
+    assert f'[run] rank moved to [run.seedflood]; "seedflood config migrate {path}"' in " ".join(err.split())
+    assert run(monkeypatch, capsys, cli.main, "config", "migrate", str(path))[0] == 0
+    assert run(monkeypatch, capsys, *check)[0] == 0
+    code, out, _ = run(monkeypatch, capsys, cli.main, "config", "migrate", str(path))
+    assert (code, "needs no change" in out) == (0, True)
 
 
 def test_the_table_of_a_cluster_fits_a_terminal_of_eighty_columns():

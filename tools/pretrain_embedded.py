@@ -142,7 +142,7 @@ def report(folder: Path) -> None:
     base = load_model(str(folder))
     size = sum(path.stat().st_size for path in folder.iterdir())
     print(f"{base.parameters_count} parameters, {size} bytes, digest {base.digest.hex()}")
-    settings = RunSettings(task="embedded")
+    settings = RunSettings.of(task="embedded")
     for template, words in [
         (embedded.TEMPLATE, embedded.LABEL_WORDS),
         *((verdict.template, verdict.words) for verdict in grammar.VERDICTS),

@@ -27,8 +27,9 @@ BOOT = "umount /var/lib/seedflood && rmdir /var/lib/seedflood && exec /lib/syste
 SETTINGS = """
 [run]
 model = "embedded"
-task = "embedded"
 steps = 100000
+[run.objective]
+task = "embedded"
 [node]
 name = "alpha"
 http = "127.0.0.1:7071"

@@ -16,7 +16,7 @@ from seedflood.training.seedflood.replica import Replica
 from seedflood.training.tasks import TaskFormat, make_task
 
 CLIENTS = 4
-SETTINGS = RunSettings(task="embedded", clients=CLIENTS)
+SETTINGS = RunSettings.of(task="embedded", clients=CLIENTS)
 FORM = TaskFormat(embedded.TEMPLATE, embedded.LABEL_WORDS)
 SIZE_BYTES_MAX = 600 * 1024
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from seedflood.config import load_settings
+from seedflood.config import RunSettings, load_settings
 from seedflood.host.process import JOURNAL_FILE, SNAPSHOTS_FOLDER, _load_sums
 from seedflood.protocol.frontier import Held
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, Update
@@ -18,7 +18,9 @@ LAST = Bundle(1, 13, ((5, 5),), signature=bytes(64))
 @pytest.fixture
 def node(tmp_path):
     """Settings, snapshots and an open journal."""
-    settings = load_settings(None, {"run": RUN, "node": {"state": tmp_path, "device": "cpu", "threads": 1}})
+    settings = load_settings(
+        None, {"run": RunSettings.place(RUN), "node": {"state": tmp_path, "device": "cpu", "threads": 1}}
+    )
     base_digest = Trainer(settings.run, settings.node).base_digest
     snapshots = Snapshots(tmp_path / SNAPSHOTS_FOLDER, keep=2)
     with Journal.open(tmp_path / JOURNAL_FILE, settings.run.run_id(), base_digest, refresh_period=4) as journal:

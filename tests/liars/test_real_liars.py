@@ -160,7 +160,7 @@ def swarm(packages: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
             "run_seed": str(settings.run.seed),
             "statement": statement_layout(),
             "steps": settings.run.steps,
-            "refresh_period": settings.run.refresh_period,
+            "refresh_period": settings.run.seedflood.refresh_period,
             "origins": origins,
         }
         yield Swarm(hosts, json.dumps(facts), watch.memory, max(lateness))

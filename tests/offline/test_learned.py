@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy
 import pytest
 
-from seedflood.config import load_settings
+from seedflood.config import RunSettings, load_settings
 from seedflood.errors import ConfigError
 from seedflood.host.process import JOURNAL_FILE
 from seedflood.host.report import RESULT_FILE
@@ -32,13 +32,15 @@ def run(request):
 @pytest.fixture
 def stopped(tmp_path, run):
     """Settings of a node that has stopped; its journal is to be filled."""
-    return load_settings(None, {"run": run, "node": {"state": tmp_path, "device": "cpu", "threads": 1}})
+    return load_settings(
+        None, {"run": RunSettings.place(run), "node": {"state": tmp_path, "device": "cpu", "threads": 1}}
+    )
 
 
 @pytest.fixture(scope="module")
 def base(run):
     """Base model, to sum up and to name the journal."""
-    settings = load_settings(None, {"run": run, "node": {"device": "cpu", "threads": 1}})
+    settings = load_settings(None, {"run": RunSettings.place(run), "node": {"device": "cpu", "threads": 1}})
     return Trainer(settings.run, settings.node)
 
 
@@ -52,7 +54,7 @@ def bundles_of(settings, base, steps=10):
     run_id, rng = settings.run.run_id(), numpy.random.default_rng(1)
 
     def tell(number, step):
-        if settings.run.estimate == "gradient":
+        if settings.run.seedflood.estimate == "gradient":
             return quantise(base.telling, rng.normal(size=base.telling.values))[0]
         return 100 * number + step, 1 << 20
 
@@ -77,7 +79,7 @@ def write(settings, base, bundles, closed=(), known=ORIGINS):
     run = settings.run
     members = [signed(one, Member(one.public_key, f"n{number}", 1), run.run_id()) for number, one in enumerate(known)]
     path = settings.node.state / JOURNAL_FILE
-    with Journal.open(path, run.run_id(), base.base_digest, refresh_period=run.refresh_period) as journal:
+    with Journal.open(path, run.run_id(), base.base_digest, refresh_period=run.seedflood.refresh_period) as journal:
         journal.append(bundles, members, durable=True)
         for one in closed:
             journal.adopt(one)

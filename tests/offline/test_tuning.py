@@ -13,7 +13,7 @@ RUN = {"model": "embedded", "task": "embedded", "clients": 2, "train_examples": 
 
 def settings_of(tmp_path, **run):
     node = NodeSettings(state=tmp_path, evaluate_examples=32)
-    return Settings(run=RunSettings(**{**RUN, "steps": 4, **run}), node=node)
+    return Settings(run=RunSettings.of(**{**RUN, "steps": 4, **run}), node=node)
 
 
 def silence(rate, done, total):
@@ -50,7 +50,7 @@ def test_rates_lie_around_the_default_with_two_digits():
 
 
 def test_a_shortened_run_has_whole_rounds():
-    run = RunSettings(**RUN, steps=400, local_steps=8, refresh_period=800)
+    run = RunSettings.of(**RUN, steps=400, local_steps=8, refresh_period=800)
     assert shorten(run, 30).steps == 24
     assert shorten(run, None).steps == 96
     assert shorten(run, 4000).steps == 400
@@ -59,4 +59,4 @@ def test_a_shortened_run_has_whole_rounds():
 
 
 def test_a_shortened_run_has_not_too_many_origins():
-    assert shorten(RunSettings(**(RUN | {"clients": 64})), None).clients == 8
+    assert shorten(RunSettings.of(**(RUN | {"clients": 64})), None).clients == 8

@@ -57,7 +57,9 @@ class Ledger:
         """
         run = self._run
         steps: set[tuple[int, int]] = set()
-        with Journal.open(path, run.run_id(), self._base_digest, refresh_period=run.refresh_period) as journal:
+        with Journal.open(
+            path, run.run_id(), self._base_digest, refresh_period=run.seedflood.refresh_period
+        ) as journal:
             sums = list(journal.closed_epochs())
             bundles = list(journal.replay())
         spans = [(one.origin, first, last) for closed in sums for one in closed.frontier for first, last in _spans(one)]
@@ -79,7 +81,7 @@ class Ledger:
         trainer = Trainer(self._run, self._node)
         seen = [closed for closed in sums if self._has_all(closed)]
         for bundle in self._bundles.values():
-            if any(bundle.step // self._run.refresh_period == closed.epoch for closed in seen):
+            if any(bundle.step // self._run.seedflood.refresh_period == closed.epoch for closed in seen):
                 trainer.apply(bundle.updates())
         for closed in seen:
             expected = unpack(trainer.sum_epoch(closed.epoch), trainer.epoch_bytes)
@@ -90,7 +92,7 @@ class Ledger:
     def _has_all(self, closed: ClosedEpoch) -> bool:
         frontier = Frontier()
         for bundle in self._bundles.values():
-            if bundle.step // self._run.refresh_period == closed.epoch:
+            if bundle.step // self._run.seedflood.refresh_period == closed.epoch:
                 frontier.add(bundle.origin, bundle.first_covered, bundle.last)
         return frontier.held() == Frontier(closed.frontier).held()
 

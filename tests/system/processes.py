@@ -17,12 +17,15 @@ import pytest
 from forks import ForkedNode
 
 from seedflood.cluster.ports import free_ports
-from seedflood.config import Settings, load_settings
+from seedflood.config import RunSettings, Settings, load_settings, spell
 from seedflood.host.process import JOURNAL_FILE
 
 SILENCE_SECONDS_MAX = 120.0
 
 Line = dict[str, Any]
+
+
+RUN: dict[str, Any] = {"model": "embedded", "task": "embedded", "rank": 8, "batch_size": 2}
 
 
 class Host:
@@ -195,7 +198,7 @@ class Hosts:
             folder = self.folder / f"h{k}"
             folder.mkdir()
             sections = {
-                "run": {"model": "embedded", "task": "embedded", "clients": count, "rank": 8, "batch_size": 2} | run,
+                "run": RunSettings.place(RUN | {"clients": count} | run),
                 "node": {
                     "name": f"h{k}",
                     "listen": addresses[k],
@@ -207,10 +210,7 @@ class Hosts:
                 | (node or {}),
                 "tls": {"insecure": True},
             }
-            text = "".join(
-                f"[{name}]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in values.items())
-                for name, values in sections.items()
-            )
+            text = spell(sections)
             for j in sorted({a + b - k for a, b in edges if k in (a, b)}):
                 text += f'[[peers]]\nname = "h{j}"\naddress = "{addresses[j]}"\n'
             (folder / "peers.toml").write_text(text)

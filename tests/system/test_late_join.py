@@ -92,7 +92,9 @@ def give_a_past(hosts: list[Host], steps: int) -> None:
     members = [introduce(host.name, key, keys, run.run_id()) for host, key in zip(hosts, keys, strict=True)]
     bundles = [bundle for step in range(steps) for bundle in (sign(key, step, run) for key in keys)]
     for host in hosts:
-        with Journal.open(host.journal, run.run_id(), base_digest, refresh_period=run.refresh_period) as journal:
+        with Journal.open(
+            host.journal, run.run_id(), base_digest, refresh_period=run.seedflood.refresh_period
+        ) as journal:
             journal.append(bundles, members, durable=True)
 
 

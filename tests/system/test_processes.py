@@ -81,7 +81,7 @@ def test_a_finished_node_started_again_says_its_result_and_exits(hosts):
 def test_a_node_whose_peers_are_all_of_another_run_exits_and_names_both_runs(hosts):
     a, b = hosts.make(2, [(0, 1)], {"steps": 10})
     b.start().wait_for("started")
-    a.start("--set", "run.rank=4")
+    a.start("--set", "run.seedflood.rank=4")
     assert a.end() == ExitCode.RUN_MISMATCH
     assert b.settings.run.run_id().hex()[:16] in a.last_words
     assert "config check" in a.last_words
@@ -128,7 +128,7 @@ def test_a_wrong_setting_is_one_sentence_and_exit_code_78(hosts, setting, words)
 def test_a_journal_of_another_run_is_refused(hosts):
     (a,) = hosts.make(1, [], {"steps": 10})
     assert a.start().end() == ExitCode.OK
-    assert a.start("--set", "run.rank=4").end() == ExitCode.CONFIG
+    assert a.start("--set", "run.seedflood.rank=4").end() == ExitCode.CONFIG
     assert "belongs to run" in a.last_words
 
 

@@ -46,7 +46,7 @@ def run(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         data,
     ]
     arguments += ["--steps", str(STEPS), "--folder", str(folder), "--export", str(folder.parent / "export")]
-    arguments += ["--set", "node.evaluate=false", "--set", "run.schedule=constant", "--json"]
+    arguments += ["--set", "node.evaluate=false", "--set", "run.seedflood.schedule=constant", "--json"]
     command = [sys.executable, "-c", "from seedflood.cli import main; main()", *arguments]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
     assert ran.returncode == 0, ran.stderr
@@ -59,7 +59,7 @@ def test_the_weights_are_the_float64_sum_of_all_updates(run: Path):
     base = load_base(settings.run, settings.node)
     replica = Replica(base, settings.run)
     plain = load_base(settings.run, settings.node).model
-    period = settings.run.refresh_period
+    period = settings.run.seedflood.refresh_period
     path, run_id = settings.node.state / JOURNAL_FILE, settings.run.run_id()
     with Journal.open(path, run_id, base.digest, refresh_period=period) as journal:
         updates = [update for bundle in journal.replay() for update in bundle.updates()]
@@ -86,12 +86,14 @@ def train_naively(run: Path, steps: int) -> dict[str, torch.Tensor]:
     parameters = [parameter for _, parameter in distinct_parameters(model)]
     with torch.no_grad():
         for step in range(steps):
-            epoch = step // rows.refresh_period
+            epoch = step // replica.refresh_period
             measured = []
             for origin, task in zip(origins, tasks, strict=True):
                 seed = probe_seed(rows.seed, origin, step)
-                plus, minus = dense_losses(model, replica.subspace, epoch, seed, task.batch(origin, step), rows.epsilon)
-                scalar, _ = to_fixed_point((plus - minus) / (2 * rows.epsilon))
+                plus, minus = dense_losses(
+                    model, replica.subspace, epoch, seed, task.batch(origin, step), replica.epsilon
+                )
+                scalar, _ = to_fixed_point((plus - minus) / (2 * replica.epsilon))
                 measured.append(Update(origin, step, (seed, scalar)))
             for update in measured:
                 for index, parameter in enumerate(parameters):

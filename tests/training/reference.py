@@ -68,7 +68,7 @@ def tiny_tokenizer() -> PreTrainedTokenizerFast:
 
 
 def tiny_settings(**changes: object) -> RunSettings:
-    return RunSettings(
+    return RunSettings.of(
         **{
             "schedule": "constant",
             "rank": 4,

@@ -172,7 +172,7 @@ def test_a_template_is_plain_columns_and_nothing_else(template):
 
 def test_a_prompted_task_needs_template_and_label_words():
     with pytest.raises(ConfigError, match="needs template and label_words"):
-        choose_format(tiny_settings(task="prompted"), {})
+        choose_format(tiny_settings(task="prompted").objective, {})
 
 
 def test_a_task_without_data_is_refused():
@@ -195,20 +195,22 @@ def test_a_model_without_tokenizer_is_refused():
 def test_built_in_tasks_have_templates_of_plain_columns(name):
     for form in BUILT_IN[name].formats:
         columns = {field.split("}")[0]: "a" for field in form.template.split("{")[1:]}
-        chosen = choose_format(tiny_settings(task=name), {**columns, form.label_column: 0})
+        chosen = choose_format(tiny_settings(task=name).objective, {**columns, form.label_column: 0})
         assert chosen == form
         assert form.template.format_map(columns) == form.template.rstrip(" ").format_map(columns)
 
 
 def test_settings_override_a_built_in_task():
-    chosen = choose_format(tiny_settings(task="sst2", label_words=("bad", "good"), label_column="y"), {"sentence": "a"})
+    chosen = choose_format(
+        tiny_settings(task="sst2", label_words=("bad", "good"), label_column="y").objective, {"sentence": "a"}
+    )
     assert chosen == TaskFormat("{sentence} . it was", ("bad", "good"), "y")
 
 
 def test_label_words_follow_the_prompt_with_their_space(shared):
     tokenizer = AutoTokenizer.from_pretrained(shared / "models/tiny-opt")
     rows = [{"sentence": "fine ", "label": 1}]
-    form = choose_format(tiny_settings(task="sst2"), rows[0])
+    form = choose_format(tiny_settings(task="sst2").objective, rows[0])
     task = make_task(tiny_settings(), tokenizer, form, rows, rows)
     assert tokenizer.decode(task.encoder.words) == " terrible great"
     assert tokenizer.decode(task.validation_examples[0].tokens, skip_special_tokens=True) == "fine . it was"

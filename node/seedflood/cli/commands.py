@@ -27,7 +27,7 @@ from seedflood.cli.options import (
 from seedflood.cli.tuning import tune
 from seedflood.cli.watching import add_watching
 from seedflood.cluster.topology import TopologyName
-from seedflood.config import check_folders, load_settings
+from seedflood.config import check_folders, load_settings, merge, migrate_file
 from seedflood.errors import DivergenceError, ExitCode, SeedfloodError
 from seedflood.host.logs import configure_logging
 from seedflood.protocol.seedflood.window import WindowRule
@@ -98,7 +98,8 @@ def local(
     data: Annotated[str | None, typer.Option(help="Folder with train.jsonl and validation.jsonl.")] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Length of the run (400, or 48 by gradients).")] = None,
     estimate: Annotated[
-        str | None, typer.Option(help="two-sided, one-sided or gradient ([run] estimate).", show_default="two-sided")
+        str | None,
+        typer.Option(help="two-sided, one-sided or gradient ([run.seedflood] estimate).", show_default="two-sided"),
     ] = None,
     train_examples: Annotated[int, typer.Option(help="Training rows, split over the nodes.")] = 1024,
     seed: Annotated[int, typer.Option(help="Seed of the run.")] = 1,
@@ -122,9 +123,10 @@ def local(
 
     flags = parse_overrides(overrides)
     if estimate is not None:
-        flags.setdefault("run", {}).setdefault("estimate", estimate)
+        flags = merge({"run": {"seedflood": {"estimate": estimate}}}, flags)
     if steps is None:
-        steps = LOCAL_STEPS.get(flags.get("run", {}).get("estimate"), LOCAL_STEPS_OTHERWISE)
+        chosen = flags.get("run", {}).get("seedflood", {}).get("estimate")
+        steps = LOCAL_STEPS.get(chosen, LOCAL_STEPS_OTHERWISE)
     plan = ClusterPlan(
         nodes=nodes,
         topology=topology,
@@ -162,6 +164,23 @@ def show_config(peers: PeersOption = Path("peers.toml"), overrides: SetOption = 
     typer.echo(json.dumps(settings.model_dump(mode="json"), indent=2))
 
 
+@config_app.command("migrate")
+def migrate_config(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The peers.toml of an earlier version.")],
+) -> None:
+    """Writes a peers.toml anew whose [run] is still one flat table: every key goes to the table that has it now.
+
+    Comments stay with their keys, and the old file is kept beside it as FILE.old. A file that needs no change is left
+    alone. The id of the run changes, so do it on all hosts, before the run starts: a journal belongs to one run.
+
+    Example:
+
+        seedflood config migrate peers.toml
+    """
+    kept = migrate_file(file)
+    typer.echo(f"{file} needs no change" if kept is None else f"{file} is written anew; as it was it is in {kept}")
+
+
 @app.command()
 def evaluate(
     peers: Annotated[Path | None, typer.Option(help="Evaluate a stopped node of this peers.toml.")] = None,
@@ -183,9 +202,8 @@ def evaluate(
         raise typer.BadParameter("name either --peers or --model")
     flags = parse_overrides(overrides)
     if model is not None:
-        flags.setdefault("run", {}).update(
-            {"model": model, "task": task or ("embedded" if model == "embedded" else "sst2")}
-        )
+        objective = {"task": task or ("embedded" if model == "embedded" else "sst2")}
+        flags = merge(flags, {"run": {"model": model, "objective": objective}})
     if data is not None:
         flags.setdefault("node", {})["data"] = data
     settings = load_settings(peers, flags)

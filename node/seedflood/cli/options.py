@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.table import Table
 
 from seedflood import VERSION
-from seedflood.config import Settings
-from seedflood.errors import UsageError
+from seedflood.config import MOVED, SECTIONS, merge
+from seedflood.errors import ConfigError, UsageError
 
 EPILOG = "Exit codes: 0 done, 2 usage, 69 cannot bind, 70 internal, 74 disk, 75 try again, 76 other run, 78 config."
 
@@ -40,18 +40,26 @@ JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object on std
 
 
 def parse_overrides(overrides: list[str] | None) -> dict[str, Any]:
-    """`run.rank=16` becomes {"run": {"rank": 16}}; a value that is no TOML is taken as text. Raises UsageError."""
+    """`run.steps=16` becomes {"run": {"steps": 16}}; a value that is no TOML is taken as text. Raises ConfigError."""
     nested: dict[str, Any] = {}
     for override in overrides or ():
         path, equals, text = override.partition("=")
-        section, dot, key = path.strip().partition(".")
-        if not equals or not dot or section not in Settings.model_fields or "." in key:
-            raise UsageError(f'--set "{override}" is not SECTION.KEY=VALUE; write for example --set run.rank=16.')
+        table, _, key = path.strip().rpartition(".")
+        if not equals or table not in SECTIONS:
+            raise UsageError(
+                f'--set "{override}" is not SECTION.KEY=VALUE; write for example --set run.seedflood.rank=16.'
+            )
+        if table == "run" and key in MOVED:
+            moved = f"{MOVED[key]}.{key}={text}"
+            raise ConfigError(f"--set {override}: {key} moved to [{MOVED[key]}]; write --set {moved}.")
         try:
             value = tomllib.loads(f"value = {text}")["value"]
         except tomllib.TOMLDecodeError:
             value = text
-        nested.setdefault(section, {})[key] = value
+        given = {key: value}
+        for name in reversed(table.split(".")):
+            given = {name: given}
+        nested = merge(nested, given)
     return nested
 
 

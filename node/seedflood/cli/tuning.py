@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from seedflood.cli.options import JsonOption, SetOption, parse_overrides, table_console
-from seedflood.config import check_folders, load_settings
+from seedflood.config import check_folders, load_settings, merge
 from seedflood.errors import UsageError
 
 
@@ -37,21 +37,19 @@ def tune(
 
         seedflood tune --peers peers.toml
 
-        seedflood tune --nodes 4 --model ./opt-125m --task sst2 --data ./sst2 --set run.estimate=gradient
+        seedflood tune --nodes 4 --model ./opt-125m --task sst2 --data ./sst2 --set run.seedflood.estimate=gradient
     """
     chosen = _parse_rates(rates)
     flags = parse_overrides(overrides)
     if peers is None:
         run = {
             "model": model,
-            "task": task or ("embedded" if model == "embedded" else "sst2"),
+            "objective": {"task": task or ("embedded" if model == "embedded" else "sst2")},
             "clients": nodes,
             "train_examples": train_examples,
             "seed": seed,
         }
-        flags["run"] = run | flags.get("run", {})
-        if data is not None:
-            flags["node"] = {"data": data} | flags.get("node", {})
+        flags = merge({"run": run, "node": {"data": data} if data is not None else {}}, flags)
     settings = load_settings(peers, flags)
     check_folders(settings)
 

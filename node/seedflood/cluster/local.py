@@ -19,7 +19,7 @@ from rich.table import Table
 
 from seedflood.cluster.ports import free_ports
 from seedflood.cluster.topology import TopologyName, make_topology
-from seedflood.config import check_folders, load_settings
+from seedflood.config import check_folders, load_settings, merge, spell
 from seedflood.errors import ConfigError, ExitCode, SeedfloodError
 
 PLAIN_SECONDS = 5.0
@@ -129,17 +129,9 @@ def _write_settings(plan: ClusterPlan, home: Path) -> list[_Host]:
     for k, name in enumerate(names):
         folder = home / name
         folder.mkdir(parents=True, exist_ok=True)
-        sections: dict[str, dict[str, Any]] = {
-            "run": _run_section(plan),
-            "node": _node_section(plan, k, folder, ports[k]),
-        }
-        for section, values in plan.overrides.items():
-            sections.setdefault(section, {}).update(values)
+        sections = merge({"run": _run_section(plan), "node": _node_section(plan, k, folder, ports[k])}, plan.overrides)
         neighbours = sorted(b if a == k else a for a, b in edges if k in (a, b))
-        text = "".join(
-            f"[{section}]\n" + "".join(f"{key} = {_toml(value)}\n" for key, value in values.items()) + "\n"
-            for section, values in sections.items()
-        )
+        text = spell(sections)
         text += "".join(f'[[peers]]\nname = "{names[j]}"\naddress = "127.0.0.1:{ports[j]}"\n\n' for j in neighbours)
         (folder / "peers.toml").write_text(text)
         check_folders(load_settings(folder / "peers.toml"))
@@ -152,11 +144,11 @@ def _run_section(plan: ClusterPlan) -> dict[str, Any]:
     return {
         "name": "local",
         "model": str(Path(plan.model).resolve()) if is_folder else plan.model,
-        "task": plan.task,
         "seed": plan.seed,
         "clients": plan.nodes,
         "steps": plan.steps,
         "train_examples": plan.train_examples,
+        "objective": {"task": plan.task},
     }
 
 
@@ -176,11 +168,6 @@ def _node_section(plan: ClusterPlan, k: int, folder: Path, port: int) -> dict[st
     if plan.export is not None and k == 0:
         section["export"] = str(plan.export.resolve())
     return section
-
-
-def _toml(value: Any) -> str:
-    """JSON spells text, numbers, booleans and lists of them as TOML does."""
-    return json.dumps(value, ensure_ascii=False)
 
 
 class _Cluster:

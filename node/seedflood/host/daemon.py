@@ -71,7 +71,7 @@ class Daemon:
         console: Console,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
-        run, node = settings.run, settings.node
+        run, node, seedflood = settings.run, settings.node, settings.run.seedflood
         self.settings = settings
         self.hub = hub = console.hub
         self._console = console
@@ -97,13 +97,13 @@ class Daemon:
             base_digest=trainer.base_digest,
             clients=run.clients,
             steps=run.steps,
-            window=run.window,
-            local_steps=run.local_steps,
-            refresh_period=run.refresh_period,
+            window=seedflood.window,
+            local_steps=seedflood.local_steps,
+            refresh_period=seedflood.refresh_period,
             epoch_bytes=trainer.epoch_bytes,
             telling=trainer.telling,
-            delay=run.delay,
-            step_reach=None if run.optimizer == "sgd" else int(STEP_MAX),
+            delay=seedflood.delay,
+            step_reach=None if seedflood.optimizer == "sgd" else int(STEP_MAX),
             run_seed=run.seed,
         )
         member = Member(identity.public_key, node.name, incarnation)

@@ -58,7 +58,7 @@ async def start_daemon(settings: Settings) -> Daemon:
         compute = ComputeThread()
         undo.push_async_callback(asyncio.to_thread, compute.close, 0.0)
         run_id = run.run_id().hex()[:16]
-        hub.tell("loading", model=run.model, task=run.task, run_id=run_id, http=console.address)
+        hub.tell("loading", model=run.model, task=run.objective.task, run_id=run_id, http=console.address)
         trainer = await compute.run(lambda: Trainer(run, node))
         hub.tell("opening the journal")
         journal = undo.enter_context(
@@ -67,7 +67,7 @@ async def start_daemon(settings: Settings) -> Daemon:
                 node.state / JOURNAL_FILE,
                 run.run_id(),
                 trainer.base_digest,
-                refresh_period=run.refresh_period,
+                refresh_period=run.seedflood.refresh_period,
             )
         )
         if journal.damage is not None:
@@ -128,7 +128,7 @@ def _load_sums(trainer: Trainer, journal: Journal, snapshots: Snapshots | None, 
     """Closed epochs take effect: by a snapshot of the weights, where there is one of just them, which saves folding."""
     for one in journal.closed_epochs():
         trainer.adopt(one.epoch, one.coefficients, ())
-    period = trainer.run.refresh_period
+    period = trainer.run.seedflood.refresh_period
     next_step = journal.last_step(origin) + 1
 
     def is_usable(facts: Mapping[str, str]) -> bool:

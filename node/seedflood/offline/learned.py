@@ -95,7 +95,7 @@ def _stopped_node(settings: Settings) -> Iterator[tuple[Trainer, Journal]]:
     if not path.exists():
         raise ConfigError(f"{path} does not exist; name the state folder of a node that ran, with [node] state.")
     trainer = Trainer(settings.run, settings.node)
-    run_id, period = settings.run.run_id(), settings.run.refresh_period
+    run_id, period = settings.run.run_id(), settings.run.seedflood.refresh_period
     with Journal.open(path, run_id, trainer.base_digest, refresh_period=period) as journal:
         yield trainer, journal
 

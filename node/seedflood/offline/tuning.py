@@ -90,7 +90,7 @@ def sweep(settings: Settings, rates: Sequence[float], steps: int | None, report:
     waiting = list(rates) or rates_about(Rehearsal(run, settings.node).learning_rate)
     while waiting:
         rate = waiting.pop(0)
-        tried[rate] = _try(run.model_copy(update={"learning_rate": rate}), settings, report)
+        tried[rate] = _try(_with_rate(run, rate), settings, report)
         if not waiting and not rates:
             waiting = _beyond(tried)
     return Sweep(run, tuple(tried[rate] for rate in sorted(tried)))
@@ -98,12 +98,17 @@ def sweep(settings: Settings, rates: Sequence[float], steps: int | None, report:
 
 def shorten(run: RunSettings, steps: int | None) -> RunSettings:
     """The run with fewer steps, whole rounds of them, and not too many origins; its schedule is over when they are."""
-    wanted = steps if steps is not None else STEPS.get(run.estimate, STEPS_OTHERWISE)
-    if steps is not None and steps < run.local_steps:
-        raise UsageError(f"--steps {steps} is less than one round of the run: its local_steps are {run.local_steps}.")
-    wanted = max(run.local_steps, min(wanted, run.steps) // run.local_steps * run.local_steps)
+    wanted = steps if steps is not None else STEPS.get(run.seedflood.estimate, STEPS_OTHERWISE)
+    local_steps = run.seedflood.local_steps
+    if steps is not None and steps < local_steps:
+        raise UsageError(f"--steps {steps} is less than one round of the run: its local_steps are {local_steps}.")
+    wanted = max(local_steps, min(wanted, run.steps) // local_steps * local_steps)
     shortened = {"steps": wanted, "clients": min(run.clients, ORIGINS_MAX)}
     return RunSettings.model_validate(run.model_dump() | shortened)
+
+
+def _with_rate(run: RunSettings, rate: float) -> RunSettings:
+    return run.model_copy(update={"seedflood": run.seedflood.model_copy(update={"learning_rate": rate})})
 
 
 def rates_about(rate: float) -> list[float]:
@@ -117,7 +122,9 @@ def round_rate(rate: float) -> float:
 
 def show_sweep(result: Sweep, console: Console) -> None:
     """A table, and one line to paste."""
-    table = Table(title=f"{result.run.steps} steps of {result.run.estimate}, {result.run.clients} origins", box=None)
+    table = Table(
+        title=f"{result.run.steps} steps of {result.run.seedflood.estimate}, {result.run.clients} origins", box=None
+    )
     for column in ("learning rate", "loss", "accuracy", "seconds", ""):
         table.add_column(column, justify="right", no_wrap=True)
     for one in result.tries:
@@ -130,7 +137,7 @@ def show_sweep(result: Sweep, console: Console) -> None:
         )
     console.print(table)
     if result.is_helpful:
-        console.print("In \\[run] of peers.toml on all hosts:")
+        console.print("In \\[run.seedflood] of peers.toml on all hosts:")
         console.print(f"learning_rate = {result.best.learning_rate:g}", highlight=False)
     else:
         console.print("No learning rate made the loss smaller: try more steps (--steps), or other rows.")
@@ -160,18 +167,19 @@ class Display:
 
 
 def _try(run: RunSettings, settings: Settings, report: Report) -> Try:
-    assert run.learning_rate is not None
+    rate = run.seedflood.learning_rate
+    assert rate is not None
     rehearsal = Rehearsal(run, settings.node)
-    report(run.learning_rate, 0, run.steps)
+    report(rate, 0, run.steps)
     before, seconds = rehearsal.evaluate(), 0.0
     while rehearsal.step < run.steps:
         begun = time.perf_counter()
         told = rehearsal.advance()
         seconds += time.perf_counter() - begun
-        report(run.learning_rate, rehearsal.step, run.steps)
+        report(rate, rehearsal.step, run.steps)
         if not all(one.round.is_finite for one in told):
             break
-    return Try(run.learning_rate, before, rehearsal.evaluate(), seconds)
+    return Try(rate, before, rehearsal.evaluate(), seconds)
 
 
 def _beyond(tried: dict[float, Try]) -> list[float]:

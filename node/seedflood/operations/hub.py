@@ -232,9 +232,9 @@ class TelemetryHub:
             hop_seconds=hop_seconds,
             diameter=diameter,
             step_seconds=self.step_seconds,
-            local_steps=run.local_steps,
-            delay=run.delay,
-            optimizer=run.optimizer,
+            local_steps=run.seedflood.local_steps,
+            delay=run.seedflood.delay,
+            optimizer=run.seedflood.optimizer,
         )
         if advice is not None:
             self.tell(

@@ -91,7 +91,7 @@ class NodeCollector(Collector):
 def _node(subject: Subject) -> Iterator[Metric]:
     node, run = subject.node, subject.settings.run
     view, journal = subject.view(), subject.journal_size()
-    duplicates = node.duplicates * run.local_steps
+    duplicates = node.duplicates * run.seedflood.local_steps
     yield _counter("updates_duplicate", "Updates that came again and were dropped.", duplicates)
     rejected = CounterMetricFamily(
         "seedflood_updates_rejected", "Bundles, statements and sums of others that were not used.", labels=["reason"]

@@ -29,6 +29,7 @@ import time
 from typing import Any
 
 from seedflood import VERSION
+from seedflood.config import RunSettings
 from seedflood.operations.hub import TelemetryHub
 from seedflood.operations.subject import LinkState, Subject
 from seedflood.operations.tally import percentile
@@ -39,9 +40,8 @@ from seedflood.protocol.seedflood.view import MemberView, View
 
 EVENTS_SHOWN = 50
 
-RUN_SETTINGS = (
-    *("name", "model", "task", "mode", "clients", "steps", "window", "local_steps", "batch_size", "refresh_period"),
-)
+RUN_SETTINGS = ("name", "model", "mode", "clients", "steps", "batch_size")
+SEEDFLOOD_SETTINGS = ("window", "local_steps", "refresh_period")
 
 
 def describe_state(subject: Subject | None) -> str:
@@ -124,11 +124,17 @@ def _node(hub: TelemetryHub) -> dict[str, Any]:
         "name": hub.settings.node.name,
         "origin": fingerprint(hub.origin),
         "version": VERSION,
-        "run": {"id": run.run_id().hex()} | {key: getattr(run, key) for key in RUN_SETTINGS},
+        "run": _run(run),
         "incarnation": subject.incarnation if subject is not None else None,
         "started_at": hub.started_at,
         "now": time.time(),
     }
+
+
+def _run(run: RunSettings) -> dict[str, Any]:
+    said: dict[str, Any] = {"id": run.run_id().hex(), "task": run.objective.task}
+    said |= {key: getattr(run, key) for key in RUN_SETTINGS}
+    return said | {key: getattr(run.seedflood, key) for key in SEEDFLOOD_SETTINGS}
 
 
 def _progress(hub: TelemetryHub, links: list[LinkState]) -> dict[str, Any]:
@@ -138,7 +144,7 @@ def _progress(hub: TelemetryHub, links: list[LinkState]) -> dict[str, Any]:
     return {
         "step": step,
         "steps": run.steps,
-        "epoch": step // run.refresh_period if step is not None else None,
+        "epoch": step // run.seedflood.refresh_period if step is not None else None,
         "loss": _round(hub.loss),
         "step_seconds": _round(hub.step_seconds),
         "steps_per_second": _round(speed),
@@ -210,7 +216,7 @@ def _updates(hub: TelemetryHub, links: list[LinkState]) -> dict[str, Any]:
     return {
         "originated": tally.originated,
         "received": sum(link.updates_received for link in links),
-        "duplicate": subject.node.duplicates * subject.settings.run.local_steps if subject is not None else 0,
+        "duplicate": subject.node.duplicates * subject.settings.run.seedflood.local_steps if subject is not None else 0,
         "applied": tally.applied,
         "late": tally.late,
         "rejected": dict(subject.node.admission.refused) if subject is not None else {},

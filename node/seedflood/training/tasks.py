@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from seedflood.config import RunSettings
+from seedflood.config import ObjectiveSettings, RunSettings
 from seedflood.errors import ConfigError, DataError, ModelError
 from seedflood.training import randomness, shards
 from seedflood.training.rows import Row, read_folder, read_hub, rows_in_memory
@@ -262,7 +262,7 @@ def load_task(settings: RunSettings, tokenizer: Any, *, data: str | None = None,
     """The task of a run. data: a folder with train.jsonl and validation.jsonl, or a data set of the hub (None: the
     task's usual one). shard: "2/16". Raises DataError or ConfigError.
     """
-    built_in = BUILT_IN.get(settings.task)
+    built_in = BUILT_IN.get(settings.objective.task)
     if data is not None and Path(data).is_dir():
         train, validation = read_folder(Path(data))
     elif built_in is not None and data in (None, built_in.hub):
@@ -270,9 +270,11 @@ def load_task(settings: RunSettings, tokenizer: Any, *, data: str | None = None,
     elif data is not None:
         train, validation = read_hub(data, None, "validation")
     else:
-        raise DataError(f'Task "{settings.task}" needs data: set `data` to a folder or the name of a data set.')
-    form = choose_format(settings, train[0].columns)
-    return Task(_encoder(settings, tokenizer, form), train, validation, settings, _shard(shard))
+        raise DataError(
+            f'Task "{settings.objective.task}" needs data: set `data` to a folder or the name of a data set.'
+        )
+    form = choose_format(settings.objective, train[0].columns)
+    return Task(_encoder(settings.objective, tokenizer, form), train, validation, settings, _shard(shard))
 
 
 def make_task(
@@ -286,10 +288,10 @@ def make_task(
 ) -> Task:
     """A task of rows in memory. Raises DataError or ConfigError."""
     rows = rows_in_memory(train, "training rows"), rows_in_memory(validation, "validation rows")
-    return Task(_encoder(settings, tokenizer, form), rows[0], rows[1], settings, _shard(shard))
+    return Task(_encoder(settings.objective, tokenizer, form), rows[0], rows[1], settings, _shard(shard))
 
 
-def choose_format(settings: RunSettings, columns: Mapping[str, Any]) -> TaskFormat:
+def choose_format(settings: ObjectiveSettings, columns: Mapping[str, Any]) -> TaskFormat:
     """The format of a run's task for data with these columns; settings override what a built-in task says."""
     if settings.task == "lm":
         return TaskFormat(None, text_column=settings.text_column or "text")
@@ -297,7 +299,8 @@ def choose_format(settings: RunSettings, columns: Mapping[str, Any]) -> TaskForm
     if built_in is None and (settings.template is None or settings.label_words is None):
         known = ", ".join((*BUILT_IN, "lm", "embedded"))
         raise ConfigError(
-            f'task = "{settings.task}" needs template and label_words, unless it is one of {known}: set both.'
+            f'task = "{settings.task}" needs template and label_words, unless it is one of {known}: set both in '
+            "[run.objective]."
         )
     if built_in is None or settings.template is not None:
         words = settings.label_words or (built_in.formats[0].label_words if built_in else ())
@@ -312,7 +315,7 @@ def choose_format(settings: RunSettings, columns: Mapping[str, Any]) -> TaskForm
     return TaskFormat(form.template, words, column)
 
 
-def _encoder(settings: RunSettings, tokenizer: Any, form: TaskFormat) -> Encoder:
+def _encoder(settings: ObjectiveSettings, tokenizer: Any, form: TaskFormat) -> Encoder:
     if tokenizer is None:
         raise ModelError("The model has no tokenizer: add tokenizer.json to its folder.")
     return Encoder(tokenizer, form, settings.max_length)

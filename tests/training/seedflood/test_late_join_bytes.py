@@ -25,21 +25,22 @@ def test_a_late_comer_to_a_run_of_opt_125m_pulls_less_than_a_hundredth_of_its_by
     slots = [slot for slot, _ in find_slots(model)]
     parameters = sum(parameter.numel() for parameter in model.parameters())
     assert 125e6 < parameters < 126e6
-    run = RunSettings(estimate="gradient", clients=len(ORIGINS), steps=STEPS)
-    assert (run.rank, run.bits, run.optimizer, run.window) == (8, 8, "adam", "strict")
-    subspace = Subspace(slots, run_seed=run.seed, rank=run.rank)
-    telling = telling_of(run, subspace)
+    run = RunSettings.of(estimate="gradient", clients=len(ORIGINS), steps=STEPS)
+    settings = run.seedflood
+    assert (settings.rank, settings.bits, settings.optimizer, settings.window) == (8, 8, "adam", "strict")
+    subspace = Subspace(slots, run_seed=run.seed, rank=settings.rank)
+    telling = telling_of(settings, subspace)
     rng = numpy.random.default_rng(1)
     updates = [
         Update(origin, step, quantise(telling, rng.normal(size=subspace.size) * 10.0 ** rng.integers(-3, 2))[0])
-        for step in range(run.refresh_period)
+        for step in range(settings.refresh_period)
         for origin in ORIGINS
     ]
     bundles = [Bundle(one.origin, one.step, (one.told,), signature=rng.bytes(64)) for one in updates]
-    aggregation = make_aggregation(run, subspace, telling, default_learning_rate(run, parameters), None)
+    aggregation = make_aggregation(run, subspace, telling, default_learning_rate(settings, parameters), None)
     sum_F = aggregation.changed(0, subspace.zeros(), updates)
-    closed = ClosedEpoch(0, tuple(Held(origin, run.refresh_period) for origin in ORIGINS), subspace.pack(sum_F))
-    worst = STEPS // run.refresh_period * frames(closed) + frames(Updates(tuple(bundles)))
+    closed = ClosedEpoch(0, tuple(Held(origin, settings.refresh_period) for origin in ORIGINS), subspace.pack(sum_F))
+    worst = STEPS // settings.refresh_period * frames(closed) + frames(Updates(tuple(bundles)))
     print(f"{frames(Updates(tuple(bundles[:1])))} B a bundle, {frames(closed)} B a sum, {worst} B in all")
     assert worst < 0.01 * 4 * parameters
     assert len(closed.coefficients) < 8 * subspace.size

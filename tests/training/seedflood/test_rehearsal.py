@@ -2,12 +2,14 @@
 
 from pathlib import Path
 
-from seedflood.config import NodeSettings, RunSettings
+from seedflood.config import NodeSettings, RunSettings, merge
 from seedflood.protocol.seedflood.messages import Update
 from seedflood.training.seedflood.rehearsal import Rehearsal
 from seedflood.training.seedflood.trainer import Trainer
 
-RUN = RunSettings(model="embedded", task="embedded", clients=3, steps=4, local_steps=2, train_examples=96, batch_size=4)
+RUN = RunSettings.of(
+    model="embedded", task="embedded", clients=3, steps=4, local_steps=2, train_examples=96, batch_size=4
+)
 
 
 def test_a_rehearsal_ends_where_separate_hosts_end(tmp_path: Path):
@@ -30,7 +32,7 @@ def test_a_rehearsal_ends_where_separate_hosts_end(tmp_path: Path):
 
 def test_with_a_delay_a_round_is_measured_before_the_last_ones_are_applied(tmp_path: Path):
     node = NodeSettings(state=tmp_path, evaluate_examples=8)
-    run = RunSettings(**RUN.model_dump() | {"steps": 8, "delay": 2})
+    run = RunSettings(**merge(RUN.model_dump(), {"steps": 8, "seedflood": {"delay": 2}}))
     rehearsal = Rehearsal(run, node)
     applied: list[int] = []
     apply = rehearsal.trainers[0].apply

@@ -137,11 +137,11 @@ def test_sums_of_payloads_know_no_order(order):
 
 
 def test_bundles_of_an_open_epoch_are_less_than_a_hundredth_of_a_model():
-    run = RunSettings(estimate="gradient", clients=4)
+    run = RunSettings.of(estimate="gradient", clients=4)
     slots = opt_slots(layers=12, width=768, words=50272, positions=2050)
-    told = telling_of(run, Subspace(slots, run_seed=run.seed, rank=run.rank))
+    told = telling_of(run.seedflood, Subspace(slots, run_seed=run.seed, rank=run.seedflood.rank))
     model_bytes = 4 * sum(math.prod(slot.shape) for slot in slots)
-    assert run.clients * run.refresh_period * told.size < model_bytes / 100
+    assert run.clients * run.seedflood.refresh_period * told.size < model_bytes / 100
 
 
 def opt_slots(layers, width, words, positions):

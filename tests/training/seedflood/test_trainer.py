@@ -16,7 +16,7 @@ UPDATES = [Update(origin, step, (100 * origin + step, 1 << 20)) for step in rang
 
 
 def make_trainer(**changes):
-    return Trainer(RunSettings(**{**RUN, **changes}), NodeSettings(device="cpu", dtype="float32", threads=1))
+    return Trainer(RunSettings.of(**{**RUN, **changes}), NodeSettings(device="cpu", dtype="float32", threads=1))
 
 
 @pytest.fixture(scope="module")

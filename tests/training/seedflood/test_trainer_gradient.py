@@ -24,7 +24,7 @@ TOLD = [{}, {"bits": 4, "optimizer": "sgd"}, {"tell": "slopes", "slopes": 4, "op
 
 def make_trainer(node=None, **changes):
     settings = NodeSettings(**{"device": "cpu", "dtype": "float32", "threads": 1, **(node or {})})
-    return Trainer(RunSettings(**{**RUN, **changes}), settings)
+    return Trainer(RunSettings.of(**{**RUN, **changes}), settings)
 
 
 def advance(trainer, step):

@@ -56,21 +56,22 @@ class Aggregation(Protocol):
 
 
 def make_aggregation(
-    settings: RunSettings, subspace: Subspace, telling: Telling, learning_rate: float, folder: Path | None
+    run: RunSettings, subspace: Subspace, telling: Telling, learning_rate: float, folder: Path | None
 ) -> Aggregation:
     """learning_rate: as the run has it, or its default. folder: where old epochs are put aside."""
-    reader, schedule = Reader(telling, subspace), Schedule.of(settings)
+    settings = run.seedflood
+    reader, schedule = Reader(telling, subspace), Schedule.of(run)
     unit_bits = SCALAR_UNIT_BITS if isinstance(telling, Pairs) else telling.unit_bits
     if settings.optimizer == "sgd":
-        return PlainSum(reader, schedule, -learning_rate / settings.clients * 2.0**-unit_bits)
-    unit = 2.0**-unit_bits / settings.clients
+        return PlainSum(reader, schedule, -learning_rate / run.clients * 2.0**-unit_bits)
+    unit = 2.0**-unit_bits / run.clients
     optimiser = Optimiser(settings.optimizer, learning_rate, settings.weight_decay, unit)
     return Stepwise(
         reader,
         schedule,
         optimiser,
         Shelf(folder),
-        clients=settings.clients,
+        clients=run.clients,
         refresh_period=settings.refresh_period,
     )
 

@@ -26,7 +26,7 @@ of parameters, divided by the root of K. Momentum adds up ten steps, so it has a
 
 import math
 
-from seedflood.config import RunSettings
+from seedflood.config import SeedfloodSettings
 from seedflood.training.seedflood.optimiser import MOMENTUM
 
 DIRECTION_WEIGHT_CHANGE = 0.372
@@ -39,17 +39,17 @@ ADAM_RATE, ADAM_RATE_RANK = 3e-4, 8
 """What was measured at a rank; above it it falls with the power of 1.5, below it rises with the rank's inverse."""
 
 
-def default_learning_rate(run: RunSettings, parameters_count: int) -> float:
+def default_learning_rate(settings: SeedfloodSettings, parameters_count: int) -> float:
     """By estimate, optimizer, rank, schedule and size."""
-    if run.optimizer == "adam":
-        to_rank = ADAM_RATE_RANK / run.rank
+    if settings.optimizer == "adam":
+        to_rank = ADAM_RATE_RANK / settings.rank
         return ADAM_RATE * to_rank * min(1.0, math.sqrt(to_rank))  # no power: its last bit differs between libraries
-    if run.estimate != "gradient":
+    if settings.estimate != "gradient":
         mean: float = DIRECTION_WEIGHT_CHANGE / parameters_count**0.5
-        return mean if run.schedule == "constant" else 2 * mean
+        return mean if settings.schedule == "constant" else 2 * mean
     rate = GRADIENT_RATE_PARAMETERS
-    if run.tell == "slopes":
-        rate = LEARNING_RATE_PARAMETERS / math.sqrt(run.slopes)
-    if run.optimizer == "momentum":
+    if settings.tell == "slopes":
+        rate = LEARNING_RATE_PARAMETERS / math.sqrt(settings.slopes)
+    if settings.optimizer == "momentum":
         rate *= 1 - MOMENTUM
     return rate / parameters_count

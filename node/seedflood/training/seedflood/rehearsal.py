@@ -40,7 +40,7 @@ class Rehearsal:
 
     def advance(self) -> list[Measured]:
         """One round of every origin, measured, and the one applied whose delay is over; the last one applies all."""
-        step, count = self.step, self.run.local_steps
+        step, count = self.step, self.run.seedflood.local_steps
         told = [
             Measured(origin, step, trainer.measure(origin, step, count))
             for origin, trainer in enumerate(self.trainers, 1)
@@ -49,7 +49,7 @@ class Rehearsal:
             [Update(one.origin, at, probe) for one in told for at, probe in enumerate(one.round.probes, step)]
         )
         self.step += count
-        while len(self._on_the_way) > (self.run.delay if self.step < self.run.steps else 0):
+        while len(self._on_the_way) > (self.run.seedflood.delay if self.step < self.run.steps else 0):
             self.trainers[0].apply(self._on_the_way.popleft())
         return told
 

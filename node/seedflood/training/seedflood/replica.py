@@ -54,8 +54,9 @@ class Replica:
     Raises ModelError if a parameter of the model cannot be trained.
     """
 
-    def __init__(self, base: BaseModel, settings: RunSettings, folder: Path | None = None) -> None:
+    def __init__(self, base: BaseModel, run: RunSettings, folder: Path | None = None) -> None:
         """folder: where old epochs are put aside (`Coefficients`)."""
+        settings = run.seedflood
         self.base = base
         self.model = base.model
         self.refresh_period = settings.refresh_period
@@ -64,7 +65,7 @@ class Replica:
         self.live, self.slots = attach(base.model)
         self.subspace = Subspace(
             [slot.slot for slot in self.slots],
-            run_seed=settings.seed,
+            run_seed=run.seed,
             rank=settings.rank,
             distribution="rademacher" if settings.basis == "rademacher" else "normal",
         )
@@ -72,7 +73,7 @@ class Replica:
         fix_singular_columns(self.subspace, informed, self._masters())
         self.telling = telling_of(settings, self.subspace)
         self.epoch = 0
-        self._aggregation = make_aggregation(settings, self.subspace, self.telling, self.learning_rate, folder)
+        self._aggregation = make_aggregation(run, self.subspace, self.telling, self.learning_rate, folder)
         self._coefficients = Coefficients(self.subspace, folder)
         self._a_F = torch.zeros(self.subspace.size, dtype=torch.float32, device=base.device)
         self._late_bases: tuple[int, list[SlotBasis]] | None = None

@@ -32,8 +32,8 @@ class Schedule:
         self._steps = steps
 
     @classmethod
-    def of(cls, settings: RunSettings) -> "Schedule":
-        return cls(settings.schedule, warmup_steps=settings.warmup_steps, steps=settings.steps)
+    def of(cls, run: RunSettings) -> "Schedule":
+        return cls(run.seedflood.schedule, warmup_steps=run.seedflood.warmup_steps, steps=run.steps)
 
     def factor(self, step: int) -> int:
         """In units of 2^-16: 0..2^16, and at least 1 within the run."""

@@ -23,7 +23,7 @@ import numpy
 import torch
 from torch import Tensor
 
-from seedflood.config import RunSettings
+from seedflood.config import SeedfloodSettings
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.messages import Told, Update
 from seedflood.protocol.seedflood.payload import Coefficients, Pairs, Slopes, Telling, decode_slopes, encode_slopes
@@ -46,13 +46,13 @@ Floats = numpy.ndarray[Any, numpy.dtype[numpy.float64]]
 Integers = numpy.ndarray[Any, numpy.dtype[numpy.int64]]
 
 
-def telling_of(run: RunSettings, subspace: Subspace) -> Telling:
+def telling_of(settings: SeedfloodSettings, subspace: Subspace) -> Telling:
     """What a run tells of a step."""
-    if run.estimate != "gradient":
+    if settings.estimate != "gradient":
         return Pairs()
-    if run.tell == "slopes":
-        return Slopes(run.slopes)
-    return Coefficients(subspace.sizes, run.bits, COEFFICIENT_UNIT_BITS)
+    if settings.tell == "slopes":
+        return Slopes(settings.slopes)
+    return Coefficients(subspace.sizes, settings.bits, COEFFICIENT_UNIT_BITS)
 
 
 class Teller:

@@ -75,7 +75,7 @@ class Trainer:
     def measure(self, origin: OriginId, step: int, count: int) -> Round:
         """Measures `count` consecutive steps, as the run's `estimate` says."""
         begun = time.perf_counter()
-        if self.run.estimate == "one-sided":
+        if self.run.seedflood.estimate == "one-sided":
             seeds = [probe_seed(self.run.seed, origin, one) for one in range(step, step + count)]
             measured = self.replica.measure_one_sided(step, seeds, self.task.batch(origin, step))
         else:
@@ -186,7 +186,7 @@ def make_replica(run: RunSettings, base: BaseModel, folder: Path) -> Replica:
 
 def load_rows(run: RunSettings, node: NodeSettings, base: BaseModel) -> Task:
     """The rows of a run's task, from where this host has them. Raises DataError or ConfigError."""
-    if run.task == "embedded":
+    if run.objective.task == "embedded":
         form = TaskFormat(embedded.TEMPLATE, embedded.LABEL_WORDS)
         return make_task(
             run, base.tokenizer, form, embedded.rows("train"), embedded.rows("validation"), shard=node.shard

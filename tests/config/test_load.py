@@ -1,12 +1,10 @@
-"""Settings: layers, the run id, and one sentence for every fault."""
+"""Settings: layers, and one sentence for every fault."""
 
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from seedflood.config import RunSettings, is_loopback, load_settings
+from seedflood.config import is_loopback, load_settings
 from seedflood.errors import ConfigError, ExitCode
 
 
@@ -21,11 +19,13 @@ def write(tmp_path: Path):
 
 
 def test_the_file_overrides_defaults_the_environment_the_file_and_flags_everything(write, monkeypatch):
-    path = write("[run]\nsteps = 7\nrank = 8\nclients = 3\n")
-    monkeypatch.setenv("SEEDFLOOD__RUN__RANK", "9")
+    path = write("[run]\nsteps = 7\nclients = 3\n[run.seedflood]\nrank = 8\ndelay = 2\nwindow = 'none'\n")
+    monkeypatch.setenv("SEEDFLOOD__RUN__SEEDFLOOD__RANK", "9")
+    monkeypatch.setenv("SEEDFLOOD__RUN__SEEDFLOOD__DELAY", "5")
     monkeypatch.setenv("SEEDFLOOD__RUN__CLIENTS", "5")
-    run = load_settings(path, {"run": {"clients": 6}}).run
-    assert (run.seed, run.steps, run.rank, run.clients) == (1, 7, 9, 6)
+    run = load_settings(path, {"run": {"clients": 6, "seedflood": {"delay": 3}}}).run
+    assert (run.seed, run.steps, run.clients) == (1, 7, 6)
+    assert (run.seedflood.rank, run.seedflood.delay, run.seedflood.window) == (9, 3, "none")
 
 
 def test_a_layer_overrides_single_keys_not_sections(write):
@@ -38,17 +38,6 @@ def test_settings_of_one_file_do_not_leak_into_the_next(write):
     assert load_settings(None).run.steps == 400
 
 
-def test_equal_run_sections_give_equal_run_ids_whatever_the_host(write):
-    a = load_settings(write('[run]\nsteps = 7\n[node]\nname = "a"\n')).run.run_id()
-    b = load_settings(write('[node]\nname = "b"\n[run]\nsteps = 7\nrank = 32\n')).run.run_id()
-    assert a == b
-
-
-@given(st.integers(1, 1000), st.integers(1, 1000))
-def test_run_ids_differ_with_any_setting(a, b):
-    assert (RunSettings(steps=a).run_id() == RunSettings(steps=b).run_id()) == (a == b)
-
-
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -56,12 +45,19 @@ def test_run_ids_differ_with_any_setting(a, b):
         ("[rnu]\nsteps = 3\n", ['"rnu"', 'did you mean "run"']),
         ('[run]\nsteps = "many"\n', ['"steps"', "integer"]),
         ("[run]\nsteps = 0\n", ['"steps"', "greater than or equal to 1"]),
-        ('[run]\nwindow = "open"\n', ['"window"', "strict"]),
+        ('[run.seedflood]\nwindow = "open"\n', ['[run.seedflood] "window"', "strict"]),
+        ("[run.objective]\nlabel_words = [1]\n", ['[run.objective] "label_words"', "string"]),
+        ('[run]\ntsk = "sst2"\n', ['no key "tsk"', 'did you mean "task" of [run.objective]']),
+        ("[run.seedflood]\nsteps = 3\n", ['[run.seedflood] has no key "steps"', "it belongs to [run]"]),
+        ('[run.seedflood]\ntask = "lm"\n', ['no key "task"', "it belongs to [run.objective]"]),
+        ("[seedflood]\nrank = 3\n", ["did you mean [run.seedflood]"]),
+        ("[run]\nseedflood = 3\n", ["[run.seedflood]", "must be a table"]),
+        ('[run]\nmode = "gasloc"\n', ['"mode"', "seedflood"]),
         ('[[peers]]\naddress = "nowhere"\n', ["nowhere", "host:port"]),
         ('[[peers]]\naddress = "host:99999"\n', ["host:99999", "host:port"]),
         ('[[peers]]\nname = "a"\n', ["[peers]", '"address"']),
         ('[node]\nshard = "5/4"\n', ["5/4", "2/16"]),
-        ("[run]\nsteps = 7\nlocal_steps = 2\n", ["multiples", "local_steps"]),
+        ("[run]\nsteps = 7\n[run.seedflood]\nlocal_steps = 2\n", ["multiples", "[run.seedflood]", "local_steps"]),
         ('[node]\nlisten = "0.0.0.0:7070"\n', ["not encrypted", "insecure = true"]),
         ("[run\n", ["TOML", "line 1"]),
     ],
@@ -80,7 +76,9 @@ def test_a_missing_file_is_named(tmp_path):
         load_settings(tmp_path / "none.toml")
 
 
-@pytest.mark.parametrize("variable", ["SEEDFLOOD__NODE__LISTN", "SEEDFLOOD__NOD__LISTEN"])
+@pytest.mark.parametrize(
+    "variable", ["SEEDFLOOD__NODE__LISTN", "SEEDFLOOD__NOD__LISTEN", "SEEDFLOOD__RUN__SEEDFLOOD__RNK"]
+)
 def test_an_unknown_variable_is_an_error_with_the_nearest_right_one(write, monkeypatch, variable):
     monkeypatch.setenv(variable, "127.0.0.1:1")
     with pytest.raises(ConfigError, match="did you mean"):
@@ -93,12 +91,23 @@ def test_neighbours_can_come_from_the_environment(write, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("variable", "value"), [("SEEDFLOOD__PEERS", '[{"address": "a:1"}'), ("SEEDFLOOD__RUN", "steps=3")]
+    ("variable", "value"),
+    [
+        ("SEEDFLOOD__PEERS", '[{"address": "a:1"}'),
+        ("SEEDFLOOD__RUN", "steps=3"),
+        ("SEEDFLOOD__RUN__SEEDFLOOD", "rank=3"),
+    ],
 )
 def test_a_section_in_the_environment_that_is_not_json_is_one_sentence(write, monkeypatch, variable, value):
     monkeypatch.setenv(variable, value)
     with pytest.raises(ConfigError, match=f"{variable} .* must be JSON"):
         load_settings(write(""))
+
+
+def test_a_whole_table_can_come_from_the_environment(write, monkeypatch):
+    monkeypatch.setenv("SEEDFLOOD__RUN__SEEDFLOOD", '{"rank": 9, "delay": 1}')
+    seedflood = load_settings(write("[run.seedflood]\nrank = 8\nlocal_steps = 2\n[run]\nsteps = 6\n")).run.seedflood
+    assert (seedflood.rank, seedflood.delay, seedflood.local_steps) == (9, 1, 2)
 
 
 def test_plain_links_beyond_this_machine_must_be_allowed(write):
@@ -122,21 +131,6 @@ def test_loopback_addresses_are_known(address, expected):
     assert is_loopback(address) is expected
 
 
-def test_a_gradient_has_defaults_of_its_own():
-    forward, gradient = RunSettings(), RunSettings(estimate="gradient")
-    assert (forward.rank, forward.optimizer, forward.schedule) == (32, "sgd", "linear")
-    assert (gradient.rank, gradient.optimizer, gradient.schedule) == (8, "adam", "cosine")
-    assert (gradient.tell, gradient.bits) == ("coefficients", 8)
-    assert RunSettings(estimate="gradient", window="bounded").optimizer == "sgd"
-    assert (forward.refresh_period, gradient.refresh_period) == (1000, 100)
-
-
-@pytest.mark.parametrize("local_steps", range(1, 65))
-def test_an_epoch_of_gradients_is_whole_rounds(local_steps):
-    run = RunSettings(estimate="gradient", local_steps=local_steps, steps=local_steps)
-    assert 100 <= run.refresh_period < 100 + local_steps
-
-
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
@@ -152,11 +146,7 @@ def test_an_epoch_of_gradients_is_whole_rounds(local_steps):
 )
 def test_settings_that_do_not_go_together_are_told_in_one_sentence(changes, sentence):
     with pytest.raises(ConfigError) as raised:
-        load_settings(None, {"run": changes})
+        load_settings(None, {"run": {"seedflood": changes}})
     assert sentence in str(raised.value)
+    assert "[run" in str(raised.value)
     assert "\n" not in str(raised.value)
-
-
-def test_what_saves_memory_of_a_gradient_is_no_part_of_the_run():
-    thrifty = load_settings(None, {"node": {"micro_batch": 1, "gradient_checkpointing": True}})
-    assert thrifty.run.run_id() == load_settings(None).run.run_id()

@@ -1,0 +1,31 @@
+"""Settings: what `peers.toml` may say, how layers combine, and one clear sentence for what is wrong.
+
+`[run]` must be equal on all hosts, its hash is the run id; everything else belongs to one host.
+"""
+
+from seedflood.config.load import SECTIONS, Settings, check_folders, load_settings
+from seedflood.config.migrate import MOVED, migrate_file
+from seedflood.config.node import NodeSettings, PeerSettings, TlsSettings, check_address, is_loopback
+from seedflood.config.run import ObjectiveSettings, RunSettings, TaskName
+from seedflood.config.seedflood import SeedfloodSettings
+from seedflood.config.tables import merge, spell
+
+__all__ = [
+    "MOVED",
+    "SECTIONS",
+    "NodeSettings",
+    "ObjectiveSettings",
+    "PeerSettings",
+    "RunSettings",
+    "SeedfloodSettings",
+    "Settings",
+    "TaskName",
+    "TlsSettings",
+    "check_address",
+    "check_folders",
+    "is_loopback",
+    "load_settings",
+    "merge",
+    "migrate_file",
+    "spell",
+]

@@ -1,0 +1,183 @@
+"""How layers combine into settings, and one clear sentence for what is wrong with them.
+
+Layers, weakest first: defaults < peers.toml < `SEEDFLOOD__SECTION__KEY` in the environment < flags.
+"""
+
+import difflib
+import json
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from pydantic import ValidationError, model_validator
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    InitSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+
+from seedflood.config.migrate import MOVED, first_moved
+from seedflood.config.node import NodeSettings, PeerSettings, TlsSettings, is_loopback
+from seedflood.config.run import RunSettings
+from seedflood.config.tables import Section, sections_of
+from seedflood.errors import ConfigError
+
+ENVIRONMENT_PREFIX = "SEEDFLOOD__"
+
+SECTIONS: Mapping[str, type[Section]] = {
+    "run": RunSettings,
+    **{f"run.{name}": table for name, table in sections_of(RunSettings).items()},
+    "node": NodeSettings,
+    "peers": PeerSettings,
+    "tls": TlsSettings,
+}
+"""The tables of peers.toml."""
+
+
+class Settings(BaseSettings):
+    """All of peers.toml. Immutable; `load_settings` makes it."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=ENVIRONMENT_PREFIX, env_nested_delimiter="__", extra="forbid", frozen=True, validate_default=True
+    )
+    run: RunSettings = RunSettings()
+    node: NodeSettings = NodeSettings()
+    peers: tuple[PeerSettings, ...] = ()
+    tls: TlsSettings = TlsSettings()
+
+    file_layer: ClassVar[Mapping[str, Any]] = {}
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return init_settings, EnvSettingsSource(settings_cls), InitSettingsSource(settings_cls, dict(cls.file_layer))
+
+    @model_validator(mode="after")
+    def _check_exposure(self) -> Self:
+        addresses = [self.node.listen, *(peer.address for peer in self.peers)]
+        exposed = [address for address in addresses if address and not is_loopback(address)]
+        if exposed and not self.tls.insecure:
+            raise ValueError(
+                f'links beyond this machine ("{exposed[0]}") are not encrypted yet; on a network you trust say so with '
+                "insecure = true in [tls]"
+            )
+        return self
+
+
+def load_settings(path: Path | None, flags: Mapping[str, Any] | None = None) -> Settings:
+    """Combines the layers. flags: nested like the file, only what was given. Raises ConfigError with one sentence."""
+    layer: dict[str, Any] = {}
+    if path is not None:
+        try:
+            layer = tomllib.loads(path.read_text())
+        except FileNotFoundError:
+            raise ConfigError(f"{path} does not exist; name your peers.toml with --peers.") from None
+        except OSError as error:
+            raise ConfigError(f"{path} cannot be read: {error.strerror}.") from None
+        except UnicodeDecodeError:
+            raise ConfigError(f"{path} cannot be read: it is not UTF-8 text.") from None
+        except tomllib.TOMLDecodeError as error:
+            raise ConfigError(f"{path} is not valid TOML: {error}.") from None
+    if (key := first_moved(layer.get("run"))) is not None:
+        raise ConfigError(
+            f'{path}: [run] {key} moved to [{MOVED[key]}]; "seedflood config migrate {path}" writes the file anew.'
+        )
+    _check_environment()
+    # The file is a layer of this call only: a subclass carries it, nothing is shared between calls.
+    combined = type("Settings", (Settings,), {"file_layer": layer, "__module__": __name__})
+    try:
+        loaded: Settings = combined(**dict(flags or {}))
+    except ValidationError as error:
+        raise ConfigError(_first_sentence(error, str(path) if path else "settings")) from None
+    return loaded
+
+
+def _check_environment() -> None:
+    """An unknown SEEDFLOOD__ variable is an error, like an unknown key of the file; a whole table is JSON."""
+    for variable, value in os.environ.items():
+        if not variable.upper().startswith(ENVIRONMENT_PREFIX):
+            continue
+        where, *keys = variable[len(ENVIRONMENT_PREFIX) :].lower().split("__")
+        if where not in Settings.model_fields:
+            raise ConfigError(f"environment variable {variable}: no section [{where}]; {_nearest(where, None)}")
+        while keys and f"{where}.{keys[0]}" in SECTIONS:
+            where += f".{keys.pop(0)}"
+        if keys and keys[0] not in SECTIONS[where].model_fields:
+            if where == "run" and keys[0] in MOVED:
+                wanted = "__".join([*MOVED[keys[0]].split("."), *keys]).upper()
+                raise ConfigError(
+                    f"environment variable {variable}: {keys[0]} moved to [{MOVED[keys[0]]}]; write "
+                    f"{ENVIRONMENT_PREFIX}{wanted}."
+                )
+            raise ConfigError(f'environment variable {variable}: no key "{keys[0]}"; {_nearest(keys[0], where)}')
+        if not keys:
+            try:
+                table = json.loads(value)
+            except ValueError:
+                raise ConfigError(
+                    f"environment variable {variable} stands for all of [{where}] and must be JSON, for example "
+                    f'SEEDFLOOD__PEERS=[{{"address": "10.0.0.2:7070"}}].'
+                ) from None
+            if where == "run" and (key := first_moved(table)) is not None:
+                inner = MOVED[key].removeprefix("run.")
+                raise ConfigError(
+                    f"environment variable {variable}: {key} moved to [{MOVED[key]}]; write "
+                    f'{{"{inner}": {{"{key}": ...}}}}.'
+                )
+
+
+def _first_sentence(error: ValidationError, source: str) -> str:
+    """The first fault in words: where it is, what is wrong, what would be right."""
+    fault = error.errors(include_url=False)[0]
+    parts = [part for part in fault["loc"] if isinstance(part, str)]
+    known = next((n for n in range(len(parts), 0, -1) if ".".join(parts[:n]) in SECTIONS), 0)
+    table, key = ".".join(parts[:known]) or None, parts[known] if known < len(parts) else None
+    if fault["type"] == "extra_forbidden" and key is not None:
+        what = f"[{table}] has no key" if table else "there is no section or key"
+        return f'{source}: {what} "{key}"; {_nearest(key, table)}'
+    if fault["type"] == "missing":
+        return f'{source}: [{table}] needs the key "{key}".'
+    where = (f"[{table}]" if table else "settings") + (f' "{key}"' if key else "") + ": " if parts else ""
+    if fault["type"] == "model_type" and key is None:
+        return f"{source}: {where}it must be a table."
+    message = fault["msg"].removeprefix("Value error, ")
+    shown = fault.get("input")
+    given = f" (it is {shown!r})" if isinstance(shown, str | int | float | bool) and str(shown) not in message else ""
+    return f"{source}: {where}{message}{given}."
+
+
+def _nearest(key: str, table: str | None) -> str:
+    """What may be meant by a key that this table does not have; None: by a section that there is not."""
+    fields = (SECTIONS[table] if table else Settings).model_fields
+    is_of_run = table is None or table.startswith("run")
+    others = [one for one in SECTIONS if one.startswith("run") and one != table] if is_of_run else []
+    if table is None and f"run.{key}" in SECTIONS:
+        return f"did you mean [run.{key}]?"
+    if (owner := next((one for one in others if key in SECTIONS[one].model_fields), None)) is not None:
+        return f"it belongs to [{owner}]."
+    if near := difflib.get_close_matches(key, fields, n=1, cutoff=0.5):
+        return f'did you mean "{near[0]}"?'
+    for one in others:
+        if near := difflib.get_close_matches(key, SECTIONS[one].model_fields, n=1, cutoff=0.7):
+            return f'did you mean "{near[0]}" of [{one}]?'
+    return f"known are {', '.join(fields)}."
+
+
+def check_folders(settings: Settings) -> None:
+    """Raises ConfigError if a folder that the settings name is not there: seconds before torch would tell."""
+    named = {"[run] model": settings.run.model, "[node] data": settings.node.data}
+    if settings.node.model_path is not None:
+        named = {"[node] model_path": str(settings.node.model_path), "[node] data": settings.node.data}
+    for key, value in named.items():
+        if value and value.startswith(("/", "./", "../", "~")) and not Path(value).is_dir():
+            raise ConfigError(f"the folder {value} does not exist; correct {key}.")

@@ -1,0 +1,111 @@
+"""Settings of one host: `[node]`, `[[peers]]` and `[tls]`. They may differ between the hosts of a run."""
+
+import ipaddress
+import re
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, field_validator
+
+from seedflood.config.tables import Name, Section
+
+
+class NodeSettings(Section):
+    """`[node]`: this host."""
+
+    name: Name = Field("node", description="Name of this host, shown everywhere.")
+    listen: str = Field("127.0.0.1:7070", description='Address and port to listen on; port 0 takes any, "" none.')
+    state: Path = Field(Path("seedflood-state"), description="Folder of this host's key, journal and results.")
+    model_path: Path | None = Field(
+        None, description="Folder that holds the base model here, if `run.model` is a name."
+    )
+    data: str | None = Field(None, description="Folder with train.jsonl and validation.jsonl, or a hub data set.")
+    shard: str | None = Field(None, description='Share of the training rows: "2/16" is the second of sixteen.')
+    device: str = Field("auto", description='"auto", "cpu", "cuda" or "cuda:1".')
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
+        "auto", description="Type of the weights: float32 on a CPU, bfloat16 on a GPU."
+    )
+    threads: int | None = Field(None, ge=1, description="CPU threads for the model (default: all cores).")
+    micro_batch: int | None = Field(
+        None, ge=1, description="Rows of a gradient at once, to save memory (default: all); results differ by rounding."
+    )
+    gradient_checkpointing: bool = Field(
+        False, description="Save memory of a gradient: compute the layers again on the way back."
+    )
+    evaluate: bool = Field(True, description="Evaluate on the validation rows before and after the run.")
+    evaluate_every: int = Field(0, ge=0, description="Evaluate every so many steps as well; 0: only before and after.")
+    evaluate_examples: int | None = Field(None, ge=1, description="Validation rows to use (default: all).")
+    export: Path | None = Field(None, description="Folder for the fine-tuned model when the run has ended.")
+    when_finished: Literal["exit", "serve"] = Field("exit", description="After the run: exit, or serve late comers.")
+    snapshots: int = Field(
+        2, ge=0, description="Snapshots of the weights to keep; they save time at a restart. 0: none are written."
+    )
+    progress_seconds: float = Field(10.0, ge=0, description="Seconds between progress lines in the log.")
+    start_seconds: float = Field(
+        60.0, ge=0, description="How long the first window waits for all hosts (strict: for ever)."
+    )
+    linger_seconds: float = Field(60.0, ge=0, description="At the end, how long to wait for neighbours that are away.")
+    http: str = Field(
+        "127.0.0.1:0",
+        description='Address and port of the status page, /metrics, /livez and /readyz; port 0 takes any, "" none.',
+    )
+    reflection: bool = Field(False, description="Let gRPC tools list the services of this node.")
+    events_megabytes: int = Field(
+        64, ge=0, le=65536, description="Room for the event log in the state folder, old files go first; 0: none."
+    )
+    tensorboard: Path | None = Field(
+        None, description="Folder for TensorBoard's curves; needs the extra seedflood[tensorboard]."
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least level that is logged.")
+    log_format: Literal["auto", "console", "json"] = Field(
+        "auto", description="auto: console on a terminal, else JSON."
+    )
+
+    @field_validator("listen", "http")
+    @classmethod
+    def _check_listen(cls, value: str) -> str:
+        return value if value == "" else check_address(value)
+
+    @field_validator("shard")
+    @classmethod
+    def _check_shard(cls, value: str | None) -> str | None:
+        if value is not None:
+            match = re.fullmatch(r"(\d+)/(\d+)", value)
+            if not match or not 1 <= int(match[1]) <= int(match[2]):
+                raise ValueError(f'"{value}" is no share; write "2/16" for the second of sixteen')
+        return value
+
+
+class PeerSettings(Section):
+    """One `[[peers]]` entry: a neighbour to link with."""
+
+    address: str = Field(description='Where it listens: "host:port".')
+    name: Name | None = Field(None, description="Its name, for the reader; the peer says its own.")
+
+    @field_validator("address")
+    @classmethod
+    def _check_address(cls, value: str) -> str:
+        return check_address(value)
+
+
+class TlsSettings(Section):
+    """`[tls]`: how links are protected."""
+
+    insecure: bool = Field(False, description="Allow plain links beyond this machine. Only for networks you trust.")
+
+
+def check_address(value: str) -> str:
+    """Returns the address if it is "host:port" or "[v6]:port"; raises ValueError otherwise."""
+    match = re.fullmatch(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})", value)
+    if not match or int(match[2]) > 65535:
+        raise ValueError(f'"{value}" is no address; write "host:port", for example "10.0.0.2:7070"')
+    return value
+
+
+def is_loopback(address: str) -> bool:
+    """Does the address reach this machine only?"""
+    host = address.rsplit(":", 1)[0].strip("[]")
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

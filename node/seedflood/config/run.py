@@ -1,0 +1,136 @@
+"""`[run]`: what any algorithm has, what the hosts learn (`[run.objective]`), and a table for each algorithm.
+
+It is equal on all hosts, and its hash is the run id. Hashed are a schema version and the values that differ from their
+defaults, so a new key with a default changes no run. A default may follow from other keys (adam for gradients); then a
+value counts as different if it is not what would follow. So whoever writes a default out has the same run as whoever
+leaves it out: what counts is how the hosts train, not how their files say it. This holds as long as the defaults
+stay what they are: under one schema version no released default ever changes (`tests/config/defaults.json`).
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any, Literal, Self
+
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+
+from seedflood.config.seedflood import SeedfloodSettings
+from seedflood.config.tables import AlgorithmSettings, Name, Section, Tables, merge, sections_of
+
+RUN_SCHEMA = 2
+"""Another number for other defaults: then hosts of the versions before and after never link."""
+
+TaskName = Literal["embedded", "sst2", "rte", "boolq", "trec", "agnews", "prompted", "lm"]
+
+
+class ObjectiveSettings(Section):
+    """`[run.objective]`: what is learned, and of what text."""
+
+    task: TaskName = Field("sst2", description="A task known by name, your own prompts (prompted) or plain text (lm).")
+    template: str | None = Field(
+        None, description='Prompt of task "prompted", with the columns of the data in braces: "{sentence} . it was".'
+    )
+    label_words: tuple[str, ...] | None = Field(None, description="One word per label, in the order of the labels.")
+    label_column: str | None = Field(None, description='Column that holds the label (default "label").')
+    text_column: str | None = Field(None, description='Column of task "lm" that holds the text (default "text").')
+    max_length: int = Field(256, ge=8, description="Tokens per row at most; longer prompts lose their beginning.")
+
+
+class RunSettings(Section):
+    """`[run]`: equal on all hosts, so hosts that disagree never link. A table bears the name of its `mode`."""
+
+    name: Name = Field(default="run", description="Name of the run.")
+    mode: Literal["seedflood"] = Field("seedflood", description="How the hosts train together.")
+    model: str = Field(
+        "embedded", description='Base model: "embedded", a Hugging Face name, or a folder (then equal on all hosts).'
+    )
+    seed: int = Field(1, ge=0, le=2**63 - 1, description="Seed of the run: whatever is drawn follows from it.")
+    clients: int = Field(1, ge=1, le=65536, description="How many origins take part.")
+    steps: int = Field(400, ge=1, le=2**40, description="Length of the run.")
+    batch_size: int = Field(16, ge=1, description="Rows per origin and step.")
+    train_examples: int | None = Field(None, ge=1, description="Training rows of all hosts together (default: all).")
+    label_skew: float | None = Field(
+        None, gt=0, description="Dirichlet concentration of labels over the shards (default: equal shares)."
+    )
+    objective: ObjectiveSettings = ObjectiveSettings()
+    seedflood: SeedfloodSettings = SeedfloodSettings()
+
+    @classmethod
+    def algorithms(cls) -> list[str]:
+        """The algorithms that have a table here."""
+        return [name for name, table in sections_of(cls).items() if issubclass(table, AlgorithmSettings)]
+
+    @property
+    def algorithm(self) -> AlgorithmSettings:
+        """The settings of the algorithm that `mode` selects."""
+        selected: AlgorithmSettings = getattr(self, self.mode)
+        return selected
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_selected(cls, given: Any) -> Any:
+        if isinstance(given, Mapping):
+            mode = given.get("mode", cls.model_fields["mode"].default)
+            for name in cls.algorithms():
+                if name in given and name != mode:
+                    raise ValueError(
+                        f'the table [run.{name}] is for mode = "{name}", but mode is "{mode}": take the table out, or '
+                        f'set mode = "{name}"'
+                    )
+        return given
+
+    @model_validator(mode="after")
+    def _check_steps(self) -> Self:
+        self.algorithm.check_steps(self.steps)
+        return self
+
+    @model_serializer(mode="wrap")
+    def _drop_others(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Tables of algorithms that do not run are not shown."""
+        return {key: value for key, value in dump(self).items() if key == self.mode or key not in self.algorithms()}
+
+    @classmethod
+    def table_of(cls, key: str) -> str | None:
+        """The table of `[run]` that has this key: "run", or "run.objective"; None: there is none."""
+        if key in cls.model_fields:
+            return "run"
+        tables = sections_of(cls).items()
+        return next((f"run.{name}" for name, table in tables if key in table.model_fields), None)
+
+    @classmethod
+    def place(cls, keys: Tables) -> dict[str, Any]:
+        """Keys by their bare names, each put into its table; what is a table already is taken as it is."""
+        placed: dict[str, Any] = {}
+        for key, value in keys.items():
+            _, _, table = (cls.table_of(key) or "run").partition(".")
+            placed = merge(placed, {table: {key: value}} if table else {key: value})
+        return placed
+
+    @classmethod
+    def of(cls, **keys: Any) -> Self:
+        """Settings of keys by their bare names. Raises ValidationError."""
+        return cls(**cls.place(keys))
+
+    def canonical(self) -> str:
+        """What is hashed: all that differs from its default, as JSON with sorted keys."""
+        return json.dumps(deviations(self), sort_keys=True, separators=(",", ":"))
+
+    def run_id(self) -> bytes:
+        """32 bytes, equal on hosts with equal `[run]`."""
+        return hashlib.sha256(f"seedflood run {RUN_SCHEMA}\0".encode() + self.canonical().encode()).digest()
+
+
+def deviations(table: Section) -> dict[str, Any]:
+    """What differs from its default, given the keys above it; tables within without those that have nothing."""
+    found: dict[str, Any] = {}
+    known: dict[str, Any] = {}
+    dumped = table.model_dump(mode="json")
+    for name, field in type(table).model_fields.items():
+        value = getattr(table, name)
+        if isinstance(value, Section):
+            if name in dumped and (below := deviations(value)):
+                found[name] = below
+        elif value != field.get_default(call_default_factory=True, validated_data=dict(known)):
+            found[name] = dumped[name]
+        known[name] = value
+    return found

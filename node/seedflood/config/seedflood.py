@@ -1,0 +1,111 @@
+"""`[run.seedflood]`: how hosts train together by SeedFlood. Equal on all hosts, like all of `[run]`."""
+
+from collections.abc import Mapping
+from typing import Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from seedflood.config.tables import AlgorithmSettings
+
+SLOPES = 64
+
+
+class SeedfloodSettings(AlgorithmSettings):
+    """`[run.seedflood]`. Some defaults follow from keys that stand above them here."""
+
+    window: Literal["strict", "bounded", "none"] = Field(
+        "strict", description="When a step closes: all heard; all heard or the time bound; never waits."
+    )
+    delay: int = Field(
+        0,
+        ge=0,
+        le=64,
+        description="So many rounds may be on their way while the next one is measured: 1 hides hops of up to a round.",
+    )
+    local_steps: int = Field(1, ge=1, le=64, description="Consecutive steps that share one message and signature.")
+    estimate: Literal["two-sided", "one-sided", "gradient"] = Field(
+        "two-sided",
+        description="two-sided: every step has rows of its own and two forwards; one-sided: the local_steps of a round "
+        "share rows and centre, one forward each and one for the centre; gradient: a forward and a backward.",
+    )
+    tell: Literal["coefficients", "slopes"] = Field(
+        "coefficients",
+        description="What is told of a gradient: all its coefficients, or exact slopes along some seeded directions.",
+    )
+    bits: Literal[8, 4] = Field(8, description="Per coefficient; what they leave out is told with the next step.")
+    slopes: int = Field(SLOPES, ge=1, le=4096, description="How many a step, if slopes are told.")
+    optimizer: Literal["sgd", "momentum", "adam"] = Field(
+        default_factory=lambda known: "adam" if _has_gradient(known) and known.get("window") == "strict" else "sgd",
+        description="What is done with the sum of a step; all but sgd need strict windows. Default: sgd, and adam for "
+        "gradients in strict windows.",
+    )
+    weight_decay: float = Field(
+        0.0, ge=0, lt=1, description="Towards the base model, times the learning rate; not with sgd."
+    )
+    warmup_steps: int = Field(0, ge=0, description="Steps in which the learning rate grows to its full size.")
+    schedule: Literal["constant", "cosine", "linear"] = Field(
+        default_factory=lambda known: "cosine" if _has_gradient(known) else "linear",
+        description="How the learning rate goes down after that, until the end of the run. Default: linear; cosine "
+        "for gradients.",
+    )
+    rank: int = Field(
+        default_factory=lambda known: 8 if _has_gradient(known) else 32,
+        ge=1,
+        le=1024,
+        description="Columns of each basis. Default: 32; 8 for gradients.",
+    )
+    refresh_period: int = Field(
+        default_factory=lambda known: _whole_rounds(100, known) if _has_gradient(known) else 1000,
+        ge=1,
+        description="Steps per epoch, which share one subspace. Default: 1000; 100 for gradients, in whole rounds.",
+    )
+    basis: Literal["normal", "rademacher", "weights", "mixed"] = Field(
+        default_factory=lambda known: "mixed" if _has_gradient(known) else "normal",
+        description="Drawn; the weights' singular vectors; or half of each (mixed). Default: mixed for gradients.",
+    )
+    epsilon: float = Field(1e-3, gt=0, lt=1, description="Size of the perturbation.")
+    learning_rate: float | None = Field(
+        None, gt=0, description="Default: by estimate, optimizer, rank and number of parameters."
+    )
+
+    @model_validator(mode="after")
+    def _check_telling(self) -> Self:
+        if self.tell == "slopes" and self.estimate != "gradient":
+            raise ValueError('tell = "slopes" is about gradients: set estimate = "gradient", or leave it out')
+        if self.bits != 8 and (self.estimate != "gradient" or self.tell != "coefficients"):
+            raise ValueError('bits are those of coefficients: set estimate = "gradient" and tell = "coefficients"')
+        if self.slopes != SLOPES and self.tell != "slopes":
+            raise ValueError('slopes are told of gradients: set estimate = "gradient" and tell = "slopes"')
+        return self
+
+    @model_validator(mode="after")
+    def _check_optimizer(self) -> Self:
+        if self.optimizer != "sgd" and self.window != "strict":
+            raise ValueError(
+                f'optimizer = "{self.optimizer}" goes by steps, which must be complete: set window = "strict", or '
+                'optimizer = "sgd"'
+            )
+        if self.weight_decay and self.optimizer == "sgd":
+            raise ValueError('weight_decay goes by steps: set optimizer = "momentum" or "adam", or leave it out')
+        return self
+
+    def check_steps(self, steps: int) -> None:
+        if steps % self.local_steps or self.refresh_period % self.local_steps:
+            raise ValueError(
+                f"steps ({steps}), and refresh_period ({self.refresh_period}) of [run.seedflood], must be multiples of "
+                f"its local_steps ({self.local_steps})"
+            )
+        if self.warmup_steps >= steps and self.warmup_steps:
+            raise ValueError(
+                f"warmup_steps ({self.warmup_steps}) of [run.seedflood] must be fewer than steps ({steps})"
+            )
+
+
+def _has_gradient(known: Mapping[str, Any]) -> bool:
+    """known: the settings above the one whose default is asked for."""
+    return known.get("estimate") == "gradient"
+
+
+def _whole_rounds(steps: int, known: Mapping[str, Any]) -> int:
+    local_steps = int(known.get("local_steps", 1))
+    return -(-steps // local_steps) * local_steps

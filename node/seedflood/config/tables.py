@@ -1,0 +1,63 @@
+"""What all tables of peers.toml have in common, and tables as mappings: merged, and spelt as TOML."""
+
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from seedflood.protocol.origin import NAME_PATTERN
+
+Name = Annotated[str, Field(pattern=NAME_PATTERN)]
+
+Tables = Mapping[str, Any]
+"""Values by key; a table within the table is a mapping of its own."""
+
+
+class Section(BaseModel):
+    """One table of peers.toml: an unknown key is an error, values do not change after loading."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+
+class AlgorithmSettings(Section):
+    """A table of `[run]` that belongs to the algorithm of its name: it may stand there if `mode` selects that."""
+
+    def check_steps(self, steps: int) -> None:
+        """Raises ValueError if a run of this length cannot have these settings."""
+
+
+def sections_of(model: type[BaseModel]) -> dict[str, type[Section]]:
+    """The tables within a table, by name."""
+    return {
+        name: field.annotation
+        for name, field in model.model_fields.items()
+        if isinstance(field.annotation, type) and issubclass(field.annotation, Section)
+    }
+
+
+def merge(*layers: Tables) -> dict[str, Any]:
+    """Single keys of later layers take the place of earlier ones, at any depth."""
+    merged: dict[str, Any] = {}
+    for layer in layers:
+        for key, value in layer.items():
+            below = merged.get(key)
+            is_table = isinstance(value, Mapping)
+            merged[key] = merge(below if isinstance(below, Mapping) else {}, value) if is_table else value
+    return merged
+
+
+def spell(tables: Tables) -> str:
+    """The tables as the text of a TOML file. Lists hold values, not tables."""
+    return "".join(_spell(name, table) for name, table in tables.items())
+
+
+def _spell(name: str, table: Tables) -> str:
+    values = {key: value for key, value in table.items() if not isinstance(value, Mapping)}
+    text = f"[{name}]\n" + "".join(f"{key} = {spell_value(value)}\n" for key, value in values.items()) + "\n"
+    return text + "".join(_spell(f"{name}.{key}", table[key]) for key in table if key not in values)
+
+
+def spell_value(value: Any) -> str:
+    """JSON spells text, numbers, booleans and lists of them as TOML does."""
+    return json.dumps(value, ensure_ascii=False)

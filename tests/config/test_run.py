@@ -1,0 +1,155 @@
+"""`[run]`: its id, its defaults, and one table for each algorithm."""
+
+import json
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import Field, ValidationError
+
+from seedflood.config import RunSettings, SeedfloodSettings, load_settings
+from seedflood.config.run import RUN_SCHEMA
+from seedflood.config.tables import AlgorithmSettings
+
+RELEASED = json.loads((Path(__file__).parent / "defaults.json").read_text())
+"""For each schema version what a run is if it says nothing, or only what stands under "said"."""
+
+IDS = {
+    "ab1c32dbc5aa59cb": {},
+    "226fc45ff8fd7229": {"name": "compose", "task": "embedded", "clients": 4, "steps": 250, "train_examples": 1024},
+    "b950171c38348ae3": {"clients": 16, "steps": 5000, "window": "bounded", "refresh_period": 2000, "label_skew": 0.5}
+    | {"model": "facebook/opt-125m"},
+    "1a90bf3c8d9d3b07": {"estimate": "gradient", "steps": 48, "learning_rate": 2e-4, "seed": 2**63 - 1},
+    "8077dbb789c3743a": {"task": "prompted", "template": "{é} it was", "label_words": ["bad", "good"]},
+    "339d3e516db34079": {"estimate": "gradient", "tell": "slopes", "slopes": 8, "local_steps": 4, "epsilon": 1e-4}
+    | {"optimizer": "momentum"},
+}
+"""Runs of this schema version by the first bytes of their ids. One that changes parts hosts that were together."""
+
+CHOICES = {
+    "estimate": st.sampled_from(["two-sided", "one-sided", "gradient"]),
+    "window": st.sampled_from(["strict", "bounded", "none"]),
+    "optimizer": st.sampled_from(["sgd", "adam"]),
+    "schedule": st.sampled_from(["linear", "cosine"]),
+    "rank": st.sampled_from([8, 32]),
+    "refresh_period": st.sampled_from([100, 1000]),
+    "basis": st.sampled_from(["normal", "mixed"]),
+    "steps": st.sampled_from([400, 500]),
+    "task": st.sampled_from(["sst2", "rte"]),
+}
+"""Few values each, among them all defaults, so that two runs are often equal."""
+
+
+@st.composite
+def some_runs(draw):
+    keys = draw(st.fixed_dictionaries({}, optional=CHOICES))
+    if keys.get("window", "strict") != "strict":
+        keys.pop("optimizer", None)
+    return RunSettings.of(**keys)
+
+
+@pytest.mark.parametrize(("run_id", "keys"), IDS.items())
+def test_run_ids_never_change_under_one_schema_version(run_id, keys):
+    assert RunSettings.of(**keys).run_id().hex()[:16] == run_id
+
+
+@pytest.mark.parametrize("case", RELEASED[str(RUN_SCHEMA)])
+def test_released_defaults_never_change_under_one_schema_version(case):
+    assert RunSettings.model_validate(case["said"]).model_dump(mode="json") == case["run"], (
+        "A new key is added to the file. A default that was released may only change with another RUN_SCHEMA."
+    )
+
+
+@given(some_runs(), some_runs())
+def test_runs_have_equal_ids_just_if_they_are_equal(a, b):
+    assert (a.run_id() == b.run_id()) == (a == b)
+
+
+@given(some_runs())
+def test_who_writes_all_defaults_out_has_the_same_run(run):
+    assert RunSettings.model_validate(run.model_dump()).run_id() == run.run_id()
+
+
+@given(st.integers(1, 1000), st.integers(1, 1000))
+def test_run_ids_differ_with_any_setting(a, b):
+    assert (RunSettings(steps=a).run_id() == RunSettings(steps=b).run_id()) == (a == b)
+
+
+@pytest.mark.parametrize("given", [{}, {"estimate": "gradient"}])
+def test_a_new_key_with_a_default_changes_no_run(given):
+    class Later(SeedfloodSettings):
+        patience: int = 3
+        haste: int = Field(default_factory=lambda known: 2 if known["estimate"] == "gradient" else 1)
+
+    class LaterRun(RunSettings):
+        seedflood: Later = Later()
+
+    run = RunSettings(seedflood=given)
+    assert LaterRun(seedflood=given).run_id() == run.run_id()
+    assert LaterRun(seedflood=given | {"patience": 4}).run_id() != run.run_id()
+    assert LaterRun(seedflood=given | {"haste": 5}).run_id() != run.run_id()
+
+
+def test_the_order_of_keys_and_what_a_host_has_of_its_own_do_not_count():
+    a = load_settings(None, {"run": {"steps": 7, "clients": 2}, "node": {"name": "a"}}).run
+    b = load_settings(None, {"node": {"name": "b", "micro_batch": 1}, "run": {"clients": 2, "steps": 7}}).run
+    assert a.run_id() == b.run_id()
+
+
+class Gossip(AlgorithmSettings):
+    neighbours: int = 2
+
+
+class TwoAlgorithms(RunSettings):
+    mode: Literal["seedflood", "gossip"] = "seedflood"
+    gossip: Gossip = Gossip()
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"gossip": {"neighbours": 3}}, 'the table [run.gossip] is for mode = "gossip", but mode is "seedflood"'),
+        ({"gossip": {}}, 'or set mode = "gossip"'),
+        ({"mode": "gossip", "seedflood": {"rank": 4}}, "take the table out"),
+    ],
+)
+def test_a_table_of_an_algorithm_that_is_not_selected_is_an_error(given, words):
+    with pytest.raises(ValidationError) as fault:
+        TwoAlgorithms(**given)
+    assert words in str(fault.value)
+
+
+def test_only_the_selected_algorithm_is_shown_checked_and_hashed():
+    run = TwoAlgorithms(mode="gossip", steps=7, gossip={"neighbours": 3})
+    assert run.algorithm == Gossip(neighbours=3)
+    assert "seedflood" not in run.model_dump()
+    assert json.loads(run.canonical()) == {"mode": "gossip", "steps": 7, "gossip": {"neighbours": 3}}
+    assert TwoAlgorithms().run_id() == RunSettings().run_id(), "an algorithm more changes no run of the others"
+
+
+def test_keys_are_placed_by_their_bare_names():
+    placed = RunSettings.place({"steps": 3, "rank": 4, "task": "lm", "seedflood": {"delay": 1}})
+    assert placed == {"steps": 3, "seedflood": {"rank": 4, "delay": 1}, "objective": {"task": "lm"}}
+
+
+def test_no_key_stands_in_two_tables():
+    tables = [RunSettings, *(type(getattr(RunSettings(), name)) for name in ("objective", "seedflood"))]
+    keys = [key for table in tables for key in table.model_fields]
+    assert len(keys) == len(set(keys))
+
+
+def test_a_gradient_has_defaults_of_its_own():
+    forward, gradient = SeedfloodSettings(), SeedfloodSettings(estimate="gradient")
+    assert (forward.rank, forward.optimizer, forward.schedule) == (32, "sgd", "linear")
+    assert (gradient.rank, gradient.optimizer, gradient.schedule) == (8, "adam", "cosine")
+    assert (gradient.tell, gradient.bits) == ("coefficients", 8)
+    assert SeedfloodSettings(estimate="gradient", window="bounded").optimizer == "sgd"
+    assert (forward.refresh_period, gradient.refresh_period) == (1000, 100)
+
+
+@pytest.mark.parametrize("local_steps", range(1, 65))
+def test_an_epoch_of_gradients_is_whole_rounds(local_steps):
+    run = RunSettings.of(estimate="gradient", local_steps=local_steps, steps=local_steps)
+    assert 100 <= run.seedflood.refresh_period < 100 + local_steps
