@@ -1,12 +1,14 @@
 """A sweep of learning rates, with the embedded model."""
 
+import io
 import json
 
 import pytest
+from rich.console import Console
 
 from seedflood.config import NodeSettings, RunSettings, Settings
 from seedflood.errors import UsageError
-from seedflood.offline.tuning import FACTOR, rates_about, shorten, sweep
+from seedflood.offline.tuning import FACTOR, rates_about, shorten, show_sweep, sweep
 
 RUN = {"model": "embedded", "task": "embedded", "clients": 2, "train_examples": 64, "batch_size": 8}
 
@@ -26,6 +28,9 @@ def test_a_sweep_recommends_the_rate_that_left_the_least_loss(tmp_path):
     assert result.best.learning_rate == 1e-3
     assert result.is_helpful
     assert json.loads(json.dumps(result.facts()))["learning_rate"] == 1e-3
+    console = Console(width=80, record=True, file=io.StringIO())
+    show_sweep(result, console)
+    assert "In [run.seedflood] of peers.toml on all hosts:\nlearning_rate = 0.001\n" in console.export_text()
 
 
 def test_a_sweep_without_rates_has_the_default_in_the_middle_and_goes_on_beyond_the_best_end(tmp_path):
@@ -56,6 +61,12 @@ def test_a_shortened_run_has_whole_rounds():
     assert shorten(run, 4000).steps == 400
     with pytest.raises(UsageError, match="local_steps are 8"):
         shorten(run, 7)
+
+
+def test_the_warm_up_of_a_shortened_run_is_as_much_shorter():
+    run = RunSettings.of(**RUN, steps=400, estimate="gradient", warmup_steps=40)
+    assert shorten(run, None).seedflood.warmup_steps == 3  # of 32 steps
+    assert shorten(run, 400) == run.model_copy(update={"clients": 2})
 
 
 def test_a_shortened_run_has_not_too_many_origins():
