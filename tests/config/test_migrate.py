@@ -77,7 +77,7 @@ def test_a_key_of_the_flat_table_is_one_sentence_that_says_what_to_do(tmp_path, 
 
 def test_a_whole_flat_table_in_the_environment_is_told_too(monkeypatch):
     monkeypatch.setenv("SEEDFLOOD__RUN", '{"steps": 3, "rank": 8}')
-    with pytest.raises(ConfigError, match=r"rank moved to \[run\.seedflood\]"):
+    with pytest.raises(ConfigError, match=r'rank moved to \[run\.seedflood\]; write {"seedflood": {"rank": 8}}'):
         load_settings(None)
 
 

@@ -105,35 +105,33 @@ def load_settings(path: Path | None, flags: Mapping[str, Any] | None = None) -> 
 def _check_environment() -> None:
     """An unknown SEEDFLOOD__ variable is an error, like an unknown key of the file; a whole table is JSON."""
     for variable, value in os.environ.items():
-        if not variable.upper().startswith(ENVIRONMENT_PREFIX):
-            continue
-        where, *keys = variable[len(ENVIRONMENT_PREFIX) :].lower().split("__")
-        if where not in Settings.model_fields:
-            raise ConfigError(f"environment variable {variable}: no section [{where}]; {_nearest(where, None)}")
-        while keys and f"{where}.{keys[0]}" in SECTIONS:
-            where += f".{keys.pop(0)}"
-        if keys and keys[0] not in SECTIONS[where].model_fields:
-            if where == "run" and keys[0] in MOVED:
-                wanted = "__".join([*MOVED[keys[0]].split("."), *keys]).upper()
-                raise ConfigError(
-                    f"environment variable {variable}: {keys[0]} moved to [{MOVED[keys[0]]}]; write "
-                    f"{ENVIRONMENT_PREFIX}{wanted}."
-                )
-            raise ConfigError(f'environment variable {variable}: no key "{keys[0]}"; {_nearest(keys[0], where)}')
-        if not keys:
-            try:
-                table = json.loads(value)
-            except ValueError:
-                raise ConfigError(
-                    f"environment variable {variable} stands for all of [{where}] and must be JSON, for example "
-                    f'SEEDFLOOD__PEERS=[{{"address": "10.0.0.2:7070"}}].'
-                ) from None
-            if where == "run" and (key := first_moved(table)) is not None:
-                inner = MOVED[key].removeprefix("run.")
-                raise ConfigError(
-                    f"environment variable {variable}: {key} moved to [{MOVED[key]}]; write "
-                    f'{{"{inner}": {{"{key}": ...}}}}.'
-                )
+        if variable.upper().startswith(ENVIRONMENT_PREFIX):
+            _check_variable(variable, value)
+
+
+def _check_variable(variable: str, value: str) -> None:
+    where, *keys = variable[len(ENVIRONMENT_PREFIX) :].lower().split("__")
+    if where not in Settings.model_fields:
+        raise ConfigError(f"environment variable {variable}: no section [{where}]; {_nearest(where, None)}")
+    while keys and f"{where}.{keys[0]}" in SECTIONS:
+        where += f".{keys.pop(0)}"
+    if where == "run" and keys and (table := MOVED.get(keys[0])) is not None:
+        wanted = ENVIRONMENT_PREFIX + "__".join([*table.split("."), *keys]).upper()
+        raise ConfigError(f"environment variable {variable}: {keys[0]} moved to [{table}]; write {wanted}.")
+    if keys and keys[0] not in SECTIONS[where].model_fields:
+        raise ConfigError(f'environment variable {variable}: no key "{keys[0]}"; {_nearest(keys[0], where)}')
+    if keys:
+        return
+    try:
+        said = json.loads(value)
+    except ValueError:
+        raise ConfigError(
+            f"environment variable {variable} stands for all of [{where}] and must be JSON, for example "
+            f'SEEDFLOOD__PEERS=[{{"address": "10.0.0.2:7070"}}].'
+        ) from None
+    if where == "run" and (key := first_moved(said)) is not None:
+        wanted = json.dumps({MOVED[key].removeprefix("run."): {key: said[key]}})
+        raise ConfigError(f"environment variable {variable}: {key} moved to [{MOVED[key]}]; write {wanted}.")
 
 
 def _first_sentence(error: ValidationError, source: str) -> str:
