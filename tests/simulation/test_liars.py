@@ -110,6 +110,18 @@ def test_honest_hosts_whose_replicas_differ_beside_a_liar_are_seen(world):
     assert find_violations(world.honest) == ["digests differ"]
 
 
+def test_who_tells_of_later_steps_before_all_have_spoken_moves_none_of_the_honest():
+    world = make_world("grid", 9, seed=13, steps=12, refresh_period=4)
+    told = Counter()
+    let_lie(world, [2, 4], told, ["ahead"])
+    for index in range(9):
+        world.start_later(world.hosts[index], 0.1 * index)
+    world.run_for(6)
+    assert told["lie_ahead"] > 0
+    assert [host.node.membership.get(host.origin).first_step for host in world.honest] == [0] * 7
+    assert find_mistakes(world.honest) == []
+
+
 @pytest.mark.parametrize("seed", [2, 3])
 def test_strangers_and_claims_of_liars_keep_no_window_open(seed):
     result = simulate(Plan(clients=12, topology="ring", seed=seed, window="bounded", steps=12, profile="liars"))

@@ -197,7 +197,7 @@ def test_updates_that_come_after_the_end_are_applied_too():
 
 
 def test_who_joins_in_the_last_round_measures_nothing():
-    node = started(steps=5)
+    node = started(steps=5, window="bounded")
     node.connected(B.id, B.hello([B.held(5)]), 0.0)
     node.collect()
     out = answer_pull(node, B, B.updates(*range(5)))

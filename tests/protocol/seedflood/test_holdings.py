@@ -25,7 +25,7 @@ from seedflood.protocol.seedflood.opening import WAITING_ROUNDS
 from seedflood.protocol.seedflood.outputs import Measure, SumEpoch
 from seedflood.protocol.seedflood.phase import Phase
 from seedflood.protocol.seedflood.statement import stated
-from seedflood.protocol.swarm.messages import Members
+from seedflood.protocol.swarm.messages import Members, Pong
 
 PERIOD = 4
 FIRST = epoch(0, B.held(4), C.held(4), total=5)
@@ -67,7 +67,7 @@ def test_a_sum_takes_the_place_of_bundles():
 
 
 def test_what_a_sum_covers_is_applied_by_it_and_by_no_window():
-    node = pulling(B.held(5), C.held(4), journal=spread(B, C, steps=[0, 1]))
+    node = pulling(B.held(5), C.held(4), journal=spread(B, C, steps=[0, 1]), window="bounded")
     assert windows(hear_sums(node, B, FIRST)) == []
     out = answer_pull(node, B, B.updates(4))
     assert applied_steps(out) == []
@@ -77,7 +77,7 @@ def test_what_a_sum_covers_is_applied_by_it_and_by_no_window():
 
 
 def test_bundles_of_other_epochs_still_wait_for_their_window():
-    node = pulling(B.held(9), C.held(9), journal=spread(B, C, steps=[3, 4, 5]))
+    node = pulling(B.held(9), C.held(9), journal=spread(B, C, steps=[3, 4, 5]), window="bounded")
     out = hear_sums(node, B, FIRST)
     assert windows(out) == []
     assert not node.applied.holds(B.id, 4)
@@ -112,7 +112,7 @@ def test_a_sum_that_goes_on_while_ours_is_being_taken_is_not_adopted():
 
 
 def test_an_adopted_sum_is_not_summed_again():
-    node = pulling(B.held(40), C.held(40))
+    node = pulling(B.held(40), C.held(40), window="bounded")
     hear_sums(node, B, *(epoch(number, B.held(4 * number + 4), C.held(4 * number + 4)) for number in range(9)))
     out = answer_pull(node, B, B.updates(*range(36, 40)), C.updates(*range(36, 40)))
     assert measure_of(out) == Measure(39, 1)
@@ -238,7 +238,7 @@ def test_a_closing_is_stated_once_and_compacted_when_all_have_stated_it():
 @pytest.mark.parametrize("window", ["strict", "bounded", "none"])
 def test_a_long_pull_does_not_pile_up_until_the_node_may_speak(window, monkeypatch):
     monkeypatch.setattr(holdings, "WAITING_BUNDLES", 100)
-    node = started(clients=3, steps=2000, window=window)
+    node = started(clients=2, steps=2000, window=window)
     node.seedflood.holdings._settle_at = 100
     goal = [B.held(1000), C.held(1000)]
     node.connected(B.id, B.hello(goal, members=[C.member()]), 0.0)
@@ -251,6 +251,6 @@ def test_a_long_pull_does_not_pile_up_until_the_node_may_speak(window, monkeypat
     assert node.phase is Phase.JOINING
     assert len({(u.origin, u.step) for one in applied for u in one.updates}) > 1500
     assert node.applied.last(B.id) < 1000 - WAITING_ROUNDS
-    out = answer_pull(node, B, standing(*goal))
+    outs = [answer_pull(node, B, standing(*goal)), hear(node, B, Pong(0.0))]  # strict windows: B knows of us
     assert node.applied.covers([B.held(999), C.held(999)])  # strict windows: the next round is not applied yet
-    assert measure_of(out) is not None
+    assert any(map(measure_of, outs))

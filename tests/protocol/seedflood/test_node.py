@@ -66,7 +66,7 @@ def test_a_node_measures_once_a_neighbour_has_told_that_it_lacks_nothing():
 
 
 def test_a_joining_node_pulls_and_says_nothing_before_it_has_caught_up():
-    node = started()
+    node = started(window="bounded")
     node.connected(B.id, B.hello([B.held(3)]), 0.0)
     out = node.collect()
     assert out.pull == [(B.id, ())]
@@ -78,7 +78,7 @@ def test_a_joining_node_pulls_and_says_nothing_before_it_has_caught_up():
 
 
 def test_a_node_that_joins_late_begins_where_the_others_are_and_declares_what_it_skipped():
-    node = started()
+    node = started(window="bounded")
     node.connected(B.id, B.hello([B.held(5)]), 0.0)
     node.collect()
     out = answer_pull(node, B, B.updates(0, 1, 2, 3, 4))
@@ -405,7 +405,7 @@ def test_a_swarm_does_not_stall_while_one_that_left_catches_up_again():
 
 
 def test_those_that_left_do_not_hold_back_one_that_joins():
-    node = started(clients=5)
+    node = started(clients=5, window="bounded")
     others = [B.member(), *(origin.member(last_step=1) for origin in (C, D, Origin("eve")))]
     node.connected(B.id, B.hello([B.held(9), C.held(2), D.held(2)], members=others), 0.0)
     node.collect()

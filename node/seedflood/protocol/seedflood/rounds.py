@@ -35,8 +35,12 @@ def swarm_round(origin: OriginId, rules: Rules, membership: Membership, frontier
 def first_round(origin: OriginId, rules: Rules, membership: Membership, frontier: Frontier) -> int:
     """Where a node that nobody waits for begins: where the others are, or not at all if that is the last round.
 
-    Never in an epoch that the foremost have left behind: it may be closed before they know that we take part in it.
+    Never in an epoch that the foremost have left behind: it may be closed before they know that we take part in it. But
+    strict windows close when all clients take part. Before that nobody has left a round behind, and who tells of later
+    ones lies: perhaps it is the first whom we hear, and we know of nobody else.
     """
+    if rules.window == "strict" and membership.taking_part < rules.clients:
+        return frontier.last(origin) + 1
     swarm = swarm_round(origin, rules, membership, frontier)
     if _is_beginning(origin, swarm, rules, membership):
         swarm = 0
