@@ -89,3 +89,16 @@ def test_whoever_speaks_twice_about_a_step_is_named(chronicle):
     chronicle.say(Bundle(1, 0, ((3, 3),)))
     chronicle.say(Bundle(2, 5, ((3, 3),), skipped=1))
     assert len(chronicle.contradictions) == 2
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_liar_that_measures_what_it_skips_makes_sums_uncertain_and_no_other_skip_does(chronicle, order):
+    chronicle.liars = {3}
+    chronicle.say(Bundle(3, 2, ((3, 3),), skipped=2))
+    chronicle.say(Bundle(3, 3, ((3, 3),)))
+    assert not chronicle.is_tainted
+    for bundle in (Bundle(3, 5, ((3, 3),)), Bundle(3, 7, ((3, 3),), skipped=2))[::order]:
+        assert not chronicle.is_tainted
+        chronicle.say(bundle)
+    assert chronicle.is_tainted
+    assert chronicle.contradictions == []

@@ -32,7 +32,8 @@ class Chronicle:
     """Everything that any origin ever said, kept outside of all hosts: (origin, step) -> what it said first.
 
     contradictions: who said something else later. is_tainted: coefficients of some host were changed behind its back,
-    so that sums may be wrong until the digest watch has found it; or a liar said two things under one step.
+    so that sums may be wrong until the digest watch has found it; or a liar said two things under one step, or skipped
+    one that it measured.
     """
 
     def __init__(self, refresh_period: int, telling: Telling = PAIRS, optimizer: OptimizerName = "sgd") -> None:
@@ -51,6 +52,8 @@ class Chronicle:
         self._tongues: dict[tuple[OriginId, int], Bundle] = {}
         self.two_tongued: set[OriginId] = set()
         """Liars of whom honest hosts took two contents under one step."""
+        self._skipped: set[tuple[OriginId, int]] = set()
+        """By liars."""
         self._last: dict[OriginId, Bundle] = {}
         self._epochs: dict[int, list[Update]] = {}
         """By the epoch of the bundle."""
@@ -68,6 +71,8 @@ class Chronicle:
                 self._contradict(update.origin, update.step)
             self.updates[update.origin, update.step] = update
             self._epochs.setdefault(bundle.step // self.refresh_period, []).append(update)
+        if bundle.origin in self.liars:
+            self._note_skipped(bundle)
 
     def keep(self, bundle: Bundle, process: int) -> None:
         """A process of its origin has written it down: it may be sent from now on, and is not lost any more."""
@@ -96,6 +101,14 @@ class Chronicle:
         for bundle, keeper in self.doubles.pop(origin, {}).items():
             if keeper == process:
                 self.say(bundle)
+
+    def _note_skipped(self, bundle: Bundle) -> None:
+        """What was measured stands beside what skips it, whichever was said first: sums change when it turns up."""
+        skipped = {(bundle.origin, step) for step in range(bundle.first_covered, bundle.step)}
+        measured = {(update.origin, update.step) for update in bundle.updates()}
+        if measured & self._skipped or skipped & self.updates.keys():
+            self.is_tainted = True
+        self._skipped |= skipped
 
     def _contradict(self, origin: OriginId, step: int) -> None:
         """A liar may: then nobody can say from outside what sums should be, only that they are equal."""
