@@ -31,5 +31,10 @@ def test_who_comes_to_a_strict_run_in_which_all_clients_take_part_begins_where_t
     assert first_of((8, 7, 7, 7), clients=4) == 8
 
 
+def test_nobody_is_far_ahead_of_a_strict_run_in_which_most_have_closed_no_window():
+    assert first_of((11, 0, 0, 0), clients=4) == 0
+    assert first_of((11, 1, 1, 1), clients=4, delay=1) == 0
+
+
 def test_where_windows_close_without_all_clients_one_who_comes_begins_where_the_others_are():
     assert first_of((7, 6, 6), clients=24, window="bounded") == 6

@@ -41,13 +41,15 @@ def first_round(origin: OriginId, rules: Rules, membership: Membership, frontier
     """
     if rules.window == "strict" and membership.taking_part < rules.clients:
         return frontier.last(origin) + 1
-    swarm = swarm_round(origin, rules, membership, frontier)
+    swarm, rounds_ahead = swarm_round(origin, rules, membership, frontier), FOREMOST_ROUNDS_MAX
     if _is_beginning(origin, swarm, rules, membership):
         swarm = 0
+        if rules.window == "strict":
+            rounds_ahead = 2 * rules.delay + 1  # windows wait for those that have closed none
     if swarm and swarm + rules.local_steps >= rules.steps:
         return rules.steps
     foremost = max((frontier.last(other) for other in membership.origins() if other != origin), default=0)
-    foremost = applied_before(min(foremost, swarm + FOREMOST_ROUNDS_MAX * rules.local_steps), rules)
+    foremost = applied_before(min(foremost, swarm + rounds_ahead * rules.local_steps), rules)
     return max(frontier.last(origin) + 1, swarm, foremost - foremost % rules.refresh_period)
 
 
