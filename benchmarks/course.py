@@ -18,10 +18,11 @@ from seedflood.config import NodeSettings, RunSettings
 from seedflood.identity import Identity
 from seedflood.protocol.seedflood.messages import Bundle, Updates
 from seedflood.training.evaluation import Evaluation, evaluate
-from seedflood.training.scoring import Batch, score
+from seedflood.training.loading import load_base, load_rows
+from seedflood.training.objectives.batches import Batch
 from seedflood.training.seedflood.gradient import CPU_CALL_TOKENS
 from seedflood.training.seedflood.rehearsal import Measured, Rehearsal
-from seedflood.training.seedflood.trainer import load_base, load_rows
+from seedflood.training.tasks import Task
 from seedflood.transport.codec import encode
 
 ADAMW_WEIGHT_DECAY = 0.01
@@ -96,16 +97,17 @@ def adamw(exercise: Exercise, seed: int, steps: int, rate: float, *, every: int)
         tasks = [load_rows(settings, node.model_copy(update={"shard": shard}), base) for shard in shards]
     if exercise.evaluate_examples is not None:
         del tasks[0].validation_examples[exercise.evaluate_examples :]
-    model = base.model.requires_grad_(True)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=ADAMW_WEIGHT_DECAY)
+    model, objective = base.causal, tasks[0].objective
+    parameters = base.model.requires_grad_(True).parameters()
+    optimizer = torch.optim.AdamW(parameters, lr=rate, weight_decay=ADAMW_WEIGHT_DECAY)
     schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, total_iters=steps)
     seconds = 0.0
     course = [_point(0, 0, 0, evaluate(model, tasks[0]))]
     for step in range(steps):
         begun = time.perf_counter()
         optimizer.zero_grad()
-        for piece, weight in _pieces([task.batch(origin, step) for origin, task in enumerate(tasks, 1)]):
-            loss = score(model, piece.to(base.device)).loss_sum_P.sum() * weight
+        for piece, weight in _pieces(tasks, step):
+            loss = objective.measure(model, piece.to(base.device)).minimised_sums.sum() * weight
             loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         schedule.step()
@@ -115,12 +117,12 @@ def adamw(exercise: Exercise, seed: int, steps: int, rate: float, *, every: int)
     return course
 
 
-def _pieces(batches: Sequence[Batch]) -> Iterator[tuple[Batch, float]]:
+def _pieces(tasks: Sequence[Task], step: int) -> Iterator[tuple[Batch, float]]:
     """The rows of all origins in pieces of like length, as a gradient of ours has them (padding would cost AdamW
     twice the seconds), and what a loss in each counts: the mean over origins of their means."""
-    for batch in batches:
-        counted = batch.lengths_B - 1 if batch.label_B is None else torch.ones_like(batch.lengths_B)
-        weight = 1 / (int(counted.sum()) * len(batches))
+    for origin, task in enumerate(tasks, 1):
+        batch = task.batch(origin, step)
+        weight = 1 / (task.objective.count(batch) * len(tasks))
         for piece in batch.split(CPU_CALL_TOKENS):
             yield piece, weight
 
@@ -131,4 +133,4 @@ def first_below(course: Sequence[Point], loss: float) -> Point | None:
 
 
 def _point(step: int, seconds: float, sent: float, result: Evaluation) -> Point:
-    return Point(step, seconds, sent, result.accuracy, result.loss)
+    return Point(step, seconds, sent, result.figures["accuracy"], result.loss)

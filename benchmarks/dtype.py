@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from benchmarks.measure import Metric, make_metric, ratios, run_in_turn
-from benchmarks.model import make_batch, make_replica
+from benchmarks.model import OBJECTIVE, make_batch, make_replica
 from benchmarks.training import ORIGINS, fine_tune
 from seedflood.config import RunSettings
 from seedflood.training.models import DtypeName
@@ -25,11 +25,12 @@ def run() -> dict[str, Metric]:
 
     def measure(dtype: DtypeName) -> None:
         draw = next(draws[dtype])
-        replicas[dtype].measure(0, draw, make_batch(draw))
+        replicas[dtype].measure(0, draw, OBJECTIVE, make_batch(draw))
 
     seconds = run_in_turn({dtype: partial(measure, dtype) for dtype in replicas}, REPETITIONS)
     alphas = {
-        dtype: [one.measure(0, k, make_batch(k)).alpha for k in range(BATCHES)] for dtype, one in replicas.items()
+        dtype: [one.measure(0, k, OBJECTIVE, make_batch(k)).alpha for k in range(BATCHES)]
+        for dtype, one in replicas.items()
     }
     scale = sum(abs(alpha) for alpha in alphas["float32"]) / BATCHES
     errors = [abs(a - b) / scale for a, b in zip(alphas["bfloat16"], alphas["float32"], strict=True)]
@@ -39,8 +40,8 @@ def run() -> dict[str, Metric]:
         "dtype.bfloat16_to_float32": make_metric(ratios(seconds["bfloat16"], seconds["float32"])),
         "dtype.has_bfloat16_units": make_metric([float(_has_units())]),
         "dtype.alpha_error": make_metric(errors),
-        "dtype.float32_accuracy": make_metric([tuned["float32"].accuracy]),
-        "dtype.bfloat16_accuracy": make_metric([tuned["bfloat16"].accuracy]),
+        "dtype.float32_accuracy": make_metric([tuned["float32"].figures["accuracy"]]),
+        "dtype.bfloat16_accuracy": make_metric([tuned["bfloat16"].figures["accuracy"]]),
         "dtype.float32_loss": make_metric([tuned["float32"].loss]),
         "dtype.bfloat16_loss": make_metric([tuned["bfloat16"].loss]),
         "dtype.threads": make_metric([float(torch.get_num_threads())]),

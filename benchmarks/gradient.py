@@ -16,7 +16,7 @@ import torch
 from transformers import OPTConfig, OPTForCausalLM
 
 from benchmarks.measure import Metric, make_metric, ratios, resident_kilobytes_max, run_in_turn
-from benchmarks.model import make_batch, make_wide_batch, plain_inputs, randomly_initialized
+from benchmarks.model import OBJECTIVE, make_batch, make_wide_batch, plain_inputs, randomly_initialized
 from seedflood.config import RunSettings
 from seedflood.protocol.seedflood.messages import Update
 from seedflood.training.models import prepare_model
@@ -95,11 +95,11 @@ def _forwards(plain: OPTForCausalLM, device: str, draws: "count[int]") -> None:
 
 def _estimate(replica: Replica, draws: "count[int]") -> None:
     draw = next(draws)
-    replica.measure(0, draw, make_batch(draw))
+    replica.measure(0, draw, OBJECTIVE, make_batch(draw))
 
 
 def _gradient(replica: Replica, draws: "count[int]", *, is_checkpointed: bool) -> None:
-    replica.measure_gradient(0, make_batch(next(draws)), is_checkpointed=is_checkpointed)
+    replica.measure_gradient(0, OBJECTIVE, make_batch(next(draws)), is_checkpointed=is_checkpointed)
 
 
 def _infer(device: str, config: OPTConfig) -> None:
@@ -114,7 +114,7 @@ def _train(device: str, config: OPTConfig, *, is_checkpointed: bool) -> None:
     replica = _replica(device, config)
     teller = Teller(replica.telling, replica.subspace)
     for step in range(STEPS):
-        slopes = replica.measure_gradient(step, make_wide_batch(), is_checkpointed=is_checkpointed)
+        slopes = replica.measure_gradient(step, OBJECTIVE, make_wide_batch(), is_checkpointed=is_checkpointed)
         replica.apply([Update(1, step, teller.tell(1, step, 0, slopes).told)])
 
 

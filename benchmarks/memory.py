@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 from benchmarks.measure import Metric, make_metric, ratios, resident_kilobytes_max
-from benchmarks.model import make_model, make_replica, make_wide_batch, plain_inputs
+from benchmarks.model import OBJECTIVE, make_model, make_replica, make_wide_batch, plain_inputs
 from seedflood.protocol.seedflood.messages import Update
 
 REPETITIONS = 3
@@ -41,7 +41,7 @@ def _train() -> None:
     replica = make_replica()
     period = replica.refresh_period
     for step in (0, 1, period):
-        replica.measure(step, step, make_wide_batch())
+        replica.measure(step, step, OBJECTIVE, make_wide_batch())
         replica.apply(Update(origin, step, (origin, 1 << 20)) for origin in range(UPDATES))
 
 

@@ -7,7 +7,8 @@ from transformers import OPTConfig, OPTForCausalLM
 
 from seedflood.config import RunSettings
 from seedflood.training.models import DtypeName, prepare_model
-from seedflood.training.scoring import Batch, pad
+from seedflood.training.objectives.batches import LabelledBatch, pad
+from seedflood.training.objectives.classification import Classification
 from seedflood.training.seedflood.replica import Replica
 
 SST2_LENGTHS = (
@@ -16,6 +17,8 @@ SST2_LENGTHS = (
 """Tokens of an SST-2 training sentence with its prompt under OPT's tokenizer: 32 quantiles, mean 15.4."""
 
 ROWS = 16
+
+OBJECTIVE = Classification((372, 6587))
 
 
 def make_model() -> OPTForCausalLM:
@@ -34,33 +37,31 @@ def make_replica(dtype: DtypeName = "float32") -> Replica:
     return Replica(prepare_model(make_model(), None, dtype=dtype), RunSettings(clients=16))
 
 
-def make_batch(seed: int) -> Batch:
+def make_batch(seed: int) -> LabelledBatch:
     """Sixteen rows whose lengths are drawn from SST2_LENGTHS."""
     generator = torch.Generator().manual_seed(seed)
     picks = torch.randint(0, len(SST2_LENGTHS), (ROWS,), generator=generator).tolist()
     return _make_batch([SST2_LENGTHS[pick] for pick in picks], generator)
 
 
-def make_wide_batch() -> Batch:
+def make_wide_batch() -> LabelledBatch:
     """Sixteen rows of which one is as long as any."""
     return _make_batch(SST2_LENGTHS[1::2], torch.Generator().manual_seed(0))
 
 
-def _make_batch(lengths: Sequence[int], generator: torch.Generator) -> Batch:
+def _make_batch(lengths: Sequence[int], generator: torch.Generator) -> LabelledBatch:
     rows = [torch.randint(4, 50_000, (length,), generator=generator).tolist() for length in lengths]
     tokens_BT, lengths_B = pad(rows, 1)
     label_B = torch.randint(0, 2, (len(rows),), generator=generator)
-    return Batch(tokens_BT, lengths_B, label_B, torch.tensor([372, 6587]))
+    return LabelledBatch(tokens_BT, lengths_B, label_B)
 
 
-def plain_inputs(batch: Batch) -> dict[str, torch.Tensor]:
+def plain_inputs(batch: LabelledBatch) -> dict[str, torch.Tensor]:
     """The same rows as a user of transformers gives them: padded, with mask, labels on the answer's token alone."""
     rows, length = batch.tokens_BT.shape
     tokens_BT = torch.cat((batch.tokens_BT, torch.ones(rows, 1, dtype=torch.int64)), dim=1)
     labels_BT = torch.full((rows, length + 1), -100)
-    assert batch.label_B is not None
-    assert batch.word_L is not None
-    answer_B = batch.word_L[batch.label_B]
+    answer_B = torch.tensor(OBJECTIVE.words)[batch.label_B]
     row_B = torch.arange(rows)
     tokens_BT[row_B, batch.lengths_B] = answer_B
     labels_BT[row_B, batch.lengths_B] = answer_B

@@ -18,7 +18,7 @@ from seedflood.config import RunSettings, load_settings
 from seedflood.host.process import JOURNAL_FILE
 from seedflood.protocol.seedflood.messages import Bundle
 from seedflood.storage.journal import Journal
-from seedflood.training.seedflood.trainer import load_base
+from seedflood.training.loading import load_base
 
 BUNDLES = int(os.environ.get("SEEDFLOOD_OPENING_BUNDLES", "1_000_000"))
 ORIGINS = 64

@@ -8,7 +8,7 @@ long with both.
 from itertools import count
 
 from benchmarks.measure import Metric, make_metric, ratios, run_in_turn
-from benchmarks.model import make_batch, make_replica
+from benchmarks.model import OBJECTIVE, make_batch, make_replica
 from benchmarks.training import ORIGINS, fine_tune
 from seedflood.config import RunSettings
 
@@ -29,11 +29,11 @@ def _time() -> dict[str, Metric]:
 
     def two_sided() -> None:
         draw = next(draws["two-sided"])
-        replica.measure(0, draw, make_batch(draw))
+        replica.measure(0, draw, OBJECTIVE, make_batch(draw))
 
     def one_sided() -> None:
         draw = next(draws["one-sided"])
-        replica.measure_one_sided(0, [PROBES * draw + k for k in range(PROBES)], make_batch(draw))
+        replica.measure_one_sided(0, [PROBES * draw + k for k in range(PROBES)], OBJECTIVE, make_batch(draw))
 
     seconds = run_in_turn({"two-sided": two_sided, "one-sided": one_sided}, REPETITIONS)
     per_probe = [one / PROBES for one in seconds["one-sided"]]
@@ -54,7 +54,7 @@ def _tune() -> dict[str, Metric]:
             )
             for seed in RUN_SEEDS
         ]
-        metrics[f"probes.{name}_accuracy"] = make_metric([one.evaluation.accuracy for one in tuned])
+        metrics[f"probes.{name}_accuracy"] = make_metric([one.evaluation.figures["accuracy"] for one in tuned])
         metrics[f"probes.{name}_loss"] = make_metric([one.evaluation.loss for one in tuned])
         metrics[f"probes.{name}_steps_per_second"] = make_metric([one.steps / one.seconds for one in tuned])
     return metrics

@@ -10,7 +10,7 @@ from rich.table import Table
 from torch.profiler import ProfilerActivity, profile
 
 from benchmarks.measure import Metric, make_metric, ratios, run_in_turn
-from benchmarks.model import make_batch, make_model, make_replica, plain_inputs
+from benchmarks.model import OBJECTIVE, make_batch, make_model, make_replica, plain_inputs
 
 REPETITIONS = 7
 PROFILE_ROWS = 12
@@ -23,7 +23,7 @@ def run() -> dict[str, Metric]:
 
     def estimate() -> None:
         seed = next(seeds["estimate"])
-        replica.measure(seed, seed, make_batch(seed))
+        replica.measure(seed, seed, OBJECTIVE, make_batch(seed))
 
     @torch.inference_mode()
     def forwards() -> None:
@@ -53,10 +53,10 @@ def run() -> dict[str, Metric]:
 def print_profile() -> None:
     """What an estimate spends its time on, by operator and, for products, by their inner and outer width."""
     replica = make_replica()
-    replica.measure(0, 0, make_batch(0))
+    replica.measure(0, 0, OBJECTIVE, make_batch(0))
     with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as taken:
         for draw in range(1, REPETITIONS + 1):
-            replica.measure(draw, draw, make_batch(draw))
+            replica.measure(draw, draw, OBJECTIVE, make_batch(draw))
     spent: dict[str, float] = defaultdict(float)
     for event in taken.key_averages(group_by_input_shape=True):
         spent[_describe(event.key, event.input_shapes)] += event.self_cpu_time_total

@@ -113,6 +113,26 @@ def test_training_storage_transport_and_operations_never_import_each_other(layer
         assert {name for name in importers_of(f"seedflood.{other}") if name.startswith(f"{layer}/")} == set()
 
 
+def test_what_any_algorithm_trains_with_knows_none_of_them():
+    importers = importers_of("seedflood.training.seedflood")
+    assert {name for name in importers if name.startswith("training/")} <= {
+        name for name in importers if name.startswith("training/seedflood/")
+    }
+
+
+def test_objectives_know_a_model_and_neither_rows_nor_settings():
+    strangers = {
+        (name, imported)
+        for name, all_imported in IMPORTS.items()
+        if name.startswith("training/objectives/")
+        for imported in all_imported
+        if is_within(imported, "seedflood")
+        and not is_within(imported, "seedflood.training.objectives")
+        and not is_within(imported, "seedflood.training.causal")
+    }
+    assert strangers == set()
+
+
 PURE_OF_TRANSPORT = {"seedflood.transport.codec", "seedflood.transport.columns", "seedflood.transport.answer"}
 """Bytes to messages and back, without a socket: the simulation's frames pass them, too."""
 

@@ -31,9 +31,10 @@ from seedflood import embedded
 from seedflood.config import RunSettings
 from seedflood.embedded import grammar
 from seedflood.training.evaluation import evaluate
+from seedflood.training.formats import PromptFormat
 from seedflood.training.models import load_model
-from seedflood.training.scoring import pad
-from seedflood.training.tasks import TaskFormat, make_task
+from seedflood.training.objectives.batches import pad
+from seedflood.training.tasks import make_task
 
 PAD, END, UNKNOWN = "<pad>", "</s>", "<unk>"
 SEED = 2
@@ -147,9 +148,9 @@ def report(folder: Path) -> None:
         (embedded.TEMPLATE, embedded.LABEL_WORDS),
         *((verdict.template, verdict.words) for verdict in grammar.VERDICTS),
     ]:
-        task = make_task(settings, base.tokenizer, TaskFormat(template, words), *map(embedded.rows, embedded.SPLITS))
-        result = evaluate(base.model, task)
-        print(f"{template!r} {'/'.join(words)}: accuracy {result.accuracy:.3f} loss {result.loss:.3f}")
+        task = make_task(settings, base.tokenizer, PromptFormat(template, words), *map(embedded.rows, embedded.SPLITS))
+        result = evaluate(base.causal, task)
+        print(f"{template!r} {'/'.join(words)}: accuracy {result.figures['accuracy']:.3f} loss {result.loss:.3f}")
 
 
 def main() -> None:

@@ -11,13 +11,14 @@ from seedflood.embedded import grammar
 from seedflood.protocol.seedflood.messages import Update
 from seedflood.protocol.seedflood.seeds import probe_seed
 from seedflood.training.evaluation import evaluate
+from seedflood.training.formats import PromptFormat
 from seedflood.training.models import load_model
 from seedflood.training.seedflood.replica import Replica
-from seedflood.training.tasks import TaskFormat, make_task
+from seedflood.training.tasks import make_task
 
 CLIENTS = 4
 SETTINGS = RunSettings.of(task="embedded", clients=CLIENTS)
-FORM = TaskFormat(embedded.TEMPLATE, embedded.LABEL_WORDS)
+FORM = PromptFormat(embedded.TEMPLATE, embedded.LABEL_WORDS)
 SIZE_BYTES_MAX = 600 * 1024
 
 
@@ -59,26 +60,27 @@ def test_rows_fit_into_the_context(base):
 
 
 def test_model_does_not_know_the_prompt_of_the_task(base):
-    found = evaluate(base.model, task_of(base))
-    assert 0.4 < found.accuracy < 0.6
+    found = evaluate(base.causal, task_of(base))
+    assert 0.4 < found.figures["accuracy"] < 0.6
     assert found.loss > 0.65
 
 
 @pytest.mark.parametrize("verdict", grammar.VERDICTS, ids=lambda verdict: verdict.words[1])
 def test_model_knows_sentiment(base, verdict):
-    assert evaluate(base.model, task_of(base, TaskFormat(verdict.template, verdict.words))).accuracy > 0.9
+    assert evaluate(base.causal, task_of(base, PromptFormat(verdict.template, verdict.words))).figures["accuracy"] > 0.9
 
 
 def test_fine_tuning_together_teaches_the_prompt(base):
     replica = Replica(base, SETTINGS)
     tasks = [task_of(base, shard=f"{number}/{CLIENTS}") for number in range(1, CLIENTS + 1)]
-    before = evaluate(replica.model, tasks[0])
+    before = evaluate(replica.causal, tasks[0])
     for step in range(60):
         updates = []
         for origin, task in enumerate(tasks):
-            found = replica.measure(step, probe_seed(SETTINGS.seed, origin, step), task.batch(origin, step))
+            seed = probe_seed(SETTINGS.seed, origin, step)
+            found = replica.measure(step, seed, task.objective, task.batch(origin, step))
             updates.append(Update(origin, step, (found.seed, found.scalar)))
         replica.apply(updates)
-    after = evaluate(replica.model, tasks[0])
+    after = evaluate(replica.causal, tasks[0])
     assert after.loss < before.loss - 0.1
-    assert after.accuracy > before.accuracy + 0.1
+    assert after.figures["accuracy"] > before.figures["accuracy"] + 0.1

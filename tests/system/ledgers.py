@@ -17,7 +17,8 @@ from seedflood.protocol.frontier import Frontier, Held
 from seedflood.protocol.packing import unpack
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch
 from seedflood.storage.journal import Journal
-from seedflood.training.seedflood.trainer import Trainer, load_base
+from seedflood.training.loading import load_base
+from seedflood.training.seedflood.trainer import Trainer
 
 
 def finish(hosts: Iterable[Host]) -> list[dict[str, object]]:

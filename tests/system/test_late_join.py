@@ -15,7 +15,8 @@ from seedflood.protocol.seedflood.messages import Bundle
 from seedflood.protocol.seedflood.seeds import probe_seed
 from seedflood.protocol.swarm.messages import Member
 from seedflood.storage.journal import Journal
-from seedflood.training.seedflood.trainer import Trainer, load_base
+from seedflood.training.loading import load_base
+from seedflood.training.seedflood.trainer import Trainer
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(900)]
 

@@ -14,10 +14,10 @@ from seedflood.identity import Identity
 from seedflood.protocol.seedflood.messages import Update
 from seedflood.protocol.seedflood.seeds import probe_seed
 from seedflood.storage.journal import Journal
+from seedflood.training.loading import load_base, load_rows
 from seedflood.training.models import load_model
 from seedflood.training.seedflood.estimate import to_fixed_point
 from seedflood.training.seedflood.replica import Replica
-from seedflood.training.seedflood.trainer import load_base, load_rows
 
 sys.path.append(str(Path(__file__).parent.parent / "training"))
 from reference import dense_losses, dense_weights, direction, distinct_parameters

@@ -27,13 +27,18 @@ from transformers import (
 from seedflood.config import RunSettings
 from seedflood.protocol.seedflood.messages import Update
 from seedflood.training.models import BaseModel, prepare_model
-from seedflood.training.scoring import Batch
+from seedflood.training.objectives.batches import Batch, LabelledBatch, TextBatch
+from seedflood.training.objectives.classification import Classification
+from seedflood.training.objectives.language_modelling import LanguageModelling
+from seedflood.training.objectives.objective import Objective
 from seedflood.training.seedflood.replica import Replica
 from seedflood.training.seedflood.subspace import SlotBasis, Subspace
 
 FAMILIES = ("opt", "gpt2", "llama", "qwen2", "mistral")
 WORDS = ("[pad]", "[unk]", "a", "b", "c", "d", "e", "good", "bad", "film", "was", "it", ".", "[bos]")
 VOCABULARY = 48
+LABEL_TOKENS = (7, 8)
+LABELS, TEXTS = Classification(LABEL_TOKENS), LanguageModelling()
 
 
 def tiny_model(family: str, *, tied: bool = True, seed: int = 0) -> nn.Module:
@@ -95,9 +100,14 @@ def tiny_batch(rows: int = 6, *, seed: int = 0, labelled: bool = True) -> Batch:
     lengths_B = torch.randint(3, 10, (rows,), generator=generator)
     tokens_BT = torch.randint(1, VOCABULARY, (rows, int(lengths_B.max())), generator=generator)
     if not labelled:
-        return Batch(tokens_BT, lengths_B)
+        return TextBatch(tokens_BT, lengths_B)
     label_B = torch.randint(0, 2, (rows,), generator=generator)
-    return Batch(tokens_BT, lengths_B, label_B, torch.tensor([7, 8]))
+    return LabelledBatch(tokens_BT, lengths_B, label_B)
+
+
+def objective_of(batch: Batch) -> Objective:
+    """What is measured on a tiny batch."""
+    return LABELS if isinstance(batch, LabelledBatch) else TEXTS
 
 
 def direction(subspace: Subspace, epoch: int, seed: int, index: int, basis: SlotBasis | None = None) -> Tensor:
@@ -156,20 +166,20 @@ def dense_losses(
 
 
 @torch.no_grad()
-def plain_loss(model: nn.Module, batch: Batch) -> float:
-    """Mean loss by whole-sequence logits of the unpadded rows, one by one."""
-    losses = [loss for row in range(len(batch.lengths_B)) for loss in row_losses(model, batch, row)]
+def plain_loss(model: nn.Module, batch: Batch, words: Sequence[int] = LABEL_TOKENS) -> float:
+    """Mean loss by whole-sequence logits of the unpadded rows, one by one. words: tokens of the labels."""
+    losses = [loss for row in range(len(batch.lengths_B)) for loss in row_losses(model, batch, row, words)]
     return float(torch.stack(losses).mean())
 
 
-def row_losses(model: nn.Module, batch: Batch, row: int) -> list[Tensor]:
+def row_losses(model: nn.Module, batch: Batch, row: int, words: Sequence[int] = LABEL_TOKENS) -> list[Tensor]:
     """Of the label, or of each next token."""
     tokens_T = batch.tokens_BT[row, : int(batch.lengths_B[row])]
     logits_TV = model(input_ids=tokens_T.unsqueeze(0)).logits[0]
     logits_TV = logits_TV.to(torch.promote_types(logits_TV.dtype, torch.float32))
-    if batch.label_B is None:
+    if isinstance(batch, TextBatch):
         return list(-logits_TV[:-1].log_softmax(-1).gather(1, tokens_T[1:, None])[:, 0])
-    return [-logits_TV[-1, batch.word_L].log_softmax(-1)[batch.label_B[row]]]
+    return [-logits_TV[-1, list(words)].log_softmax(-1)[batch.label_B[row]]]
 
 
 def some_updates(count: int, *, steps: int = 10, seed: int = 0, scalar_max: int = 1 << 22) -> list[Update]:

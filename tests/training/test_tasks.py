@@ -8,9 +8,11 @@ from reference import VOCABULARY, WORDS, tiny_base, tiny_settings, tiny_tokenize
 from transformers import AutoTokenizer
 
 from seedflood.errors import ConfigError, DataError, ModelError
-from seedflood.training.tasks import BUILT_IN, TaskFormat, choose_format, load_task, make_task
+from seedflood.training.formats import BUILT_IN, PromptFormat, TextFormat, choose_format
+from seedflood.training.objectives.batches import TextBatch
+from seedflood.training.tasks import load_task, make_task
 
-FORM = TaskFormat("{text} it was", ("bad", "good"))
+FORM = PromptFormat("{text} it was", ("bad", "good"))
 ROWS = [{"text": f"film {word}", "label": index % 2} for index, word in enumerate("abcde" * 8)]
 
 
@@ -62,15 +64,16 @@ def test_a_prompt_is_no_longer_than_the_model_has_positions():
 
 
 def test_a_long_text_loses_its_end():
-    task = make([{"text": "a b c d e a b c d e"}], TaskFormat(None), [{"text": "a b c d e a b c d e"}], max_length=8)
+    task = make([{"text": "a b c d e a b c d e"}], TextFormat(), [{"text": "a b c d e a b c d e"}], max_length=8)
     assert words(task.validation_examples[0].tokens) == "a b c d e a b c"
-    assert task.batch(0, 0).label_B is None
+    assert isinstance(task.batch(0, 0), TextBatch)
 
 
-def test_a_batch_holds_tokens_lengths_labels_and_label_words():
-    batch = make([{"text": "a b", "label": 0}, {"text": "a", "label": 1}], batch_size=2).batch(0, 0)
+def test_a_batch_holds_tokens_lengths_and_labels():
+    task = make([{"text": "a b", "label": 0}, {"text": "a", "label": 1}], batch_size=2)
+    batch = task.batch(0, 0)
     assert sorted(batch.lengths_B.tolist()) == [3, 4]
-    assert batch.word_L.tolist() == [WORDS.index("bad"), WORDS.index("good")]
+    assert task.objective.words == (WORDS.index("bad"), WORDS.index("good"))
     for tokens, length, label in zip(batch.tokens_BT.tolist(), batch.lengths_B, batch.label_B, strict=True):
         assert words(tokens[: int(length)]) == ("a it was" if label else "a b it was")
         assert set(tokens[int(length) :]) <= {0}
@@ -111,7 +114,7 @@ def test_more_shards_than_rows_are_refused():
 
 def test_label_words_that_begin_with_the_same_token_are_refused():
     with pytest.raises(DataError, match='"good film" and "good" begin with the same token'):
-        make(form=TaskFormat("{text} it was", ("good film", "good")))
+        make(form=PromptFormat("{text} it was", ("good film", "good")))
 
 
 @pytest.mark.parametrize(
@@ -167,7 +170,7 @@ def test_labels_may_be_the_words_themselves_or_booleans():
 @pytest.mark.parametrize("template", ["it was", "{} it was", "{text.real}", "{text!r}", "{text:>9}", "{text", "{0}"])
 def test_a_template_is_plain_columns_and_nothing_else(template):
     with pytest.raises(ConfigError, match="template"):
-        make(form=TaskFormat(template, ("bad", "good")))
+        make(form=PromptFormat(template, ("bad", "good")))
 
 
 def test_a_prompted_task_needs_template_and_label_words():
@@ -204,7 +207,7 @@ def test_settings_override_a_built_in_task():
     chosen = choose_format(
         tiny_settings(task="sst2", label_words=("bad", "good"), label_column="y").objective, {"sentence": "a"}
     )
-    assert chosen == TaskFormat("{sentence} . it was", ("bad", "good"), "y")
+    assert chosen == PromptFormat("{sentence} . it was", ("bad", "good"), "y")
 
 
 def test_label_words_follow_the_prompt_with_their_space(shared):
@@ -212,7 +215,7 @@ def test_label_words_follow_the_prompt_with_their_space(shared):
     rows = [{"sentence": "fine ", "label": 1}]
     form = choose_format(tiny_settings(task="sst2").objective, rows[0])
     task = make_task(tiny_settings(), tokenizer, form, rows, rows)
-    assert tokenizer.decode(task.encoder.words) == " terrible great"
+    assert tokenizer.decode(task.objective.words) == " terrible great"
     assert tokenizer.decode(task.validation_examples[0].tokens, skip_special_tokens=True) == "fine . it was"
 
 

@@ -210,8 +210,8 @@ def evaluate(
 
     from seedflood.offline.learned import evaluate_model, rebuild
 
-    figures = evaluate_model(settings) if peers is None else rebuild(settings).evaluate()
-    facts = {"accuracy": round(figures.accuracy, 6), "loss": round(figures.loss, 6), "rows": figures.rows}
+    result = evaluate_model(settings) if peers is None else rebuild(settings).evaluate()
+    facts = {name: round(value, 6) for name, value in result.figures.items()} | {"rows": result.rows}
     if as_json:
         typer.echo(json.dumps(facts))
     else:

@@ -84,4 +84,5 @@ class Results:
     def _measure(self) -> Figures:
         """On the compute thread."""
         result = self._trainer.evaluate()
-        return {"accuracy": round(result.accuracy, 6), "loss": round(result.loss, 6), "rows": result.rows}
+        figures = {name: round(result.figures[name], 6) for name in ("accuracy", "loss")}
+        return figures | {"rows": result.rows}

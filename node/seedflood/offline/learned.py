@@ -17,7 +17,8 @@ from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.messages import Bundle, count_updates
 from seedflood.storage.journal import Journal
 from seedflood.training.evaluation import Evaluation, evaluate
-from seedflood.training.seedflood.trainer import Trainer, load_base, load_rows
+from seedflood.training.loading import load_base, load_rows
+from seedflood.training.seedflood.trainer import Trainer
 
 BATCH_BUNDLES = 1024
 """Applied at once: what an update costs by itself is shared by so many."""
@@ -53,7 +54,7 @@ class Replayed:
 def evaluate_model(settings: Settings) -> Evaluation:
     """A model as it is. Raises ModelError or DataError."""
     base = load_base(settings.run, settings.node)
-    return evaluate(base.model, load_rows(settings.run, settings.node, base))
+    return evaluate(base.causal, load_rows(settings.run, settings.node, base))
 
 
 def rebuild(settings: Settings) -> Trainer:

@@ -68,10 +68,8 @@ class Sweep:
             "tries": [
                 {
                     "learning_rate": one.learning_rate,
-                    "loss_before": _finite(one.before.loss),
-                    "loss_after": _finite(one.after.loss),
-                    "accuracy_before": round(one.before.accuracy, 6),
-                    "accuracy_after": round(one.after.accuracy, 6),
+                    **_by_name(one.before, "before"),
+                    **_by_name(one.after, "after"),
                     "seconds": round(one.seconds, 3),
                 }
                 for one in self.tries
@@ -126,13 +124,13 @@ def show_sweep(result: Sweep, console: Console) -> None:
     table = Table(
         title=f"{result.run.steps} steps of {result.run.seedflood.estimate}, {result.run.clients} origins", box=None
     )
-    for column in ("learning rate", "loss", "accuracy", "seconds", ""):
+    names = list(result.tries[0].before.figures)
+    for column in ("learning rate", *names, "seconds", ""):
         table.add_column(column, justify="right", no_wrap=True)
     for one in result.tries:
         table.add_row(
             f"{one.learning_rate:g}",
-            f"{one.before.loss:.4f} → {one.after.loss:.4f}",
-            f"{one.before.accuracy:.3f} → {one.after.accuracy:.3f}",
+            *(f"{one.before.figures[name]:.4f} → {one.after.figures[name]:.4f}" for name in names),
             f"{one.seconds:.1f}",
             "best" if one is result.best and result.is_helpful else "",
         )
@@ -190,6 +188,10 @@ def _beyond(tried: dict[float, Try]) -> list[float]:
     if len(rates) >= TRIES_MAX or best not in (rates[0], rates[-1]):
         return []
     return [round_rate(best * FACTOR if best == rates[-1] else best / FACTOR)]
+
+
+def _by_name(result: Evaluation, when: str) -> dict[str, float | None]:
+    return {f"{name}_{when}": _finite(value) for name, value in result.figures.items()}
 
 
 def _finite(value: float) -> float | None:

@@ -16,12 +16,15 @@ from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils.logging import disable_progress_bar
 
+from seedflood import embedded
 from seedflood.errors import ModelError
 from seedflood.training import hub
-from seedflood.training.scoring import hidden_states
-from seedflood.training.seedflood.layers import find_slots
+from seedflood.training.causal import CausalModel
 
 DtypeName = Literal["auto", "float32", "bfloat16", "float16"]
+
+BUILT_IN = {"embedded": embedded.MODEL_FOLDER}
+"""Models that come with the package, by name: their folders."""
 
 
 @dataclass(slots=True)
@@ -29,7 +32,7 @@ class BaseModel:
     """A model as it is before training.
 
     digest: 32 bytes, equal on hosts with equal weights. master: the weights in float32 in host memory, by the name of
-    their slot, if the device holds them in half precision; else None, and the model's own weights are the master.
+    the parameter, if the device holds them in half precision; else None, and the model's own weights are the master.
     """
 
     model: Any
@@ -40,6 +43,11 @@ class BaseModel:
     master: dict[str, Tensor] | None
 
     @property
+    def causal(self) -> CausalModel:
+        """The model as objectives see it."""
+        return CausalModel(self.model)
+
+    @property
     def parameters_count(self) -> int:
         """Numbers in distinct parameters: tied ones count once."""
         return sum(parameter.numel() for parameter in self.model.parameters())
@@ -48,11 +56,11 @@ class BaseModel:
 def load_model(name: str, *, device: str = "cpu", dtype: DtypeName = "auto") -> BaseModel:
     """Loads a causal language model and its tokenizer from a folder, the local cache or the hub, in this order.
 
-    name: a folder, or a name on the hub. dtype "auto": float32 on a CPU, whatever the file holds, and half
-    precision on CUDA. Raises ModelError.
+    name: of `BUILT_IN`, a folder, or a name on the hub. dtype "auto": float32 on a CPU, whatever the file holds, and
+    half precision on CUDA. Raises ModelError.
     """
     disable_progress_bar()  # type: ignore[no-untyped-call]  # stderr is for logs
-    model, tokenizer = _read(name)
+    model, tokenizer = _read(str(BUILT_IN.get(name, name)))
     return prepare_model(model, tokenizer, name=name, device=device, dtype=dtype)
 
 
@@ -67,13 +75,23 @@ def prepare_model(
         tokenizer.model_max_length = min(tokenizer.model_max_length, positions)
     model.config.use_cache = False
     _check_head(model, name)
-    slots = find_slots(model)
-    digest = digest_weights({slot.name: parameter.data for slot, parameter in slots})
+    parameters = distinct_parameters(model)
+    digest = digest_weights({name: parameter.data for name, parameter in parameters})
     master = None
     if compute_dtype != torch.float32:
-        master = {slot.name: parameter.detach().clone() for slot, parameter in slots}
+        master = {name: parameter.detach().clone() for name, parameter in parameters}
     model.to(device=target, dtype=compute_dtype)
     return BaseModel(model, tokenizer, digest, target, compute_dtype, master)
+
+
+def distinct_parameters(model: nn.Module) -> list[tuple[str, nn.Parameter]]:
+    """With their names, in the order of these; a tied parameter bears the least of its names."""
+    names: dict[int, str] = {}
+    parameters: dict[int, nn.Parameter] = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        names[id(parameter)] = min(name, names.get(id(parameter), name))
+        parameters[id(parameter)] = parameter
+    return [(names[key], parameters[key]) for key in sorted(names, key=lambda key: names[key])]
 
 
 def digest_weights(weights: Mapping[str, Tensor]) -> bytes:
@@ -172,7 +190,8 @@ def _check_head(model: Any, name: str) -> None:
         raise ModelError(f'Model "{name}" ({type(model).__name__}) is no causal language model with a linear head.')
     tokens_BT = torch.arange(4, dtype=torch.int64).unsqueeze(0)
     expected = model(input_ids=tokens_BT, use_cache=False).logits
-    if not torch.allclose(head(hidden_states(model, tokens_BT)), expected, rtol=1e-3, atol=1e-3):
+    causal = CausalModel(model)
+    if not torch.allclose(causal.logits(causal.hidden_states(tokens_BT)), expected, rtol=1e-3, atol=1e-3):
         raise ModelError(
             f'Model "{name}" ({type(model).__name__}) changes its logits after the head, which is not supported: '
             "choose a model of the OPT, GPT-2, Llama, Qwen2 or Mistral family."

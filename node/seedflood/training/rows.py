@@ -9,8 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+from seedflood import embedded
 from seedflood.errors import DataError
 from seedflood.training import hub
 
@@ -29,6 +30,40 @@ class Row:
     def error(self, problem: str) -> DataError:
         """A DataError that says where."""
         return DataError(f"{self.path}, line {self.line}: {problem}", path=self.path, line=self.line)
+
+
+class Source(Protocol):
+    """Where the rows of a task are that is known by name."""
+
+    @property
+    def name(self) -> str: ...
+
+    def read(self) -> tuple[list[Row], list[Row]]:
+        """Training and validation rows. Raises DataError."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class HubSource:
+    """A data set of the hub."""
+
+    name: str
+    configuration: str | None = None
+    validation_split: str = "validation"
+
+    def read(self) -> tuple[list[Row], list[Row]]:
+        return read_hub(self.name, self.configuration, self.validation_split)
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedSource:
+    """The rows that come with the package."""
+
+    name: str = "embedded"
+
+    def read(self) -> tuple[list[Row], list[Row]]:
+        train, validation = (rows_in_memory(embedded.rows(split), f"embedded {split}") for split in embedded.SPLITS)
+        return train, validation
 
 
 def rows_in_memory(rows: Iterable[Mapping[str, Any]], name: str) -> list[Row]:

@@ -1,199 +1,23 @@
-"""Tasks: rows become prompts, prompts become tokens, and every step of every origin has its batch.
+"""Tasks: which rows a host trains on, and the batch of every step.
 
-Classification is prompted, as in MeZO (arXiv 2305.17333, appendix D): a template makes a prompt of a row, and the model
-answers with the label word whose first token it finds likeliest right after it. "lm" is language modelling of a column.
-
-Which rows a host trains on and which of them a step sees are pure functions of (run seed, shard, origin, step): a
-restarted node continues with the batch that it would have had.
+Both are pure functions of (run seed, shard, origin, step): a restarted node continues with the batch that it would have
+had. How rows become examples is told by `formats` and `encoding`, what is measured on a batch by `objectives`.
 """
 
-import string
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from seedflood.config import ObjectiveSettings, RunSettings
-from seedflood.errors import ConfigError, DataError, ModelError
+from seedflood.errors import DataError, ModelError
 from seedflood.training import randomness, shards
+from seedflood.training.encoding import Encoder, make_encoder
+from seedflood.training.formats import BUILT_IN, Format, choose_format
+from seedflood.training.objectives.batches import Batch
+from seedflood.training.objectives.objective import Example, Objective
 from seedflood.training.rows import Row, read_folder, read_hub, rows_in_memory
-from seedflood.training.scoring import Batch, pad
 from seedflood.training.shards import Shard
-
-
-@dataclass(frozen=True, slots=True)
-class TaskFormat:
-    """How rows become examples. template None: language modelling of `text_column`, without labels.
-
-    template: the prompt, columns in braces. label_words: in the order of the labels.
-    """
-
-    template: str | None
-    label_words: tuple[str, ...] = ()
-    label_column: str = "label"
-    text_column: str = "text"
-
-
-@dataclass(frozen=True, slots=True)
-class BuiltIn:
-    """A task known by name: where the hub has it, and the formats for the column names under which it is found."""
-
-    hub: str
-    configuration: str | None
-    validation_split: str
-    formats: tuple[TaskFormat, ...]
-
-
-_YES_NO = ("Yes", "No")
-_RTE = '{%s}\nDoes this mean that "{%s}" is true? Yes or No?\n'
-BUILT_IN = {
-    "sst2": BuiltIn(
-        "stanfordnlp/sst2", None, "validation", (TaskFormat("{sentence} . it was", ("terrible", "great")),)
-    ),
-    "rte": BuiltIn(
-        "nyu-mll/glue",
-        "rte",
-        "validation",
-        tuple(TaskFormat(_RTE % pair, _YES_NO) for pair in (("sentence1", "sentence2"), ("premise", "hypothesis"))),
-    ),
-    "boolq": BuiltIn(
-        "google/boolq",
-        None,
-        "validation",
-        tuple(TaskFormat("{passage} {question}?\n", ("No", "Yes"), column) for column in ("answer", "label")),
-    ),
-    "trec": BuiltIn(
-        "CogComp/trec",
-        None,
-        "test",
-        tuple(
-            TaskFormat(
-                "{text}\nThis question asks for a",
-                ("short form", "thing", "description", "person", "place", "number"),
-                column,
-            )
-            for column in ("coarse_label", "label")
-        ),
-    ),
-    "agnews": BuiltIn(
-        "fancyzhx/ag_news",
-        None,
-        "test",
-        (TaskFormat("{text}\nThis news is about", ("world", "sports", "business", "technology")),),
-    ),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Example:
-    """tokens: the prompt, or the text of `lm`. label: its index, -1 without."""
-
-    tokens: tuple[int, ...]
-    label: int
-
-
-class Encoder:
-    """Makes examples of rows. Raises DataError for rows and label words that cannot be used."""
-
-    def __init__(self, tokenizer: Any, form: TaskFormat, length_max: int) -> None:
-        self.tokenizer = tokenizer
-        self.form = form
-        self.length_max = min(length_max, tokenizer.model_max_length)
-        self.pad_token = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0
-        self.fields = () if form.template is None else _fields(form.template)
-        self.words = self._first_tokens()
-
-    def label(self, row: Row) -> int:
-        """The label of a row, after a look at all columns the task needs; -1 for language modelling."""
-        for column in self.fields if self.form.template is not None else (self.form.text_column,):
-            value = row.columns.get(column)
-            if not isinstance(value, str):
-                found = ", ".join(sorted(map(str, row.columns)))
-                problem = f'no column "{column}"' if column not in row.columns else f'column "{column}" is not text'
-                raise row.error(f"{problem} (columns: {found}): correct the row, or the template or column of the run.")
-        if self.form.template is None:
-            return -1
-        return self._label(row)
-
-    def encode(self, rows: Sequence[Row]) -> list[Example]:
-        """Tokens and labels; prompts longer than length_max lose their beginning, texts of `lm` their end."""
-        if not rows:
-            return []
-        labels = [self.label(row) for row in rows]
-        encoded = self._tokenize([self._text(row) for row in rows])
-        examples = [Example(self._cut(tokens), label) for tokens, label in zip(encoded, labels, strict=True)]
-        for row, example in zip(rows, examples, strict=True):
-            if len(example.tokens) < (2 if self.form.template is None else 1):
-                raise row.error("has no text to learn from: remove the row.")
-        return examples
-
-    def _text(self, row: Row) -> str:
-        if self.form.template is None:
-            return str(row.columns[self.form.text_column]).strip()
-        values = {field: str(row.columns[field]).strip() for field in self.fields}
-        return self.form.template.format_map(values).rstrip(" ")
-
-    def _tokenize(self, texts: list[str]) -> list[list[int]]:
-        encoded: list[list[int]] = self.tokenizer(texts, add_special_tokens=True, verbose=False)["input_ids"]
-        end = self.tokenizer.eos_token_id
-        if end is None or self.tokenizer("")["input_ids"][-1:] != [end] or self._starts_with(end, encoded):
-            return encoded
-        return [tokens[:-1] if tokens[-1:] == [end] else tokens for tokens in encoded]
-
-    def _starts_with(self, token: int, encoded: list[list[int]]) -> bool:
-        """Whether the token opens every text (OPT: the same token begins and ends) and so does not end it."""
-        return all(tokens[:1] == [token] and tokens[-1:] != [token] for tokens in encoded if len(tokens) > 1)
-
-    def _cut(self, tokens: list[int]) -> tuple[int, ...]:
-        excess = len(tokens) - self.length_max
-        if excess <= 0:
-            return tuple(tokens)
-        if self.form.template is None:
-            return tuple(tokens[: self.length_max])
-        keeps_first = tokens[0] == self.tokenizer.bos_token_id
-        return tuple(tokens[:1] + tokens[excess + 1 :] if keeps_first else tokens[excess:])
-
-    def _label(self, row: Row) -> int:
-        value = row.columns.get(self.form.label_column)
-        words = self.form.label_words
-        if isinstance(value, str) and value in words:
-            return words.index(value)
-        if isinstance(value, int) and 0 <= int(value) < len(words):
-            return int(value)
-        if self.form.label_column not in row.columns:
-            raise row.error(f'no column "{self.form.label_column}": correct the row, or label_column of the run.')
-        raise row.error(
-            f'label {value!r} in column "{self.form.label_column}" is unknown: it must be 0 to {len(words) - 1} or one '
-            f"of {', '.join(words)}."
-        )
-
-    def _first_tokens(self) -> tuple[int, ...]:
-        """The token with which each label word begins when it follows the prompt."""
-        if self.form.template is None:
-            return ()
-        if len(self.form.label_words) < 2:
-            raise DataError("A prompted task needs two label words at least: set label_words.")
-        prompt = self.form.template.format_map(dict.fromkeys(self.fields, "x")).rstrip(" ")
-        gap = "" if prompt.endswith("\n") else " "
-        start = self.tokenizer(prompt, add_special_tokens=False)["input_ids"]
-        first: dict[int, str] = {}
-        for word in self.form.label_words:
-            whole = self.tokenizer(prompt + gap + word, add_special_tokens=False)["input_ids"]
-            if whole[: len(start)] != start or len(whole) == len(start):
-                whole, start_length = self.tokenizer(gap + word, add_special_tokens=False)["input_ids"], 0
-            else:
-                start_length = len(start)
-            token = whole[start_length]
-            if token in first:
-                raise DataError(
-                    f'Label words "{first[token]}" and "{word}" begin with the same token of this model: choose words '
-                    "that differ in their first token."
-                )
-            first[token] = word
-        return tuple(first)
 
 
 class Task:
@@ -219,10 +43,14 @@ class Task:
         self.row_indices: tuple[int, ...] = tuple(chosen[position] for position in shares[shard.index])
         self._train = [train[row] for row in self.row_indices]
         self._validation = validation
-        self._word_L = torch.tensor(encoder.words, dtype=torch.int64) if encoder.words else None
         self._examples: dict[int, Example] = {}
         self._validation_examples: list[Example] | None = None
         self._permutation = lru_cache(maxsize=64)(self._permute)
+
+    @property
+    def objective(self) -> Objective:
+        """What is measured on its batches."""
+        return self.encoder.objective
 
     @property
     def validation_examples(self) -> list[Example]:
@@ -242,15 +70,7 @@ class Task:
         missing = sorted(set(positions).difference(self._examples))
         encoded = self.encoder.encode([self._train[position] for position in missing])
         self._examples.update(zip(missing, encoded, strict=True))
-        return self.collate([self._examples[position] for position in positions])
-
-    def collate(self, examples: Sequence[Example]) -> Batch:
-        """A batch of examples, padded to the longest."""
-        tokens_BT, lengths_B = pad([example.tokens for example in examples], self.encoder.pad_token)
-        if self._word_L is None:
-            return Batch(tokens_BT, lengths_B)
-        label_B = torch.tensor([example.label for example in examples], dtype=torch.int64)
-        return Batch(tokens_BT, lengths_B, label_B, self._word_L)
+        return self.encoder.collate([self._examples[position] for position in positions])
 
     def _permute(self, origin: int, number: int) -> list[int]:
         key = randomness.derive_key("batches", self.run_seed, origin, number)
@@ -265,8 +85,8 @@ def load_task(settings: RunSettings, tokenizer: Any, *, data: str | None = None,
     built_in = BUILT_IN.get(settings.objective.task)
     if data is not None and Path(data).is_dir():
         train, validation = read_folder(Path(data))
-    elif built_in is not None and data in (None, built_in.hub):
-        train, validation = read_hub(built_in.hub, built_in.configuration, built_in.validation_split)
+    elif built_in is not None and data in (None, built_in.source.name):
+        train, validation = built_in.source.read()
     elif data is not None:
         train, validation = read_hub(data, None, "validation")
     else:
@@ -280,7 +100,7 @@ def load_task(settings: RunSettings, tokenizer: Any, *, data: str | None = None,
 def make_task(
     settings: RunSettings,
     tokenizer: Any,
-    form: TaskFormat,
+    form: Format,
     train: Iterable[Mapping[str, Any]],
     validation: Iterable[Mapping[str, Any]],
     *,
@@ -291,47 +111,11 @@ def make_task(
     return Task(_encoder(settings.objective, tokenizer, form), rows[0], rows[1], settings, _shard(shard))
 
 
-def choose_format(settings: ObjectiveSettings, columns: Mapping[str, Any]) -> TaskFormat:
-    """The format of a run's task for data with these columns; settings override what a built-in task says."""
-    if settings.task == "lm":
-        return TaskFormat(None, text_column=settings.text_column or "text")
-    built_in = BUILT_IN.get(settings.task)
-    if built_in is None and (settings.template is None or settings.label_words is None):
-        known = ", ".join((*BUILT_IN, "lm", "embedded"))
-        raise ConfigError(
-            f'task = "{settings.task}" needs template and label_words, unless it is one of {known}: set both in '
-            "[run.objective]."
-        )
-    if built_in is None or settings.template is not None:
-        words = settings.label_words or (built_in.formats[0].label_words if built_in else ())
-        return TaskFormat(settings.template, words, settings.label_column or "label")
-    fits = [
-        form
-        for form in built_in.formats
-        if form.template is not None and columns.keys() >= {*_fields(form.template), form.label_column}
-    ]
-    form = fits[0] if fits else built_in.formats[0]
-    words, column = settings.label_words or form.label_words, settings.label_column or form.label_column
-    return TaskFormat(form.template, words, column)
-
-
-def _encoder(settings: ObjectiveSettings, tokenizer: Any, form: TaskFormat) -> Encoder:
+def _encoder(settings: ObjectiveSettings, tokenizer: Any, form: Format) -> Encoder:
     if tokenizer is None:
         raise ModelError("The model has no tokenizer: add tokenizer.json to its folder.")
-    return Encoder(tokenizer, form, settings.max_length)
+    return make_encoder(tokenizer, form, settings.max_length)
 
 
 def _shard(shard: str | None) -> Shard:
     return Shard() if shard is None else shards.parse_shard(shard)
-
-
-def _fields(template: str) -> tuple[str, ...]:
-    """Names of the columns in a template. Raises ConfigError for what is no plain {column}."""
-    try:
-        parts = list(string.Formatter().parse(template))
-    except ValueError as error:
-        raise ConfigError(f"template {template!r} is broken ({error}): write columns as {{column}}.") from error
-    fields = [part[1] for part in parts if part[1] is not None]
-    if not fields or any(not field.isidentifier() for field in fields) or any(part[2] or part[3] for part in parts):
-        raise ConfigError(f"template {template!r} must name columns as {{column}}, at least one and nothing else.")
-    return tuple(dict.fromkeys(fields))

@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -6,9 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reference import (
     FAMILIES,
+    LABELS,
     dense_losses,
     direction,
     distinct_parameters,
+    objective_of,
     plain_loss,
     some_updates,
     tiny_batch,
@@ -20,8 +23,8 @@ from reference import (
 
 from seedflood.protocol.seedflood.messages import SCALAR_MAX
 from seedflood.protocol.seedflood.seeds import probe_seed
+from seedflood.training.causal import CausalModel
 from seedflood.training.models import prepare_model
-from seedflood.training.scoring import score
 from seedflood.training.seedflood.estimate import to_fixed_point
 from seedflood.training.seedflood.replica import Replica
 
@@ -39,7 +42,7 @@ def test_one_batched_forward_gives_the_losses_of_two_perturbed_models(family, ti
     plain = tiny_model(family, tied=tied)
     plain.load_state_dict(replica.weights())
     plus, minus = dense_losses(plain, replica.subspace, 0, seed, batch, epsilon)
-    measured = replica.measure(5, seed, batch)
+    measured = replica.measure(5, seed, objective_of(batch), batch)
     assert measured.loss == pytest.approx((plus + minus) / 2, rel=1e-5)
     assert measured.alpha == pytest.approx((plus - minus) / (2 * epsilon), rel=1e-4)
     assert measured.is_finite
@@ -51,14 +54,14 @@ def test_the_estimate_is_the_slope_along_the_direction(family):
     replica, batch = tiny_replica(family, epsilon=1e-3), tiny_batch()
     plain = tiny_model(family).to(torch.float64)
     plus, minus = dense_losses(plain, replica.subspace, 0, 99, batch, 1e-4)  # less drowns: some models norm in float32
-    assert replica.measure(0, 99, batch).alpha == pytest.approx((plus - minus) / 2e-4, rel=2e-2, abs=2e-3)
+    assert replica.measure(0, 99, LABELS, batch).alpha == pytest.approx((plus - minus) / 2e-4, rel=2e-2, abs=2e-3)
 
 
 @pytest.mark.parametrize("labelled", [True, False])
 def test_padding_and_position_of_the_answer_change_no_loss(labelled):
     model, batch = tiny_model("opt"), tiny_batch(labelled=labelled)
     with torch.inference_mode():
-        loss = score(model, batch).mean_losses()[0]
+        loss = objective_of(batch).measure(CausalModel(model), batch).values()[0]
     assert loss == pytest.approx(plain_loss(model, batch), rel=1e-5)
 
 
@@ -66,7 +69,7 @@ def test_padding_and_position_of_the_answer_change_no_loss(labelled):
 def test_a_split_batch_holds_every_row_once_and_costs_no_more(lengths, call_tokens):
     batch = tiny_batch(len(lengths))
     tokens = torch.arange(len(lengths)).unsqueeze(1).expand(-1, max(lengths))
-    batch = type(batch)(tokens, torch.tensor(lengths), batch.label_B, batch.word_L)
+    batch = replace(batch, tokens_BT=tokens, lengths_B=torch.tensor(lengths))
     pieces = batch.split(call_tokens)
     rows = [row for piece in pieces for row in piece.tokens_BT[:, 0].tolist()]
     assert sorted(rows) == list(range(len(lengths)))
@@ -101,7 +104,7 @@ def test_what_is_not_finite_becomes_zero(alpha):
 def test_a_loss_that_is_not_finite_is_flagged():
     replica = tiny_replica()
     replica.model.get_decoder().layers[0].fc1.weight.fill_(math.nan)
-    measured = replica.measure(0, 1, tiny_batch())
+    measured = replica.measure(0, 1, LABELS, tiny_batch())
     assert measured.scalar == 0
     assert not measured.is_finite
 
@@ -120,7 +123,7 @@ def test_one_sided_estimates_are_those_of_perturbed_models(family, tied, labelle
     replica.apply(some_updates(20))
     plain = tiny_model(family, tied=tied)
     plain.load_state_dict(replica.weights())
-    measured = replica.measure_one_sided(5, seeds, batch)
+    measured = replica.measure_one_sided(5, seeds, objective_of(batch), batch)
     assert [one.seed for one in measured] == seeds
     for seed, one in zip(seeds, measured, strict=True):
         plus, _ = dense_losses(plain, replica.subspace, 0, seed, batch, epsilon)
@@ -145,10 +148,10 @@ def test_in_bfloat16_losses_are_those_of_a_plain_model_in_bfloat16(family, label
     for sign, expected_loss in zip(
         (1, -1), perturbed_losses(family, replica, weights, seed, batch, epsilon), strict=True
     ):
-        measured = replica.measure(5, seed, batch)
+        measured = replica.measure(5, seed, objective_of(batch), batch)
         ours = measured.loss + sign * epsilon * measured.alpha
         assert ours == pytest.approx(expected_loss, rel=BFLOAT16_LOSS)
-    one = replica.measure_one_sided(5, [seed], batch)[0]
+    one = replica.measure_one_sided(5, [seed], objective_of(batch), batch)[0]
     plus, _ = perturbed_losses(family, replica, weights, seed, batch, epsilon)
     assert one.loss + epsilon * one.alpha == pytest.approx(plus, rel=BFLOAT16_LOSS)
 

@@ -4,8 +4,10 @@ import pytest
 import torch
 from reference import (
     FAMILIES,
+    LABELS,
     dense_losses,
     dense_slopes,
+    objective_of,
     plain_loss,
     some_updates,
     tiny_batch,
@@ -36,7 +38,7 @@ def trained(family="opt", *, tied=True, **changes):
 def test_the_gradient_is_that_of_all_weights_projected_onto_the_bases(family, tied, labelled):
     replica, plain = trained(family, tied=tied)
     batch = tiny_batch(labelled=labelled)
-    measured = replica.measure_gradient(5, batch)
+    measured = replica.measure_gradient(5, objective_of(batch), batch)
     expected_F = dense_slopes(plain, replica.subspace, 0, batch)
     torch.testing.assert_close(measured.slope_F.double(), expected_F, rtol=1e-3, atol=1e-5 * float(expected_F.norm()))
     assert measured.loss == pytest.approx(plain_loss(plain, batch), rel=1e-5)
@@ -47,7 +49,7 @@ def test_the_gradient_is_that_of_all_weights_projected_onto_the_bases(family, ti
 def test_slopes_along_directions_are_those_of_central_differences(family, labelled):
     replica, plain = trained(family)
     batch = tiny_batch(labelled=labelled)
-    slope_F = replica.measure_gradient(5, batch).slope_F
+    slope_F = replica.measure_gradient(5, objective_of(batch), batch).slope_F
     for seed in (3, 4_000_000_000, 77):
         plus, minus = dense_losses(plain, replica.subspace, 0, seed, batch, 1e-5)
         place_KS, sign_KS = replica.subspace.moves(0, torch.tensor([seed]))
@@ -61,7 +63,7 @@ def test_in_bfloat16_the_gradient_is_no_worse_than_that_of_a_plain_model_in_bflo
     half.apply(some_updates(20))
     batch = tiny_batch(seed=1)  # where rounding takes no ReLU across its corner
     exact_F = dense_slopes(plain, half.subspace, 0, batch)
-    actual_F = half.measure_gradient(5, batch).slope_F
+    actual_F = half.measure_gradient(5, LABELS, batch).slope_F
     plain_F = dense_slopes(plain.to(torch.bfloat16), half.subspace, 0, batch)
     assert actual_F.dtype == torch.float32
     assert (actual_F - exact_F).norm() < 2 * (plain_F - exact_F).norm() + 0.01 * exact_F.norm()
@@ -73,7 +75,9 @@ def test_in_bfloat16_the_gradient_is_no_worse_than_that_of_a_plain_model_in_bflo
 def test_saving_memory_changes_a_gradient_by_rounding_alone(family, labelled, options):
     replica, _ = trained(family)
     batch = tiny_batch(9, labelled=labelled)
-    expected, actual = replica.measure_gradient(5, batch), replica.measure_gradient(5, batch, **options)
+    objective = objective_of(batch)
+    expected = replica.measure_gradient(5, objective, batch)
+    actual = replica.measure_gradient(5, objective, batch, **options)
     torch.testing.assert_close(actual.slope_F, expected.slope_F, rtol=1e-4, atol=1e-5 * float(expected.slope_F.norm()))
     assert actual.loss == pytest.approx(expected.loss, rel=1e-6)
 
@@ -100,38 +104,38 @@ def test_nothing_of_the_size_of_a_weight_matrix_is_made(family):
     weight_max = max(parameter.numel() for parameter in replica.model.parameters())
     batch = tiny_batch(1)
     with Largest() as largest:
-        replica.measure_gradient(0, batch)
+        replica.measure_gradient(0, LABELS, batch)
     assert largest.elements < weight_max
     assert all(parameter.grad is None for parameter in replica.model.parameters())
 
 
 def test_a_checkpointed_layer_is_as_it_was_afterwards():
     replica = tiny_replica()
-    replica.measure_gradient(0, tiny_batch(), is_checkpointed=True)
+    replica.measure_gradient(0, LABELS, tiny_batch(), is_checkpointed=True)
     assert all("forward" not in vars(module) for module in replica.model.modules())
 
 
 def test_a_gradient_between_evaluations_and_probes_disturbs_neither():
     replica, batch = tiny_replica(), tiny_batch()
-    before = replica.measure(5, 1, batch)
-    first = replica.measure_gradient(5, batch)
-    assert replica.measure(5, 1, batch) == before
-    assert torch.equal(replica.measure_gradient(5, batch).slope_F, first.slope_F)
+    before = replica.measure(5, 1, LABELS, batch)
+    first = replica.measure_gradient(5, LABELS, batch)
+    assert replica.measure(5, 1, LABELS, batch) == before
+    assert torch.equal(replica.measure_gradient(5, LABELS, batch).slope_F, first.slope_F)
 
 
 def test_a_preview_computes_with_updates_and_changes_no_digest():
     replica, applied, batch = tiny_replica(), tiny_replica(), tiny_batch()
-    digest, before = replica.digest(), replica.measure_gradient(0, batch)
+    digest, before = replica.digest(), replica.measure_gradient(0, LABELS, batch)
     updates = some_updates(5)
     applied.apply(updates)
     replica.preview(updates)
     assert replica.digest() == digest
-    assert replica.measure_gradient(0, batch).loss == applied.measure_gradient(0, batch).loss
+    assert replica.measure_gradient(0, LABELS, batch).loss == applied.measure_gradient(0, LABELS, batch).loss
     replica.preview(())
-    assert replica.measure_gradient(0, batch).loss == before.loss
+    assert replica.measure_gradient(0, LABELS, batch).loss == before.loss
 
 
 def test_a_gradient_that_is_not_finite_shows():
     replica = tiny_replica()
     replica.model.get_decoder().layers[0].fc1.weight.fill_(math.nan)
-    assert not math.isfinite(replica.measure_gradient(0, tiny_batch()).loss)
+    assert not math.isfinite(replica.measure_gradient(0, LABELS, tiny_batch()).loss)

@@ -2,6 +2,7 @@ import pytest
 import torch
 from reference import (
     FAMILIES,
+    LABELS,
     VOCABULARY,
     assert_weights_close,
     dense_weights,
@@ -147,7 +148,7 @@ def test_an_embedding_that_does_not_use_its_parents_forward_is_refused():
 def test_a_step_writes_no_weight():
     replica = tiny_replica("opt")
     before = {name: (weight._version, weight.data_ptr()) for name, weight in replica.model.named_parameters()}
-    replica.measure(0, 1, tiny_batch())
+    replica.measure(0, 1, LABELS, tiny_batch())
     replica.apply(some_updates(10))
     after = {name: (weight._version, weight.data_ptr()) for name, weight in replica.model.named_parameters()}
     assert after == before

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import (
     FAMILIES,
+    LABELS,
     assert_weights_close,
     dense_weights,
     permuted,
@@ -22,7 +23,6 @@ from seedflood.protocol.packing import pack, unpack
 from seedflood.protocol.seedflood.messages import Update
 from seedflood.protocol.seedflood.seeds import probe_seed
 from seedflood.training.models import load_model, prepare_model
-from seedflood.training.scoring import score
 from seedflood.training.seedflood.replica import Replica
 
 STEPS = 40
@@ -90,7 +90,7 @@ def test_measuring_a_step_opens_its_epoch_and_folds_the_one_before():
     replica = tiny_replica()
     replica.apply(some_updates(20))
     weights, digest = replica.weights(), replica.digest()
-    replica.measure(12, 1, tiny_batch())
+    replica.measure(12, 1, LABELS, tiny_batch())
     assert replica.epoch == 1
     assert replica.digest() == digest
     assert_weights_close(replica.weights(), weights)
@@ -206,14 +206,14 @@ def test_every_family_learns_a_batch(family):
 
     def loss():
         with torch.inference_mode():
-            return score(replica.model, batch).mean_losses()[0]
+            return LABELS.measure(replica.causal, batch).values()[0]
 
     before = loss()
     for step in range(200):
         updates = []
         for origin in range(2):
             seed = probe_seed(7, origin, step)
-            updates.append(Update(origin, step, (seed, replica.measure(step, seed, batch).scalar)))
+            updates.append(Update(origin, step, (seed, replica.measure(step, seed, LABELS, batch).scalar)))
         replica.apply(updates)
     assert loss() < 0.7 * before
 

@@ -3,7 +3,7 @@
 import numpy
 import pytest
 import torch
-from reference import FAMILIES, some_updates, tiny_base, tiny_batch, tiny_settings, tiny_tokenizer
+from reference import FAMILIES, LABELS, some_updates, tiny_base, tiny_batch, tiny_settings, tiny_tokenizer
 
 from seedflood.protocol.seedflood.messages import Update
 from seedflood.training.models import prepare_model
@@ -63,7 +63,7 @@ def test_both_measure_the_same_from_there_on(family, dtype):
     other = successor(writer)
     assert_equal_bits(writer, other)
     for step in (22, 31, 44):
-        measures = [replica.measure(step, 5, tiny_batch()) for replica in (writer, other)]
+        measures = [replica.measure(step, 5, LABELS, tiny_batch()) for replica in (writer, other)]
         assert measures[0] == measures[1]
         for replica in (writer, other):
             replica.apply(NEXT)

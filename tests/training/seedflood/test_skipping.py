@@ -1,6 +1,6 @@
 import pytest
 import torch
-from reference import FAMILIES, tiny_batch, tiny_replica
+from reference import FAMILIES, LABELS, TEXTS, tiny_batch, tiny_replica
 
 from seedflood.training.seedflood.layers import LiveProduct
 
@@ -30,11 +30,11 @@ def test_all_products_of_the_last_layer_but_keys_and_values_may_skip_positions(f
 @pytest.mark.parametrize("family", FAMILIES)
 def test_what_is_skipped_changes_no_loss(family):
     replica, batch = tiny_replica(family), tiny_batch()
-    fast = replica.measure(0, 5, batch)
+    fast = replica.measure(0, 5, LABELS, batch)
     modules = [module for module in replica.model.modules() if isinstance(module, LiveProduct)]
     for module in modules:
         module.is_skippable = False
-    slow = replica.measure(0, 5, batch)
+    slow = replica.measure(0, 5, LABELS, batch)
     assert fast.loss == pytest.approx(slow.loss, rel=1e-6)
     assert fast.alpha == pytest.approx(slow.alpha, rel=1e-3, abs=1e-4)
 
@@ -43,17 +43,17 @@ def test_what_is_skipped_changes_no_loss(family):
 def test_a_product_that_other_positions_need_would_have_been_found_out(family):
     """Marking keys and values by hand changes the loss: the test above can fail."""
     replica, batch = tiny_replica(family), tiny_batch()
-    before = replica.measure(0, 5, batch).loss
+    before = replica.measure(0, 5, LABELS, batch).loss
     for name, module in replica.model.named_modules():
         if isinstance(module, LiveProduct) and ".1." in name:
             module.is_skippable = True
-    assert abs(replica.measure(0, 5, batch).loss - before) > 1e-4
+    assert abs(replica.measure(0, 5, LABELS, batch).loss - before) > 1e-4
 
 
 def test_language_modelling_skips_nothing():
     replica = tiny_replica()
     assert tiny_batch(labelled=False).answer_positions() is None
-    measured = replica.measure(0, 5, tiny_batch(labelled=False))
+    measured = replica.measure(0, 5, TEXTS, tiny_batch(labelled=False))
     assert measured.is_finite
 
 

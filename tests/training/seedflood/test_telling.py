@@ -5,7 +5,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference import tiny_batch, tiny_replica
+from reference import LABELS, tiny_batch, tiny_replica
 
 from seedflood.config import RunSettings
 from seedflood.protocol.seedflood import payload as protocol
@@ -107,7 +107,7 @@ def test_a_gradient_that_is_not_finite_is_told_as_zero(changes):
 
 def test_slopes_are_those_along_the_directions_that_everybody_derives():
     replica = tiny_replica(estimate="gradient", tell="slopes", slopes=5)
-    slopes = replica.measure_gradient(0, tiny_batch())
+    slopes = replica.measure_gradient(0, LABELS, tiny_batch())
     measured = Teller(replica.telling, replica.subspace).tell(9, 3, 0, slopes)
     seeds = slope_seeds(7, 9, 3, 5)
     assert len(set(seeds)) == 5

@@ -8,7 +8,7 @@ import torch
 from seedflood.config import NodeSettings, RunSettings
 from seedflood.errors import ModelError
 from seedflood.protocol.seedflood.messages import ClosedEpoch, Update
-from seedflood.training.seedflood import trainer as module
+from seedflood.training import loading
 from seedflood.training.seedflood.trainer import Trainer
 
 RUN = {"model": "embedded", "task": "embedded", "rank": 4, "refresh_period": 4, "batch_size": 2, "train_examples": 16}
@@ -62,26 +62,26 @@ def test_a_rebuild_lets_go_of_the_old_model_before_it_loads_the_new(monkeypatch)
     trainer = make_trainer()
     trainer.measure(1, 0, 1)
     old = [weakref.ref(trainer.replica.model), *map(weakref.ref, trainer.replica.model.parameters())]
-    load = module.load_model
+    load = loading.load_model
 
     def load_then(*arguments, **options):
         assert [one() for one in old] == [None] * len(old)
         return load(*arguments, **options)
 
-    monkeypatch.setattr(module, "load_model", load_then)
+    monkeypatch.setattr(loading, "load_model", load_then)
     trainer.rebuild((), ())
 
 
 def test_a_rebuild_from_another_base_model_is_refused(monkeypatch):
     trainer = make_trainer()
-    load = module.load_model
+    load = loading.load_model
 
     def load_another(*arguments, **options):
         base = load(*arguments, **options)
         base.digest = bytes(32)
         return base
 
-    monkeypatch.setattr(module, "load_model", load_another)
+    monkeypatch.setattr(loading, "load_model", load_another)
     with pytest.raises(ModelError, match="put back the files"):
         trainer.rebuild((), ())
 

@@ -8,15 +8,17 @@ Shapes: P variants, K directions, S slots, F increments (subspace.py).
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from seedflood.protocol.seedflood.messages import SCALAR_MAX, SCALAR_UNIT_BITS, Told
-from seedflood.training.scoring import Batch, Score, score
-from seedflood.training.seedflood.layers import Live, Probe
+from seedflood.training.objectives.batches import Batch
+from seedflood.training.objectives.objective import Objective
+from seedflood.training.objectives.score import Score
+from seedflood.training.seedflood.layers import Live, LiveModel, Probe
 from seedflood.training.seedflood.subspace import Moves
 
 CPU_CALL_TOKENS = 48
@@ -81,19 +83,22 @@ def one_sided(a_F: Tensor, moves: Moves, epsilon: float) -> Tensor:
 
 
 @torch.inference_mode()
-def variant_losses(model: Any, live: Live, batch: Batch, a_PF: Tensor) -> list[float]:
-    """Mean loss of the batch at each of P variants, by one forward of P times the rows; on a CPU by some of fewer."""
+def variant_losses(model: LiveModel, live: Live, objective: Objective, batch: Batch, a_PF: Tensor) -> list[float]:
+    """What the objective brings down at each of P variants, in the mean over the batch.
+
+    By one forward of P times the rows; on a CPU by some of fewer.
+    """
     device, variants = a_PF.device, len(a_PF)
-    pieces = batch.split(2 * CPU_CALL_TOKENS // variants) if device.type == "cpu" else [batch]
+    pieces: Sequence[Batch] = batch.split(2 * CPU_CALL_TOKENS // variants) if device.type == "cpu" else [batch]
     total: Score | None = None
     for piece in pieces:
         rows = piece.to(device).repeated(variants)
         count, length = rows.tokens_BT.shape
         with live.probing(Probe(a_PF, count, length, rows.answer_positions())):
-            part = score(model, rows, variants)
+            part = objective.measure(model, rows, variants)
         total = part if total is None else total + part
     assert total is not None
-    return total.mean_losses()
+    return total.values()
 
 
 def make_measurement(seed: int, difference: float, span: float, loss: float) -> Measurement:

@@ -14,14 +14,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from seedflood.training.scoring import Batch, score
-from seedflood.training.seedflood.layers import Live, Probe
+from seedflood.training.objectives.batches import Batch
+from seedflood.training.objectives.objective import Objective
+from seedflood.training.seedflood.layers import Live, LiveModel, Probe
 
 CPU_CALL_TOKENS = 96
 """What a forward and backward cost on a CPU beyond their tokens, in tokens; a GPU is better used by one large call."""
@@ -36,15 +36,19 @@ class Gradient:
 
 
 def gradient(
-    model: Any,
+    model: LiveModel,
     live: Live,
+    objective: Objective,
     batch: Batch,
     a_F: Tensor,
     *,
     micro_batch: int | None = None,
     layers: Sequence[nn.Module] = (),
 ) -> Gradient:
-    """Of the batch's mean loss, with the increments a_F. micro_batch: rows at once. layers: to be checkpointed."""
+    """Of what the objective brings down, in the mean over the batch, with the increments a_F.
+
+    micro_batch: rows at once. layers: to be checkpointed.
+    """
     device = a_F.device
     a_PF = a_F.detach().clone().unsqueeze(0).requires_grad_()
     loss_sum, count = torch.zeros((), dtype=torch.float64), 0
@@ -53,11 +57,11 @@ def gradient(
             rows = piece.to(device)
             rows_count, length = rows.tokens_BT.shape
             with live.probing(Probe(a_PF, rows_count, length, rows.answer_positions())):
-                scored = score(model, rows)
+                score = objective.measure(model, rows)
                 # The sum, not the mean: what goes back through half precision shall not be small.
-                scored.loss_sum_P.sum().backward()  # type: ignore[no-untyped-call]
-            loss_sum += scored.loss_sum_P.detach().sum().cpu()
-            count += int(scored.count_P[0])
+                score.minimised_sums.sum().backward()  # type: ignore[no-untyped-call]
+            loss_sum += score.minimised_sums.detach().sum().cpu()
+            count += int(score.count_P[0])
     assert a_PF.grad is not None
     return Gradient(a_PF.grad[0].to("cpu", torch.float32) / count, float(loss_sum) / count)
 

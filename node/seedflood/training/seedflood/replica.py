@@ -29,13 +29,14 @@ from torch import Tensor
 from seedflood.config import RunSettings
 from seedflood.protocol.seedflood.messages import Update
 from seedflood.training.models import BaseModel, export_model
-from seedflood.training.scoring import Batch, hidden_states
+from seedflood.training.objectives.batches import Batch
+from seedflood.training.objectives.objective import Objective
 from seedflood.training.seedflood import estimate
 from seedflood.training.seedflood.aggregation import make_aggregation
 from seedflood.training.seedflood.coefficients import Coefficients
 from seedflood.training.seedflood.estimate import Measurement
 from seedflood.training.seedflood.gradient import Gradient, gradient
-from seedflood.training.seedflood.layers import attach
+from seedflood.training.seedflood.layers import LiveModel, attach
 from seedflood.training.seedflood.rates import default_learning_rate
 from seedflood.training.seedflood.singular import fix_singular_columns
 from seedflood.training.seedflood.skipping import layers_of, mark_skippable
@@ -59,6 +60,8 @@ class Replica:
         settings = run.seedflood
         self.base = base
         self.model = base.model
+        self.causal = LiveModel(base.model)
+        """The model as objectives see it, at the replica's weights."""
         self.refresh_period = settings.refresh_period
         self.epsilon = settings.epsilon
         self.learning_rate = settings.learning_rate or default_learning_rate(settings, base.parameters_count)
@@ -78,7 +81,7 @@ class Replica:
         self._a_F = torch.zeros(self.subspace.size, dtype=torch.float32, device=base.device)
         self._late_bases: tuple[int, list[SlotBasis]] | None = None
         self._bind()
-        mark_skippable(self.model, self.live, hidden_states)
+        mark_skippable(self.causal, self.live)
 
     @property
     def base_digest(self) -> bytes:
@@ -108,31 +111,39 @@ class Replica:
         held_F = self._coefficients[self.epoch]
         self._compute_with(self._aggregation.preview(self.epoch, held_F, updates) if updates else held_F)
 
-    def measure(self, step: int, seed: int, batch: Batch) -> Measurement:
+    def measure(self, step: int, seed: int, objective: Objective, batch: Batch) -> Measurement:
         """The two-sided estimate of a step on a batch, with the weights as they stand; opens the step's epoch.
 
         seed: see `protocol.seeds.probe_seed`. The step must not be of an epoch that is already closed.
         """
         a_PF = estimate.two_sided(self._a_F, self._moves(step, [seed]), self.epsilon)
-        plus, minus = estimate.variant_losses(self.model, self.live, batch, a_PF)
+        plus, minus = estimate.variant_losses(self.causal, self.live, objective, batch, a_PF)
         return estimate.make_measurement(seed, plus - minus, 2 * self.epsilon, (plus + minus) / 2)
 
-    def measure_one_sided(self, step: int, seeds: Sequence[int], batch: Batch) -> list[Measurement]:
+    def measure_one_sided(
+        self, step: int, seeds: Sequence[int], objective: Objective, batch: Batch
+    ) -> list[Measurement]:
         """One-sided estimates of the steps from `step` on, one per seed, all on one batch and from one centre."""
         a_PF = estimate.one_sided(self._a_F, self._moves(step, seeds), self.epsilon)
-        centre, *moved = estimate.variant_losses(self.model, self.live, batch, a_PF)
+        centre, *moved = estimate.variant_losses(self.causal, self.live, objective, batch, a_PF)
         return [
             estimate.make_measurement(seed, loss - centre, self.epsilon, centre)
             for seed, loss in zip(seeds, moved, strict=True)
         ]
 
     def measure_gradient(
-        self, step: int, batch: Batch, *, micro_batch: int | None = None, is_checkpointed: bool = False
+        self,
+        step: int,
+        objective: Objective,
+        batch: Batch,
+        *,
+        micro_batch: int | None = None,
+        is_checkpointed: bool = False,
     ) -> Gradient:
         """The slopes along all coordinates, with the weights as they stand; opens the step's epoch."""
         self._open(step)
         layers = layers_of(self.model) if is_checkpointed else ()
-        return gradient(self.model, self.live, batch, self._a_F, micro_batch=micro_batch, layers=layers)
+        return gradient(self.causal, self.live, objective, batch, self._a_F, micro_batch=micro_batch, layers=layers)
 
     def open_epoch(self, epoch: int) -> None:
         """Folds the open epoch and all others before `epoch`, which becomes the open one; never goes back."""

@@ -7,33 +7,29 @@ every sum that it reaches.
 """
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from seedflood.training.seedflood.layers import Live, LiveProduct, Probe
+from seedflood.training.seedflood.layers import Live, LiveModel, LiveProduct, Probe
 
 LENGTH, ANSWER = 3, 1
 """A row with a position before the answer and one behind it."""
 
 
 @torch.inference_mode()
-def mark_skippable(model: Any, live: Live, hidden_states: Callable[[Any, Tensor], Tensor]) -> None:
-    """Sets `is_skippable` of the products of the last layer that only feed their own position.
-
-    hidden_states: (1, T) tokens to the (1, T, D) that the head reads.
-    """
+def mark_skippable(model: LiveModel, live: Live) -> None:
+    """Sets `is_skippable` of the products of the last layer that only feed their own position."""
     device = live.a_PF.device
     tokens_BT = torch.zeros(1, LENGTH, dtype=torch.int64, device=device)
     probe = Probe(live.a_PF, 1, LENGTH, torch.tensor([ANSWER], device=device))
-    for module in (module for layer in layers_of(model)[-1:] for module in layer.modules()):
+    for module in (module for layer in layers_of(model.module)[-1:] for module in layer.modules()):
         if not isinstance(module, LiveProduct):
             continue
         module.is_skippable, live.filler = True, math.nan
         with live.probing(probe):
-            answer_D = hidden_states(model, tokens_BT)[0, ANSWER]
+            answer_D = model.hidden_states(tokens_BT)[0, ANSWER]
         live.filler = 0.0
         module.is_skippable = bool(answer_D.isfinite().all())
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 
-from seedflood import embedded
 from seedflood.config import NodeSettings, RunSettings
 from seedflood.errors import ModelError
 from seedflood.protocol.origin import OriginId
@@ -20,11 +19,11 @@ from seedflood.protocol.seedflood.messages import ClosedEpoch, Told, Update
 from seedflood.protocol.seedflood.payload import Pairs
 from seedflood.protocol.seedflood.seeds import probe_seed
 from seedflood.training.evaluation import Evaluation, evaluate
-from seedflood.training.models import BaseModel, load_model
+from seedflood.training.loading import load_base, load_rows
+from seedflood.training.models import BaseModel
 from seedflood.training.seedflood.estimate import Measurement
 from seedflood.training.seedflood.replica import Arrays, Replica
 from seedflood.training.seedflood.telling import Teller
-from seedflood.training.tasks import Task, TaskFormat, load_task, make_task
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +76,7 @@ class Trainer:
         begun = time.perf_counter()
         if self.run.seedflood.estimate == "one-sided":
             seeds = [probe_seed(self.run.seed, origin, one) for one in range(step, step + count)]
-            measured = self.replica.measure_one_sided(step, seeds, self.task.batch(origin, step))
+            measured = self.replica.measure_one_sided(step, seeds, self.task.objective, self.task.batch(origin, step))
         else:
             measured = self._measure_in_turn(origin, step, count)
         return Round(
@@ -145,12 +144,12 @@ class Trainer:
         return measured
 
     def _measure_one(self, origin: OriginId, step: int) -> Measurement:
-        batch = self.task.batch(origin, step)
+        objective, batch = self.task.objective, self.task.batch(origin, step)
         if self._teller is None:
-            return self.replica.measure(step, probe_seed(self.run.seed, origin, step), batch)
+            return self.replica.measure(step, probe_seed(self.run.seed, origin, step), objective, batch)
         node = self.node
         slopes = self.replica.measure_gradient(
-            step, batch, micro_batch=node.micro_batch, is_checkpointed=node.gradient_checkpointing
+            step, objective, batch, micro_batch=node.micro_batch, is_checkpointed=node.gradient_checkpointing
         )
         return self._teller.tell(origin, step, self.replica.epoch_of(step), slopes)
 
@@ -159,7 +158,7 @@ class Trainer:
         self.replica.open_latest()
 
     def evaluate(self) -> Evaluation:
-        return evaluate(self.replica.model, self.task)
+        return evaluate(self.replica.causal, self.task)
 
     def digest(self) -> bytes:
         return self.replica.digest()
@@ -168,27 +167,6 @@ class Trainer:
         return self.replica.export(folder)
 
 
-def load_base(run: RunSettings, node: NodeSettings) -> BaseModel:
-    """The base model of a run, from where this host has it. Raises ModelError."""
-    name = str(node.model_path) if node.model_path is not None else run.model
-    if name == "embedded":
-        name = str(embedded.MODEL_FOLDER)
-    device = node.device
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    return load_model(name, device=device, dtype=node.dtype)
-
-
 def make_replica(run: RunSettings, base: BaseModel, folder: Path) -> Replica:
     """The replica of a run before its first update. folder: where old epochs are put aside."""
     return Replica(base, run, folder)
-
-
-def load_rows(run: RunSettings, node: NodeSettings, base: BaseModel) -> Task:
-    """The rows of a run's task, from where this host has them. Raises DataError or ConfigError."""
-    if run.objective.task == "embedded":
-        form = TaskFormat(embedded.TEMPLATE, embedded.LABEL_WORDS)
-        return make_task(
-            run, base.tokenizer, form, embedded.rows("train"), embedded.rows("validation"), shard=node.shard
-        )
-    return load_task(run, base.tokenizer, data=node.data, shard=node.shard)

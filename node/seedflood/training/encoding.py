@@ -1,0 +1,163 @@
+"""Rows become examples: a prompt with its label, or a text, in the tokens of a model."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+from seedflood.errors import DataError
+from seedflood.training.formats import Format, PromptFormat, TextFormat, fields_of
+from seedflood.training.objectives.batches import Batch
+from seedflood.training.objectives.classification import Classification
+from seedflood.training.objectives.language_modelling import LanguageModelling
+from seedflood.training.objectives.objective import Example, Objective
+from seedflood.training.rows import Row
+
+
+class Encoder(ABC):
+    """Makes examples of rows. Raises DataError for rows and label words that cannot be used.
+
+    columns: those of text that a row must have. objective: what is measured on the examples.
+    """
+
+    columns: tuple[str, ...]
+    objective: Objective
+    tokens_min = 1
+    """Fewer teach nothing."""
+
+    def __init__(self, tokenizer: Any, length_max: int) -> None:
+        self.tokenizer = tokenizer
+        self.length_max = min(length_max, tokenizer.model_max_length)
+        self.pad_token = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0
+
+    def label(self, row: Row) -> int:
+        """The label of a row, after a look at all columns the task needs; -1 without labels."""
+        for column in self.columns:
+            value = row.columns.get(column)
+            if not isinstance(value, str):
+                found = ", ".join(sorted(map(str, row.columns)))
+                problem = f'no column "{column}"' if column not in row.columns else f'column "{column}" is not text'
+                raise row.error(f"{problem} (columns: {found}): correct the row, or the template or column of the run.")
+        return self._label(row)
+
+    def encode(self, rows: Sequence[Row]) -> list[Example]:
+        """Tokens and labels; prompts longer than length_max lose their beginning, texts their end."""
+        if not rows:
+            return []
+        labels = [self.label(row) for row in rows]
+        encoded = self._tokenize([self._text(row) for row in rows])
+        examples = [Example(self._cut(tokens), label) for tokens, label in zip(encoded, labels, strict=True)]
+        for row, example in zip(rows, examples, strict=True):
+            if len(example.tokens) < self.tokens_min:
+                raise row.error("has no text to learn from: remove the row.")
+        return examples
+
+    def collate(self, examples: Sequence[Example]) -> Batch:
+        """A batch of examples, padded to the longest."""
+        return self.objective.collate(examples, self.pad_token)
+
+    @abstractmethod
+    def _label(self, row: Row) -> int: ...
+
+    @abstractmethod
+    def _text(self, row: Row) -> str: ...
+
+    @abstractmethod
+    def _shorten(self, tokens: list[int]) -> list[int]:
+        """More than length_max tokens to as many."""
+
+    def _cut(self, tokens: list[int]) -> tuple[int, ...]:
+        return tuple(tokens if len(tokens) <= self.length_max else self._shorten(tokens))
+
+    def _tokenize(self, texts: list[str]) -> list[list[int]]:
+        encoded: list[list[int]] = self.tokenizer(texts, add_special_tokens=True, verbose=False)["input_ids"]
+        end = self.tokenizer.eos_token_id
+        if end is None or self.tokenizer("")["input_ids"][-1:] != [end] or self._starts_with(end, encoded):
+            return encoded
+        return [tokens[:-1] if tokens[-1:] == [end] else tokens for tokens in encoded]
+
+    def _starts_with(self, token: int, encoded: list[list[int]]) -> bool:
+        """Whether the token opens every text (OPT: the same token begins and ends) and so does not end it."""
+        return all(tokens[:1] == [token] and tokens[-1:] != [token] for tokens in encoded if len(tokens) > 1)
+
+
+class PromptEncoder(Encoder):
+    """Prompts with labels, for classification."""
+
+    def __init__(self, tokenizer: Any, form: PromptFormat, length_max: int) -> None:
+        super().__init__(tokenizer, length_max)
+        self.form = form
+        self.columns = fields_of(form.template)
+        self.objective = Classification(self._first_tokens())
+
+    def _label(self, row: Row) -> int:
+        value = row.columns.get(self.form.label_column)
+        words = self.form.label_words
+        if isinstance(value, str) and value in words:
+            return words.index(value)
+        if isinstance(value, int) and 0 <= int(value) < len(words):
+            return int(value)
+        if self.form.label_column not in row.columns:
+            raise row.error(f'no column "{self.form.label_column}": correct the row, or label_column of the run.')
+        raise row.error(
+            f'label {value!r} in column "{self.form.label_column}" is unknown: it must be 0 to {len(words) - 1} or one '
+            f"of {', '.join(words)}."
+        )
+
+    def _text(self, row: Row) -> str:
+        values = {column: str(row.columns[column]).strip() for column in self.columns}
+        return self.form.template.format_map(values).rstrip(" ")
+
+    def _shorten(self, tokens: list[int]) -> list[int]:
+        excess = len(tokens) - self.length_max
+        keeps_first = tokens[0] == self.tokenizer.bos_token_id
+        return tokens[:1] + tokens[excess + 1 :] if keeps_first else tokens[excess:]
+
+    def _first_tokens(self) -> tuple[int, ...]:
+        """The token with which each label word begins when it follows the prompt."""
+        if len(self.form.label_words) < 2:
+            raise DataError("A prompted task needs two label words at least: set label_words.")
+        prompt = self.form.template.format_map(dict.fromkeys(self.columns, "x")).rstrip(" ")
+        gap = "" if prompt.endswith("\n") else " "
+        start = self.tokenizer(prompt, add_special_tokens=False)["input_ids"]
+        first: dict[int, str] = {}
+        for word in self.form.label_words:
+            whole = self.tokenizer(prompt + gap + word, add_special_tokens=False)["input_ids"]
+            if whole[: len(start)] != start or len(whole) == len(start):
+                whole, start_length = self.tokenizer(gap + word, add_special_tokens=False)["input_ids"], 0
+            else:
+                start_length = len(start)
+            token = whole[start_length]
+            if token in first:
+                raise DataError(
+                    f'Label words "{first[token]}" and "{word}" begin with the same token of this model: choose words '
+                    "that differ in their first token."
+                )
+            first[token] = word
+        return tuple(first)
+
+
+class TextEncoder(Encoder):
+    """Texts, for language modelling."""
+
+    tokens_min = 2
+
+    def __init__(self, tokenizer: Any, form: TextFormat, length_max: int) -> None:
+        super().__init__(tokenizer, length_max)
+        self.columns = (form.text_column,)
+        self.objective = LanguageModelling()
+
+    def _label(self, row: Row) -> int:
+        return -1
+
+    def _text(self, row: Row) -> str:
+        return str(row.columns[self.columns[0]]).strip()
+
+    def _shorten(self, tokens: list[int]) -> list[int]:
+        return tokens[: self.length_max]
+
+
+def make_encoder(tokenizer: Any, form: Format, length_max: int) -> Encoder:
+    """Of a format. Raises DataError or ConfigError."""
+    if isinstance(form, PromptFormat):
+        return PromptEncoder(tokenizer, form, length_max)
+    return TextEncoder(tokenizer, form, length_max)

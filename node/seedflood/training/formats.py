@@ -1,0 +1,105 @@
+"""How rows become prompts or texts: the formats of the tasks that are known by name, and those that settings spell.
+
+Classification is prompted, as in MeZO (arXiv 2305.17333, appendix D): a template makes a prompt of a row, and the model
+answers with the label word whose first token it finds likeliest right after it. "lm" is language modelling of a column.
+"""
+
+import string
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from seedflood import embedded
+from seedflood.config import ObjectiveSettings
+from seedflood.errors import ConfigError
+from seedflood.training.rows import EmbeddedSource, HubSource, Source
+
+
+@dataclass(frozen=True, slots=True)
+class PromptFormat:
+    """template: the prompt, columns in braces. label_words: in the order of the labels."""
+
+    template: str
+    label_words: tuple[str, ...]
+    label_column: str = "label"
+
+
+@dataclass(frozen=True, slots=True)
+class TextFormat:
+    """Language modelling of a column, without labels."""
+
+    text_column: str = "text"
+
+
+Format = PromptFormat | TextFormat
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltIn:
+    """A task known by name: where its rows are, and the formats for the column names under which they are found."""
+
+    source: Source
+    formats: tuple[PromptFormat, ...]
+
+
+_YES_NO = ("Yes", "No")
+_RTE = '{%s}\nDoes this mean that "{%s}" is true? Yes or No?\n'
+BUILT_IN = {
+    "embedded": BuiltIn(EmbeddedSource(), (PromptFormat(embedded.TEMPLATE, embedded.LABEL_WORDS),)),
+    "sst2": BuiltIn(HubSource("stanfordnlp/sst2"), (PromptFormat("{sentence} . it was", ("terrible", "great")),)),
+    "rte": BuiltIn(
+        HubSource("nyu-mll/glue", "rte"),
+        tuple(PromptFormat(_RTE % pair, _YES_NO) for pair in (("sentence1", "sentence2"), ("premise", "hypothesis"))),
+    ),
+    "boolq": BuiltIn(
+        HubSource("google/boolq"),
+        tuple(PromptFormat("{passage} {question}?\n", ("No", "Yes"), column) for column in ("answer", "label")),
+    ),
+    "trec": BuiltIn(
+        HubSource("CogComp/trec", validation_split="test"),
+        tuple(
+            PromptFormat(
+                "{text}\nThis question asks for a",
+                ("short form", "thing", "description", "person", "place", "number"),
+                column,
+            )
+            for column in ("coarse_label", "label")
+        ),
+    ),
+    "agnews": BuiltIn(
+        HubSource("fancyzhx/ag_news", validation_split="test"),
+        (PromptFormat("{text}\nThis news is about", ("world", "sports", "business", "technology")),),
+    ),
+}
+
+
+def choose_format(settings: ObjectiveSettings, columns: Mapping[str, Any]) -> Format:
+    """The format of a run's task for data with these columns; settings override what a built-in task says."""
+    if settings.task == "lm":
+        return TextFormat(settings.text_column or "text")
+    built_in = BUILT_IN.get(settings.task)
+    if settings.template is not None and (settings.label_words is not None or built_in is not None):
+        words = settings.label_words or (built_in.formats[0].label_words if built_in else ())
+        return PromptFormat(settings.template, words, settings.label_column or "label")
+    if built_in is None:
+        known = ", ".join((*BUILT_IN, "lm"))
+        raise ConfigError(
+            f'task = "{settings.task}" needs template and label_words, unless it is one of {known}: set both in '
+            "[run.objective]."
+        )
+    fits = [form for form in built_in.formats if columns.keys() >= {*fields_of(form.template), form.label_column}]
+    form = fits[0] if fits else built_in.formats[0]
+    words, column = settings.label_words or form.label_words, settings.label_column or form.label_column
+    return PromptFormat(form.template, words, column)
+
+
+def fields_of(template: str) -> tuple[str, ...]:
+    """Names of the columns in a template. Raises ConfigError for what is no plain {column}."""
+    try:
+        parts = list(string.Formatter().parse(template))
+    except ValueError as error:
+        raise ConfigError(f"template {template!r} is broken ({error}): write columns as {{column}}.") from error
+    fields = [part[1] for part in parts if part[1] is not None]
+    if not fields or any(not field.isidentifier() for field in fields) or any(part[2] or part[3] for part in parts):
+        raise ConfigError(f"template {template!r} must name columns as {{column}}, at least one and nothing else.")
+    return tuple(dict.fromkeys(fields))

@@ -1,0 +1,21 @@
+"""The base model and the rows of a run, from where this host has them."""
+
+import torch
+
+from seedflood.config import NodeSettings, RunSettings
+from seedflood.training.models import BaseModel, load_model
+from seedflood.training.tasks import Task, load_task
+
+
+def load_base(run: RunSettings, node: NodeSettings) -> BaseModel:
+    """The base model of a run. Raises ModelError."""
+    name = run.model if node.model_path is None else str(node.model_path)
+    device = node.device
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    return load_model(name, device=device, dtype=node.dtype)
+
+
+def load_rows(run: RunSettings, node: NodeSettings, base: BaseModel) -> Task:
+    """The rows of a run's task. Raises DataError or ConfigError."""
+    return load_task(run, base.tokenizer, data=node.data, shard=node.shard)

@@ -1,0 +1,1 @@
+"""What is learned: an objective makes batches of examples, and measures a model on them."""

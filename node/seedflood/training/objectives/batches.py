@@ -1,0 +1,86 @@
+"""Rows of tokens as tensors, padded on the right: what an objective measures on.
+
+Shapes: B rows, T tokens, N some of the rows.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Self
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class TokenBatch:
+    """What all batches have in common. tokens_BT, lengths_B: int64. Every other field has an entry per row."""
+
+    tokens_BT: Tensor
+    lengths_B: Tensor
+
+    def answer_positions(self) -> Tensor | None:
+        """Where alone the model is read, as positions in the flattened (B, T); None: everywhere."""
+        return None
+
+    def to(self, device: torch.device | str) -> Self:
+        return replace(self, **{name: tensor.to(device) for name, tensor in self._tensors()})
+
+    def rows(self, index_N: Tensor) -> Self:
+        """Some of the rows, without the padding that they do not need."""
+        picked = {name: tensor[index_N] for name, tensor in self._tensors()}
+        picked["tokens_BT"] = picked["tokens_BT"][:, : int(picked["lengths_B"].max())]
+        return replace(self, **picked)
+
+    def split(self, call_tokens: int) -> list[Self]:
+        """The batch in pieces of like length, so that calls cost least: rows x longest + call_tokens each.
+
+        call_tokens: what a call costs beyond its tokens, in tokens; 0 would give a piece per length.
+        """
+        lengths, order = torch.sort(self.lengths_B, stable=True)
+        longest = lengths.tolist()
+        costs, cuts = [0], [0]
+        for end in range(1, len(longest) + 1):
+            cost, cut = min((costs[start] + (end - start) * longest[end - 1], start) for start in range(end))
+            costs.append(cost + call_tokens)
+            cuts.append(cut)
+        pieces: list[Self] = []
+        end = len(longest)
+        while end > 0:
+            pieces.append(self.rows(order[cuts[end] : end]))
+            end = cuts[end]
+        return pieces
+
+    def repeated(self, count: int) -> Self:
+        """The batch so many times, one copy below the other."""
+        copies = {name: tensor.repeat(count, *[1] * (tensor.dim() - 1)) for name, tensor in self._tensors()}
+        return replace(self, **copies)
+
+    def _tensors(self) -> Iterator[tuple[str, Tensor]]:
+        return ((field.name, getattr(self, field.name)) for field in fields(self))
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledBatch(TokenBatch):
+    """Classification: the answer follows the last token of a row. label_B: index of the right label, int64."""
+
+    label_B: Tensor
+
+    def answer_positions(self) -> Tensor:
+        rows, length = self.tokens_BT.shape
+        return torch.arange(rows, device=self.lengths_B.device) * length + self.lengths_B - 1
+
+
+@dataclass(frozen=True, slots=True)
+class TextBatch(TokenBatch):
+    """Language modelling: every token but the first of a row is to be told from those before it."""
+
+
+Batch = LabelledBatch | TextBatch
+
+
+def pad(rows: Sequence[Sequence[int]], pad_token: int) -> tuple[Tensor, Tensor]:
+    """tokens_BT and lengths_B of rows of tokens."""
+    lengths = [len(row) for row in rows]
+    width = max(lengths)
+    filled = [list(row) + [pad_token] * (width - len(row)) for row in rows]
+    return torch.tensor(filled, dtype=torch.int64), torch.tensor(lengths, dtype=torch.int64)

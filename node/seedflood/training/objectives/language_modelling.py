@@ -1,0 +1,72 @@
+"""Language modelling: every next token of a text.
+
+Shapes: B rows, T tokens, D width, V vocabulary, P variants.
+"""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+
+from seedflood.training.causal import CausalModel
+from seedflood.training.objectives.batches import Batch, TextBatch, pad
+from seedflood.training.objectives.objective import Example
+from seedflood.training.objectives.score import Score
+
+LOGIT_ELEMENTS_MAX = 1 << 24
+"""Logits made at once: 64 MiB in float32."""
+
+PERPLEXITY_LOG_MAX = 700.0
+"""Beyond that a perplexity would be infinite, which JSON does not know."""
+
+
+class LanguageModelling:
+    """Cross-entropy of every next token, over the vocabulary, in pieces along the sequence."""
+
+    def collate(self, examples: Sequence[Example], pad_token: int) -> TextBatch:
+        return TextBatch(*pad([example.tokens for example in examples], pad_token))
+
+    def measure(self, model: CausalModel, batch: Batch, variants: int = 1) -> Score:
+        """Accuracy and loss (mean cross-entropy in nats) over tokens."""
+        hidden_BTD = model.hidden_states(batch.tokens_BT)
+        rows, length, _ = hidden_BTD.shape
+        piece = max(1, LOGIT_ELEMENTS_MAX // (rows * model.vocabulary_size))
+        losses, correct = [], []
+        for start in range(0, length - 1, piece):
+            end = min(start + piece, length - 1)
+            arguments = (model, hidden_BTD[:, start:end], batch.tokens_BT[:, start + 1 : end + 1])
+            if hidden_BTD.requires_grad:  # no logits are kept for the way back: they are computed again, by pieces
+                loss_BT, correct_BT = checkpoint(
+                    _score_piece, *arguments, use_reentrant=False, preserve_rng_state=False
+                )
+            else:
+                loss_BT, correct_BT = _score_piece(*arguments)
+            losses.append(loss_BT)
+            correct.append(correct_BT)
+        is_token_BT = torch.arange(1, length, device=hidden_BTD.device) < batch.lengths_B.unsqueeze(1)
+        loss_BT = torch.cat(losses, dim=1).where(is_token_BT, 0)
+        correct_BT = torch.cat(correct, dim=1) & is_token_BT
+        sums = {
+            "accuracy": correct_BT.view(variants, -1).sum(dim=1),
+            "loss": loss_BT.view(variants, -1).to(torch.float64).sum(dim=1),
+        }
+        return Score(sums, is_token_BT.reshape(variants, -1).sum(dim=1), "loss")
+
+    def count(self, batch: Batch) -> int:
+        """Tokens that are to be told."""
+        return int((batch.lengths_B - 1).sum())
+
+    def figures(self, score: Score) -> dict[str, float]:
+        """The means, and perplexity: how many equally likely tokens would be as hard to tell apart."""
+        means = score.means()
+        return means | {"perplexity": math.exp(min(means["loss"], PERPLEXITY_LOG_MAX))}
+
+
+def _score_piece(model: CausalModel, hidden_BTD: Tensor, target_BT: Tensor) -> tuple[Tensor, Tensor]:
+    """Loss and whether it is right of every token, (B, T) each."""
+    logits_BTV = model.logits(hidden_BTD).to(torch.float32)
+    loss_BT = functional.cross_entropy(logits_BTV.transpose(1, 2), target_BT, reduction="none")
+    return loss_BT, logits_BTV.argmax(dim=-1) == target_BT
