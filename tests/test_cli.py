@@ -118,12 +118,30 @@ def test_config_migrate_writes_a_file_that_can_be_used(monkeypatch, capsys, tmp_
     assert (code, "needs no change" in out) == (0, True)
 
 
-def test_the_table_of_a_cluster_fits_a_terminal_of_eighty_columns():
+CLASSIFICATION = {"accuracy_before": 0.465, "accuracy_after": 0.992, "loss_before": 0.771, "loss_after": 0.051}
+LANGUAGE = {
+    "perplexity_before": 1234.5,
+    "perplexity_after": 12.345,
+    "loss_before": 7.118,
+    "loss_after": 2.513,
+    "accuracy_before": 0.1,
+    "accuracy_after": 0.2,
+}
+
+
+@pytest.mark.parametrize(
+    ("figures", "cells"),
+    [
+        (CLASSIFICATION, ["accuracy", "0.465 → 0.992", "loss", "0.771 → 0.051"]),
+        (LANGUAGE, ["perplexity", "1234 → 12.345", "loss", "7.118 → 2.513"]),
+    ],
+)
+def test_the_table_of_a_cluster_fits_a_terminal_of_eighty_columns(figures, cells):
     links = [{"peer": f"node-{k}", "bytes_sent": 65_700, "bytes_received": 160_900} for k in (2, 4)]
-    figures = {"accuracy_before": 0.465, "accuracy_after": 0.992, "loss_before": 0.771, "loss_after": 0.051}
     node = {"name": "node-1", "steps": 250, "spent_seconds": 117.4, "digest": "0b0ea459ff", "links": links, **figures}
     console = Console(width=80, record=True, file=io.StringIO())
     show_result({"run_id": "7b6c" * 8, "seconds": 153.5, "nodes": [node], "digests_equal": True}, console)
     shown = console.export_text()
     assert "…" not in shown
     assert "node-4: 65.7 / 160.9" in shown
+    assert all(cell in shown for cell in cells)

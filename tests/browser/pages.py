@@ -68,7 +68,7 @@ WATCH_SHIFTS = """
 READ_MOVED_BY_LONG_FIGURES = """
     const tops = () => Array.from(document.querySelectorAll("main > *"), (panel) => panel.offsetTop);
     const before = tops();
-    const long = { loss: "0.6931", spent: "23 h 59 min, 999.9 MB sent", accuracy: "100.0 %", speed: "1,234.5",
+    const long = { loss: "0.6931", spent: "23 h 59 min, 999.9 MB sent", evaluated: "100.0 %", speed: "1,234.5",
                    left: "23 h 59 min", links: "128 of 128", alive: "1,024 of 1,024" };
     for (const [name, text] of Object.entries(long)) {
         document.getElementById(`figure-${name}`).textContent = text;

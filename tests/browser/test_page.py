@@ -39,7 +39,7 @@ def test_a_run_is_seen_to_move(running: Page):
     running.wait_for_steps(5)
     running.wait_until(lambda page: page.text("figure-speed") != "–", "a speed")
     assert float(running.text("figure-loss")) > 0
-    assert running.text("figure-accuracy").endswith("%")
+    assert running.text("figure-evaluated").endswith("%")
     drawn = "return Array.from(document.querySelectorAll('.plot'), (plot) => plot.querySelectorAll('canvas').length)"
     assert running.read(drawn) == [1, 1, 1]
 

@@ -50,7 +50,10 @@ def test_curves_and_events_of_an_earlier_life_are_read_back():
         ]
     )
     assert history.loss.points() == [[4, 0.5]]
-    assert history.accuracy.points() == [[4, 0.75, 0.6]]
+    assert {name: curve.points() for name, curve in history.figures.items()} == {
+        "accuracy": [[4, 0.75]],
+        "loss": [[4, 0.6]],
+    }
     assert [event["event"] for event in events] == ["ready", "evaluated"]
     assert events[0] == {"time": "t", "event": "ready", "level": "info", "step": 3}
 
@@ -63,6 +66,6 @@ def test_only_the_last_events_are_read_back():
 @pytest.mark.parametrize("step", [4, 3])
 def test_an_evaluation_that_is_repeated_after_a_restart_is_one_point(step):
     history = History()
-    history.evaluated(4, 0.5, 0.7)
-    history.evaluated(step, 0.6, 0.7)
-    assert history.accuracy.points() == [[4, 0.5, 0.7]]
+    history.evaluated(4, {"perplexity": 8.0})
+    history.evaluated(step, {"perplexity": 7.0})
+    assert history.figures["perplexity"].points() == [[4, 8.0]]

@@ -51,7 +51,7 @@ async def test_the_numbers_are_those_of_the_run(scrape):
     assert samples["seedflood_journal_bytes",] > 0
     assert samples["seedflood_ready",] == 1
     assert samples["seedflood_disk_full",] == samples["seedflood_catchup_lag_steps",] == 0
-    assert 0 <= samples["seedflood_accuracy",] <= 1
+    assert 0 <= samples["seedflood_figure", "accuracy"] <= 1
     assert samples["seedflood_last_step_timestamp_seconds",] > samples["process_start_time_seconds",]
 
 
@@ -88,4 +88,4 @@ async def test_every_reason_to_reject_has_its_own_series(scrape):
 
 async def test_nothing_grows_with_the_number_of_members(scrape):
     labels = {label for family in families(scrape).values() for sample in family.samples for label in sample.labels}
-    assert labels <= {"le", "reason", "state", "peer", "version", "python"}
+    assert labels <= {"le", "reason", "state", "peer", "version", "python", "name"}

@@ -190,7 +190,9 @@ def evaluate(
     overrides: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Accuracy and loss on the validation rows: of any model, or of what a stopped node has learned.
+    """Accuracy and loss (of plain texts, perplexity too) on the validation rows.
+
+    Of any model, or of what a stopped node has learned.
 
     Examples:
 

@@ -27,6 +27,9 @@ PLAIN_SECONDS = 5.0
 
 STOP_SECONDS = 15.0
 
+FIGURES_SHOWN = 2
+"""Columns of the last table, which must fit into a terminal: the figures that tell most."""
+
 
 class StoppedError(SeedfloodError):
     """The operator ended the cluster before its run was over."""
@@ -64,7 +67,7 @@ class _Host:
     peers: int = 0
     seconds: float = 0.0
     sent_bytes: int = 0
-    accuracy: float | None = None
+    figures: dict[str, float] = field(default_factory=dict)
     last_words: str = ""
     result: dict[str, Any] | None = None
 
@@ -95,7 +98,8 @@ def show_result(result: dict[str, Any], console: Console) -> None:
     steps = "/".join(map(str, sorted({node["steps"] for node in result["nodes"]})))
     title = f"run {result['run_id'][:16]}: {steps} steps, {result['seconds']:.1f} s"
     table = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0))
-    for column in ("node", "seconds", "accuracy", "loss", "digest", "kB sent / received"):
+    names = [key.removesuffix("_before") for key in result["nodes"][0] if key.endswith("_before")][:FIGURES_SHOWN]
+    for column in ("node", "seconds", *names, "digest", "kB sent / received"):
         table.add_column(column, justify="left" if column in ("node", "digest") else "right", no_wrap=True)
     for node in result["nodes"]:
         links = "\n".join(
@@ -105,8 +109,7 @@ def show_result(result: dict[str, Any], console: Console) -> None:
         table.add_row(
             node["name"],
             f"{node['spent_seconds']:.1f}",
-            _arrow(node["accuracy_before"], node["accuracy_after"]),
-            _arrow(node["loss_before"], node["loss_after"]),
+            *(_arrow(node[f"{name}_before"], node[f"{name}_after"]) for name in names),
             node["digest"][:8],
             links,
         )
@@ -117,7 +120,11 @@ def show_result(result: dict[str, Any], console: Console) -> None:
 
 
 def _arrow(before: float | None, after: float | None) -> str:
-    return "-" if before is None or after is None else f"{before:.3f} → {after:.3f}"
+    return "-" if before is None or after is None else f"{_short(before)} → {_short(after)}"
+
+
+def _short(value: float) -> str:
+    return f"{value:.3f}" if abs(value) < 100 else f"{value:.0f}"
 
 
 def _write_settings(plan: ClusterPlan, home: Path) -> list[_Host]:
@@ -267,7 +274,7 @@ class _Cluster:
                 host.seconds, host.sent_bytes = facts["spent_seconds"], facts["sent_bytes"]
             case "evaluated":
                 if facts["step"] > 0 or host is self.hosts[0]:  # on the way only the first one evaluates
-                    host.accuracy = facts["accuracy"]
+                    host.figures = {key: value for key, value in facts.items() if isinstance(value, float)}
             case "waiting":
                 host.phase = "waiting"
             case "finished":
@@ -289,7 +296,8 @@ class _Cluster:
 
     def _picture(self) -> Group:
         table = Table(box=None)
-        for column in ("node", "state", "step", "seconds", "kB sent", "loss", "accuracy", "links"):
+        name = self._figure_name() or ""
+        for column in ("node", "state", "step", "seconds", "kB sent", "loss", name, "links"):
             table.add_column(column, justify="left" if column in ("node", "state") else "right")
         for host in self.hosts:
             table.add_row(
@@ -299,7 +307,7 @@ class _Cluster:
                 f"{host.seconds:.1f}",
                 f"{host.sent_bytes / 1e3:.1f}",
                 "-" if host.loss is None else f"{host.loss:.3f}",
-                "-" if host.accuracy is None else f"{host.accuracy:.3f}",
+                _short(host.figures[name]) if name in host.figures else "-" if name else "",
                 str(host.peers),
             )
         step = min(host.step for host in self.hosts)
@@ -309,14 +317,18 @@ class _Cluster:
     def _line(self) -> str:
         step = min(host.step for host in self.hosts)
         losses = [host.loss for host in self.hosts if host.loss is not None]
-        accuracy = self.hosts[0].accuracy
+        name = self._figure_name()
         text = f"{time.monotonic() - self._began:6.1f} s  {self._phase():17s} step {step}/{self.plan.steps}"
         if losses:
             sent = sum(host.sent_bytes for host in self.hosts) / len(self.hosts)
             text += f"  loss {sum(losses) / len(losses):.3f} after {sent / 1e3:.1f} kB sent by each"
-        if accuracy is not None:
-            text += f"  held-out accuracy {accuracy:.3f}"
+        if name is not None:
+            text += f"  held-out {name} {_short(self.hosts[0].figures[name])}"
         return text
+
+    def _figure_name(self) -> str | None:
+        """The most telling figure of evaluations; None while there was none."""
+        return next(iter(self.hosts[0].figures), None)
 
     def _phase(self) -> str:
         phases = [host.phase for host in self.hosts]
@@ -342,17 +354,8 @@ class _Cluster:
         results = [host.result for host in self.hosts if host.result is not None]
         if len(results) < len(self.hosts):
             raise SeedfloodError("a node ended without a result; see the logs.")
-        keys = (
-            "name",
-            "steps",
-            "spent_seconds",
-            "accuracy_before",
-            "accuracy_after",
-            "loss_before",
-            "loss_after",
-            "digest",
-            "links",
-        )
+        figures = [key for key in results[0] if key.endswith(("_before", "_after"))]
+        keys = ("name", "steps", "spent_seconds", *figures, "digest", "links")
         return {
             "run_id": results[0]["run_id"],
             "seconds": round(time.monotonic() - self._began, 3),

@@ -5,6 +5,7 @@
 
 import json
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,10 @@ Figures = dict[str, float]
 
 @dataclass(slots=True)
 class Report:
-    """Numbers of one node. before, after: accuracy, loss and rows of the evaluations."""
+    """Numbers of one node. names: of its objective's figures. before, after: these and `rows`, as evaluated."""
 
     path: Path
+    names: Sequence[str]
     began: float = field(default_factory=time.monotonic)
     before: Figures = field(default_factory=dict)
     after: Figures = field(default_factory=dict)
@@ -54,9 +56,6 @@ class Report:
         return True
 
     def figures(self) -> dict[str, float | None]:
-        return {
-            "accuracy_before": self.before.get("accuracy"),
-            "accuracy_after": self.after.get("accuracy"),
-            "loss_before": self.before.get("loss"),
-            "loss_after": self.after.get("loss"),
-        }
+        """As the result tells them; None for what was not evaluated."""
+        ends = (("before", self.before), ("after", self.after))
+        return {f"{name}_{when}": figures.get(name) for name in self.names for when, figures in ends}

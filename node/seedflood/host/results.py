@@ -14,6 +14,7 @@ from seedflood.errors import JournalError
 from seedflood.host.compute_thread import Run, nothing
 from seedflood.host.report import RESULT_FILE, Figures, Report
 from seedflood.operations.hub import TelemetryHub
+from seedflood.training.evaluation import Evaluation
 from seedflood.training.seedflood.trainer import Trainer
 
 _log = structlog.stdlib.get_logger("seedflood")
@@ -23,7 +24,7 @@ class Results:
     """report: the figures, as far as they are known."""
 
     def __init__(self, settings: Settings, trainer: Trainer, hub: TelemetryHub, run: Run) -> None:
-        self.report = Report(settings.node.state / RESULT_FILE)
+        self.report = Report(settings.node.state / RESULT_FILE, trainer.task.objective.names)
         self._settings = settings
         self._trainer = trainer
         self._hub = hub
@@ -75,14 +76,9 @@ class Results:
             _log.warning("figures were not kept", reason=str(error))
 
     def _evaluate(self, step: int, then: Callable[[Figures], None]) -> None:
-        def tell(figures: Figures) -> None:
-            self._hub.evaluated(step, **figures)
-            then(figures)
+        def tell(result: Evaluation) -> None:
+            figures = {name: round(value, 6) for name, value in result.figures.items()}
+            self._hub.evaluated(step, figures, result.rows)
+            then({**figures, "rows": result.rows})
 
-        self._run(self._measure, tell)
-
-    def _measure(self) -> Figures:
-        """On the compute thread."""
-        result = self._trainer.evaluate()
-        figures = {name: round(result.figures[name], 6) for name in ("accuracy", "loss")}
-        return figures | {"rows": result.rows}
+        self._run(self._trainer.evaluate, tell)

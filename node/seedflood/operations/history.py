@@ -1,13 +1,13 @@
 """Curves that stay small however long a run lasts: when one is full, two neighbouring points become their mean."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from seedflood.operations.eventlog import Facts, decode
 
 LOSS_POINTS_MAX = 600
 SPEED_POINTS_MAX = 300
-ACCURACY_POINTS_MAX = 600
+FIGURE_POINTS_MAX = 600
 
 SPEED_SECONDS = 1.0
 """Between two samples of how many steps a second brings."""
@@ -42,23 +42,28 @@ class Curve:
         return [[x, *values] for x, values in points]
 
 
+NO_FIGURES = {"time", "event", "level", "node", "run", "step", "rows"}
+"""What an event log says of an evaluation beside its figures."""
+
+
 class History:
-    """loss and accuracy (with its loss) by step, speed by time."""
+    """loss by step, figures of evaluations by their name and step, speed by time."""
 
     def __init__(self) -> None:
         self.loss = Curve(LOSS_POINTS_MAX)
-        self.accuracy = Curve(ACCURACY_POINTS_MAX)
+        self.figures: dict[str, Curve] = {}
         self.speed = Curve(SPEED_POINTS_MAX)
-        self._accuracy_step = -1
+        self._evaluated_step = -1
 
     def measured(self, step: int, loss: float | None) -> None:
         if loss is not None:
             self.loss.add(step, loss)
 
-    def evaluated(self, step: int, accuracy: float, loss: float) -> None:
-        if step > self._accuracy_step:  # a restarted node evaluates the end of its run again
-            self._accuracy_step = step
-            self.accuracy.add(step, accuracy, loss)
+    def evaluated(self, step: int, figures: Mapping[str, float]) -> None:
+        if step > self._evaluated_step:  # a restarted node evaluates the end of its run again
+            self._evaluated_step = step
+            for name, value in figures.items():
+                self.figures.setdefault(name, Curve(FIGURE_POINTS_MAX)).add(step, value)
 
     def recall(self, lines: Iterable[bytes]) -> list[dict[str, Any]]:
         """Takes what an earlier life has written into the event log; returns its lines that are for people."""
@@ -78,7 +83,8 @@ class History:
                     self.measured(int(whole["step"]), None if whole["loss"] is None else float(whole["loss"]))
                     return
                 case "evaluated":
-                    self.evaluated(int(whole["step"]), float(whole["accuracy"]), float(whole["loss"]))
+                    figures = {name: float(value) for name, value in whole.items() if name not in NO_FIGURES}
+                    self.evaluated(int(whole["step"]), figures)
         except (LookupError, TypeError, ValueError):
             return  # of another version
         told.append(for_people(whole))

@@ -61,7 +61,8 @@ class TelemetryHub:
         self.events: deque[dict[str, Any]] = deque(maxlen=EVENTS_MAX)
         self.started_at = time.time()
         self.loss: float | None = None
-        self.accuracy: float | None = None
+        self.figures: Mapping[str, float] = {}
+        """Those of the last evaluation, by name."""
         self.step_seconds: float | None = None
         self.measuring_since: float | None = None
         """When the first measurement of this life began, Unix time."""
@@ -189,13 +190,14 @@ class TelemetryHub:
             return None
         return max(0.0, (self.tally.last_step_at or time.time()) - self.measuring_since)
 
-    def evaluated(self, step: int, accuracy: float, loss: float, rows: float) -> None:
-        self.accuracy = accuracy
-        if math.isfinite(accuracy) and math.isfinite(loss):
-            self.history.evaluated(step, accuracy, loss)
-        self.tell("evaluated", step=step, accuracy=accuracy, loss=loss, rows=rows)
+    def evaluated(self, step: int, figures: Mapping[str, float], rows: int) -> None:
+        self.figures = figures
+        if all(map(math.isfinite, figures.values())):
+            self.history.evaluated(step, figures)
+        facts: dict[str, Any] = {"step": step, **figures, "rows": rows}
+        self.tell("evaluated", **facts)
         if self._curves is not None:
-            self._curves(step, {"accuracy/validation": accuracy, "loss/validation": loss})
+            self._curves(step, {f"{name}/validation": value for name, value in figures.items()})
 
     # Speed
 

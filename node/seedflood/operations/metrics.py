@@ -81,7 +81,12 @@ class NodeCollector(Collector):
         yield _counter("replica_mismatches", "How often a neighbour's replica was seen to differ.", tally.mismatches)
         yield _counter("event_lines_lost", "Lines that the event log could not write.", hub.lines_lost)
         yield _gauge("loss", "Training loss of the last measured round.", hub.loss)
-        yield _gauge("accuracy", "Accuracy on the validation rows when last evaluated.", hub.accuracy)
+        figures = GaugeMetricFamily(
+            "seedflood_figure", "By name: what the last evaluation measured on the validation rows.", labels=["name"]
+        )
+        for name, value in hub.figures.items():
+            figures.add_metric([name], value)
+        yield figures
         yield _gauge("last_step_timestamp_seconds", "When the last window closed, Unix time.", tally.last_step_at)
         if subject is not None:
             yield from _node(subject)

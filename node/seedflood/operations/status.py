@@ -19,7 +19,8 @@ All keys are always there; what is not known yet is null. Origins are fingerprin
     updates   originated, received, duplicate, applied, late, rejected {reason: n}: of this life of the process
     delays    hop_seconds_p50, hop_seconds_p99, delivery_seconds [the last hops, in seconds]
     traffic   seedflood_bytes, gossip_bytes, parameters, parameter_bytes
-    history   loss [[step, loss]], accuracy [[step, accuracy, loss]], steps_per_second [[unix seconds, value]]
+    history   loss [[step, loss]] of training, figures {name: [[step, value]]} of evaluations, the most telling first,
+              accuracy [[step, accuracy, loss]] of these, steps_per_second [[unix seconds, value]]
     journal   bundles, bytes, closed_epochs
     events    the last ones: [{time, level, event, ...}]
 """
@@ -245,9 +246,12 @@ def _traffic(hub: TelemetryHub, links: list[LinkState]) -> dict[str, Any]:
 
 def _history(hub: TelemetryHub) -> dict[str, Any]:
     history = hub.history
+    figures = {name: curve.points() for name, curve in history.figures.items()}
+    pairs = zip(figures.get("accuracy", ()), figures.get("loss", ()), strict=False)
     return {
         "loss": history.loss.points(),
-        "accuracy": history.accuracy.points(),
+        "figures": figures,
+        "accuracy": [[step, accuracy, loss] for (step, accuracy), (_, loss) in pairs],
         "steps_per_second": history.speed.points(),
     }
 

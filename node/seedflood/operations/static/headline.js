@@ -1,6 +1,7 @@
 // The first thing that is read: which node this is, how it fares, how far the run is.
 
 import { byId, setAttribute, setText } from "./elements.js";
+import { describeFigures } from "./figures.js";
 import { UNKNOWN, bytes, count, decimal, duration, figure, percent } from "./formats.js";
 import { isLive } from "./members.js";
 
@@ -42,9 +43,10 @@ export function showHeadline(status, members) {
 
   setText(byId("figure-spent"), spent(progress));
 
-  const evaluated = status.history.accuracy.at(-1);
+  const [evaluated] = describeFigures(status.history.figures);
   setText(byId("figure-loss"), decimal(progress.loss, 4));
-  setText(byId("figure-accuracy"), evaluated ? percent(evaluated[1]) : UNKNOWN);
+  setText(byId("figure-evaluated-name"), evaluated ? evaluated.title : "Evaluation");
+  setText(byId("figure-evaluated"), evaluated ? evaluated.write(evaluated.points.at(-1)[1]) : UNKNOWN);
   setText(byId("figure-speed"), figure(progress.steps_per_second));
   setText(byId("figure-left"), state === "finished" ? "done" : duration(progress.seconds_left));
   const connected = status.links.filter((link) => link.state === "connected").length;

@@ -1,8 +1,9 @@
 // The page of one node: asks for its status every second and shows it, from what matters most to what matters least.
 
 import { Chart } from "./charts.js";
-import { byId } from "./elements.js";
-import { count, decimal, figure, percent, timeOfDay } from "./formats.js";
+import { byId, setText } from "./elements.js";
+import { describeFigures } from "./figures.js";
+import { count, decimal, figure, timeOfDay } from "./formats.js";
 import { showFreshness } from "./freshness.js";
 import { Graph } from "./graph.js";
 import { showHeadline } from "./headline.js";
@@ -19,14 +20,19 @@ const loss = new Chart("chart-loss", {
   describe: (step, value, mean) => `${decimal(value, 4)} at step ${count(step)}, mean ${decimal(mean, 4)}`,
   empty: "No loss yet: no step was measured here.",
 });
-const accuracy = new Chart("chart-accuracy", {
+let figures = [];
+const evaluated = new Chart("chart-evaluated", {
   isStepped: true,
-  write: (value) => percent(value, 0),
+  write: (value) => figures[0].writeAxis(value),
   writeX: count,
-  describe: (step, value) => `${percent(value)} at step ${count(step)}`,
+  describe: (step, value) => `${figures[0].write(value)} at step ${count(step)}`,
   empty: "No evaluation yet. evaluate and evaluate_every in peers.toml say when there is one.",
-  floor: 0,
-  ceiling: 1,
+  get floor() {
+    return figures[0].floor;
+  },
+  get ceiling() {
+    return figures[0].ceiling;
+  },
 });
 const speed = new Chart("chart-speed", {
   write: (value) => figure(value),
@@ -38,11 +44,14 @@ const speed = new Chart("chart-speed", {
 const graph = new Graph();
 
 function showCurves({ history, progress }) {
-  const firsts = [history.loss[0], history.accuracy[0]].filter(Boolean).map(([step]) => step);
+  figures = describeFigures(history.figures);
+  const points = figures[0]?.points ?? [];
+  const firsts = [history.loss[0], points[0]].filter(Boolean).map(([step]) => step);
   const first = firsts.length > 0 ? Math.min(...firsts) : 0;
   const steps = [first, Math.max(progress.step ?? 0, first + 1)];
   loss.show(history.loss, steps);
-  accuracy.show(history.accuracy, steps);
+  setText(byId("chart-evaluated-title"), figures[0]?.title ?? "Evaluation");
+  evaluated.show(points, steps);
   speed.show(history.steps_per_second);
 }
 

@@ -24,6 +24,8 @@ class Classification:
     the label words in both): it also trains how likely any label word is, which decides nothing.
     """
 
+    names: tuple[str, ...] = ("accuracy", "loss")
+
     def __init__(self, words: Sequence[int]) -> None:
         """words: the first token of every label word, in the order of the labels."""
         self.words = tuple(words)

@@ -26,6 +26,8 @@ PERPLEXITY_LOG_MAX = 700.0
 class LanguageModelling:
     """Cross-entropy of every next token, over the vocabulary, in pieces along the sequence."""
 
+    names: tuple[str, ...] = ("perplexity", "loss", "accuracy")
+
     def collate(self, examples: Sequence[Example], pad_token: int) -> TextBatch:
         return TextBatch(*pad([example.tokens for example in examples], pad_token))
 
@@ -62,7 +64,8 @@ class LanguageModelling:
     def figures(self, score: Score) -> dict[str, float]:
         """The means, and perplexity: how many equally likely tokens would be as hard to tell apart."""
         means = score.means()
-        return means | {"perplexity": math.exp(min(means["loss"], PERPLEXITY_LOG_MAX))}
+        perplexity = math.exp(min(means["loss"], PERPLEXITY_LOG_MAX))
+        return {"perplexity": perplexity, "loss": means["loss"], "accuracy": means["accuracy"]}
 
 
 def _score_piece(model: CausalModel, hidden_BTD: Tensor, target_BT: Tensor) -> tuple[Tensor, Tensor]:

@@ -18,7 +18,12 @@ class Example:
 
 
 class Objective(Protocol):
-    """How examples become a batch, and a batch a score."""
+    """How examples become a batch, and a batch a score.
+
+    names: of the figures, in the order in which people look at them.
+    """
+
+    names: tuple[str, ...]
 
     def collate(self, examples: Sequence[Example], pad_token: int) -> Batch:
         """A batch of examples, padded to the longest."""
@@ -33,5 +38,5 @@ class Objective(Protocol):
         ...
 
     def figures(self, score: Score) -> dict[str, float]:
-        """What people are shown of a whole score, by name."""
+        """What people are shown of a whole score, by name, in the order of `names`."""
         ...

@@ -1,0 +1,22 @@
+// Figures of evaluations: how each is written, by its name. One that is not known here is a plain number.
+
+import { figure, percent } from "./formats.js";
+
+const KNOWN = {
+  accuracy: { write: percent, writeAxis: (value) => percent(value, 0), floor: 0, ceiling: 1 },
+  perplexity: { floor: 1 },
+};
+
+/** figures: {name: [[step, value]]}, as the status has them. The first of what comes back tells most. */
+export function describeFigures(figures) {
+  return Object.entries(figures).map(([name, points]) => ({
+    name,
+    points,
+    title: name.charAt(0).toUpperCase() + name.slice(1),
+    write: figure,
+    writeAxis: figure,
+    floor: null,
+    ceiling: null,
+    ...KNOWN[name],
+  }));
+}

@@ -1,0 +1,28 @@
+import pytest
+
+from seedflood.host.report import Report
+
+
+@pytest.fixture
+def report(tmp_path):
+    return Report(tmp_path / "result.json", ("perplexity", "loss"))
+
+
+def test_every_figure_of_the_objective_is_told_though_nothing_was_evaluated(report):
+    assert report.figures() == dict.fromkeys(
+        ("perplexity_before", "perplexity_after", "loss_before", "loss_after"),
+    )
+
+
+def test_figures_of_the_base_model_are_those_of_an_earlier_life(report):
+    report.before = {"perplexity": 8.0, "loss": 2.0, "rows": 3}
+    report.keep()
+    later = Report(report.path, report.names)
+    assert later.recall()
+    later.after = {"perplexity": 4.0, "loss": 1.0, "rows": 3}
+    assert later.figures() == {
+        "perplexity_before": 8.0,
+        "perplexity_after": 4.0,
+        "loss_before": 2.0,
+        "loss_after": 1.0,
+    }

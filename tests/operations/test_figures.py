@@ -1,0 +1,52 @@
+"""Figures of an objective that is no classification reach everything that shows them."""
+
+import json
+
+import pytest
+
+from seedflood import embedded
+from seedflood.host.report import RESULT_FILE
+from seedflood.operations.history import History
+
+NAMES = ["perplexity", "loss", "accuracy"]
+
+
+@pytest.fixture
+async def finished(cluster, tmp_path):
+    """A node that has learned the sentences of the embedded task as plain texts, and serves."""
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    for split in embedded.SPLITS:
+        lines = [json.dumps({"sentence": row["sentence"]}) for row in embedded.rows(split)[:32]]
+        (folder / f"{split}.jsonl").write_text("\n".join(lines))
+    run = {"task": "lm", "text_column": "sentence", "clients": 1, "steps": 4, "train_examples": 32}
+    node = {"data": str(folder), "evaluate": True, "when_finished": "serve"}
+    daemon = await cluster.start("a", [], run, node)
+    await cluster.until_told(lambda: daemon.result is not None)
+    return daemon
+
+
+async def test_language_modelling_shows_its_perplexity(finished, http):
+    figures = [f"{name}_{when}" for name in NAMES for when in ("before", "after")]
+    assert [key for key in finished.result if key.endswith(("_before", "_after"))] == figures
+    assert finished.result["perplexity_after"] > 1
+    kept = json.loads((finished.settings.node.state / RESULT_FILE).read_text())
+    assert list(kept["before"]) == [*NAMES, "rows"]
+    async with http.get(f"http://{finished.address}/api/status") as answer:
+        history = (await answer.json())["history"]
+    assert list(history["figures"]) == NAMES
+    assert [step for step, _ in history["figures"]["perplexity"]] == [0, 4]
+    last = {name: points[-1][1] for name, points in history["figures"].items()}
+    assert history["accuracy"][-1] == [4, last["accuracy"], last["loss"]]
+    async with http.get(f"http://{finished.address}/metrics") as answer:
+        text = await answer.text()
+    assert f'seedflood_figure{{name="perplexity"}} {last["perplexity"]}' in text
+
+
+async def test_a_restarted_node_knows_the_curves_of_all_figures(finished):
+    told = [event for event in finished.hub.events if event["event"] == "evaluated"]
+    history = History()
+    history.recall(json.dumps({"node": "a", "run": "r", **event}, separators=(",", ":")).encode() for event in told)
+    assert {name: curve.points() for name, curve in history.figures.items()} == {
+        name: curve.points() for name, curve in finished.hub.history.figures.items()
+    }
