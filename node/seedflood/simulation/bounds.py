@@ -6,8 +6,8 @@ when it should be short.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, get_args
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Generic, TypeVar, get_args
 
 from seedflood.host.backlog import UNSAVED_BUNDLES_MAX, Backlog
 from seedflood.host.driver import Driver
@@ -28,6 +28,7 @@ from seedflood.protocol.seedflood.watch import REMEMBERED
 from seedflood.protocol.swarm.delays import SAMPLES_MAX
 from seedflood.protocol.swarm.messages import NEIGHBOURS_MAX
 
+Answer = TypeVar("Answer")
 Bound = Callable[[Node], int]
 CONTAINERS = (dict, set, list, deque)
 CLAIMED = ("_Queue", "held")
@@ -178,6 +179,21 @@ def find_ahead(node: Node, order: Measure, trusted: Callable[[OriginId], bool]) 
 
 def parts_of(driver: Driver) -> Iterator[object]:
     """A node, its backlog, and everything that these are made of."""
+    return (part for part, _ in _walk(driver))
+
+
+def _containers(driver: Driver) -> Iterator[tuple[str, int]]:
+    """(whose and what, how many are in it)"""
+    for part, fields in _walk(driver):
+        for field, value in fields:
+            if _is_container(type(value)):
+                name = f"{type(part).__name__}.{field}"
+                yield name, len(value)
+                yield from ((f"{name}[]", len(one)) for one in _inside(value, _is_container))
+
+
+def _walk(driver: Driver) -> Iterator[tuple[object, Sequence[tuple[str, Any]]]]:
+    """Every part once, and its fields. Walked so often that what is known of a type is remembered."""
     seen: set[int] = set()
     parts: list[object] = [driver.node, driver._backlog]
     while parts:
@@ -185,39 +201,44 @@ def parts_of(driver: Driver) -> Iterator[object]:
         if id(part) in seen:
             continue
         seen.add(id(part))
-        yield part
-        for field, value in _fields(part):
-            if isinstance(value, CONTAINERS):
-                parts += filter(_is_part, _inside(value))
-            elif _is_part(value) and (type(part).__name__, field) != CLAIMED:
+        fields = [*getattr(part, "__dict__", {}).items()]
+        fields += [(slot, getattr(part, slot)) for slot in _slots(type(part)) if hasattr(part, slot)]
+        yield part, fields
+        for field, value in fields:
+            if _is_container(type(value)):
+                parts += _inside(value, _is_part)
+            elif _is_part(type(value)) and (type(part).__name__, field) != CLAIMED:
                 parts.append(value)
 
 
-def _containers(driver: Driver) -> Iterator[tuple[str, int]]:
-    """(whose and what, how many are in it)"""
-    for part in parts_of(driver):
-        for field, value in _fields(part):
-            if isinstance(value, CONTAINERS):
-                name = f"{type(part).__name__}.{field}"
-                yield name, len(value)
-                yield from ((f"{name}[]", len(one)) for one in _inside(value) if isinstance(one, CONTAINERS))
+def _inside(container: Any, is_wanted: Callable[[type], bool]) -> list[Any]:
+    """What a container holds that is of wanted types: mostly nothing, and most containers hold one type only."""
+    values = container.values() if isinstance(container, dict) else container
+    wanted = set(filter(is_wanted, set(map(type, values))))
+    return [value for value in values if type(value) in wanted] if wanted else []
 
 
-def _inside(container: Any) -> list[object]:
-    return list(container.values()) if isinstance(container, Mapping) else list(container)
+class _Known(dict[type, Answer], Generic[Answer]):
+    """Answers to a question about types, each asked once."""
+
+    def __init__(self, ask: Callable[[type], Answer]) -> None:
+        super().__init__()
+        self._ask = ask
+
+    def __missing__(self, kind: type) -> Answer:
+        answer = self[kind] = self._ask(kind)
+        return answer
 
 
-def _is_part(value: object) -> bool:
+def _belongs(kind: type) -> bool:
     """Is it of a node's own parts? What it was given to send or to keep has limits where it came in."""
-    kind = type(value)
-    return isinstance(value, Backlog) or (
-        kind.__module__.startswith("seedflood.protocol.") and kind.__module__ != "seedflood.protocol.seedflood.messages"
+    return issubclass(kind, Backlog) or (
+        kind.__module__.startswith("seedflood.protocol.") and not kind.__module__.endswith(".messages")
     )
 
 
-def _fields(part: object) -> Iterator[tuple[str, Any]]:
-    yield from getattr(part, "__dict__", {}).items()
-    for kind in type(part).__mro__:
-        for field in getattr(kind, "__slots__", ()):
-            if hasattr(part, field):
-                yield field, getattr(part, field)
+_is_container = _Known(lambda kind: issubclass(kind, CONTAINERS)).__getitem__
+_is_part = _Known(_belongs).__getitem__
+_slots = _Known(
+    lambda kind: tuple(slot for base in kind.__mro__ for slot in getattr(base, "__slots__", ()))
+).__getitem__
