@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before PyTorch: workers and daemons share the cores already
+
 settings.register_profile("patient", deadline=None)  # how long an example takes tells how busy the machine is
 settings.load_profile("patient")
 

@@ -11,7 +11,6 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
-from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
@@ -59,12 +58,9 @@ class ForkedNode:
 @cache
 def _context() -> ForkServerContext:
     """Its process is started with the first node, and ends with that of the tests."""
+    assert os.environ["OMP_NUM_THREADS"] == "1", "else libraries start threads when they are imported"
     made = multiprocessing.get_context("forkserver")
     made.set_forkserver_preload(PRELOADED)
-    before = os.environ.get("OMP_NUM_THREADS")
-    os.environ["OMP_NUM_THREADS"] = "1"  # else libraries start threads when they are imported
-    forkserver.ensure_running()
-    os.environ.pop("OMP_NUM_THREADS") if before is None else os.environ.update(OMP_NUM_THREADS=before)
     return made
 
 

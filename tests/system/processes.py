@@ -35,9 +35,9 @@ class Host:
     """
 
     def __init__(self, folder: Path, prefix: Sequence[str] = (), command: Sequence[str] = ()) -> None:
-        """prefix: words before the command, such as `ip netns exec NAME`. command: default: a node of this Python,
+        """prefix: words before the command, such as `ip netns exec NAME`. command: default: a node of this Python.
 
-        forked from one that has imported everything, unless there is a prefix.
+        With neither, the node is forked (`forks`).
         """
         self.folder = folder
         self.command = tuple(command)
@@ -70,10 +70,11 @@ class Host:
         self.close()
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
         self._read_to, self._is_silent = len(self.events), False
-        words = (*(() if self.command else ("--peers", str(self.folder / "peers.toml"))), *arguments)
+        words = ["--peers", str(self.folder / "peers.toml"), *arguments]
         if self._prefix or self.command:
+            command = [*self.command, *arguments] if self.command else [sys.executable, "-m", "seedflood", *words]
             self.process = subprocess.Popen(
-                [*self._prefix, *(self.command or (sys.executable, "-m", "seedflood")), *words],
+                [*self._prefix, *command],
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 cwd=self.folder,
