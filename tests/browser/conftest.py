@@ -47,6 +47,8 @@ def hosts(browser: Chrome, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     run = {"steps": 1_000_000, "window": "bounded"}
     for host in made.make(4, ring(4), run, {"evaluate": True, "evaluate_every": 25, "evaluate_examples": 16}):
         host.start()
+        assert host.process is not None
+        os.setpriority(os.PRIO_PROCESS, host.process.pid, 10)  # the browser comes first, else it waits for them
     yield made
     made.close()
 

@@ -2,7 +2,7 @@
 
 To a test such a node is a process like any other: it has a process id, signals, an exit code, outputs, a folder and an
 environment of its own. What it shares with the others is how Python salts hashes, and it ends without taking the
-interpreter apart. So some tests start nodes as operators do: those of the recipe, of partitions, of `seedflood local`.
+interpreter apart. So some tests start nodes as operators do: those of the README's recipe and of `seedflood local`.
 """
 
 import multiprocessing
@@ -14,6 +14,8 @@ from functools import cache
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
+
+from networks import enter
 
 PRELOADED = [
     "seedflood.cli.commands",
@@ -28,14 +30,20 @@ PRELOADED = [
 class ForkedNode:
     """`seedflood-node` with these words, behind the part of `subprocess.Popen` that tests use."""
 
-    def __init__(self, words: Sequence[str], folder: Path, environment: Mapping[str, str]) -> None:
+    def __init__(self, words: Sequence[str], folder: Path, environment: Mapping[str, str], space: str = "") -> None:
+        """space: a network namespace."""
         (out, out_end), (err, err_end) = multiprocessing.Pipe(duplex=False), multiprocessing.Pipe(duplex=False)
-        arguments = (list(words), folder, dict(environment), out_end, err_end)
+        arguments = (list(words), folder, dict(environment), space, out_end, err_end)
         self._process = _context().Process(target=_live, args=arguments, daemon=True)
         self._process.start()
         for end in (out_end, err_end):
             end.close()
         self.stdout, self.stderr = (os.fdopen(_take(end), "rb") for end in (out, err))
+
+    @property
+    def pid(self) -> int:
+        assert self._process.pid is not None
+        return self._process.pid
 
     def poll(self) -> int | None:
         return self._process.exitcode
@@ -48,8 +56,7 @@ class ForkedNode:
 
     def send_signal(self, number: signal.Signals) -> None:
         if self.poll() is None:
-            assert self._process.pid is not None
-            os.kill(self._process.pid, number)
+            os.kill(self.pid, number)
 
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
@@ -70,7 +77,9 @@ def _take(end: Connection) -> int:
     return number
 
 
-def _live(words: list[str], folder: Path, environment: dict[str, str], out: Connection, err: Connection) -> None:
+def _live(
+    words: list[str], folder: Path, environment: dict[str, str], space: str, out: Connection, err: Connection
+) -> None:
     for end, number in ((out, sys.__stdout__), (err, sys.__stderr__)):
         assert number is not None
         os.dup2(end.fileno(), number.fileno())
@@ -78,6 +87,8 @@ def _live(words: list[str], folder: Path, environment: dict[str, str], out: Conn
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
+    if space:
+        enter(space)
     sys.argv = ["seedflood-node", *words]
 
     from seedflood.cli import node_main

@@ -6,6 +6,7 @@
 When the cable is down nothing tells the hosts so: packets vanish, as in a real partition.
 """
 
+import ctypes
 import os
 import shutil
 import subprocess
@@ -18,6 +19,9 @@ NAMES = "seedflood-"
 
 CONFIGURATION = Path("/etc/netns")
 """`ip netns exec NAME` shows the files of the folder NAME here in place of those in /etc."""
+
+_CLONE_NEWNET = 0x40000000
+"""Of sched.h."""
 
 _numbers = count()
 
@@ -41,8 +45,8 @@ class Network:
             self.close()
             raise
 
-    def attach(self, side: int) -> tuple[str, tuple[str, ...]]:
-        """One more host on this side (0 or 1): its address with the port, and the words to start a process there."""
+    def attach(self, side: int) -> tuple[str, str]:
+        """One more host on this side (0 or 1): its address with the port, and its namespace."""
         number = self._hosts = self._hosts + 1
         space = self._make_space(f"h{number}")
         self._plug(self._switches[side], space, f"port{number}")
@@ -50,7 +54,7 @@ class Network:
         _ip("-n", space, "address", "add", f"{address}/24", "dev", f"port{number}")
         for device in ("lo", f"port{number}"):
             _ip("-n", space, "link", "set", device, "up")
-        return f"{address}:{PORT}", ("ip", "netns", "exec", space)
+        return f"{address}:{PORT}", space
 
     def name(self, space: str, names: dict[str, str]) -> None:
         """What a namespace knows hosts by: address by name. For processes that start later."""
@@ -85,6 +89,19 @@ class Network:
         """A cable from the switch to a namespace; the device has the same name at both ends."""
         _ip("link", "add", device, "netns", switch, "type", "veth", "peer", "name", device, "netns", space)
         _ip("-n", switch, "link", "set", device, "master", "bridge", "up")
+
+
+def inside(space: str) -> tuple[str, ...]:
+    """The words before a command that is to run in a namespace."""
+    return ("ip", "netns", "exec", space)
+
+
+def enter(space: str) -> None:
+    """From here on this process, which has one thread, is on the network of that namespace."""
+    with (Path("/run/netns") / space).open() as file:
+        library = ctypes.CDLL(None, use_errno=True)
+        if library.setns(file.fileno(), _CLONE_NEWNET) != 0:
+            raise OSError(ctypes.get_errno(), f"cannot enter {space}")
 
 
 def remove_leftovers() -> None:

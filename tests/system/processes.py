@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 
 import pytest
 from forks import ForkedNode
+from networks import inside
 
 from seedflood.cluster.ports import free_ports
 from seedflood.config import RunSettings, Settings, load_settings, spell
@@ -34,16 +34,13 @@ class Host:
     events: all that they said on stderr. It stands in log.jsonl, too, for whoever looks into a failed test.
     """
 
-    def __init__(self, folder: Path, prefix: Sequence[str] = (), command: Sequence[str] = ()) -> None:
-        """prefix: words before the command, such as `ip netns exec NAME`. command: default: a node of this Python.
-
-        With neither, the node is forked (`forks`).
-        """
+    def __init__(self, folder: Path, space: str = "", command: Sequence[str] = ()) -> None:
+        """space: a network namespace. command: default: a node of this Python, forked (`forks`)."""
         self.folder = folder
         self.command = tuple(command)
         self.events: list[Line] = []
         self.process: subprocess.Popen[bytes] | ForkedNode | None = None
-        self._prefix = tuple(prefix)
+        self._space = space
         self._news = threading.Condition()
         self._read_to = 0
         self._is_silent = True
@@ -70,18 +67,17 @@ class Host:
         self.close()
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
         self._read_to, self._is_silent = len(self.events), False
-        words = ["--peers", str(self.folder / "peers.toml"), *arguments]
-        if self._prefix or self.command:
-            command = [*self.command, *arguments] if self.command else [sys.executable, "-m", "seedflood", *words]
+        if self.command:
             self.process = subprocess.Popen(
-                [*self._prefix, *command],
+                [*(inside(self._space) if self._space else ()), *self.command, *arguments],
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 cwd=self.folder,
                 env=environment,
             )
         else:
-            self.process = ForkedNode(words, self.folder, environment)
+            words = ["--peers", str(self.folder / "peers.toml"), *arguments]
+            self.process = ForkedNode(words, self.folder, environment, self._space)
         self._reader = threading.Thread(target=self._read, args=(self.process,), daemon=True)
         self._reader.start()
         return self
@@ -191,9 +187,9 @@ class Hosts:
         node: dict[str, Any] | None = None,
         *,
         addresses: Sequence[str] = (),
-        prefixes: Sequence[Sequence[str]] = (),
+        spaces: Sequence[str] = (),
     ) -> list[Host]:
-        """addresses, prefixes: where they listen and how they are started; default: ports of this machine, plainly."""
+        """addresses, spaces: where they listen, in which network namespaces; default: ports of this machine."""
         addresses = addresses or [f"127.0.0.1:{port}" for port in free_ports(count)]
         for k in range(count):
             folder = self.folder / f"h{k}"
@@ -215,7 +211,7 @@ class Hosts:
             for j in sorted({a + b - k for a, b in edges if k in (a, b)}):
                 text += f'[[peers]]\nname = "h{j}"\naddress = "{addresses[j]}"\n'
             (folder / "peers.toml").write_text(text)
-            self.hosts.append(Host(folder, prefixes[k] if prefixes else ()))
+            self.hosts.append(Host(folder, spaces[k] if spaces else ""))
         return self.hosts
 
     def close(self) -> None:

@@ -10,8 +10,8 @@ pytestmark = [pytest.mark.system, pytest.mark.timeout(900)]
 
 def make(hosts: Hosts, network: Network, **run: object) -> list[Host]:
     """Hosts 0 and 1 on one side, 2 and 3 on the other; links 1-2 and 3-0 use the cable."""
-    addresses, prefixes = zip(*(network.attach(side) for side in (0, 0, 1, 1)), strict=True)
-    made = hosts.make(4, ring(4), run, addresses=addresses, prefixes=prefixes)
+    addresses, spaces = zip(*(network.attach(side) for side in (0, 0, 1, 1)), strict=True)
+    made = hosts.make(4, ring(4), run, addresses=addresses, spaces=spaces)
     for host in made:
         host.start()
     return made

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import recipe
 from ledgers import finish
-from networks import PORT, Network
+from networks import PORT, Network, inside
 from processes import Host, Hosts
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(900)]
@@ -25,13 +25,12 @@ class Place:
         folder.mkdir()
         (folder / "peers.toml").write_text(settings)
         (folder / ".venv").symlink_to(sys.prefix)
-        address, self.prefix = network.attach(0)
+        address, self.space = network.attach(0)
         self.address = address.removesuffix(f":{PORT}")
-        self.space = self.prefix[-1]
         self.folder = folder
 
     def run(self, commands: str) -> str:
-        words = [*self.prefix, "bash", "-ec", commands]
+        words = [*inside(self.space), "bash", "-ec", commands]
         ran = subprocess.run(words, cwd=self.folder, capture_output=True, text=True, timeout=120, check=False)
         assert ran.returncode == 0, f"{commands}: {ran.stderr}"
         return ran.stdout
@@ -54,7 +53,7 @@ def test_three_hosts_behind_one_open_port_end_with_one_digest(places: dict[str, 
     assert len({re.search(r"id ([0-9a-f]+)", line)[1] for line in checked}) == 1  # type: ignore[index]
 
     start = ("bash", "-c", f"exec {recipe.command('Start')}")
-    nodes = {name: Host(place.folder, place.prefix, start) for name, place in places.items()}
+    nodes = {name: Host(place.folder, place.space, start) for name, place in places.items()}
     hosts.hosts += nodes.values()
     for node in reversed(nodes.values()):  # in any order: alpha comes last
         node.start()

@@ -39,8 +39,8 @@ def test_fifty_crashes_of_eight_nodes_lose_nothing(hosts: Hosts):
 
 def test_a_partition_of_thirty_seconds_between_eight_nodes_heals_by_itself(hosts: Hosts, network: Network):
     places = [network.attach(k * 2 // NODES) for k in range(NODES)]
-    addresses, prefixes = zip(*places, strict=True)
-    made = hosts.make(NODES, [*ring(NODES), *CHORDS], {"steps": 800}, addresses=addresses, prefixes=prefixes)
+    addresses, spaces = zip(*places, strict=True)
+    made = hosts.make(NODES, [*ring(NODES), *CHORDS], {"steps": 800}, addresses=addresses, spaces=spaces)
     for host in made:
         host.start()
     made[0].wait_for("progress", step=200)
