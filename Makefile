@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check -q
 
-.PHONY: help setup demo test compose-test soak check lint-deploy bench clean sweep
+.PHONY: help setup demo test test-long compose-test soak check lint-deploy bench clean sweep
 
 help:  ## This list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 15
@@ -14,8 +14,11 @@ setup: $(VENV)/.ready  ## A virtual environment in .venv with everything that ru
 demo: $(VENV)/.ready  ## Four daemons on a ring fine-tune the embedded model together, offline
 	HF_HUB_OFFLINE=1 $(BIN)/seedflood local --nodes 4 --topology ring --steps 250
 
-test: $(VENV)/.ready-dev  ## All tests
+test: $(VENV)/.ready-dev  ## The tests, but for those below
 	$(BIN)/python -m pytest -n auto --dist loadfile
+
+test-long: $(VENV)/.ready-dev  ## The long ones: real daemons beside liars, and with their network cut
+	$(BIN)/python -m pytest -m long
 
 compose-test: $(VENV)/.ready-dev  ## The image, and clusters of containers in trouble; needs a Docker engine
 	$(BIN)/python -m pytest tests/deploy -m docker

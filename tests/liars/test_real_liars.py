@@ -49,7 +49,7 @@ WINDOWS_MIN = 5
 
 RUN = {"clients": 3, "steps": 1_000_000, "window": "bounded", "refresh_period": 100}
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.long]
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from ledgers import check_replays, finish
 from networks import Network
 from processes import Host, Hosts, ring
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.system, pytest.mark.long, pytest.mark.timeout(900)]
 
 
 def make(hosts: Hosts, network: Network, **run: object) -> list[Host]:
