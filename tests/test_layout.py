@@ -154,13 +154,30 @@ def test_of_the_transport_the_simulation_takes_the_codec_alone():
     assert said.stdout.strip() == "[]"
 
 
-def test_operations_only_look_at_a_node():
-    drivers = (
-        importers_of("seedflood.host.driver")
-        | importers_of("seedflood.host.daemon")
-        | importers_of("seedflood.host.process")
-    )
-    assert {name for name in drivers if name.startswith("operations/")} == set()
+VALUES = (
+    "seedflood.protocol.origin",
+    "seedflood.protocol.view",
+    "seedflood.protocol.frontier.Held",
+    "seedflood.protocol.swarm.messages",
+    "seedflood.protocol.swarm.outputs",
+    "seedflood.protocol.seedflood.messages",
+    "seedflood.protocol.seedflood.outputs",
+)
+"""What there is of the protocol that decides nothing: statements, facts, and what a node looks like."""
+
+
+def test_operations_see_values_only():
+    seen = {one for name, all_imported in IMPORTS.items() if name.startswith("operations/") for one in all_imported}
+    live = {one for one in seen if is_within(one, "seedflood.protocol") or is_within(one, "seedflood.host")}
+    live -= {value.rpartition(".")[0] for value in VALUES}
+    assert {one for one in live if not any(is_within(one, value) for value in VALUES)} == set()
+
+
+def test_what_a_node_looks_like_is_made_of_nothing_that_lives():
+    assert {one for one in IMPORTS["protocol/view.py"] if is_within(one, "seedflood")} == {
+        "seedflood.protocol.origin",
+        "seedflood.protocol.origin.OriginId",
+    }
 
 
 def test_async_appears_where_there_is_a_loop_only():

@@ -1,7 +1,12 @@
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 
+from nodes import PROBES, linked
+from origins import B, C
+
+from seams import Recorder
 from seedflood.config import Settings
+from seedflood.host.driver import Driver
 from seedflood.host.status_source import StatusSource
 from seedflood.protocol.swarm.messages import Member
 from seedflood.transport.counters import LinkCounters
@@ -45,3 +50,51 @@ def test_a_neighbour_that_has_dialled_us_is_not_shown_as_dialled_too():
 def test_a_neighbour_that_was_linked_and_is_dialled_again_is_shown_once():
     links = SomeLinks({}, {"127.0.0.1:1": BETA.origin}, {"beta": LinkCounters()})
     assert rows(links) == [("beta", "127.0.0.1:1", None)]
+
+
+def test_a_view_is_made_once_until_something_happens():
+    made = []
+    moment = [0.0]
+
+    def view(now):
+        made.append(now)
+        return linked(B).view(now)
+
+    driver = SimpleNamespace(turns=0)
+    node = SimpleNamespace(view=view)
+    source = StatusSource(SETTINGS, node, driver, None, None, lambda: moment[0], parameters=(1, 4), incarnation=1)
+    assert source.view().now == 0.0
+    moment[0] = 5.0
+    assert (source.view().now, made) == (5.0, [0.0])
+    driver.turns += 1
+    assert (source.view().now, made) == (5.0, [0.0, 5.0])
+
+
+def test_nothing_happens_behind_the_back_of_a_view():
+    """After every call of the driver the view is what the node looks like, whatever was looked at before."""
+    seams = Recorder()
+    driver = Driver(linked(B, C), *seams.seams, lambda: 1.0)
+    node = driver.node
+    source = StatusSource(SETTINGS, node, driver, None, None, lambda: 1.0, parameters=(1, 4), incarnation=1)
+
+    def fill():
+        seams.disk.is_full = True
+        driver.published(node.step, PROBES)
+
+    def free():
+        seams.disk.is_full = False
+        driver.tick()
+
+    shown = [source.view()]
+    for act in (
+        lambda: driver.received(B.id, B.updates(0)),
+        fill,
+        lambda: driver.received(C.id, C.updates(0)),
+        free,
+        lambda: driver.disconnected(C.id, "gone"),
+        driver.leave,
+    ):
+        act()
+        assert source.view() == node.view(1.0)
+        shown.append(source.view())
+    assert len({(view.phase, view.step, view.linked, view.blockers, view.members) for view in shown}) == len(shown)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import socket
 import threading
 
@@ -32,7 +33,10 @@ async def status_of(http, daemon):
 async def test_a_node_is_alive_but_not_ready_until_it_has_caught_up(cluster, http):
     a = await cluster.start("a", [], PAIR)
     assert await get(http, a, "/livez") == (200, "alive\n")
-    assert await get(http, a, "/readyz") == (503, "no neighbour is linked; it dials 0\n")
+    status, text = await get(http, a, "/readyz")
+    reason, blocker, end = text.split("\n")
+    assert (status, reason, end) == (503, "no neighbour is linked; it dials 0", "")
+    assert re.fullmatch(r"waits, for \d+ s: it has no link with any neighbour", blocker)
     await cluster.start("b", ["a"], PAIR)
     await cluster.until(lambda: a.node.is_ready)
     assert await get(http, a, "/readyz") == (200, "ready\n")
@@ -116,6 +120,20 @@ async def test_the_status_tells_of_members_links_and_traffic(cluster, http):
     assert said["updates"]["originated"] >= 5
     assert [point[0] for point in said["history"]["loss"]][:3] == [0, 1, 2]
     assert "ready" in [event["event"] for event in said["events"]]
+
+
+async def test_the_status_tells_why_a_node_waits_and_for_whom(cluster, http):
+    a = await cluster.start("a", [], PAIR)
+    (blocker,) = (await status_of(http, a))["blockers"]
+    assert (blocker["kind"], blocker["name"], blocker["origin"]) == ("no link", "any neighbour", None)
+    b = await cluster.start("b", ["a"], PAIR)
+    await cluster.until(lambda: a.node.step >= 3)
+    await b.close()
+    await cluster.until(lambda: a.node.blockers(0.0) != ())
+    (blocker,) = (await status_of(http, a))["blockers"]
+    assert (blocker["kind"], blocker["name"], blocker["step"]) == ("window", "b", a.node.step)
+    assert blocker["reason"] == f"step {a.node.step} of b has not come"
+    assert blocker["origin"] == f"{b.node.origin:016x}"
 
 
 async def test_a_peer_that_is_not_there_is_being_dialled(cluster, http):

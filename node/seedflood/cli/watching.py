@@ -69,6 +69,7 @@ def status(peers: PeersOption = Path("peers.toml"), node: NodeOption = None, as_
         "loss": _show(progress["loss"])
         + _when(progress["spent_seconds"], f", after {{:.0f}} s and {_size(progress['spent_bytes'])} sent"),
         "window": _show_window(window),
+        "waits for": "\n".join(f"{one['reason']}, for {one['seconds']:.0f} s" for one in said["blockers"]) or "nothing",
         "updates": ", ".join(f"{value} {key}" for key, value in updates.items() if key != "rejected"),
         "rejected": ", ".join(f"{count} {reason}" for reason, count in updates["rejected"].items()) or "none",
         "traffic": f"{_size(said['traffic']['seedflood_bytes'])}; exchanging parameters would have cost "
@@ -226,9 +227,8 @@ def _trace_files(files: list[Path], origin: str, step: int) -> list[dict[str, An
 def _show_window(window: dict[str, Any]) -> str:
     if window["step"] is None:
         return "none is open"
-    waiting = f", waits for {', '.join(window['waiting_for'])}" if window["waiting_for"] else ""
     opened = window["opened_seconds"]
-    return f"step {window['step']}, open for {opened:.1f} s, {window['heard']} of {window['expected']} heard{waiting}"
+    return f"step {window['step']}, open for {opened:.1f} s, {window['heard']} of {window['expected']} heard"
 
 
 def _show(value: object) -> str:

@@ -196,7 +196,6 @@ class Daemon:
         self._drive(lambda: self._driver.connected(peer, hello))
 
     def received(self, peer: OriginId, message: Message) -> Use:
-        self.hub.received(peer, message)
         node, refused = self.node, self.node.admission.refused
         news, repeats, vain, useless = self._news, node.duplicates, node.admission.in_vain, sum(refused.values())
         self._drive(lambda: self._driver.received(peer, message))

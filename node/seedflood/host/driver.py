@@ -32,9 +32,9 @@ from seedflood.protocol.seedflood.messages import (
 from seedflood.protocol.seedflood.node import Node
 from seedflood.protocol.seedflood.opening import joined
 from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure, Outputs, Rebuild, SumEpoch, TakeDigest
-from seedflood.protocol.seedflood.view import Blocker
 from seedflood.protocol.swarm.messages import Hello, Member, Members, Message
 from seedflood.protocol.swarm.outputs import Event
+from seedflood.protocol.view import Blocker
 
 ANSWER_BUNDLES = 256
 """Read at once for a neighbour, 22 KB on the wire: live frames pass in between."""
@@ -57,6 +57,8 @@ class Driver:
     ) -> None:
         self.node = node
         self.is_halted = False
+        self.turns = 0
+        """How often something has happened: as long as it stays the same, so does all that can be seen of the node."""
         self._journal = journal
         self._links = links
         self._compute = compute
@@ -181,7 +183,9 @@ class Driver:
         try:
             action(self._clock())
         finally:
-            self._honour(self.node.collect(), source)
+            out = self.node.collect()
+            self.turns += 1
+            self._honour(out, source)
 
     def _honour(self, out: Outputs, source: OriginId | None) -> None:
         if out.is_superseded:
@@ -303,6 +307,7 @@ class Driver:
         """The open group is undone: it waits in the backlog, and so does all that is ours."""
         self._backlog.is_stuck = True
         self.node.withhold(self._backlog.first_unsaved, is_disk_full=True)
+        self.turns += 1
         self._observer.noted(Event("disk full", "error", {"reason": str(error), "publishing": False}))
 
     def _retry(self) -> None:
@@ -318,6 +323,7 @@ class Driver:
         self._observer.noted(Event("disk has space again", "warning", {"written": len(backlog.bundles)}))
         withheld, measure, published = backlog.release()
         self.node.withhold(None, is_disk_full=False)
+        self.turns += 1
         for peer, message in withheld:
             self._send(peer, message)
         if published is not None:

@@ -104,7 +104,7 @@ async def _serve(settings: Settings, reload: Callable[[], Settings] | None) -> E
         loop.add_signal_handler(number, stop, signal.Signals(number).name)
     loop.add_signal_handler(signal.SIGHUP, lambda: _reload(daemon, reload, notifier))
     notifier.status("loading the model")
-    notifier.start_watchdog(loop, lambda: describe_line(daemon.status_source if daemon is not None else None))
+    notifier.start_watchdog(loop, lambda: describe_line(daemon.hub if daemon is not None else None))
     try:
         daemon = await start_daemon(settings)
         garbage.settle()

@@ -1,14 +1,16 @@
-"""The status_source of a running node that operators are shown: reads its parts, changes none of them."""
+"""What operators are shown of a running node: reads its parts, and hands out values."""
 
 import contextlib
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from seedflood.config import Settings
 from seedflood.host.driver import Driver
 from seedflood.operations.subject import JournalSize, LinkState
+from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.node import Node
-from seedflood.protocol.seedflood.view import View
+from seedflood.protocol.view import View
 from seedflood.storage.journal import Journal
 from seedflood.transport.counters import Fault, LinkCounters
 from seedflood.transport.links import Links
@@ -32,16 +34,19 @@ class StatusSource:
         parameters: tuple[int, int],
         incarnation: int,
     ) -> None:
-        self.settings = settings
-        self.node = node
         self.parameters = parameters
         self.incarnation = incarnation
         self.is_draining = False
         self.is_finished = False
+        self._settings = settings
+        self._node = node
         self._driver = driver
         self._links = links
         self._journal = journal
         self._clock = clock
+        self._view: View | None = None
+        self._viewed_at = -1
+        """The turn of the driver."""
         self._journal_size = JournalSize(0, 0, 0)
         self._counted_at = float("-inf")
 
@@ -50,14 +55,24 @@ class StatusSource:
         return self._driver.is_disk_full
 
     def view(self) -> View:
-        return self.node.view(self._clock())
+        """Made once per turn of the driver, whoever asks for it: page, metrics, probes."""
+        now = self._clock()
+        if self._view is None or self._viewed_at != self._driver.turns:
+            self._view, self._viewed_at = self._node.view(now), self._driver.turns
+        return replace(self._view, now=now)
+
+    def names(self) -> dict[OriginId, str]:
+        return {member.origin: member.name for member in self._node.membership.all()}
+
+    def find_update(self, origin: OriginId, step: int) -> tuple[bool, bool]:
+        return self._node.frontier.holds(origin, step), self._node.applied.holds(origin, step)
 
     def link_states(self) -> list[LinkState]:
         open_links, dialled = self._links.open, self._links.dialled
         addresses = {origin: address for address, origin in dialled.items() if origin is not None}
         origins = {link.hello.member.name: origin for origin, link in open_links.items()}
-        known = {member.name: member.origin for member in self.node.membership.all()}
-        configured = {peer.address: peer.name for peer in self.settings.peers}
+        known = {member.name: member.origin for member in self._node.membership.all()}
+        configured = {peer.address: peer.name for peer in self._settings.peers}
         states = []
         for name, counters in sorted(self._links.stats().items()):
             origin = origins.get(name, known.get(name))

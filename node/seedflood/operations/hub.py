@@ -26,7 +26,7 @@ from seedflood.operations.tally import Tally, percentile
 from seedflood.protocol.origin import OriginId, fingerprint
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, Update, Updates, count_updates
 from seedflood.protocol.seedflood.outputs import ClosedWindow
-from seedflood.protocol.swarm.messages import Message, Ping, Pong
+from seedflood.protocol.swarm.messages import Message
 from seedflood.protocol.swarm.outputs import Event
 
 Curves = Callable[[int, Mapping[str, float | None]], None]
@@ -71,7 +71,8 @@ class TelemetryHub:
         """Used by the event log's thread alone."""
         self._curves = curves
         self._loop = loop
-        self._pinged: dict[OriginId, float] = {}
+        self._linked: dict[OriginId, str] = {}
+        """Names of the neighbours."""
         self._progress: deque[tuple[float, int]] = deque(maxlen=SPEED_WINDOWS)
         self._windows_to_advice = ADVICE_WINDOWS
         self._speed_at = 0.0
@@ -84,7 +85,7 @@ class TelemetryHub:
             node=node.name,
             run=self.settings.run.run_id().hex()[:16],
             bytes_max=node.events_megabytes * MEGABYTE,
-            names=self._names,
+            names=self.names,
             call_soon=self._loop.call_soon,
         )
 
@@ -141,8 +142,6 @@ class TelemetryHub:
             case Updates(bundles):
                 name, spell = self._name(peer), self._spell_bundles
                 self._write("sent", "debug", lambda: {"to": name, "updates": spell(bundles)})
-            case Ping(sent_at):
-                self._pinged[peer] = sent_at
 
     def applied(self, window: ClosedWindow) -> None:
         tally, now = self.tally, time.time()
@@ -156,19 +155,13 @@ class TelemetryHub:
             self._advise()
         self._write("applied", "debug", lambda: _spell_window(window))
 
-    def received(self, peer: OriginId, message: Message) -> None:
-        """A pong that answers our last ping is half a round trip each way."""
-        if isinstance(message, Pong) and self._pinged.get(peer) == message.sent_at:
-            del self._pinged[peer]
-            self.tally.hops.observe(peer, (self._loop.time() - message.sent_at) / 2)
-
     def connected(self, peer: OriginId, name: str, *, is_dialled: bool) -> None:
+        self._linked[peer] = name
         self._write("connected", "debug", {"peer": name, "origin": fingerprint(peer), "is_dialled": is_dialled})
 
     def disconnected(self, peer: OriginId, reason: str) -> None:
-        self._pinged.pop(peer, None)
-        self.tally.hops.forget(peer)
         self._write("disconnected", "debug", {"peer": self._name(peer), "reason": reason})
+        self._linked.pop(peer, None)
 
     # What the model did
 
@@ -213,8 +206,7 @@ class TelemetryHub:
 
     def _count_step(self, step: int, count: int, now: float) -> None:
         if self.subject is not None:
-            linked = len(self.subject.node.neighbours)
-            self.tally.gossip_bytes += 2 * linked * count * self.subject.parameters[1]
+            self.tally.gossip_bytes += 2 * len(self._linked) * count * self.subject.parameters[1]
         self._progress.append((now, step))
         if now - self._speed_at >= SPEED_SECONDS and (speed := self.steps_per_second()) is not None:
             self._speed_at = now
@@ -225,11 +217,14 @@ class TelemetryHub:
     def _advise(self) -> None:
         """Once, when hops and steps have been measured for a while: what delay and rounds they call for."""
         self._windows_to_advice -= 1
-        hop_seconds = percentile(self.tally.hops.samples(), 0.5)
-        if self._windows_to_advice > 0 or self.subject is None or hop_seconds is None or not self.step_seconds:
+        if self._windows_to_advice > 0 or self.subject is None or not self.step_seconds:
+            return
+        view = self.subject.view()
+        hop_seconds = percentile(view.hops.recent, 0.5)
+        if hop_seconds is None:
             return
         self._windows_to_advice = sys.maxsize
-        run, diameter = self.settings.run, self.subject.view().diameter or 1
+        run, diameter = self.settings.run, view.diameter
         advice = advise(
             hop_seconds=hop_seconds,
             diameter=diameter,
@@ -256,17 +251,14 @@ class TelemetryHub:
             self._log.write(line)
         return line.microseconds
 
-    def _name(self, origin: OriginId | None) -> str | None:
-        if origin is None:
-            return None
-        return self.subject.node.membership.name(origin) if self.subject is not None else fingerprint(origin)
+    def names(self) -> dict[str, str]:
+        """Of all known origins, by fingerprint; for any thread."""
+        known = self.subject.names() if self.subject is not None else {}
+        return {fingerprint(origin): name for origin, name in ({self.origin: self.settings.node.name} | known).items()}
 
-    def _names(self) -> dict[str, str]:
-        """Called by the event log's thread: a copy of what does not change in place."""
-        names = {fingerprint(self.origin): self.settings.node.name}
-        if self.subject is not None:
-            names |= {fingerprint(member.origin): member.name for member in self.subject.node.membership.all()}
-        return names
+    def _name(self, origin: OriginId | None) -> str | None:
+        """Of a neighbour."""
+        return self._linked.get(origin) or fingerprint(origin) if origin is not None else None
 
 
 def _spell_window(window: ClosedWindow) -> dict[str, Any]:

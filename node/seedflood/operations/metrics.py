@@ -6,20 +6,21 @@ direct neighbours have a label of their own. `deploy/METRICS.md` lists them; a t
 
 import platform
 from collections.abc import Callable, Iterable, Iterator
+from itertools import accumulate
 from typing import get_args
 
 from prometheus_client import ProcessCollector
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
 from seedflood import VERSION
+from seedflood.config import RunSettings
 from seedflood.operations.hub import TelemetryHub
 from seedflood.operations.status import why_not_ready
 from seedflood.operations.subject import LinkState, Subject
 from seedflood.operations.tally import label
-from seedflood.protocol.seedflood.admission import Objection
-from seedflood.protocol.seedflood.view import MemberStatus
+from seedflood.protocol.view import Hops, MemberStatus
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
@@ -74,7 +75,7 @@ class NodeCollector(Collector):
         )
         build.add_metric([VERSION, platform.python_version()], 1)
         yield build
-        yield _gauge("ready", "Takes part, with a replica seen to equal a neighbour's.", why_not_ready(subject) is None)
+        yield _gauge("ready", "Takes part, with a replica seen to equal a neighbour's.", why_not_ready(hub) is None)
         yield _counter("updates_originated", "Updates measured and published here.", tally.originated)
         yield _counter("updates_applied", "Updates applied to the replica, replays at start included.", tally.applied)
         yield _counter("updates_late", "Of those, updates whose own window had closed.", tally.late)
@@ -89,20 +90,19 @@ class NodeCollector(Collector):
         yield figures
         yield _gauge("last_step_timestamp_seconds", "When the last window closed, Unix time.", tally.last_step_at)
         if subject is not None:
-            yield from _node(subject)
+            yield from _node(subject, hub.settings.run)
             yield from _links(subject.link_states())
 
 
-def _node(subject: Subject) -> Iterator[Metric]:
-    node, run = subject.node, subject.settings.run
+def _node(subject: Subject, run: RunSettings) -> Iterator[Metric]:
     view, journal = subject.view(), subject.journal_size()
-    duplicates = node.duplicates * run.seedflood.local_steps
+    duplicates = view.duplicates * run.seedflood.local_steps
     yield _counter("updates_duplicate", "Updates that came again and were dropped.", duplicates)
     rejected = CounterMetricFamily(
         "seedflood_updates_rejected", "Bundles, statements and sums of others that were not used.", labels=["reason"]
     )
-    for reason in get_args(Objection):
-        rejected.add_metric([label(reason)], node.admission.refused.get(reason, 0))
+    for reason, count in view.refused.items():
+        rejected.add_metric([label(reason)], count)
     yield rejected
     faults = CounterMetricFamily(
         "seedflood_peer_faults", "Frames and links of others that were refused.", labels=["reason"]
@@ -110,19 +110,27 @@ def _node(subject: Subject) -> Iterator[Metric]:
     for fault, count in sorted(subject.link_faults().items()):
         faults.add_metric([fault], count)
     yield faults
-    yield _counter("equivocations", "Steps of which a host was proven to say two things.", node.inquiry.count)
-    yield _gauge("window_step", "First step of the round that is measured or collected.", node.step)
+    yield _counter("equivocations", "Steps of which a host was proven to say two things.", view.equivocations)
+    yield _gauge("window_step", "First step of the round that is measured or collected.", view.step)
     yield _gauge("run_steps", "Length of the run in steps.", run.steps)
     peers = GaugeMetricFamily("seedflood_peers", "Other members of the run by what is known of them.", labels=["state"])
     for state in get_args(MemberStatus):
         if state != "self":
             peers.add_metric([state], sum(member.status == state for member in view.members))
     yield peers
+    yield _hops(view.hops)
     catching_up = view.catching_up
     lag = catching_up.wanted - catching_up.held if catching_up is not None else 0
     yield _gauge("catchup_lag_steps", "Steps of all origins that its donor held and it lacks; 0 after that.", lag)
     yield _gauge("journal_bytes", "Size of the journal on the disk.", journal.bytes)
     yield _gauge("disk_full", "The disk of the journal is full: nothing is published.", subject.is_disk_full)
+
+
+def _hops(hops: Hops) -> Metric:
+    text = "Half a round trip to a neighbour, event loops and queues of both sides included."
+    bounds = [*(str(bound) for bound in hops.bounds), "+Inf"]
+    buckets = list(zip(bounds, accumulate(hops.counts), strict=True))
+    return HistogramMetricFamily("seedflood_hop_delay_seconds", text, buckets=buckets, sum_value=hops.sum_seconds)
 
 
 def _links(links: list[LinkState]) -> Iterator[Metric]:

@@ -25,7 +25,7 @@ from seedflood.operations.eventlog import event_files, read_lines
 from seedflood.operations.http_address import HttpAddress, keep_http_address, remove_http_address
 from seedflood.operations.hub import TelemetryHub
 from seedflood.operations.metrics import CONTENT_TYPE, Metrics
-from seedflood.operations.status import describe, why_not_ready
+from seedflood.operations.status import describe, describe_readiness
 from seedflood.operations.trace import Trace, resolve_origin, trace
 from seedflood.protocol.origin import STEP_MAX, fingerprint
 
@@ -103,8 +103,8 @@ class OperationsServer:
         return web.Response(text="alive\n")
 
     async def _ready(self, _: web.Request) -> web.StreamResponse:
-        reason = why_not_ready(self._hub.subject)
-        return web.Response(text="ready\n") if reason is None else web.Response(status=503, text=f"{reason}\n")
+        lines = describe_readiness(self._hub)
+        return web.Response(text="\n".join([*lines, ""]) if lines else "ready\n", status=503 if lines else 200)
 
     async def _scrape(self, _: web.Request) -> web.StreamResponse:
         return web.Response(body=self._metrics.scrape(), headers={"Content-Type": CONTENT_TYPE})
@@ -122,10 +122,7 @@ class OperationsServer:
         return _json({"events": events[-limit:] if limit else []})
 
     async def _trace(self, request: web.Request) -> web.StreamResponse:
-        names = {fingerprint(self._hub.origin): self._hub.settings.node.name}
-        subject = self._hub.subject
-        if subject is not None:
-            names |= {fingerprint(member.origin): member.name for member in subject.node.membership.all()}
+        names = self._hub.names()
         origin = resolve_origin(request.query.get("origin", ""), names)
         if origin is None:
             known = ", ".join(sorted(set(names.values())))
@@ -147,10 +144,8 @@ class OperationsServer:
         found.node = self._hub.settings.node.name
         subject = self._hub.subject
         if subject is not None:
-            origin = int(found.origin, 16)
-            found.is_held = subject.node.frontier.holds(origin, found.step)
-            found.is_applied = subject.node.applied.holds(origin, found.step)
-            found.at_step, found.run_steps = subject.node.step, subject.node.rules.steps
+            found.is_held, found.is_applied = subject.find_update(int(found.origin, 16), found.step)
+            found.at_step, found.run_steps = subject.view().step, self._hub.settings.run.steps
 
 
 def bind(address: str) -> socket.socket:

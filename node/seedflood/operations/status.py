@@ -8,8 +8,11 @@ All keys are always there; what is not known yet is null. Origins are fingerprin
     is_ready, why_not_ready
     progress  step, steps, epoch, loss, step_seconds, steps_per_second, seconds_left, spent_seconds, spent_bytes
               spent: until the present loss, in this life of the process; bytes: sent on all links together
-    window    step, opened_seconds, heard, expected, waiting_for [names], bound_seconds, last_close {step, reason,
-              waited_seconds, heard, late, missing [names]}
+    blockers  why it does not move: [{kind, name, origin, step, seconds, reason}]; kind: of a closed set
+              (`protocol.view.BlockerKind`); origin, step: whose update lacks, and which is the first, or null; seconds:
+              for how long; reason: a clause for people
+    window    step, opened_seconds, heard, expected, bound_seconds, last_close {step, reason, waited_seconds, heard,
+              late, missing [names]}
     members   [{name, origin, status, step, lag_steps, hop_seconds, first_step, last_step, incarnation}]
               status: self | linked | reachable | silent | left | unknown; step: the first one of it not held here
     edges     [[origin, origin]]: links that both ends state
@@ -32,65 +35,78 @@ from typing import Any
 from seedflood import VERSION
 from seedflood.config import RunSettings
 from seedflood.operations.hub import TelemetryHub
+from seedflood.operations.reasons import describe_blocker, explain
 from seedflood.operations.subject import LinkState, Subject
 from seedflood.operations.tally import percentile
 from seedflood.protocol.origin import fingerprint
 from seedflood.protocol.seedflood.outputs import ClosedWindow
-from seedflood.protocol.seedflood.phase import Phase
-from seedflood.protocol.seedflood.view import MemberView, View
+from seedflood.protocol.view import MemberView, View
 
 EVENTS_SHOWN = 50
+BLOCKERS_SHOWN = 100
 
 RUN_SETTINGS = ("name", "model", "mode", "clients", "steps", "batch_size")
 SEEDFLOOD_SETTINGS = ("window", "local_steps", "refresh_period")
 
 
-def describe_state(subject: Subject | None) -> str:
+def describe_state(hub: TelemetryHub) -> str:
     """One of the words that the module names."""
+    subject = hub.subject
     if subject is None:
         return "loading"
-    node = subject.node
-    if subject.is_draining or node.phase is Phase.LEFT:
+    view = subject.view()
+    if subject.is_draining or view.phase == "left":
         return "draining"
     if subject.is_disk_full:
         return "disk full"
-    if node.is_doubted:
+    if view.is_doubted:
         return "doubted"
     if subject.is_finished:
         return "finished"
-    if node.is_ready:
+    if view.is_ready:
         return "ready"
-    return "catching up" if node.neighbours else "joining"
+    return "catching up" if view.linked else "joining"
 
 
-def why_not_ready(subject: Subject | None) -> str | None:
+def why_not_ready(hub: TelemetryHub) -> str | None:
     """One sentence; None if the node is ready."""
+    subject, state = hub.subject, describe_state(hub)
     if subject is None:
         return "the model is being loaded"
-    state, node = describe_state(subject), subject.node
+    view = subject.view()
     if state == "draining":
         return "the node is leaving"
-    if node.is_ready:
+    if view.is_ready:
         return None
     if state == "doubted":
         return "its replica differs from a neighbour's and is made again"
-    if not node.neighbours:
-        return f"no neighbour is linked; it dials {len(subject.settings.peers)}"
-    catching_up = subject.view().catching_up
+    if not view.linked:
+        return f"no neighbour is linked; it dials {len(hub.settings.peers)}"
+    catching_up = view.catching_up
     if catching_up is not None:
-        name = node.membership.name(catching_up.donor)
+        name = next(member.name for member in view.members if member.origin == catching_up.donor)
         return f"catching up: {catching_up.held} of {catching_up.wanted} steps held, from {name}"
-    if node.phase is Phase.JOINING:
+    if view.phase == "joining":
         return "catching up"
     return "its replica was not compared with a neighbour's yet"
 
 
-def describe_line(subject: Subject | None) -> str:
+def describe_readiness(hub: TelemetryHub) -> list[str]:
+    """Lines that say why the node is not ready, and what it waits for; none if it is."""
+    reason = why_not_ready(hub)
+    if reason is None or hub.subject is None:
+        return [reason] if reason is not None else []
+    view = hub.subject.view()
+    lines = [f"waits, for {view.now - one.since:.0f} s: {explain(one)}" for one in view.blockers[:BLOCKERS_SHOWN]]
+    return [reason, *lines]
+
+
+def describe_line(hub: TelemetryHub | None) -> str:
     """State and step in a few words, for a supervisor."""
-    if subject is None:
+    if hub is None or hub.subject is None:
         return "loading the model"
-    run = subject.settings.run
-    return f"{describe_state(subject)}, step {min(subject.node.step, run.steps)} of {run.steps}"
+    steps = hub.settings.run.steps
+    return f"{describe_state(hub)}, step {min(hub.subject.view().step, steps)} of {steps}"
 
 
 def describe(hub: TelemetryHub) -> dict[str, Any]:
@@ -98,20 +114,21 @@ def describe(hub: TelemetryHub) -> dict[str, Any]:
     subject = hub.subject
     view = subject.view() if subject is not None else None
     links = subject.link_states() if subject is not None else []
-    reason = why_not_ready(subject)
+    reason = why_not_ready(hub)
     return {
         "node": _node(hub),
-        "state": describe_state(subject),
+        "state": describe_state(hub),
         "is_ready": reason is None,
         "why_not_ready": reason,
         "progress": _progress(hub, links),
+        "blockers": _blockers(view),
         "window": _window(hub, view),
         "members": [_member(member, view) for member in view.members] if view is not None else [],
         "edges": [[fingerprint(a), fingerprint(b)] for a, b in view.edges] if view is not None else [],
         "diameter": view.diameter if view is not None else None,
-        "links": [_link(link, hub) for link in links],
-        "updates": _updates(hub, links),
-        "delays": _delays(hub),
+        "links": [_link(link, view) for link in links],
+        "updates": _updates(hub, view, links),
+        "delays": _delays(view),
         "traffic": _traffic(hub, links),
         "history": _history(hub),
         "journal": _journal(subject),
@@ -140,7 +157,7 @@ def _run(run: RunSettings) -> dict[str, Any]:
 
 def _progress(hub: TelemetryHub, links: list[LinkState]) -> dict[str, Any]:
     subject, run = hub.subject, hub.settings.run
-    step = min(subject.node.step, run.steps) if subject is not None else None
+    step = min(subject.view().step, run.steps) if subject is not None else None
     speed = hub.steps_per_second()
     return {
         "step": step,
@@ -159,25 +176,29 @@ def _window(hub: TelemetryHub, view: View | None) -> dict[str, Any]:
     window = view.window if view is not None else None
     return {
         "step": window.last if window is not None else None,
-        "opened_seconds": _round(window.opened_seconds) if window is not None else None,
+        "opened_seconds": _round(view.now - window.opened_at) if view is not None and window is not None else None,
         "heard": window.heard if window is not None else None,
         "expected": window.expected if window is not None else None,
-        "waiting_for": [blocker.name for blocker in view.blockers] if view is not None and window is not None else [],
         "bound_seconds": window.bound_seconds if window is not None else None,
-        "last_close": _last_close(hub.subject, hub.last_close),
+        "last_close": _last_close(view, hub.last_close),
     }
 
 
-def _last_close(subject: Subject | None, window: ClosedWindow | None) -> dict[str, Any] | None:
-    if subject is None or window is None:
+def _blockers(view: View | None) -> list[dict[str, Any]]:
+    return [describe_blocker(one, view.now) for one in view.blockers[:BLOCKERS_SHOWN]] if view is not None else []
+
+
+def _last_close(view: View | None, window: ClosedWindow | None) -> dict[str, Any] | None:
+    if view is None or window is None:
         return None
+    names = {member.origin: member.name for member in view.members}
     return {
         "step": window.steps[1],
         "reason": window.reason,
         "waited_seconds": _round(window.waited_seconds),
         "heard": window.heard,
         "late": window.late,
-        "missing": sorted(subject.node.membership.name(origin) for origin in window.missing),
+        "missing": sorted(names.get(origin, fingerprint(origin)) for origin in window.missing),
     }
 
 
@@ -196,8 +217,8 @@ def _member(member: MemberView, view: View) -> dict[str, Any]:
     }
 
 
-def _link(link: LinkState, hub: TelemetryHub) -> dict[str, Any]:
-    hops = hub.tally.hops.latest
+def _link(link: LinkState, view: View | None) -> dict[str, Any]:
+    hops = view.hops.latest if view is not None else {}
     return {
         "peer": link.peer,
         "origin": fingerprint(link.origin) if link.origin is not None else None,
@@ -212,20 +233,20 @@ def _link(link: LinkState, hub: TelemetryHub) -> dict[str, Any]:
     }
 
 
-def _updates(hub: TelemetryHub, links: list[LinkState]) -> dict[str, Any]:
-    tally, subject = hub.tally, hub.subject
+def _updates(hub: TelemetryHub, view: View | None, links: list[LinkState]) -> dict[str, Any]:
+    tally = hub.tally
     return {
         "originated": tally.originated,
         "received": sum(link.updates_received for link in links),
-        "duplicate": subject.node.duplicates * subject.settings.run.seedflood.local_steps if subject is not None else 0,
+        "duplicate": view.duplicates * hub.settings.run.seedflood.local_steps if view is not None else 0,
         "applied": tally.applied,
         "late": tally.late,
-        "rejected": dict(subject.node.admission.refused) if subject is not None else {},
+        "rejected": {reason: count for reason, count in view.refused.items() if count} if view is not None else {},
     }
 
 
-def _delays(hub: TelemetryHub) -> dict[str, Any]:
-    samples = hub.tally.hops.samples()
+def _delays(view: View | None) -> dict[str, Any]:
+    samples = view.hops.recent if view is not None else ()
     return {
         "hop_seconds_p50": _round(percentile(samples, 0.5)),
         "hop_seconds_p99": _round(percentile(samples, 0.99)),

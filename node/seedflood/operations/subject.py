@@ -1,13 +1,11 @@
-"""What this room may ask of the node it shows: everything is read, nothing is changed."""
+"""What this room may ask of the node it shows: values only, so that nothing here can change it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from seedflood.config import Settings
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.seedflood.node import Node
-from seedflood.protocol.seedflood.view import View
+from seedflood.protocol.view import View
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +40,7 @@ class JournalSize:
 
 
 class Subject(Protocol):
-    """The daemon."""
-
-    settings: Settings
-    node: Node
+    """The daemon. All of it is asked on the loop's thread, but for `names`."""
 
     @property
     def incarnation(self) -> int: ...
@@ -64,7 +59,14 @@ class Subject(Protocol):
     def parameters(self) -> tuple[int, int]:
         """How many the model has, and how many bytes they take in its type."""
 
-    def view(self) -> View: ...
+    def view(self) -> View:
+        """The node now; asked again before anything has happened it costs nothing."""
+
+    def names(self) -> dict[OriginId, str]:
+        """Of all known origins, for any thread."""
+
+    def find_update(self, origin: OriginId, step: int) -> tuple[bool, bool]:
+        """Is it held, and is it applied?"""
 
     def link_states(self) -> list[LinkState]:
         """Of all neighbours of this life, and of all who are dialled."""

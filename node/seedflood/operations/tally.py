@@ -1,18 +1,14 @@
 """Counts of this life of a node, which its metrics and its status page share."""
 
-from collections import deque
+from collections.abc import Sequence
 
 from prometheus_client import CollectorRegistry, Histogram, disable_created_metrics
 
-from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.outputs import CloseReason
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # a series per counter that nobody reads
 
-HOP_SAMPLES_MAX = 256
-
 SECONDS_BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
-HOP_BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 
 CLOSE_REASONS: tuple[CloseReason, ...] = ("all heard", "bound", "no waiting")
 
@@ -32,7 +28,6 @@ class Tally:
         self.steps = Histogram(
             "seedflood_step_seconds", "What measuring a step took.", buckets=SECONDS_BOUNDS, registry=self.registry
         )
-        self.hops = HopTimes(self.registry)
         self._windows = Histogram(
             "seedflood_window_close_seconds",
             "How long windows were open, by why they closed: all_heard, bound, no_waiting.",
@@ -47,33 +42,7 @@ class Tally:
         self._windows.labels(label(reason)).observe(seconds)
 
 
-class HopTimes:
-    """What a hop takes, by pings. latest: of each linked neighbour."""
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self.latest: dict[OriginId, float] = {}
-        self._samples: deque[float] = deque(maxlen=HOP_SAMPLES_MAX)
-        self._histogram = Histogram(
-            "seedflood_hop_delay_seconds",
-            "Half a round trip to a neighbour, event loops and queues of both sides included.",
-            buckets=HOP_BOUNDS,
-            registry=registry,
-        )
-
-    def observe(self, peer: OriginId, seconds: float) -> None:
-        self._histogram.observe(seconds)
-        self.latest[peer] = seconds
-        self._samples.append(seconds)
-
-    def forget(self, peer: OriginId) -> None:
-        self.latest.pop(peer, None)
-
-    def samples(self) -> list[float]:
-        """The last ones, of all neighbours."""
-        return list(self._samples)
-
-
-def percentile(samples: list[float], share: float) -> float | None:
+def percentile(samples: Sequence[float], share: float) -> float | None:
     return sorted(samples)[int(share * (len(samples) - 1) + 0.5)] if samples else None
 
 

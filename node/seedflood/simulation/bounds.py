@@ -25,7 +25,7 @@ from seedflood.protocol.seedflood.node import Node
 from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure
 from seedflood.protocol.seedflood.pending import AHEAD_BUNDLES
 from seedflood.protocol.seedflood.watch import REMEMBERED
-from seedflood.protocol.swarm.delays import SAMPLES_MAX
+from seedflood.protocol.swarm.delays import HOP_BOUNDS, SAMPLES_MAX
 from seedflood.protocol.swarm.messages import NEIGHBOURS_MAX
 
 Answer = TypeVar("Answer")
@@ -101,8 +101,10 @@ BOUNDS: dict[str, Bound] = {
     "Frontier._marks": _origins,
     "Holdings.contradicting": _origins,
     "Holdings.heard": _origins,
+    "HopDelays._counts": _fixed(len(HOP_BOUNDS) + 1),
     "HopDelays._delays": _fixed(SAMPLES_MAX),
-    "HopDelays._sent": _origins,
+    "HopDelays._latest": _linked,
+    "HopDelays._sent": _linked,
     "Inquiry._asked": _linked,
     "Inquiry._asked[]": _fixed(BLOCKS_ASKED_MAX),
     "Inquiry._pauses": _origins,

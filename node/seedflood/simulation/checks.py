@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from seedflood.protocol.seedflood.phase import Phase
-from seedflood.protocol.seedflood.view import Blocker
+from seedflood.protocol.view import Blocker
 from seedflood.simulation.host import Host
 
 HARMLESS = ("duplicate", "self")

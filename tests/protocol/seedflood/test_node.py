@@ -249,7 +249,7 @@ def test_strict_waits_for_those_that_never_joined():
     node = linked(B, clients=3)
     publish(node)
     assert windows(hear(node, B, B.updates(0), 1e9)) == []
-    assert waiting_for(node) == ["(never joined)"]
+    assert waiting_for(node) == ["1 host (never joined)"]
 
 
 def test_bounded_closes_at_the_diameter_times_the_bound_of_a_hop():

@@ -1,5 +1,8 @@
 """What an operator is shown of a node: edges, who can be reached, the window, how far it has caught up."""
 
+from dataclasses import fields, is_dataclass
+from typing import get_args
+
 import networkx
 import pytest
 from hypothesis import given
@@ -8,6 +11,8 @@ from nodes import hear, linked, publish, started, tick
 from origins import A, B, C, D, E
 
 from seedflood.protocol.origin import STEP_MAX
+from seedflood.protocol.seedflood.admission import Objection
+from seedflood.protocol.seedflood.messages import Updates
 from seedflood.protocol.seedflood.view import reach, stated_edges
 from seedflood.protocol.swarm.messages import Members
 
@@ -69,7 +74,7 @@ def test_an_open_window_tells_who_was_heard():
     publish(node, now=1.0)
     hear(node, B, B.updates(0), now=2.0)
     window = node.view(3.0).window
-    assert (window.first, window.last, window.opened_seconds) == (0, 0, 2.0)
+    assert (window.first, window.last, window.opened_at) == (0, 0, 1.0)
     assert (window.heard, window.expected, window.waiting) == (2, 3, (C.id,))
 
 
@@ -88,3 +93,42 @@ def test_one_that_catches_up_tells_how_much_of_its_donor_it_holds():
     hear(node, B, B.updates(0, 1, 2))
     catching_up = node.view(0.0).catching_up
     assert (catching_up.donor, catching_up.held, catching_up.wanted) == (B.id, 3, 10)
+
+
+def test_all_reasons_to_refuse_are_there_and_what_was_refused_is_counted():
+    node = linked(B)
+    assert set(node.view(0.0).refused) == set(get_args(Objection))
+    hear(node, B, Updates((C.bundle(0),)))
+    assert {reason: count for reason, count in node.view(0.0).refused.items() if count} == {"unknown origin": 1}
+
+
+def test_a_view_does_not_change_when_the_node_does():
+    node = linked(B)
+    before = node.view(0.0)
+    publish(node)
+    hear(node, B, Updates((C.bundle(0),)))
+    assert (before.phase, before.window, before.refused["unknown origin"]) == ("measuring", None, 0)
+    assert node.view(0.0) != before
+
+
+def is_value(one):
+    """Is it made of plain values alone?"""
+    if is_dataclass(one):
+        assert type(one).__dataclass_params__.frozen
+        return type(one).__module__ == "seedflood.protocol.view" and all(
+            is_value(getattr(one, field.name)) for field in fields(one)
+        )
+    if isinstance(one, dict):
+        return all(map(is_value, [*one.keys(), *one.values()]))
+    return all(map(is_value, one)) if isinstance(one, tuple) else one is None or type(one) in (int, float, str, bool)
+
+
+def test_a_view_is_made_of_values():
+    node = started(clients=3)
+    node.connected(B.id, B.hello([B.held(10)]), 0.0)
+    node.collect()
+    assert is_value(node.view(0.0))
+    node = linked(B, C)
+    publish(node)
+    assert is_value(node.view(0.0))
+    assert not is_value(node)

@@ -1,3 +1,5 @@
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -83,3 +85,22 @@ def test_what_was_just_said_stands(round_trips, said):
     delays = measured(*round_trips)
     now_said = delays.milliseconds_to_say(said)
     assert delays.milliseconds_to_say(now_said) == now_said
+
+
+def test_hops_are_shown_as_they_were_measured():
+    delays = measured(0.5, 0.001, 0.002, 60.0)
+    hops = delays.view()
+    assert hops.recent == pytest.approx((0.25, 0.0005, 0.001, 30.0))
+    assert hops.latest == {B.id: 30.0}
+    assert hops.sum_seconds == pytest.approx(30.2515)
+    counted = dict(zip((*hops.bounds, math.inf), hops.counts, strict=True))
+    assert {bound: count for bound, count in counted.items() if count} == {0.0005: 1, 0.001: 1, 0.25: 1, math.inf: 1}
+
+
+def test_who_is_not_linked_any_more_has_no_hop():
+    delays = measured(0.5)
+    delays.ping(B.id, 5.0)
+    delays.forget(B.id)
+    delays.pong(B.id, 5.0, 6.0)
+    assert delays.view().latest == {}
+    assert delays.view().recent == (0.25,)

@@ -2,6 +2,9 @@
 
 export const UNKNOWN = "–";
 
+/** A node that waits for less long than that is at work. */
+export const STANDSTILL_SECONDS = 3;
+
 const grouped = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const clock = new Intl.DateTimeFormat([], { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
 const calendar = new Intl.DateTimeFormat([], { dateStyle: "medium", timeStyle: "medium" });
@@ -71,6 +74,10 @@ export function dateAndTime(date) {
 export function names(list, most = 4) {
   const shown = list.slice(0, most).join(", ");
   return list.length > most ? `${shown} and ${list.length - most} more` : shown;
+}
+
+export function capitalised(words) {
+  return words.charAt(0).toUpperCase() + words.slice(1);
 }
 
 /** "1 host", "2 hosts". */

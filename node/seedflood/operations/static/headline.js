@@ -2,7 +2,7 @@
 
 import { byId, setAttribute, setText } from "./elements.js";
 import { describeFigures } from "./figures.js";
-import { UNKNOWN, bytes, count, decimal, duration, figure, percent } from "./formats.js";
+import { STANDSTILL_SECONDS, UNKNOWN, age, bytes, capitalised, count, decimal, duration, figure, percent } from "./formats.js";
 import { isLive } from "./members.js";
 
 /** What a state means for someone who has never seen this page. tone: its colour; shape: its mark. */
@@ -66,7 +66,9 @@ function spent({ spent_seconds: seconds, spent_bytes: sent }) {
 function reason(status, known) {
   if (!status.is_ready && status.why_not_ready) {
     const words = status.why_not_ready;
-    return words.charAt(0).toUpperCase() + words.slice(1) + (/[.!?]$/.test(words) ? "" : ".");
+    return capitalised(words) + (/[.!?]$/.test(words) ? "" : ".");
   }
+  const [oldest] = status.blockers.toSorted((a, b) => b.seconds - a.seconds);
+  if (oldest?.seconds >= STANDSTILL_SECONDS) return `Waits, for ${age(oldest.seconds)}: ${oldest.reason}.`;
   return known.text;
 }

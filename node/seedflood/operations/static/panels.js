@@ -1,7 +1,7 @@
 // The open window, what became of updates, what was sent, and which run this is.
 
 import { byId, make, reconcile, setAttribute, setText } from "./elements.js";
-import { UNKNOWN, bytes, count, dateAndTime, duration, figure, names, plural } from "./formats.js";
+import { UNKNOWN, STANDSTILL_SECONDS, age, bytes, capitalised, count, dateAndTime, duration, figure, names, plural } from "./formats.js";
 
 const NO_BREAK = "\u00a0";
 
@@ -17,6 +17,7 @@ export function showWindow(status) {
   setText(byId("window-heard"), expected ? `${count(heard)} of ${count(expected)}` : UNKNOWN);
   setAttribute(byId("window-progress"), "value", expected ? (heard / expected).toFixed(3) : 0);
   setText(byId("window-waiting"), waiting(status, isOpen));
+  showBlockers(status.blockers);
   setText(byId("window-open"), isOpen ? duration(open.opened_seconds) : UNKNOWN);
   const limitless = { strict: "as long as it takes", none: "none", bounded: UNKNOWN };
   setText(
@@ -26,11 +27,27 @@ export function showWindow(status) {
   setText(byId("window-last"), lastClose(open.last_close));
 }
 
-function waiting({ window: open, state, is_ready: isReady, progress }, isOpen) {
+const BLOCKERS_MAX = 8;
+
+/** Why this node does not move, and for how long: what stands for a moment only belongs to every step. */
+function showBlockers(blockers) {
+  const standing = blockers.filter((one) => one.seconds >= STANDSTILL_SECONDS);
+  const shown = standing.slice(0, BLOCKERS_MAX);
+  const rest = standing.length - shown.length;
+  const lines = shown.map((one) => [`${one.kind} ${one.name}`, `${capitalised(one.reason)}, for ${age(one.seconds)}.`]);
+  if (rest > 0) lines.push(["rest", `And ${count(rest)} more.`]);
+  reconcile(byId("blockers"), lines, {
+    key: ([key]) => key,
+    create: () => make("li"),
+    update: (item, [, text]) => setText(item, text),
+  });
+}
+
+function waiting({ window: open, state, is_ready: isReady, progress, blockers }, isOpen) {
   if (state === "finished") return "Closed. It was the last one of the run.";
   if (!isOpen && isReady) return `${open.last_close ? "Closed. " : ""}Step ${count(progress.step)} is being measured.`;
   if (!isOpen) return "No window is open: this node publishes nothing.";
-  if (open.waiting_for.length > 0) return `Waits for ${names(open.waiting_for)}.`;
+  if (blockers.length > 0) return `Waits for ${names(blockers.map((one) => one.name))}.`;
   return open.heard >= open.expected ? "Everybody was heard." : NO_BREAK;
 }
 

@@ -22,13 +22,13 @@ from seedflood.protocol.seedflood.phase import Lifecycle, Phase
 from seedflood.protocol.seedflood.rounds import applied_before, first_round, next_round, round_of
 from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.seedflood.standstill import Standstill
-from seedflood.protocol.seedflood.view import Blocker
 from seedflood.protocol.seedflood.watch import DIGEST_ROUNDS
 from seedflood.protocol.seedflood.windows import OpenWindows
 from seedflood.protocol.swarm.messages import AlgorithmMessage, Hello, Member, Sign
 from seedflood.protocol.swarm.outbox import Outbox
 from seedflood.protocol.swarm.presence import Presence
 from seedflood.protocol.swarm.rules import Patience
+from seedflood.protocol.view import Blocker
 
 
 class SeedFlood:

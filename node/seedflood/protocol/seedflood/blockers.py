@@ -16,15 +16,14 @@ from seedflood.protocol.seedflood.ending import Ending
 from seedflood.protocol.seedflood.exchange import Exchange
 from seedflood.protocol.seedflood.phase import Lifecycle, Phase
 from seedflood.protocol.seedflood.rules import Rules
-from seedflood.protocol.seedflood.view import Blocker, BlockerKind
 from seedflood.protocol.seedflood.window import Window
 from seedflood.protocol.seedflood.windows import OpenWindows
 from seedflood.protocol.swarm.membership import shorten
 from seedflood.protocol.swarm.presence import Presence
+from seedflood.protocol.view import Blocker, BlockerKind
 
 NAMELESS: dict[BlockerKind, str] = {
     "disk full": "room on its own disk",
-    "never joined": "(never joined)",
     "no link": "any neighbour",
     "own past": "whoever was linked with this node before its journal was lost",
     "own replica": "its own replica, which is made again",
@@ -151,14 +150,14 @@ class Blockers:
         known = sorted((member.name, member.origin) for member in there)[:missing]
         yield from (Blocker("joining", origin, name, None, since) for name, origin in known)
         if unknown := missing - len(known):
-            one = _nameless("never joined", since)
-            yield one if unknown == 1 else replace(one, name=f"{unknown} hosts {one.name}")
+            name = "1 host" if unknown == 1 else f"{unknown} hosts"
+            yield Blocker("never joined", None, name, None, since)
 
 
 def describe(blockers: Iterable[Blocker]) -> dict[str, object]:
     """Facts for the log: who or what is waited for, and why."""
     blockers = list(blockers)
-    names = (f"{one.name} (joining)" if one.kind == "joining" else one.name for one in blockers)
+    names = (f"{one.name} ({one.kind})" if one.kind in ("joining", "never joined") else one.name for one in blockers)
     return {"waiting_for": shorten(list(dict.fromkeys(names))), "why": sorted({one.kind for one in blockers})}
 
 

@@ -14,7 +14,7 @@ from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, ReplicaDi
 from seedflood.protocol.seedflood.outputs import Outputs
 from seedflood.protocol.seedflood.phase import Phase
 from seedflood.protocol.seedflood.rules import Rules
-from seedflood.protocol.seedflood.view import Blocker, View, make_view
+from seedflood.protocol.seedflood.view import make_view
 from seedflood.protocol.swarm.membership import Membership
 from seedflood.protocol.swarm.messages import Member, Sign, Verify
 from seedflood.protocol.swarm.neighbours import Neighbours
@@ -22,6 +22,7 @@ from seedflood.protocol.swarm.outbox import Outbox
 from seedflood.protocol.swarm.presence import Presence
 from seedflood.protocol.swarm.rules import Patience
 from seedflood.protocol.swarm.swarm import Swarm
+from seedflood.protocol.view import Blocker, View
 
 
 class Node(Swarm[Outputs]):
@@ -156,8 +157,7 @@ class Node(Swarm[Outputs]):
 
     def view(self, now: float) -> View:
         """What an operator is shown."""
-        seedflood, found = self.seedflood, self.blockers(now)
-        return make_view(self._presence, seedflood.exchange, self.frontier, seedflood.windows.oldest, found, now)
+        return make_view(self, self._presence, self.seedflood.exchange, self.seedflood.windows.oldest, now)
 
     def blockers(self, now: float) -> tuple[Blocker, ...]:
         """Why it does not move: for whom it waits, since when, and which step lacks; nothing if it waits for nobody."""

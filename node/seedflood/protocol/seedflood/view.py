@@ -1,134 +1,61 @@
-"""What a node looks like from outside at one moment: values for whoever shows it, none of which can change it.
+"""How a node that trains by SeedFlood is seen (`protocol.view`).
 
 A link counts as an edge when both of its ends state it, so a host that died loses its edges as soon as its neighbours
 say so, though its own last statement still names them.
 """
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
-from typing import Literal
+from typing import Protocol, get_args
 
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.origin import STEP_MAX, OriginId
+from seedflood.protocol.seedflood.admission import Admission, Objection
 from seedflood.protocol.seedflood.catchup import describe_progress
 from seedflood.protocol.seedflood.exchange import Exchange
+from seedflood.protocol.seedflood.phase import Phase
 from seedflood.protocol.seedflood.window import Window
 from seedflood.protocol.swarm.membership import Membership
 from seedflood.protocol.swarm.messages import Member
 from seedflood.protocol.swarm.presence import Presence
-
-MemberStatus = Literal["self", "linked", "reachable", "silent", "left", "unknown"]
-"""silent: a window waited too long for it, or nobody whom we can reach has a link with it. unknown: the same of one
-that never took part."""
-
-BlockerKind = Literal[
-    "disk full",
-    "no link",
-    "donor",
-    "former neighbour",
-    "own past",
-    "announcement",
-    "window",
-    "joining",
-    "never joined",
-    "last words",
-    "away",
-    "agreement",
-    "own replica",
-]
-"""Why a node waits.
-
-disk full         nothing of ours is published before there is room
-no link           to take part it needs a link with a neighbour
-donor             what it held when we linked is not all here
-former neighbour  our journal was lost, and it may know what we said
-own past          steps that we are known to have said are not here, or somebody else may still know of more
-announcement      it has not confirmed that it expects us
-window            the open window lacks its updates
-joining           it is there and has not caught up, and the run begins with all clients
-never joined      the same of hosts that nobody has heard of
-last words        the run lacks its updates
-away              it is our neighbour at the end of the run, and not linked
-agreement         it has not said that it holds the same, with the same digest
-own replica       our coefficients are made again, or are in doubt
-"""
-
-Edge = tuple[OriginId, OriginId]
+from seedflood.protocol.view import Blocker, CatchingUp, Edge, MemberStatus, MemberView, View, WindowView
 
 
-@dataclass(frozen=True, slots=True)
-class Blocker:
-    """One reason why a node waits. origin: for whom, None if it is nobody that is known. name: the same for people.
-    first_lacking_step: of the origin; None if it is no step that lacks. since: the clock of the node."""
-
-    kind: BlockerKind
-    origin: OriginId | None
-    name: str
-    first_lacking_step: int | None
-    since: float
-
-
-@dataclass(frozen=True, slots=True)
-class MemberView:
-    """mark: the first step of it that is not held here. first_step: None until it takes part."""
-
-    origin: OriginId
-    name: str
-    status: MemberStatus
-    mark: int
-    first_step: int | None
-    last_step: int | None
-    incarnation: int
-    hop_seconds: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class WindowView:
-    """The open window over steps first..last. bound_seconds: None if it waits for however long it takes."""
-
-    first: int
-    last: int
-    opened_seconds: float
-    expected: int
-    waiting: tuple[OriginId, ...]
-    bound_seconds: float | None
+class Sight(Protocol):
+    """What is read of the node itself."""
 
     @property
-    def heard(self) -> int:
-        return self.expected - len(self.waiting)
+    def step(self) -> int: ...
 
+    @property
+    def frontier(self) -> Frontier: ...
 
-@dataclass(frozen=True, slots=True)
-class CatchingUp:
-    """How much of what the donor held when we linked is held here, in steps of all origins together."""
+    @property
+    def admission(self) -> Admission: ...
 
-    donor: OriginId
-    held: int
-    wanted: int
+    @property
+    def phase(self) -> Phase: ...
 
+    @property
+    def is_ready(self) -> bool: ...
 
-@dataclass(frozen=True, slots=True)
-class View:
-    """members: ourselves included. catching_up: None unless a donor is being pulled from before we speak. blockers: why
-    the node does not move."""
+    @property
+    def is_doubted(self) -> bool: ...
 
-    members: tuple[MemberView, ...]
-    edges: tuple[Edge, ...]
-    diameter: int
-    window: WindowView | None
-    catching_up: CatchingUp | None
-    blockers: tuple[Blocker, ...]
+    @property
+    def duplicates(self) -> int: ...
+
+    def blockers(self, now: float) -> tuple[Blocker, ...]: ...
 
 
 def make_view(
+    node: Sight,
     presence: Presence,
     exchange: Exchange,
-    frontier: Frontier,
     window: Window | None,
-    blockers: tuple[Blocker, ...],
     now: float,
 ) -> View:
-    membership = presence.membership
+    """window: the oldest one that is open."""
+    membership, frontier = presence.membership, node.frontier
     edges = stated_edges(membership.all())
     reached = reach(presence.ours.origin, edges)
     statuses = {member.origin: _status(member, presence, exchange.linked, reached) for member in membership.all()}
@@ -146,12 +73,22 @@ def make_view(
         for member in membership.all()
     )
     return View(
+        now=now,
+        phase=node.phase.value,
+        step=node.step,
+        is_ready=node.is_ready,
+        is_doubted=node.is_doubted,
+        linked=len(presence.neighbours),
+        duplicates=node.duplicates,
+        refused=dict.fromkeys(get_args(Objection), 0) | node.admission.refused,
+        equivocations=exchange.inquiry.count,
+        hops=presence.delays.view(),
         members=members,
         edges=edges,
         diameter=membership.diameter(),
-        window=_view_window(window, membership, presence, now),
+        window=_view_window(window, membership, presence),
         catching_up=_view_catching_up(exchange, frontier),
-        blockers=blockers,
+        blockers=node.blockers(now),
     )
 
 
@@ -193,13 +130,13 @@ def _status(
     return "unknown" if member.first_step == STEP_MAX else "silent"
 
 
-def _view_window(window: Window | None, membership: Membership, presence: Presence, now: float) -> WindowView | None:
+def _view_window(window: Window | None, membership: Membership, presence: Presence) -> WindowView | None:
     if window is None:
         return None
     return WindowView(
         first=window.first,
         last=window.last,
-        opened_seconds=now - window.opened_at,
+        opened_at=window.opened_at,
         expected=len(membership.expected(window.last)),
         waiting=tuple(sorted(window.waiting)),
         bound_seconds=presence.bound_seconds() if window.rule == "bounded" else None,

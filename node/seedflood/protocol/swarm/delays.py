@@ -4,10 +4,12 @@ Every node says the slow end of what it measures in its statement, so that all k
 says it in powers of two, and again only when it has doubled or fallen to a quarter: a statement floods to everyone.
 """
 
+from bisect import bisect_left
 from collections import deque
 
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.swarm.liveness import SUSPICION_SECONDS_MAX
+from seedflood.protocol.view import Hops
 
 SAMPLES_MAX = 256
 PERCENTILE = 0.99
@@ -24,6 +26,10 @@ BOUND_SECONDS_MAX = SUSPICION_SECONDS_MAX
 """Whatever is said of hops and links, by whomever: who is silent for so long is not waited for anyway."""
 
 
+HOP_BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+"""Hops are counted by these, in seconds."""
+
+
 class HopDelays:
     """The last round trips of all links of a node. slow_seconds: their 99th percentile; 0 before any."""
 
@@ -31,6 +37,9 @@ class HopDelays:
         self.slow_seconds = 0.0
         self._sent: dict[OriginId, float] = {}
         self._delays: deque[float] = deque(maxlen=SAMPLES_MAX)
+        self._latest: dict[OriginId, float] = {}
+        self._counts = [0] * (len(HOP_BOUNDS) + 1)
+        self._sum_seconds = 0.0
 
     def ping(self, peer: OriginId, now: float) -> None:
         self._sent[peer] = now
@@ -39,8 +48,20 @@ class HopDelays:
         """Takes an answer; one that does not answer the last ping is not believed."""
         if self._sent.get(peer) == sent_at:
             del self._sent[peer]
-            self._delays.append((now - sent_at) / 2)
+            seconds = (now - sent_at) / 2
+            self._delays.append(seconds)
+            self._latest[peer] = seconds
+            self._counts[bisect_left(HOP_BOUNDS, seconds)] += 1
+            self._sum_seconds += seconds
             self.slow_seconds = sorted(self._delays)[int(PERCENTILE * (len(self._delays) - 1) + 0.5)]
+
+    def forget(self, peer: OriginId) -> None:
+        """The link is down."""
+        self._sent.pop(peer, None)
+        self._latest.pop(peer, None)
+
+    def view(self) -> Hops:
+        return Hops(tuple(self._delays), dict(self._latest), HOP_BOUNDS, tuple(self._counts), self._sum_seconds)
 
     def milliseconds_to_say(self, said: int) -> int:
         """What the statement should say, if it says `said` now: the power of two above the measured milliseconds."""

@@ -63,6 +63,7 @@ class Swarm(Generic[Wanted]):
 
     def disconnected(self, peer: OriginId, now: float, reason: str = "") -> None:
         self.neighbours.disconnect(peer)
+        self._presence.delays.forget(peer)
         self._algorithm.disconnected(peer)
         self._presence.declare_neighbours()
         self._outbox.tell("link down", peer=self.membership.name(peer), reason=reason)

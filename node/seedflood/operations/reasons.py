@@ -1,0 +1,40 @@
+"""Why a node waits, in words for people."""
+
+from typing import Any
+
+from seedflood.protocol.origin import fingerprint
+from seedflood.protocol.view import Blocker, BlockerKind
+
+_CLAUSES: dict[BlockerKind, str] = {
+    "disk full": "its own disk is full",
+    "no link": "it has no link with {name}",
+    "donor": "{name} holds more than has come from it",
+    "former neighbour": "{name} may know what this node said before its journal was lost",
+    "own past": "it does not know all that it said before its journal was lost",
+    "announcement": "{name} has not confirmed that it expects this node",
+    "window": "{step} of {name} has not come",
+    "joining": "{name} has not caught up",
+    "never joined": "{name} of the run never joined",
+    "last words": "{step} of {name} has not come, and the run lacks it",
+    "away": "{name} is not linked, and may lack something",
+    "agreement": "{name} has not said that it holds the same",
+    "own replica": "its own replica is made again",
+}
+
+
+def explain(blocker: Blocker) -> str:
+    """One clause."""
+    step = "an update" if blocker.first_lacking_step is None else f"step {blocker.first_lacking_step}"
+    return _CLAUSES[blocker.kind].format(name=blocker.name, step=step)
+
+
+def describe_blocker(blocker: Blocker, now: float) -> dict[str, Any]:
+    """As JSON."""
+    return {
+        "kind": blocker.kind,
+        "name": blocker.name,
+        "origin": fingerprint(blocker.origin) if blocker.origin is not None else None,
+        "step": blocker.first_lacking_step,
+        "seconds": round(max(0.0, now - blocker.since), 3),
+        "reason": explain(blocker),
+    }
