@@ -36,7 +36,7 @@ async def test_a_node_is_alive_but_not_ready_until_it_has_caught_up(cluster, htt
     status, text = await get(http, a, "/readyz")
     reason, blocker, end = text.split("\n")
     assert (status, reason, end) == (503, "no neighbour is linked; it dials 0", "")
-    assert re.fullmatch(r"waits, for \d+ s: it has no link with any neighbour", blocker)
+    assert re.fullmatch(r"has waited for \d+ s: it has no link with any neighbour", blocker)
     await cluster.start("b", ["a"], PAIR)
     await cluster.until(lambda: a.node.is_ready)
     assert await get(http, a, "/readyz") == (200, "ready\n")

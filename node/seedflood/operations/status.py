@@ -97,7 +97,7 @@ def describe_readiness(hub: TelemetryHub) -> list[str]:
     if reason is None or hub.subject is None:
         return [reason] if reason is not None else []
     view = hub.subject.view()
-    lines = [f"waits, for {view.now - one.since:.0f} s: {explain(one)}" for one in view.blockers[:BLOCKERS_SHOWN]]
+    lines = [f"has waited for {view.now - one.since:.0f} s: {explain(one)}" for one in view.blockers[:BLOCKERS_SHOWN]]
     return [reason, *lines]
 
 

@@ -69,6 +69,6 @@ function reason(status, known) {
     return capitalised(words) + (/[.!?]$/.test(words) ? "" : ".");
   }
   const [oldest] = status.blockers.toSorted((a, b) => b.seconds - a.seconds);
-  if (oldest?.seconds >= STANDSTILL_SECONDS) return `Waits, for ${age(oldest.seconds)}: ${oldest.reason}.`;
+  if (oldest?.seconds >= STANDSTILL_SECONDS) return `Has waited for ${age(oldest.seconds)}: ${oldest.reason}.`;
   return known.text;
 }
