@@ -254,3 +254,11 @@ def test_a_long_pull_does_not_pile_up_until_the_node_may_speak(window, monkeypat
     outs = [answer_pull(node, B, standing(*goal)), hear(node, B, Pong(0.0))]  # strict windows: B knows of us
     assert node.applied.covers([B.held(999), C.held(999)])  # strict windows: the next round is not applied yet
     assert any(map(measure_of, outs))
+
+
+def test_a_window_hears_of_a_step_that_a_proof_has_brought():
+    node = linked(B, steps=9)
+    publish(node)
+    assert node.step == 0
+    node.settled(None, B.bundle(0), 1.0)
+    assert node.step == 1

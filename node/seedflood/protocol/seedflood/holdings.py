@@ -131,6 +131,7 @@ class Holdings:
             if high >= first:
                 self.applied.add(origin, max(low, first), high)
         self.frontier.add(*new.span)
+        self.heard[origin] = None  # a window may have waited for just that step
         if old is not None:
             return not self.pending.replace(old, new)
         if self.applied.holds(origin, new.step, last):
