@@ -90,9 +90,8 @@ def train_naively(run: Path, steps: int) -> dict[str, torch.Tensor]:
             measured = []
             for origin, task in zip(origins, tasks, strict=True):
                 seed = probe_seed(rows.seed, origin, step)
-                plus, minus = dense_losses(
-                    model, replica.subspace, epoch, seed, task.batch(origin, step), replica.epsilon
-                )
+                batch, words = task.batch(origin, step), task.objective.words
+                plus, minus = dense_losses(model, replica.subspace, epoch, seed, batch, replica.epsilon, words)
                 scalar, _ = to_fixed_point((plus - minus) / (2 * replica.epsilon))
                 measured.append(Update(origin, step, (seed, scalar)))
             for update in measured:

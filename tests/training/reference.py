@@ -149,7 +149,13 @@ def dense_weights(
 
 @torch.no_grad()
 def dense_losses(
-    model: nn.Module, subspace: Subspace, epoch: int, seed: int, batch: Batch, epsilon: float
+    model: nn.Module,
+    subspace: Subspace,
+    epoch: int,
+    seed: int,
+    batch: Batch,
+    epsilon: float,
+    words: Sequence[int] = LABEL_TOKENS,
 ) -> tuple[float, float]:
     """Losses at +-epsilon z, written into a plain model's parameters in float64, with two forwards, row by row."""
     model = model.to(torch.float64)
@@ -159,7 +165,7 @@ def dense_losses(
     for step in (epsilon, -2 * epsilon):
         for parameter, z in zip(parameters, directions, strict=True):
             parameter.add_(z, alpha=step)
-        losses.append(plain_loss(model, batch))
+        losses.append(plain_loss(model, batch, words))
     for parameter, z in zip(parameters, directions, strict=True):
         parameter.add_(z, alpha=epsilon)
     return losses[0], losses[1]
