@@ -1,0 +1,106 @@
+"""What the documents show does what they say, and what they name is there."""
+
+import contextlib
+import io
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+DRIVING = "docs/driving-the-core.md"
+PAGES = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", DRIVING)
+
+ROOMS = ("", "node/seedflood", "node/seedflood/protocol", "node/seedflood/training/seedflood")
+"""Folders that a page may leave out in front of a path."""
+
+FOLDERS_OF_TESTS = sorted({path.parent.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob("test_*.py")})
+MADE_BY_A_NODE = {"peers.toml", "result.json", "http.json", "snapshots/"}
+"""Files of an operator, or of a node that runs."""
+
+INVENTED = {"NAME", "HOST", "PORT"}
+"""What a reader fills in."""
+
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PATH = re.compile(r"[\w.-]+(?:/[\w.-]+)+/?|[\w-]+/|[\w-]+\.(?:py|md|json|toml|proto|sh|mjs)")
+NAME = re.compile(r"_?[A-Za-z]\w*(?:\._?\w+)*")
+
+SOURCES = [*ROOT.glob("node/**/*.py"), *ROOT.glob("tests/**/*.py"), *ROOT.glob("proto/**/*.proto")]
+SOURCES += [*ROOT.glob("deploy/**/*.service"), ROOT / "docker" / "Dockerfile"]
+WORDS = {word for path in SOURCES if path != Path(__file__) for word in re.findall(r"\w+", path.read_text())}
+
+
+def blocks_of(page: str) -> list[tuple[str, str]]:
+    """(language, text) of all blocks of code, in their order."""
+    return BLOCK.findall((ROOT / page).read_text())
+
+
+def run_blocks(blocks: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """(what a block of Python prints, what the block below it says) of each, in one process, as a reader would."""
+    names: dict[str, object] = {}
+    said = []
+    for (language, code), (_, expected) in pairwise(blocks):
+        if language == "python":
+            printed = io.StringIO()
+            with contextlib.redirect_stdout(printed):
+                exec(compile(code, DRIVING, "exec"), names)
+            said.append((printed.getvalue(), expected))
+    return said
+
+
+def quoted(text: str) -> list[str]:
+    """Whatever stands between backticks outside of blocks."""
+    return re.findall(r"`([^`]+)`", BLOCK.sub("", text))
+
+
+def is_there(path: str) -> bool:
+    """A file or a folder, perhaps without its ending, or a test by its bare name."""
+    folders = (*ROOMS, *(FOLDERS_OF_TESTS if path.startswith("test_") else ()))
+    return any((ROOT / room / (path + ending)).exists() for room in folders for ending in ("", ".py"))
+
+
+def missing_paths(text: str) -> list[str]:
+    paths = {one for one in quoted(text) if PATH.fullmatch(one) and not INVENTED & set(re.split(r"[/.]", one))}
+    return sorted(path for path in paths if path not in MADE_BY_A_NODE and not is_there(path))
+
+
+def missing_names(text: str) -> list[str]:
+    """Classes, constants and their attributes that stand nowhere in the code."""
+    names = {one for one in quoted(text) if NAME.fullmatch(one) and re.search(r"[A-Z]", one) and one not in INVENTED}
+    return sorted(name for name in names if not set(name.split(".")) <= WORDS)
+
+
+def test_the_core_is_driven_as_its_page_shows():
+    said = run_blocks(blocks_of(DRIVING))
+    assert len(said) == 3
+    for printed, expected in said:
+        assert printed == expected
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_files_that_a_page_names_are_there(page):
+    assert missing_paths((ROOT / page).read_text()) == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_names_of_the_code_on_a_page_are_there(page):
+    assert missing_names((ROOT / page).read_text()) == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_of_a_page_lead_somewhere(page):
+    text, folder = (ROOT / page).read_text(), (ROOT / page).parent
+    links = [link for link in re.findall(r"\]\(([^)#]+)\)", text) if "://" not in link]
+    assert [link for link in links if not (folder / link).exists()] == []
+
+
+def test_these_checks_can_fail():
+    paths = "`protocol/sworm/` `window.py` `protocol/swarm/graph` `test_gone.py` `test_cli.py` `Node.collect`"
+    assert missing_paths(paths) == ["protocol/sworm/", "test_gone.py", "window.py"]
+    assert missing_names("`Node.no_such_method` `Node.collect` `NO_SUCH_LIMIT`") == [
+        "NO_SUCH_LIMIT",
+        "Node.no_such_method",
+    ]
+    assert run_blocks([("python", "print(1)"), ("text", "2\n")]) == [("1\n", "2\n")]
