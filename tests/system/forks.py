@@ -19,12 +19,13 @@ from networks import enter
 
 PRELOADED = [
     "seedflood.cli.commands",
-    "seedflood.process",
+    "seedflood.host.process",
     "transformers.models.auto.modeling_auto",
     "transformers.models.auto.tokenization_auto",
     "transformers.models.opt.modeling_opt",
 ]
-"""Imports only: nothing of it starts a thread, and a process that has threads must not be forked."""
+"""Imports only: nothing of it starts a thread, and a process that has threads must not be forked. A fork server passes
+over what it cannot import, so every node looks whether all of it is there."""
 
 
 class ForkedNode:
@@ -84,6 +85,7 @@ def _live(
         assert number is not None
         os.dup2(end.fileno(), number.fileno())
         end.close()
+    assert sys.modules.keys() >= set(PRELOADED), f"not there: {set(PRELOADED) - sys.modules.keys()}"
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
