@@ -145,6 +145,7 @@ def test_comments_go_with_their_keys_and_nothing_else_changes():
         ("[run]\r\nrank = 8\r\nsteps = 9\r\n", "[run]\r\nsteps = 9\r\n\n[run.seedflood]\nrank = 8\r\n"),
         ("[run]\nrank = 8\n\n[run.seedflood]\nbits = 8\n", "[run]\n\n[run.seedflood]\nrank = 8\nbits = 8\n"),
         ("[run.seedflood]\nbits = 8\n[run]\nrank = 8\n", "[run.seedflood]\nrank = 8\nbits = 8\n[run]\n"),
+        ("[run]\nrank = 8\n[run.seedflood]", "[run]\n\n[run.seedflood]\nrank = 8\n"),
     ],
 )
 def test_files_are_written_in_many_ways(old, new):
@@ -167,6 +168,21 @@ def test_migrating_twice_is_migrating_once(text):
 def test_a_spelling_that_cannot_be_moved_by_lines_is_left_to_the_operator(text):
     with pytest.raises(ConfigError, match=r"by hand: rank to \[run\.seedflood\]"):
         migrate(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "table"),
+    [
+        ("[[run]]\nrank = 8\n", "run"),
+        ("run = 3\n", "run"),
+        ("[run]\nseedflood = 3\nrank = 8\n", "run.seedflood"),
+        ("[run]\nrank = 8\n[[run.seedflood]]\nbits = 8\n", "run.seedflood"),
+    ],
+)
+def test_what_must_be_a_table_and_is_none_is_one_sentence(text, table):
+    with pytest.raises(ConfigError) as fault:
+        migrate(text)
+    assert str(fault.value) == f"peers.toml: [{table}] must be a table."
 
 
 def test_a_key_that_stands_in_both_tables_is_not_chosen_for_the_operator():

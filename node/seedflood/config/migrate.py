@@ -94,14 +94,19 @@ def migrate(text: str, name: str = "peers.toml") -> str:
 
 
 def _moved(settings: Mapping[str, Any], name: str) -> dict[str, Any]:
-    run = settings.get("run")
+    run = settings.get("run", {})
     if not isinstance(run, Mapping):
+        raise ConfigError(f"{name}: [run] must be a table.")
+    if first_moved(run) is None:
         return dict(settings)
     kept: dict[str, Any] = {key: value for key, value in run.items() if key not in MOVED}
     for key in run:
         if key in MOVED:
             table = MOVED[key].removeprefix("run.")
-            if key in (kept.get(table) or {}):
+            there = kept.get(table, {})
+            if not isinstance(there, Mapping):
+                raise ConfigError(f"{name}: [run.{table}] must be a table.")
+            if key in there:
                 raise ConfigError(f"{name}: {key} stands in [run] and in [run.{table}]: take one of them out.")
             kept = merge(kept, {table: {key: run[key]}})
     return {**settings, "run": kept}
@@ -158,7 +163,8 @@ class _Lines:
         written = ""
         known = {table.name for table in self.tables}
         for table in self.tables:
-            written += table.header + "".join([*self.moved.get(table.name, ()), *table.lines])
+            below = "".join([*self.moved.get(table.name, ()), *table.lines])
+            written += (_ended(table.header) if below else table.header) + below
             if table.name == "run":
                 for name, lines in sorted(self.moved.items()):
                     if name not in known:
