@@ -30,7 +30,7 @@ class Node:
         self.origin = self.member.origin
         self.run_id = hashlib.sha256(run.encode()).digest()
         self.base_digest = bytes(32)
-        self.protocol_version = 2
+        self.protocol_version = Hello.__dataclass_fields__["protocol_version"].default
         self.parts_heard = 0
         self.calls: list[tuple[Any, ...]] = []
         self.received_messages: list[Message] = []

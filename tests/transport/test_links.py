@@ -244,7 +244,7 @@ async def test_another_run_is_refused_and_both_sides_name_both_runs(make_node, c
     assert all(run in line for run in ids)
 
 
-@pytest.mark.parametrize(("attribute", "value"), [("base_digest", b"\1" * 32), ("protocol_version", 3)])
+@pytest.mark.parametrize(("attribute", "value"), [("base_digest", b"\1" * 32), ("protocol_version", 1)])
 async def test_another_base_model_or_protocol_is_refused(make_node, attribute: str, value: object) -> None:
     b = make_node("b")
     setattr(b, attribute, value)

@@ -30,6 +30,17 @@ def test_what_the_server_says_is_what_the_dialler_understands() -> None:
     assert "config check" in str(error)
 
 
+def test_both_sides_are_told_alike_who_speaks_which_version() -> None:
+    newer = Hello(OURS.run_id, bytes(32), Member(bytes([1]) * 32, "b", 1), protocol_version=OURS.protocol_version + 1)
+    said = f"b speaks protocol version {newer.protocol_version}, a {OURS.protocol_version}; run the same release"
+    with pytest.raises(PeerError, match=said) as refused:
+        refusal.check_hello(newer, OURS)
+    _, details = refusal.status(refused.value, OURS)
+    error = refusal.as_error(refusal.parse(details), "host:1", newer.run_id)
+    assert said in str(error)
+    assert error.differences == ("protocol_version",)
+
+
 def test_a_stranger_learns_no_more_of_the_run_than_half_of_its_fingerprint() -> None:
     _, details = refusal.status(PeerError("another run", reason="run"), OURS)
     assert refusal.parse(details).keys() == {"reason", "message", "origin", "run"}

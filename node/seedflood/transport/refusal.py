@@ -40,8 +40,8 @@ def check_hello(theirs: Hello, ours: Hello) -> None:
     """Raises PeerError unless both sides speak the same protocol in the same run from the same base model."""
     if theirs.protocol_version != ours.protocol_version:
         raise PeerError(
-            f"protocol version {theirs.protocol_version} there, {ours.protocol_version} here; "
-            "run the same release of seedflood on all hosts",
+            f"{theirs.member.name} speaks protocol version {theirs.protocol_version}, {ours.member.name} "
+            f"{ours.protocol_version}; run the same release of seedflood on all hosts",
             reason="version",
         )
     if theirs.run_id != ours.run_id:
