@@ -82,9 +82,8 @@ def run_node(
     configure_logging(settings.node.log_level, settings.node.log_format, settings.node.name)
     structlog.stdlib.get_logger("seedflood").info("starting", version=VERSION, state=str(settings.node.state))
 
-    from seedflood.host.process import (
-        run_process,
-    )  # torch takes seconds to import: --help and faults do not wait for it
+    # torch takes seconds to import: --help and faults do not wait for it
+    from seedflood.host.process import run_process
 
     raise typer.Exit(run_process(settings, lambda: load_settings(peers, flags)))
 

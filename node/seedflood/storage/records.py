@@ -21,9 +21,7 @@ from seedflood.protocol.seedflood.batches import payload_bytes, tells_payloads
 from seedflood.protocol.seedflood.messages import BUNDLE_UPDATES_MAX, Bundle, bundle_of
 from seedflood.protocol.swarm.messages import Member
 
-_STRAND = struct.Struct(
-    ">QQQHH"
-)  # origin, step, last, bundles, updates in each, or these | _PAYLOADS; then the bundles
+_STRAND = struct.Struct(">QQQHH")  # origin, step, last, bundles, updates in each (or | _PAYLOADS); then the bundles
 _PAYLOADS = 1 << 15
 _NAME = struct.Struct(">qqqH")  # how it starts, as the columns of its row: origin (signed), step, last, bundles
 _BUNDLES = [struct.Struct(f">I{'Iq' * n}64s") for n in range(BUNDLE_UPDATES_MAX + 1)]  # skipped, probes, signature

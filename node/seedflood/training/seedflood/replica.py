@@ -114,7 +114,7 @@ class Replica:
     def measure(self, step: int, seed: int, objective: Objective, batch: Batch) -> Measurement:
         """The two-sided estimate of a step on a batch, with the weights as they stand; opens the step's epoch.
 
-        seed: see `protocol.seeds.probe_seed`. The step must not be of an epoch that is already closed.
+        seed: see `protocol.seedflood.seeds.probe_seed`. The step must not be of an epoch that is already closed.
         """
         a_PF = estimate.two_sided(self._a_F, self._moves(step, [seed]), self.epsilon)
         plus, minus = estimate.variant_losses(self.causal, self.live, objective, batch, a_PF)

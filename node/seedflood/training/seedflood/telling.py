@@ -1,7 +1,7 @@
 """From a gradient to what is told of it, and from what is told back to integers.
 
-The form of a payload is the protocol's (`protocol.payload`). Here it is made, at the origin alone, with any arithmetic;
-and read, everywhere, with integers alone, so that the same payload is the same integers on every host.
+The form of a payload is the protocol's (`protocol.seedflood.payload`). Here it is made, at the origin alone, with any
+arithmetic; and read, everywhere, with integers alone, so that the same payload is the same integers on every host.
 
 Coefficients are told with a power-of-two scale per slot, for slots differ by three orders of magnitude, and a shift is
 exact. What 8 or 4 bits leave out is not lost: the origin keeps the *residual* and adds it to the gradient of its next
