@@ -65,6 +65,29 @@ def test_traffic_is_compared_with_what_gossip_would_cost(running: Page):
     assert running.text("traffic-sent").endswith("kB")
 
 
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.0512, "0.051"), (12.345, "12.3"), (1234.5, "1,235"), (1e8, "100,000,000"), (1e304, "1.0e+304")]
+)
+def test_a_figure_of_any_size_is_short(running: Page, value: float, text: str):
+    assert running.read(f"return import('./static/formats.js').then(({{ figure }}) => figure({value}))") == text
+
+
+SHOW_NAMESAKES = """
+    const [status, { showWindow }] = await Promise.all([
+        fetch("api/status").then((answer) => answer.json()),
+        import("./static/panels.js"),
+    ]);
+    const blocker = { kind: "window", name: "beta", step: 3, seconds: 99, reason: "step 3 of beta has not come" };
+    status.blockers = ["0b", "be"].map((origin) => ({ ...blocker, origin }));
+    for (let poll = 0; poll < 3; poll++) showWindow(status);
+    return document.querySelectorAll("#blockers li").length;
+"""
+
+
+def test_two_hosts_of_one_name_are_waited_for_in_two_lines(running: Page):
+    assert running.read(f"return (async () => {{ {SHOW_NAMESAKES} }})()") == 2
+
+
 def test_events_can_be_narrowed_to_warnings(running: Page):
     running.wait_until(lambda page: page.read("return document.querySelectorAll('#events li').length > 0"), "events")
     running.read(

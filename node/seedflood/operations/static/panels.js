@@ -34,7 +34,10 @@ function showBlockers(blockers) {
   const standing = blockers.filter((one) => one.seconds >= STANDSTILL_SECONDS);
   const shown = standing.slice(0, BLOCKERS_MAX);
   const rest = standing.length - shown.length;
-  const lines = shown.map((one) => [`${one.kind} ${one.name}`, `${capitalised(one.reason)}, for ${age(one.seconds)}.`]);
+  const lines = shown.map((one) => [
+    `${one.kind} ${one.origin ?? one.name}`, // two hosts may have one name
+    `${capitalised(one.reason)}, for ${age(one.seconds)}.`,
+  ]);
   if (rest > 0) lines.push(["rest", `And ${count(rest)} more.`]);
   reconcile(byId("blockers"), lines, {
     key: ([key]) => key,
