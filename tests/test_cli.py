@@ -134,6 +134,7 @@ LANGUAGE = {
     [
         (CLASSIFICATION, ["accuracy", "0.465 → 0.992", "loss", "0.771 → 0.051"]),
         (LANGUAGE, ["perplexity", "1234 → 12.345", "loss", "7.118 → 2.513"]),
+        (LANGUAGE | {"perplexity_after": 1e304}, ["1234 → 1e+304", "7.118 → 2.513"]),
     ],
 )
 def test_the_table_of_a_cluster_fits_a_terminal_of_eighty_columns(figures, cells):

@@ -66,7 +66,8 @@ def test_traffic_is_compared_with_what_gossip_would_cost(running: Page):
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(0.0512, "0.051"), (12.345, "12.3"), (1234.5, "1,235"), (1e8, "100,000,000"), (1e304, "1.0e+304")]
+    ("value", "text"),
+    [(0.0512, "0.051"), (12.345, "12.3"), (1234.5, "1,235"), (1e8, "100,000,000"), (1e304, "1.0e+304")],
 )
 def test_a_figure_of_any_size_is_short(running: Page, value: float, text: str):
     assert running.read(f"return import('./static/formats.js').then(({{ figure }}) => figure({value}))") == text

@@ -124,7 +124,8 @@ def _arrow(before: float | None, after: float | None) -> str:
 
 
 def _short(value: float) -> str:
-    return f"{value:.3f}" if abs(value) < 100 else f"{value:.0f}"
+    """The perplexity of a run that went wrong has up to 305 digits."""
+    return f"{value:.3f}" if abs(value) < 100 else f"{value:.0f}" if abs(value) < 1e6 else f"{value:.0e}"
 
 
 def _write_settings(plan: ClusterPlan, home: Path) -> list[_Host]:
