@@ -148,6 +148,8 @@ def _first_sentence(error: ValidationError, source: str) -> str:
     where = (f"[{table}]" if table else "settings") + (f' "{key}"' if key else "") + ": " if parts else ""
     if fault["type"] == "model_type" and key is None:
         return f"{source}: {where}it must be a table."
+    if fault["type"] == "tuple_type":
+        return f"{source}: {where}" + ("write [[peers]] above each of them." if key is None else "it must be a list.")
     message = fault["msg"].removeprefix("Value error, ")
     shown = fault.get("input")
     given = f" (it is {shown!r})" if isinstance(shown, str | int | float | bool) and str(shown) not in message else ""

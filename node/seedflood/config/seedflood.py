@@ -65,7 +65,7 @@ class SeedfloodSettings(AlgorithmSettings):
     )
     epsilon: float = Field(1e-3, gt=0, lt=1, description="Size of the perturbation.")
     learning_rate: float | None = Field(
-        None, gt=0, description="Default: by estimate, optimizer, rank and number of parameters."
+        None, gt=0, allow_inf_nan=False, description="Default: by estimate, optimizer, rank and number of parameters."
     )
 
     @model_validator(mode="after")
