@@ -143,6 +143,18 @@ def test_the_driver_and_the_simulation_need_neither_torch_nor_grpc_nor_sqlite():
         assert {name for name in importers_of(package) if name.startswith(("host/driver.py", "simulation/"))} == set()
 
 
+SHARED_OF_HOST = ("seams", "driver", "backlog", "history")
+"""What the simulation runs, too."""
+
+
+@pytest.mark.parametrize("name", SHARED_OF_HOST)
+def test_the_shared_part_of_the_shell_knows_the_protocol_alone(name):
+    shared = tuple(f"seedflood.host.{one}" for one in SHARED_OF_HOST)
+    allowed = ("seedflood.protocol", "seedflood.errors", *shared)
+    strangers = {one for one in IMPORTS[f"host/{name}.py"] if is_within(one, "seedflood")} - {"seedflood.host"}
+    assert {one for one in strangers if not any(is_within(one, package) for package in allowed)} == set()
+
+
 def test_of_the_transport_the_simulation_takes_the_codec_alone():
     assert "host/driver.py" not in importers_of("seedflood.transport")
     taken = {one for name, all_imported in IMPORTS.items() if name.startswith("simulation/") for one in all_imported}
