@@ -1,12 +1,15 @@
 """Figures of an objective that is no classification reach everything that shows them."""
 
 import json
+import math
 
 import pytest
 
 from seedflood import embedded
 from seedflood.host.report import RESULT_FILE
 from seedflood.operations.history import History
+from seedflood.training.evaluation import Evaluation
+from seedflood.training.seedflood.trainer import Trainer
 
 NAMES = ["perplexity", "loss", "accuracy"]
 
@@ -37,7 +40,6 @@ async def test_language_modelling_shows_its_perplexity(finished, http):
     assert list(history["figures"]) == NAMES
     assert [step for step, _ in history["figures"]["perplexity"]] == [0, 4]
     last = {name: points[-1][1] for name, points in history["figures"].items()}
-    assert history["accuracy"][-1] == [4, last["accuracy"], last["loss"]]
     async with http.get(f"http://{finished.address}/metrics") as answer:
         text = await answer.text()
     assert f'seedflood_figure{{name="perplexity"}} {last["perplexity"]}' in text
@@ -50,3 +52,20 @@ async def test_a_restarted_node_knows_the_curves_of_all_figures(finished):
     assert {name: curve.points() for name, curve in history.figures.items()} == {
         name: curve.points() for name, curve in finished.hub.history.figures.items()
     }
+
+
+async def test_what_is_shown_of_a_run_that_went_wrong_is_json(cluster, http, monkeypatch):
+    wrong = Evaluation({"accuracy": 0.5, "loss": math.nan}, "loss", 8)
+    monkeypatch.setattr(Trainer, "evaluate", lambda trainer: wrong)
+    node = {"evaluate": True, "when_finished": "serve"}
+    daemon = await cluster.start("a", [], {"clients": 1, "steps": 4}, node)
+    await cluster.until_told(lambda: daemon.result is not None)
+    async with http.get(f"http://{daemon.address}/api/status") as answer:
+        status = json.loads(await answer.text(), parse_constant=pytest.fail)
+    assert status["history"]["figures"] == {"accuracy": [[0, 0.5], [4, 0.5]]}
+    evaluated = [event for event in status["events"] if event["event"] == "evaluated"]
+    assert [(event["accuracy"], event["loss"]) for event in evaluated] == [(0.5, None), (0.5, None)]
+    kept = json.loads((daemon.settings.node.state / RESULT_FILE).read_text(), parse_constant=pytest.fail)
+    assert kept["result"]["loss_after"] is None
+    async with http.get(f"http://{daemon.address}/metrics") as answer:
+        assert 'seedflood_figure{name="accuracy"} 0.5' in await answer.text()

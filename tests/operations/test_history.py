@@ -45,16 +45,17 @@ def test_curves_and_events_of_an_earlier_life_are_read_back():
             told("measured", "debug", step=4, count=1, loss=0.5, seconds=0.1),
             told("measured", "debug", step=5, count=1, loss=None, seconds=0.1),
             told("evaluated", step=4, accuracy=0.75, loss=0.6, rows=8),
+            told("evaluated", step=6, accuracy=0.5, loss=None, rows=8),
             b'{"event":"cut',
             told("measured", "debug", step="x"),
         ]
     )
     assert history.loss.points() == [[4, 0.5]]
     assert {name: curve.points() for name, curve in history.figures.items()} == {
-        "accuracy": [[4, 0.75]],
+        "accuracy": [[4, 0.75], [6, 0.5]],
         "loss": [[4, 0.6]],
     }
-    assert [event["event"] for event in events] == ["ready", "evaluated"]
+    assert [event["event"] for event in events] == ["ready", "evaluated", "evaluated"]
     assert events[0] == {"time": "t", "event": "ready", "level": "info", "step": 3}
 
 

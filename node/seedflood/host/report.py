@@ -15,7 +15,8 @@ from seedflood.errors import JournalError
 
 RESULT_FILE = "result.json"
 
-Figures = dict[str, float]
+Figures = dict[str, float | None]
+"""None: it is no number, for the run went wrong. JSON knows no other word for that."""
 
 
 @dataclass(slots=True)
@@ -56,6 +57,6 @@ class Report:
         return True
 
     def figures(self) -> dict[str, float | None]:
-        """As the result tells them; None for what was not evaluated."""
+        """As the result tells them; None for what was not evaluated, or is no number."""
         ends = (("before", self.before), ("after", self.after))
         return {f"{name}_{when}": figures.get(name) for name in self.names for when, figures in ends}

@@ -4,6 +4,7 @@ The model is asked on the compute thread; figures are told to whoever watches th
 """
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -77,7 +78,9 @@ class Results:
 
     def _evaluate(self, step: int, then: Callable[[Figures], None]) -> None:
         def tell(result: Evaluation) -> None:
-            figures = {name: round(value, 6) for name, value in result.figures.items()}
+            figures = {
+                name: round(value, 6) if math.isfinite(value) else None for name, value in result.figures.items()
+            }
             self._hub.evaluated(step, figures, result.rows)
             then({**figures, "rows": result.rows})
 

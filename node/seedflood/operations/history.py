@@ -59,11 +59,13 @@ class History:
         if loss is not None:
             self.loss.add(step, loss)
 
-    def evaluated(self, step: int, figures: Mapping[str, float]) -> None:
+    def evaluated(self, step: int, figures: Mapping[str, float | None]) -> None:
+        """None: a figure that is no number, which no curve shows."""
         if step > self._evaluated_step:  # a restarted node evaluates the end of its run again
             self._evaluated_step = step
             for name, value in figures.items():
-                self.figures.setdefault(name, Curve(FIGURE_POINTS_MAX)).add(step, value)
+                if value is not None:
+                    self.figures.setdefault(name, Curve(FIGURE_POINTS_MAX)).add(step, value)
 
     def recall(self, lines: Iterable[bytes]) -> list[dict[str, Any]]:
         """Takes what an earlier life has written into the event log; returns its lines that are for people."""
@@ -83,7 +85,11 @@ class History:
                     self.measured(int(whole["step"]), None if whole["loss"] is None else float(whole["loss"]))
                     return
                 case "evaluated":
-                    figures = {name: float(value) for name, value in whole.items() if name not in NO_FIGURES}
+                    figures = {
+                        name: None if value is None else float(value)
+                        for name, value in whole.items()
+                        if name not in NO_FIGURES
+                    }
                     self.evaluated(int(whole["step"]), figures)
         except (LookupError, TypeError, ValueError):
             return  # of another version

@@ -6,7 +6,6 @@ costly happens when somebody looks (`status`, `metrics`) or on the event log's o
 
 import asyncio
 import logging
-import math
 import sys
 import time
 from collections import deque
@@ -183,10 +182,10 @@ class TelemetryHub:
             return None
         return max(0.0, (self.tally.last_step_at or time.time()) - self.measuring_since)
 
-    def evaluated(self, step: int, figures: Mapping[str, float], rows: int) -> None:
-        self.figures = figures
-        if all(map(math.isfinite, figures.values())):
-            self.history.evaluated(step, figures)
+    def evaluated(self, step: int, figures: Mapping[str, float | None], rows: int) -> None:
+        """None: a figure that is no number."""
+        self.figures = {name: value for name, value in figures.items() if value is not None}
+        self.history.evaluated(step, figures)
         facts: dict[str, Any] = {"step": step, **figures, "rows": rows}
         self.tell("evaluated", **facts)
         if self._curves is not None:

@@ -23,7 +23,7 @@ All keys are always there; what is not known yet is null. Origins are fingerprin
     delays    hop_seconds_p50, hop_seconds_p99, delivery_seconds [the last hops, in seconds]
     traffic   seedflood_bytes, gossip_bytes, parameters, parameter_bytes
     history   loss [[step, loss]] of training, figures {name: [[step, value]]} of evaluations, the most telling first,
-              accuracy [[step, accuracy, loss]] of these, steps_per_second [[unix seconds, value]]
+              steps_per_second [[unix seconds, value]]
     journal   bundles, bytes, closed_epochs
     events    the last ones: [{time, level, event, ...}]
 """
@@ -267,12 +267,9 @@ def _traffic(hub: TelemetryHub, links: list[LinkState]) -> dict[str, Any]:
 
 def _history(hub: TelemetryHub) -> dict[str, Any]:
     history = hub.history
-    figures = {name: curve.points() for name, curve in history.figures.items()}
-    pairs = zip(figures.get("accuracy", ()), figures.get("loss", ()), strict=False)
     return {
         "loss": history.loss.points(),
-        "figures": figures,
-        "accuracy": [[step, accuracy, loss] for (step, accuracy), (_, loss) in pairs],
+        "figures": {name: curve.points() for name, curve in history.figures.items()},
         "steps_per_second": history.speed.points(),
     }
 
