@@ -1,4 +1,4 @@
-"""The layout of design section 6, as a test: what each layer may know."""
+"""The rooms of ARCHITECTURE.md, as a test: what each layer may know."""
 
 import ast
 import subprocess

@@ -1,4 +1,4 @@
-"""Randomness that is the same on every device: Philox4x32-10, element by element (design section 3).
+"""Randomness that is the same on every device: Philox4x32-10, element by element.
 
 Seeded generators of a device are not reproducible: CUDA's numbers change with the model of the GPU and the CPU has
 another algorithm. Here every number is a pure function of a 64-bit key and a position, written once in torch int64

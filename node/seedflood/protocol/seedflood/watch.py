@@ -1,7 +1,7 @@
 """The digest watch: neighbours tell each other the digest of their coefficients, each with the frontier it stands for.
 
 Equal frontiers with unequal digests are a fault of one of the two (a flipped bit, a broken disk, an origin that speaks
-with two tongues): design section 4. Nobody can tell whose, so whoever differs from most of its neighbours (`jury`)
+with two tongues). Nobody can tell whose, so whoever differs from most of its neighbours (`jury`)
 raises the alarm and makes its coefficients again from its journal. If that changed something, it is not ready until
 its digest equals a neighbour's again; if not, it was right all along.
 

@@ -1,6 +1,6 @@
 """The open windows of a node, oldest first: one, or with `delay = D` up to D + 1 of them.
 
-Round r is measured with exactly the updates of the rounds up to r - D - 1 applied, on every host (design section 4), so
+Round r is measured with exactly the updates of the rounds up to r - D - 1 applied, on every host, so
 the windows of the D rounds before it may be open meanwhile. They close in order, and none earlier than it has to: what
 has come of round r - D must not be applied while round r is not measured, or hosts would measure on different sums.
 So a window closes only when it is *in the way* of the round that comes next.

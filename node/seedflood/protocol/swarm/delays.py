@@ -73,5 +73,5 @@ class HopDelays:
 
 
 def bound_seconds(diameter: int, hop_delay_seconds: float) -> float:
-    """How long news may take across the network: design section 4, `diameter x hop bound`."""
+    """How long news may take across the network: the diameter times the bound of a hop."""
     return min(diameter * max(HOP_SECONDS_MIN, HOP_SAFETY * hop_delay_seconds), BOUND_SECONDS_MAX)

@@ -1,6 +1,6 @@
 """Estimates of the slope along random directions, by forwards alone, all of an estimate's in one batch.
 
-Two-sided: losses at +epsilon z and -epsilon z give one scalar (design section 3; MeZO, arXiv 2305.17333, algorithm 1).
+Two-sided: losses at +epsilon z and -epsilon z give one scalar (MeZO, arXiv 2305.17333, algorithm 1).
 One-sided: the loss at the centre and at K points +epsilon z_k gives K scalars for K + 1 forwards (FZOO, arXiv
 2506.09034, section 3, without its normalisation).
 

@@ -1,4 +1,4 @@
-"""The live path: modules that compute with `W + U A V^T` and leave `W` as it is (design section 3).
+"""The live path: modules that compute with `W + U A V^T` and leave `W` as it is.
 
 A module of a known kind changes its class to a live one that inherits from its own, so names, parameters, hooks and
 the logic of subclasses (the offset of OPT's position embedding) stay. It then computes

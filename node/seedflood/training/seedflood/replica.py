@@ -1,4 +1,4 @@
-"""The replica: a model, the coefficients of every epoch, and their digest (design sections 2 and 3).
+"""The replica: a model, the coefficients of every epoch, and their digest.
 
 Weights follow from the base model and the coefficients alone. The epoch that is open is computed live; an epoch is
 folded into the weights when a later one opens. What arrives after that is folded by itself, with the basis made again;

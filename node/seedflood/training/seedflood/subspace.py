@@ -1,4 +1,4 @@
-"""The subspace of an epoch: what an update moves, and the integers that all updates add up to (design section 3).
+"""The subspace of an epoch: what an update moves, and the integers that all updates add up to.
 
 Every distinct parameter is a *slot*; tied parameters share one. A slot has a basis per epoch, and an update moves one
 canonical coordinate of each up or down: `s u_i v_j^T` of a matrix, `s u_i` of a vector (SubCGE, arXiv 2602.18181,
