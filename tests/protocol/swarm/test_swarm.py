@@ -14,7 +14,14 @@ from hypothesis import strategies as st
 from seedflood.errors import PeerError
 from seedflood.protocol.swarm.admission import MemberAdmission
 from seedflood.protocol.swarm.membership import Membership
-from seedflood.protocol.swarm.messages import AlgorithmMessage, Goodbye, Member, Members, Ping
+from seedflood.protocol.swarm.messages import (
+    ALGORITHM_BYTES_MAX,
+    AlgorithmMessage,
+    Goodbye,
+    Member,
+    Members,
+    Ping,
+)
 from seedflood.protocol.swarm.neighbours import Neighbours
 from seedflood.protocol.swarm.outbox import Outbox
 from seedflood.protocol.swarm.outputs import Outputs
@@ -166,6 +173,13 @@ def test_what_an_algorithm_states_reaches_everyone():
     for host in hosts:
         stated = {struct.unpack(">d", member.algorithm)[0] for member in host.swarm.membership.all()}
         assert stated == {1.0, 2.0, 3.0, 4.0, 5.0}
+
+
+def test_an_algorithm_cannot_state_what_nobody_takes():
+    (host,) = make_ring([1.0])
+    host.algorithm.state = lambda: bytes(ALGORITHM_BYTES_MAX + 1)
+    with pytest.raises(AssertionError, match="more than anyone takes"):
+        host.swarm._presence.declare()
 
 
 def test_hosts_know_the_graph():

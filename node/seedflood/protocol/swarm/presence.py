@@ -14,7 +14,14 @@ from seedflood.protocol.swarm.algorithm import Algorithm
 from seedflood.protocol.swarm.delays import HopDelays, bound_seconds
 from seedflood.protocol.swarm.liveness import Liveness
 from seedflood.protocol.swarm.membership import Membership
-from seedflood.protocol.swarm.messages import INCARNATION_MAX, NEIGHBOURS_MAX, Member, Ping, Sign
+from seedflood.protocol.swarm.messages import (
+    ALGORITHM_BYTES_MAX,
+    INCARNATION_MAX,
+    NEIGHBOURS_MAX,
+    Member,
+    Ping,
+    Sign,
+)
 from seedflood.protocol.swarm.neighbours import Neighbours
 from seedflood.protocol.swarm.outbox import Outbox
 from seedflood.protocol.swarm.outputs import Outputs
@@ -26,8 +33,8 @@ OUTLIVED_MAX = 8
 
 
 class Presence:
-    """membership: the newest statement of everyone, ours included. changed: of whom there is news since this was
-    cleared. algorithm: what this swarm trains by; set before anything happens."""
+    """membership: the newest statement of everyone, ours included. changed: of whom there is news; the algorithm clears
+    it when it has looked. algorithm: what this swarm trains by; set before anything happens."""
 
     algorithm: Algorithm
 
@@ -64,7 +71,8 @@ class Presence:
     def declare(self, **changes: Any) -> None:
         """Makes, keeps and floods a new statement about ourselves."""
         changes["neighbours"] = self._neighbours()
-        changes["algorithm"] = self.algorithm.state()
+        changes["algorithm"] = state = self.algorithm.state()
+        assert len(state) <= ALGORITHM_BYTES_MAX, "an algorithm states more than anyone takes"
         member = self._statement.say(self.membership.get(self.ours.origin), **changes)
         self._keep(member)
         self._outbox.outputs.is_durable = True
