@@ -2,15 +2,21 @@
 
 import io
 import json
+import math
 
 import pytest
 from rich.console import Console
 
 from seedflood.config import NodeSettings, RunSettings, Settings
 from seedflood.errors import UsageError
-from seedflood.offline.tuning import FACTOR, rates_about, shorten, show_sweep, sweep
+from seedflood.offline.tuning import FACTOR, Sweep, Try, rates_about, shorten, show_sweep, sweep
+from seedflood.training.evaluation import Evaluation
 
 RUN = {"model": "embedded", "task": "embedded", "clients": 2, "train_examples": 64, "batch_size": 8}
+
+
+WRONG = [(12.5, 2.5), (1e304, math.nan)]
+"""Perplexity and loss before a run that goes wrong, and after it."""
 
 
 def settings_of(tmp_path, **run):
@@ -47,6 +53,16 @@ def test_nothing_is_recommended_if_nothing_was_learned(tmp_path):
     result = sweep(settings_of(tmp_path), [5.0], None, silence)
     assert not result.is_helpful
     assert result.facts()["learning_rate"] is None
+
+
+def test_a_rate_that_is_far_too_high_is_shown_in_a_few_characters():
+    before, after = (Evaluation({"perplexity": value, "loss": loss}, "loss", 8) for value, loss in WRONG)
+    result = Sweep(RunSettings.of(**RUN), (Try(5.0, before, after, 1.0),))
+    console = Console(width=80, record=True, file=io.StringIO())
+    show_sweep(result, console)
+    assert "12.5000 → 1e+304" in console.export_text()
+    told = json.loads(json.dumps(result.facts()), parse_constant=pytest.fail)
+    assert told["tries"][0]["loss_after"] is None
 
 
 def test_rates_lie_around_the_default_with_two_digits():

@@ -212,7 +212,7 @@ def evaluate(
     from seedflood.offline.learned import evaluate_model, rebuild
 
     result = evaluate_model(settings) if peers is None else rebuild(settings).evaluate()
-    facts = {name: round(value, 6) for name, value in result.figures.items()} | {"rows": result.rows}
+    facts = {**result.rounded(), "rows": result.rows}
     if as_json:
         typer.echo(json.dumps(facts))
     else:

@@ -16,7 +16,7 @@ from seedflood.errors import JournalError
 RESULT_FILE = "result.json"
 
 Figures = dict[str, float | None]
-"""None: it is no number, for the run went wrong. JSON knows no other word for that."""
+"""As `Evaluation.rounded` has them, and `rows`."""
 
 
 @dataclass(slots=True)

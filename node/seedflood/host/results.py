@@ -4,7 +4,6 @@ The model is asked on the compute thread; figures are told to whoever watches th
 """
 
 import json
-import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -78,9 +77,7 @@ class Results:
 
     def _evaluate(self, step: int, then: Callable[[Figures], None]) -> None:
         def tell(result: Evaluation) -> None:
-            figures = {
-                name: round(value, 6) if math.isfinite(value) else None for name, value in result.figures.items()
-            }
+            figures = result.rounded()
             self._hub.evaluated(step, figures, result.rows)
             then({**figures, "rows": result.rows})
 

@@ -130,7 +130,7 @@ def show_sweep(result: Sweep, console: Console) -> None:
     for one in result.tries:
         table.add_row(
             f"{one.learning_rate:g}",
-            *(f"{one.before.figures[name]:.4f} → {one.after.figures[name]:.4f}" for name in names),
+            *(f"{_short(one.before.figures[name])} → {_short(one.after.figures[name])}" for name in names),
             f"{one.seconds:.1f}",
             "best" if one is result.best and result.is_helpful else "",
         )
@@ -191,8 +191,9 @@ def _beyond(tried: dict[float, Try]) -> list[float]:
 
 
 def _by_name(result: Evaluation, when: str) -> dict[str, float | None]:
-    return {f"{name}_{when}": _finite(value) for name, value in result.figures.items()}
+    return {f"{name}_{when}": value for name, value in result.rounded().items()}
 
 
-def _finite(value: float) -> float | None:
-    return round(value, 6) if math.isfinite(value) else None
+def _short(value: float) -> str:
+    """Of a rate that is too high a perplexity may have 305 digits."""
+    return f"{value:.4f}" if abs(value) < 1e6 else f"{value:.0e}"

@@ -1,5 +1,6 @@
 """The objective's figures over the validation rows, of a replica as it stands or of any causal language model."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -25,6 +26,10 @@ class Evaluation:
     def loss(self) -> float:
         """The figure that training brings down, whatever its name."""
         return self.figures[self.minimised]
+
+    def rounded(self) -> dict[str, float | None]:
+        """The figures in six decimals. None: no number, for a run went wrong; JSON has no other word for it."""
+        return {name: round(value, 6) if math.isfinite(value) else None for name, value in self.figures.items()}
 
 
 @torch.inference_mode()
