@@ -247,7 +247,7 @@ class SeedFlood:
             self.life.enter(Phase.COLLECTING)
             return
         first = self._next_step()
-        self._presence.take_part(first, self.rules.steps)
+        self._presence.take_part(first)
         self.holdings.apply(self.holdings.pending.take_before(applied_before(first, self.rules)))
         self.windows.reopen(first, now)
         self._begin_round(first, now)

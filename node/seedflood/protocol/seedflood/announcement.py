@@ -36,7 +36,7 @@ class Announcement:
             return True
         if self._said_at is None:
             self._said_at = now
-            self._presence.take_part(first, self._rules.steps)
+            self._presence.take_part(first)
         neighbours = set(self._neighbours)
         for peer in sorted(neighbours - self._asked):
             self._presence.ping(peer, now)

@@ -55,6 +55,7 @@ class Presence:
         self.delays = HopDelays()
         self._is_loss_told = False
         self._clients = rules.clients
+        self._steps = rules.steps
         self._statement = OwnStatement(member, rules.run_id, sign)
         self._admission = admission
         self._outbox = outbox
@@ -83,13 +84,13 @@ class Presence:
         hop = past.hop_milliseconds
         self.declare(first_step=past.first_step, last_step=past.last_step, hop_milliseconds=hop)
 
-    def take_part(self, first: int, steps: int) -> None:
+    def take_part(self, first: int) -> None:
         """Says from which step on. Whoever did so before and has not left is expected from then on all the same; one
         that had left does not come back for a run that is over."""
         word = self.membership.spoken(self.ours.origin)
         if word is not None and not word.has_left:
             self.declare(first_step=min(first, word.first_step), last_step=None)
-        elif word is None or first < steps:
+        elif word is None or first < self._steps:
             self.declare(first_step=first, last_step=None)
 
     def leave(self, last_step: int) -> None:
