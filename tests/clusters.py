@@ -20,7 +20,6 @@ class Cluster:
         self.folder = folder
         self.daemons: dict[str, Daemon] = {}
         self._moved = asyncio.Event()
-        self._told = asyncio.Event()
 
     def settings(self, name: str, peers: list[str], run: dict[str, Any], node: dict[str, Any]) -> Settings:
         addresses = [f"127.0.0.1:{self.daemons[peer].port}" for peer in peers]
@@ -47,7 +46,7 @@ class Cluster:
         return daemon
 
     def _watch(self, daemon: Daemon) -> None:
-        """Wakes `until` whenever a window of the daemon has closed, `until_told` whenever it tells of something."""
+        """Wakes `until` whenever a window of the daemon has closed or it tells of something."""
         applied = daemon.applied
 
         def tell(window: ClosedWindow) -> None:
@@ -59,19 +58,12 @@ class Cluster:
 
         def note(event: str, level: str = "info", **facts: Any) -> None:
             told(event, level, **facts)
-            self._told.set()
+            self._moved.set()
 
         daemon.hub.tell = note  # type: ignore[method-assign]
 
-    async def until_told(self, condition: Callable[[], bool]) -> None:
-        """Waits for a condition of which a line of the log tells (readiness, links, the end)."""
-        async with asyncio.timeout(60):
-            while not condition():
-                self._told.clear()
-                await self._told.wait()
-
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Waits for a condition of the running daemons."""
+        """Waits for what windows bring about, or of which the log tells: links, readiness, waiting, the end."""
         async with asyncio.timeout(60):
             while not condition():
                 self._moved.clear()

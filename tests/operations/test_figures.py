@@ -25,7 +25,7 @@ async def finished(cluster, tmp_path):
     run = {"task": "lm", "text_column": "sentence", "clients": 1, "steps": 4, "train_examples": 32}
     node = {"data": str(folder), "evaluate": True, "when_finished": "serve"}
     daemon = await cluster.start("a", [], run, node)
-    await cluster.until_told(lambda: daemon.result is not None)
+    await cluster.until(lambda: daemon.result is not None)
     return daemon
 
 
@@ -59,7 +59,7 @@ async def test_what_is_shown_of_a_run_that_went_wrong_is_json(cluster, http, mon
     monkeypatch.setattr(Trainer, "evaluate", lambda trainer: wrong)
     node = {"evaluate": True, "when_finished": "serve"}
     daemon = await cluster.start("a", [], {"clients": 1, "steps": 4}, node)
-    await cluster.until_told(lambda: daemon.result is not None)
+    await cluster.until(lambda: daemon.result is not None)
     async with http.get(f"http://{daemon.address}/api/status") as answer:
         status = json.loads(await answer.text(), parse_constant=pytest.fail)
     assert status["history"]["figures"] == {"accuracy": [[0, 0.5], [4, 0.5]]}

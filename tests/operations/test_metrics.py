@@ -22,7 +22,7 @@ async def scrape(cluster, http):
     """The text of a node whose run is over, and which serves."""
     a = await cluster.start("a", [], RUN, {"when_finished": "serve", "evaluate": True, "evaluate_examples": 8})
     b = await cluster.start("b", ["a"], RUN, {"when_finished": "serve"})
-    await cluster.until_told(lambda: a.result is not None and b.result is not None)
+    await cluster.until(lambda: a.result is not None and b.result is not None)
     async with http.get(f"http://{a.address}/metrics") as answer:
         assert answer.content_type == "text/plain"
         return await answer.text()

@@ -45,7 +45,7 @@ async def pair(cluster):
     """Two nodes that have ended their run and serve, and the settings file of the first."""
     a = await cluster.start("a", [], RUN, SERVE)
     b = await cluster.start("b", ["a"], RUN, SERVE)
-    await cluster.until_told(lambda: a.result is not None and b.result is not None)
+    await cluster.until(lambda: a.result is not None and b.result is not None)
     settings = cluster.folder / "peers.toml"
     settings.write_text(f'[node]\nname = "a"\nstate = "{a.settings.node.state}"\n')
     return a, b, settings
