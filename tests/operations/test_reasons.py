@@ -5,7 +5,8 @@ from typing import get_args
 import pytest
 
 from seedflood.operations.reasons import describe_blocker, explain
-from seedflood.protocol.view import Blocker, BlockerKind
+from seedflood.protocol.seedflood.blocker_kinds import BlockerKind
+from seedflood.protocol.view import Blocker
 
 
 @pytest.mark.parametrize("kind", get_args(BlockerKind))

@@ -3,9 +3,9 @@
 from typing import Any
 
 from seedflood.protocol.origin import fingerprint
-from seedflood.protocol.view import Blocker, BlockerKind
+from seedflood.protocol.view import Blocker
 
-_CLAUSES: dict[BlockerKind, str] = {
+_CLAUSES: dict[str, str] = {
     "disk full": "its own disk is full",
     "no link": "it has no link with {name}",
     "donor": "{name} holds more than has come from it",
@@ -25,7 +25,8 @@ _CLAUSES: dict[BlockerKind, str] = {
 def explain(blocker: Blocker) -> str:
     """One clause."""
     step = "an update" if blocker.first_lacking_step is None else f"step {blocker.first_lacking_step}"
-    return _CLAUSES[blocker.kind].format(name=blocker.name, step=step)
+    clause = _CLAUSES.get(blocker.kind, f"{blocker.kind} ({{name}})")
+    return clause.format(name=blocker.name, step=step)
 
 
 def describe_blocker(blocker: Blocker, now: float) -> dict[str, Any]:

@@ -9,7 +9,7 @@ All keys are always there; what is not known yet is null. Origins are fingerprin
     progress  step, steps, epoch, loss, step_seconds, steps_per_second, seconds_left, spent_seconds, spent_bytes
               spent: until the present loss, in this life of the process; bytes: sent on all links together
     blockers  why it does not move: [{kind, name, origin, step, seconds, reason}]; kind: of a closed set
-              (`protocol.view.BlockerKind`); origin, step: whose update lacks, and which is the first, or null; seconds:
+              that the algorithm has; origin, step: whose update lacks, and which is the first, or null; seconds:
               for how long; reason: a clause for people
     window    step, opened_seconds, heard, expected, bound_seconds, last_close {step, reason, waited_seconds, heard,
               late, missing [names]}

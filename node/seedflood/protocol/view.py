@@ -4,7 +4,7 @@ The page, the metrics, the probes and the commands read nothing else, and nothin
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from seedflood.protocol.origin import OriginId
@@ -13,47 +13,16 @@ MemberStatus = Literal["self", "linked", "reachable", "silent", "left", "unknown
 """silent: a window waited too long for it, or nobody whom we can reach has a link with it. unknown: the same of one
 that never took part."""
 
-BlockerKind = Literal[
-    "disk full",
-    "no link",
-    "donor",
-    "former neighbour",
-    "own past",
-    "announcement",
-    "window",
-    "joining",
-    "never joined",
-    "last words",
-    "away",
-    "agreement",
-    "own replica",
-]
-"""Why a node waits.
-
-disk full         nothing of ours is published before there is room
-no link           to take part it needs a link with a neighbour
-donor             what it held when we linked is not all here
-former neighbour  our journal was lost, and it may know what we said
-own past          steps that we are known to have said are not here, or somebody else may still know of more
-announcement      it has not confirmed that it expects us
-window            the open window lacks its updates
-joining           it is there and has not caught up, and the run begins with all clients
-never joined      the same of hosts that nobody has heard of
-last words        the run lacks its updates
-away              it is our neighbour at the end of the run, and not linked
-agreement         it has not said that it holds the same, with the same digest
-own replica       our coefficients are made again, or are in doubt
-"""
-
 Edge = tuple[OriginId, OriginId]
 
 
 @dataclass(frozen=True, slots=True)
 class Blocker:
-    """One reason why a node waits. origin: for whom, None if it is nobody that is known. name: the same for people.
-    first_lacking_step: of the origin; None if it is no step that lacks. since: the clock of the node."""
+    """One reason why a node waits. kind: one of a closed set that its algorithm has. origin: for whom, None if it is
+    nobody that is known. name: the same for people. first_lacking_step: of the origin; None if it is no step that
+    lacks. since: the clock of the node."""
 
-    kind: BlockerKind
+    kind: str
     origin: OriginId | None
     name: str
     first_lacking_step: int | None
@@ -62,7 +31,7 @@ class Blocker:
 
 @dataclass(frozen=True, slots=True)
 class MemberView:
-    """mark: the first step of it that is not held here. first_step: None until it takes part."""
+    """mark: the first step of it that is not held here; 0 if nothing is. first_step: None until it takes part."""
 
     origin: OriginId
     name: str
@@ -118,10 +87,13 @@ class Hops:
 class View:
     """A node at one moment. now: that moment; all other moments are of the same clock.
 
-    phase: a word of its algorithm. step: the first of the round that is measured or collected. linked: how many
-    neighbours. duplicates: bundles that came again. refused: foreign input that was not used, by reason; all reasons
-    are there. equivocations: steps of which a host was proven to say two things. members: ourselves included.
-    catching_up: None unless a donor is being pulled from before we speak. blockers: why the node does not move.
+    phase: a word of its algorithm. step: how far it is. linked: how many neighbours. refused: foreign input that was
+    not used, by reason; all reasons are there. members: ourselves included. blockers: why the node does not move.
+    figures: what its algorithm wants shown, by name.
+
+    What not every algorithm has: window: the oldest that is open. catching_up: None unless a donor is being pulled from
+    before we speak. duplicates: bundles that came again. equivocations: steps of which a host was proven to say two
+    things.
     """
 
     now: float
@@ -130,13 +102,14 @@ class View:
     is_ready: bool
     is_doubted: bool
     linked: int
-    duplicates: int
     refused: Mapping[str, int]
-    equivocations: int
     hops: Hops
     members: tuple[MemberView, ...]
     edges: tuple[Edge, ...]
     diameter: int
-    window: WindowView | None
-    catching_up: CatchingUp | None
     blockers: tuple[Blocker, ...]
+    figures: Mapping[str, float] = field(default_factory=dict)
+    window: WindowView | None = None
+    catching_up: CatchingUp | None = None
+    duplicates: int = 0
+    equivocations: int = 0

@@ -20,6 +20,7 @@ from nodes import (
 )
 from origins import A, B, C, D, Origin, epoch, make_rules
 
+from seedflood.errors import PeerError
 from seedflood.protocol.frontier import RANGES_MAX, is_tellable
 from seedflood.protocol.origin import STEP_MAX
 from seedflood.protocol.seedflood.catchup import SETTLE_SECONDS
@@ -28,7 +29,7 @@ from seedflood.protocol.seedflood.outputs import Measure
 from seedflood.protocol.seedflood.phase import Phase
 from seedflood.protocol.seedflood.rounds import FOREMOST_ROUNDS_MAX
 from seedflood.protocol.swarm.delays import HOP_SECONDS_MIN
-from seedflood.protocol.swarm.messages import Members, Ping, Pong
+from seedflood.protocol.swarm.messages import Members, Opaque, Ping, Pong
 
 # Joining
 
@@ -517,3 +518,9 @@ def test_a_node_with_more_ranges_than_a_peer_accepts_tells_the_first_of_them():
     assert is_tellable(node.hello().frontier)
     node.connected(B.id, B.hello([B.held(10)]), 0.0)
     assert all(is_tellable(frontier) for _, frontier in node.collect().pull)
+
+
+def test_a_message_of_another_way_of_training_is_refused():
+    node = linked(B)
+    with pytest.raises(PeerError, match="does not know"):
+        hear(node, B, Opaque(b"mean"))

@@ -13,8 +13,8 @@ from origins import A, B, C, D, E
 from seedflood.protocol.origin import STEP_MAX
 from seedflood.protocol.seedflood.admission import Objection
 from seedflood.protocol.seedflood.messages import Updates
-from seedflood.protocol.seedflood.view import reach, stated_edges
 from seedflood.protocol.swarm.messages import Members
+from seedflood.protocol.swarm.view import reach, stated_edges
 
 
 def statuses(node, now=1.0):

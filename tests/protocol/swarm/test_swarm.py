@@ -5,7 +5,7 @@ What a swarm does for its algorithm is seen here without SeedFlood: no module of
 
 import struct
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 from hypothesis import given
@@ -28,6 +28,7 @@ from seedflood.protocol.swarm.outputs import Outputs
 from seedflood.protocol.swarm.presence import Presence
 from seedflood.protocol.swarm.rules import Patience, SwarmRules
 from seedflood.protocol.swarm.swarm import Swarm
+from seedflood.protocol.view import Blocker
 
 RUN_ID, BASE_DIGEST = b"r" * 32, b"b" * 32
 PATIENCE = Patience(repair_seconds=2.0)
@@ -45,6 +46,7 @@ class Mean:
     """Agrees on the mean of a number. What a host began with stands in its statement."""
 
     has_spoken, is_forgetful = True, False
+    phase, step, is_ready, is_doubted = "gossiping", 0, True, False
 
     def __init__(self, number, presence, outbox):
         self.number, self.total, self.weight, self.turns = number, number, 1.0, 0
@@ -100,6 +102,14 @@ class Mean:
 
     def queued(self, peer):
         return ()
+
+    def blockers(self, now):
+        if self._presence.neighbours:
+            return ()
+        return (Blocker("no link", None, "any neighbour", None, now),)
+
+    def describe(self, view):
+        return replace(view, figures={"mean": self.mean})
 
 
 def check_number(state):
@@ -233,3 +243,21 @@ def test_the_algorithm_is_asked_what_is_due_after_whatever_happened():
     a.swarm.received(b.origin, Goodbye(), now=0.0)
     a.swarm.tick(now=0.0)
     assert a.algorithm.advanced == before + 2
+
+
+def test_a_node_is_seen_as_the_swarm_and_its_algorithm_know_it():
+    a, b = make_ring([1.0, 3.0])
+    view = a.swarm.view(now=5.0)
+    assert (view.now, view.phase, view.step, view.is_ready, view.linked, view.diameter) == (
+        5.0,
+        "gossiping",
+        0,
+        True,
+        1,
+        1,
+    )
+    assert {member.name: member.status for member in view.members} == {"h0": "self", "h1": "linked"}
+    assert view.edges == (tuple(sorted((a.origin, b.origin))),)
+    assert (view.figures, view.blockers, view.window) == ({"mean": 1.0}, (), None)
+    a.swarm.disconnected(b.origin, now=6.0)
+    assert [(one.kind, one.name) for one in a.swarm.view(now=6.0).blockers] == [("no link", "any neighbour")]

@@ -22,13 +22,14 @@ from seedflood.protocol.seedflood.phase import Lifecycle, Phase
 from seedflood.protocol.seedflood.rounds import applied_before, first_round, next_round, round_of
 from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.seedflood.standstill import Standstill
+from seedflood.protocol.seedflood.view import add_to_view
 from seedflood.protocol.seedflood.watch import DIGEST_ROUNDS
 from seedflood.protocol.seedflood.windows import OpenWindows
 from seedflood.protocol.swarm.messages import AlgorithmMessage, Hello, Member, Sign
 from seedflood.protocol.swarm.outbox import Outbox
 from seedflood.protocol.swarm.presence import Presence
 from seedflood.protocol.swarm.rules import Patience
-from seedflood.protocol.view import Blocker
+from seedflood.protocol.view import Blocker, View
 
 
 class SeedFlood:
@@ -75,6 +76,18 @@ class SeedFlood:
     def applied(self) -> Frontier:
         """What the coefficients stand for, once all orders are carried out."""
         return self.holdings.applied
+
+    @property
+    def is_ready(self) -> bool:
+        """Does it take part, with a replica that was seen to equal a neighbour's?"""
+        watch = self.exchange.watch
+        is_up = self.phase not in (Phase.JOINING, Phase.LEFT) and not watch.is_rebuilding
+        return is_up and (watch.is_agreed or self.rules.clients == 1)
+
+    @property
+    def is_doubted(self) -> bool:
+        """Was a neighbour's replica seen to differ from ours, and none to be equal since?"""
+        return self.exchange.watch.is_doubted
 
     # What the swarm says of us
 
@@ -188,6 +201,11 @@ class SeedFlood:
     def blockers(self, now: float) -> tuple[Blocker, ...]:
         """Why it does not move: for whom it waits, since when, and which step lacks; nothing if it waits for nobody."""
         return self._blockers.find(now)
+
+    def describe(self, view: View) -> View:
+        """With the open window, what is held of everyone, and how far it has caught up."""
+        duplicates, window = self.holdings.duplicates, self.windows.oldest
+        return add_to_view(view, self._presence, self.exchange, self.frontier, window, duplicates=duplicates)
 
     def _is_waiting(self) -> bool:
         is_served = self.phase is Phase.JOINING and self.exchange.repair.donor is not None  # it says how far it is

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.origin import OriginId
+from seedflood.protocol.seedflood.blocker_kinds import BlockerKind
 from seedflood.protocol.seedflood.ending import Ending
 from seedflood.protocol.seedflood.exchange import Exchange
 from seedflood.protocol.seedflood.phase import Lifecycle, Phase
@@ -20,7 +21,7 @@ from seedflood.protocol.seedflood.window import Window
 from seedflood.protocol.seedflood.windows import OpenWindows
 from seedflood.protocol.swarm.membership import shorten
 from seedflood.protocol.swarm.presence import Presence
-from seedflood.protocol.view import Blocker, BlockerKind
+from seedflood.protocol.view import Blocker
 
 NAMELESS: dict[BlockerKind, str] = {
     "disk full": "room on its own disk",
@@ -30,7 +31,7 @@ NAMELESS: dict[BlockerKind, str] = {
 }
 """What is waited for where it is no host with a name."""
 
-_Lack = tuple[BlockerKind, OriginId | None, int | None]
+_Lack = tuple[str, OriginId | None, int | None]
 
 
 class Blockers:

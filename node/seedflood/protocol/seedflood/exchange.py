@@ -3,6 +3,7 @@
 from collections.abc import Collection
 from typing import Protocol
 
+from seedflood.errors import PeerError
 from seedflood.protocol.frontier import Frontier, Held
 from seedflood.protocol.origin import STEP_MAX, OriginId
 from seedflood.protocol.seedflood.admission import Admission
@@ -131,6 +132,8 @@ class Exchange:
                 self._receive_updates(peer, Updates((message.kept, message.dropped)))
             case Standing():
                 self._receive_standing(peer, message, now)
+            case _:
+                raise PeerError("a message that SeedFlood does not know", reason="order")
 
     def pulled(self, peer: OriginId) -> None:
         """A pull from the peer ended, whole or broken off."""

@@ -14,7 +14,6 @@ from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, ReplicaDi
 from seedflood.protocol.seedflood.outputs import Outputs
 from seedflood.protocol.seedflood.phase import Phase
 from seedflood.protocol.seedflood.rules import Rules
-from seedflood.protocol.seedflood.view import make_view
 from seedflood.protocol.swarm.membership import Membership
 from seedflood.protocol.swarm.messages import Member, Sign, Verify
 from seedflood.protocol.swarm.neighbours import Neighbours
@@ -22,7 +21,6 @@ from seedflood.protocol.swarm.outbox import Outbox
 from seedflood.protocol.swarm.presence import Presence
 from seedflood.protocol.swarm.rules import Patience
 from seedflood.protocol.swarm.swarm import Swarm
-from seedflood.protocol.view import Blocker, View
 
 
 class Node(Swarm[Outputs]):
@@ -46,11 +44,6 @@ class Node(Swarm[Outputs]):
         self.read = holdings.contents.note  # what `start` was told of alone, as it comes from the journal
 
     @property
-    def step(self) -> int:
-        """First step of the round that is measured now, or was last."""
-        return self.seedflood.step
-
-    @property
     def phase(self) -> Phase:
         return self.seedflood.phase
 
@@ -63,18 +56,6 @@ class Node(Swarm[Outputs]):
     def duplicates(self) -> int:
         """How many bundles came that were held already."""
         return self.seedflood.holdings.duplicates
-
-    @property
-    def is_ready(self) -> bool:
-        """Does it take part, with a replica that was seen to equal a neighbour's?"""
-        watch = self.seedflood.exchange.watch
-        is_up = self.phase not in (Phase.JOINING, Phase.LEFT) and not watch.is_rebuilding
-        return is_up and (watch.is_agreed or self.rules.clients == 1)
-
-    @property
-    def is_doubted(self) -> bool:
-        """Was a neighbour's replica seen to differ from ours, and none to be equal since?"""
-        return self.seedflood.exchange.watch.is_doubted
 
     @property
     def standing(self) -> Standing | None:
@@ -154,11 +135,3 @@ class Node(Swarm[Outputs]):
         if donor is not None:
             out.pull.append((donor, tellable(self.frontier.held())))
         return out
-
-    def view(self, now: float) -> View:
-        """What an operator is shown."""
-        return make_view(self, self._presence, self.seedflood.exchange, self.seedflood.windows.oldest, now)
-
-    def blockers(self, now: float) -> tuple[Blocker, ...]:
-        """Why it does not move: for whom it waits, since when, and which step lacks; nothing if it waits for nobody."""
-        return self.seedflood.blockers(now)

@@ -10,10 +10,10 @@ left        `leave` was called: relay until the shell closes the links, say noth
 """
 
 from collections.abc import Mapping
-from enum import Enum
+from enum import StrEnum
 
 
-class Phase(Enum):
+class Phase(StrEnum):
     JOINING = "joining"
     MEASURING = "measuring"
     COLLECTING = "collecting"

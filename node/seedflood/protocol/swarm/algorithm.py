@@ -6,6 +6,7 @@ from typing import Protocol
 from seedflood.protocol.frontier import Held
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.swarm.messages import AlgorithmMessage, Hello, Member
+from seedflood.protocol.view import Blocker, View
 
 
 class Algorithm(Protocol):
@@ -33,6 +34,30 @@ class Algorithm(Protocol):
 
     def held(self) -> tuple[Held, ...]:
         """What is held here, for the first message on a new link."""
+
+    # What operators are shown
+
+    @property
+    def phase(self) -> str:
+        """Where in its life this node is, in a word or two."""
+
+    @property
+    def step(self) -> int:
+        """How far it is, of the steps of the run."""
+
+    @property
+    def is_ready(self) -> bool:
+        """Does it take part as others expect it to?"""
+
+    @property
+    def is_doubted(self) -> bool:
+        """Was what it holds seen to be wrong, and not seen to be right since?"""
+
+    def blockers(self, now: float) -> tuple[Blocker, ...]:
+        """Why it does not move: for whom it waits, since when, and which step lacks; nothing if it waits for nobody."""
+
+    def describe(self, view: View) -> View:
+        """Adds what only it knows to what the swarm knows."""
 
     # What happened
 

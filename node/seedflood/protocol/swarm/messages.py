@@ -15,6 +15,9 @@ NEIGHBOURS_MAX = 1024
 ALGORITHM_BYTES_MAX = 1024
 """In a statement, which floods to everyone."""
 
+OPAQUE_BYTES_MAX = 256 << 10
+"""Of one message that its algorithm spells itself: live frames wait for it."""
+
 INCARNATION_MAX = 1 << 62
 """Far beyond any clock. One that has a newer one of itself to outlive counts on from it."""
 
@@ -125,6 +128,13 @@ class AlgorithmMessage:
     """What neighbours say to each other that belongs to one way of training: a subclass for each kind."""
 
     __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Opaque(AlgorithmMessage):
+    """What an algorithm spells and reads itself. data: 1 to `OPAQUE_BYTES_MAX` bytes."""
+
+    data: bytes
 
 
 Message = Hello | Members | Ping | Pong | Goodbye | AlgorithmMessage

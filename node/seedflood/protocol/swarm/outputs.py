@@ -1,10 +1,10 @@
 """What any node wants done, in the order that is the contract: persist, then send, then all else.
 
-An algorithm adds fields of its own to these: what it keeps, and what the compute thread is to do.
+An algorithm may add fields of its own to these.
 """
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.swarm.messages import Member, Message
@@ -21,15 +21,27 @@ class Event:
     facts: dict[str, object] = field(default_factory=dict)
 
 
+class Record(NamedTuple):
+    """What an algorithm keeps under a key of its own; a later value takes the place of the earlier one. key: 1 to 64
+    bytes. value: at most a mebibyte."""
+
+    key: bytes
+    value: bytes
+
+
 @dataclass(slots=True)
 class Outputs:
     """Honoured by the driver."""
 
     members: list[Member] = field(default_factory=list)
     """Persist: the newest statement of each origin."""
+    records: list[Record] = field(default_factory=list)
+    """Persist, in this order: what the algorithm is to find again after a crash."""
     is_durable: bool = False
     """Persisting must have reached the disk before anything is sent: something of ours is among it."""
     send: list[tuple[OriginId, Message]] = field(default_factory=list)
+    orders: list[Any] = field(default_factory=list)
+    """For the compute thread, in this order; what they are is the algorithm's."""
     is_superseded: bool = False
     """Another process with our key was started later than this one: nothing is to be said any more."""
     is_finished: bool = False

@@ -15,6 +15,8 @@ from seedflood.protocol.swarm.messages import AlgorithmMessage, Goodbye, Hello, 
 from seedflood.protocol.swarm.outbox import Outbox, Wanted
 from seedflood.protocol.swarm.presence import Presence
 from seedflood.protocol.swarm.rules import Patience, SwarmRules
+from seedflood.protocol.swarm.view import make_view
+from seedflood.protocol.view import Blocker, View
 
 
 class Swarm(Generic[Wanted]):
@@ -40,6 +42,26 @@ class Swarm(Generic[Wanted]):
         self._patience = patience
         self._compare_at = 0.0
         presence.algorithm = algorithm
+
+    @property
+    def phase(self) -> str:
+        """Where in its life this node is, in a word of its algorithm."""
+        return self._algorithm.phase
+
+    @property
+    def step(self) -> int:
+        """How far it is, of the steps of the run."""
+        return self._algorithm.step
+
+    @property
+    def is_ready(self) -> bool:
+        """Does it take part as others expect it to?"""
+        return self._algorithm.is_ready
+
+    @property
+    def is_doubted(self) -> bool:
+        """Was what it holds seen to be wrong, and not seen to be right since?"""
+        return self._algorithm.is_doubted
 
     # What happened
 
@@ -119,6 +141,16 @@ class Swarm(Generic[Wanted]):
         """What to say first on a new link."""
         rules = self._rules
         return Hello(rules.run_id, rules.base_digest, *self._presence.introduce(), frontier=self._algorithm.held())
+
+    # What operators are shown
+
+    def blockers(self, now: float) -> tuple[Blocker, ...]:
+        """Why it does not move: for whom it waits, since when, and which step lacks; nothing if it waits for nobody."""
+        return self._algorithm.blockers(now)
+
+    def view(self, now: float) -> View:
+        """What an operator is shown."""
+        return self._algorithm.describe(make_view(self, self._presence, self._admission.refused, now))
 
     def _flooding(self) -> Iterator[tuple[OriginId, Message]]:
         """What is queued for each neighbour: statements first, so that an origin's key precedes what it says."""

@@ -1,0 +1,101 @@
+"""How a node of any swarm is seen (`protocol.view`): who is there, who is linked, how far away they are.
+
+A link counts as an edge when both of its ends state it, so a host that died loses its edges as soon as its neighbours
+say so, though its own last statement still names them.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Protocol
+
+from seedflood.protocol.origin import STEP_MAX, OriginId
+from seedflood.protocol.swarm.messages import Member
+from seedflood.protocol.swarm.presence import Presence
+from seedflood.protocol.view import Blocker, Edge, MemberStatus, MemberView, View
+
+
+class Sight(Protocol):
+    """What is read of the node itself."""
+
+    @property
+    def step(self) -> int: ...
+
+    @property
+    def phase(self) -> str: ...
+
+    @property
+    def is_ready(self) -> bool: ...
+
+    @property
+    def is_doubted(self) -> bool: ...
+
+    def blockers(self, now: float) -> tuple[Blocker, ...]: ...
+
+
+def make_view(node: Sight, presence: Presence, refused: Mapping[str, int], now: float) -> View:
+    """refused: foreign input that was not used, by reason."""
+    membership = presence.membership
+    edges = stated_edges(membership.all())
+    reached = reach(presence.ours.origin, edges)
+    members = tuple(
+        MemberView(
+            origin=member.origin,
+            name=member.name,
+            status=_status(member, presence, reached),
+            mark=0,
+            first_step=member.first_step if member.first_step < STEP_MAX else None,
+            last_step=member.last_step,
+            incarnation=member.incarnation,
+            hop_seconds=member.hop_milliseconds / 1000 if member.hop_milliseconds else None,
+        )
+        for member in membership.all()
+    )
+    return View(
+        now=now,
+        phase=str(node.phase),
+        step=node.step,
+        is_ready=node.is_ready,
+        is_doubted=node.is_doubted,
+        linked=len(presence.neighbours),
+        refused=dict(refused),
+        hops=presence.delays.view(),
+        members=members,
+        edges=edges,
+        diameter=membership.diameter(),
+        blockers=node.blockers(now),
+    )
+
+
+def stated_edges(members: Iterable[Member]) -> tuple[Edge, ...]:
+    """The links that both ends state, each once, the smaller origin first."""
+    stated = {member.origin: set(member.neighbours) for member in members}
+    return tuple(sorted((a, b) for a, others in stated.items() for b in others if a < b and a in stated.get(b, ())))
+
+
+def reach(start: OriginId, edges: Iterable[Edge]) -> set[OriginId]:
+    """Who is connected with `start`, over any number of edges."""
+    neighbours: dict[OriginId, list[OriginId]] = {}
+    for a, b in edges:
+        neighbours.setdefault(a, []).append(b)
+        neighbours.setdefault(b, []).append(a)
+    reached, boundary = {start}, [start]
+    while boundary:
+        for other in neighbours.get(boundary.pop(), ()):
+            if other not in reached:
+                reached.add(other)
+                boundary.append(other)
+    return reached
+
+
+def _status(member: Member, presence: Presence, reached: Collection[OriginId]) -> MemberStatus:
+    origin = member.origin
+    if origin == presence.ours.origin:
+        return "self"
+    if origin in presence.liveness.suspects:
+        return "silent"
+    if origin in presence.neighbours:
+        return "linked"  # one that has finished and serves late comers, too
+    if member.has_left:
+        return "left"
+    if origin in reached:
+        return "reachable"
+    return "unknown" if member.first_step == STEP_MAX else "silent"
