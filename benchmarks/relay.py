@@ -14,7 +14,7 @@ from pathlib import Path
 import grpc.aio
 
 from seedflood.errors import PeerError, SeedfloodError
-from seedflood.host.driver import Driver
+from seedflood.host.seedflood.driver import SeedfloodDriver
 from seedflood.identity import Identity, verify
 from seedflood.protocol.frontier import Held
 from seedflood.protocol.origin import OriginId
@@ -88,7 +88,7 @@ class Relay:
         member = Member(identity.public_key, name, self._journal.next_incarnation(at_least=int(time.time())))
         self.node = Node(rules, member, identity.sign, verify)
         self._loop = asyncio.get_running_loop()
-        self.driver = Driver(self.node, self._journal, self, self, self, self._loop.time)
+        self.driver = SeedfloodDriver(self.node, self._journal, self, self, self, self._loop.time)
         self.links = Links(LinkSettings("127.0.0.1:0"), self, add_services=add_services)
         self._notes_times = notes_times
         self._timer: asyncio.TimerHandle | None = None

@@ -143,16 +143,26 @@ def test_the_driver_and_the_simulation_need_neither_torch_nor_grpc_nor_sqlite():
         assert {name for name in importers_of(package) if name.startswith(("host/driver.py", "simulation/"))} == set()
 
 
-SHARED_OF_HOST = ("seams", "driver", "backlog", "history")
+OF_SEEDFLOOD = ("seedflood.seams", "seedflood.driver", "seedflood.backlog", "seedflood.history")
+SHARED_OF_HOST = ("seams", "driver", "backlog", *OF_SEEDFLOOD)
 """What the simulation runs, too."""
 
 
 @pytest.mark.parametrize("name", SHARED_OF_HOST)
 def test_the_shared_part_of_the_shell_knows_the_protocol_alone(name):
     shared = tuple(f"seedflood.host.{one}" for one in SHARED_OF_HOST)
-    allowed = ("seedflood.protocol", "seedflood.errors", *shared)
-    strangers = {one for one in IMPORTS[f"host/{name}.py"] if is_within(one, "seedflood")} - {"seedflood.host"}
+    allowed = ("seedflood.protocol", "seedflood.errors", "seedflood.host.seams", *shared)
+    strangers = {one for one in IMPORTS[f"host/{name.replace('.', '/')}.py"] if is_within(one, "seedflood")} - {
+        "seedflood.host"
+    }
     assert {one for one in strangers if not any(is_within(one, package) for package in allowed)} == set()
+
+
+@pytest.mark.parametrize("name", ["seams", "driver", "backlog"])
+def test_what_drives_any_algorithm_knows_none(name):
+    assert f"host/{name}.py" not in importers_of("seedflood.protocol.seedflood") | importers_of(
+        "seedflood.host.seedflood"
+    )
 
 
 def test_of_the_transport_the_simulation_takes_the_codec_alone():
@@ -196,7 +206,7 @@ def test_what_a_node_looks_like_is_made_of_nothing_that_lives():
 def test_async_appears_where_there_is_a_loop_only():
     asynchronous = modules_with(lambda node: isinstance(node, ast.AsyncFunctionDef | ast.AsyncWith | ast.AsyncFor))
     loops = ("transport/", "operations/server.py", "operations/console.py")
-    shells = ("host/daemon.py", "host/compute_adapter.py", "host/process.py", "cluster/local.py")
+    shells = ("host/daemon.py", "host/seedflood/compute_adapter.py", "host/process.py", "cluster/local.py")
     assert outside(asynchronous, *loops, *shells) == set()
 
 

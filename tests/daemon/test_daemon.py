@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from seedflood.errors import BindError, JournalError, ModelError, RunMismatchError
-from seedflood.host import driver, history
+from seedflood.host.seedflood import driver, history
 from seedflood.offline.learned import rebuild
 from seedflood.protocol.seedflood.opening import WAITING_ROUNDS
 from seedflood.protocol.seedflood.phase import Phase

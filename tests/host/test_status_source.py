@@ -6,7 +6,7 @@ from origins import B, C
 
 from seams import Recorder
 from seedflood.config import Settings
-from seedflood.host.driver import Driver
+from seedflood.host.seedflood.driver import SeedfloodDriver
 from seedflood.host.status_source import StatusSource
 from seedflood.protocol.swarm.messages import Member
 from seedflood.transport.counters import LinkCounters
@@ -73,7 +73,7 @@ def test_a_view_is_made_once_until_something_happens():
 def test_nothing_happens_behind_the_back_of_a_view():
     """After every call of the driver the view is what the node looks like, whatever was looked at before."""
     seams = Recorder()
-    driver = Driver(linked(B, C), *seams.seams, lambda: 1.0)
+    driver = SeedfloodDriver(linked(B, C), *seams.seams, lambda: 1.0)
     node = driver.node
     source = StatusSource(SETTINGS, node, driver, None, None, lambda: 1.0, parameters=(1, 4), incarnation=1)
 

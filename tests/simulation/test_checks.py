@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 from worlds import STORMY, make_world, run_world
 
-from seedflood.host.driver import Driver
+from seedflood.host.seedflood.driver import SeedfloodDriver
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.seedflood.flood import Flood
 from seedflood.protocol.seedflood.holdings import Holdings
@@ -189,7 +189,7 @@ def test_a_window_that_forgets_what_was_late_is_seen(monkeypatch):
 
 
 def test_sending_before_persisting_is_seen(monkeypatch):
-    monkeypatch.setattr(Driver, "_persist", lambda driver, out: None)
+    monkeypatch.setattr(SeedfloodDriver, "_append", lambda driver, out: None)
     assert any("before it was durable" in line for line in judged(make_world("ring", 3, steps=4)))
 
 

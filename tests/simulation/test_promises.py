@@ -10,7 +10,7 @@ import pytest
 from worlds import make_world
 
 from seedflood.errors import PeerError
-from seedflood.host.backlog import Backlog
+from seedflood.host.seedflood.backlog import BundleBacklog
 from seedflood.protocol.seedflood.catchup import CatchUp
 from seedflood.protocol.seedflood.epochs import Closings
 from seedflood.protocol.seedflood.flood import Flood
@@ -314,7 +314,10 @@ PROMISES = {
     "P7 a late join ends": (orphaned, [(Repair, "retry", nothing)]),
     "P8 the dead gate nobody for long": (gated, [(Liveness, "review", lambda *_: [])]),
     "P9 memory is bounded": (growing, [(Closings, "agreed", lambda *_: [])]),
-    "P10 a full disk makes nobody forget what it said": (filled, [(Backlog, "sift", lambda _, __, message: message)]),
+    "P10 a full disk makes nobody forget what it said": (
+        filled,
+        [(BundleBacklog, "sift", lambda _, __, message: message)],
+    ),
     "P11 a damaged journal contradicts nothing": (
         lambda: forgetful(is_disk_lost=False),
         [(CatchUp, "unreached", lambda *_: set())],

@@ -1,109 +1,66 @@
 """What is not on the disk yet: the open group of the journal, and, while the disk is full, all that waits for it.
 
-While it is full the node goes on hearing and relaying others. Of itself it says nothing that a crash could make it
-forget: what it would have sent, measured or published is withheld here until there is space.
+While it is full the node goes on hearing others and passing on what they state. Of itself it says nothing that a crash
+could make it forget: what it would have sent is withheld here until there is space.
 """
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterable
 
-from seedflood.errors import DiskFullError
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.seedflood.batches import payload_bytes
-from seedflood.protocol.seedflood.messages import Bundle, Told, Updates
-from seedflood.protocol.seedflood.outputs import Measure
-from seedflood.protocol.seedflood.statement import stated
-from seedflood.protocol.swarm.messages import Member, Members, Message
+from seedflood.protocol.swarm.messages import AlgorithmMessage, Member, Members, Message
+from seedflood.protocol.swarm.outputs import Record
 
-GROUP_BUNDLES_MAX = 4096
-"""A node that catches up closes no windows, but shall not keep everything in one open group."""
-
-GROUP_BYTES_MAX = 4 << 20
-"""Of payloads."""
-
-UNSAVED_BUNDLES_MAX = 1 << 18
-"""Some 100 MB in memory. Beyond it the node ends (74): a restart forgets them and pulls them again."""
-
-UNSAVED_BYTES_MAX = 256 << 20
-"""Of payloads."""
-
-Probes = Sequence[Told]
+WITHHELD_MAX = 1024
+"""Messages. Of more the oldest are dropped, as a broken link drops them."""
 
 
 class Backlog:
-    """Records since the last commit. is_stuck: the disk was full when they should have been written."""
+    """Statements and records since the last commit. is_stuck: the disk was full when they should have been written."""
 
     def __init__(self, origin: OriginId) -> None:
-        self.bundles: list[Bundle] = []
         self.members: dict[tuple[OriginId, bool], Member] = {}
         """By (origin, does the statement speak of its steps), as the journal keeps them."""
+        self.records: dict[bytes, Record] = {}
         self.is_stuck = False
-        self.measure: Measure | None = None
-        self.published: tuple[int, Probes] | None = None
         self._origin = origin
-        self._own: set[Bundle] = set()
-        self._withheld: list[tuple[OriginId, Message]] = []
-        self._bytes = 0
+        self._withheld: deque[tuple[OriginId, Message]] = deque(maxlen=WITHHELD_MAX)
 
-    @property
-    def is_large(self) -> bool:
-        """Is it time to end the group, whatever is done with it?"""
-        return len(self.bundles) >= GROUP_BUNDLES_MAX or self._bytes >= GROUP_BYTES_MAX
-
-    @property
-    def unwritten(self) -> list[Bundle]:
-        """What even a reader of the journal in this process does not find there."""
-        return self.bundles if self.is_stuck else []
-
-    @property
-    def first_unsaved(self) -> int | None:
-        """The first own step that is not kept."""
-        return min((bundle.first_covered for bundle in self._own), default=None) if self.is_stuck else None
-
-    def add(self, bundles: Sequence[Bundle], members: Sequence[Member], *, is_durable: bool) -> None:
-        """Raises DiskFullError when there is too much to remember."""
-        self.bundles += bundles
+    def add(self, members: Iterable[Member], records: Iterable[Record]) -> None:
+        """They are to be written."""
         self.members |= {(member.origin, member.has_spoken): member for member in members}
-        if is_durable:
-            self._own.update(bundle for bundle in bundles if bundle.origin == self._origin)
-        self._bytes += payload_bytes(bundles)
-        if len(self.bundles) > UNSAVED_BUNDLES_MAX or self._bytes > UNSAVED_BYTES_MAX:
-            raise DiskFullError("the disk was full for too long; free some space and restart.")
+        self.records |= {record.key: record for record in records}
 
     def clear(self) -> None:
         """Everything was written."""
-        self.bundles.clear()
         self.members.clear()
-        self._own.clear()
-        self._bytes = 0
+        self.records.clear()
 
     def sift(self, peer: OriginId, message: Message) -> Message | None:
         """What of the message may be sent now; the rest is withheld."""
-        if self.is_stuck and isinstance(message, Members):
-            return self._sift_members(peer, message)
-        if not (self.is_stuck and isinstance(message, Updates)):
+        if not self.is_stuck:
             return message
-        unsaved = tuple(bundle for bundle in message.bundles if bundle in self._own)
-        if not unsaved:
-            return message
-        self._withheld.append((peer, Updates(unsaved)))
-        others = tuple(bundle for bundle in message.bundles if bundle not in self._own)
-        return Updates(others) if others else None
+        if isinstance(message, AlgorithmMessage):
+            self._withheld.append((peer, message))
+            return None
+        return self._sift_members(peer, message) if isinstance(message, Members) else message
 
     def _sift_members(self, peer: OriginId, message: Members) -> Message | None:
-        """A statement of ours that tells how far we have spoken shall not count what is not kept."""
-        first = self.first_unsaved
-        ours = [m for m in message.members if m.origin == self._origin]
-        early = [m for m in ours if first is not None and stated(m).said_before > first]
+        """Statements of ours that are not kept wait."""
+        early = [member for member in message.members if self._is_early(member)]
         if not early:
             return message
         self._withheld.append((peer, Members(tuple(early))))
         others = tuple(member for member in message.members if member not in early)
         return Members(others) if others else None
 
-    def release(self) -> tuple[list[tuple[OriginId, Message]], Measure | None, tuple[int, Probes] | None]:
-        """There is space again: (what to send, what to measure, what to publish)."""
-        released = (self._withheld, self.measure, self.published)
+    def _is_early(self, member: Member) -> bool:
+        return member.origin == self._origin and member in self.members.values()
+
+    def release(self) -> list[tuple[OriginId, Message]]:
+        """There is space again, and all is written: what to send."""
+        withheld = list(self._withheld)
+        self._withheld.clear()
         self.clear()
         self.is_stuck = False
-        self._withheld, self.measure, self.published = [], None, None
-        return released
+        return withheld

@@ -15,10 +15,10 @@ import structlog
 
 from seedflood.config import Settings, is_loopback
 from seedflood.errors import DivergenceError, JournalError, PeerError, RunMismatchError, SeedfloodError, SupersededError
-from seedflood.host.compute_adapter import ComputeAdapter
 from seedflood.host.compute_thread import ComputeThread, Result
-from seedflood.host.driver import Driver
-from seedflood.host.results import Results
+from seedflood.host.seedflood.compute_adapter import ComputeAdapter
+from seedflood.host.seedflood.driver import SeedfloodDriver
+from seedflood.host.seedflood.results import Results
 from seedflood.host.status_source import StatusSource
 from seedflood.identity import Identity, verify
 from seedflood.operations.console import Console
@@ -117,7 +117,7 @@ class Daemon:
         self._adapter = ComputeAdapter(
             identity.origin, trainer, self._run, self._drive, measured=self._measured, snapshots=snapshots
         )
-        self._adapter.answers = self._driver = Driver(self.node, journal, self, self._adapter, self, loop.time)
+        self._adapter.answers = self._driver = SeedfloodDriver(self.node, journal, self, self._adapter, self, loop.time)
         shown = (settings, self.node, self._driver, self.links, journal, loop.time)
         self.status_source = StatusSource(*shown, parameters=trainer.parameters, incarnation=incarnation)
         hub.subject = self.status_source

@@ -1,59 +1,46 @@
-"""The driver: the seams to the outside, and the one ordered way to honour what the core decides.
+"""The driver: the seams to the outside, and the one ordered way to honour what a node decides.
 
-Synchronous. The daemon and the simulation run this same code; they differ in what stands behind the four seams and in
-whose clock they read. Persist, then send, then apply: the order is made here and nowhere else.
+Synchronous. The daemon and the simulation run this same code; they differ in what stands behind the seams and in whose
+clock they read. Persist, then send, then all else: the order is made here and nowhere else. This much is the same for
+any algorithm; one that computes, or keeps more than records, has a driver that goes on from this one.
 
-Two things can be wrong with a disk. It is full: then the node stops publishing and goes on relaying what others say,
-until there is space (`backlog`). Or it fails: then the driver halts, nothing more is sent or applied, and
-`JournalError` rises to the shell, for the core believes by then that things are kept which are not.
+Two things can be wrong with a disk. It is full: then the node says nothing of its own that is not kept, until there is
+space (`backlog`). Or it fails: then the driver halts, nothing more is sent or done, and `JournalError` rises to the
+shell, for the core believes by then that things are kept which are not.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
 from seedflood.errors import DiskFullError
 from seedflood.host.backlog import Backlog
-from seedflood.host.history import pages, take_stock
-from seedflood.host.seams import Compute, Journal, Links, Observer
-from seedflood.protocol.frontier import Frontier, Held, is_tellable
+from seedflood.host.seams import Journal, Links, Observer
+from seedflood.protocol.frontier import Held
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.seedflood.inquiry import do_contradict
-from seedflood.protocol.seedflood.messages import (
-    Bundle,
-    ClosedDigests,
-    ClosedEpoch,
-    Equivocation,
-    Standing,
-    Told,
-    Update,
-    Updates,
-)
-from seedflood.protocol.seedflood.node import Node
-from seedflood.protocol.seedflood.opening import joined
-from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure, Outputs, Rebuild, SumEpoch, TakeDigest
-from seedflood.protocol.swarm.messages import Hello, Member, Members, Message
+from seedflood.protocol.swarm.messages import AlgorithmMessage, Hello, Member, Members, Message
 from seedflood.protocol.swarm.outputs import Event
+from seedflood.protocol.swarm.swarm import Swarm
 from seedflood.protocol.view import Blocker
-
-ANSWER_BUNDLES = 256
-"""Read at once for a neighbour, 22 KB on the wire: live frames pass in between."""
 
 RETRY_SECONDS = 1.0
 """Between two attempts to write to a full disk."""
 
 
 class Driver:
-    """One node and the four seams around it. `clock` returns seconds, monotonic."""
+    """One node and the seams around it. `clock` returns seconds, monotonic."""
+
+    node: Swarm[Any]
+    _backlog: Backlog
 
     def __init__(
         self,
-        node: Node,
+        node: Swarm[Any],
         journal: Journal,
         links: Links,
-        compute: Compute,
         observer: Observer,
         clock: Callable[[], float],
+        *,
+        backlog: Backlog | None = None,
     ) -> None:
         self.node = node
         self.is_halted = False
@@ -61,110 +48,58 @@ class Driver:
         """How often something has happened: as long as it stays the same, so does all that can be seen of the node."""
         self._journal = journal
         self._links = links
-        self._compute = compute
         self._observer = observer
         self._clock = clock
-        self._backlog = Backlog(node.origin)
+        self._backlog = backlog or Backlog(node.origin)
 
     @property
     def is_disk_full(self) -> bool:
-        """Is there something that could not be written yet? Then nothing is published."""
+        """Is there something that could not be written yet? Then nothing of our own is said."""
         return self._backlog.is_stuck
 
     def blockers(self) -> tuple[Blocker, ...]:
         """Why the node does not move now."""
         return self.node.blockers(self._clock())
 
-    def start(self, members: Iterable[Member], *, is_journal_damaged: bool = False, is_key_fresh: bool = True) -> None:
-        """Goes on with what the journal holds: its last bundles wait for their windows, the others are read and applied
-        page by page, while the node is at work. is_key_fresh: nothing was ever published with our key."""
-        journal, members = self._journal, list(members)
-        settled, waiting, closed, contradicting = take_stock(journal, members, self.node.origin, self.node.rules)
-        self.node.contradicting.update(contradicting)
-        if settled:
-            self._compute.replay(self._history(joined(settled.values()), self.node.read))
-        self._do(
-            lambda now: self.node.start(
-                waiting,
-                members,
-                now,
-                closed=closed,
-                settled=settled,
-                is_journal_damaged=is_journal_damaged,
-                is_key_fresh=is_key_fresh,
-            )
-        )
+    # What happens
+
+    def recall(self, members: Iterable[Member], records: Mapping[bytes, bytes]) -> None:
+        """Goes on with what the journal holds."""
+        self.do(lambda now: self.node.recall(members, now, records))
+        self.tick()
 
     def hello(self) -> Hello:
-        """What to say first on a new link: nothing of ourselves that is not kept yet."""
-        hello = self.node.hello()
-        unsaved = self._backlog.first_unsaved
-        if unsaved is None:
-            return hello
-        own = self.node.origin
-        frontier = tuple(Held(own, min(one.mark, unsaved)) if one.origin == own else one for one in hello.frontier)
-        return replace(hello, frontier=frontier)
+        """What to say first on a new link."""
+        return self.node.hello()
 
-    def answer(self, frontier: Iterable[Held]) -> Iterator[Members | ClosedDigests | ClosedEpoch | Updates | Standing]:
-        """The answer to a pull: all that the frontier lacks, and what the digest of it all was. Made as it is taken.
-
-        Raises JournalError. Who takes it serves others between its parts, some of which are empty.
-        """
+    def answer(self, frontier: Iterable[Held]) -> Iterator[Members | AlgorithmMessage]:
+        """The answer to a pull, made as it is taken: who takes part. An algorithm with a history says more."""
         yield Members(self.node.membership.told())
-        is_proven = False
-        for found in self._journal.read_missing(frontier, ANSWER_BUNDLES):
-            if self.is_halted:
-                return
-            if isinstance(found, ClosedEpoch) and not is_proven:
-                yield from self.node.closings.told()
-                is_proven = True
-            yield found if isinstance(found, ClosedEpoch) else Updates(tuple(found))
-        standing = self.node.standing
-        if standing is not None and is_tellable(standing.frontier):
-            yield standing
 
     def connected(self, peer: OriginId, hello: Hello) -> None:
-        self._do(lambda now: self.node.connected(peer, hello, now))
+        self.do(lambda now: self.node.connected(peer, hello, now))
 
     def disconnected(self, peer: OriginId, reason: str) -> None:
-        self._do(lambda now: self.node.disconnected(peer, now, reason))
+        self.do(lambda now: self.node.disconnected(peer, now, reason))
 
     def received(self, peer: OriginId, message: Message) -> None:
         """Raises PeerError if the message is not allowed; then the link should be closed."""
-        self._do(lambda now: self.node.received(peer, message, now), source=peer)
+        self.do(lambda now: self.node.received(peer, message, now), source=peer)
 
     def pulled(self, peer: OriginId) -> None:
-        self._do(lambda now: self.node.pulled(peer, now))
+        """A pull from the peer ended, whole or broken off."""
 
     def progressed(self, peer: OriginId) -> None:
-        """A part of a sum has come: nothing to be done, but the donor is at work."""
-        self.node.repair.hear(peer)
-
-    def published(self, step: int, probes: Sequence[Told]) -> None:
-        if self.is_disk_full:
-            self._backlog.published = (step, probes)
-        else:
-            self._do(lambda now: self.node.published(step, probes, now))
-
-    def digested(self, frontier_digest: bytes, replica_digest: bytes) -> None:
-        """Answers a TakeDigest."""
-        self._do(lambda now: self.node.digested(frontier_digest, replica_digest, now))
-
-    def rebuilt(self, is_changed: bool) -> None:
-        """Answers a Rebuild. is_changed: the coefficients were not those that the journal gives."""
-        self._do(lambda now: self.node.rebuilt(is_changed, now))
-
-    def summed(self, closed: ClosedEpoch) -> None:
-        """Answers a SumEpoch."""
-        self._do(lambda now: self.node.summed(closed, now))
+        """A part of something large has come of a pull: the peer is at work."""
 
     def leave(self) -> None:
-        self._do(lambda now: self.node.leave(now, self._backlog.first_unsaved))
+        """The operator wants us to go."""
+        self.do(self.node.leave)
 
     def tick(self) -> None:
         if self.is_disk_full and not self.is_halted:
             self._retry()
-        self._do(self.node.tick)
+        self.do(self.node.tick)
 
     def halt(self) -> None:
         """From now on nothing is taken in or done: this host is at fault, and what it would say cannot be trusted."""
@@ -176,8 +111,9 @@ class Driver:
         seconds = max(0.0, self.node.next_tick(now) - now)
         return min(seconds, RETRY_SECONDS) if self.is_disk_full else seconds
 
-    def _do(self, action: Callable[[float], None], source: OriginId | None = None) -> None:
-        """source: the neighbour that caused it."""
+    def do(self, action: Callable[[float], None], source: OriginId | None = None) -> None:
+        """Lets the node hear of something, and does what it wants then. action: is given the time. source: the
+        neighbour that caused it."""
         if self.is_halted:
             return
         try:
@@ -187,169 +123,85 @@ class Driver:
             self.turns += 1
             self._honour(out, source)
 
-    def _honour(self, out: Outputs, source: OriginId | None) -> None:
+    # What is to be done
+
+    def _honour(self, out: Any, source: OriginId | None) -> None:
+        """out: the `Outputs` of the node's algorithm."""
         if out.is_superseded:
             self.halt()
             self._observer.superseded()
             return
         try:
-            adopted = [(closed, [*self._journal.adopt(closed), *self._unwritten(closed)]) for closed in out.adopt]
-            self._persist(out)
-            settled = [change for proof in out.settle for change in self._settle(proof, out)]
+            kept = self._persist(out)
         except BaseException:
             self.halt()
             raise
-        for closed, _ in adopted:
-            self._observer.adopted(closed, source)
-        if out.bundles:
-            self._observer.learned(out.bundles, source)
+        self._tell_kept(out, kept, source)
         for peer, message in out.send:
             sendable = self._backlog.sift(peer, message)
             if sendable is not None:
                 self._send(peer, sendable)
-        for peer, frontier in out.pull:
-            self._links.pull(peer, frontier)
-        for closed, others in adopted:
-            self._compute.adopt(closed, others)
-        for order in out.orders:
-            match order:
-                case ClosedWindow():
-                    self._compute.apply(order)
-                    self._observer.applied(order)
-                case Measure():
-                    self._measure(order)
-                case TakeDigest():
-                    self._compute.digest(order)
-                case SumEpoch():
-                    self._compute.sum_epoch(order)
-                case Rebuild():
-                    self._compute.rebuild(self._journal.closed_epochs(), self._history(Frontier(order.frontier)))
-        for closed in out.compact:
-            self._compact(closed)
+        self._perform(out, kept)
         for event in out.events:
             self._observer.noted(event)
         if out.is_finished:
             self._observer.finished()
-        for old, new in settled:
-            self._do(partial(self.node.settled, old, new))
-        for peer, bundle in out.check:
-            self._check(peer, bundle)
+        self._go_on(out, kept)
 
-    def _held(self, bundle: Bundle) -> Bundle | None:
-        """What the journal has under the same step, or what waits for it."""
-        waiting = (one for one in self._backlog.unwritten if (one.origin, one.step) == (bundle.origin, bundle.step))
-        return next(waiting, None) or self._journal.find(bundle.origin, bundle.step)
+    def _persist(self, out: Any) -> Any:
+        """Writes what is to be kept, before anything is sent; what it returns is told to the steps that follow."""
+        if not (out.members or out.records or out.is_durable):
+            return
+        self._backlog.add(out.members, out.records)
+        if self._backlog.is_stuck:
+            return
+        try:
+            self._journal.keep(out.members, out.records, durable=out.is_durable or bool(out.records))
+            self._journal.commit()
+            self._backlog.clear()
+        except DiskFullError as error:
+            self._stick(error)
 
-    def _check(self, peer: OriginId, bundle: Bundle) -> None:
-        """Holds what a neighbour told against the journal. Where it is there, it may skip what is there, too."""
-        held, origin = self._held(bundle), bundle.origin
-        if held == bundle:
-            held = self._journal.following(origin, bundle.first_covered)
-            if held is None or held.step >= bundle.step:
-                return
-        elif held is None:
-            if not self.node.may_insert(bundle):
-                return
-            skipping = self._journal.following(origin, bundle.step)
-            held = skipping if skipping is not None and do_contradict(skipping, bundle) else None
-        self._do(lambda _: self.node.inquiry.contradicted(peer, held, bundle))
+    def _tell_kept(self, out: Any, kept: Any, source: OriginId | None) -> None:
+        """The observer hears of what was kept."""
 
-    def _settle(self, proof: Equivocation, out: Outputs) -> Iterator[tuple[Bundle | None, Bundle]]:
-        """Keeps the bundles that stand if others are held, or none; (that one, this one). What finds no space is found
-        out again later: digests go on differing."""
-        for bundle in (proof.kept, proof.dropped):
-            held = self._held(bundle)
-            if self.is_disk_full or held == bundle or (held is None and not self.node.may_insert(bundle)):
-                continue
-            if held is not None and not self.node.inquiry.stands_over(bundle, held):
-                if held not in (proof.kept, proof.dropped):
-                    out.check.append((bundle.origin, bundle))  # a third one, of which others do not know
-                continue
-            try:
-                self._journal.replace(bundle)
-            except DiskFullError as error:
-                self._stick(error)
-                continue
-            self._backlog.clear()  # the open group was written before it
-            yield held, bundle
+    def _perform(self, out: Any, kept: Any) -> None:
+        """What follows the sending: pulls, and orders for a model."""
 
-    def _unwritten(self, closed: ClosedEpoch) -> list[Bundle]:
-        """What waits for a full disk, and the sum of its epoch does not stand for."""
-        period, covered = self.node.rules.refresh_period, Frontier(closed.frontier)
-        waiting = [bundle for bundle in self._backlog.unwritten if bundle.step // period == closed.epoch]
-        return [bundle for bundle in waiting if not covered.holds(*bundle.span)]
+    def _go_on(self, out: Any, kept: Any) -> None:
+        """What comes last: it may make something happen again."""
 
     def _send(self, peer: OriginId, message: Message) -> None:
         self._links.send(peer, (message,))
         self._observer.sent(peer, message)
 
-    def _persist(self, out: Outputs) -> None:
-        """One group of the journal per window. It also ends when something of ours is in it, or when it is large."""
-        is_end = out.is_durable or any(isinstance(order, ClosedWindow) for order in out.orders)
-        if not (out.bundles or out.members or is_end or self._backlog.is_large):
-            return
-        is_end = is_end or self._backlog.is_large
-        self._backlog.add(out.bundles, out.members, is_durable=out.is_durable)
-        if self._backlog.is_stuck:
-            return
-        try:
-            if out.bundles or out.members:
-                self._journal.append(out.bundles, out.members, durable=out.is_durable)
-            if is_end:
-                self._journal.commit()
-                self._backlog.clear()
-        except DiskFullError as error:
-            if out.adopt:
-                raise
-            self._stick(error)
-
     def _stick(self, error: DiskFullError) -> None:
         """The open group is undone: it waits in the backlog, and so does all that is ours."""
         self._backlog.is_stuck = True
-        self.node.withhold(self._backlog.first_unsaved, is_disk_full=True)
         self.turns += 1
         self._observer.noted(Event("disk full", "error", {"reason": str(error), "publishing": False}))
 
     def _retry(self) -> None:
         """Writes what waits for space; once that succeeds, goes on where publishing stopped."""
-        backlog = self._backlog
+        written = self._count_unwritten()
         try:
-            self._journal.append(backlog.bundles, list(backlog.members.values()), durable=True)
+            self._write_backlog()
         except DiskFullError:
             return
         except BaseException:
             self.halt()
             raise
-        self._observer.noted(Event("disk has space again", "warning", {"written": len(backlog.bundles)}))
-        withheld, measure, published = backlog.release()
-        self.node.withhold(None, is_disk_full=False)
+        self._observer.noted(Event("disk has space again", "warning", {"written": written}))
         self.turns += 1
-        for peer, message in withheld:
+        self._resume()
+
+    def _count_unwritten(self) -> int:
+        return len(self._backlog.records)
+
+    def _write_backlog(self) -> None:
+        self._journal.keep(self._backlog.members.values(), self._backlog.records.values(), durable=True)
+
+    def _resume(self) -> None:
+        """All that waited is written: says what was withheld."""
+        for peer, message in self._backlog.release():
             self._send(peer, message)
-        if published is not None:
-            self.published(*published)
-        if measure is not None:
-            self._compute.measure(measure)
-
-    def _measure(self, order: Measure) -> None:
-        if self.is_disk_full:
-            self._backlog.measure = order
-        else:
-            self._compute.measure(order)
-
-    def _compact(self, closed: ClosedEpoch) -> None:
-        if self.is_disk_full:
-            return  # the bundles stay, and are as good
-        try:
-            dropped = self._journal.compact(closed)
-        except DiskFullError as error:
-            self._stick(error)
-            return
-        self._observer.noted(Event("journal compacted", facts={"epoch": closed.epoch, "bundles": dropped}))
-        if dropped:
-            self._compute.keep_snapshot()
-
-    def _history(
-        self, applied: Frontier, read: Callable[[Sequence[Bundle]], None] | None = None
-    ) -> Iterator[list[Update]]:
-        return pages(self._journal, applied, lambda: self._backlog.unwritten, read, self.node.contradicting)

@@ -9,8 +9,8 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, TypeVar, get_args
 
-from seedflood.host.backlog import UNSAVED_BUNDLES_MAX, Backlog
-from seedflood.host.driver import Driver
+from seedflood.host.seedflood.backlog import UNSAVED_BUNDLES_MAX, BundleBacklog
+from seedflood.host.seedflood.driver import SeedfloodDriver
 from seedflood.protocol.frontier import RANGES_MAX
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.admission import Objection
@@ -72,10 +72,11 @@ BOUNDS: dict[str, Bound] = {
     "Admission.refused": _fixed(len(get_args(Objection))),
     "Announcement._asked": _origins,
     "Announcement._heard_by": _origins,
-    "Backlog._own": _bundles,
-    "Backlog._withheld": _statements,
-    "Backlog.bundles": _fixed(UNSAVED_BUNDLES_MAX),
-    "Backlog.members": _statements,
+    "BundleBacklog._own": _bundles,
+    "BundleBacklog._withheld": _statements,
+    "BundleBacklog.bundles": _fixed(UNSAVED_BUNDLES_MAX),
+    "BundleBacklog.members": _statements,
+    "BundleBacklog.records": _at_once,
     "Blockers._since": lambda node: 2 * _origins(node),
     "CatchUp._past_neighbours": _fixed(NEIGHBOURS_MAX),
     "Chain._links": lambda node: _epochs(node) + 1,
@@ -149,7 +150,7 @@ BOUNDS: dict[str, Bound] = {
 """By the part that holds it; [] is what a table holds by its keys."""
 
 
-def find_excess(driver: Driver) -> list[str]:
+def find_excess(driver: SeedfloodDriver) -> list[str]:
     """Tables that are larger than promised, or of which nothing is promised."""
     node = driver.node
     excess = []
@@ -179,12 +180,12 @@ def find_ahead(node: Node, order: Measure, trusted: Callable[[OriginId], bool]) 
     return f"measures step {order.step} while {len(ahead)} bundles of later rounds wait" if ahead else None
 
 
-def parts_of(driver: Driver) -> Iterator[object]:
+def parts_of(driver: SeedfloodDriver) -> Iterator[object]:
     """A node, its backlog, and everything that these are made of."""
     return (part for part, _ in _walk(driver))
 
 
-def _containers(driver: Driver) -> Iterator[tuple[str, int]]:
+def _containers(driver: SeedfloodDriver) -> Iterator[tuple[str, int]]:
     """(whose and what, how many are in it)"""
     for part, fields in _walk(driver):
         for field, value in fields:
@@ -194,7 +195,7 @@ def _containers(driver: Driver) -> Iterator[tuple[str, int]]:
                 yield from ((f"{name}[]", len(one)) for one in _inside(value, _is_container))
 
 
-def _walk(driver: Driver) -> Iterator[tuple[object, Sequence[tuple[str, Any]]]]:
+def _walk(driver: SeedfloodDriver) -> Iterator[tuple[object, Sequence[tuple[str, Any]]]]:
     """Every part once, and its fields. Walked so often that what is known of a type is remembered."""
     seen: set[int] = set()
     parts: list[object] = [driver.node, driver._backlog]
@@ -234,7 +235,7 @@ class _Known(dict[type, Answer], Generic[Answer]):
 
 def _belongs(kind: type) -> bool:
     """Is it of a node's own parts? What it was given to send or to keep has limits where it came in."""
-    return issubclass(kind, Backlog) or (
+    return issubclass(kind, BundleBacklog) or (
         kind.__module__.startswith("seedflood.protocol.") and not kind.__module__.endswith(".messages")
     )
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 
 from seedflood.errors import JournalError
-from seedflood.host.driver import Driver
+from seedflood.host.seedflood.driver import SeedfloodDriver
 from seedflood.protocol.frontier import Frontier, Held
 from seedflood.protocol.origin import OriginId, origin_id
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, Told, Update, Updates
@@ -125,7 +125,7 @@ class Host:
         self.ledger, self.windows = Ledger(self.chronicle), []
         member = Member(self.public_key, self.name, self.journal.incarnation)
         self.node = Node(self.rules, member, self._sign, self._verify, patience=self._patience)
-        self.driver = Driver(self.node, self.journal, self, self, self, lambda: self._clock.now)
+        self.driver = SeedfloodDriver(self.node, self.journal, self, self, self, lambda: self._clock.now)
         self._put_back_coefficients()
         members, facts = list(self.journal.members.values()), (is_journal_damaged, self.is_key_fresh)
         self.enter(lambda: self.driver.start(members, is_journal_damaged=facts[0], is_key_fresh=facts[1]))

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from seedflood.errors import PeerError
-from seedflood.host.driver import Driver
+from seedflood.host.seedflood.driver import SeedfloodDriver
 from seedflood.protocol.frontier import Held
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.messages import Standing, Updates
@@ -39,7 +39,7 @@ class Endpoint(Protocol):
     is_up: bool
     is_paused: bool
     node: Node
-    driver: Driver
+    driver: SeedfloodDriver
     origin: OriginId
 
     def enter(self, action: Callable[..., None], *args: object) -> None:
@@ -381,7 +381,7 @@ class Network:
         return index in self._hosts and self._hosts[index].is_up
 
 
-def _part(driver: Driver, peer: OriginId, is_pulling: bool, reason: str) -> None:
+def _part(driver: SeedfloodDriver, peer: OriginId, is_pulling: bool, reason: str) -> None:
     if is_pulling:
         driver.pulled(peer)
     driver.disconnected(peer, reason)

@@ -6,8 +6,9 @@ from origins import A, B, C, make_rules
 
 from seams import Recorder
 from seedflood.errors import DiskFullError, JournalError
-from seedflood.host import backlog as backlog_module
-from seedflood.host.driver import RETRY_SECONDS, Driver
+from seedflood.host.seedflood import backlog as backlog_module
+from seedflood.host.driver import RETRY_SECONDS
+from seedflood.host.seedflood.driver import SeedfloodDriver
 from seedflood.protocol.seedflood.messages import Updates
 from seedflood.protocol.seedflood.outputs import Measure
 
@@ -17,7 +18,7 @@ class Host:
 
     def __init__(self, **rules):
         self.node, self.seams, self.now = linked(B, C, **rules), Recorder(), 1.0
-        self.driver = Driver(self.node, *self.seams.seams, lambda: self.now)
+        self.driver = SeedfloodDriver(self.node, *self.seams.seams, lambda: self.now)
 
     def publish(self):
         self.driver.published(self.node.step, PROBES)

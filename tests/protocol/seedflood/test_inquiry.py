@@ -7,8 +7,8 @@ from origins import A, B, C, make_rules, replica
 from disks import Disk
 from seams import Recorder
 from seedflood.errors import PeerError
-from seedflood.host.driver import Driver
-from seedflood.host.history import pages
+from seedflood.host.seedflood.driver import SeedfloodDriver
+from seedflood.host.seedflood.history import pages
 from seedflood.protocol.frontier import Frontier, without
 from seedflood.protocol.seedflood import inquiry
 from seedflood.protocol.seedflood.inquiry import BLOCK_STEPS, Contents
@@ -318,7 +318,7 @@ def test_whatever_comes_first_all_hold_the_same_in_the_end(bundles, rng):
     for _ in range(3):
         rng.shuffle(bundles)
         disk, seams = Disk(1000), Recorder()
-        driver = Driver(linked(B, C), disk, seams, seams, seams, lambda: 0.0)
+        driver = SeedfloodDriver(linked(B, C), disk, seams, seams, seams, lambda: 0.0)
         driver.node.collect()
         for _ in range(2):
             for bundle in bundles:

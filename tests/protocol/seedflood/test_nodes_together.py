@@ -19,7 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from origins import Origin, make_rules, pack_sum
 
 from disks import Disk
-from seedflood.host.history import pages, take_stock
+from seedflood.host.seedflood.history import pages, take_stock
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.origin import STEP_MAX
 from seedflood.protocol.seedflood.messages import ClosedEpoch, Update, Updates

@@ -66,6 +66,12 @@ class Mean:
     def held(self):
         return ()
 
+    def recall(self, records, now):
+        pass
+
+    def leave(self):
+        pass
+
     def connected(self, peer, hello, now):
         pass
 

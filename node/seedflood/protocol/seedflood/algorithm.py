@@ -110,6 +110,9 @@ class SeedFlood:
 
     # What happened
 
+    def recall(self, records: Mapping[bytes, bytes], now: float) -> None:
+        """Nothing: it keeps bundles, which `start` is given."""
+
     def start(
         self,
         bundles: Iterable[Bundle],
@@ -156,7 +159,7 @@ class SeedFlood:
         self.windows.open(step, now)
         self.life.enter(Phase.COLLECTING)
 
-    def leave(self, unsaid_from: int | None) -> None:
+    def leave(self, unsaid_from: int | None = None) -> None:
         if self.phase is not Phase.LEFT:
             self.life.enter(Phase.LEFT)
             self._own.unsaid_from = unsaid_from

@@ -1,6 +1,6 @@
 """The seam between a swarm and what it trains by."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from seedflood.protocol.frontier import Held
@@ -60,6 +60,12 @@ class Algorithm(Protocol):
         """Adds what only it knows to what the swarm knows."""
 
     # What happened
+
+    def recall(self, records: Mapping[bytes, bytes], now: float) -> None:
+        """What the journal keeps of it, by key. The members that the journal knows are believed already."""
+
+    def leave(self) -> None:
+        """The operator wants us to go: says so, so that nobody waits for us."""
 
     def connected(self, peer: OriginId, hello: Hello, now: float) -> None:
         """A link is up; what the hello says of members is known already."""

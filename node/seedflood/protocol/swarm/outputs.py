@@ -1,10 +1,10 @@
 """What any node wants done, in the order that is the contract: persist, then send, then all else.
 
-An algorithm may add fields of its own to these.
+An algorithm may add fields of its own to these: what else it keeps, and what the compute thread is to do.
 """
 
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.swarm.messages import Member, Message
@@ -40,8 +40,6 @@ class Outputs:
     is_durable: bool = False
     """Persisting must have reached the disk before anything is sent: something of ours is among it."""
     send: list[tuple[OriginId, Message]] = field(default_factory=list)
-    orders: list[Any] = field(default_factory=list)
-    """For the compute thread, in this order; what they are is the algorithm's."""
     is_superseded: bool = False
     """Another process with our key was started later than this one: nothing is to be said any more."""
     is_finished: bool = False

@@ -4,7 +4,7 @@ It knows who is there and who is linked, introduces hosts to each other, measure
 all else to the algorithm that it hosts. Put in what happened, then collect what is to be done.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Generic
 
 from seedflood.errors import PeerError
@@ -65,11 +65,18 @@ class Swarm(Generic[Wanted]):
 
     # What happened
 
-    def recall(self, members: Iterable[Member], now: float) -> None:
-        """What the journal knows of everyone, ourselves included: before anything else happens."""
+    def recall(self, members: Iterable[Member], now: float, records: Mapping[bytes, bytes] | None = None) -> None:
+        """What the journal knows of everyone, ourselves included, and what the algorithm has kept, by key: before
+        anything else happens."""
         for member in members:
             self.membership.believe(member)
         self._compare_at = now
+        self._algorithm.recall(records or {}, now)
+
+    def leave(self, now: float) -> None:
+        """The operator wants us to go: says so, so that nobody waits for us."""
+        self._algorithm.leave()
+        self._algorithm.advance(now)
 
     def connected(self, peer: OriginId, hello: Hello, now: float) -> None:
         """A link is up and both hellos were exchanged; `admission.check_hello` has accepted this one."""

@@ -3,8 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seedflood.errors import DiskFullError
-from seedflood.host import backlog as module
-from seedflood.host.backlog import Backlog
+from seedflood.host.seedflood import backlog as module
+from seedflood.host.seedflood.backlog import BundleBacklog
 from seedflood.protocol.seedflood.messages import Bundle, FrontierDigest, Updates
 from seedflood.protocol.seedflood.outputs import Measure
 from seedflood.protocol.swarm.messages import Member
@@ -21,15 +21,16 @@ OURS, THEIRS = bundle(US, 0), bundle(THEM, 0)
 
 def stuck(*bundles, members=()):
     """The disk was full when these should have been written, the last time something of ours among them."""
-    backlog = Backlog(US)
-    backlog.add(bundles, members, is_durable=True)
+    backlog = BundleBacklog(US)
+    backlog.add(members, ())
+    backlog.add_bundles(bundles, is_durable=True)
     backlog.is_stuck = True
     return backlog
 
 
 def test_what_was_written_is_forgotten():
-    backlog = Backlog(US)
-    backlog.add([OURS], [], is_durable=True)
+    backlog = BundleBacklog(US)
+    backlog.add_bundles([OURS], is_durable=True)
     backlog.clear()
     backlog.is_stuck = True
     assert (backlog.bundles, backlog.members, backlog.first_unsaved) == ([], {}, None)
@@ -37,8 +38,8 @@ def test_what_was_written_is_forgotten():
 
 
 def test_while_there_is_space_nothing_is_withheld():
-    backlog = Backlog(US)
-    backlog.add([OURS], [], is_durable=True)
+    backlog = BundleBacklog(US)
+    backlog.add_bundles([OURS], is_durable=True)
     assert backlog.sift(PEER, Updates((OURS,))) == Updates((OURS,))
     assert backlog.first_unsaved is None
     assert backlog.unwritten == []
@@ -67,7 +68,7 @@ def test_the_first_own_step_that_is_not_kept_counts_what_the_bundle_skips():
 def test_of_each_member_the_newest_statement_waits():
     first, second = (Member(b"k" * 32, "ada", 1, version) for version in (0, 1))
     backlog = stuck(members=[first])
-    backlog.add([], [second], is_durable=True)
+    backlog.add([second], ())
     assert list(backlog.members.values()) == [second]
 
 
@@ -77,9 +78,11 @@ def test_what_was_withheld_is_released_once_and_in_order():
     backlog.sift(PEER, Updates((bundle(US, 1),)))
     backlog.measure, backlog.published = Measure(2, 1), (1, [(1, 2)])
     withheld = [(PEER, Updates((OURS,))), (PEER, Updates((bundle(US, 1),)))]
-    assert backlog.release() == (withheld, Measure(2, 1), (1, [(1, 2)]))
+    assert backlog.release() == withheld
+    assert backlog.take_round() == (Measure(2, 1), (1, [(1, 2)]))
     assert not backlog.is_stuck
-    assert backlog.release() == ([], None, None)
+    assert backlog.release() == []
+    assert backlog.take_round() == (None, None)
     assert backlog.bundles == []
 
 
@@ -87,7 +90,7 @@ def test_more_than_can_be_remembered_ends_the_node(monkeypatch):
     monkeypatch.setattr(module, "UNSAVED_BUNDLES_MAX", 2)
     backlog = stuck(OURS, THEIRS)
     with pytest.raises(DiskFullError, match="free some space"):
-        backlog.add([bundle(THEM, 1)], [], is_durable=False)
+        backlog.add_bundles([bundle(THEM, 1)], is_durable=False)
 
 
 @given(
@@ -100,7 +103,7 @@ def test_everything_is_sent_sooner_or_later_and_what_is_not_kept_only_later(unsa
     for names in messages:
         message = backlog.sift(PEER, Updates(tuple(bundle(*name) for name in names)))
         sooner += message.bundles if message is not None else []
-    later = [one for _, message in backlog.release()[0] for one in message.bundles]
+    later = [one for _, message in backlog.release() for one in message.bundles]
     assert all(one.origin == US and one.step in unsaved for one in later)
     assert not any(one.origin == US and one.step in unsaved for one in sooner)
     assert sorted((one.origin, one.step) for one in sooner + later) == sorted(

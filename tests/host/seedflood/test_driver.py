@@ -2,9 +2,9 @@ import pytest
 
 from seams import Disk, Recorder
 from seedflood.errors import DiskFullError, JournalError, PeerError
-from seedflood.host.backlog import GROUP_BUNDLES_MAX
-from seedflood.host.driver import Driver
-from seedflood.host.history import PAGE_BUNDLES, pages
+from seedflood.host.seedflood.backlog import GROUP_BUNDLES_MAX
+from seedflood.host.seedflood.driver import SeedfloodDriver
+from seedflood.host.seedflood.history import PAGE_BUNDLES, pages
 from seedflood.protocol.frontier import Frontier, Held
 from seedflood.protocol.origin import STEP_MAX
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, FrontierDigest
@@ -76,7 +76,7 @@ class ScriptedNode:
 
 def make_driver(now=10.0, **outputs):
     node, seams = ScriptedNode(**outputs), Recorder()
-    return Driver(node, *seams.seams, lambda: now), node, seams
+    return SeedfloodDriver(node, *seams.seams, lambda: now), node, seams
 
 
 CALLS = [

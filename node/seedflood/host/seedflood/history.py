@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from itertools import islice
 
-from seedflood.host.seams import Journal
+from seedflood.host.seedflood.seams import Journal
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, Update

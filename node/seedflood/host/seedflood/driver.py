@@ -1,0 +1,292 @@
+"""What SeedFlood adds to the driver: it persists bundles and sums, then sends, then applies.
+
+While the disk is full the node stops publishing, and goes on relaying what others say (`backlog`).
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+
+from seedflood.errors import DiskFullError
+from seedflood.host.driver import Driver
+from seedflood.host.seedflood.backlog import BundleBacklog
+from seedflood.host.seedflood.history import pages, take_stock
+from seedflood.host.seedflood.seams import Compute, Journal, Links, Observer
+from seedflood.protocol.frontier import Frontier, Held, is_tellable
+from seedflood.protocol.origin import OriginId
+from seedflood.protocol.seedflood.inquiry import do_contradict
+from seedflood.protocol.seedflood.messages import (
+    Bundle,
+    ClosedDigests,
+    ClosedEpoch,
+    Equivocation,
+    Standing,
+    Told,
+    Update,
+    Updates,
+)
+from seedflood.protocol.seedflood.node import Node
+from seedflood.protocol.seedflood.opening import joined
+from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure, Order, Outputs, Rebuild, SumEpoch, TakeDigest
+from seedflood.protocol.swarm.messages import Hello, Member, Members
+from seedflood.protocol.swarm.outputs import Event
+
+ANSWER_BUNDLES = 256
+"""Read at once for a neighbour, 22 KB on the wire: live frames pass in between."""
+
+
+class _Kept(NamedTuple):
+    """What persisting found: sums that were adopted, with what else their epochs hold; bundles that took the place of
+    others, or of none."""
+
+    adopted: list[tuple[ClosedEpoch, list[Bundle]]]
+    settled: list[tuple[Bundle | None, Bundle]]
+
+
+class SeedfloodDriver(Driver):
+    """One node that trains by SeedFlood."""
+
+    node: Node
+    _journal: Journal  # type: ignore[assignment]
+    _links: Links
+    _observer: Observer
+    _backlog: BundleBacklog
+
+    def __init__(
+        self,
+        node: Node,
+        journal: Journal,
+        links: Links,
+        compute: Compute,
+        observer: Observer,
+        clock: Callable[[], float],
+    ) -> None:
+        super().__init__(node, journal, links, observer, clock, backlog=BundleBacklog(node.origin))  # type: ignore[arg-type]
+        self._compute = compute
+
+    def start(self, members: Iterable[Member], *, is_journal_damaged: bool = False, is_key_fresh: bool = True) -> None:
+        """Goes on with what the journal holds: its last bundles wait for their windows, the others are read and applied
+        page by page, while the node is at work. is_key_fresh: nothing was ever published with our key."""
+        journal, members = self._journal, list(members)
+        settled, waiting, closed, contradicting = take_stock(journal, members, self.node.origin, self.node.rules)
+        self.node.contradicting.update(contradicting)
+        if settled:
+            self._compute.replay(self._history(joined(settled.values()), self.node.read))
+        self.do(
+            lambda now: self.node.start(
+                waiting,
+                members,
+                now,
+                closed=closed,
+                settled=settled,
+                is_journal_damaged=is_journal_damaged,
+                is_key_fresh=is_key_fresh,
+            )
+        )
+
+    def hello(self) -> Hello:
+        """What to say first on a new link: nothing of ourselves that is not kept yet."""
+        hello = self.node.hello()
+        unsaved = self._backlog.first_unsaved
+        if unsaved is None:
+            return hello
+        own = self.node.origin
+        frontier = tuple(Held(own, min(one.mark, unsaved)) if one.origin == own else one for one in hello.frontier)
+        return replace(hello, frontier=frontier)
+
+    def answer(self, frontier: Iterable[Held]) -> Iterator[Members | ClosedDigests | ClosedEpoch | Updates | Standing]:
+        """The answer to a pull: all that the frontier lacks, and what the digest of it all was. Made as it is taken.
+
+        Raises JournalError. Who takes it serves others between its parts, some of which are empty.
+        """
+        yield Members(self.node.membership.told())
+        is_proven = False
+        for found in self._journal.read_missing(frontier, ANSWER_BUNDLES):
+            if self.is_halted:
+                return
+            if isinstance(found, ClosedEpoch) and not is_proven:
+                yield from self.node.closings.told()
+                is_proven = True
+            yield found if isinstance(found, ClosedEpoch) else Updates(tuple(found))
+        standing = self.node.standing
+        if standing is not None and is_tellable(standing.frontier):
+            yield standing
+
+    def pulled(self, peer: OriginId) -> None:
+        self.do(lambda now: self.node.pulled(peer, now))
+
+    def progressed(self, peer: OriginId) -> None:
+        """A part of a sum has come: nothing to be done, but the donor is at work."""
+        self.node.repair.hear(peer)
+
+    def published(self, step: int, probes: Sequence[Told]) -> None:
+        if self.is_disk_full:
+            self._backlog.published = (step, probes)
+        else:
+            self.do(lambda now: self.node.published(step, probes, now))
+
+    def digested(self, frontier_digest: bytes, replica_digest: bytes) -> None:
+        """Answers a TakeDigest."""
+        self.do(lambda now: self.node.digested(frontier_digest, replica_digest, now))
+
+    def rebuilt(self, is_changed: bool) -> None:
+        """Answers a Rebuild. is_changed: the coefficients were not those that the journal gives."""
+        self.do(lambda now: self.node.rebuilt(is_changed, now))
+
+    def summed(self, closed: ClosedEpoch) -> None:
+        """Answers a SumEpoch."""
+        self.do(lambda now: self.node.summed(closed, now))
+
+    def leave(self) -> None:
+        self.do(lambda now: self.node.leave(now, self._backlog.first_unsaved))
+
+    def _persist(self, out: Outputs) -> _Kept:
+        """One group of the journal per window. It also ends when something of ours is in it, or when it is large."""
+        adopted = [(closed, [*self._journal.adopt(closed), *self._unwritten(closed)]) for closed in out.adopt]
+        self._append(out)
+        return _Kept(adopted, [change for proof in out.settle for change in self._settle(proof, out)])
+
+    def _append(self, out: Outputs) -> None:
+        is_end = out.is_durable or any(isinstance(order, ClosedWindow) for order in out.orders)
+        if not (out.bundles or out.members or is_end or self._backlog.is_large):
+            return
+        is_end = is_end or self._backlog.is_large
+        self._backlog.add(out.members, ())
+        self._backlog.add_bundles(out.bundles, is_durable=out.is_durable)
+        if self._backlog.is_stuck:
+            return
+        try:
+            if out.bundles or out.members:
+                self._journal.append(out.bundles, out.members, durable=out.is_durable)
+            if is_end:
+                self._journal.commit()
+                self._backlog.clear()
+        except DiskFullError as error:
+            if out.adopt:
+                raise
+            self._stick(error)
+
+    def _tell_kept(self, out: Outputs, kept: _Kept, source: OriginId | None) -> None:
+        for closed, _ in kept.adopted:
+            self._observer.adopted(closed, source)
+        if out.bundles:
+            self._observer.learned(out.bundles, source)
+
+    def _perform(self, out: Outputs, kept: _Kept) -> None:
+        for peer, frontier in out.pull:
+            self._links.pull(peer, frontier)
+        for closed, others in kept.adopted:
+            self._compute.adopt(closed, others)
+        for order in out.orders:
+            self._give(order)
+        for closed in out.compact:
+            self._compact(closed)
+
+    def _give(self, order: Order) -> None:
+        match order:
+            case ClosedWindow():
+                self._compute.apply(order)
+                self._observer.applied(order)
+            case Measure():
+                self._measure(order)
+            case TakeDigest():
+                self._compute.digest(order)
+            case SumEpoch():
+                self._compute.sum_epoch(order)
+            case Rebuild():
+                self._compute.rebuild(self._journal.closed_epochs(), self._history(Frontier(order.frontier)))
+
+    def _go_on(self, out: Outputs, kept: _Kept) -> None:
+        for old, new in kept.settled:
+            self.do(partial(self.node.settled, old, new))
+        for peer, bundle in out.check:
+            self._check(peer, bundle)
+
+    def _held(self, bundle: Bundle) -> Bundle | None:
+        """What the journal has under the same step, or what waits for it."""
+        waiting = (one for one in self._backlog.unwritten if (one.origin, one.step) == (bundle.origin, bundle.step))
+        return next(waiting, None) or self._journal.find(bundle.origin, bundle.step)
+
+    def _check(self, peer: OriginId, bundle: Bundle) -> None:
+        """Holds what a neighbour told against the journal. Where it is there, it may skip what is there, too."""
+        held, origin = self._held(bundle), bundle.origin
+        if held == bundle:
+            held = self._journal.following(origin, bundle.first_covered)
+            if held is None or held.step >= bundle.step:
+                return
+        elif held is None:
+            if not self.node.may_insert(bundle):
+                return
+            skipping = self._journal.following(origin, bundle.step)
+            held = skipping if skipping is not None and do_contradict(skipping, bundle) else None
+        self.do(lambda _: self.node.inquiry.contradicted(peer, held, bundle))
+
+    def _settle(self, proof: Equivocation, out: Outputs) -> Iterator[tuple[Bundle | None, Bundle]]:
+        """Keeps the bundles that stand if others are held, or none; (that one, this one). What finds no space is found
+        out again later: digests go on differing."""
+        for bundle in (proof.kept, proof.dropped):
+            held = self._held(bundle)
+            if self.is_disk_full or held == bundle or (held is None and not self.node.may_insert(bundle)):
+                continue
+            if held is not None and not self.node.inquiry.stands_over(bundle, held):
+                if held not in (proof.kept, proof.dropped):
+                    out.check.append((bundle.origin, bundle))  # a third one, of which others do not know
+                continue
+            try:
+                self._journal.replace(bundle)
+            except DiskFullError as error:
+                self._stick(error)
+                continue
+            self._backlog.clear()  # the open group was written before it
+            yield held, bundle
+
+    def _unwritten(self, closed: ClosedEpoch) -> list[Bundle]:
+        """What waits for a full disk, and the sum of its epoch does not stand for."""
+        period, covered = self.node.rules.refresh_period, Frontier(closed.frontier)
+        waiting = [bundle for bundle in self._backlog.unwritten if bundle.step // period == closed.epoch]
+        return [bundle for bundle in waiting if not covered.holds(*bundle.span)]
+
+    def _stick(self, error: DiskFullError) -> None:
+        super()._stick(error)
+        self.node.withhold(self._backlog.first_unsaved, is_disk_full=True)
+
+    def _count_unwritten(self) -> int:
+        return len(self._backlog.bundles)
+
+    def _write_backlog(self) -> None:
+        self._journal.append(self._backlog.bundles, list(self._backlog.members.values()), durable=True)
+
+    def _resume(self) -> None:
+        measure, published = self._backlog.take_round()
+        withheld = self._backlog.release()
+        self.node.withhold(None, is_disk_full=False)
+        for peer, message in withheld:
+            self._send(peer, message)
+        if published is not None:
+            self.published(*published)
+        if measure is not None:
+            self._compute.measure(measure)
+
+    def _measure(self, order: Measure) -> None:
+        if self.is_disk_full:
+            self._backlog.measure = order
+        else:
+            self._compute.measure(order)
+
+    def _compact(self, closed: ClosedEpoch) -> None:
+        if self.is_disk_full:
+            return  # the bundles stay, and are as good
+        try:
+            dropped = self._journal.compact(closed)
+        except DiskFullError as error:
+            self._stick(error)
+            return
+        self._observer.noted(Event("journal compacted", facts={"epoch": closed.epoch, "bundles": dropped}))
+        if dropped:
+            self._compute.keep_snapshot()
+
+    def _history(
+        self, applied: Frontier, read: Callable[[Sequence[Bundle]], None] | None = None
+    ) -> Iterator[list[Update]]:
+        return pages(self._journal, applied, lambda: self._backlog.unwritten, read, self.node.contradicting)
