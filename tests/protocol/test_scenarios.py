@@ -51,82 +51,19 @@ class Ada:
 
     def happens(self, line):
         """Carries out a line, and tells what she wants done."""
-        words = line.split()
-        match words:
-            case ["ada", "starts", "again"]:
-                self.start()
-            case ["ada", "has", "measured"]:
-                self.node.published(self.node.step, [(1, 2)] * self.rules.local_steps, self.now)
-            case ["ada", "has", "taken", "the", "digest"]:
-                self.node.digested(self.asked.pop(), replica().replica_digest, self.now)
-            case ["ada", "has", "taken", "the", "digest", "of", "a", "wrong", "replica"]:
-                self.node.digested(self.asked.pop(), replica(digest="wrong").replica_digest, self.now)
-            case ["ada", "has", "rebuilt", "her", "replica,", "which", "was", "wrong"]:
-                self.node.rebuilt(True, self.now)
-            case ["ada", "has", "summed", "epoch", number]:
-                assert self.sums[-1].epoch == int(number)
-                self.node.summed(self.sums[-1], self.now)
-            case ["ada", "loses", "her", "disk"]:
-                self.remembered = self.members[A.id]
-                self.journal.clear()
-                self.members.clear()
-                self.start(is_key_fresh=False)
-            case [seconds, "seconds", "pass"]:
-                self.now += float(seconds)
-                self.node.tick(self.now)
-            case [name, *rest]:
-                self.peer(ORIGINS[name], " ".join(rest))
-        return self.honour()
+        for pattern, action in EVENTS:
+            if found := pattern.fullmatch(line):
+                action(self, *found.groups())
+                return self.honour()
+        raise AssertionError(f"nobody knows what that is: {line}")
 
-    def peer(self, peer, event):
-        if event == "is linked":
-            self.node.connected(peer.id, peer.hello(), self.now)
-        elif event == "is linked, and remembers ada":
-            hello = peer.hello([A.held(1)], [self.remembered])
-            self.node.connected(peer.id, hello, self.now)
-        elif found := re.fullmatch(r"is linked, holds (\d+) steps of bob and of cyd, and has closed epoch 0", event):
-            closed = has_closed(*self.sums, period=self.rules.refresh_period)
-            members = [other.member(**closed) for other in (B, C) if other is not peer]
-            held = [other.held(int(found[1])) for other in (B, C)]
-            self.node.connected(peer.id, peer.hello(held, members, **closed), self.now)
-        elif event == "tells the digests of his sums":
-            self.node.received(peer.id, closed_digests(*self.sums), self.now)
-        elif event == "tells the sum of epoch 0":
-            self.node.received(peer.id, self.sums[0], self.now)
-        elif found := re.fullmatch(r"has applied (\d+) steps of bob and of cyd", event):
-            self.node.received(peer.id, standing(*(other.held(int(found[1])) for other in (B, C))), self.now)
-        elif found := re.fullmatch(r"(?:states|passes on that (\w+) states) the same sums", event):
-            closed = has_closed(*self.sums, period=self.rules.refresh_period)
-            said = ORIGINS[found[1] or peer.name].member(version=1, **closed)
-            self.node.received(peer.id, Members((said,)), self.now)
-        elif event == "is gone":
-            self.node.disconnected(peer.id, self.now)
-        elif event == "has answered":
-            self.node.pulled(peer.id, self.now)
-        elif event == "says goodbye after step 0":
-            self.node.received(peer.id, Members((peer.member(version=1, last_step=0),)), self.now)
-        elif found := re.fullmatch(r"tells (\w+) (\d+)(?: to (\d+))?", event):
-            steps = range(int(found[2]), int(found[3] or found[2]) + 1)
-            self.node.received(peer.id, ORIGINS[found[1]].updates(*steps), self.now)
-        elif found := re.fullmatch(r"proves that (\w+) said two things of step (\d+)", event):
-            two = [ORIGINS[found[1]].bundle(int(found[2]), scalar=scalar) for scalar in (7, 8)]
-            self.node.received(peer.id, Equivocation(*two), self.now)
-        elif event == "agrees":
-            held = self.node.frontier
-            said = FrontierDigest(held.digest(), is_complete=True, members_digest=self.node.membership.digest())
-            self.node.received(peer.id, said, self.now)
-            self.node.received(peer.id, replica(*self.node.applied.held()), self.now)
-        elif event == "tells the digest of his replica":
-            self.node.received(peer.id, replica(*self.node.applied.held()), self.now)
-        elif event == "has the same bundles":
-            contents = Contents(self.rules)
-            contents.note(self.journal)
-            self.node.received(peer.id, contents.told(), self.now)
-        elif event == "has another frontier":
-            said = FrontierDigest(bytes(32), members_digest=self.node.membership.digest())
-            self.node.received(peer.id, said, self.now)
-        else:
-            raise AssertionError(f"nobody knows what that is: {peer.name} {event}")
+    def hears(self, name, message):
+        """One of her neighbours says something."""
+        self.node.received(ORIGINS[name].id, message, self.now)
+
+    def closed(self):
+        """What is stated by who has closed all of these epochs."""
+        return has_closed(*self.sums, period=self.rules.refresh_period)
 
     def honour(self):
         out = self.node.collect()
@@ -149,6 +86,146 @@ class Ada:
         yield from (f"log: {event.name}" for event in out.events if event.level != "debug")
         if out.is_finished:
             yield "the run is over"
+
+
+EVENTS = []
+"""What a line can be: a pattern, and what happens then. The groups of the pattern are its arguments."""
+
+
+def when(pattern):
+    def note(action):
+        EVENTS.append((re.compile(pattern), action))
+        return action
+
+    return note
+
+
+@when("ada starts again")
+def starts_again(ada):
+    ada.start()
+
+
+@when("ada loses her disk")
+def loses_disk(ada):
+    ada.remembered = ada.members[A.id]
+    ada.journal.clear()
+    ada.members.clear()
+    ada.start(is_key_fresh=False)
+
+
+@when("ada has measured")
+def has_measured(ada):
+    ada.node.published(ada.node.step, [(1, 2)] * ada.rules.local_steps, ada.now)
+
+
+@when("ada has taken the digest(?: of a (wrong) replica)?")
+def has_taken_digest(ada, wrong):
+    taken = replica(digest=wrong or "same")
+    ada.node.digested(ada.asked.pop(), taken.replica_digest, ada.now)
+
+
+@when("ada has rebuilt her replica, which was wrong")
+def has_rebuilt(ada):
+    ada.node.rebuilt(True, ada.now)
+
+
+@when(r"ada has summed epoch (\d+)")
+def has_summed(ada, number):
+    assert ada.sums[-1].epoch == int(number)
+    ada.node.summed(ada.sums[-1], ada.now)
+
+
+@when(r"([\d.]+) seconds pass")
+def time_passes(ada, seconds):
+    ada.now += float(seconds)
+    ada.node.tick(ada.now)
+
+
+@when(r"(\w+) is linked")
+def is_linked(ada, name):
+    ada.node.connected(ORIGINS[name].id, ORIGINS[name].hello(), ada.now)
+
+
+@when(r"(\w+) is linked, and remembers ada")
+def is_linked_and_remembers(ada, name):
+    hello = ORIGINS[name].hello([A.held(1)], [ada.remembered])
+    ada.node.connected(ORIGINS[name].id, hello, ada.now)
+
+
+@when(r"(\w+) is linked, holds (\d+) steps of bob and of cyd, and has closed epoch 0")
+def is_linked_far_ahead(ada, name, steps):
+    peer, closed = ORIGINS[name], ada.closed()
+    members = [other.member(**closed) for other in (B, C) if other is not peer]
+    ada.node.connected(peer.id, peer.hello([B.held(int(steps)), C.held(int(steps))], members, **closed), ada.now)
+
+
+@when(r"(\w+) is gone")
+def is_gone(ada, name):
+    ada.node.disconnected(ORIGINS[name].id, ada.now)
+
+
+@when(r"(\w+) has answered")
+def has_answered(ada, name):
+    ada.node.pulled(ORIGINS[name].id, ada.now)
+
+
+@when(r"(\w+) says goodbye after step 0")
+def says_goodbye(ada, name):
+    ada.hears(name, Members((ORIGINS[name].member(version=1, last_step=0),)))
+
+
+@when(r"(\w+) tells (ada|bob|cyd) (\d+)(?: to (\d+))?")
+def tells_updates(ada, name, origin, first, last):
+    ada.hears(name, ORIGINS[origin].updates(*range(int(first), int(last or first) + 1)))
+
+
+@when(r"(\w+) proves that (\w+) said two things of step (\d+)")
+def proves(ada, name, origin, step):
+    ada.hears(name, Equivocation(*(ORIGINS[origin].bundle(int(step), scalar=scalar) for scalar in (7, 8))))
+
+
+@when(r"(\w+) agrees")
+def agrees(ada, name):
+    held, members = ada.node.frontier, ada.node.membership
+    ada.hears(name, FrontierDigest(held.digest(), is_complete=True, members_digest=members.digest()))
+    tells_digest(ada, name)
+
+
+@when(r"(\w+) has another frontier")
+def has_another_frontier(ada, name):
+    ada.hears(name, FrontierDigest(bytes(32), members_digest=ada.node.membership.digest()))
+
+
+@when(r"(\w+) tells the digest of his replica")
+def tells_digest(ada, name):
+    ada.hears(name, replica(*ada.node.applied.held()))
+
+
+@when(r"(\w+) has the same bundles")
+def has_same_bundles(ada, name):
+    contents = Contents(ada.rules)
+    contents.note(ada.journal)
+    ada.hears(name, contents.told())
+
+
+@when(r"(\w+) tells the digests of his sums")
+def tells_digests_of_sums(ada, name):
+    ada.hears(name, closed_digests(*ada.sums))
+
+
+@when(r"(\w+) tells the sum of epoch 0")
+def tells_sum(ada, name):
+    ada.hears(name, ada.sums[0])
+
+
+@when(r"(\w+) has applied (\d+) steps of bob and of cyd")
+def has_applied(ada, name, steps):
+    ada.hears(name, standing(B.held(int(steps)), C.held(int(steps))))
+
+
+@when(r"(\w+)(?: passes on that (\w+))? states the same sums")
+def states_sums(ada, name, author):
+    ada.hears(name, Members((ORIGINS[author or name].member(version=1, **ada.closed()),)))
 
 
 def tell(bundle):
