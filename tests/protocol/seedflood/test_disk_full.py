@@ -6,8 +6,8 @@ from origins import A, B, C, make_rules
 
 from seams import Recorder
 from seedflood.errors import DiskFullError, JournalError
-from seedflood.host.seedflood import backlog as backlog_module
 from seedflood.host.driver import RETRY_SECONDS
+from seedflood.host.seedflood import backlog as backlog_module
 from seedflood.host.seedflood.driver import SeedfloodDriver
 from seedflood.protocol.seedflood.messages import Updates
 from seedflood.protocol.seedflood.outputs import Measure

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from seedflood.protocol.frontier import Frontier, Held, tellable
 from seedflood.protocol.origin import STEP_MAX, OriginId
 from seedflood.protocol.seedflood.admission import Admission
-from seedflood.protocol.seedflood.blockers import Blockers, describe
+from seedflood.protocol.seedflood.blockers import Blockers, Standstill, describe
 from seedflood.protocol.seedflood.catchup import CatchUp
 from seedflood.protocol.seedflood.ending import Ending
 from seedflood.protocol.seedflood.exchange import Exchange
@@ -21,7 +21,6 @@ from seedflood.protocol.seedflood.own_state import OwnState
 from seedflood.protocol.seedflood.phase import Lifecycle, Phase
 from seedflood.protocol.seedflood.rounds import applied_before, first_round, next_round, round_of
 from seedflood.protocol.seedflood.rules import Rules
-from seedflood.protocol.seedflood.standstill import Standstill
 from seedflood.protocol.seedflood.view import add_to_view
 from seedflood.protocol.seedflood.watch import DIGEST_ROUNDS
 from seedflood.protocol.seedflood.windows import OpenWindows
@@ -54,7 +53,7 @@ class SeedFlood:
         self.holdings = Holdings(rules, frontier, admission, self.flood, outbox)
         self._catchup = CatchUp(patience, self.life)
         self._own = OwnState(self.origin, frontier, self._catchup)
-        parts = (presence, admission, self.flood, self._catchup, self._own, outbox)
+        parts = (presence, admission, self._catchup, self._own, outbox)
         self.exchange = Exchange(self.holdings, *parts, rules, self)
         self.ending = Ending(self.origin, rules, patience, presence.membership, frontier)
         silence = (presence.liveness, presence.bound_seconds)
@@ -312,7 +311,7 @@ class SeedFlood:
             self.exchange.watch.take(self.applied, self._outbox)
         if step < self.rules.steps:
             self.life.enter(Phase.MEASURING)
-            self._outbox.outputs.orders.append(Measure(step, self.rules.local_steps))
+            self._outbox.outputs.order(Measure(step, self.rules.local_steps))
             return
         self.life.enter(Phase.FINISHING)
         self.ending.since = now

@@ -11,7 +11,6 @@ from seedflood.protocol.seedflood.announcement import Announcement
 from seedflood.protocol.seedflood.catchup import CatchUp, describe_progress
 from seedflood.protocol.seedflood.ending import Ending
 from seedflood.protocol.seedflood.evidence import Evidence
-from seedflood.protocol.seedflood.flood import Flood
 from seedflood.protocol.seedflood.holdings import Holdings
 from seedflood.protocol.seedflood.inquiry import Inquiry
 from seedflood.protocol.seedflood.messages import (
@@ -53,7 +52,6 @@ class Exchange:
         holdings: Holdings,
         presence: Presence,
         admission: Admission,
-        flood: Flood,
         catchup: CatchUp,
         own: OwnState,
         outbox: Outbox[Outputs],
@@ -75,7 +73,6 @@ class Exchange:
         self._holdings = holdings
         self._presence = presence
         self._admission = admission
-        self._flood = flood
         self.catchup = catchup
         self._own = own
         self._outbox = outbox
@@ -97,14 +94,13 @@ class Exchange:
     def connected(self, peer: OriginId, held: tuple[Held, ...], now: float) -> None:
         """held: by the peer."""
         self.catchup.link(now)
-        self._flood.connect(peer, held)
-        self._flood.offer(peer, list(self._holdings.pending))
+        self._holdings.connect(peer, held)
         self.repair.connect(peer, held, self._holdings.frontier, is_wanted=self.is_joining)
         if self.watch.latest is not None:
             self._outbox.send(peer, self.watch.latest)
 
     def disconnected(self, peer: OriginId) -> None:
-        self._flood.disconnect(peer)
+        self._holdings.disconnect(peer)
         self.repair.disconnect(peer)
         self._evidence.pop(peer, None)
         self.inquiry.disconnect(peer)
@@ -119,12 +115,8 @@ class Exchange:
                 self.repair.compare(peer, message, self._holdings.frontier, self._presence.membership.digest())
             case ReplicaDigest():
                 self._compared(peer, self.watch.heard(peer, message), now)
-            case ClosedDigests():
-                if self.repair.is_pulling(peer):
-                    self._evidence.setdefault(peer, Evidence(self._rules)).take(message)
-            case ClosedEpoch():
-                if self.repair.is_pulling(peer):
-                    self._receive_epoch(peer, message, now)
+            case ClosedDigests() | ClosedEpoch():
+                self._receive_sums(peer, message, now)
             case BlockDigests():
                 self.inquiry.receive(peer, message, now)
             case Equivocation():
@@ -229,6 +221,15 @@ class Exchange:
             self._holdings.settle(self._course.may_apply_before)
         elif self._presence.ours.origin in self._holdings.heard:
             self._outbox.tell("another host speaks with our key", "error", peer=self._presence.membership.name(peer))
+
+    def _receive_sums(self, peer: OriginId, message: ClosedDigests | ClosedEpoch, now: float) -> None:
+        """Takes sums, and the digests that come before them, only as the answer to a pull."""
+        if not self.repair.is_pulling(peer):
+            return
+        if isinstance(message, ClosedDigests):
+            self._evidence.setdefault(peer, Evidence(self._rules)).take(message)
+        else:
+            self._receive_epoch(peer, message, now)
 
     def _receive_epoch(self, peer: OriginId, closed: ClosedEpoch, now: float) -> None:
         """Takes a sum if others have signed it and it brings something: what is lacking here, or contradicted."""

@@ -6,7 +6,7 @@ of a closed epoch take the place of bundles: what they cover counts as held and 
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from seedflood.protocol.frontier import Frontier
+from seedflood.protocol.frontier import Frontier, Held
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.admission import Admission
 from seedflood.protocol.seedflood.epochs import Closings
@@ -69,6 +69,14 @@ class Holdings:
             self.closings.note([bundle])
             self.contents.note([bundle])
 
+    def connect(self, peer: OriginId, held: Iterable[Held]) -> None:
+        """Offers a new neighbour what waits for windows here; the rest it pulls. held: by the neighbour."""
+        self._flood.connect(peer, held)
+        self._flood.offer(peer, list(self.pending))
+
+    def disconnect(self, peer: OriginId) -> None:
+        self._flood.disconnect(peer)
+
     def receive(self, peer: OriginId, bundles: Sequence[Bundle]) -> list[Bundle]:
         """Takes what is news and may be used; returns it. Raises PeerError, having used nothing, for a forgery."""
         holds, admits, add_new = self.frontier.holds, self._admission.admits, self.frontier.add_new
@@ -93,7 +101,8 @@ class Holdings:
         if not self.closings.may_adopt(closed):
             self._outbox.tell("epoch not adopted", "warning", epoch=closed.epoch)
             return False
-        self._outbox.outputs.adopt.append(closed)
+        outputs = self._outbox.outputs
+        outputs.adopt.append(closed)
         self.pending.drop(lambda bundle: self.closings.epoch_of(bundle.step) == closed.epoch)
         self.contents.forget(closed.epoch)
         self.closings.restore(closed)
@@ -108,7 +117,8 @@ class Holdings:
         if not self.frontier.can_add(bundle.origin, bundle.first_covered):
             self._admission.refuse("too far ahead")
             return False
-        self._outbox.outputs.check.append((peer, bundle))
+        outputs = self._outbox.outputs
+        outputs.check.append((peer, bundle))
         if self.frontier.holds_any(bundle.origin, bundle.step, bundle.last):
             self._admission.refuse("equivocation")
             return False
@@ -148,14 +158,15 @@ class Holdings:
 
     def apply(self, window: ClosedWindow | None) -> None:
         if window is not None:
-            self._outbox.outputs.orders.append(window)
+            self._outbox.outputs.order(window)
 
     def close(self, window: Window, reason: CloseReason, now: float, presence: Presence) -> None:
         """The window has closed: what has come for it is applied, and a line says who was heard."""
         closed = self.pending.take_window(window, reason, now)
         self.apply(closed)
-        line = describe_closing(closed, presence.membership, presence.liveness.suspects, presence.bound_seconds)
-        self._outbox.outputs.events.append(line)
+        outputs = self._outbox.outputs
+        silent = presence.liveness.suspects
+        outputs.events.append(describe_closing(closed, presence.membership, silent, presence.bound_seconds))
 
     def _keep(self, bundles: Sequence[Bundle]) -> None:
         """News, noted in the frontier already: persisted, and kept until its window closes."""

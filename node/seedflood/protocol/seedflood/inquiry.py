@@ -194,7 +194,8 @@ class Inquiry:
         self._repair.ask(peer)
         self._asked[peer] = blocks
         spans = [contents.steps(block) for block in blocks]
-        self._outbox.outputs.pull.append((peer, without(self._frontier.held(), spans)))
+        outputs = self._outbox.outputs
+        outputs.pull.append((peer, without(self._frontier.held(), spans)))
         self._outbox.send(peer, self._contents.told())
 
     def is_asked_for(self, peer: OriginId, epoch: int) -> bool:
@@ -222,9 +223,9 @@ class Inquiry:
             return
         self._pauses.pop(peer, None)  # it was worth it
         if held is None:
-            self._outbox.outputs.settle.append(Equivocation(other, other))
+            self._settle(Equivocation(other, other))
         elif held.step == other.step and self._content(held) == self._content(other):  # one content, signed twice
-            self._outbox.outputs.settle.append(Equivocation(*self._in_order(held, other)))
+            self._settle(Equivocation(*self._in_order(held, other)))
         else:
             self._prove(held, other, None)
 
@@ -245,7 +246,7 @@ class Inquiry:
         """Names the culprit, and tells everyone else if that is news."""
         proof = Equivocation(*self._in_order(one, other))
         kept, dropped = proof.kept, proof.dropped
-        self._outbox.outputs.settle.append(proof)
+        self._settle(proof)
         if not self._is_news(kept, dropped):
             return
         known = self._proven.setdefault((kept.origin, kept.step, dropped.step), [])
@@ -260,6 +261,10 @@ class Inquiry:
         for neighbour in self._neighbours:
             if neighbour != source:
                 self._outbox.send(neighbour, proof)
+
+    def _settle(self, proof: Equivocation) -> None:
+        outputs = self._outbox.outputs
+        outputs.settle.append(proof)
 
     def _is_news(self, kept: Bundle, dropped: Bundle) -> bool:
         """Is it to be told on? Of what goes on without end neighbours find out by themselves, at their own pace."""

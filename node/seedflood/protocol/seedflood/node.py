@@ -37,8 +37,8 @@ class Node(Swarm[Outputs]):
         presence = Presence(rules, member, sign, membership, Neighbours(), self.admission, outbox)
         self.seedflood = SeedFlood(rules, presence, self.admission, self.frontier, sign, outbox, patience)
         super().__init__(rules, presence, self.admission, self.seedflood, outbox, patience)
-        self.repair, self.inquiry = self.seedflood.exchange.repair, self.seedflood.exchange.inquiry
-        holdings = self.seedflood.holdings
+        exchange, holdings = self.seedflood.exchange, self.seedflood.holdings
+        self.repair, self.inquiry, self._watch = exchange.repair, exchange.inquiry, exchange.watch
         self.closings, self.contradicting = holdings.closings, holdings.contradicting
         self.may_insert = holdings.may_insert
         self.read = holdings.contents.note  # what `start` was told of alone, as it comes from the journal
@@ -60,7 +60,7 @@ class Node(Swarm[Outputs]):
     @property
     def standing(self) -> Standing | None:
         """The last digest that was taken, and of what: told at the end of a pull."""
-        return self.seedflood.exchange.watch.standing
+        return self._watch.standing
 
     # What happened
 
@@ -102,7 +102,7 @@ class Node(Swarm[Outputs]):
     def settled(self, old: Bundle | None, new: Bundle, now: float) -> None:
         """In the journal one bundle has taken the place of another of its step, or of none: the step was skipped."""
         if self.seedflood.holdings.replace(old, new):
-            self.seedflood.exchange.watch.outdate(now)
+            self._watch.outdate(now)
         self.seedflood.advance(now)
 
     def summed(self, closed: ClosedEpoch, now: float) -> None:
@@ -112,7 +112,7 @@ class Node(Swarm[Outputs]):
 
     def rebuilt(self, is_changed: bool, now: float) -> None:
         """The coefficients were made again from the journal. is_changed: they had been wrong."""
-        self.seedflood.exchange.watch.rebuilt(is_changed, self._outbox, now)
+        self._watch.rebuilt(is_changed, self._outbox, now)
         self.seedflood.advance(now)
 
     def leave(self, now: float, unsaid_from: int | None = None) -> None:

@@ -86,3 +86,7 @@ class Outputs(swarm.Outputs):
     check: list[tuple[OriginId, Bundle]] = field(default_factory=list)
     """Hold these, which a neighbour told, against the journal: `Inquiry.contradicted` where it has others, or has none
     because they count as skipped."""
+
+    def order(self, order: Order) -> None:
+        """One more for the compute thread."""
+        self.orders.append(order)

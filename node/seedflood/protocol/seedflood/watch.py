@@ -101,7 +101,7 @@ class DigestWatch:
         key = applied.digest()
         if not self.is_outdated and key not in self._asked and key not in self._ours:
             self._asked[key] = applied.held()
-            outbox.outputs.orders.append(TakeDigest(key))
+            outbox.outputs.order(TakeDigest(key))
 
     def taken(
         self, said: ReplicaDigest, outbox: Outbox[Outputs], neighbours: Iterable[OriginId]
@@ -177,7 +177,7 @@ class DigestWatch:
         self._is_expected, self._outdated_at = self.is_outdated, _NEVER
         self.is_rebuilding = self._is_answered = True
         self._forget_ours()
-        outbox.outputs.orders.append(Rebuild(applied.held()))
+        outbox.outputs.order(Rebuild(applied.held()))
         self.take(applied, outbox)
         return True
 

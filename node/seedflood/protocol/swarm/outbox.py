@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.swarm.messages import Message
+from seedflood.protocol.swarm.messages import Member, Message
 from seedflood.protocol.swarm.outputs import Event, EventLevel, Outputs
 
 Wanted = TypeVar("Wanted", bound=Outputs, covariant=True)
@@ -21,6 +21,10 @@ class Outbox(Generic[Wanted]):
     def outputs(self) -> Wanted:
         """What has gathered since the last `take`."""
         return self._outputs
+
+    def keep(self, member: Member) -> None:
+        """Persists a statement."""
+        self._outputs.members.append(member)
 
     def send(self, peer: OriginId, message: Message) -> None:
         self._outputs.send.append((peer, message))

@@ -187,5 +187,5 @@ class Presence:
 
     def _keep(self, member: Member) -> None:
         self.membership.believe(member)
-        self._outbox.outputs.members.append(member)
+        self._outbox.keep(member)
         self.changed.add(member.origin)
