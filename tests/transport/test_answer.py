@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from seedflood.errors import PeerError
 from seedflood.protocol.frontier import Held
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, Standing, Updates
-from seedflood.protocol.swarm.messages import Members
+from seedflood.protocol.swarm.messages import Members, Opaque
 from seedflood.transport.answer import EPOCH_PART_BYTES, PULL_BUNDLES, AnswerItem, Assembly, cut
 from seedflood.transport.codec import FRAME_BYTES_MAX, AnswerPart, EpochPart, PullPart, encode
 
@@ -21,7 +21,7 @@ closed_epochs = st.builds(
     ClosedEpoch, st.integers(0, 9), st.just(FRONTIER), sizes.map(lambda size: random.Random(size).randbytes(size))
 )
 updates = st.integers(1, PULL_BUNDLES).map(lambda n: Updates(tuple(Bundle(5, k, ((1, 1),)) for k in range(n))))
-items = st.one_of(closed_epochs, updates, st.just(STANDING), st.just(Members(())))
+items = st.one_of(closed_epochs, updates, st.just(STANDING), st.just(Members(())), st.just(Opaque(b"some")))
 
 
 def joined(parts: list[AnswerPart]) -> list[AnswerItem]:
@@ -62,6 +62,7 @@ def piece(*, epoch: int = 3, is_first: bool = False, is_last: bool = False) -> E
         [piece(is_first=True), piece(is_first=True)],
         [piece(is_first=True), piece(epoch=4)],
         [piece(is_first=True), STANDING],
+        [piece(is_first=True), Opaque(b"some")],
         [piece(is_first=True), piece()],
     ],
 )

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from seedflood.protocol.frontier import Held
 from seedflood.protocol.seedflood.messages import Bundle, FrontierDigest, Updates
-from seedflood.protocol.swarm.messages import Member, Members, Ping
+from seedflood.protocol.swarm.messages import Member, Members, Opaque, Ping
 from seedflood.transport.budget import (
     ALLOWANCES,
     BACK_OFF_SECONDS_MAX,
@@ -87,6 +87,13 @@ def test_good_news_costs_nothing() -> None:
     news = Updates((Bundle(1, 0, ((1, 1),)),))
     assert not any(costs_of(news, 4_000_000, Use(news=1)).values())
     assert not any(costs_of(PullPart(1, news), 4_000_000, Use(news=1)).values())
+
+
+def test_a_message_of_an_algorithm_costs_nothing_if_it_had_a_use_for_it() -> None:
+    assert not any(costs_of(Opaque(b"x"), 200_000, Use(news=1)).values())
+    assert not any(costs_of(PullPart(1, Opaque(b"x")), 200_000, Use()).values())
+    in_vain = {"repeats": 0, "verifications": 1, "frames": 1, "bytes": 200_000}
+    assert costs_of(Opaque(b"x"), 200_000, Use(in_vain=1)) == in_vain
 
 
 def test_what_is_of_no_use_is_charged_by_its_kind() -> None:

@@ -30,10 +30,12 @@ from seedflood.protocol.swarm.messages import (
     ALGORITHM_BYTES_MAX,
     INCARNATION_MAX,
     NEIGHBOURS_MAX,
+    OPAQUE_BYTES_MAX,
     Goodbye,
     Hello,
     Member,
     Members,
+    Opaque,
     Ping,
     Pong,
 )
@@ -97,6 +99,7 @@ answer_parts = st.one_of(
     st.builds(Standing, frontiers(), digests),
     st.builds(ClosedDigests, steps, st.lists(st.builds(EpochDigest, digests, digests), max_size=3).map(tuple)),
     st.builds(EpochPart, st.integers(0, STEP_MAX), st.none() | frontiers(), st.binary(max_size=100), st.booleans()),
+    st.builds(Opaque, st.binary(min_size=1, max_size=100)),
 )
 messages = st.one_of(
     answer_parts,
@@ -256,6 +259,9 @@ def test_the_right_columns_are_accepted() -> None:
         (wire(members=pb.Members(members=[pb.Member()] * 257)), "limit"),
         (wire(members=pb.Members(members=[pb.Member(neighbours=range(1024))] * 33)), "limit"),
         (wire(hello=pb.Hello(run_id=bytes(32), members=[pb.Member()] * 257)), "limit"),
+        (wire(algorithm=b""), "limit"),
+        (wire(algorithm=b"", answers=1), "limit"),
+        (wire(algorithm=bytes(OPAQUE_BYTES_MAX + 1)), "limit"),
         (wire(ping=pb.Ping(sent_at=float("nan"))), "limit"),
         (wire(pong=pb.Pong(sent_at=float("inf"))), "limit"),
         (wire(frontier_digest=pb.FrontierDigest(frontier_digest=b"x")), "limit"),
@@ -352,6 +358,18 @@ def test_many_statements_become_frames_within_the_limits(neighbours: int) -> Non
 def test_a_closed_epoch_has_no_frame_of_its_own() -> None:
     with pytest.raises(AssertionError):
         encode(ClosedEpoch(1, (), b""))
+
+
+@pytest.mark.parametrize("size", [0, OPAQUE_BYTES_MAX + 1])
+def test_a_message_of_an_algorithm_that_every_peer_would_refuse_is_not_sent(size: int) -> None:
+    with pytest.raises(AssertionError):
+        encode(Opaque(bytes(size)))
+
+
+def test_the_largest_message_of_an_algorithm_is_one_frame() -> None:
+    largest = Opaque(bytes(OPAQUE_BYTES_MAX))
+    (frame,) = encode(largest)
+    assert decode(frame) == largest
 
 
 def test_an_update_costs_less_than_90_bytes_and_less_than_25_when_five_share_a_signature() -> None:

@@ -7,7 +7,7 @@ from linked import bundle, pair
 
 from seedflood.protocol.frontier import Held
 from seedflood.protocol.seedflood.messages import ClosedEpoch, Standing, Updates
-from seedflood.protocol.swarm.messages import Members, Ping
+from seedflood.protocol.swarm.messages import Members, Opaque, Ping
 from seedflood.transport.answer import EPOCH_PART_BYTES
 from seedflood.transport.link import PULL_PARTS
 
@@ -74,6 +74,7 @@ async def test_closed_epochs_and_the_standing_arrive_whole_in_a_pull(make_node, 
         closed_epoch(100),
         Updates((bundle(4000),)),
         Standing((Held(42, 4001),), bytes(32)),
+        Opaque(bytes(200_000)),
     ]
     donor.journal = lambda frontier: iter(answer)
     for _ in range(2):

@@ -11,11 +11,12 @@ from linked import bundle, frame_of, pair
 
 from seedflood.errors import BindError, PeerError, RunMismatchError
 from seedflood.protocol.seedflood.messages import FrontierDigest, ReplicaDigest, Updates
-from seedflood.protocol.swarm.messages import Goodbye, Hello, Members, Ping
+from seedflood.protocol.swarm.messages import OPAQUE_BYTES_MAX, Goodbye, Hello, Members, Opaque, Ping
 from seedflood.transport import codec, links
 from seedflood.transport.budget import Use
 from seedflood.transport.link import PULL_PARTS, RECEIVED_BUNDLES
 from seedflood.transport.links import HALF_OPEN_MAX
+from seedflood.transport.queue import QUEUE_BYTES_MAX
 from seedflood.transport.server import CHANNEL_OPTIONS, PlainCredentials, bind, make_server
 from seedflood.wire import flood_pb2_grpc
 
@@ -490,6 +491,39 @@ async def test_a_full_queue_drops_the_oldest_updates_and_keeps_the_newest_digest
         assert steps == sorted(steps)
         assert steps[-1] == 29_999
         assert len(steps) * 64 + b.links.stats()["slow"].updates_dropped == 30_000 * 64
+        call.cancel()
+    await b.until(lambda: not b.linked)
+
+
+async def test_messages_of_an_algorithm_arrive_in_order_on_both_sides(make_node) -> None:
+    a, b = await pair(make_node)
+    said = [Opaque(bytes([k]) * size) for k, size in enumerate((1, 1000, OPAQUE_BYTES_MAX))]
+    a.links.send(b.origin, said)
+    b.links.send(a.origin, said)
+    for node in (a, b):
+        await node.until(lambda node=node: len(node.received_messages) == 3)
+        assert node.received_messages == said
+
+
+async def test_a_peer_that_does_not_read_gets_the_newest_messages_of_an_algorithm(make_node) -> None:
+    b = await make_node("b").start()
+    count = 400  # 100 MB
+    async with grpc.aio.insecure_channel(b.address) as channel:
+        slow = make_node("slow")
+        call = flood_pb2_grpc.FloodStub(channel).Link()
+        await call.write(frame_of(slow.hello()))
+        await b.until(lambda: b.linked)
+        for k in range(count):
+            b.links.send(slow.origin, [Opaque(k.to_bytes(2, "big") + bytes(OPAQUE_BYTES_MAX - 2))])
+        dropped = b.links.stats()["slow"].updates_dropped
+        assert dropped >= count - QUEUE_BYTES_MAX // OPAQUE_BYTES_MAX - 1
+        heard: list[int] = []
+        while heard[-1:] != [count - 1]:
+            message = codec.decode((await call.read()).SerializeToString())
+            if isinstance(message, Opaque):
+                heard.append(int.from_bytes(message.data[:2], "big"))
+        assert heard == sorted(heard)
+        assert len(heard) + dropped == count
         call.cancel()
     await b.until(lambda: not b.linked)
 

@@ -4,9 +4,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from seedflood.protocol.seedflood.messages import Bundle, FrontierDigest, ReplicaDigest, Updates
-from seedflood.protocol.swarm.messages import Goodbye, Member, Members, Message, Ping, Pong
+from seedflood.protocol.swarm.messages import Goodbye, Member, Members, Message, Opaque, Ping, Pong
 from seedflood.transport.codec import Pull, PullMore
-from seedflood.transport.queue import CONTROL_MAX, SendQueue
+from seedflood.transport.queue import CONTROL_MAX, OPAQUE_OBJECT_BYTES, SendQueue
 
 RELAXED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # two shared cores
 
@@ -112,6 +112,56 @@ def test_payloads_that_are_not_read_give_way_by_bytes() -> None:
         queue.put(payloads(step, 1, 1000))
     assert [bundle.step for bundle in flat(taken(queue))] == list(range(10, 20))
     assert queue.dropped == 10
+
+
+opaque_entries = st.lists(st.integers(1, 400) | st.sampled_from(["digest", "payload"]), max_size=60)
+
+
+@settings(RELAXED)
+@given(opaque_entries, st.integers(0, 2000))
+def test_messages_of_an_algorithm_leave_in_order_less_the_oldest(script: list[object], bytes_max: int) -> None:
+    queue = SendQueue(bytes_max=bytes_max)
+    model: list[object] = []
+    dropped = 0
+    for k, entry in enumerate(script):
+        message: Message
+        if entry == "digest":
+            message = FrontierDigest(bytes(32), before=k)
+            model = [one for one in model if not isinstance(one, FrontierDigest)] + [message]
+        elif entry == "payload":
+            message = payloads(k, 1, 300)
+            model += message.bundles
+        else:
+            message = Opaque(k.to_bytes(2, "big") + bytes(int(entry)))
+            model.append(message)
+        queue.put(message)
+        while sum(map(room_of, model)) > bytes_max:
+            model.remove(next(one for one in model if room_of(one)))
+            dropped += 1
+    assert flat(taken(queue)) == model
+    assert queue.dropped == dropped
+    assert (queue._bytes, queue._batches) == (0, 0)
+
+
+def room_of(one: object) -> int:
+    if isinstance(one, Opaque):
+        return len(one.data) + OPAQUE_OBJECT_BYTES
+    return sum(map(len, one.probes)) if isinstance(one, Bundle) else 0
+
+
+def test_an_algorithm_that_says_much_to_a_peer_that_does_not_read_neither_fills_memory_nor_ends_the_link() -> None:
+    queue = SendQueue()
+    for _ in range(200_000):
+        queue.put(Opaque(b"x"))
+    assert len(queue._waiting) <= (16 << 20) // OPAQUE_OBJECT_BYTES
+    assert not queue.is_stuck
+    assert queue.dropped + len(taken(queue)) == 200_000
+
+
+def test_a_message_of_an_algorithm_that_goes_to_several_links_stays_one_object() -> None:
+    queue, message = SendQueue(), Opaque(b"xyz")
+    queue.put(message)
+    assert queue.take() is message
 
 
 def member(name: str, version: int = 0) -> Member:

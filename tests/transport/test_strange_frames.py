@@ -8,7 +8,7 @@ import pytest
 from linked import bundle, pair, rogue
 
 from seedflood.protocol.seedflood.messages import Standing, Updates
-from seedflood.protocol.swarm.messages import Ping
+from seedflood.protocol.swarm.messages import Opaque, Ping
 from seedflood.transport import codec
 from seedflood.transport.codec import EpochPart, PullEnd, PullPart
 from seedflood.transport.server import PlainCredentials, bind, make_server
@@ -56,6 +56,7 @@ async def test_a_second_hello_and_an_unknown_frame(make_node) -> None:
         EpochPart(1, (), b"data", is_last=True),
         PullPart(1, Standing((), bytes(32))),
         PullPart(1, Updates((bundle(1),))),
+        PullPart(1, Opaque(b"some")),
     ],
 )
 async def test_an_answer_without_a_question_is_refused(make_node, message: codec.LinkMessage) -> None:

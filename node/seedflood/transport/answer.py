@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from seedflood.errors import PeerError
 from seedflood.protocol.seedflood.batches import cut_bundles
 from seedflood.protocol.seedflood.messages import ClosedDigests, ClosedEpoch, Standing, Updates
-from seedflood.protocol.swarm.messages import Members
+from seedflood.protocol.swarm.messages import Members, Opaque
 from seedflood.transport.codec import AnswerPart, EpochPart
 from seedflood.transport.columns import check
 
@@ -21,7 +21,7 @@ EPOCH_PART_BYTES = 64 << 10
 EPOCH_BYTES_MAX = 64 << 20
 """Of the coefficients of one epoch, compressed: enough for rank 128 in 500 matrices if nothing is gained by it."""
 
-AnswerItem = Members | ClosedDigests | ClosedEpoch | Updates | Standing
+AnswerItem = Members | ClosedDigests | ClosedEpoch | Updates | Standing | Opaque
 """What an answer is made of, in the donor's journal as in the asker's core."""
 
 

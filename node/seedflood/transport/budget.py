@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.messages import FrontierDigest, ReplicaDigest, Updates
-from seedflood.protocol.swarm.messages import Members
+from seedflood.protocol.swarm.messages import Members, Opaque
 from seedflood.transport.codec import LinkMessage, Pull, PullEnd, PullMore, PullPart
 
 Kind = Literal["frames", "bytes", "repeats", "verifications", "statements", "digests", "pulls"]
@@ -56,7 +56,10 @@ RANGES_PER_PULL = 1024
 
 
 class Use(NamedTuple):
-    """What came of a message: new bundles, bundles that were held, and what was verified or unpacked in vain."""
+    """What came of a message: news, repeats of what was held, and what was verified or unpacked in vain.
+
+    SeedFlood counts bundles. A message that is opaque here is one piece of news if its algorithm had a use for it.
+    """
 
     news: int = 0
     repeats: int = 0
@@ -152,6 +155,8 @@ def costs_of(message: LinkMessage | None, size: int, use: Use) -> dict[Kind, flo
     if isinstance(told, Members):
         costs["statements"] = len(told.members)
     if isinstance(message, PullPart | PullEnd | PullMore) or (isinstance(message, Updates) and message.bundles):
+        return costs
+    if isinstance(message, Opaque) and use.news:
         return costs
     costs |= {"frames": 1, "bytes": size}
     match message:

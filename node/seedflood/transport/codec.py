@@ -30,11 +30,13 @@ from seedflood.protocol.swarm.messages import (
     ALGORITHM_BYTES_MAX,
     INCARNATION_MAX,
     NEIGHBOURS_MAX,
+    OPAQUE_BYTES_MAX,
     Goodbye,
     Hello,
     Member,
     Members,
     Message,
+    Opaque,
     Ping,
     Pong,
 )
@@ -112,7 +114,7 @@ class EpochPart:
     is_last: bool
 
 
-AnswerPart = Updates | Members | ClosedDigests | EpochPart | Standing
+AnswerPart = Updates | Members | ClosedDigests | EpochPart | Standing | Opaque
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +207,9 @@ def _to_wire(message: LinkMessage) -> list[pb.Frame]:
             return [pb.Frame(equivocation=pb.Equivocation(bundles=updates_to_wire((kept, dropped))))]
         case EpochPart():
             return [pb.Frame(epoch_part=_epoch_part_to_wire(message))]
+        case Opaque(data):
+            assert 0 < len(data) <= OPAQUE_BYTES_MAX, f"a message of {len(data)} bytes of an algorithm"
+            return [pb.Frame(algorithm=data)]
         case ClosedEpoch():
             raise AssertionError("a closed epoch is told in parts: see answer.py")
         case Ping(sent_at):
@@ -248,6 +253,10 @@ def _from_wire(frame: pb.Frame) -> LinkMessage | None:
             return equivocation_from_wire(frame.equivocation)
         case "epoch_part":
             return _epoch_part_from_wire(frame.epoch_part)
+        case "algorithm":
+            check(frame.algorithm != b"", "an empty message of an algorithm")
+            check(len(frame.algorithm) <= OPAQUE_BYTES_MAX, f"a message of more than {OPAQUE_BYTES_MAX} bytes")
+            return Opaque(frame.algorithm)
         case "ping":
             check(math.isfinite(frame.ping.sent_at), "sent_at is not finite")
             return Ping(frame.ping.sent_at)

@@ -31,6 +31,7 @@ class LinkCounters:
     updates_sent: int = 0
     updates_received: int = 0
     updates_dropped: int = 0
+    """Updates, or opaque messages of another algorithm, that gave way because the peer reads too slowly."""
     pull_bytes_received: int = 0
     """Of bytes_received, those that answered our pulls."""
     links_opened: int = 0

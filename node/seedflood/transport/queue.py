@@ -2,8 +2,9 @@
 
 Promise: memory stays bounded, what is said is said in its newest form, and everything else leaves in the order in which
 it came. A peer that reads slower than the swarm speaks loses the *oldest waiting updates*; repair (digest and pull)
-brings them later, in bulk. Of what replaces itself (digests, pings, the statements of each origin) only the newest
-waits, so chatter, whoever's it is, neither fills a slow link nor ends it.
+brings them later, in bulk. Of messages that cannot be read here (`Opaque`) the oldest give way, too: their algorithm
+has to bear that, as it bears a link that breaks. Of what replaces itself (digests, pings, the statements of each
+origin) only the newest waits, so chatter, whoever's it is, neither fills a slow link nor ends it.
 
 Order is kept between updates and digests because a digest that overtook updates would look like a difference and start
 a pull for what is on its way anyway. Only the transport's own frames and pings overtake: they measure and steer the
@@ -27,7 +28,7 @@ from seedflood.protocol.seedflood.messages import (
     Updates,
     count_updates,
 )
-from seedflood.protocol.swarm.messages import Hello, Member, Members, Message, Ping, Pong
+from seedflood.protocol.swarm.messages import Hello, Member, Members, Message, Opaque, Ping, Pong
 from seedflood.transport.codec import FRAME_MEMBERS_MAX, EpochPart, LinkMessage, Pull, PullEnd, PullMore, PullPart
 from seedflood.transport.columns import FRAME_BUNDLES_MAX
 
@@ -35,7 +36,10 @@ QUEUE_BUNDLES_MAX = 65_536
 """Half a megabyte of references (bundles and batches are shared between links), or 6 MB on the wire."""
 
 QUEUE_BYTES_MAX = 16 << 20
-"""Of payloads: 64 bundles of the largest size, or 8,000 of 2 kB."""
+"""Of payloads: 64 bundles of the largest size, or 8,000 of 2 kB. Of opaque messages as much."""
+
+OPAQUE_OBJECT_BYTES = 128
+"""What an opaque message takes beside its bytes, so that small ones are bounded, too: 131,072 of one byte."""
 
 BATCH_BUNDLES = 256
 """A batch of so many, or with 64 KiB of payloads, is not joined with the next one."""
@@ -51,7 +55,7 @@ Kind = type[LinkMessage]
 
 
 class SendQueue:
-    """Messages in, batches out. `dropped` counts updates that gave way."""
+    """Messages in, batches out. `dropped` counts updates, or opaque messages, that gave way."""
 
     def __init__(self, bundles_max: int = QUEUE_BUNDLES_MAX, bytes_max: int = QUEUE_BYTES_MAX) -> None:
         self._bundles_max = bundles_max
@@ -64,7 +68,7 @@ class SendQueue:
         """They leave when it is the turn of `Members`."""
         self._stale = 0
         self._batches = 0
-        """How many of those that wait are updates, how many bundles these hold, and how many bytes of payloads."""
+        """How many of those that wait may give way, how many bundles these hold, and how many bytes."""
         self._bundles = 0
         self._bytes = 0
         self._is_turn_of_waiting = False
@@ -86,6 +90,12 @@ class SendQueue:
                 self._bytes += size
                 while self._bundles > self._bundles_max or self._bytes > self._bytes_max:
                     self._drop(self._bundles - self._bundles_max)
+            case Opaque():
+                self._waiting.append(message)
+                self._batches += 1
+                self._bytes += _size(message)
+                while self._bytes > self._bytes_max:
+                    self._drop(0)
             case Members(members):
                 self._put_statements(members)
             case FrontierDigest() | ReplicaDigest():
@@ -116,6 +126,9 @@ class SendQueue:
         message = self._waiting.popleft()
         if isinstance(message, type):
             return self._take_statements()
+        if isinstance(message, Opaque):
+            self._batches -= 1
+            self._bytes -= _size(message)
         if self._newest.get(type(message)) is message:
             del self._newest[type(message)]
         return message
@@ -169,8 +182,15 @@ class SendQueue:
         return batches[0] if len(batches) == 1 else Updates(tuple(chain.from_iterable(one.bundles for one in batches)))
 
     def _drop(self, excess: int) -> None:
-        """Of the oldest batch so many bundles, or all that it has; all of it, if it is payloads that are too many."""
-        at, oldest = next((k, one) for k, one in enumerate(self._waiting) if isinstance(one, Updates))
+        """Of the oldest batch so many bundles, or all that it has; all of it, if it is bytes that are too many. Or the
+        oldest opaque message, if that came first."""
+        at, oldest = next((k, one) for k, one in enumerate(self._waiting) if isinstance(one, Updates | Opaque))
+        if isinstance(oldest, Opaque):
+            del self._waiting[at]
+            self._batches -= 1
+            self._bytes -= _size(oldest)
+            self.dropped += 1
+            return
         end = excess if self._bytes <= self._bytes_max else len(oldest.bundles)
         passed, rest = oldest.bundles[:end], oldest.bundles[end:]
         if rest:
@@ -181,3 +201,7 @@ class SendQueue:
         self._bundles -= len(passed)
         self._bytes -= payload_bytes(passed)
         self.dropped += count_updates(passed)
+
+
+def _size(message: Opaque) -> int:
+    return len(message.data) + OPAQUE_OBJECT_BYTES
