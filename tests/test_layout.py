@@ -199,6 +199,15 @@ def test_operations_see_values_only():
     assert {one for one in live if not any(is_within(one, value) for value in VALUES)} == set()
 
 
+def test_what_operators_see_of_any_algorithm_knows_none_of_them():
+    within = {name for name in MODULES if name.startswith("operations/") and "/seedflood/" not in name}
+    for package in ("seedflood.operations.seedflood", "seedflood.protocol.seedflood", "seedflood.config.seedflood"):
+        assert within & importers_of(package) == set()
+    assert {
+        name for name in within if "SeedfloodSettings" in MODULES[name] or ".run.seedflood" in MODULES[name]
+    } == set()
+
+
 def test_what_a_node_looks_like_is_made_of_nothing_that_lives():
     assert {one for one in IMPORTS["protocol/view.py"] if is_within(one, "seedflood")} == {
         "seedflood.protocol.origin",

@@ -16,8 +16,8 @@ from seedflood.config import load_settings
 from seedflood.errors import UsageError
 from seedflood.operations.client import RunningNode, node_at, node_in
 from seedflood.operations.eventlog import decode, event_files, read_lines
-from seedflood.operations.trace import find_names, resolve_origin
-from seedflood.operations.trace import trace as trace_lines
+from seedflood.operations.names import find_names, resolve_origin
+from seedflood.operations.seedflood.trace import trace as trace_lines
 
 NodeOption = Annotated[
     str | None,
@@ -56,28 +56,32 @@ def status(peers: PeersOption = Path("peers.toml"), node: NodeOption = None, as_
     if as_json:
         typer.echo(json.dumps(said))
         return
-    progress, window, updates = said["progress"], said["window"], said["updates"]
+    progress, updates, journal = said["progress"], said["updates"], said["journal"]
     of_node, run = said["node"], said["node"]["run"]
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     rows = {
         "node": f"{of_node['name']} ({of_node['origin']})",
-        "run": f"{run['name']} ({run['id'][:16]}): {run['model']} on {run['task']}, {run['window']} windows",
+        "run": f"{run['name']} ({run['id'][:16]}): {run['model']} on {run['task']}, "
+        + (f"{run['window']} windows" if run["window"] else f"mode {run['mode']}"),
         "state": said["state"] + (f": {said['why_not_ready']}" if said["why_not_ready"] else ""),
         "step": f"{_show(progress['step'])} of {progress['steps']}"
-        + _when(progress["steps_per_second"], ", {:.2f} per second")
+        + (", stands still" if _stands_still(said) else _when(progress["steps_per_second"], ", {:.2f} per second"))
         + _when(progress["seconds_left"], ", {:.0f} s left"),
         "loss": _show(progress["loss"])
         + _when(progress["spent_seconds"], f", after {{:.0f}} s and {_size(progress['spent_bytes'])} sent"),
-        "window": _show_window(window),
+        "figures": ", ".join(f"{name} {_show_figure(value)}" for name, value in said["figures"].items()),
+        "window": _show_window(said["window"]) if run["window"] else "",
         "waits for": "\n".join(f"{one['reason']}, for {one['seconds']:.0f} s" for one in said["blockers"]) or "nothing",
-        "updates": ", ".join(f"{value} {key}" for key, value in updates.items() if key != "rejected"),
+        "updates": ", ".join(
+            f"{value} {key}" for key, value in updates.items() if key != "rejected" and value is not None
+        ),
         "rejected": ", ".join(f"{count} {reason}" for reason, count in updates["rejected"].items()) or "none",
-        "traffic": f"{_size(said['traffic']['seedflood_bytes'])}; exchanging parameters would have cost "
-        f"{_size(said['traffic']['gossip_bytes'])}",
-        "journal": f"{_show(said['journal']['bundles'])} bundles, {_size(said['journal']['bytes'])}",
+        "traffic": _size(said["traffic"]["seedflood_bytes"]) + _compare(said["traffic"]["gossip_bytes"]),
+        "journal": _when(journal["bundles"], "{} bundles, ") + _size(journal["bytes"]),
     }
     for key, value in rows.items():
-        table.add_row(key, Text(value))
+        if value:
+            table.add_row(key, Text(value))
     table_console().print(table)
 
 
@@ -231,12 +235,25 @@ def _show_window(window: dict[str, Any]) -> str:
     return f"step {window['step']}, open for {opened:.1f} s, {window['heard']} of {window['expected']} heard"
 
 
+def _stands_still(said: dict[str, Any]) -> bool:
+    progress = said["progress"]
+    return bool(progress["steps_per_second"] == 0 and progress["step"] < progress["steps"])
+
+
+def _show_figure(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4g}"
+
+
 def _show(value: object) -> str:
     return "-" if value is None else str(value)
 
 
-def _when(value: float | None, text: str) -> str:
+def _when(value: object, text: str) -> str:
     return text.format(value) if value is not None else ""
+
+
+def _compare(gossip_bytes: float | None) -> str:
+    return "" if gossip_bytes is None else f"; exchanging parameters would have cost {_size(gossip_bytes)}"
 
 
 def _size(count: float | None) -> str:

@@ -100,6 +100,12 @@ class SeedfloodSettings(AlgorithmSettings):
                 f"warmup_steps ({self.warmup_steps}) of [run.seedflood] must be fewer than steps ({steps})"
             )
 
+    def shown(self) -> dict[str, Any]:
+        return {"window": self.window, "local_steps": self.local_steps, "refresh_period": self.refresh_period}
+
+    def epoch_of(self, step: int) -> int | None:
+        return step // self.refresh_period
+
 
 def _has_gradient(known: Mapping[str, Any]) -> bool:
     """known: the settings above the one whose default is asked for."""

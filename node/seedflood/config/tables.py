@@ -26,6 +26,14 @@ class AlgorithmSettings(Section):
     def check_steps(self, steps: int) -> None:
         """Raises ValueError if a run of this length cannot have these settings."""
 
+    def shown(self) -> dict[str, Any]:
+        """What the status of a node shows of them: names and plain values."""
+        return self.model_dump(mode="json")
+
+    def epoch_of(self, step: int) -> int | None:
+        """The epoch of a step; None if the algorithm has none."""
+        return None
+
 
 def sections_of(model: type[BaseModel]) -> dict[str, type[Section]]:
     """The tables within a table, by name."""

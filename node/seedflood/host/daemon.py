@@ -22,6 +22,7 @@ from seedflood.host.seedflood.results import Results
 from seedflood.host.status_source import StatusSource
 from seedflood.identity import Identity, verify
 from seedflood.operations.console import Console
+from seedflood.operations.seedflood.observer import SeedfloodObserver
 from seedflood.protocol.frontier import Held
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.packing import packed_bytes_max
@@ -121,6 +122,7 @@ class Daemon:
         shown = (settings, self.node, self._driver, self.links, journal, loop.time)
         self.status_source = StatusSource(*shown, parameters=trainer.parameters, incarnation=incarnation)
         hub.subject = self.status_source
+        self._observer = SeedfloodObserver(hub, seedflood, self.status_source.find_update)
 
     @property
     def address(self) -> str | None:
@@ -238,20 +240,20 @@ class Daemon:
         self.links.pull(peer, frontier)
 
     def noted(self, event: Event) -> None:
-        self.hub.noted(event)
+        self._observer.noted(event)
 
     def adopted(self, closed: ClosedEpoch, source: OriginId | None) -> None:
-        self.hub.adopted(closed, source)
+        self._observer.adopted(closed, source)
 
     def learned(self, bundles: Sequence[Bundle], source: OriginId | None) -> None:
         self._news += len(bundles)
-        self.hub.learned(bundles, source)
+        self._observer.learned(bundles, source)
 
     def sent(self, peer: OriginId, message: Message) -> None:
-        self.hub.sent(peer, message)
+        self._observer.sent(peer, message)
 
     def applied(self, window: ClosedWindow) -> None:
-        self.hub.applied(window)
+        self._observer.applied(window)
         node, steps = self.settings.node, self.settings.run.steps
         step = window.steps[1] + 1
         self._results.evaluate_on_the_way(step)

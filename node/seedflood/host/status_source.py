@@ -65,6 +65,7 @@ class StatusSource:
         return {member.origin: member.name for member in self._node.membership.all()}
 
     def find_update(self, origin: OriginId, step: int) -> tuple[bool, bool]:
+        """Is it held, and is it applied?"""
         return self._node.frontier.holds(origin, step), self._node.applied.holds(origin, step)
 
     def link_states(self) -> list[LinkState]:

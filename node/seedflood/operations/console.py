@@ -4,11 +4,15 @@ import asyncio
 from contextlib import AsyncExitStack
 
 from seedflood.config import Settings
+from seedflood.operations.every import Every
 from seedflood.operations.hub import TelemetryHub
 from seedflood.operations.lag import LoopLag
 from seedflood.operations.server import OperationsServer
 from seedflood.operations.tensorboard import TensorBoard
 from seedflood.protocol.origin import OriginId
+
+LOOK_SECONDS = 5.0
+"""Between two points of the figures that the algorithm shows of itself, if nobody looks at the page."""
 
 
 class Console:
@@ -32,6 +36,7 @@ class Console:
             lag = LoopLag(hub.tally.registry)
             lag.start(asyncio.get_running_loop())
             undo.callback(lag.stop)
+            undo.callback(Every(LOOK_SECONDS, hub.look, asyncio.get_running_loop()).stop)
             await asyncio.to_thread(hub.recall)
             address = None
             if node.http:

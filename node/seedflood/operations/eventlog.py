@@ -1,25 +1,17 @@
 """The event log: what happened on this node, one JSON line per fact, for questions that are asked afterwards.
 
-"Node 5 says it sent, node 3 never got it" is answered from the files of the two alone. So a line tells of every bundle
-where it came from, to whom it was handed and in which window it was applied: one line per frame or window, never one
-per update, in which consecutive steps of an origin are one span.
+"Node 5 says it sent, node 3 never got it" is answered from the files of the two alone. So what an algorithm tells its
+neighbours and hears of them stands here, too (`seedflood/observer` for SeedFlood).
 
     {"time":"2026-11-21T07:24:43.123456Z","event":"kept","level":"debug","node":"alpha","run":"0f3a…","from":"beta",…}
 
-    published   updates                        our own bundle is on the disk
-    kept        from, updates                  new bundles came, and are journalled
-    adopted     from, epoch, updates           a sum came in the place of bundles
-    sent        to, updates                    bundles were handed to the link (answers to pulls: see `kept` there)
-    applied     steps, reason, updates, late   a window closed; reason "no waiting" with no steps: outside of any window
     measured    step, count, loss, seconds
     members     names                          fingerprint -> name; the first line of every file
     connected, disconnected                    with the peer's name, and why
-    …                                          everything the log on stderr tells
+    …                                          everything the log on stderr tells, and what the algorithm adds
 
-`updates` is a list of [origin, first step, last step] with a fourth number if the origin skipped that many steps right
-before (`spans`). Lines are encoded and written by a thread of their own, as many at a time as a turn of the loop has
-brought, so neither a flood nor a slow disk holds the loop up. A disk that is full or broken ends the event log, not the
-node.
+Lines are encoded and written by a thread of their own, as many at a time as a turn of the loop has brought, so neither
+a flood nor a slow disk holds the loop up. A disk that is full or broken ends the event log, not the node.
 """
 
 import contextlib
@@ -33,8 +25,6 @@ from queue import SimpleQueue
 from typing import Any, NamedTuple
 
 import structlog
-
-from seedflood.operations.spans import Spelled
 
 EVENTS_FILE = "events.jsonl"
 FILES = 4
@@ -50,6 +40,12 @@ MICROSECONDS = 1_000_000
 Facts = Mapping[str, Any]
 
 _log = structlog.stdlib.get_logger("seedflood")
+
+
+class Spelled(str):
+    """JSON, as it is to be written."""
+
+    __slots__ = ()
 
 
 class Line(NamedTuple):

@@ -1,5 +1,6 @@
 """Curves that stay small however long a run lasts: when one is full, two neighbouring points become their mean."""
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -8,6 +9,8 @@ from seedflood.operations.eventlog import Facts, decode
 LOSS_POINTS_MAX = 600
 SPEED_POINTS_MAX = 300
 FIGURE_POINTS_MAX = 600
+FIGURES_MAX = 64
+"""Figures of an algorithm that have a curve; their names are its own affair."""
 
 SPEED_SECONDS = 1.0
 """Between two samples of how many steps a second brings."""
@@ -47,11 +50,12 @@ NO_FIGURES = {"time", "event", "level", "node", "run", "step", "rows"}
 
 
 class History:
-    """loss by step, figures of evaluations by their name and step, speed by time."""
+    """loss by step, figures of evaluations by their name and step, speed and figures of the algorithm by time."""
 
     def __init__(self) -> None:
         self.loss = Curve(LOSS_POINTS_MAX)
         self.figures: dict[str, Curve] = {}
+        self.algorithm_figures: dict[str, Curve] = {}
         self.speed = Curve(SPEED_POINTS_MAX)
         self._evaluated_step = -1
 
@@ -66,6 +70,13 @@ class History:
             for name, value in figures.items():
                 if value is not None:
                     self.figures.setdefault(name, Curve(FIGURE_POINTS_MAX)).add(step, value)
+
+    def described(self, at: float, figures: Mapping[str, float]) -> None:
+        """What the algorithm shows of itself. at: Unix time."""
+        for name, value in figures.items():
+            has_room = name in self.algorithm_figures or len(self.algorithm_figures) < FIGURES_MAX
+            if has_room and math.isfinite(value):
+                self.algorithm_figures.setdefault(name, Curve(SPEED_POINTS_MAX)).add(round(at, 3), value)
 
     def recall(self, lines: Iterable[bytes]) -> list[dict[str, Any]]:
         """Takes what an earlier life has written into the event log; returns its lines that are for people."""

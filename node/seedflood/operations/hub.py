@@ -1,42 +1,40 @@
 """The hub: hears of everything that happens on a node, counts it, remembers it, and writes it down.
 
-It stands behind the driver's observer seam and is called on the hot path, so its methods only count and queue; what is
-costly happens when somebody looks (`status`, `metrics`) or on the event log's own thread.
+It is called on the hot path, so its methods only count and queue; what is costly happens when somebody looks (`status`,
+`metrics`) or on the event log's own thread. It knows no algorithm. Each has an observer that hears what its driver did
+and tells the hub (`operations/seedflood/observer`).
 """
 
 import asyncio
 import logging
-import sys
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
 import structlog
 
 from seedflood.config import Settings
-from seedflood.operations.advice import advise
 from seedflood.operations.eventlog import EventLog, Line, event_files, now_microseconds, read_lines, spell_time
 from seedflood.operations.history import EVENTS_MAX, SPEED_SECONDS, History
-from seedflood.operations.spans import BundleSpans, spell_frontier, spell_updates
-from seedflood.operations.subject import Subject
-from seedflood.operations.tally import Tally, percentile
+from seedflood.operations.subject import LastClose, Subject
+from seedflood.operations.tally import Tally
 from seedflood.protocol.origin import OriginId, fingerprint
-from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, Update, Updates, count_updates
-from seedflood.protocol.seedflood.outputs import ClosedWindow
-from seedflood.protocol.swarm.messages import Message
 from seedflood.protocol.swarm.outputs import Event
 
 Curves = Callable[[int, Mapping[str, float | None]], None]
 """Takes points of several curves at one step: TensorBoard."""
 
-ADVICE_WINDOWS = 32
-"""After so many it is told what the hops call for."""
+Tracer = Callable[[str, int, str | None], Callable[[Iterable[bytes]], dict[str, Any]]]
+"""(origin's fingerprint, step, name) -> what, away from the loop, makes of the event log's lines a trace as JSON."""
 
-SPEED_WINDOWS = 200
-SPEED_WINDOW_SECONDS = 30.0
-"""Steps per second are those of so many windows and seconds."""
+SPEED_ROUNDS = 200
+SPEED_ROUND_SECONDS = 30.0
+"""Steps per second are those of so many rounds and seconds."""
+
+STANDSTILL_ROUNDS = 3
+"""Nothing moves if no step was done for as long as so many rounds took, and for SPEED_ROUND_SECONDS."""
 
 MEGABYTE = 1_000_000
 
@@ -47,7 +45,11 @@ _log = structlog.stdlib.get_logger("seedflood")
 
 
 class TelemetryHub:
-    """subject: None until the node is loaded. events: the last ones for people, the newest last."""
+    """subject: None until the node is loaded. events: the last ones for people, the newest last.
+
+    What the algorithm's observer sets: last_close, of an algorithm that has windows; tracer, of one whose updates can
+    be traced; unready_reason, why a node that is linked may not be ready.
+    """
 
     def __init__(
         self, settings: Settings, origin: OriginId, loop: asyncio.AbstractEventLoop, curves: Curves | None = None
@@ -65,16 +67,16 @@ class TelemetryHub:
         self.step_seconds: float | None = None
         self.measuring_since: float | None = None
         """When the first measurement of this life began, Unix time."""
-        self.last_close: ClosedWindow | None = None
-        self._spell_bundles = BundleSpans()
-        """Used by the event log's thread alone."""
+        self.last_close: LastClose | None = None
+        self.tracer: Tracer | None = None
+        self.unready_reason = "it does not take part yet"
         self._curves = curves
         self._loop = loop
         self._linked: dict[OriginId, str] = {}
         """Names of the neighbours."""
-        self._progress: deque[tuple[float, int]] = deque(maxlen=SPEED_WINDOWS)
-        self._windows_to_advice = ADVICE_WINDOWS
+        self._progress: deque[tuple[float, int]] = deque(maxlen=SPEED_ROUNDS)
         self._speed_at = 0.0
+        self._looked_at = 0.0
         self._log = self._open_log() if settings.node.events_megabytes else None
 
     def _open_log(self) -> EventLog:
@@ -109,57 +111,29 @@ class TelemetryHub:
 
     def tell(self, event: str, level: str = "info", **facts: Any) -> None:
         _log.log(logging.getLevelNamesMapping()[level.upper()], event, **facts)
-        microseconds = self._write(event, level, facts)
+        microseconds = self.write(event, level, facts)
         if level != "debug":
             self.events.append({"time": spell_time(microseconds), "event": event, "level": level, **facts})
 
     def noted(self, event: Event) -> None:
-        self.tally.mismatches += event.name == "replicas differ"
         self.tell(event.name, event.level, **event.facts)
 
-    # What the driver did
+    def write(self, event: str, level: str, facts: Mapping[str, Any] | Callable[[], Mapping[str, Any]]) -> int:
+        """Into the event log alone; facts: made on its thread if they are costly. Returns when that was, in
+        microseconds of Unix time."""
+        line = Line(now_microseconds(), event, level, facts)
+        if self._log is not None:
+            self._log.write(line)
+        return line.microseconds
 
-    def learned(self, bundles: Sequence[Bundle], source: OriginId | None) -> None:
-        spell = self._spell_bundles
-        if source is None:
-            self.tally.originated += count_updates(bundles)
-            self._write("published", "debug", lambda: {"updates": spell(bundles)})
-        else:
-            name = self._name(source)
-            self._write("kept", "debug", lambda: {"from": name, "updates": spell(bundles)})
-
-    def adopted(self, closed: ClosedEpoch, source: OriginId | None) -> None:
-        name = self._name(source)
-        self._write(
-            "adopted",
-            "info",
-            lambda: {"from": name, "epoch": closed.epoch, "updates": spell_frontier(closed.frontier)},
-        )
-
-    def sent(self, peer: OriginId, message: Message) -> None:
-        match message:
-            case Updates(bundles):
-                name, spell = self._name(peer), self._spell_bundles
-                self._write("sent", "debug", lambda: {"to": name, "updates": spell(bundles)})
-
-    def applied(self, window: ClosedWindow) -> None:
-        tally, now = self.tally, time.time()
-        tally.applied += len(window.updates)
-        tally.late += window.late
-        if window.steps[0] <= window.steps[1]:
-            self.last_close = window
-            tally.last_step_at = now
-            tally.closed(window.reason, window.waited_seconds)
-            self._count_step(window.steps[1] + 1, window.steps[1] - window.steps[0] + 1, now)
-            self._advise()
-        self._write("applied", "debug", lambda: _spell_window(window))
+    # Links
 
     def connected(self, peer: OriginId, name: str, *, is_dialled: bool) -> None:
         self._linked[peer] = name
-        self._write("connected", "debug", {"peer": name, "origin": fingerprint(peer), "is_dialled": is_dialled})
+        self.write("connected", "debug", {"peer": name, "origin": fingerprint(peer), "is_dialled": is_dialled})
 
     def disconnected(self, peer: OriginId, reason: str) -> None:
-        self._write("disconnected", "debug", {"peer": self._name(peer), "reason": reason})
+        self.write("disconnected", "debug", {"peer": self.name(peer), "reason": reason})
         self._linked.pop(peer, None)
 
     # What the model did
@@ -172,9 +146,8 @@ class TelemetryHub:
         self.history.measured(step, loss)
         for _ in range(count):
             self.tally.steps.observe(seconds / count)
-        self._write("measured", "debug", {"step": step, "count": count, "loss": loss, "seconds": round(seconds, 6)})
-        if self._curves is not None:
-            self._curves(step, {"loss/train": loss, "seconds/step": seconds / count})
+        self.write("measured", "debug", {"step": step, "count": count, "loss": loss, "seconds": round(seconds, 6)})
+        self.draw(step, {"loss/train": loss, "seconds/step": seconds / count})
 
     def spent_seconds(self) -> float | None:
         """Wall clock of this life from the first measurement to the last window: what the present loss has taken."""
@@ -188,96 +161,59 @@ class TelemetryHub:
         self.history.evaluated(step, figures)
         facts: dict[str, Any] = {"step": step, **figures, "rows": rows}
         self.tell("evaluated", **facts)
-        if self._curves is not None:
-            self._curves(step, {f"{name}/validation": value for name, value in figures.items()})
+        self.draw(step, {f"{name}/validation": value for name, value in figures.items()})
 
-    # Speed
+    # How far
 
-    def steps_per_second(self) -> float | None:
-        """Of the last seconds; it falls while a window stands open."""
+    def stepped(self, step: int, count: int) -> None:
+        """All steps below `step` are done, and the last `count` of them together."""
         now = time.time()
-        while self._progress and now - self._progress[0][0] > SPEED_WINDOW_SECONDS and len(self._progress) > 2:
-            self._progress.popleft()
-        if len(self._progress) < 2:
-            return None
-        (began, first), (_, last) = self._progress[0], self._progress[-1]
-        return (last - first) / max(now - began, 1e-6)
-
-    def _count_step(self, step: int, count: int, now: float) -> None:
-        if self.subject is not None:
-            self.tally.gossip_bytes += 2 * len(self._linked) * count * self.subject.parameters[1]
+        self.tally.last_step_at = now
+        parameters = self.subject.parameters if self.subject is not None else None
+        if parameters is not None:
+            self.tally.gossip_bytes += 2 * len(self._linked) * count * parameters[1]
+        if self.steps_per_second() == 0:
+            self._progress.clear()  # it moves again: how long it stood still says nothing of its speed
         self._progress.append((now, step))
         if now - self._speed_at >= SPEED_SECONDS and (speed := self.steps_per_second()) is not None:
             self._speed_at = now
             self.history.speed.add(round(now, 3), round(speed, 4))
-        if self._curves is not None and self.last_close is not None:
-            self._curves(step - 1, {"seconds/window": self.last_close.waited_seconds})
 
-    def _advise(self) -> None:
-        """Once, when hops and steps have been measured for a while: what delay and rounds they call for."""
-        self._windows_to_advice -= 1
-        if self._windows_to_advice > 0 or self.subject is None or not self.step_seconds:
-            return
-        view = self.subject.view()
-        hop_seconds = percentile(view.hops.recent, 0.5)
-        if hop_seconds is None:
-            return
-        self._windows_to_advice = sys.maxsize
-        run, diameter = self.settings.run, view.diameter
-        advice = advise(
-            hop_seconds=hop_seconds,
-            diameter=diameter,
-            step_seconds=self.step_seconds,
-            local_steps=run.seedflood.local_steps,
-            delay=run.seedflood.delay,
-            optimizer=run.seedflood.optimizer,
-        )
-        if advice is not None:
-            self.tell(
-                "rounds wait for the network",
-                hop_seconds=round(hop_seconds, 4),
-                diameter=diameter,
-                step_seconds=round(self.step_seconds, 4),
-                utilisation=advice.utilisation,
-                enough=advice.sentence(),
-            )
+    def steps_per_second(self) -> float | None:
+        """Of the last seconds; it falls while a round takes longer than those before, and is 0 if nothing moves."""
+        now = time.time()
+        while self._progress and now - self._progress[0][0] > SPEED_ROUND_SECONDS and len(self._progress) > 2:
+            self._progress.popleft()
+        if len(self._progress) < 2:
+            return None
+        (began, first), (ended, last) = self._progress[0], self._progress[-1]
+        round_seconds = (ended - began) / (len(self._progress) - 1)
+        if now - ended > max(SPEED_ROUND_SECONDS, STANDSTILL_ROUNDS * round_seconds):
+            return 0.0
+        return (last - first) / max(now - began, 1e-6)
+
+    def look(self) -> None:
+        """Remembers what the algorithm shows of itself, once a second at most."""
+        now = time.time()
+        if self.subject is not None and now - self._looked_at >= SPEED_SECONDS:
+            self._looked_at = now
+            self.history.described(now, self.subject.view().figures)
+
+    def draw(self, step: int, points: Mapping[str, float | None]) -> None:
+        """For TensorBoard, if it is on."""
+        if self._curves is not None:
+            self._curves(step, points)
 
     # Small things
-
-    def _write(self, event: str, level: str, facts: Mapping[str, Any] | Callable[[], Mapping[str, Any]]) -> int:
-        line = Line(now_microseconds(), event, level, facts)
-        if self._log is not None:
-            self._log.write(line)
-        return line.microseconds
 
     def names(self) -> dict[str, str]:
         """Of all known origins, by fingerprint; for any thread."""
         known = self.subject.names() if self.subject is not None else {}
         return {fingerprint(origin): name for origin, name in ({self.origin: self.settings.node.name} | known).items()}
 
-    def _name(self, origin: OriginId | None) -> str | None:
+    def name(self, origin: OriginId | None) -> str | None:
         """Of a neighbour."""
         return self._linked.get(origin) or fingerprint(origin) if origin is not None else None
-
-
-def _spell_window(window: ClosedWindow) -> dict[str, Any]:
-    first, last = window.steps
-    is_outside = first > last
-    on_time: tuple[Update, ...] = window.updates
-    late: tuple[Update, ...] = ()
-    if is_outside:
-        on_time = tuple(sorted(on_time))  # what a catch-up or a start brings, origin by origin
-    elif window.late:
-        on_time = tuple(update for update in window.updates if update.step >= first)
-        late = tuple(update for update in window.updates if update.step < first)
-    return {
-        "steps": None if is_outside else [first, last],
-        "reason": window.reason,
-        "waited_seconds": round(window.waited_seconds, 6),
-        "missing": [fingerprint(origin) for origin in window.missing],
-        "updates": spell_updates(on_time),
-        "late": spell_updates(late),
-    }
 
 
 def _nothing() -> None:

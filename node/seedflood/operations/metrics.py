@@ -15,7 +15,6 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
 from seedflood import VERSION
-from seedflood.config import RunSettings
 from seedflood.operations.hub import TelemetryHub
 from seedflood.operations.status import why_not_ready
 from seedflood.operations.subject import LinkState, Subject
@@ -41,7 +40,7 @@ _OF_LINKS: tuple[tuple[str, str, Callable[[LinkState], float]], ...] = (
     ),
     (
         "dropped_updates",
-        "Updates that gave way to newer ones because a neighbour reads too slowly; repair brings them.",
+        "Updates, or opaque messages, that gave way to newer ones because a neighbour reads too slowly.",
         lambda link: link.updates_dropped,
     ),
 )
@@ -90,14 +89,19 @@ class NodeCollector(Collector):
         yield figures
         yield _gauge("last_step_timestamp_seconds", "When the last window closed, Unix time.", tally.last_step_at)
         if subject is not None:
-            yield from _node(subject, hub.settings.run)
+            yield from _node(subject, hub.settings.run.steps)
             yield from _links(subject.link_states())
 
 
-def _node(subject: Subject, run: RunSettings) -> Iterator[Metric]:
+def _node(subject: Subject, steps: int) -> Iterator[Metric]:
     view, journal = subject.view(), subject.journal_size()
-    duplicates = view.duplicates * run.seedflood.local_steps
-    yield _counter("updates_duplicate", "Updates that came again and were dropped.", duplicates)
+    shown = GaugeMetricFamily(
+        "seedflood_algorithm_figure", "By name: what the algorithm of the run shows of itself.", labels=["name"]
+    )
+    for name, value in view.figures.items():
+        shown.add_metric([name], value)
+    yield shown
+    yield _counter("updates_duplicate", "Updates that came again and were dropped.", view.duplicates)
     rejected = CounterMetricFamily(
         "seedflood_updates_rejected", "Bundles, statements and sums of others that were not used.", labels=["reason"]
     )
@@ -112,7 +116,7 @@ def _node(subject: Subject, run: RunSettings) -> Iterator[Metric]:
     yield faults
     yield _counter("equivocations", "Steps of which a host was proven to say two things.", view.equivocations)
     yield _gauge("window_step", "First step of the round that is measured or collected.", view.step)
-    yield _gauge("run_steps", "Length of the run in steps.", run.steps)
+    yield _gauge("run_steps", "Length of the run in steps.", steps)
     peers = GaugeMetricFamily("seedflood_peers", "Other members of the run by what is known of them.", labels=["state"])
     for state in get_args(MemberStatus):
         if state != "self":

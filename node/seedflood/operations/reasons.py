@@ -23,10 +23,10 @@ _CLAUSES: dict[str, str] = {
 
 
 def explain(blocker: Blocker) -> str:
-    """One clause."""
+    """One clause. A kind that has no words here is shown as it is."""
     step = "an update" if blocker.first_lacking_step is None else f"step {blocker.first_lacking_step}"
-    clause = _CLAUSES.get(blocker.kind, f"{blocker.kind} ({{name}})")
-    return clause.format(name=blocker.name, step=step)
+    clause = _CLAUSES.get(blocker.kind)
+    return clause.format(name=blocker.name, step=step) if clause else f"{blocker.kind} ({blocker.name})"
 
 
 def describe_blocker(blocker: Blocker, now: float) -> dict[str, Any]:

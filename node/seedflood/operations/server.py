@@ -25,8 +25,8 @@ from seedflood.operations.eventlog import event_files, read_lines
 from seedflood.operations.http_address import HttpAddress, keep_http_address, remove_http_address
 from seedflood.operations.hub import TelemetryHub
 from seedflood.operations.metrics import CONTENT_TYPE, Metrics
+from seedflood.operations.names import resolve_origin
 from seedflood.operations.status import describe, describe_readiness
-from seedflood.operations.trace import Trace, resolve_origin, trace
 from seedflood.protocol.origin import STEP_MAX, fingerprint
 
 STATIC_FOLDER = Path(__file__).parent / "static"
@@ -128,24 +128,18 @@ class OperationsServer:
             known = ", ".join(sorted(set(names.values())))
             raise web.HTTPNotFound(text=f"no origin, or more than one, goes by that name here; known are {known}\n")
         step = _whole(request, "step", None)
-        state = self._hub.settings.node.state
+        tracer, state = self._hub.tracer, self._hub.settings.node.state
+        if tracer is None:
+            why = "the model is being loaded" if self._hub.subject is None else "this run has no updates to trace"
+            raise web.HTTPNotFound(text=f"{why}\n")
         async with self._tracing:  # one at a time: each may read all files
-            wait_for_log = self._hub.wait_for_log()
+            read, wait_for_log = tracer(origin, step, names.get(origin)), self._hub.wait_for_log()
 
-            def read() -> Trace:
+            def wait_and_read() -> dict[str, Any]:
                 wait_for_log()
-                return trace(read_lines(event_files(state)), origin, step, names.get(origin))
+                return read(read_lines(event_files(state)))
 
-            found = await asyncio.to_thread(read)
-        self._add_what_is_now(found)
-        return _json(found.as_json())
-
-    def _add_what_is_now(self, found: Trace) -> None:
-        found.node = self._hub.settings.node.name
-        subject = self._hub.subject
-        if subject is not None:
-            found.is_held, found.is_applied = subject.find_update(int(found.origin, 16), found.step)
-            found.at_step, found.run_steps = subject.view().step, self._hub.settings.run.steps
+            return _json(await asyncio.to_thread(wait_and_read))
 
 
 def bind(address: str) -> socket.socket:

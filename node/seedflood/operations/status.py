@@ -3,28 +3,33 @@
 All keys are always there; what is not known yet is null. Origins are fingerprints, times Unix seconds.
 
     node      name, origin, version, incarnation, started_at, now, run {name, id, model, task, mode, clients, steps,
-              window, local_steps, batch_size, refresh_period}
+              batch_size, algorithm {name: value}, window, local_steps, refresh_period}; algorithm: what it shows of its
+              settings; the three that follow are those of SeedFlood, else null
     state     loading | joining | catching up | ready | draining | finished | doubted | disk full
     is_ready, why_not_ready
     progress  step, steps, epoch, loss, step_seconds, steps_per_second, seconds_left, spent_seconds, spent_bytes
-              spent: until the present loss, in this life of the process; bytes: sent on all links together
+              epoch: null if the algorithm has none; steps_per_second: 0 if nothing moves; spent: until the present
+              loss, in this life of the process; bytes: sent on all links together
+    figures   {name: value} that the algorithm shows of itself; null: no number
     blockers  why it does not move: [{kind, name, origin, step, seconds, reason}]; kind: of a closed set
               that the algorithm has; origin, step: whose update lacks, and which is the first, or null; seconds:
               for how long; reason: a clause for people
     window    step, opened_seconds, heard, expected, bound_seconds, last_close {step, reason, waited_seconds, heard,
-              late, missing [names]}
+              late, missing [names]}; all null if the algorithm has no windows
     members   [{name, origin, status, step, lag_steps, hop_seconds, first_step, last_step, incarnation}]
-              status: self | linked | reachable | silent | left | unknown; step: the first one of it not held here
+              status: self | linked | reachable | silent | left | unknown; step: the first one of it not held here, 0 if
+              the algorithm holds none of others
     edges     [[origin, origin]]: links that both ends state
     diameter
     links     [{peer, origin, address, state, bytes_sent, bytes_received, pull_bytes_received, updates_dropped,
               hop_seconds, connected_at}]; state: connected | dialling
-    updates   originated, received, duplicate, applied, late, rejected {reason: n}: of this life of the process
+    updates   originated, received, duplicate, applied, late, rejected {reason: n}: of this life of the process; null
+              but for what is rejected if the algorithm tells no updates
     delays    hop_seconds_p50, hop_seconds_p99, delivery_seconds [the last hops, in seconds]
     traffic   seedflood_bytes, gossip_bytes, parameters, parameter_bytes
     history   loss [[step, loss]] of training, figures {name: [[step, value]]} of evaluations, the most telling first,
-              steps_per_second [[unix seconds, value]]
-    journal   bundles, bytes, closed_epochs
+              steps_per_second [[unix seconds, value]], algorithm {name: [[unix seconds, value]]} of its figures
+    journal   bytes; bundles, closed_epochs: null if the algorithm keeps none
     events    the last ones: [{time, level, event, ...}]
 """
 
@@ -36,10 +41,9 @@ from seedflood import VERSION
 from seedflood.config import RunSettings
 from seedflood.operations.hub import TelemetryHub
 from seedflood.operations.reasons import describe_blocker, explain
-from seedflood.operations.subject import LinkState, Subject
+from seedflood.operations.subject import LastClose, LinkState, Subject
 from seedflood.operations.tally import percentile
 from seedflood.protocol.origin import fingerprint
-from seedflood.protocol.seedflood.outputs import ClosedWindow
 from seedflood.protocol.view import MemberView, View
 
 EVENTS_SHOWN = 50
@@ -47,6 +51,7 @@ BLOCKERS_SHOWN = 100
 
 RUN_SETTINGS = ("name", "model", "mode", "clients", "steps", "batch_size")
 SEEDFLOOD_SETTINGS = ("window", "local_steps", "refresh_period")
+"""Keys that scripts have always found in `run`."""
 
 
 def describe_state(hub: TelemetryHub) -> str:
@@ -88,7 +93,7 @@ def why_not_ready(hub: TelemetryHub) -> str | None:
         return f"catching up: {catching_up.held} of {catching_up.wanted} steps held, from {name}"
     if view.phase == "joining":
         return "catching up"
-    return "its replica was not compared with a neighbour's yet"
+    return hub.unready_reason
 
 
 def describe_readiness(hub: TelemetryHub) -> list[str]:
@@ -111,6 +116,7 @@ def describe_line(hub: TelemetryHub | None) -> str:
 
 def describe(hub: TelemetryHub) -> dict[str, Any]:
     """The whole status."""
+    hub.look()
     subject = hub.subject
     view = subject.view() if subject is not None else None
     links = subject.link_states() if subject is not None else []
@@ -121,6 +127,7 @@ def describe(hub: TelemetryHub) -> dict[str, Any]:
         "is_ready": reason is None,
         "why_not_ready": reason,
         "progress": _progress(hub, links),
+        "figures": _figures(view),
         "blockers": _blockers(view),
         "window": _window(hub, view),
         "members": [_member(member, view) for member in view.members] if view is not None else [],
@@ -152,7 +159,8 @@ def _node(hub: TelemetryHub) -> dict[str, Any]:
 def _run(run: RunSettings) -> dict[str, Any]:
     said: dict[str, Any] = {"id": run.run_id().hex(), "task": run.objective.task}
     said |= {key: getattr(run, key) for key in RUN_SETTINGS}
-    return said | {key: getattr(run.seedflood, key) for key in SEEDFLOOD_SETTINGS}
+    shown = run.algorithm.shown()
+    return said | {"algorithm": shown} | {key: shown.get(key) for key in SEEDFLOOD_SETTINGS}
 
 
 def _progress(hub: TelemetryHub, links: list[LinkState]) -> dict[str, Any]:
@@ -162,7 +170,7 @@ def _progress(hub: TelemetryHub, links: list[LinkState]) -> dict[str, Any]:
     return {
         "step": step,
         "steps": run.steps,
-        "epoch": step // run.seedflood.refresh_period if step is not None else None,
+        "epoch": run.algorithm.epoch_of(step) if step is not None else None,
         "loss": _round(hub.loss),
         "step_seconds": _round(hub.step_seconds),
         "steps_per_second": _round(speed),
@@ -188,17 +196,22 @@ def _blockers(view: View | None) -> list[dict[str, Any]]:
     return [describe_blocker(one, view.now) for one in view.blockers[:BLOCKERS_SHOWN]] if view is not None else []
 
 
-def _last_close(view: View | None, window: ClosedWindow | None) -> dict[str, Any] | None:
-    if view is None or window is None:
+def _figures(view: View | None) -> dict[str, float | None]:
+    figures = view.figures if view is not None else {}
+    return {name: value if math.isfinite(value) else None for name, value in figures.items()}
+
+
+def _last_close(view: View | None, close: LastClose | None) -> dict[str, Any] | None:
+    if view is None or close is None:
         return None
     names = {member.origin: member.name for member in view.members}
     return {
-        "step": window.steps[1],
-        "reason": window.reason,
-        "waited_seconds": _round(window.waited_seconds),
-        "heard": window.heard,
-        "late": window.late,
-        "missing": sorted(names.get(origin, fingerprint(origin)) for origin in window.missing),
+        "step": close.step,
+        "reason": close.reason,
+        "waited_seconds": _round(close.waited_seconds),
+        "heard": close.heard,
+        "late": close.late,
+        "missing": sorted(names.get(origin, fingerprint(origin)) for origin in close.missing),
     }
 
 
@@ -235,14 +248,15 @@ def _link(link: LinkState, view: View | None) -> dict[str, Any]:
 
 def _updates(hub: TelemetryHub, view: View | None, links: list[LinkState]) -> dict[str, Any]:
     tally = hub.tally
-    return {
+    counts = {
         "originated": tally.originated,
         "received": sum(link.updates_received for link in links),
-        "duplicate": view.duplicates * hub.settings.run.seedflood.local_steps if view is not None else 0,
+        "duplicate": view.duplicates if view is not None else 0,
         "applied": tally.applied,
         "late": tally.late,
-        "rejected": {reason: count for reason, count in view.refused.items() if count} if view is not None else {},
     }
+    rejected = {reason: count for reason, count in view.refused.items() if count} if view is not None else {}
+    return {key: count if tally.has_updates else None for key, count in counts.items()} | {"rejected": rejected}
 
 
 def _delays(view: View | None) -> dict[str, Any]:
@@ -256,10 +270,10 @@ def _delays(view: View | None) -> dict[str, Any]:
 
 def _traffic(hub: TelemetryHub, links: list[LinkState]) -> dict[str, Any]:
     subject = hub.subject
-    parameters, parameter_bytes = subject.parameters if subject is not None else (None, None)
+    parameters, parameter_bytes = (subject.parameters if subject is not None else None) or (None, None)
     return {
         "seedflood_bytes": sum(link.bytes_sent + link.bytes_received for link in links),
-        "gossip_bytes": hub.tally.gossip_bytes,
+        "gossip_bytes": hub.tally.gossip_bytes if subject is None or parameters is not None else None,
         "parameters": parameters,
         "parameter_bytes": parameter_bytes,
     }
@@ -271,6 +285,7 @@ def _history(hub: TelemetryHub) -> dict[str, Any]:
         "loss": history.loss.points(),
         "figures": {name: curve.points() for name, curve in history.figures.items()},
         "steps_per_second": history.speed.points(),
+        "algorithm": {name: curve.points() for name, curve in history.algorithm_figures.items()},
     }
 
 

@@ -34,9 +34,24 @@ class LinkState:
 
 @dataclass(frozen=True, slots=True)
 class JournalSize:
-    bundles: int
+    """bytes: on the disk. bundles, closed_epochs: None of an algorithm that keeps none."""
+
+    bundles: int | None
     bytes: int
-    closed_epochs: int
+    closed_epochs: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class LastClose:
+    """The window that closed last. step: its last. late: updates in it whose own window had closed before. missing:
+    who was expected and not heard."""
+
+    step: int
+    reason: str
+    waited_seconds: float
+    heard: int
+    late: int
+    missing: tuple[OriginId, ...]
 
 
 class Subject(Protocol):
@@ -56,17 +71,14 @@ class Subject(Protocol):
     def is_disk_full(self) -> bool: ...
 
     @property
-    def parameters(self) -> tuple[int, int]:
-        """How many the model has, and how many bytes they take in its type."""
+    def parameters(self) -> tuple[int, int] | None:
+        """How many the model has, and how many bytes they take in its type. None: there is no model."""
 
     def view(self) -> View:
         """The node now; asked again before anything has happened it costs nothing."""
 
     def names(self) -> dict[OriginId, str]:
         """Of all known origins, for any thread."""
-
-    def find_update(self, origin: OriginId, step: int) -> tuple[bool, bool]:
-        """Is it held, and is it applied?"""
 
     def link_states(self) -> list[LinkState]:
         """Of all neighbours of this life, and of all who are dialled."""

@@ -1,24 +1,22 @@
 """Counts of this life of a node, which its metrics and its status page share."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from prometheus_client import CollectorRegistry, Histogram, disable_created_metrics
-
-from seedflood.protocol.seedflood.outputs import CloseReason
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # a series per counter that nobody reads
 
 SECONDS_BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 
-CLOSE_REASONS: tuple[CloseReason, ...] = ("all heard", "bound", "no waiting")
-
 
 class Tally:
-    """registry: of this node alone, so that many may live in one process. last_step_at: Unix time of the last closed
-    window. gossip_bytes: what exchanging all parameters with every neighbour, once per step, would have cost."""
+    """registry: of this node alone, so that many may live in one process. last_step_at: Unix time at which the last
+    step was done. gossip_bytes: what exchanging all parameters with every neighbour, once per step, would have cost.
+    has_updates: does the algorithm tell updates, so that these can be counted?"""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        self.has_updates = False
         self.originated = 0
         self.applied = 0
         self.late = 0
@@ -35,10 +33,14 @@ class Tally:
             buckets=SECONDS_BOUNDS,
             registry=self.registry,
         )
-        for reason in CLOSE_REASONS:
+
+    def count_updates(self, close_reasons: Iterable[str]) -> None:
+        """The algorithm has updates, and windows that close for these reasons: each is a series from the start."""
+        self.has_updates = True
+        for reason in close_reasons:
             self._windows.labels(label(reason))
 
-    def closed(self, reason: CloseReason, seconds: float) -> None:
+    def closed(self, reason: str, seconds: float) -> None:
         self._windows.labels(label(reason)).observe(seconds)
 
 

@@ -92,7 +92,7 @@ class View:
     figures: what its algorithm wants shown, by name.
 
     What not every algorithm has: window: the oldest that is open. catching_up: None unless a donor is being pulled from
-    before we speak. duplicates: bundles that came again. equivocations: steps of which a host was proven to say two
+    before we speak. duplicates: updates that came again. equivocations: steps of which a host was proven to say two
     things.
     """
 

@@ -1,6 +1,6 @@
 // Figures of evaluations: how each is written, by its name. One that is not known here is a plain number.
 
-import { figure, percent } from "./formats.js";
+import { capitalised, figure, percent } from "./formats.js";
 
 const KNOWN = {
   accuracy: { write: percent, writeAxis: (value) => percent(value, 0), floor: 0, ceiling: 1 },
@@ -12,7 +12,7 @@ export function describeFigures(figures) {
   return Object.entries(figures).map(([name, points]) => ({
     name,
     points,
-    title: name.charAt(0).toUpperCase() + name.slice(1),
+    title: capitalised(name.replaceAll("_", " ")),
     write: figure,
     writeAxis: figure,
     floor: null,

@@ -19,11 +19,11 @@ export function decimal(value, digits) {
   return isKnown(value) ? value.toFixed(digits) : UNKNOWN;
 }
 
-/** Three significant digits, as far as a fixed number of decimals allows; a perplexity may have 305 of them. */
+/** Three significant digits, as far as a few decimals allow; a perplexity may have 305 of them. */
 export function figure(value) {
   if (!isKnown(value)) return UNKNOWN;
   const size = Math.abs(value);
-  if (size >= 1e9) return value.toExponential(1);
+  if (size >= 1e9 || (size > 0 && size < 0.001)) return value.toExponential(1);
   return size >= 100 ? grouped.format(value) : value.toFixed(size >= 10 ? 1 : size >= 0.1 || size === 0 ? 2 : 3);
 }
 

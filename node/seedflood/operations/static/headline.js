@@ -10,14 +10,10 @@ const STATES = {
   loading: { tone: "busy", shape: "busy", text: "Reads the model and its data." },
   joining: { tone: "busy", shape: "busy", text: "Looks for a neighbour that says how far the run is." },
   "catching up": { tone: "busy", shape: "busy", text: "Takes in what it has missed; measures nothing yet." },
-  ready: { tone: "good", shape: "good", text: "Takes part; its replica agrees with those of its neighbours." },
+  ready: { tone: "good", shape: "good", text: "Takes part." },
   draining: { tone: "busy", shape: "busy", text: "Leaves in peace: publishes nothing any more." },
   finished: { tone: "good", shape: "good", text: "The run is over; nothing is missing." },
-  doubted: {
-    tone: "bad",
-    shape: "fault",
-    text: "Its replica differs from a neighbour's, and is made again from the journal.",
-  },
+  doubted: { tone: "bad", shape: "fault", text: "What it holds was seen to be wrong." },
   "disk full": {
     tone: "bad",
     shape: "fault",
@@ -25,14 +21,23 @@ const STATES = {
   },
 };
 
+/** What they mean in one mode of training. */
+const TEXTS = {
+  seedflood: {
+    ready: "Takes part; its replica agrees with those of its neighbours.",
+    doubted: "Its replica differs from a neighbour's, and is made again from the journal.",
+  },
+};
+
 export function showHeadline(status, members) {
   const { node, progress, state } = status;
-  const known = STATES[state] ?? { tone: "busy", shape: "busy", text: "" };
+  const known = { tone: "busy", shape: "busy", text: "", ...STATES[state] };
+  const text = TEXTS[node.run.mode]?.[state] ?? known.text;
   setText(byId("node-name"), node.name);
   setAttribute(byId("state"), "data-tone", known.tone);
   setAttribute(byId("state-shape"), "href", `#shape-${known.shape}`);
   setText(byId("state-text"), state);
-  setText(byId("state-reason"), reason(status, known));
+  setText(byId("state-reason"), reason(status, text));
 
   const share = progress.steps ? Math.min(1, (progress.step ?? 0) / progress.steps) : 0;
   setText(byId("step"), count(progress.step));
@@ -43,12 +48,12 @@ export function showHeadline(status, members) {
 
   setText(byId("figure-spent"), spent(progress));
 
-  const [evaluated] = describeFigures(status.history.figures);
+  const [evaluated] = describeFigures({ ...status.history.figures, ...lastOf(status.figures) });
   setText(byId("figure-loss"), decimal(progress.loss, 4));
   setText(byId("figure-evaluated-name"), evaluated ? evaluated.title : "Evaluation");
   setText(byId("figure-evaluated"), evaluated ? evaluated.write(evaluated.points.at(-1)[1]) : UNKNOWN);
   setText(byId("figure-speed"), figure(progress.steps_per_second));
-  setText(byId("figure-left"), state === "finished" ? "done" : duration(progress.seconds_left));
+  setText(byId("figure-left"), left(status));
   const connected = status.links.filter((link) => link.state === "connected").length;
   setText(byId("figure-links"), `${connected} of ${status.links.length}`);
   const alive = members.filter((member) => isLive(member.condition)).length;
@@ -58,17 +63,27 @@ export function showHeadline(status, members) {
   document.title = `${node.name}: ${state}, ${percent(share, 0)} · seedflood`;
 }
 
+/** Figures of the algorithm as curves of one point: they stand here if nothing was evaluated. */
+function lastOf(figures) {
+  return Object.fromEntries(Object.entries(figures).map(([name, value]) => [name, [[0, value]]]));
+}
+
+function left({ state, progress }) {
+  if (state === "finished") return "done";
+  return progress.steps_per_second === 0 ? "stands still" : duration(progress.seconds_left);
+}
+
 /** What the present loss has cost so far. */
 function spent({ spent_seconds: seconds, spent_bytes: sent }) {
   return seconds === null ? UNKNOWN : `${duration(seconds)}, ${bytes(sent)} sent`;
 }
 
-function reason(status, known) {
+function reason(status, text) {
   if (!status.is_ready && status.why_not_ready) {
     const words = status.why_not_ready;
     return capitalised(words) + (/[.!?]$/.test(words) ? "" : ".");
   }
   const [oldest] = status.blockers.toSorted((a, b) => b.seconds - a.seconds);
   if (oldest?.seconds >= STANDSTILL_SECONDS) return `Has waited for ${age(oldest.seconds)}: ${oldest.reason}.`;
-  return known.text;
+  return text;
 }

@@ -21,7 +21,7 @@ export function isLive(condition) {
 
 /** Members as the page shows them: this node first, the others by name, each with its `condition`. */
 export function describeMembers(status) {
-  const behindSteps = 3 * (status.node.run.local_steps ?? 1);
+  const behindSteps = 3 * (status.node.run.local_steps ?? 1); // of an algorithm whose updates are heard of
   const condition = (member) => {
     const isHere = member.status === "linked" || member.status === "reachable";
     if (isHere && member.first_step === null) return "joining";

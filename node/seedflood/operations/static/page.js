@@ -1,5 +1,6 @@
 // The page of one node: asks for its status every second and shows it, from what matters most to what matters least.
 
+import { showAlgorithm } from "./algorithm.js";
 import { Chart } from "./charts.js";
 import { byId, setText } from "./elements.js";
 import { describeFigures } from "./figures.js";
@@ -62,6 +63,7 @@ function show(model) {
   if (status !== null && status !== shown) {
     shown = status;
     const members = describeMembers(status);
+    showAlgorithm(status);
     showHeadline(status, members);
     showCurves(status);
     graph.show(members, status.edges);

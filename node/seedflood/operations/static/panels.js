@@ -1,5 +1,6 @@
 // The open window, what became of updates, what was sent, and which run this is.
 
+import { describeAlgorithm } from "./algorithm.js";
 import { byId, make, reconcile, setAttribute, setText } from "./elements.js";
 import { UNKNOWN, STANDSTILL_SECONDS, age, bytes, capitalised, count, dateAndTime, duration, figure, names, plural } from "./formats.js";
 
@@ -8,6 +9,12 @@ const NO_BREAK = "\u00a0";
 /** Between two windows, while this node measures, the figures of the last one stay. */
 export function showWindow(status) {
   const { window: open, node } = status;
+  showBlockers(status.blockers);
+  if (!describeAlgorithm(status).hasWindows) {
+    setText(byId("window-title"), "Waiting");
+    setText(byId("window-waiting"), waitingWithoutWindows(status));
+    return;
+  }
   const isOpen = open.step !== null && open.expected > 0;
   const closed = open.last_close;
   const heard = isOpen ? open.heard : (closed?.heard ?? null);
@@ -17,7 +24,6 @@ export function showWindow(status) {
   setText(byId("window-heard"), expected ? `${count(heard)} of ${count(expected)}` : UNKNOWN);
   setAttribute(byId("window-progress"), "value", expected ? (heard / expected).toFixed(3) : 0);
   setText(byId("window-waiting"), waiting(status, isOpen));
-  showBlockers(status.blockers);
   setText(byId("window-open"), isOpen ? duration(open.opened_seconds) : UNKNOWN);
   const limitless = { strict: "as long as it takes", none: "none", bounded: UNKNOWN };
   setText(
@@ -54,6 +60,11 @@ function waiting({ window: open, state, is_ready: isReady, progress, blockers },
   return open.heard >= open.expected ? "Everybody was heard." : NO_BREAK;
 }
 
+function waitingWithoutWindows({ state, blockers }) {
+  if (state === "finished") return "The run is over.";
+  return blockers.length > 0 ? `Waits for ${names(blockers.map((one) => one.name))}.` : "Waits for nobody.";
+}
+
 function lastClose(close) {
   if (close === null) return UNKNOWN;
   const missing = close.missing.length > 0 ? `, without ${names(close.missing, 3)}` : "";
@@ -62,7 +73,20 @@ function lastClose(close) {
 }
 
 function spellJournal({ bundles, bytes: size, closed_epochs: epochs }) {
-  return bundles === null ? null : `${plural(bundles, "bundle")}, ${bytes(size)}, ${plural(epochs, "closed epoch")}`;
+  if (size === null) return null;
+  return bundles === null ? bytes(size) : `${plural(bundles, "bundle")}, ${bytes(size)}, ${plural(epochs, "closed epoch")}`;
+}
+
+/** How settings of an algorithm are called and written; others bear their own name. */
+const SETTINGS = {
+  window: ["Windows", String],
+  local_steps: ["Steps per message", count],
+  refresh_period: ["Epoch", (value) => plural(value, "step")],
+};
+
+function spellSetting([name, value]) {
+  const [word, write] = SETTINGS[name] ?? [capitalised(name.replaceAll("_", " ")), String];
+  return [word, value === null ? null : write(value)];
 }
 
 const UPDATES = [
@@ -74,11 +98,13 @@ const UPDATES = [
   ["rejected", "rejected", "Broke a rule, and were dropped and logged."],
 ];
 
-export function showUpdates({ updates }) {
+export function showUpdates(status) {
+  const { updates } = status;
   const rejected = Object.entries(updates.rejected);
   const total = rejected.reduce((sum, [, number]) => sum + number, 0);
   const reasons = rejected.map(([reason, number]) => `${reason}: ${count(number)}`).join(", ");
-  reconcile(byId("updates"), UPDATES, {
+  const known = describeAlgorithm(status).hasUpdates ? UPDATES : UPDATES.filter(([name]) => name === "rejected");
+  reconcile(byId("updates"), known, {
     key: ([name]) => name,
     create: ([, word, text]) => make("div", { title: text }, make("dt", {}, word), make("dd")),
     update: (item, [name]) => {
@@ -93,6 +119,11 @@ export function showUpdates({ updates }) {
 export function showTraffic({ traffic, node }) {
   const { seedflood_bytes: sent, gossip_bytes: gossip } = traffic;
   setText(byId("traffic-sent"), bytes(sent));
+  byId("traffic-compared").hidden = gossip === null;
+  if (gossip === null) {
+    setText(byId("traffic-text"), `Over all links of ${node.name}, in both directions, so far.`);
+    return;
+  }
   setText(byId("traffic-gossip"), gossip > 0 ? bytes(gossip) : UNKNOWN);
   const size = `all ${count(traffic.parameters)} parameters (${bytes(traffic.parameter_bytes)})`;
   const ratio = sent > 0 && gossip > sent ? ` That is ${figure(gossip / sent)} times as much.` : "";
@@ -123,10 +154,8 @@ export function showColophon({ node, journal }) {
     ["Task", run.task],
     ["Mode", run.mode],
     ["Hosts", count(run.clients)],
-    ["Windows", run.window],
     ["Batch", plural(run.batch_size, "row")],
-    ["Steps per message", count(run.local_steps)],
-    ["Epoch", plural(run.refresh_period, "step")],
+    ...Object.entries(run.algorithm).map(spellSetting),
     ["Journal", spellJournal(journal)],
   ];
   reconcile(byId("colophon"), lines, {

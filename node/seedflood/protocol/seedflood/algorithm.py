@@ -206,7 +206,7 @@ class SeedFlood:
 
     def describe(self, view: View) -> View:
         """With the open window, what is held of everyone, and how far it has caught up."""
-        duplicates, window = self.holdings.duplicates, self.windows.oldest
+        duplicates, window = self.holdings.duplicates * self.rules.local_steps, self.windows.oldest
         return add_to_view(view, self._presence, self.exchange, self.frontier, window, duplicates=duplicates)
 
     def _is_waiting(self) -> bool:

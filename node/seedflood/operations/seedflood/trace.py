@@ -87,29 +87,6 @@ class Trace:
         )
 
 
-def resolve_origin(text: str, names: dict[str, str]) -> str | None:
-    """The fingerprint that a name, a fingerprint or the unique beginning of one means. names: fingerprint -> name."""
-    found = [origin for origin, name in names.items() if name == text]
-    if not found:
-        found = [origin for origin in names if origin.startswith(text.lower())]
-    if len(found) == 1:
-        return found[0]
-    return text.lower() if not found and re.fullmatch(r"[0-9a-f]{16}", text.lower()) else None
-
-
-def find_names(lines: Iterable[bytes]) -> dict[str, str]:
-    """fingerprint -> name, as the files tell."""
-    names: dict[str, str] = {}
-    for line in lines:
-        if b'"event":"members"' in line or b'"event":"member joined"' in line:
-            whole = decode(line) or {}
-            if isinstance(whole.get("names"), dict):
-                names |= whole["names"]
-            if isinstance(whole.get("origin"), str) and isinstance(whole.get("member"), str):
-                names[whole["origin"]] = whole["member"]
-    return names
-
-
 def trace(lines: Iterable[bytes], origin: str, step: int, name: str | None = None) -> Trace:
     """Reads all lines of one node, in order."""
     found = Trace(None, origin, name, step)

@@ -8,16 +8,10 @@ frame that goes on to several neighbours is spelled once.
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
+from seedflood.operations.eventlog import Spelled
 from seedflood.protocol.frontier import Held
 from seedflood.protocol.origin import ORIGINS_REMEMBERED, OriginId, fingerprint
 from seedflood.protocol.seedflood.messages import Bundle, Update
-
-
-class Spelled(str):
-    """JSON, as it is to be written."""
-
-    __slots__ = ()
-
 
 _name = lru_cache(maxsize=ORIGINS_REMEMBERED)(fingerprint)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from seedflood.operations.advice import advise
+from seedflood.operations.seedflood.advice import advise
 
 RING_OF_FOUR = {"hop_seconds": 0.1, "diameter": 2, "step_seconds": 0.042}
 

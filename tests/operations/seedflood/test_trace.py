@@ -3,8 +3,9 @@
 import pytest
 
 from seedflood.operations.eventlog import Line, encode
-from seedflood.operations.spans import spell_bundles, spell_updates
-from seedflood.operations.trace import find_names, resolve_origin, trace
+from seedflood.operations.names import find_names, resolve_origin
+from seedflood.operations.seedflood.spans import spell_bundles, spell_updates
+from seedflood.operations.seedflood.trace import trace
 from seedflood.protocol.origin import fingerprint
 from seedflood.protocol.seedflood.messages import Bundle, Update
 

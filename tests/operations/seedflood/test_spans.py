@@ -5,7 +5,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seedflood.operations.spans import BundleSpans, spell_bundles, spell_frontier, spell_updates
+from seedflood.operations.seedflood.spans import BundleSpans, spell_bundles, spell_frontier, spell_updates
 from seedflood.protocol.frontier import Held
 from seedflood.protocol.origin import fingerprint
 from seedflood.protocol.seedflood.messages import Bundle, Update

@@ -1,0 +1,161 @@
+"""SeedFlood's observer: hears what its driver did with updates, counts it, and writes it into the hub.
+
+It stands behind the driver's observer seam and is called on the hot path, so its methods only count and queue. The
+event log gets one line per frame or window, never one per update. It says of every bundle where it came from, to whom
+it was handed and in which window it was applied:
+
+    published   updates                        our own bundle is on the disk
+    kept        from, updates                  new bundles came, and are journalled
+    adopted     from, epoch, updates           a sum came in the place of bundles
+    sent        to, updates                    bundles were handed to the link (answers to pulls: see `kept` there)
+    applied     steps, reason, updates, late   a window closed; reason "no waiting" with no steps: outside of any window
+
+`updates` is a list of [origin, first step, last step], with a fourth number if the origin skipped that many steps right
+before. They are spelled on the event log's thread (`spans`).
+"""
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, get_args
+
+from seedflood.config import SeedfloodSettings
+from seedflood.operations.hub import TelemetryHub
+from seedflood.operations.seedflood.advice import advise
+from seedflood.operations.seedflood.spans import BundleSpans, spell_frontier, spell_updates
+from seedflood.operations.seedflood.trace import trace
+from seedflood.operations.subject import LastClose
+from seedflood.operations.tally import percentile
+from seedflood.protocol.origin import OriginId, fingerprint
+from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, Update, Updates, count_updates
+from seedflood.protocol.seedflood.outputs import ClosedWindow, CloseReason
+from seedflood.protocol.swarm.messages import Message
+from seedflood.protocol.swarm.outputs import Event
+
+ADVICE_WINDOWS = 32
+"""After so many it is told what the hops call for."""
+
+FindUpdate = Callable[[OriginId, int], tuple[bool, bool]]
+"""(origin, step) -> is its update held, and is it applied."""
+
+
+class SeedfloodObserver:
+    """settings: of the run of the hub. find_update: asks the node."""
+
+    def __init__(self, hub: TelemetryHub, settings: SeedfloodSettings, find_update: FindUpdate) -> None:
+        self._hub = hub
+        self._settings = settings
+        self._find_update = find_update
+        self._spell_bundles = BundleSpans()
+        """Used by the event log's thread alone."""
+        self._windows_to_advice = ADVICE_WINDOWS
+        hub.tally.count_updates(get_args(CloseReason))
+        hub.unready_reason = "its replica was not compared with a neighbour's yet"
+        hub.tracer = self._trace
+
+    # What the driver did (seams.Observer)
+
+    def noted(self, event: Event) -> None:
+        self._hub.tally.mismatches += event.name == "replicas differ"
+        self._hub.noted(event)
+
+    def learned(self, bundles: Sequence[Bundle], source: OriginId | None) -> None:
+        hub, spell = self._hub, self._spell_bundles
+        if source is None:
+            hub.tally.originated += count_updates(bundles)
+            hub.write("published", "debug", lambda: {"updates": spell(bundles)})
+        else:
+            name = hub.name(source)
+            hub.write("kept", "debug", lambda: {"from": name, "updates": spell(bundles)})
+
+    def adopted(self, closed: ClosedEpoch, source: OriginId | None) -> None:
+        name = self._hub.name(source)
+        self._hub.write(
+            "adopted",
+            "info",
+            lambda: {"from": name, "epoch": closed.epoch, "updates": spell_frontier(closed.frontier)},
+        )
+
+    def sent(self, peer: OriginId, message: Message) -> None:
+        match message:
+            case Updates(bundles):
+                name, spell = self._hub.name(peer), self._spell_bundles
+                self._hub.write("sent", "debug", lambda: {"to": name, "updates": spell(bundles)})
+
+    def applied(self, window: ClosedWindow) -> None:
+        hub, (first, last) = self._hub, window.steps
+        hub.tally.applied += len(window.updates)
+        hub.tally.late += window.late
+        if first <= last:
+            waited = window.waited_seconds
+            hub.last_close = LastClose(last, window.reason, waited, window.heard, window.late, window.missing)
+            hub.tally.closed(window.reason, waited)
+            hub.stepped(last + 1, last - first + 1)
+            hub.draw(last, {"seconds/window": waited})
+            self._advise()
+        hub.write("applied", "debug", lambda: _spell_window(window))
+
+    # What is made of it
+
+    def _advise(self) -> None:
+        """Once, when hops and steps have been measured for a while: what delay and rounds they call for."""
+        self._windows_to_advice -= 1
+        hub, settings = self._hub, self._settings
+        if self._windows_to_advice > 0 or hub.subject is None or not hub.step_seconds:
+            return
+        view = hub.subject.view()
+        hop_seconds = percentile(view.hops.recent, 0.5)
+        if hop_seconds is None:
+            return
+        self._windows_to_advice = sys.maxsize
+        advice = advise(
+            hop_seconds=hop_seconds,
+            diameter=view.diameter,
+            step_seconds=hub.step_seconds,
+            local_steps=settings.local_steps,
+            delay=settings.delay,
+            optimizer=settings.optimizer,
+        )
+        if advice is not None:
+            hub.tell(
+                "rounds wait for the network",
+                hop_seconds=round(hop_seconds, 4),
+                diameter=view.diameter,
+                step_seconds=round(hub.step_seconds, 4),
+                utilisation=advice.utilisation,
+                enough=advice.sentence(),
+            )
+
+    def _trace(self, origin: str, step: int, name: str | None) -> Callable[[Iterable[bytes]], dict[str, Any]]:
+        """`hub.Tracer`: what the node says now is asked right away, and the lines are read later, elsewhere."""
+        hub = self._hub
+        run, subject = hub.settings, hub.subject
+        is_held, is_applied = self._find_update(int(origin, 16), step)
+        at_step = subject.view().step if subject is not None else None
+
+        def read(lines: Iterable[bytes]) -> dict[str, Any]:
+            found = trace(lines, origin, step, name)
+            found.node, found.run_steps = run.node.name, run.run.steps
+            found.is_held, found.is_applied, found.at_step = is_held, is_applied, at_step
+            return found.as_json()
+
+        return read
+
+
+def _spell_window(window: ClosedWindow) -> dict[str, Any]:
+    first, last = window.steps
+    is_outside = first > last
+    on_time: tuple[Update, ...] = window.updates
+    late: tuple[Update, ...] = ()
+    if is_outside:
+        on_time = tuple(sorted(on_time))  # what a catch-up or a start brings, origin by origin
+    elif window.late:
+        on_time = tuple(update for update in window.updates if update.step >= first)
+        late = tuple(update for update in window.updates if update.step < first)
+    return {
+        "steps": None if is_outside else [first, last],
+        "reason": window.reason,
+        "waited_seconds": round(window.waited_seconds, 6),
+        "missing": [fingerprint(origin) for origin in window.missing],
+        "updates": spell_updates(on_time),
+        "late": spell_updates(late),
+    }

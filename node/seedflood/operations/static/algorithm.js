@@ -1,0 +1,65 @@
+// What the algorithm of the run has, and the figures that it shows of itself. What it has not is not shown.
+
+import { byId, make, makeSvg, reconcile, setAttribute, setText } from "./elements.js";
+import { figure } from "./formats.js";
+
+const SPARK = { width: 100, height: 20, margin: 2 };
+
+/** A node that loads shows all places, empty: only a running one knows what its algorithm has not. */
+export function describeAlgorithm({ node, updates }) {
+  const isLoaded = node.incarnation !== null;
+  return { hasWindows: node.run.window !== null, hasUpdates: !isLoaded || updates.originated !== null };
+}
+
+export function showAlgorithm(status) {
+  const { hasWindows, hasUpdates } = describeAlgorithm(status);
+  for (const element of document.querySelectorAll("[data-needs='windows']")) element.hidden = !hasWindows;
+  for (const element of document.querySelectorAll("[data-needs='updates']")) element.hidden = !hasUpdates;
+  byId("members").classList.toggle("is-plain", !hasUpdates);
+  setText(byId("coverage-title"), hasUpdates ? "Flood" : "Hosts");
+  setText(byId("updates-title"), hasUpdates ? "Updates" : "From others");
+  showFigures(status);
+}
+
+function showFigures({ figures, history }) {
+  const names = Object.keys(figures);
+  byId("algorithm-figures").hidden = names.length === 0;
+  reconcile(byId("algorithm-figures").tBodies[0], names, {
+    key: (name) => name,
+    create: (name) =>
+      make(
+        "tr",
+        {},
+        make("th", { scope: "row", title: name }, name.replaceAll("_", " ")),
+        make("td", {}, makeSpark()),
+        make("td", { class: "number" }),
+      ),
+    update: (row, name) => {
+      const [, spark, value] = row.children;
+      setAttribute(spark.firstElementChild.firstElementChild, "points", outline(history.algorithm[name] ?? []));
+      setText(value, figure(figures[name]));
+    },
+  });
+}
+
+function makeSpark() {
+  const { width, height } = SPARK;
+  return makeSvg(
+    "svg",
+    { class: "spark", viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", "aria-hidden": "true" },
+    makeSvg("polyline"),
+  );
+}
+
+/** Corners of a line through the points, as wide and as high as its place. */
+function outline(points) {
+  if (points.length < 2) return "";
+  const [left, right] = [points[0][0], points.at(-1)[0]];
+  const values = points.map(([, value]) => value);
+  const [least, most] = [Math.min(...values), Math.max(...values)];
+  const { width, height, margin } = SPARK;
+  const across = (at) => (width * (at - left)) / Math.max(right - left, 1e-9);
+  const down = (value) =>
+    least === most ? height / 2 : height - margin - ((height - 2 * margin) * (value - least)) / (most - least);
+  return points.map(([at, value]) => `${across(at).toFixed(1)},${down(value).toFixed(1)}`).join(" ");
+}

@@ -1,0 +1,181 @@
+"""What operators see of a node that does not train by SeedFlood: what it has, and nothing that it has not."""
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator
+
+import pytest
+
+from seedflood.operations import hub as hub_module
+from seedflood.operations.console import Console
+from seedflood.operations.every import Every
+from seedflood.operations.history import FIGURES_MAX, History
+from strangers import StrangeNode, open_console
+
+
+@pytest.fixture
+def node() -> StrangeNode:
+    return StrangeNode()
+
+
+@pytest.fixture
+async def console(tmp_path, node) -> AsyncIterator[Console]:
+    one = await open_console(tmp_path, node)
+    yield one
+    await one.close()
+
+
+async def get(http, console, path):
+    async with http.get(f"http://{console.address}{path}") as answer:
+        return answer.status, await answer.text()
+
+
+async def status_of(http, console):
+    return json.loads((await get(http, console, "/api/status"))[1], parse_constant=pytest.fail)
+
+
+class Clock:
+    """What `time.time` says, as a test sets it."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def time(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    made = Clock()
+    monkeypatch.setattr(hub_module, "time", made)
+    return made
+
+
+def keys(status):
+    return {key: set(value) if isinstance(value, dict) else None for key, value in status.items()}
+
+
+async def test_the_status_has_the_keys_that_it_has_of_seedflood(console, cluster, http):
+    a = await cluster.start("a", [], {"clients": 1, "steps": 4})
+    strange, known = keys(await status_of(http, console)), keys(await status_of(http, a))
+    assert strange.pop("figures") == {"mean", "spread", "pairs_met"}
+    assert known.pop("figures") == set()
+    assert strange == known
+
+
+async def test_what_the_algorithm_has_not_is_null(console, http):
+    said = await status_of(http, console)
+    assert (said["state"], said["is_ready"]) == ("ready", True)
+    assert (said["progress"]["step"], said["progress"]["epoch"]) == (40, None)
+    assert set(said["window"].values()) == {None}
+    assert said["journal"] == {"bundles": None, "bytes": 40_960, "closed_epochs": None}
+    counts = {key: value for key, value in said["updates"].items() if key != "rejected"}
+    assert set(counts.values()) == {None}
+    assert said["updates"]["rejected"] == {"no pair": 3}
+    assert (said["traffic"]["seedflood_bytes"], said["traffic"]["gossip_bytes"]) == (476_000, None)
+    run = said["node"]["run"]
+    assert (run["mode"], run["algorithm"]) == ("gossip", {"partners": 2, "share": 0.5})
+    assert run["window"] is run["local_steps"] is run["refresh_period"] is None
+
+
+async def test_a_blocker_that_has_no_words_is_shown_as_it_is(console, http):
+    (blocker,) = (await status_of(http, console))["blockers"]
+    assert (blocker["kind"], blocker["seconds"], blocker["reason"]) == ("partner", 12.0, "partner (beta)")
+
+
+async def test_a_node_that_is_not_ready_says_for_whom_it_waits(console, node, http):
+    node.show(is_ready=False)
+    reason = "it does not take part yet\nhas waited for 12 s: partner (beta)\n"
+    assert await get(http, console, "/readyz") == (503, reason)
+
+
+async def test_its_figures_are_shown_and_remembered(console, node, http, clock):
+    figures = []
+    for mean in (4.0, 3.5, 3.25):
+        clock.now += 1.0
+        node.show(figures={"mean": mean, "wrong": float("nan")})
+        figures.append((await status_of(http, console))["figures"])
+    assert figures[-1] == {"mean": 3.25, "wrong": None}
+    history = (await status_of(http, console))["history"]["algorithm"]
+    assert history == {"mean": [[1001.0, 4.0], [1002.0, 3.5], [1003.0, 3.25]]}
+
+
+async def test_its_figures_are_metrics(console, http):
+    text = (await get(http, console, "/metrics"))[1]
+    assert 'seedflood_algorithm_figure{name="mean"} 3.25' in text
+    assert 'seedflood_algorithm_figure{name="spread"} 0.00017' in text
+    assert 'seedflood_updates_rejected_total{reason="no_pair"} 3.0' in text
+    assert "seedflood_window_close_seconds_bucket" not in text
+
+
+async def test_what_it_has_no_updates_for_cannot_be_traced(console, http):
+    assert await get(http, console, "/api/trace?origin=beta&step=3") == (404, "this run has no updates to trace\n")
+    console.hub.subject = None
+    assert await get(http, console, "/api/trace?origin=alpha&step=3") == (404, "the model is being loaded\n")
+
+
+async def test_the_command_tells_the_same(console):
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", "from seedflood.cli import main; main()", "status", "--node", console.address),
+        stdout=asyncio.subprocess.PIPE,
+        env={**os.environ, "COLUMNS": "200"},
+    )
+    told = (await process.communicate())[0].decode()
+    rows = dict(line.split(maxsplit=1) for line in told.splitlines())
+    assert "mode gossip" in rows["run"]
+    assert rows["figures"].strip() == "mean 3.25, spread 0.00017, pairs_met 1234"
+    assert rows["journal"].strip() == "41.0 kB"
+    assert rows["traffic"].strip() == "476.0 kB"
+    assert not {"window", "updates"} & set(rows)
+
+
+def test_the_figures_of_an_algorithm_that_invents_names_are_bounded():
+    history = History()
+    for k in range(10 * FIGURES_MAX):
+        history.described(float(k), {f"name{k}": 1.0, "name0": float(k)})
+    assert len(history.algorithm_figures) == FIGURES_MAX
+    assert history.algorithm_figures["name0"].points()[-1][1] > 9 * FIGURES_MAX
+
+
+async def test_a_node_that_no_longer_moves_has_no_time_left_to_tell(console, node, http, clock):
+    for step in range(1, 41):
+        clock.now += 0.1
+        console.hub.stepped(step, 1)
+    moving = (await status_of(http, console))["progress"]
+    assert moving["steps_per_second"] == pytest.approx(10.0)
+    assert moving["seconds_left"] == pytest.approx(6.0)
+    clock.now += 31.0
+    still = (await status_of(http, console))["progress"]
+    assert (still["steps_per_second"], still["seconds_left"]) == (0.0, None)
+    for step in range(41, 45):
+        console.hub.stepped(step, 1)
+        clock.now += 0.1
+    again = (await status_of(http, console))["progress"]
+    assert again["steps_per_second"] == pytest.approx(10.0, rel=0.5)
+
+
+async def test_a_node_with_long_steps_moves_between_them(console, clock):
+    for step in range(1, 4):
+        clock.now += 300.0
+        console.hub.stepped(step, 1)
+    clock.now += 800.0
+    assert console.hub.steps_per_second() > 0
+    clock.now += 200.0
+    assert console.hub.steps_per_second() == 0
+
+
+async def test_what_is_done_every_so_often_is_done_until_it_is_stopped():
+    rung = asyncio.Event()
+    counts = []
+
+    def ring() -> None:
+        counts.append(None)
+        if len(counts) == 3:
+            every.stop()
+            rung.set()
+
+    every = Every(0.001, ring, asyncio.get_running_loop())
+    await asyncio.wait_for(rung.wait(), 20)
+    assert len(counts) == 3
