@@ -19,6 +19,9 @@ OF_PROMETHEUS = {"job", "instance", "le"}
 
 Labels = dict[str, set[str]]
 
+OF_OTHER_ALGORITHMS: dict[str, Labels] = {"seedflood_algorithm_figure": {"name": {"mean"}}}
+"""What a node that trains by SeedFlood has no sample of: see tests/operations/test_other_algorithms.py."""
+
 
 @pytest.fixture(scope="module")
 def scraped(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Labels]:
@@ -34,7 +37,7 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Labels]:
             text = answer.read().decode()
     finally:
         hosts.close()
-    samples: dict[str, Labels] = {}
+    samples: dict[str, Labels] = dict(OF_OTHER_ALGORITHMS)
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
             labels = samples.setdefault(sample.name, defaultdict(set))

@@ -12,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from seedflood.operations.tally import label
 from seedflood.protocol.seedflood.admission import Objection
+from strangers import StrangeNode, open_console
 
 DOCUMENT = Path(__file__).parents[2] / "deploy" / "METRICS.md"
 RUN = {"clients": 2, "steps": 8}
@@ -26,6 +27,15 @@ async def scrape(cluster, http):
     async with http.get(f"http://{a.address}/metrics") as answer:
         assert answer.content_type == "text/plain"
         return await answer.text()
+
+
+@pytest.fixture
+async def strange(tmp_path, http):
+    """The text of a node that trains by something else than SeedFlood."""
+    console = await open_console(tmp_path, StrangeNode())
+    async with http.get(f"http://{console.address}/metrics") as answer:
+        yield await answer.text()
+    await console.close()
 
 
 def families(text):
@@ -65,11 +75,11 @@ async def test_promtool_finds_nothing_to_object_to(scrape):
     assert (checked.returncode, checked.stdout + checked.stderr) == (0, "")
 
 
-async def test_the_documentation_lists_exactly_what_is_there(scrape):
+async def test_the_documentation_lists_exactly_what_is_there(scrape, strange):
     listed = dict(re.findall(r"^\| `(\w+)` \| (.+) \|$", DOCUMENT.read_text(), re.MULTILINE))
     found = {
         family.name + ("_total" if family.type == "counter" else ""): describe(family)
-        for family in families(scrape).values()
+        for family in [*families(scrape).values(), families(strange)["seedflood_algorithm_figure"]]
         if family.name.startswith("seedflood_")
     }
     assert listed == found
