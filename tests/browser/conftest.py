@@ -1,7 +1,9 @@
 """The status page of real daemons in a real browser: Debian's chromium, without a window."""
 
+import asyncio
 import os
 import shutil
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +12,8 @@ from pages import Page
 from processes import Hosts, ring
 from selenium.webdriver import Chrome, ChromeOptions
 from selenium.webdriver.chrome.service import Service
+
+from strangers import StrangeNode, open_console
 
 
 @pytest.fixture(scope="session")
@@ -56,5 +60,32 @@ def hosts(browser: Chrome, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 @pytest.fixture
 def few_hosts(browser: Chrome, tmp_path: Path) -> Iterator[Hosts]:
     made = Hosts(tmp_path)
+    yield made
+    made.close()
+
+
+class Strange:
+    """A node that trains by something else, served by a loop of its own. node: what it shows."""
+
+    def __init__(self, folder: Path) -> None:
+        self.node = StrangeNode()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever)
+        self._thread.start()
+        self._console = asyncio.run_coroutine_threadsafe(open_console(folder, self.node), self._loop).result(60)
+        assert self._console.address is not None
+        self.address = self._console.address
+        self.hub = self._console.hub
+
+    def close(self) -> None:
+        asyncio.run_coroutine_threadsafe(self._console.close(), self._loop).result(60)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+@pytest.fixture
+def strange(browser: Chrome, tmp_path: Path) -> Iterator[Strange]:
+    made = Strange(tmp_path)
     yield made
     made.close()

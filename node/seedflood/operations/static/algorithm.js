@@ -23,7 +23,7 @@ export function showAlgorithm(status) {
 
 function showFigures({ figures, history }) {
   const names = Object.keys(figures);
-  byId("algorithm-figures").hidden = names.length === 0;
+  byId("algorithm").hidden = names.length === 0;
   reconcile(byId("algorithm-figures").tBodies[0], names, {
     key: (name) => name,
     create: (name) =>

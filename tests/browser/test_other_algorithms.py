@@ -1,0 +1,98 @@
+"""The page of a node that does not train by SeedFlood: it shows what there is, and no place for what is not."""
+
+import pytest
+from pages import DESK, PHONE, READ_CLIPPED, READ_FAINT_TEXT, Page
+
+pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
+
+READ_SEEN = """
+    const ids = ["window-heard", "window-progress", "window-last", "updates", "traffic-gossip", "algorithm-figures"];
+    return Object.fromEntries(ids.map((id) => [id, document.getElementById(id).checkVisibility()]));
+"""
+
+
+def texts(page: Page, element: str) -> list[str]:
+    """Of the children."""
+    read = "return Array.from(document.getElementById(arguments[0]).children, (child) => child.textContent.trim())"
+    return page.read(read.replace("arguments[0]", f"'{element}'"))
+
+
+@pytest.fixture
+def shown(strange, page: Page) -> Page:
+    page.open(strange.address)
+    page.wait_for("state-text", "ready")
+    return page
+
+
+def test_what_the_algorithm_has_not_has_no_place(shown: Page):
+    assert shown.read(READ_SEEN) == {
+        "window-heard": False,
+        "window-progress": False,
+        "window-last": False,
+        "updates": True,
+        "traffic-gossip": False,
+        "algorithm-figures": True,
+    }
+    assert texts(shown, "updates") == ["rejected3"]
+    assert shown.text("traffic-sent") == "476 kB"
+    read = "return Array.from(document.querySelectorAll('#members thead th'), (cell) => cell.checkVisibility())"
+    assert shown.read(read) == [True, True, False, False, False]
+    assert "epoch" not in shown.text("progress-text")
+
+
+def test_its_settings_and_its_journal_stand_at_the_foot(shown: Page):
+    foot = texts(shown, "colophon")
+    assert {"Modegossip", "Partners2", "Share0.5", "Journal41.0 kB"} <= set(foot)
+    assert not [line for line in foot if line.startswith(("Windows", "Epoch", "Steps per message"))]
+
+
+def test_its_figures_stand_in_a_table_with_their_curves(shown: Page, strange):
+    rows = shown.rows("algorithm-figures")
+    assert {name: cells[-1] for name, cells in rows.items()} == {
+        "mean": "3.25",
+        "spread": "1.7e-4",
+        "pairs met": "1,234",
+    }
+    assert (shown.text("figure-evaluated-name"), shown.text("figure-evaluated")) == ("Mean", "3.25")
+    strange.node.show(figures={"mean": 3.5, "spread": float("nan")})
+    shown.wait_for("figure-evaluated", "3.50")
+    read = "return document.querySelector('#algorithm-figures polyline').getAttribute('points').split(' ').length"
+    shown.wait_until(lambda page: page.read(read) > 1, "a curve of the mean")
+    assert {name: cells[-1] for name, cells in shown.rows("algorithm-figures").items()} == {
+        "mean": "3.50",
+        "spread": "–",
+    }
+
+
+def test_it_says_for_whom_it_waits_in_the_words_of_the_algorithm(shown: Page, strange):
+    assert shown.text("window-title") == "Waiting"
+    assert shown.text("window-waiting") == "Waits for beta."
+    assert texts(shown, "blockers") == ["Partner (beta), for 12 s."]
+    assert shown.text("state-reason") == "Has waited for 12 s: partner (beta)."
+    strange.node.show(blockers=())
+    shown.wait_for("window-waiting", "Waits for nobody.")
+    assert shown.text("state-reason") == "Takes part."
+
+
+def test_a_node_that_stands_still_says_so(shown: Page, strange):
+    strange.hub.steps_per_second = lambda: 0.0
+    shown.wait_for("figure-left", "stands still")
+    assert shown.text("figure-speed") == "0.00"
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [PHONE, 1100, DESK])
+def test_it_can_be_read_on_every_screen(shown: Page, strange, theme: str, width: int):
+    for k in range(100):
+        strange.hub.history.described(float(k), {"mean": 3.25 + 0.9**k, "spread": 0.8**k, "pairs_met": k**1.5})
+    strange.hub.steps_per_second = lambda: 0.0
+    shown.open(strange.address, theme=theme, width=width)
+    shown.wait_for("figure-left", "stands still")
+    shown.screenshot(f"other-{theme}-{width}")
+    assert shown.read("return document.documentElement.scrollWidth") == width
+    assert shown.read(READ_CLIPPED) == []
+    assert [text for text in shown.read(READ_FAINT_TEXT) if text["contrast"] < text["least"]] == []
+
+
+def test_all_that_is_announced_has_a_name(shown: Page):
+    assert shown.unnamed_elements() == []
