@@ -19,7 +19,7 @@ from seedflood.cluster.topology import make_topology
 from seedflood.protocol.seedflood.messages import ClosedEpoch
 from seedflood.protocol.swarm.messages import Message
 from seedflood.simulation.network import Endpoint
-from seedflood.simulation.world import World
+from seedflood.simulation.seedflood.world import World
 from seedflood.transport.codec import encode
 
 CLIENTS_MIN = 16

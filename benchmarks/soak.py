@@ -24,8 +24,8 @@ from benchmarks.measure import Metric, make_metric
 from benchmarks.processes import Cluster, NodeProcess, resident_bytes, ring
 from seedflood.config import NodeSettings, RunSettings
 from seedflood.simulation.network import Weather
+from seedflood.simulation.seedflood.world import World
 from seedflood.simulation.work import Pace
-from seedflood.simulation.world import World
 from seedflood.training.seedflood.trainer import Trainer
 
 MB = 1e6

@@ -174,7 +174,7 @@ def test_of_the_transport_the_simulation_takes_the_codec_alone():
     taken = {one for one in taken if is_within(one, "seedflood.transport")} - {"seedflood.transport"}
     assert {".".join(one.split(".")[:3]) for one in taken} <= PURE_OF_TRANSPORT
     heavy = "{'grpc', 'torch', 'sqlite3'} & set(sys.modules)"
-    script = f"import sys, seedflood.simulation.runs; print(sorted({heavy}))"
+    script = f"import sys, seedflood.simulation.seedflood.runs; print(sorted({heavy}))"
     said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert said.stdout.strip() == "[]"
 

@@ -16,7 +16,7 @@ from seedflood.protocol.frontier import Frontier, Held
 from seedflood.protocol.packing import pack
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch
 from seedflood.protocol.seedflood.opening import Inventory
-from seedflood.simulation.journal import MemoryJournal
+from seedflood.simulation.seedflood.journal import MemoryJournal
 from seedflood.storage.journal import Journal
 
 PERIOD = 6

@@ -28,10 +28,10 @@ from seedflood.protocol.frontier import Held
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, Updates
 from seedflood.protocol.seedflood.statement import stated
 from seedflood.protocol.swarm.messages import Hello, Member, Members, Ping, Pong
-from seedflood.simulation.host import Host
-from seedflood.simulation.journal import MemoryJournal
 from seedflood.simulation.network import Network
-from seedflood.simulation.runs import Plan, simulate
+from seedflood.simulation.seedflood.host import Host
+from seedflood.simulation.seedflood.journal import MemoryJournal
+from seedflood.simulation.seedflood.runs import Plan, simulate
 from seedflood.transport import codec
 from seedflood.transport.answer import cut
 from seedflood.transport.codec import PullPart

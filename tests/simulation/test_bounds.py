@@ -7,7 +7,7 @@ from seedflood.protocol.seedflood.evidence import Evidence
 from seedflood.protocol.seedflood.messages import Bundle
 from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure
 from seedflood.protocol.seedflood.watch import REMEMBERED
-from seedflood.simulation.bounds import BOUNDS, find_ahead, find_excess, find_waiting, parts_of
+from seedflood.simulation.seedflood.bounds import BOUNDS, find_ahead, find_excess, find_waiting, parts_of
 
 
 def make_busy(window="bounded", **settings):

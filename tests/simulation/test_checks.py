@@ -13,8 +13,8 @@ from seedflood.protocol.seedflood.messages import Bundle, Update, Updates
 from seedflood.protocol.seedflood.pending import Pending
 from seedflood.protocol.seedflood.repair import Repair
 from seedflood.protocol.seedflood.watch import DigestWatch
-from seedflood.simulation.checks import find_mistakes, find_refusals, find_stuck, find_violations
-from seedflood.simulation.journal import MemoryJournal
+from seedflood.simulation.seedflood.checks import find_mistakes, find_refusals, find_stuck, find_violations
+from seedflood.simulation.seedflood.journal import MemoryJournal
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@ import random
 
 from seedflood.simulation.climate import draw_climate
 from seedflood.simulation.network import Weather
-from seedflood.simulation.profiles import CLIMATES
+from seedflood.simulation.seedflood.profiles import CLIMATES
 
 
 def drawn(names, seeds=60):

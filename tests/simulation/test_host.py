@@ -3,7 +3,7 @@
 import pytest
 from worlds import make_world, run_to_the_end
 
-from seedflood.simulation.checks import find_mistakes
+from seedflood.simulation.seedflood.checks import find_mistakes
 from seedflood.simulation.work import Pace
 
 

@@ -25,12 +25,12 @@ from seedflood.protocol.swarm.liveness import SUSPICION_SECONDS_MAX, Liveness
 from seedflood.protocol.swarm.membership import Membership
 from seedflood.protocol.swarm.presence import Presence
 from seedflood.protocol.swarm.rules import Patience
-from seedflood.simulation.checks import find_mistakes, find_stuck, find_violations
-from seedflood.simulation.journal import MemoryJournal
-from seedflood.simulation.liars import let_lie
 from seedflood.simulation.network import Weather
+from seedflood.simulation.seedflood.checks import find_mistakes, find_stuck, find_violations
+from seedflood.simulation.seedflood.journal import MemoryJournal
+from seedflood.simulation.seedflood.liars import let_lie
+from seedflood.simulation.seedflood.world import Notary
 from seedflood.simulation.work import Pace
-from seedflood.simulation.world import Notary
 from seedflood.transport import columns
 from seedflood.transport.codec import decode
 from seedflood.wire import flood_pb2 as pb

@@ -11,11 +11,11 @@ from rich.console import Console
 
 from seedflood.errors import ConfigError
 from seedflood.protocol.seedflood.repair import Repair
-from seedflood.simulation import runs
-from seedflood.simulation.faults import Chaos
-from seedflood.simulation.host import Host
-from seedflood.simulation.profiles import PROFILES
-from seedflood.simulation.runs import Plan, parse_seeds, show_result, show_sweep, simulate, sweep
+from seedflood.simulation.seedflood import runs
+from seedflood.simulation.seedflood.faults import Chaos
+from seedflood.simulation.seedflood.host import Host
+from seedflood.simulation.seedflood.profiles import PROFILES
+from seedflood.simulation.seedflood.runs import Plan, parse_seeds, show_result, show_sweep, simulate, sweep
 
 WINDOWS = ["strict", "bounded", "none"]
 
@@ -97,7 +97,7 @@ def test_a_core_without_repair_fails(monkeypatch):
 
 SCRIPT = """
 import json
-from seedflood.simulation.runs import Plan, simulate
+from seedflood.simulation.seedflood.runs import Plan, simulate
 facts = simulate(Plan(clients=6, seed=11, window="bounded")).facts()
 del facts["wall_seconds"]
 print(json.dumps(facts))

@@ -2,10 +2,10 @@
 
 from seedflood.cluster.topology import make_topology
 from seedflood.protocol.seedflood.rounds import applied_before
-from seedflood.simulation.checks import find_stuck, find_violations
-from seedflood.simulation.host import Host
 from seedflood.simulation.network import Weather
-from seedflood.simulation.world import World
+from seedflood.simulation.seedflood.checks import find_stuck, find_violations
+from seedflood.simulation.seedflood.host import Host
+from seedflood.simulation.seedflood.world import World
 
 STORMY = Weather(duplicate=0.1, reorder=0.1, lose=0.05, break_per_second=0.2)
 

@@ -31,7 +31,7 @@ from seedflood.config import check_folders, load_settings, merge, migrate_file
 from seedflood.errors import DivergenceError, ExitCode, SeedfloodError
 from seedflood.host.logs import configure_logging
 from seedflood.protocol.seedflood.window import WindowRule
-from seedflood.simulation.profiles import PROFILES
+from seedflood.simulation.seedflood.profiles import PROFILES
 
 LOCAL_STEPS = {"gradient": 48}
 LOCAL_STEPS_OTHERWISE = 400
@@ -292,7 +292,7 @@ def simulate(
 
         seedflood simulate --clients 64 --faults all --seeds 1..100
     """
-    from seedflood.simulation import runs
+    from seedflood.simulation.seedflood import runs
 
     plan = runs.Plan(clients=clients, topology=topology, seed=seed, steps=steps, window=window, profile=faults)
     if seeds is None:

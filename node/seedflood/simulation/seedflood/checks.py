@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from seedflood.protocol.seedflood.phase import Phase
 from seedflood.protocol.view import Blocker
-from seedflood.simulation.host import Host
+from seedflood.simulation.seedflood.host import Host
 
 HARMLESS = ("duplicate", "self")
 """Why honest hosts refuse each other: both have dialled, or one was started twice."""

@@ -19,8 +19,8 @@ from seedflood.protocol.packing import pack, unpack
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, Update
 from seedflood.protocol.seedflood.node import Node
 from seedflood.protocol.seedflood.payload import PAIRS, Telling, decode_payload
-from seedflood.simulation.journal import MemoryJournal
-from seedflood.simulation.optimisers import COEFFICIENTS, OptimizerName, after_steps
+from seedflood.simulation.seedflood.journal import MemoryJournal
+from seedflood.simulation.seedflood.optimisers import COEFFICIENTS, OptimizerName, after_steps
 
 EPOCH_BYTES = 8 * COEFFICIENTS
 """Coefficients of an epoch, before compression."""

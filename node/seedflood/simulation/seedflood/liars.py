@@ -29,11 +29,11 @@ from seedflood.protocol.seedflood.messages import (
 from seedflood.protocol.seedflood.statement import Closed, stated
 from seedflood.protocol.seedflood.statement import pack as pack_statement
 from seedflood.protocol.swarm.messages import NEIGHBOURS_MAX, Goodbye, Hello, Member, Members, Message, Ping, Pong
-from seedflood.simulation.host import Host
-from seedflood.simulation.ledger import EPOCH_BYTES
 from seedflood.simulation.link import Item
-from seedflood.simulation.telling import draw_round
-from seedflood.simulation.world import World
+from seedflood.simulation.seedflood.host import Host
+from seedflood.simulation.seedflood.ledger import EPOCH_BYTES
+from seedflood.simulation.seedflood.telling import draw_round
+from seedflood.simulation.seedflood.world import World
 from seedflood.transport.answer import AnswerItem, cut
 from seedflood.transport.codec import Pull, PullMore, PullPart
 

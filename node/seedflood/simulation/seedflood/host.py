@@ -20,12 +20,12 @@ from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.swarm.messages import Member, Message
 from seedflood.protocol.swarm.outputs import Event
 from seedflood.protocol.swarm.rules import Patience
-from seedflood.simulation.bounds import find_ahead, find_waiting
 from seedflood.simulation.clock import Clock
-from seedflood.simulation.journal import MemoryJournal
-from seedflood.simulation.ledger import Chronicle, Ledger, find_outdated
 from seedflood.simulation.network import Network
-from seedflood.simulation.telling import draw_round
+from seedflood.simulation.seedflood.bounds import find_ahead, find_waiting
+from seedflood.simulation.seedflood.journal import MemoryJournal
+from seedflood.simulation.seedflood.ledger import Chronicle, Ledger, find_outdated
+from seedflood.simulation.seedflood.telling import draw_round
 from seedflood.simulation.work import Pace, WorkQueue
 
 TIMER_SECONDS_MIN = 0.001

@@ -12,9 +12,9 @@ from dataclasses import replace
 
 from seedflood.protocol.seedflood.messages import Bundle
 from seedflood.protocol.seedflood.phase import Phase
-from seedflood.simulation.host import Host
-from seedflood.simulation.profiles import Profile
-from seedflood.simulation.world import World
+from seedflood.simulation.seedflood.host import Host
+from seedflood.simulation.seedflood.profiles import Profile
+from seedflood.simulation.seedflood.world import World
 
 DOWN_SECONDS = (0.1, 4.0)
 FAULT_SECONDS = (0.5, 8.0)

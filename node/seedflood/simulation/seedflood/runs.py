@@ -20,8 +20,9 @@ from seedflood.errors import UsageError
 from seedflood.protocol.seedflood.watch import MEND_SECONDS_MAX
 from seedflood.protocol.seedflood.window import WindowRule
 from seedflood.protocol.swarm.rules import Patience
-from seedflood.simulation.bounds import find_excess
-from seedflood.simulation.checks import (
+from seedflood.simulation.climate import draw_climate
+from seedflood.simulation.seedflood.bounds import find_excess
+from seedflood.simulation.seedflood.checks import (
     find_mistakes,
     find_refusals,
     find_silence,
@@ -31,13 +32,12 @@ from seedflood.simulation.checks import (
     has_equal_frontiers,
     has_mended,
 )
-from seedflood.simulation.climate import draw_climate
-from seedflood.simulation.faults import Chaos
-from seedflood.simulation.liars import choose_liars, let_lie
-from seedflood.simulation.optimisers import OPTIMIZERS, OptimizerName
-from seedflood.simulation.profiles import PROFILES
-from seedflood.simulation.telling import TELLS, Tell, make_telling
-from seedflood.simulation.world import World
+from seedflood.simulation.seedflood.faults import Chaos
+from seedflood.simulation.seedflood.liars import choose_liars, let_lie
+from seedflood.simulation.seedflood.optimisers import OPTIMIZERS, OptimizerName
+from seedflood.simulation.seedflood.profiles import PROFILES
+from seedflood.simulation.seedflood.telling import TELLS, Tell, make_telling
+from seedflood.simulation.seedflood.world import World
 
 PATIENCE = Patience(start_seconds=5.0)
 CHAOS_SHARE = 0.7

@@ -11,10 +11,10 @@ from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.seedflood.window import WindowRule
 from seedflood.protocol.swarm.rules import Patience
 from seedflood.simulation.clock import Clock
-from seedflood.simulation.host import Host
-from seedflood.simulation.ledger import EPOCH_BYTES, Chronicle
 from seedflood.simulation.network import Network, Weather
-from seedflood.simulation.optimisers import COEFFICIENT_MAX, OptimizerName
+from seedflood.simulation.seedflood.host import Host
+from seedflood.simulation.seedflood.ledger import EPOCH_BYTES, Chronicle
+from seedflood.simulation.seedflood.optimisers import COEFFICIENT_MAX, OptimizerName
 from seedflood.simulation.work import Pace
 
 RESTART_SECONDS = 1.0
