@@ -9,6 +9,7 @@ from seedflood.protocol.seedflood.messages import Bundle, FrontierDigest, Standi
 from seedflood.protocol.swarm.messages import Goodbye, Hello, Member, Ping
 from seedflood.simulation.clock import Clock
 from seedflood.simulation.network import Network, Weather
+from seedflood.simulation.seedflood.traffic import TRAFFIC
 from seedflood.transport.codec import PullPart
 
 
@@ -57,7 +58,7 @@ class Host:
 
 def linked(weather=None, hosts=2):
     clock = Clock()
-    network = Network([(k, k + 1) for k in range(hosts - 1)], clock, random.Random(1), weather or Weather())
+    network = Network([(k, k + 1) for k in range(hosts - 1)], clock, random.Random(1), weather or Weather(), TRAFFIC)
     ends = [Host(k) for k in range(hosts)]
     for host in ends:
         network.joined(host)

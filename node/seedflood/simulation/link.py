@@ -6,10 +6,11 @@ hands the same batch to many links: both are remembered.
 """
 
 from collections import OrderedDict, deque
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.seedflood.messages import Updates
 from seedflood.protocol.swarm.messages import Hello, Members
 from seedflood.transport import codec
 from seedflood.transport.answer import Assembly
@@ -39,10 +40,30 @@ class Encoder:
         return known[1]
 
 
+def join_statements(waiting: Item, item: Item) -> Item | None:
+    """One message of two, where that is what the queue of the transport would make of them; else None."""
+    if isinstance(waiting, Members) and isinstance(item, Members):
+        return Members(waiting.members + item.members)
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """What an algorithm says on links, as far as it matters to them.
+
+    loose: messages of these types may be lost before they are on their way, come twice or overtake each other. join:
+    one message of one that waits and the one behind it; None: they stay two.
+    """
+
+    loose: tuple[type, ...] = ()
+    join: Callable[[Item, Item], Item | None] = join_statements
+
+
 class Way:
     """One direction of a link while it lives: batches of messages in the order of their arrival."""
 
-    def __init__(self) -> None:
+    def __init__(self, traffic: Traffic) -> None:
+        self._traffic = traffic
         self.batches: deque[list[Item]] = deque()
         self.arrival = 0.0
         """Of the last batch."""
@@ -51,17 +72,16 @@ class Way:
     def append(self, item: Item) -> None:
         """A stream that is busy joins what waits, as the queue of the transport does."""
         batch = self.batches[-1]
-        last = batch[-1]
-        if isinstance(item, Updates) and isinstance(last, Updates):
-            batch[-1] = Updates(last.bundles + item.bundles)
-        elif isinstance(item, Members) and isinstance(last, Members):
-            batch[-1] = Members(last.members + item.members)
-        else:
+        joined = self._traffic.join(batch[-1], item)
+        if joined is None:
             batch.append(item)
+        else:
+            batch[-1] = joined
 
-    def places_of_updates(self) -> list[tuple[list[Item], int]]:
-        """Where batches of updates stand that are on their way."""
-        return [(batch, k) for batch in self.batches for k, item in enumerate(batch) if isinstance(item, Updates)]
+    def places_of_loose(self) -> list[tuple[list[Item], int]]:
+        """Where messages stand that are on their way and may be overtaken."""
+        loose = self._traffic.loose
+        return [(batch, k) for batch in self.batches for k, item in enumerate(batch) if isinstance(item, loose)]
 
 
 class End:
@@ -105,8 +125,8 @@ class Link:
         """Was this end told of the link?"""
         return index in self.ends and self.ends[index].hello is not None
 
-    def open(self, now: float) -> None:
+    def open(self, now: float, traffic: Traffic) -> None:
         self.life += 1
         self.is_up, self.made_at = True, now
-        self.ways = {index: Way() for index in self.edge}
+        self.ways = {index: Way(traffic) for index in self.edge}
         self.ends = {index: End() for index in self.edge}

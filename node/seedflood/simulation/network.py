@@ -1,8 +1,8 @@
 """Simulated links: streams in order, each way with its own delays, that lose what is on its way when they break.
 
 A link never drops a frame in the middle: TCP does not. But what would enter a full queue is dropped before (`lose`),
-a stream may stand still while both ends believe in it (`silence`), frames of updates may come twice or overtake each
-other, and links break and are dialled again some time later.
+a stream may stand still while both ends believe in it (`silence`), frames of loose traffic may come twice or overtake
+each other, and links break and are dialled again some time later.
 
 Every frame passes the codec of the transport, and what it says is handled in the order and with the refusals of
 `transport.link`: whoever sends what may not be said loses the link, and is dialled again with growing delays.
@@ -14,22 +14,45 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from seedflood.errors import PeerError
-from seedflood.host.seedflood.driver import SeedfloodDriver
 from seedflood.protocol.frontier import Held
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.seedflood.messages import Standing, Updates
-from seedflood.protocol.seedflood.node import Node
+from seedflood.protocol.swarm.admission import MemberAdmission
 from seedflood.protocol.swarm.messages import Goodbye, Hello, Message
 from seedflood.simulation.clock import Clock
-from seedflood.simulation.link import Encoder, End, Item, Link, decode
+from seedflood.simulation.link import Encoder, End, Item, Link, Traffic, decode
 from seedflood.transport.answer import AnswerItem, cut
-from seedflood.transport.codec import EpochPart, LinkMessage, Pull, PullEnd, PullMore, PullPart
+from seedflood.transport.codec import ANSWER_ONLY, LinkMessage, Pull, PullEnd, PullMore, PullPart
 
 DIAL_SECONDS = 0.25
 """Bound of the delay before the first dial; it doubles with every dial that makes no lasting link."""
+
+
+class Door(Protocol):
+    """Who is let in by a node."""
+
+    @property
+    def admission(self) -> MemberAdmission: ...
+
+
+class Hearer(Protocol):
+    """What links tell a driver, and ask it."""
+
+    def hello(self) -> Hello: ...
+
+    def connected(self, peer: OriginId, hello: Hello) -> None: ...
+
+    def disconnected(self, peer: OriginId, reason: str) -> None: ...
+
+    def received(self, peer: OriginId, message: Any) -> None: ...
+
+    def answer(self, frontier: Iterable[Held]) -> Iterable[Any]: ...
+
+    def progressed(self, peer: OriginId) -> None: ...
+
+    def pulled(self, peer: OriginId) -> None: ...
 
 
 class Endpoint(Protocol):
@@ -38,9 +61,13 @@ class Endpoint(Protocol):
     index: int
     is_up: bool
     is_paused: bool
-    node: Node
-    driver: SeedfloodDriver
     origin: OriginId
+
+    @property
+    def node(self) -> Door: ...
+
+    @property
+    def driver(self) -> Hearer: ...
 
     def enter(self, action: Callable[..., None], *args: object) -> None:
         """Does it now; a host that is paused does it when it goes on."""
@@ -48,7 +75,7 @@ class Endpoint(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Weather:
-    """What links do, from the seed. Delays in seconds; the rest are probabilities per frame of updates, or per second.
+    """What links do, from the seed. Delays in seconds; the rest are probabilities: of a loose frame, or per second.
 
     break_per_second: of one link. is_one_sided: only one end of a link has the address of the other.
     """
@@ -71,7 +98,14 @@ class Weather:
 class Network:
     """Links between hosts along the edges of a graph."""
 
-    def __init__(self, edges: Iterable[tuple[int, int]], clock: Clock, rng: random.Random, weather: Weather) -> None:
+    def __init__(
+        self,
+        edges: Iterable[tuple[int, int]],
+        clock: Clock,
+        rng: random.Random,
+        weather: Weather,
+        traffic: Traffic | None = None,
+    ) -> None:
         self.weather = weather
         self.faults: Counter[str] = Counter()
         self.refusals: Counter[tuple[int, int, str]] = Counter()
@@ -80,6 +114,7 @@ class Network:
         """What liars make of their answers to pulls, by index."""
         self._clock = clock
         self._rng = rng
+        self._traffic = traffic or Traffic()
         self._encode = Encoder().encode
         self._hosts: dict[int, Endpoint] = {}
         self._links: dict[tuple[int, int], Link] = {}
@@ -176,7 +211,7 @@ class Network:
         link = self._open.get((sender.index, peer))
         if link is None:
             return
-        copies = self._copies() if isinstance(message, Updates) and not self.weather.is_calm else 1
+        copies = self._copies() if isinstance(message, self._traffic.loose) and not self.weather.is_calm else 1
         for _ in range(copies):
             self._carry(link, sender.index, message)
 
@@ -199,7 +234,7 @@ class Network:
     # On the way
 
     def _copies(self) -> int:
-        """How often a frame of updates arrives."""
+        """How often a frame of loose traffic arrives."""
         if self._rng.random() < self.weather.lose:
             self.faults["lost_frames"] += 1
             return 0
@@ -220,8 +255,8 @@ class Network:
             way.arrival = moment
             way.batches.append([item])
             self._clock.at(moment, self._arrive, link, link.life, sender)
-        if self.weather.reorder and isinstance(item, Updates) and self._rng.random() < self.weather.reorder:
-            places = way.places_of_updates()
+        if self.weather.reorder and isinstance(item, self._traffic.loose) and self._rng.random() < self.weather.reorder:
+            places = way.places_of_loose()
             if len(places) > 1:
                 self.faults["reordered_frames"] += 1
                 (batch, k), (last_batch, last_k) = self._rng.choice(places[:-1]), places[-1]
@@ -261,7 +296,7 @@ class Network:
         match message:
             case Hello():
                 raise PeerError("a second hello on one link", reason="hello")
-            case EpochPart() | Standing():
+            case _ if isinstance(message, ANSWER_ONLY):
                 raise PeerError("a part of an answer outside of a pull", reason="order")
             case Pull():
                 self._answer(link, receiver, message)
@@ -346,7 +381,7 @@ class Network:
         if len(ends) < 2 or link.is_blocked or any(host.is_paused for host in ends):
             self._redial(link, index)
             return
-        link.open(self._clock.now)
+        link.open(self._clock.now, self._traffic)
         hellos = [host.driver.hello() for host in ends]
         for host, hello in zip(ends, hellos, strict=True):
             self._carry(link, host.index, hello)
@@ -381,7 +416,7 @@ class Network:
         return index in self._hosts and self._hosts[index].is_up
 
 
-def _part(driver: SeedfloodDriver, peer: OriginId, is_pulling: bool, reason: str) -> None:
+def _part(driver: Hearer, peer: OriginId, is_pulling: bool, reason: str) -> None:
     if is_pulling:
         driver.pulled(peer)
     driver.disconnected(peer, reason)

@@ -116,6 +116,9 @@ class EpochPart:
 
 AnswerPart = Updates | Members | ClosedDigests | EpochPart | Standing | Opaque
 
+ANSWER_ONLY: tuple[type, ...] = (EpochPart, Standing)
+"""What nobody says outside of an answer."""
+
 
 @dataclass(frozen=True, slots=True)
 class PullPart:

@@ -15,6 +15,7 @@ from seedflood.simulation.network import Network, Weather
 from seedflood.simulation.seedflood.host import Host
 from seedflood.simulation.seedflood.ledger import EPOCH_BYTES, Chronicle
 from seedflood.simulation.seedflood.optimisers import COEFFICIENT_MAX, OptimizerName
+from seedflood.simulation.seedflood.traffic import TRAFFIC
 from seedflood.simulation.work import Pace
 
 RESTART_SECONDS = 1.0
@@ -44,7 +45,7 @@ class World:
         self.seed = seed
         self.rng = random.Random(seed)
         self.clock = Clock()
-        self.network = Network(edges, self.clock, self.rng, weather or Weather())
+        self.network = Network(edges, self.clock, self.rng, weather or Weather(), TRAFFIC)
         self.chronicle = Chronicle(refresh_period, telling, optimizer)
         self.rules = Rules(
             run_id=hashlib.sha256(b"run").digest(),

@@ -1,0 +1,14 @@
+"""What SeedFlood says on simulated links."""
+
+from seedflood.protocol.seedflood.messages import Updates
+from seedflood.simulation.link import Item, Traffic, join_statements
+
+
+def _join(waiting: Item, item: Item) -> Item | None:
+    if isinstance(waiting, Updates) and isinstance(item, Updates):
+        return Updates(waiting.bundles + item.bundles)
+    return join_statements(waiting, item)
+
+
+TRAFFIC = Traffic((Updates,), _join)
+"""Updates come by several ways, and repair brings what is lost: their frames may do whatever they like."""
