@@ -18,8 +18,8 @@ from benchmarks.soak import fit
 from seedflood.cluster.topology import make_topology
 from seedflood.protocol.seedflood.messages import ClosedEpoch
 from seedflood.protocol.swarm.messages import Message
-from seedflood.simulation.network import Endpoint
-from seedflood.simulation.seedflood.world import World
+from seedflood.simulation.endpoint import Endpoint
+from seedflood.simulation.seedflood.world import SeedfloodWorld
 from seedflood.transport.codec import encode
 
 CLIENTS_MIN = 16
@@ -62,7 +62,9 @@ def measure(clients: int) -> tuple[float, list[float], float]:
     """Seconds of processor time per client to join, and per client and step; bytes per link and step."""
     edges = make_topology("grid", clients)
     steps = max(STEPS_MIN, CLIENT_STEPS // clients)
-    world = World(clients, edges, seed=1, steps=10 * (FIRST_STEP + steps), refresh_period=10 * (FIRST_STEP + steps))
+    world = SeedfloodWorld(
+        clients, edges, seed=1, steps=10 * (FIRST_STEP + steps), refresh_period=10 * (FIRST_STEP + steps)
+    )
     began = time.process_time()
     world.start()
     _run_until(world, FIRST_STEP)
@@ -77,14 +79,14 @@ def measure(clients: int) -> tuple[float, list[float], float]:
     return joined, seconds, counted[0] / len(edges)
 
 
-def _run_until(world: World, step: int) -> None:
+def _run_until(world: SeedfloodWorld, step: int) -> None:
     """The others are at most one round away: windows are strict."""
     first = world.hosts[0]
     if not world.clock.run(lambda: first.is_up and first.node.step >= step, VIRTUAL_SECONDS_MAX):
         raise RuntimeError(f"{len(world.hosts)} clients did not reach step {step}")
 
 
-def _count_bytes(world: World) -> list[int]:
+def _count_bytes(world: SeedfloodWorld) -> list[int]:
     """From now on: of everything that any host sends."""
     counted, send = [0], world.network.send
 

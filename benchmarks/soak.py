@@ -24,7 +24,7 @@ from benchmarks.measure import Metric, make_metric
 from benchmarks.processes import Cluster, NodeProcess, resident_bytes, ring
 from seedflood.config import NodeSettings, RunSettings
 from seedflood.simulation.network import Weather
-from seedflood.simulation.seedflood.world import World
+from seedflood.simulation.seedflood.world import SeedfloodWorld
 from seedflood.simulation.work import Pace
 from seedflood.training.seedflood.trainer import Trainer
 
@@ -147,7 +147,9 @@ def _epoch_bytes() -> int:
 
 def _run_simulated(hours: float, home: Path) -> dict[str, Metric]:
     """The same ring under a virtual clock, one step a second, in this process."""
-    world = World(NODES, ring(NODES), seed=1, steps=STEPS, refresh_period=REFRESH_PERIOD, pace=PACE, weather=WEATHER)
+    world = SeedfloodWorld(
+        NODES, ring(NODES), seed=1, steps=STEPS, refresh_period=REFRESH_PERIOD, pace=PACE, weather=WEATHER
+    )
     world.start()
     with _table(home / "samples.csv", VirtualSample) as table:
         samples = list(_watch_simulated(world, hours, table))
@@ -165,7 +167,7 @@ def _run_simulated(hours: float, home: Path) -> dict[str, Metric]:
     }
 
 
-def _watch_simulated(world: World, hours: float, table: "csv.DictWriter[str]") -> Iterator[VirtualSample]:
+def _watch_simulated(world: SeedfloodWorld, hours: float, table: "csv.DictWriter[str]") -> Iterator[VirtualSample]:
     began = time.monotonic()
     while (virtual := world.clock.now) < hours * 3600:
         world.run_for(VIRTUAL_SAMPLE_SECONDS)
@@ -185,7 +187,7 @@ def _watch_simulated(world: World, hours: float, table: "csv.DictWriter[str]") -
         yield sample
 
 
-def _empty_instruments(world: World) -> None:
+def _empty_instruments(world: SeedfloodWorld) -> None:
     """What only judges keep: everything that was ever said, applied, noted. A real node has nothing like it."""
     step = min(host.node.step for host in world.hosts)
     before = max(0, step // REFRESH_PERIOD - EPOCHS_JUDGED) * REFRESH_PERIOD

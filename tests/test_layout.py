@@ -136,6 +136,12 @@ def test_objectives_know_a_model_and_neither_rows_nor_settings():
     assert strangers == set()
 
 
+def test_what_simulates_any_algorithm_knows_none():
+    for package in ("protocol", "host", "simulation"):
+        importers = {name for name in importers_of(f"seedflood.{package}.seedflood") if name.startswith("simulation/")}
+        assert outside(importers, "simulation/seedflood/") == set()
+
+
 PURE_OF_TRANSPORT = {"seedflood.transport.codec", "seedflood.transport.columns", "seedflood.transport.answer"}
 """Bytes to messages and back, without a socket: the simulation's frames pass them, too."""
 

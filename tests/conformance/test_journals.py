@@ -16,7 +16,7 @@ from seedflood.protocol.frontier import Frontier, Held
 from seedflood.protocol.packing import pack
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch
 from seedflood.protocol.seedflood.opening import Inventory
-from seedflood.simulation.seedflood.journal import MemoryJournal
+from seedflood.simulation.seedflood.journal import MemoryBundleJournal
 from seedflood.storage.journal import Journal
 
 PERIOD = 6
@@ -33,7 +33,7 @@ class Owner:
 
 MAKERS = {
     "sqlite": lambda folder: Journal.open(Path(folder) / "journal", b"r" * 32, b"b" * 32, refresh_period=PERIOD),
-    "memory": lambda folder: MemoryJournal(PERIOD, Owner()),
+    "memory": lambda folder: MemoryBundleJournal(PERIOD, Owner()),
     "the tests' disk": lambda folder: Disk(PERIOD),
 }
 

@@ -29,8 +29,8 @@ from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, Updates
 from seedflood.protocol.seedflood.statement import stated
 from seedflood.protocol.swarm.messages import Hello, Member, Members, Ping, Pong
 from seedflood.simulation.network import Network
-from seedflood.simulation.seedflood.host import Host
-from seedflood.simulation.seedflood.journal import MemoryJournal
+from seedflood.simulation.seedflood.host import SeedfloodHost
+from seedflood.simulation.seedflood.journal import MemoryBundleJournal
 from seedflood.simulation.seedflood.runs import Plan, simulate
 from seedflood.transport import codec
 from seedflood.transport.answer import cut
@@ -64,10 +64,10 @@ class Trace:
     def __init__(self) -> None:
         self.lines: list[tuple[str, str]] = []
         """(kind, line)"""
-        self.hosts: dict[int, Host] = {}
+        self.hosts: dict[int, SeedfloodHost] = {}
 
     def note(self, kind: str, index: int, what: str, *values: object) -> None:
-        now = self.hosts[index]._clock.now
+        now = self.hosts[index].clock.now
         try:
             self.lines.append((kind, " ".join([f"{now:.6f}", f"h{index}", what, *map(spell, values)])))
         except Exception as error:
@@ -163,31 +163,33 @@ def _watch(patch, trace):
             trace.note("applied", host.index, "read", item)
             yield item
 
-    start, replay, rebuild = Host.start, Host.replay, Host.rebuild
+    start, replay, rebuild = SeedfloodHost.start, SeedfloodHost.replay, SeedfloodHost.rebuild
 
     def started(host, **settings):
         trace.hosts[host.index] = host
         start(host, **settings)
 
-    patch.setattr(Host, "start", started)
-    patch.setattr(Host, "replay", lambda host, pages: replay(host, read_aloud(host, pages)))
+    patch.setattr(SeedfloodHost, "start", started)
+    patch.setattr(SeedfloodHost, "replay", lambda host, pages: replay(host, read_aloud(host, pages)))
     patch.setattr(
-        Host, "rebuild", lambda host, sums, pages: rebuild(host, read_aloud(host, sums), read_aloud(host, pages))
+        SeedfloodHost,
+        "rebuild",
+        lambda host, sums, pages: rebuild(host, read_aloud(host, sums), read_aloud(host, pages)),
     )
     tap(Network, "_carry", "sent", lambda _, link, sender, item: (sender, f"to h{link.far_end(sender)}", item))
-    tap(MemoryJournal, "append", "kept", _appended)
-    tap(MemoryJournal, "commit", "kept", lambda disk: (disk._owner.index, "committed"))
-    tap(MemoryJournal, "replace", "kept", lambda disk, bundle: (disk._owner.index, "replaced", bundle))
-    tap(MemoryJournal, "adopt", "kept", lambda disk, closed: (disk._owner.index, "sum", closed))
-    tap(Host, "apply", "applied", _applied)
-    tap(Host, "measure", "applied", lambda host, order: (host.index, "measure", order.step, order.count))
-    tap(Host, "digest", "applied", lambda host, order: (host.index, "digest", order.frontier_digest))
-    tap(Host, "sum_epoch", "applied", lambda host, order: (host.index, "sum", order.epoch, order.frontier))
-    tap(Host, "adopt", "applied", lambda host, closed, others: (host.index, "adopt", closed, others))
+    tap(MemoryBundleJournal, "append", "kept", _appended)
+    tap(MemoryBundleJournal, "commit", "kept", lambda disk: (disk._owner.index, "committed"))
+    tap(MemoryBundleJournal, "replace", "kept", lambda disk, bundle: (disk._owner.index, "replaced", bundle))
+    tap(MemoryBundleJournal, "adopt", "kept", lambda disk, closed: (disk._owner.index, "sum", closed))
+    tap(SeedfloodHost, "apply", "applied", _applied)
+    tap(SeedfloodHost, "measure", "applied", lambda host, order: (host.index, "measure", order.step, order.count))
+    tap(SeedfloodHost, "digest", "applied", lambda host, order: (host.index, "digest", order.frontier_digest))
+    tap(SeedfloodHost, "sum_epoch", "applied", lambda host, order: (host.index, "sum", order.epoch, order.frontier))
+    tap(SeedfloodHost, "adopt", "applied", lambda host, closed, others: (host.index, "adopt", closed, others))
 
 
 def _appended(
-    disk: MemoryJournal, bundles: Sequence[Bundle], members: Iterable[Member], *, durable: bool
+    disk: MemoryBundleJournal, bundles: Sequence[Bundle], members: Iterable[Member], *, durable: bool
 ) -> tuple[object, ...]:
     return disk._owner.index, "durable" if durable else "open", bundles, members
 

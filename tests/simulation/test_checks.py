@@ -13,8 +13,9 @@ from seedflood.protocol.seedflood.messages import Bundle, Update, Updates
 from seedflood.protocol.seedflood.pending import Pending
 from seedflood.protocol.seedflood.repair import Repair
 from seedflood.protocol.seedflood.watch import DigestWatch
-from seedflood.simulation.seedflood.checks import find_mistakes, find_refusals, find_stuck, find_violations
-from seedflood.simulation.seedflood.journal import MemoryJournal
+from seedflood.simulation.checks import find_refusals, find_stuck
+from seedflood.simulation.seedflood.checks import find_mistakes, find_violations
+from seedflood.simulation.seedflood.journal import MemoryBundleJournal
 
 
 @pytest.fixture
@@ -198,7 +199,7 @@ def test_a_compaction_that_drops_too_much_is_seen(monkeypatch):
         journal.bundles = {name: b for name, b in journal.bundles.items() if journal.epoch_of(b) > closed.epoch + 1}
         return 0
 
-    monkeypatch.setattr(MemoryJournal, "compact", careless)
+    monkeypatch.setattr(MemoryBundleJournal, "compact", careless)
     world = make_world("ring", 4, steps=20, refresh_period=4, window="none")
     world.start()
     world.run_until_step(14)

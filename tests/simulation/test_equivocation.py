@@ -5,7 +5,8 @@ from worlds import make_world
 
 from seedflood.protocol.seedflood.messages import Equivocation, Updates
 from seedflood.protocol.seedflood.watch import DigestWatch
-from seedflood.simulation.seedflood.checks import find_stuck, find_violations
+from seedflood.simulation.checks import find_stuck
+from seedflood.simulation.seedflood.checks import find_violations
 
 
 def make_two_tongued(host, peer, forge):
@@ -16,7 +17,7 @@ def make_two_tongued(host, peer, forge):
         other = bundle if bundle.origin != host.origin else forge(bundle)
         if other is None or other == bundle:
             return other
-        return other._replace(signature=host._sign(other.signed_bytes(host.rules.run_id, host.public_key)))
+        return other._replace(signature=host.sign(other.signed_bytes(host.rules.run_id, host.public_key)))
 
     def send_forged(to, messages):
         if to == peer.origin:
@@ -106,7 +107,7 @@ def contradict(world, liar, skipped):
     """It proves to all neighbours that of one step it says something else, which stands over what it said before."""
     held = liar.journal.bundles[liar.origin, 8]
     bundle = held._replace(skipped=skipped, probes=((held.probes[0][0], skipped),))
-    signature = liar._sign(bundle.signed_bytes(liar.rules.run_id, liar.public_key))
+    signature = liar.sign(bundle.signed_bytes(liar.rules.run_id, liar.public_key))
     for neighbour in world.network.neighbours(liar.index):
         world.network.send_raw(liar, neighbour, Equivocation(bundle._replace(signature=signature), held))
 

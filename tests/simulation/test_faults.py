@@ -7,7 +7,8 @@ from worlds import STORMY, Witness, make_world, run_to_the_end
 
 from seedflood.protocol.seedflood.phase import Phase
 from seedflood.protocol.swarm.rules import Patience
-from seedflood.simulation.seedflood.checks import find_stuck, find_violations
+from seedflood.simulation.checks import find_stuck
+from seedflood.simulation.seedflood.checks import find_violations
 from seedflood.simulation.work import Pace
 
 WINDOWS = ["strict", "bounded", "none"]

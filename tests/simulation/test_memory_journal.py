@@ -9,7 +9,7 @@ from seedflood.protocol.frontier import Frontier, Held
 from seedflood.protocol.packing import pack
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch
 from seedflood.protocol.swarm.messages import Member
-from seedflood.simulation.seedflood.journal import MemoryJournal
+from seedflood.simulation.seedflood.journal import MemoryBundleJournal
 
 PERIOD = 4
 SUM = pack(bytes(8))
@@ -40,7 +40,7 @@ def closed(epoch, *held):
 
 @pytest.fixture
 def journal():
-    return MemoryJournal(PERIOD, Owner())
+    return MemoryBundleJournal(PERIOD, Owner())
 
 
 def test_what_is_not_committed_may_be_lost_by_a_crash(journal):
@@ -49,7 +49,7 @@ def test_what_is_not_committed_may_be_lost_by_a_crash(journal):
     journal.append(bundles(1, [1, 2]), [Member(b"a" * 32, "a", 1)], durable=False)
     journal.crash(random.Random(5))
     assert bundle(1, 0) in journal.replay()
-    assert len(journal.bundles) < 3 or not journal.members
+    assert len(journal.bundles) < 3 or not journal.members()
 
 
 def test_what_is_committed_may_be_lost_by_a_power_failure_only(journal):

@@ -25,11 +25,12 @@ from seedflood.protocol.swarm.liveness import SUSPICION_SECONDS_MAX, Liveness
 from seedflood.protocol.swarm.membership import Membership
 from seedflood.protocol.swarm.presence import Presence
 from seedflood.protocol.swarm.rules import Patience
+from seedflood.simulation.checks import find_stuck
 from seedflood.simulation.network import Weather
-from seedflood.simulation.seedflood.checks import find_mistakes, find_stuck, find_violations
-from seedflood.simulation.seedflood.journal import MemoryJournal
+from seedflood.simulation.notary import Notary
+from seedflood.simulation.seedflood.checks import find_mistakes, find_violations
+from seedflood.simulation.seedflood.journal import MemoryBundleJournal
 from seedflood.simulation.seedflood.liars import let_lie
-from seedflood.simulation.seedflood.world import Notary
 from seedflood.simulation.work import Pace
 from seedflood.transport import columns
 from seedflood.transport.codec import decode
@@ -296,7 +297,7 @@ def take_all(holdings, peer, bundles):
 PROMISES = {
     "P1 everything reaches everyone": (lossy, [(Repair, "compare", nothing), (Flood, "offer", nothing)]),
     "P2 nothing is applied twice": (doubled, [(Holdings, "receive", take_all)]),
-    "P3 a crash of all loses nothing": (powerless, [(MemoryJournal, "_sync", nothing)]),
+    "P3 a crash of all loses nothing": (powerless, [(MemoryBundleJournal, "_sync", nothing)]),
     "P4 a lost disk contradicts nothing": (
         lambda: forgetful(is_disk_lost=True),
         [(CatchUp, "hear_of_past", nothing), (CatchUp, "remember", nothing)],

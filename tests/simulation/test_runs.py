@@ -5,17 +5,19 @@ import json
 import os
 import subprocess
 import sys
+from random import Random
 
 import pytest
 from rich.console import Console
 
 from seedflood.errors import ConfigError
 from seedflood.protocol.seedflood.repair import Repair
+from seedflood.simulation.runs import parse_seeds, show_sweep
 from seedflood.simulation.seedflood import runs
-from seedflood.simulation.seedflood.faults import Chaos
-from seedflood.simulation.seedflood.host import Host
+from seedflood.simulation.seedflood.faults import SeedfloodChaos
+from seedflood.simulation.seedflood.host import SeedfloodHost
 from seedflood.simulation.seedflood.profiles import PROFILES
-from seedflood.simulation.seedflood.runs import Plan, parse_seeds, show_result, show_sweep, simulate, sweep
+from seedflood.simulation.seedflood.runs import Plan, show_result, simulate, sweep
 
 WINDOWS = ["strict", "bounded", "none"]
 
@@ -53,8 +55,8 @@ def test_several_local_steps_survive_everything():
 
 def test_epochs_are_compacted_and_adopted_under_chaos(monkeypatch):
     adopted = []
-    adopt = Host.adopt
-    monkeypatch.setattr(Host, "adopt", lambda host, *args: adopted.append(host) or adopt(host, *args))
+    adopt = SeedfloodHost.adopt
+    monkeypatch.setattr(SeedfloodHost, "adopt", lambda host, *args: adopted.append(host) or adopt(host, *args))
     for seed in range(4):  # nobody leaves: who left may return for long, and until then bundles are kept
         assert_good(simulate(Plan(clients=6, steps=40, refresh_period=4, window="bounded", seed=seed, profile="disks")))
     assert adopted
@@ -74,15 +76,21 @@ def test_only_strict_plans_draw_an_optimiser_that_goes_by_steps():
     assert drawn == {"strict": {"sgd", "momentum", "adam"}, "bounded": {"sgd"}, "none": {"sgd"}}
 
 
+def test_epochs_are_short_and_long_unless_the_climate_is_always_the_same():
+    drawn = {name: {runs.draw_epoch_rounds(PROFILES[name], Random(seed)) for seed in range(60)} for name in PROFILES}
+    assert drawn["all"] >= {1, 16}
+    assert drawn["disks"] == {4}
+
+
 def test_a_calm_run_has_no_faults():
     assert simulate(Plan(clients=4, profile="none")).faults == {}
 
 
 def test_what_cannot_heal_is_stuck_and_named(monkeypatch):
-    monkeypatch.setattr(Chaos, "_restore", lambda chaos, host: None)
+    monkeypatch.setattr(SeedfloodChaos, "_restore", lambda chaos, host: None)
     monkeypatch.setattr(runs, "HEALING_SECONDS_MAX", 30.0)
     monkeypatch.setitem(PROFILES, "none", PROFILES["crashes"])
-    monkeypatch.setattr(Chaos, "_restart", lambda chaos, host, **settings: None)
+    monkeypatch.setattr(SeedfloodChaos, "_restart", lambda chaos, host, **settings: None)
     result = simulate(Plan(clients=6, profile="none", seed=3))
     assert not result.healed
     assert not result.is_good

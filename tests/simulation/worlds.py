@@ -2,16 +2,17 @@
 
 from seedflood.cluster.topology import make_topology
 from seedflood.protocol.seedflood.rounds import applied_before
+from seedflood.simulation.checks import find_stuck
 from seedflood.simulation.network import Weather
-from seedflood.simulation.seedflood.checks import find_stuck, find_violations
-from seedflood.simulation.seedflood.host import Host
-from seedflood.simulation.seedflood.world import World
+from seedflood.simulation.seedflood.checks import find_violations
+from seedflood.simulation.seedflood.host import SeedfloodHost
+from seedflood.simulation.seedflood.world import SeedfloodWorld
 
 STORMY = Weather(duplicate=0.1, reorder=0.1, lose=0.05, break_per_second=0.2)
 
 
 def make_world(topology="ring", clients=4, *, seed=1, steps=8, **settings):
-    return World(clients, make_topology(topology, clients, seed=seed), seed=seed, steps=steps, **settings)
+    return SeedfloodWorld(clients, make_topology(topology, clients, seed=seed), seed=seed, steps=steps, **settings)
 
 
 def run_world(*args, **settings):
@@ -36,11 +37,11 @@ class Witness:
         self.measured = []
         """(host, step, how many updates it had applied that belong into this measurement, how many that do not)"""
         for name in ("send", "pull", "apply", "adopt", "noted", "start", "crash", "_measured"):
-            monkeypatch.setattr(Host, name, self._watched(name, getattr(Host, name)))
+            monkeypatch.setattr(SeedfloodHost, name, self._watched(name, getattr(SeedfloodHost, name)))
 
     def _watched(self, name, method):
         def watched(host, *args, **settings):
-            self.trace.append((host._clock.now, host.name, name, repr(args)))
+            self.trace.append((host.clock.now, host.name, name, repr(args)))
             if name == "_measured":
                 end = applied_before(args[0].step, host.rules)
                 below = sum(step < end for _, step in host.ledger.applied)

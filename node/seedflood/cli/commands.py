@@ -292,6 +292,7 @@ def simulate(
 
         seedflood simulate --clients 64 --faults all --seeds 1..100
     """
+    from seedflood.simulation.runs import parse_seeds, show_sweep
     from seedflood.simulation.seedflood import runs
 
     plan = runs.Plan(clients=clients, topology=topology, seed=seed, steps=steps, window=window, profile=faults)
@@ -303,7 +304,7 @@ def simulate(
         else:
             runs.show_result(result, table_console())
     else:
-        chosen = runs.parse_seeds(seeds)
+        chosen = parse_seeds(seeds)
         results = runs.sweep(plan, chosen)
         if as_json:
             bad = []
@@ -311,7 +312,7 @@ def simulate(
                 typer.echo(json.dumps(result.facts()))
                 bad += [] if result.is_good else [result]
         else:
-            bad = runs.show_sweep(results, table_console(), count=len(chosen))
+            bad = show_sweep(results, table_console(), count=len(chosen))
     if bad:
         raise DivergenceError(f"promises were broken; run again with --seed {bad[0].plan.seed} to see how.")
 

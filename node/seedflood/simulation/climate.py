@@ -15,34 +15,30 @@ USUAL_PACE = Pace(0.2, 0.8)
 FAR_PACE = Pace(0.01, 0.025)
 FAR_DELAYS = (0.15, 0.3)
 SLOWEST_FACTOR = 40.0
-EPOCH_ROUNDS = (1, 2, 4, 4, 8, 16)
-"""Rounds per epoch: short ones and long ones."""
-USUAL_EPOCH_ROUNDS = 4
 REDIAL_SECONDS = (1.0, 2.5)
 """Of so many, at most, is the pause between two dials: production waits half as long as it is patient."""
 
 
 @dataclass(frozen=True, slots=True)
 class Climate:
-    """paces: of each host. epoch_rounds: how many rounds an epoch has."""
+    """paces: of each host."""
 
     name: str
     weather: Weather
     paces: tuple[Pace, ...]
-    epoch_rounds: int
 
 
 def draw_climate(names: tuple[str, ...], weather: Weather, clients: int, rng: random.Random) -> Climate:
-    """One of these, with epochs and dialling of any kind; the usual one alone is always the same."""
+    """One of these, with dialling of any kind; the usual one alone is always the same."""
     if names == ("usual",):
-        return Climate("usual", weather, (USUAL_PACE,) * clients, USUAL_EPOCH_ROUNDS)
+        return Climate("usual", weather, (USUAL_PACE,) * clients)
     name = rng.choice(names)
     pace = FAR_PACE if name == "far" else USUAL_PACE
     if name == "far":
         weather = replace(weather, delay_min=FAR_DELAYS[0], delay_max=FAR_DELAYS[1])
     weather = replace(weather, is_one_sided=rng.random() < 0.5, redial_max=rng.choice(REDIAL_SECONDS))
     paces = _uneven(clients, rng) if name == "uneven" else (pace,) * clients
-    return Climate(name, weather, paces, rng.choice(EPOCH_ROUNDS))
+    return Climate(name, weather, paces)
 
 
 def _uneven(clients: int, rng: random.Random) -> tuple[Pace, ...]:

@@ -14,63 +14,19 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol
 
 from seedflood.errors import PeerError
 from seedflood.protocol.frontier import Held
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.swarm.admission import MemberAdmission
 from seedflood.protocol.swarm.messages import Goodbye, Hello, Message
 from seedflood.simulation.clock import Clock
+from seedflood.simulation.endpoint import Endpoint, Hearer
 from seedflood.simulation.link import Encoder, End, Item, Link, Traffic, decode
 from seedflood.transport.answer import AnswerItem, cut
 from seedflood.transport.codec import ANSWER_ONLY, LinkMessage, Pull, PullEnd, PullMore, PullPart
 
 DIAL_SECONDS = 0.25
 """Bound of the delay before the first dial; it doubles with every dial that makes no lasting link."""
-
-
-class Door(Protocol):
-    """Who is let in by a node."""
-
-    @property
-    def admission(self) -> MemberAdmission: ...
-
-
-class Hearer(Protocol):
-    """What links tell a driver, and ask it."""
-
-    def hello(self) -> Hello: ...
-
-    def connected(self, peer: OriginId, hello: Hello) -> None: ...
-
-    def disconnected(self, peer: OriginId, reason: str) -> None: ...
-
-    def received(self, peer: OriginId, message: Any) -> None: ...
-
-    def answer(self, frontier: Iterable[Held]) -> Iterable[Any]: ...
-
-    def progressed(self, peer: OriginId) -> None: ...
-
-    def pulled(self, peer: OriginId) -> None: ...
-
-
-class Endpoint(Protocol):
-    """What the network needs of a host."""
-
-    index: int
-    is_up: bool
-    is_paused: bool
-    origin: OriginId
-
-    @property
-    def node(self) -> Door: ...
-
-    @property
-    def driver(self) -> Hearer: ...
-
-    def enter(self, action: Callable[..., None], *args: object) -> None:
-        """Does it now; a host that is paused does it when it goes on."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,8 @@ from seedflood.protocol.swarm.swarm import Swarm
 class Node(Swarm[Outputs]):
     """One origin. `member` says who: key, name, incarnation; its signature is made here."""
 
+    admission: Admission
+
     def __init__(
         self, rules: Rules, member: Member, sign: Sign, verify: Verify, *, patience: Patience | None = None
     ) -> None:

@@ -36,7 +36,7 @@ class Swarm(Generic[Wanted]):
         self.neighbours = presence.neighbours
         self._rules = rules
         self._presence = presence
-        self._admission = admission
+        self.admission = admission
         self._algorithm = algorithm
         self._outbox = outbox
         self._patience = patience
@@ -107,7 +107,7 @@ class Swarm(Generic[Wanted]):
                 self._algorithm.received(peer, message, now)
             case Members(members):
                 for member in members:
-                    self._admission.check_member(member)
+                    self.admission.check_member(member)
                 self._presence.believe(members, peer)
             case Ping(sent_at):
                 self._outbox.send(peer, Pong(sent_at))
@@ -157,7 +157,7 @@ class Swarm(Generic[Wanted]):
 
     def view(self, now: float) -> View:
         """What an operator is shown."""
-        return self._algorithm.describe(make_view(self, self._presence, self._admission.refused, now))
+        return self._algorithm.describe(make_view(self, self._presence, self.admission.refused, now))
 
     def _flooding(self) -> Iterator[tuple[OriginId, Message]]:
         """What is queued for each neighbour: statements first, so that an origin's key precedes what it says."""

@@ -1,17 +1,14 @@
 """What must hold, judged from outside: from what hosts published, journalled and applied, not from what they say."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from seedflood.protocol.seedflood.phase import Phase
-from seedflood.protocol.view import Blocker
-from seedflood.simulation.seedflood.host import Host
-
-HARMLESS = ("duplicate", "self")
-"""Why honest hosts refuse each other: both have dialled, or one was started twice."""
+from seedflood.simulation import checks
+from seedflood.simulation.seedflood.host import SeedfloodHost
 
 
-def find_violations(hosts: Sequence[Host]) -> list[str]:
+def find_violations(hosts: Sequence[SeedfloodHost]) -> list[str]:
     """Broken promises of finished, healed hosts; each in a sentence that names the host and the update."""
     violations = find_mistakes(hosts)
     for host in hosts:
@@ -31,60 +28,32 @@ def find_violations(hosts: Sequence[Host]) -> list[str]:
     return violations
 
 
-def find_mistakes(hosts: Sequence[Host]) -> list[str]:
+def find_mistakes(hosts: Sequence[SeedfloodHost]) -> list[str]:
     """What may not happen at any moment, whatever the faults are."""
-    mistakes = list(hosts[0].chronicle.contradictions)
-    for host in hosts:
-        mistakes += [f"{host.name} {mistake}" for mistake in (*host.mistakes, *host.judge())]
-    return mistakes
+    return [*hosts[0].chronicle.contradictions, *checks.find_mistakes(hosts)]
 
 
-def find_refusals(hosts: Sequence[Host], refusals: Mapping[tuple[int, int, str], int]) -> list[str]:
-    """Whom these hosts refused among themselves. refusals: how often, by receiver, sender and reason."""
-    names = {host.index: host.name for host in hosts}
-    return [
-        f"{names[receiver]} refused {names[sender]} ({reason}, {count} times)"
-        for (receiver, sender, reason), count in sorted(refusals.items())
-        if receiver in names and sender in names and reason not in HARMLESS
-    ]
-
-
-def _find_unnamed(hosts: Sequence[Host]) -> list[str]:
+def _find_unnamed(hosts: Sequence[SeedfloodHost]) -> list[str]:
     """Of whom two honest hosts took two contents under one step, everybody has the proof, whoever was told of which."""
     culprits = sorted(hosts[0].chronicle.two_tongued)
     return [f"{host.name} does not name {one:016x}" for one in culprits for host in hosts if one not in host.named]
 
 
-def has_equal_frontiers(hosts: Sequence[Host]) -> bool:
+def has_equal_frontiers(hosts: Sequence[SeedfloodHost]) -> bool:
     return len({host.node.frontier.digest() for host in hosts}) == 1
 
 
-def has_equal_digests(hosts: Sequence[Host]) -> bool:
+def has_equal_digests(hosts: Sequence[SeedfloodHost]) -> bool:
     return len({host.ledger.digest() for host in hosts}) == 1
 
 
-def has_mended(hosts: Sequence[Host]) -> bool:
+def has_mended(hosts: Sequence[SeedfloodHost]) -> bool:
     """Are they equal, and does none of them wait to make its coefficients again? Then they are judged, or when time is
     up."""
     return has_equal_digests(hosts) and all(host.node.seedflood.exchange.watch.is_current for host in hosts)
 
 
-def find_stuck(hosts: Sequence[Host]) -> list[str]:
-    """Who has not finished, and what it waits for."""
-    return [
-        f"{host.name} is {host.node.phase.value if host.is_up else 'down'} at step {host.node.step}"
-        + (f", waits for {', '.join(map(_spell, host.driver.blockers()))}" if host.is_up else "")
-        for host in hosts
-        if not host.is_done
-    ]
-
-
-def _spell(blocker: Blocker) -> str:
-    step = blocker.first_lacking_step
-    return f"{blocker.name} ({blocker.kind}{f' from step {step}' if step is not None else ''})"
-
-
-def find_silence(host: Host) -> str | None:
+def find_silence(host: SeedfloodHost) -> str | None:
     """Does the host stand still without a reason that it can tell?"""
     phase = host.node.phase
     if phase not in (Phase.JOINING, Phase.COLLECTING, Phase.FINISHING) or host.driver.blockers():
@@ -92,7 +61,7 @@ def find_silence(host: Host) -> str | None:
     return f"is {phase.value} at step {host.node.step}, and cannot say for whom it waits"
 
 
-def _find_losses(host: Host) -> list[str]:
+def _find_losses(host: SeedfloodHost) -> list[str]:
     """At the end everything that was ever said is applied everywhere, and nothing waits any more."""
     liars = host.chronicle.liars
     lost = {name for name in host.chronicle.updates if name[0] not in liars} - host.ledger.applied.keys()

@@ -19,7 +19,7 @@ from seedflood.protocol.packing import pack, unpack
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, Update
 from seedflood.protocol.seedflood.node import Node
 from seedflood.protocol.seedflood.payload import PAIRS, Telling, decode_payload
-from seedflood.simulation.seedflood.journal import MemoryJournal
+from seedflood.simulation.seedflood.journal import MemoryBundleJournal
 from seedflood.simulation.seedflood.optimisers import COEFFICIENTS, OptimizerName, after_steps
 
 EPOCH_BYTES = 8 * COEFFICIENTS
@@ -228,7 +228,7 @@ class Ledger:
         self._steps.pop(epoch, None)
 
 
-def find_outdated(node: Node, journal: MemoryJournal, ledger: Ledger) -> str | None:
+def find_outdated(node: Node, journal: MemoryBundleJournal, ledger: Ledger) -> str | None:
     """Has a node that ends its run other coefficients than its journal gives? It may if its patience was over before an
     origin contradicted itself."""
     watch, patient_until = (

@@ -30,10 +30,10 @@ from seedflood.protocol.seedflood.statement import Closed, stated
 from seedflood.protocol.seedflood.statement import pack as pack_statement
 from seedflood.protocol.swarm.messages import NEIGHBOURS_MAX, Goodbye, Hello, Member, Members, Message, Ping, Pong
 from seedflood.simulation.link import Item
-from seedflood.simulation.seedflood.host import Host
+from seedflood.simulation.seedflood.host import SeedfloodHost
 from seedflood.simulation.seedflood.ledger import EPOCH_BYTES
 from seedflood.simulation.seedflood.telling import draw_round
-from seedflood.simulation.seedflood.world import World
+from seedflood.simulation.seedflood.world import SeedfloodWorld
 from seedflood.transport.answer import AnswerItem, cut
 from seedflood.transport.codec import Pull, PullMore, PullPart
 
@@ -74,7 +74,7 @@ def _is_connected(links: dict[int, set[int]], left: set[int]) -> bool:
 class Liar:
     """One host that lies. told: how often each kind of lie was told, of all liars of the world."""
 
-    def __init__(self, world: World, host: Host, told: Counter[str], kinds: Sequence[str]) -> None:
+    def __init__(self, world: SeedfloodWorld, host: SeedfloodHost, told: Counter[str], kinds: Sequence[str]) -> None:
         self.host = host
         self._world = world
         self._rng: random.Random = world.rng
@@ -357,7 +357,9 @@ LIES: dict[str, Callable[[Liar], list[Item]]] = {
 }
 
 
-def let_lie(world: World, indices: Iterable[int], told: Counter[str], kinds: Sequence[str] | None = None) -> list[Liar]:
+def let_lie(
+    world: SeedfloodWorld, indices: Iterable[int], told: Counter[str], kinds: Sequence[str] | None = None
+) -> list[Liar]:
     """These hosts lie from now on, in these ways, or in some that the seed draws."""
     kinds = kinds or world.rng.sample(sorted(LIES), world.rng.randint(3, len(LIES)))
     liars = [Liar(world, world.hosts[index], told, kinds) for index in sorted(indices)]

@@ -1,15 +1,8 @@
-"""Whole simulated runs: chaos, healing, judgement, in one call; and many seeds over all cores.
-
-Chaos is judged for safety: what may never happen, whatever goes wrong. Then everything heals, and the run is judged for
-liveness: it must come to its end within a bound of virtual time, and everybody must hold everything.
-"""
+"""Whole simulated runs of SeedFlood: chaos, healing, judgement, in one call; and many seeds over all cores."""
 
 import random
-import time
-from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from multiprocessing import get_context
 from typing import Any
 
 from rich.console import Console
@@ -20,30 +13,29 @@ from seedflood.errors import UsageError
 from seedflood.protocol.seedflood.watch import MEND_SECONDS_MAX
 from seedflood.protocol.seedflood.window import WindowRule
 from seedflood.protocol.swarm.rules import Patience
-from seedflood.simulation.climate import draw_climate
+from seedflood.simulation import runs
+from seedflood.simulation.climate import Climate, draw_climate
+from seedflood.simulation.runs import HEALING_SECONDS_MAX, Trial, show_complaints, verdict
 from seedflood.simulation.seedflood.bounds import find_excess
 from seedflood.simulation.seedflood.checks import (
     find_mistakes,
-    find_refusals,
     find_silence,
-    find_stuck,
     find_violations,
     has_equal_digests,
     has_equal_frontiers,
     has_mended,
 )
-from seedflood.simulation.seedflood.faults import Chaos
-from seedflood.simulation.seedflood.liars import choose_liars, let_lie
+from seedflood.simulation.seedflood.faults import SeedfloodChaos
+from seedflood.simulation.seedflood.host import SeedfloodHost
+from seedflood.simulation.seedflood.liars import Liar, choose_liars, let_lie
 from seedflood.simulation.seedflood.optimisers import OPTIMIZERS, OptimizerName
-from seedflood.simulation.seedflood.profiles import PROFILES
+from seedflood.simulation.seedflood.profiles import PROFILES, Profile
 from seedflood.simulation.seedflood.telling import TELLS, Tell, make_telling
-from seedflood.simulation.seedflood.world import World
+from seedflood.simulation.seedflood.world import SeedfloodWorld
 
 PATIENCE = Patience(start_seconds=5.0)
 CHAOS_SHARE = 0.7
 """Chaos ends when somebody has done this share of the steps, or time is up."""
-CHAOS_SECONDS_MAX = 60.0
-HEALING_SECONDS_MAX = 600.0
 STALL_SECONDS_MAX = 60.0
 """So long a strict run is watched that liars may keep from its end."""
 QUIET_SECONDS = 20.0
@@ -51,10 +43,11 @@ QUIET_SECONDS = 20.0
 MENDING_SECONDS_MAX = 3 * MEND_SECONDS_MAX
 """So long they may take until all have made their replicas again from what they hold then: who was told two things all
 the time does that once a minute. Then they are compared."""
-STRIDE_SECONDS = 0.5
-SHOWN_LINES_MAX = 10
 DELAYS = (0, 0, 1, 1, 2, 3)
 """Of a plan that names none."""
+EPOCH_ROUNDS = (1, 2, 4, 4, 8, 16)
+"""Rounds per epoch: short ones and long ones."""
+USUAL_EPOCH_ROUNDS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,20 +128,87 @@ class Result:
         return {**plan, "healed": self.healed, **facts}
 
 
+class Judge:
+    """What SeedFlood promises."""
+
+    def look_at(self, host: SeedfloodHost) -> list[str]:
+        """Is what nodes keep as little as is promised, and can all say why they wait?"""
+        return [*find_excess(host.driver), *filter(None, [find_silence(host)])]
+
+    def find_mistakes(self, hosts: Sequence[SeedfloodHost]) -> list[str]:
+        return find_mistakes(hosts)
+
+    def find_violations(self, hosts: Sequence[SeedfloodHost]) -> list[str]:
+        return find_violations(hosts)
+
+
+class _Trial(Trial[SeedfloodHost]):
+    """Some hosts may lie, until the others could end."""
+
+    world: SeedfloodWorld
+
+    def __init__(self, world: SeedfloodWorld, chaos: SeedfloodChaos, liars: Iterable[int]) -> None:
+        super().__init__(world, chaos, Judge())
+        self._chosen = sorted(liars)
+        self._liars: list[Liar] = []
+
+    def begin(self) -> None:
+        super().begin()
+        if self._chosen:
+            self._liars = let_lie(self.world, self._chosen, self.chaos.faults)
+
+    def settle(self) -> None:
+        if not self._liars:
+            return
+        for liar in self._liars:
+            liar.end()
+        self.world.run_for(QUIET_SECONDS)
+        self.world.clock.run(lambda: has_mended(self.world.honest), MENDING_SECONDS_MAX)
+        self.chaos.faults["culprits"] += len(self.world.chronicle.two_tongued)
+
+
 def simulate(plan: Plan) -> Result:
     """Runs the plan to its end, or until virtual time is up."""
-    began = time.monotonic()
     profile = PROFILES[plan.profile]
     edges = make_topology(plan.topology, plan.clients, seed=plan.seed)
     draws = random.Random(f"world {plan.seed}")
     climate = draw_climate(profile.climates, profile.weather, plan.clients, draws)
-    plan = replace(plan, refresh_period=plan.refresh_period or climate.epoch_rounds * plan.local_steps)
-    plan = plan.drawn()
+    epoch_rounds = draw_epoch_rounds(profile, draws)
+    plan = replace(plan, refresh_period=plan.refresh_period or epoch_rounds * plan.local_steps).drawn()
+    world = _make_world(plan, edges, climate)
+    liars = choose_liars(plan.clients, edges, profile.liars, draws)
+    is_stalling = bool(liars) and plan.window == "strict"
+    outcome = _Trial(world, SeedfloodChaos(world, profile), liars).run(
+        lambda host: host.node.step >= CHAOS_SHARE * plan.steps,
+        STALL_SECONDS_MAX if is_stalling else HEALING_SECONDS_MAX,
+    )
+    return Result(
+        plan=plan,
+        violations=outcome.violations,
+        stuck=outcome.stuck,
+        frontiers_equal=has_equal_frontiers(world.honest),
+        digests_equal=has_equal_digests(world.honest),
+        digest=world.honest[0].ledger.digest().hex()[:16],
+        virtual_seconds=outcome.virtual_seconds,
+        wall_seconds=outcome.wall_seconds,
+        faults=outcome.faults,
+        climate=climate.name,
+        liars=len(liars),
+    )
+
+
+def draw_epoch_rounds(profile: Profile, draws: random.Random) -> int:
+    """How many rounds an epoch has. Where the climate is always the same, so are epochs."""
+    return USUAL_EPOCH_ROUNDS if profile.climates == ("usual",) else draws.choice(EPOCH_ROUNDS)
+
+
+def _make_world(plan: Plan, edges: Iterable[tuple[int, int]], climate: Climate) -> SeedfloodWorld:
+    """plan: with nothing left open."""
     assert plan.refresh_period is not None
     assert plan.tell is not None
     assert plan.delay is not None
     assert plan.optimizer is not None
-    world = World(
+    return SeedfloodWorld(
         plan.clients,
         edges,
         seed=plan.seed,
@@ -163,75 +223,11 @@ def simulate(plan: Plan) -> Result:
         pace=climate.paces,
         patience=PATIENCE,
     )
-    chaos = Chaos(world, profile)
-    chaos.begin()
-    chosen = choose_liars(plan.clients, edges, profile.liars, draws)
-    liars = let_lie(world, chosen, chaos.faults) if chosen else []
-    _watch(world)
-    _rage(world, CHAOS_SHARE * plan.steps)
-    mistakes = find_mistakes(world.honest)
-    chaos.end()
-    world.run(STALL_SECONDS_MAX if liars and plan.window == "strict" else HEALING_SECONDS_MAX)
-    stuck = find_stuck(world.honest)
-    if liars:
-        for liar in liars:
-            liar.end()
-        world.run_for(QUIET_SECONDS)
-        world.clock.run(lambda: has_mended(world.honest), MENDING_SECONDS_MAX)
-        chaos.faults["culprits"] += len(world.chronicle.two_tongued)
-    mistakes = mistakes or find_refusals(world.honest, world.network.refusals)
-    return Result(
-        plan=plan,
-        violations=mistakes or (find_mistakes(world.honest) if stuck else find_violations(world.honest)),
-        stuck=stuck,
-        frontiers_equal=has_equal_frontiers(world.honest),
-        digests_equal=has_equal_digests(world.honest),
-        digest=world.honest[0].ledger.digest().hex()[:16],
-        virtual_seconds=round(world.clock.now, 3),
-        wall_seconds=round(time.monotonic() - began, 3),
-        faults={kind: count for kind, count in sorted(chaos.faults.items()) if count},
-        climate=climate.name,
-        liars=len(liars),
-    )
-
-
-def _watch(world: World) -> None:
-    """From now on, again and again: is what nodes keep as little as is promised, and can all say why they wait?"""
-    for host in world.hosts:
-        if host.is_up and not host.is_paused:
-            found = [*find_excess(host.driver), *filter(None, [find_silence(host)])]
-            host.mistakes += [mistake for mistake in found if mistake not in host.mistakes]
-    world.clock.after(STRIDE_SECONDS, _watch, world)
-
-
-def _rage(world: World, steps: float) -> None:
-    end = world.clock.now + CHAOS_SECONDS_MAX
-    while world.clock.now < end and not any(host.is_up and host.node.step >= steps for host in world.hosts):
-        world.run_for(STRIDE_SECONDS)
 
 
 def sweep(plan: Plan, seeds: Iterable[int], processes: int | None = None) -> Iterator[Result]:
     """The plan under each seed, over so many processes (default: one per core); results as they come."""
-    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-        futures: list[Future[Result]] = [pool.submit(simulate, replace(plan, seed=seed)) for seed in seeds]
-        try:
-            for future in as_completed(futures):
-                yield future.result()
-        finally:
-            for future in futures:
-                future.cancel()
-
-
-def parse_seeds(text: str) -> range:
-    """ "1..200": both ends belong to it; "7" is one seed. Raises UsageError."""
-    first, _, last = text.partition("..")
-    try:
-        seeds = range(int(first), int(last or first) + 1)
-    except ValueError:
-        seeds = range(0)
-    if not seeds:
-        raise UsageError(f'"{text}" names no seeds; say for example --seeds 1..200.')
-    return seeds
+    return runs.sweep(simulate, (replace(plan, seed=seed) for seed in seeds), processes)
 
 
 def show_result(result: Result, console: Console) -> None:
@@ -242,10 +238,10 @@ def show_result(result: Result, console: Console) -> None:
     table = Table(title=what, title_justify="left")
     table.add_column("what")
     table.add_column("result", justify="right")
-    table.add_row("every update applied exactly once, nothing lost", _verdict(not result.violations))
-    table.add_row("healed", _verdict(result.healed))
-    table.add_row("frontiers equal", _verdict(result.frontiers_equal))
-    table.add_row("digests equal", f"{_verdict(result.digests_equal)} {result.digest}")
+    table.add_row("every update applied exactly once, nothing lost", verdict(not result.violations))
+    table.add_row("healed", verdict(result.healed))
+    table.add_row("frontiers equal", verdict(result.frontiers_equal))
+    table.add_row("digests equal", f"{verdict(result.digests_equal)} {result.digest}")
     table.add_row("climate", plan_of(result))
     if result.liars:
         table.add_row("liars", str(result.liars))
@@ -253,36 +249,9 @@ def show_result(result: Result, console: Console) -> None:
     for kind, count in result.faults.items():
         table.add_row(f"fault: {kind.replace('_', ' ')}", str(count))
     console.print(table)
-    _show_complaints(result, console)
-
-
-def show_sweep(results: Iterable[Result], console: Console, *, count: int) -> list[Result]:
-    """Many runs, for people: bad seeds as they come. Returns those."""
-    bad = []
-    done = 0
-    for done, result in enumerate(results, start=1):
-        if not result.is_good:
-            bad.append(result)
-            console.print(f"[red]seed {result.plan.seed} is bad[/red]")
-            _show_complaints(result, console)
-        elif done % 10 == 0:
-            console.print(f"{done} of {count} seeds, {len(bad)} bad")
-    console.print(f"{done} of {count} seeds done, {len(bad)} bad: {sorted(result.plan.seed for result in bad)}")
-    return bad
+    show_complaints(result, console)
 
 
 def plan_of(result: Result) -> str:
     """What was drawn from the seed."""
     return f"{result.climate}, epochs of {result.plan.refresh_period} steps"
-
-
-def _show_complaints(result: Result, console: Console) -> None:
-    lines = [*result.violations, *result.stuck]
-    for line in lines[:SHOWN_LINES_MAX]:
-        console.print(f"  {line}", markup=False, highlight=False)
-    if len(lines) > SHOWN_LINES_MAX:
-        console.print(f"  and {len(lines) - SHOWN_LINES_MAX} more")
-
-
-def _verdict(is_good: bool) -> str:
-    return "[green]yes[/green]" if is_good else "[red]no[/red]"

@@ -1,0 +1,152 @@
+"""Memory that is bounded, looked at while a run goes on: no table of a node is larger than the code promises.
+
+All containers that a node's parts hold between two events are found by walking through them, and every one of them has
+its bound in a table: one that is new and has none is seen, too. Here are the bounds of a swarm; an algorithm adds those
+of its own parts.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Generic, TypeVar
+
+from seedflood.host.backlog import WITHHELD_MAX, Backlog
+from seedflood.host.driver import Driver
+from seedflood.protocol.swarm.delays import HOP_BOUNDS, SAMPLES_MAX
+from seedflood.protocol.swarm.messages import NEIGHBOURS_MAX
+
+Answer = TypeVar("Answer")
+Bound = Callable[[Any], int]
+"""Of a node."""
+CONTAINERS = (dict, set, list, deque)
+REASONS_MAX = 64
+"""For which something is refused."""
+
+
+def fixed(most: int) -> Bound:
+    return lambda _: most
+
+
+def linked(node: Any) -> int:
+    return len(node.neighbours)
+
+
+def origins(node: Any) -> int:
+    most: int = node._rules.origins_max
+    return most
+
+
+def statements(node: Any) -> int:
+    return 2 * origins(node)
+
+
+at_once = fixed(0)  # empty again before anything else happens
+
+SWARM_BOUNDS: dict[str, Bound] = {
+    "Backlog._withheld": fixed(WITHHELD_MAX),
+    "Backlog.members": statements,
+    "HopDelays._counts": fixed(len(HOP_BOUNDS) + 1),
+    "HopDelays._delays": fixed(SAMPLES_MAX),
+    "HopDelays._latest": linked,
+    "HopDelays._sent": linked,
+    "Liveness._lateness": origins,
+    "Liveness._missing_since": origins,
+    "Liveness.suspects": origins,
+    "MemberAdmission._twins": origins,
+    "MemberAdmission.refused": fixed(REASONS_MAX),
+    "Membership._links": origins,
+    "Membership._links[]": lambda node: max(origins(node), NEIGHBOURS_MAX),
+    "Membership._members": origins,
+    "Membership._names": origins,
+    "Membership._spoken": origins,
+    "Neighbour.members": at_once,
+    "Neighbours._linked": origins,
+    "Outputs.events": at_once,
+    "Outputs.members": at_once,
+    "Outputs.records": at_once,
+    "Outputs.send": at_once,
+    "Presence.changed": origins,
+}
+"""By the part that holds it, or a class that it comes from; [] is what a table holds by its keys."""
+
+
+def find_excess(
+    driver: Driver, bounds: Mapping[str, Bound] = SWARM_BOUNDS, *, claimed: tuple[str, str] | None = None
+) -> list[str]:
+    """Tables that are larger than promised, or of which nothing is promised. claimed: (part, field) that is not looked
+    at, for it holds what a neighbour says."""
+    node = driver.node
+    excess = []
+    for kind, field, size in _containers(driver, claimed):
+        bound = next((bounds[name] for base in kind.__mro__ if (name := f"{base.__name__}.{field}") in bounds), None)
+        name = f"{kind.__name__}.{field}"
+        if bound is None:
+            excess.append(f"keeps {name}, which has no bound")
+        elif size > bound(node):
+            excess.append(f"keeps {size} in {name}, more than {bound(node)}")
+    return excess
+
+
+def parts_of(driver: Driver, claimed: tuple[str, str] | None = None) -> Iterator[object]:
+    """A node, its backlog, and everything that these are made of."""
+    return (part for part, _ in _walk(driver, claimed))
+
+
+def _containers(driver: Driver, claimed: tuple[str, str] | None) -> Iterator[tuple[type, str, int]]:
+    """(whose, what, how many are in it)"""
+    for part, fields in _walk(driver, claimed):
+        for field, value in fields:
+            if _is_container(type(value)):
+                yield type(part), field, len(value)
+                yield from ((type(part), f"{field}[]", len(one)) for one in _inside(value, _is_container))
+
+
+def _walk(driver: Driver, claimed: tuple[str, str] | None) -> Iterator[tuple[object, Sequence[tuple[str, Any]]]]:
+    """Every part once, and its fields. Walked so often that what is known of a type is remembered."""
+    seen: set[int] = set()
+    parts: list[object] = [driver.node, driver._backlog, driver.node._algorithm]
+    while parts:
+        part = parts.pop()
+        if id(part) in seen:
+            continue
+        seen.add(id(part))
+        fields = [*getattr(part, "__dict__", {}).items()]
+        fields += [(slot, getattr(part, slot)) for slot in _slots(type(part)) if hasattr(part, slot)]
+        yield part, fields
+        for field, value in fields:
+            if _is_container(type(value)):
+                parts += _inside(value, _is_part)
+            elif _is_part(type(value)) and (type(part).__name__, field) != claimed:
+                parts.append(value)
+
+
+def _inside(container: Any, is_wanted: Callable[[type], bool]) -> list[Any]:
+    """What a container holds that is of wanted types: mostly nothing, and most containers hold one type only."""
+    values = container.values() if isinstance(container, dict) else container
+    wanted = set(filter(is_wanted, set(map(type, values))))
+    return [value for value in values if type(value) in wanted] if wanted else []
+
+
+class _Known(dict[type, Answer], Generic[Answer]):
+    """Answers to a question about types, each asked once."""
+
+    def __init__(self, ask: Callable[[type], Answer]) -> None:
+        super().__init__()
+        self._ask = ask
+
+    def __missing__(self, kind: type) -> Answer:
+        answer = self[kind] = self._ask(kind)
+        return answer
+
+
+def _belongs(kind: type) -> bool:
+    """Is it of a node's own parts? What it was given to send or to keep has limits where it came in."""
+    return issubclass(kind, Backlog) or (
+        kind.__module__.startswith("seedflood.protocol.") and not kind.__module__.endswith(".messages")
+    )
+
+
+_is_container = _Known(lambda kind: issubclass(kind, CONTAINERS)).__getitem__
+_is_part = _Known(_belongs).__getitem__
+_slots = _Known(
+    lambda kind: tuple(slot for base in kind.__mro__ for slot in getattr(base, "__slots__", ()))
+).__getitem__

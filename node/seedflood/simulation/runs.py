@@ -1,0 +1,190 @@
+"""Whole simulated runs of any algorithm: chaos, healing, judgement; and many seeds over all cores.
+
+Chaos is judged for safety: what may never happen, whatever goes wrong. Then everything heals, and the run is judged for
+liveness: it must come to its end within a bound of virtual time, and what must hold then is looked at.
+
+An algorithm brings a world of its hosts, the chaos that can strike them, and a judge.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from multiprocessing import get_context
+from typing import Generic, Protocol, TypeVar
+
+from rich.console import Console
+
+from seedflood.errors import UsageError
+from seedflood.simulation.checks import find_refusals, find_stuck
+from seedflood.simulation.faults import Chaos
+from seedflood.simulation.host import Host
+from seedflood.simulation.world import AnyHost, World
+
+CHAOS_SECONDS_MAX = 60.0
+HEALING_SECONDS_MAX = 600.0
+STRIDE_SECONDS = 0.5
+SHOWN_LINES_MAX = 10
+
+
+JudgedHost = TypeVar("JudgedHost", bound=Host, contravariant=True)
+
+
+class Judge(Protocol[JudgedHost]):
+    """What an algorithm promises, judged from outside. Each complaint is a sentence that names the host."""
+
+    def look_at(self, host: JudgedHost) -> Iterable[str]:
+        """What may never be seen of a host that is up, its name left out. Asked again and again."""
+
+    def find_mistakes(self, hosts: Sequence[JudgedHost]) -> list[str]:
+        """What may not happen at any moment, whatever the faults are."""
+
+    def find_violations(self, hosts: Sequence[JudgedHost]) -> list[str]:
+        """Broken promises of finished, healed hosts; mistakes, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a run. violations: broken promises; stuck: who had not finished when time was up."""
+
+    violations: list[str]
+    stuck: list[str]
+    faults: dict[str, int]
+    virtual_seconds: float
+    wall_seconds: float
+
+
+class Trial(Generic[AnyHost]):
+    """A world that is put to the test."""
+
+    def __init__(self, world: World[AnyHost], chaos: Chaos[AnyHost], judge: Judge[AnyHost]) -> None:
+        self.world: World[AnyHost] = world
+        self.chaos: Chaos[AnyHost] = chaos
+        self.judge: Judge[AnyHost] = judge
+
+    def run(self, is_enough: Callable[[AnyHost], bool], healing_seconds: float = HEALING_SECONDS_MAX) -> Outcome:
+        """is_enough: is a host that is up so far that chaos may end?"""
+        began, world, judge = time.monotonic(), self.world, self.judge
+        self.begin()
+        self._watch()
+        self._rage(is_enough)
+        mistakes = judge.find_mistakes(world.honest)
+        self.chaos.end()
+        world.run(healing_seconds)
+        stuck = find_stuck(world.honest)
+        self.settle()
+        mistakes = mistakes or find_refusals(world.honest, world.network.refusals)
+        return Outcome(
+            violations=mistakes or (judge.find_mistakes if stuck else judge.find_violations)(world.honest),
+            stuck=stuck,
+            faults=shown_faults(self.chaos.faults),
+            virtual_seconds=round(world.clock.now, 3),
+            wall_seconds=round(time.monotonic() - began, 3),
+        )
+
+    def begin(self) -> None:
+        """Hosts start, and faults come."""
+        self.chaos.begin()
+
+    def settle(self) -> None:
+        """Everything has healed and could end: what is to happen before it is judged."""
+
+    def _watch(self) -> None:
+        """From now on, again and again."""
+        for host in self.world.hosts:
+            if host.is_up and not host.is_paused:
+                host.mistakes += [mistake for mistake in self.judge.look_at(host) if mistake not in host.mistakes]
+        self.world.clock.after(STRIDE_SECONDS, self._watch)
+
+    def _rage(self, is_enough: Callable[[AnyHost], bool]) -> None:
+        end = self.world.clock.now + CHAOS_SECONDS_MAX
+        while self.world.clock.now < end and not any(host.is_up and is_enough(host) for host in self.world.hosts):
+            self.world.run_for(STRIDE_SECONDS)
+
+
+def shown_faults(faults: Counter[str]) -> dict[str, int]:
+    return {kind: count for kind, count in sorted(faults.items()) if count}
+
+
+# Many of them
+
+
+class Seeded(Protocol):
+    @property
+    def seed(self) -> int: ...
+
+
+class Judged(Protocol):
+    """What is told of a run that was one of many."""
+
+    @property
+    def plan(self) -> Seeded: ...
+
+    @property
+    def is_good(self) -> bool: ...
+
+    @property
+    def violations(self) -> list[str]: ...
+
+    @property
+    def stuck(self) -> list[str]: ...
+
+
+AnyPlan = TypeVar("AnyPlan")
+AnyResult = TypeVar("AnyResult")
+AnyJudged = TypeVar("AnyJudged", bound=Judged)
+
+
+def sweep(
+    simulate: Callable[[AnyPlan], AnyResult], plans: Iterable[AnyPlan], processes: int | None = None
+) -> Iterator[AnyResult]:
+    """Each plan, over so many processes (default: one per core); results as they come. simulate: a function of a
+    module, for other processes look it up by its name."""
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+        futures: list[Future[AnyResult]] = [pool.submit(simulate, plan) for plan in plans]
+        try:
+            for future in as_completed(futures):
+                yield future.result()
+        finally:
+            for future in futures:
+                future.cancel()
+
+
+def parse_seeds(text: str) -> range:
+    """ "1..200": both ends belong to it; "7" is one seed. Raises UsageError."""
+    first, _, last = text.partition("..")
+    try:
+        seeds = range(int(first), int(last or first) + 1)
+    except ValueError:
+        seeds = range(0)
+    if not seeds:
+        raise UsageError(f'"{text}" names no seeds; say for example --seeds 1..200.')
+    return seeds
+
+
+def show_sweep(results: Iterable[AnyJudged], console: Console, *, count: int) -> list[AnyJudged]:
+    """Many runs, for people: bad seeds as they come. Returns those."""
+    bad = []
+    done = 0
+    for done, result in enumerate(results, start=1):
+        if not result.is_good:
+            bad.append(result)
+            console.print(f"[red]seed {result.plan.seed} is bad[/red]")
+            show_complaints(result, console)
+        elif done % 10 == 0:
+            console.print(f"{done} of {count} seeds, {len(bad)} bad")
+    console.print(f"{done} of {count} seeds done, {len(bad)} bad: {sorted(result.plan.seed for result in bad)}")
+    return bad
+
+
+def show_complaints(result: Judged, console: Console) -> None:
+    lines = [*result.violations, *result.stuck]
+    for line in lines[:SHOWN_LINES_MAX]:
+        console.print(f"  {line}", markup=False, highlight=False)
+    if len(lines) > SHOWN_LINES_MAX:
+        console.print(f"  and {len(lines) - SHOWN_LINES_MAX} more")
+
+
+def verdict(is_good: bool) -> str:
+    return "[green]yes[/green]" if is_good else "[red]no[/red]"
