@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from seedflood.config import RunSettings
-from seedflood.host.process import JOURNAL_FILE, KEY_FILE
+from seedflood.host.places import JOURNAL_FILE, KEY_FILE
 from seedflood.identity import Identity
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch

@@ -15,7 +15,7 @@ from benchmarks.measure import Metric, make_metric
 from benchmarks.processes import Cluster, NodeProcess
 from seedflood.cluster.ports import free_ports
 from seedflood.config import RunSettings, load_settings
-from seedflood.host.process import JOURNAL_FILE
+from seedflood.host.places import JOURNAL_FILE
 from seedflood.protocol.seedflood.messages import Bundle
 from seedflood.storage.journal import Journal
 from seedflood.training.loading import load_base

@@ -47,13 +47,13 @@ class Cluster:
 
     def _watch(self, daemon: Daemon) -> None:
         """Wakes `until` whenever a window of the daemon has closed or it tells of something."""
-        applied = daemon.applied
+        applied = daemon.engine.applied
 
         def tell(window: ClosedWindow) -> None:
             applied(window)
             self._moved.set()
 
-        daemon.applied = tell  # type: ignore[method-assign]
+        daemon.engine.applied = tell  # type: ignore[method-assign]
         told = daemon.hub.tell
 
         def note(event: str, level: str = "info", **facts: Any) -> None:

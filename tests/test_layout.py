@@ -167,7 +167,9 @@ def test_the_shared_part_of_the_shell_knows_the_protocol_alone(name):
     assert {one for one in strangers if not any(is_within(one, package) for package in allowed)} == set()
 
 
-@pytest.mark.parametrize("name", ["seams", "driver", "backlog"])
+@pytest.mark.parametrize(
+    "name", ["seams", "driver", "backlog", "engine", "daemon", "process", "status_source", "report"]
+)
 def test_what_drives_any_algorithm_knows_none(name):
     assert f"host/{name}.py" not in importers_of("seedflood.protocol.seedflood") | importers_of(
         "seedflood.host.seedflood"
@@ -224,7 +226,8 @@ def test_what_a_node_looks_like_is_made_of_nothing_that_lives():
 def test_async_appears_where_there_is_a_loop_only():
     asynchronous = modules_with(lambda node: isinstance(node, ast.AsyncFunctionDef | ast.AsyncWith | ast.AsyncFor))
     loops = ("transport/", "operations/server.py", "operations/console.py")
-    shells = ("host/daemon.py", "host/seedflood/compute_adapter.py", "host/process.py", "cluster/local.py")
+    engines = ("host/engine.py", "host/seedflood/engine.py", "host/seedflood/compute_adapter.py")
+    shells = ("host/daemon.py", "host/process.py", "cluster/local.py", *engines)
     assert outside(asynchronous, *loops, *shells) == set()
 
 

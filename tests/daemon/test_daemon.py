@@ -34,7 +34,7 @@ async def test_five_local_steps_share_one_bundle(cluster):
     daemons = await cluster.ring(3, {"steps": 20, "local_steps": 5, "refresh_period": 40})
     results = await cluster.finish()
     assert len({result["digest"] for result in results}) == 1
-    assert daemons[0]._journal.count() == 3 * 4
+    assert daemons[0].engine.journal.count() == 3 * 4
 
 
 async def test_replicas_agree_across_epochs(cluster):
@@ -128,12 +128,12 @@ async def test_a_disk_fault_ends_the_node_before_anything_of_it_is_sent(cluster,
     def full(*_: object, **__: object) -> int:
         raise JournalError("the disk is full")
 
-    monkeypatch.setattr(a._journal, "append", full)
+    monkeypatch.setattr(a.engine.journal, "append", full)
     with pytest.raises(JournalError):
         await a.ended
     await a.close()
     assert b.node.frontier.mark(a.node.origin) <= held + 2
-    assert a._journal.path.exists()
+    assert a.engine.journal.path.exists()
 
 
 async def test_a_fault_of_the_model_ends_the_node(cluster, monkeypatch):
@@ -143,7 +143,7 @@ async def test_a_fault_of_the_model_ends_the_node(cluster, monkeypatch):
     def fail(*_: object) -> None:
         raise RuntimeError("out of memory")
 
-    monkeypatch.setattr(a._trainer, "measure", fail)
+    monkeypatch.setattr(a.engine.trainer, "measure", fail)
     with pytest.raises(RuntimeError, match="out of memory"):
         await a.ended
 
@@ -153,8 +153,8 @@ async def test_a_node_rebuilt_from_its_journal_has_the_weights_of_the_live_one_a
     await cluster.finish()
     await cluster.close()
     rebuilt = rebuild(a.settings)
-    live = a._trainer.replica.weights()
-    assert rebuilt.digest() == a._trainer.digest()
+    live = a.engine.trainer.replica.weights()
+    assert rebuilt.digest() == a.engine.trainer.digest()
     for name, weight in rebuilt.replica.weights().items():
         torch.testing.assert_close(weight, live[name], rtol=0, atol=1e-6)
 
@@ -193,7 +193,7 @@ async def test_a_node_that_starts_again_reads_its_journal_page_by_page_on_the_lo
     monkeypatch.setattr(driver, "pages", noted)
     again = await cluster.start("n0", [], run)
     assert again.node.frontier.count() == 3 * 60
-    assert (await again._compute.run(again._trainer.digest)).hex() == digest
+    assert (await again._compute.run(again.engine.trainer.digest)).hex() == digest
     assert {thread for thread, _ in read} == {threading.current_thread()}
     assert sum(size for _, size in read) == 3 * (60 - WAITING_ROUNDS)
     assert max(size for _, size in read) <= 7

@@ -42,7 +42,7 @@ async def test_a_journal_of_gradients_is_replayed_to_the_weights_of_the_live_nod
     daemons = await cluster.ring(2, {**GRADIENT, "steps": 10, "refresh_period": 4})
     results = await cluster.finish()
     settings = daemons[0].settings
-    expected = daemons[0]._trainer.replica.weights()
+    expected = daemons[0].engine.trainer.replica.weights()
     await cluster.close()
     cluster.daemons.clear()
     assert replay(settings).digest == results[0]["digest"]

@@ -27,9 +27,14 @@ class SomeLinks:
         return self.counters
 
 
+def make_source(node, driver, clock, links=None):
+    engine = SimpleNamespace(node=node, driver=driver, parameters=(1, 4))
+    return StatusSource(SETTINGS, engine, links, clock, incarnation=1)
+
+
 def rows(links):
     node = SimpleNamespace(membership=SimpleNamespace(all=lambda: (BETA,)))
-    status_source = StatusSource(SETTINGS, node, None, links, None, lambda: 0.0, parameters=(1, 4), incarnation=1)
+    status_source = make_source(node, None, lambda: 0.0, links)
     return [(one.peer, one.address, one.connected_at) for one in status_source.link_states()]
 
 
@@ -62,7 +67,7 @@ def test_a_view_is_made_once_until_something_happens():
 
     driver = SimpleNamespace(turns=0)
     node = SimpleNamespace(view=view)
-    source = StatusSource(SETTINGS, node, driver, None, None, lambda: moment[0], parameters=(1, 4), incarnation=1)
+    source = make_source(node, driver, lambda: moment[0])
     assert source.view().now == 0.0
     moment[0] = 5.0
     assert (source.view().now, made) == (5.0, [0.0])
@@ -75,7 +80,7 @@ def test_nothing_happens_behind_the_back_of_a_view():
     seams = Recorder()
     driver = SeedfloodDriver(linked(B, C), *seams.seams, lambda: 1.0)
     node = driver.node
-    source = StatusSource(SETTINGS, node, driver, None, None, lambda: 1.0, parameters=(1, 4), incarnation=1)
+    source = make_source(node, driver, lambda: 1.0)
 
     def fill():
         seams.disk.is_full = True

@@ -8,7 +8,7 @@ import pytest
 
 from seedflood.config import RunSettings, load_settings
 from seedflood.errors import ConfigError
-from seedflood.host.process import JOURNAL_FILE
+from seedflood.host.places import JOURNAL_FILE
 from seedflood.host.report import RESULT_FILE
 from seedflood.identity import Identity
 from seedflood.offline.learned import rebuild, replay

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from seedflood.errors import BindError
-from seedflood.host.process import KEY_FILE
+from seedflood.host.places import KEY_FILE
 from seedflood.identity import Identity
 from seedflood.operations.client import node_at, node_in
 from seedflood.operations.console import Console
@@ -57,14 +57,14 @@ async def test_probes_answer_while_a_step_takes_as_long_as_it_likes(cluster, htt
     b = await cluster.start("b", ["a"], PAIR)
     await cluster.until(lambda: a.node.step >= 3)
     begun, may_end = threading.Event(), threading.Event()
-    measure = a._trainer.measure
+    measure = a.engine.trainer.measure
 
     def measure_for_ever(*order):
         begun.set()
         may_end.wait()
         return measure(*order)
 
-    monkeypatch.setattr(a._trainer, "measure", measure_for_ever)
+    monkeypatch.setattr(a.engine.trainer, "measure", measure_for_ever)
     assert await asyncio.to_thread(begun.wait, 60)
     try:
         assert await get(http, a, "/livez") == (200, "alive\n")

@@ -18,7 +18,7 @@ from networks import inside
 
 from seedflood.cluster.ports import free_ports
 from seedflood.config import RunSettings, Settings, load_settings, spell
-from seedflood.host.process import JOURNAL_FILE
+from seedflood.host.places import JOURNAL_FILE
 
 SILENCE_SECONDS_MAX = 120.0
 

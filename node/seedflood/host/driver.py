@@ -17,7 +17,7 @@ from seedflood.host.backlog import Backlog
 from seedflood.host.seams import Journal, Links, Observer
 from seedflood.protocol.frontier import Held
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.swarm.messages import AlgorithmMessage, Hello, Member, Members, Message
+from seedflood.protocol.swarm.messages import Hello, Member, Members, Message
 from seedflood.protocol.swarm.outputs import Event
 from seedflood.protocol.swarm.swarm import Swarm
 from seedflood.protocol.view import Blocker
@@ -72,8 +72,11 @@ class Driver:
         """What to say first on a new link."""
         return self.node.hello()
 
-    def answer(self, frontier: Iterable[Held]) -> Iterator[Members | AlgorithmMessage]:
-        """The answer to a pull, made as it is taken: who takes part. An algorithm with a history says more."""
+    def answer(self, frontier: Iterable[Held]) -> Iterator[Any]:
+        """The answer to a pull, made as it is taken: who takes part. An algorithm with a history says more.
+
+        Its parts are `Members` and messages of the algorithm that are told in answers (`transport.answer`).
+        """
         yield Members(self.node.membership.told())
 
     def connected(self, peer: OriginId, hello: Hello) -> None:

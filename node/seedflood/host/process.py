@@ -7,7 +7,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import asdict
 from pathlib import Path
@@ -21,16 +21,12 @@ from seedflood.errors import ConfigError, ExitCode
 from seedflood.host import garbage
 from seedflood.host.compute_thread import ComputeThread
 from seedflood.host.daemon import Daemon
+from seedflood.host.modes import MODES
+from seedflood.host.places import KEY_FILE
 from seedflood.identity import Identity
 from seedflood.operations.console import Console
 from seedflood.operations.status import describe_line
 from seedflood.operations.systemd import Notifier
-from seedflood.protocol.origin import OriginId
-from seedflood.storage.journal import Journal
-from seedflood.storage.snapshots import Snapshots
-from seedflood.training.seedflood.trainer import Trainer
-
-KEY_FILE, JOURNAL_FILE, SNAPSHOTS_FOLDER = "identity.pem", "journal.sqlite", "snapshots"
 
 _log = structlog.stdlib.get_logger("seedflood")
 
@@ -45,7 +41,7 @@ def run_process(settings: Settings, reload: Callable[[], Settings] | None = None
 
 
 async def start_daemon(settings: Settings) -> Daemon:
-    """Loads key, model and rows, opens the journal and the links. Raises SeedfloodError, leaving nothing open.
+    """Loads key and model, opens the journal and the links. Raises SeedfloodError, leaving nothing open.
 
     Whoever looks sees the node from the beginning: probes and the page are served before the model is loaded.
     """
@@ -59,23 +55,11 @@ async def start_daemon(settings: Settings) -> Daemon:
         undo.push_async_callback(asyncio.to_thread, compute.close, 0.0)
         run_id = run.run_id().hex()[:16]
         hub.tell("loading", model=run.model, task=run.objective.task, run_id=run_id, http=console.address)
-        trainer = await compute.run(lambda: Trainer(run, node))
-        hub.tell("opening the journal")
-        journal = undo.enter_context(
-            await asyncio.to_thread(  # every record is looked at: minutes, if there are many millions
-                Journal.open,
-                node.state / JOURNAL_FILE,
-                run.run_id(),
-                trainer.base_digest,
-                refresh_period=run.seedflood.refresh_period,
-            )
-        )
-        if journal.damage is not None:
-            damage = asdict(journal.damage) | {"kept_at": str(journal.damage.kept_at)}
+        engine = await MODES[run.mode](settings, identity, compute, hub, undo)
+        if engine.journal.damage is not None:
+            damage = asdict(engine.journal.damage) | {"kept_at": str(engine.journal.damage.kept_at)}
             hub.tell("the journal was damaged; what is lost comes from the neighbours", "error", **damage)
-        snapshots = Snapshots(node.state / SNAPSHOTS_FOLDER, node.snapshots) if node.snapshots else None
-        await compute.run(lambda: _load_sums(trainer, journal, snapshots, identity.origin))
-        daemon = Daemon(settings, identity, trainer, journal, snapshots, compute, console, asyncio.get_running_loop())
+        daemon = Daemon(settings, identity, engine, compute, console, asyncio.get_running_loop())
         undo.push_async_callback(daemon.close)
         await daemon.start()
         undo.pop_all()
@@ -122,25 +106,6 @@ async def _serve(settings: Settings, reload: Callable[[], Settings] | None) -> E
         _log.warning("a job of the model still runs; it is not waited for")
         _leave(ExitCode.OK)
     return ExitCode.OK
-
-
-def _load_sums(trainer: Trainer, journal: Journal, snapshots: Snapshots | None, origin: OriginId) -> None:
-    """Closed epochs take effect: by a snapshot of the weights, where there is one of just them, which saves folding."""
-    for one in journal.closed_epochs():
-        trainer.adopt(one.epoch, one.coefficients, ())
-    period = trainer.run.seedflood.refresh_period
-    next_step = journal.last_step(origin) + 1
-
-    def is_usable(facts: Mapping[str, str]) -> bool:
-        """Not if we go on before it: a journal that was lost is pulled again from the start."""
-        return trainer.is_restorable(facts) and int(facts["epoch"]) * period <= next_step
-
-    snapshot = snapshots.load_latest(is_usable) if snapshots is not None else None
-    for path, reason in snapshots.skipped if snapshots is not None else ():
-        _log.info("snapshot passed over", path=str(path), reason=reason)
-    if snapshot is not None:
-        trainer.restore(snapshot.arrays, snapshot.facts)
-        _log.info("snapshot loaded", epoch=snapshot.step)
 
 
 def _reload(daemon: Daemon | None, reload: Callable[[], Settings] | None, notifier: Notifier) -> None:

@@ -10,8 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import structlog
+
 from seedflood import durable
 from seedflood.errors import JournalError
+
+_log = structlog.stdlib.get_logger("seedflood")
 
 RESULT_FILE = "result.json"
 
@@ -42,12 +46,26 @@ class Report:
         return bool(self.before)
 
     def keep(self, result: dict[str, Any] | None = None) -> None:
-        """Writes the file. Raises JournalError: the state folder cannot be written."""
+        """Writes the file, if the state folder can be written: figures are no reason to end."""
+        try:
+            self.write(result)
+        except JournalError as error:  # a full disk may have space again
+            _log.warning("figures were not kept", reason=str(error))
+
+    def write(self, result: dict[str, Any] | None = None) -> None:
+        """Raises JournalError: the state folder cannot be written."""
         data = json.dumps({"before": self.before, "result": result}, indent=1).encode()
         try:
             durable.write(self.path, data, mode=0o644)
         except OSError as error:
             raise JournalError(f"{self.path} cannot be written: {error.strerror}.", path=str(self.path)) from None
+
+    def publish(self, result: dict[str, Any]) -> None:
+        """One line of JSON on stdout."""
+        try:
+            print(json.dumps(result), flush=True)
+        except OSError as error:
+            _log.warning("nobody reads stdout; the result is in the state folder", reason=str(error))
 
     def is_due(self, now: float, every_seconds: float) -> bool:
         """Is it time for another progress line?"""

@@ -1,17 +1,14 @@
 """What operators are shown of a running node: reads its parts, and hands out values."""
 
-import contextlib
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from seedflood.config import Settings
-from seedflood.host.driver import Driver
+from seedflood.host.engine import Engine
 from seedflood.operations.subject import JournalSize, LinkState
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.seedflood.node import Node
 from seedflood.protocol.view import View
-from seedflood.storage.journal import Journal
 from seedflood.transport.counters import Fault, LinkCounters
 from seedflood.transport.links import Links
 
@@ -25,24 +22,21 @@ class StatusSource:
     def __init__(
         self,
         settings: Settings,
-        node: Node,
-        driver: Driver,
+        engine: Engine,
         links: Links,
-        journal: Journal,
         clock: Callable[[], float],
         *,
-        parameters: tuple[int, int],
         incarnation: int,
     ) -> None:
-        self.parameters = parameters
+        self.parameters = engine.parameters
         self.incarnation = incarnation
         self.is_draining = False
         self.is_finished = False
         self._settings = settings
-        self._node = node
-        self._driver = driver
+        self._engine = engine
+        self._node = engine.node
+        self._driver = engine.driver
         self._links = links
-        self._journal = journal
         self._clock = clock
         self._view: View | None = None
         self._viewed_at = -1
@@ -63,10 +57,6 @@ class StatusSource:
 
     def names(self) -> dict[OriginId, str]:
         return {member.origin: member.name for member in self._node.membership.all()}
-
-    def find_update(self, origin: OriginId, step: int) -> tuple[bool, bool]:
-        """Is it held, and is it applied?"""
-        return self._node.frontier.holds(origin, step), self._node.applied.holds(origin, step)
 
     def link_states(self) -> list[LinkState]:
         open_links, dialled = self._links.open, self._links.dialled
@@ -95,11 +85,7 @@ class StatusSource:
         now = time.monotonic()
         if not self.is_draining and now - self._counted_at >= JOURNAL_SECONDS:
             self._counted_at = now
-            size = 0
-            for path in (self._journal.path, self._journal.path.with_name(f"{self._journal.path.name}-wal")):
-                with contextlib.suppress(OSError):
-                    size += path.stat().st_size
-            self._journal_size = JournalSize(self._journal.count(), size, self._journal.count_closed())
+            self._journal_size = self._engine.journal_size()
         return self._journal_size
 
 

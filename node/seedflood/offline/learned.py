@@ -10,7 +10,7 @@ from pathlib import Path
 
 from seedflood.config import Settings
 from seedflood.errors import ConfigError
-from seedflood.host.process import JOURNAL_FILE
+from seedflood.host.places import JOURNAL_FILE
 from seedflood.host.report import RESULT_FILE
 from seedflood.identity import verify
 from seedflood.protocol.origin import OriginId

@@ -3,7 +3,8 @@
 import pytest
 
 from seedflood.config import RunSettings, load_settings
-from seedflood.host.process import JOURNAL_FILE, SNAPSHOTS_FOLDER, _load_sums
+from seedflood.host.places import JOURNAL_FILE, SNAPSHOTS_FOLDER
+from seedflood.host.seedflood.engine import load_sums
 from seedflood.protocol.frontier import Held
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, Update
 from seedflood.storage.journal import Journal
@@ -47,7 +48,7 @@ def started(node, writer, closed, origin=1):
         journal.adopt(ClosedEpoch(epoch, (Held(1, 0, ((4 * epoch, 4 * epoch + 3),)),), writer.sum_epoch(epoch)))
     journal.append([LAST], durable=True)
     trainer = Trainer(settings.run, settings.node)
-    _load_sums(trainer, journal, snapshots, origin)
+    load_sums(trainer, journal, snapshots, origin)
     return trainer
 
 

@@ -1,0 +1,258 @@
+"""SeedFlood's engine: the trainer, the journal of bundles, and what stands between them and the daemon."""
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from typing import Any
+
+import structlog
+
+from seedflood.config import Settings
+from seedflood.errors import DivergenceError, SeedfloodError
+from seedflood.host.compute_thread import ComputeThread
+from seedflood.host.engine import Engine, Shell
+from seedflood.host.places import JOURNAL_FILE, SNAPSHOTS_FOLDER
+from seedflood.host.report import RESULT_FILE, Report
+from seedflood.host.seedflood.compute_adapter import ComputeAdapter
+from seedflood.host.seedflood.driver import SeedfloodDriver
+from seedflood.host.seedflood.results import Results
+from seedflood.identity import Identity, verify
+from seedflood.operations.hub import TelemetryHub
+from seedflood.operations.seedflood.observer import SeedfloodObserver
+from seedflood.operations.subject import JournalSize
+from seedflood.protocol.origin import OriginId
+from seedflood.protocol.packing import packed_bytes_max
+from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch
+from seedflood.protocol.seedflood.node import Node
+from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure
+from seedflood.protocol.seedflood.rules import Rules
+from seedflood.protocol.swarm.messages import Member, Message
+from seedflood.protocol.swarm.outputs import Event
+from seedflood.protocol.swarm.rules import Patience
+from seedflood.storage.journal import Journal
+from seedflood.storage.snapshots import Snapshots
+from seedflood.training.seedflood.optimiser import STEP_MAX
+from seedflood.training.seedflood.trainer import Round, Trainer
+from seedflood.transport.budget import Use
+
+_log = structlog.stdlib.get_logger("seedflood")
+
+
+async def open_seedflood(
+    settings: Settings, identity: Identity, compute: ComputeThread, hub: TelemetryHub, undo: AsyncExitStack
+) -> "SeedfloodEngine":
+    """Loads model and rows, opens the journal, puts the weights back that it stands for. Raises SeedfloodError.
+
+    undo: whatever is to be let go of if the daemon does not come up.
+    """
+    node, run = settings.node, settings.run
+    trainer = await compute.run(lambda: Trainer(run, node))
+    hub.tell("opening the journal")
+    journal = undo.enter_context(
+        await asyncio.to_thread(  # every record is looked at: minutes, if there are many millions
+            Journal.open,
+            node.state / JOURNAL_FILE,
+            run.run_id(),
+            trainer.base_digest,
+            refresh_period=run.seedflood.refresh_period,
+        )
+    )
+    snapshots = Snapshots(node.state / SNAPSHOTS_FOLDER, node.snapshots) if node.snapshots else None
+    await compute.run(lambda: load_sums(trainer, journal, snapshots, identity.origin))
+    return SeedfloodEngine(settings, trainer, journal, snapshots)
+
+
+class SeedfloodEngine(Engine):
+    """One node that trains by SeedFlood."""
+
+    node: Node
+    driver: SeedfloodDriver
+    journal: Journal
+
+    def __init__(
+        self,
+        settings: Settings,
+        trainer: Trainer,
+        journal: Journal,
+        snapshots: Snapshots | None,
+    ) -> None:
+        self.journal = journal
+        self.parameters = trainer.parameters
+        self.report = Report(settings.node.state / RESULT_FILE, trainer.task.objective.names)
+        self._settings = settings
+        self.trainer = trainer
+        self._snapshots = snapshots
+        self._oddities: Counter[str] = Counter()
+        self._news = 0
+
+    @property
+    def frame_bytes_max(self) -> int:
+        return packed_bytes_max(self.trainer.epoch_bytes)
+
+    def assemble(self, shell: Shell, member: Member) -> None:
+        run, node, seedflood = self._settings.run, self._settings.node, self._settings.run.seedflood
+        rules = Rules(
+            run_id=run.run_id(),
+            base_digest=self.trainer.base_digest,
+            clients=run.clients,
+            steps=run.steps,
+            window=seedflood.window,
+            local_steps=seedflood.local_steps,
+            refresh_period=seedflood.refresh_period,
+            epoch_bytes=self.trainer.epoch_bytes,
+            telling=self.trainer.telling,
+            delay=seedflood.delay,
+            step_reach=None if seedflood.optimizer == "sgd" else int(STEP_MAX),
+            run_seed=run.seed,
+        )
+        patience = Patience(start_seconds=node.start_seconds, linger_seconds=node.linger_seconds)
+        self._shell = shell
+        self._hub = shell.hub
+        self._observer = SeedfloodObserver(shell.hub, seedflood, self._find_update)
+        self.node = Node(rules, member, shell.identity.sign, verify, patience=patience)
+        self._results = Results(self._settings, self.trainer, self.report, shell.hub, shell.run)
+        adapter = ComputeAdapter(
+            self.node.origin,
+            self.trainer,
+            shell.run,
+            shell.drive,
+            measured=self._measured,
+            snapshots=self._snapshots,
+        )
+        self._adapter = adapter
+        adapter.answers = self.driver = SeedfloodDriver(self.node, self.journal, shell, adapter, self, shell.loop.time)
+
+    def start(self) -> None:
+        self._results.evaluate_before()
+        is_damaged, is_fresh = self.journal.damage is not None, self._shell.identity.is_fresh
+        self.driver.start(self.journal.members(), is_journal_damaged=is_damaged, is_key_fresh=is_fresh)
+
+    def used(self) -> Use:
+        refused = self.node.admission.refused
+        vain = self.node.admission.in_vain
+        return Use(self._news, self.node.duplicates + sum(refused.values()) - vain, vain)
+
+    def _find_update(self, origin: OriginId, step: int) -> tuple[bool, bool]:
+        """Is it held, and is it applied?"""
+        return self.node.frontier.holds(origin, step), self.node.applied.holds(origin, step)
+
+    def journal_size(self) -> JournalSize:
+        size = 0
+        for path in (self.journal.path, self.journal.path.with_name(f"{self.journal.path.name}-wal")):
+            with contextlib.suppress(OSError):
+                size += path.stat().st_size
+        return JournalSize(self.journal.count(), size, self.journal.count_closed())
+
+    # Whoever wants to know (seams.Observer)
+
+    def noted(self, event: Event) -> None:
+        self._observer.noted(event)
+
+    def sent(self, peer: OriginId, message: Message) -> None:
+        self._observer.sent(peer, message)
+
+    def superseded(self) -> None:
+        self._shell.superseded()
+
+    def finished(self) -> None:
+        self._shell.finished()
+
+    def adopted(self, closed: ClosedEpoch, source: OriginId | None) -> None:
+        self._observer.adopted(closed, source)
+
+    def learned(self, bundles: Sequence[Bundle], source: OriginId | None) -> None:
+        self._news += len(bundles)
+        self._observer.learned(bundles, source)
+
+    def applied(self, window: ClosedWindow) -> None:
+        self._observer.applied(window)
+        step = window.steps[1] + 1
+        self._results.evaluate_on_the_way(step)
+        is_round = window.steps[0] <= window.steps[1]
+        pause = 0.0 if step >= self._settings.run.steps else self._settings.node.progress_seconds
+        if is_round and self.report.is_due(self._shell.loop.time(), pause):
+            self._tell_progress(window, step)
+
+    def _tell_progress(self, window: ClosedWindow, step: int) -> None:
+        hub, counters = self._hub, [one for _, one in self._shell.link_counters()]
+        _log.info(
+            "progress",
+            step=step,
+            steps=self._settings.run.steps,
+            loss=hub.loss,
+            step_seconds=round(hub.step_seconds or 0.0, 4),
+            spent_seconds=round(hub.spent_seconds() or 0.0, 3),
+            sent_bytes=sum(one.bytes_sent for one in counters),
+            waited_seconds=round(window.waited_seconds, 4),
+            heard=window.heard,
+            late=hub.tally.late,
+            refused=sum(self.node.admission.refused.values()),
+            dropped=sum(one.updates_dropped for one in counters),
+            peers=len(self.node.neighbours),
+        )
+
+    def _measured(self, order: Measure, measured: Round) -> None:
+        self._shell.identity.use()
+        loss = round(measured.loss, 4) if measured.is_finite else None
+        self._hub.measured(order.step, order.count, loss, measured.seconds)
+        if not measured.is_finite:
+            self._warn("the loss is not finite; the update counts as zero", order.step)
+        if measured.is_clipped:
+            self._warn("a scalar was clipped; the learning rate may be too high", order.step)
+
+    def _warn(self, sentence: str, step: int) -> None:
+        """The first time, and whenever it has happened twice as often: a run that went wrong says so at every step."""
+        self._oddities[sentence] += 1
+        times = self._oddities[sentence]
+        if times & (times - 1) == 0:
+            self._hub.tell(sentence, "warning", step=step, times=times)
+
+    # The end
+
+    def conclude(self, then: Callable[[], None]) -> None:
+        def keep(digest: bytes) -> None:
+            self._digest = digest
+            then()
+
+        self._results.conclude(keep)
+
+    def result(self) -> dict[str, Any]:
+        return {
+            **self.report.figures(),
+            "digest": self._digest.hex(),
+            "updates": self.node.frontier.count(),
+            "late_updates": self._hub.tally.late,
+            "duplicates": self.node.duplicates,
+            "spent_seconds": round(self._hub.spent_seconds() or 0.0, 3),
+        }
+
+    def fault(self) -> SeedfloodError | None:
+        if not self.node.is_doubted:
+            return None
+        return DivergenceError(
+            "the run is over, but a neighbour's replica differs; compare `seedflood replay` on both hosts."
+        )
+
+    async def close(self) -> None:
+        await self._adapter.close()
+
+
+def load_sums(trainer: Trainer, journal: Journal, snapshots: Snapshots | None, origin: OriginId) -> None:
+    """Closed epochs take effect: by a snapshot of the weights, where there is one of just them, which saves folding."""
+    for one in journal.closed_epochs():
+        trainer.adopt(one.epoch, one.coefficients, ())
+    period = trainer.run.seedflood.refresh_period
+    next_step = journal.last_step(origin) + 1
+
+    def is_usable(facts: Mapping[str, str]) -> bool:
+        """Not if we go on before it: a journal that was lost is pulled again from the start."""
+        return trainer.is_restorable(facts) and int(facts["epoch"]) * period <= next_step
+
+    snapshot = snapshots.load_latest(is_usable) if snapshots is not None else None
+    for path, reason in snapshots.skipped if snapshots is not None else ():
+        _log.info("snapshot passed over", path=str(path), reason=reason)
+    if snapshot is not None:
+        trainer.restore(snapshot.arrays, snapshot.facts)
+        _log.info("snapshot loaded", epoch=snapshot.step)
