@@ -1,5 +1,5 @@
-"""The protocol, pure: it decides, and performs nothing.
+"""The protocol as pure code: it decides what a node does, and does none of it.
 
-No clock, socket, thread, torch or asyncio. Time and signature checks are arguments; what is to be done comes out
-as `Outputs`, in the order that is the contract: persist, then send, then apply.
+It has no clock, socket, thread, torch or asyncio. Time and signature checks are arguments. What is to be done comes out
+as `Outputs`, whose order is the contract: persist, then send, then apply.
 """

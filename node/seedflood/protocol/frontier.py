@@ -1,12 +1,12 @@
-"""The frontier: what a node holds of each origin, in memory that does not grow with the run.
+"""The frontier: a version vector with gaps. It says which steps of each origin a node holds, in memory that does not
+grow with the run.
 
-Per origin a high-water mark (every step below it is held) and, for what arrived out of order, the disjoint ranges
-above it. Bundles declare the steps their origin skipped, so ranges join and the mark catches up: after any finite
-delay a frontier is one integer per origin. How many ranges may wait above a mark is bounded; what comes beyond is
-refused here and fetched later, in order, by repair.
+Per origin it has a high-water mark (every step below it is held) and, for what arrived out of order, the disjoint
+ranges above the mark. Bundles declare the steps that their origin skipped, so ranges join and the mark catches up:
+after any finite delay a frontier is one integer per origin. The number of ranges above a mark is bounded. What comes
+beyond that is refused here, and repair fetches it later, in order.
 
-Duplicates are suppressed by this structure alone: never by time-to-live, which forgets, nor by an LRU set, which
-forgets under load.
+Duplicates are detected by this structure alone. A time-to-live or an LRU set would forget some.
 """
 
 import hashlib
@@ -22,12 +22,13 @@ Span = tuple[OriginId, int, int]
 """(origin, first step, last step)."""
 
 RANGES_MAX = 1024
-"""Ranges above the mark per origin: 16 KiB; one lost bundle costs one range, so 1,024 losses within a repair period.
-Sums of epochs are no losses: who is given them may hold more ranges than that, and tells the first of them."""
+"""The most ranges above the mark, per origin (16 KiB). A lost bundle costs one range, so this allows 1,024 losses per
+repair period. Sums of epochs may bring more ranges than that; then only the first ones are told."""
 
 FRONTIER_ORIGINS_MAX = FRONTIER_RANGES_MAX = 16_384
-"""No frontier that is told has more: half a megabyte at most, and 30 ms of whoever reads it. What is beyond it is left
-out: less is claimed, more is pulled, nothing is lost."""
+"""The most origins, and the most ranges of all origins together, in a frontier that is sent: half a megabyte, and 30 ms
+for its reader. The rest is left out. Then the node claims less than it holds and is sent more than it lacks, but
+nothing is lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +44,14 @@ _first, _last = itemgetter(0), itemgetter(1)
 
 
 def is_tellable(held: Sequence[Held]) -> bool:
-    """Does every node accept all of it?"""
+    """Is this short enough for every node to accept it?"""
     ranges = [len(one.beyond) for one in held]
     is_short = len(ranges) <= FRONTIER_ORIGINS_MAX and sum(ranges) <= FRONTIER_RANGES_MAX
     return is_short and max(ranges, default=0) <= RANGES_MAX
 
 
 def tellable(held: Sequence[Held]) -> tuple[Held, ...]:
-    """What is held, or as much of it as every node accepts: the first ranges, the first origins."""
+    """The same, cut down to what every node accepts: the first origins, and their first ranges."""
     if is_tellable(held):
         return tuple(held)
     told = held[:FRONTIER_ORIGINS_MAX]
@@ -63,7 +64,7 @@ def tellable(held: Sequence[Held]) -> tuple[Held, ...]:
 
 
 class Frontier:
-    """What is held of each origin. `Frontier(x.held())` copies."""
+    """The steps that are held of each origin. `Frontier(x.held())` makes a copy."""
 
     def __init__(self, held: Iterable[Held] = (), *, ranges_max: int = RANGES_MAX) -> None:
         self._marks: dict[OriginId, int] = {}
@@ -166,7 +167,7 @@ class Frontier:
             del self._beyond[origin]
 
     def add_new(self, origin: OriginId, first: int, last: int) -> bool:
-        """Notes steps first..last if none of them is held and there is room; says whether."""
+        """Notes steps first..last and returns True, if none of them is held and there is room for them."""
         ranges = self._beyond.get(origin)
         if first == self._marks.get(origin, 0) and (ranges is None or last + 1 < ranges[0][0]):  # as in `add`
             self._marks[origin] = last + 1
@@ -185,7 +186,7 @@ class Frontier:
             self.add(held.origin, first, last)
 
     def below(self, ends: Mapping[OriginId, int]) -> "Frontier":
-        """What is held of the steps below these; all that is held of an origin that is not named."""
+        """A copy that is cut off at these steps. Of an origin that is not named it has everything."""
         parts = []
         for one in self.held():
             end = ends.get(one.origin, STEP_MAX + 1)
@@ -214,7 +215,8 @@ class Frontier:
         )
 
     def digest(self, before: int = STEP_MAX) -> bytes:
-        """32 bytes that are equal for frontiers equal in the steps below `before`, whatever the order of arrival."""
+        """32 bytes, equal exactly if two frontiers hold the same steps below `before`, whatever the order of
+        arrival."""
         if before < STEP_MAX:
             return self._hash(before)
         if self._digest is None:
@@ -239,7 +241,7 @@ def count_steps(held: Iterable[Held], first: int, end: int) -> int:
 
 
 def spans(held: Iterable[Held]) -> Iterator[Span]:
-    """All that is held, one range after the other."""
+    """Every range of steps that is held, one after the other."""
     for one in held:
         if one.mark:
             yield one.origin, 0, one.mark - 1
@@ -248,7 +250,7 @@ def spans(held: Iterable[Held]) -> Iterator[Span]:
 
 
 def without(held: Iterable[Held], spans: Iterable[Span]) -> tuple[Held, ...]:
-    """The same, as if these steps were not held: to be told them again."""
+    """The same without these steps, so that a peer sends them again."""
     ranges = {one.origin: [*([(0, one.mark - 1)] if one.mark else []), *one.beyond] for one in held}
     for origin, first, last in spans:
         there = ranges.get(origin, [])

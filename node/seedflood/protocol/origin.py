@@ -7,8 +7,10 @@ OriginId = int
 """The leading eight bytes of SHA-256 of an origin's Ed25519 public key, as a big-endian integer."""
 
 STEP_MAX = (1 << 53) - 1
+"""The greatest step: integers up to it are exact in JSON and in a float64."""
 
 ORIGINS_REMEMBERED = 65_536
+"""How many keys `origin_id` caches, and how many origins a `Membership` knows by default."""
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
 

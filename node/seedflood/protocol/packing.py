@@ -1,4 +1,5 @@
-"""How the integers of a closed epoch are made small, for the disk and for neighbours, and a frontier for memory."""
+"""Compact forms: zlib for the integers of a closed epoch (on the disk and on the wire), bytes for a frontier (in
+memory)."""
 
 import struct
 import sys
@@ -9,23 +10,24 @@ from collections.abc import Iterable
 from seedflood.protocol.frontier import Held
 
 _SIGNS = bytes(128) + b"\xff" * 128
-"""What stands in all bytes above one, of a number in two's complement."""
+"""For each value of a byte of a number in two's complement: what all bytes above it are, if they only repeat its
+sign."""
 
 
 def pack(raw: bytes) -> bytes:
-    """Coefficients are small beside their eight bytes: the fastest level leaves about half of them."""
+    """Compresses coefficients. They are small numbers in eight bytes each, so zlib's fastest level halves them."""
     return zlib.compress(raw, level=1)
 
 
 def packed_bytes_max(size: int) -> int:
-    """What so many bytes take at most, packed by whatever zlib: stored blocks cost five bytes in 16 KiB."""
+    """The most bytes that `size` bytes take when packed, by any zlib: a stored block adds five bytes per 16 KiB."""
     return size + size // 1024 + 64
 
 
 def unpack(packed: bytes, size: int) -> bytes:
-    """What was packed; raises ValueError unless it is exactly this many bytes.
+    """Undoes `pack`. Raises ValueError unless the result has exactly `size` bytes.
 
-    What a neighbour packed may be made to swell: never more than size + 1 bytes of it are made.
+    A neighbour may send a little that unpacks to very much, so at most size + 1 bytes are ever made.
     """
     stream = zlib.decompressobj()
     try:
@@ -38,10 +40,10 @@ def unpack(packed: bytes, size: int) -> bytes:
 
 
 def are_within(coefficients: bytes, limit: int) -> bool:
-    """Are all of these little-endian integers of eight bytes at most so far from 0?
+    """Is each integer at most `limit` away from 0? coefficients: little-endian int64.
 
-    Numbers of a sum are nearly always far below it. Then their upper bytes say so, many times as fast as the numbers:
-    of what fits into k bytes the others repeat its sign.
+    The numbers of a sum are nearly always far below the limit. Then a look at their upper bytes is enough, and many
+    times as fast: if a number fits into k bytes, all bytes above them repeat its sign.
     """
     k = min(limit.bit_length() // 8, 7)  # 2^(8k-1) is not above the limit
     if k:
@@ -55,7 +57,7 @@ def are_within(coefficients: bytes, limit: int) -> bool:
 
 
 def pack_frontier(held: Iterable[Held]) -> bytes:
-    """A tenth of what the values take in memory: there is one per compacted epoch."""
+    """A frontier as bytes, in a tenth of the memory that the values take: one is kept per compacted epoch."""
     parts: list[bytes] = []
     for one in held:
         parts.append(struct.pack(">QQI", one.origin, one.mark, len(one.beyond)))
@@ -64,6 +66,7 @@ def pack_frontier(held: Iterable[Held]) -> bytes:
 
 
 def unpack_frontier(packed: bytes) -> tuple[Held, ...]:
+    """Undoes `pack_frontier`."""
     held: list[Held] = []
     at = 0
     while at < len(packed):

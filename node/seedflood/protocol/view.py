@@ -10,17 +10,17 @@ from typing import Literal
 from seedflood.protocol.origin import OriginId
 
 MemberStatus = Literal["self", "linked", "reachable", "silent", "left", "unknown"]
-"""silent: a window waited too long for it, or nobody whom we can reach has a link with it. unknown: the same of one
-that never took part."""
+"""silent: a window waited too long for it, or no host that we can reach is linked with it. unknown: no host that we can
+reach is linked with it, and it never took part."""
 
 Edge = tuple[OriginId, OriginId]
 
 
 @dataclass(frozen=True, slots=True)
 class Blocker:
-    """One reason why a node waits. kind: one of a closed set that its algorithm has. origin: for whom, None if it is
-    nobody that is known. name: the same for people. first_lacking_step: of the origin; None if it is no step that
-    lacks. since: the clock of the node."""
+    """One reason why a node waits. kind: from a closed set of its algorithm. origin: whom it waits for; None if that is
+    no known host. name: the same, for people. first_lacking_step: the first step of that origin that is missing here;
+    None if no step is missing. since: seconds, by the node's clock."""
 
     kind: str
     origin: OriginId | None
@@ -31,7 +31,9 @@ class Blocker:
 
 @dataclass(frozen=True, slots=True)
 class MemberView:
-    """mark: the first step of it that is not held here; 0 if nothing is. first_step: None until it takes part."""
+    """What is known of an origin. mark: its first step that is not held here. first_step: None until it takes part.
+    last_step: None until it has left. hop_seconds: the slow end of the hop delays that it states; None if it states
+    none."""
 
     origin: OriginId
     name: str
@@ -45,7 +47,7 @@ class MemberView:
 
 @dataclass(frozen=True, slots=True)
 class WindowView:
-    """The open window over steps first..last. bound_seconds: None if it waits for however long it takes."""
+    """The open window over steps first..last. bound_seconds: how long it waits at most; None without a bound."""
 
     first: int
     last: int
@@ -61,7 +63,8 @@ class WindowView:
 
 @dataclass(frozen=True, slots=True)
 class CatchingUp:
-    """How much of what the donor held when we linked is held here, in steps of all origins together."""
+    """How far a node has caught up. wanted: steps of all origins that the donor held when we linked. held: how many of
+    them are held here."""
 
     donor: OriginId
     held: int
@@ -70,10 +73,11 @@ class CatchingUp:
 
 @dataclass(frozen=True, slots=True)
 class Hops:
-    """What hops to neighbours took, in seconds.
+    """Measured delays of hops to neighbours, in seconds.
 
-    recent: the last ones of all neighbours together. latest: the last one of each that is linked. counts: of this life,
-    how many took up to each of `bounds` and longer than the one before, and how many longer than all of them.
+    recent: the last samples of all neighbours together. latest: the last sample of each linked neighbour. counts: a
+    histogram since the process started, with one entry per upper bound in `bounds` and one for all longer delays.
+    sum_seconds: of all that were counted.
     """
 
     recent: tuple[float, ...]
@@ -85,15 +89,15 @@ class Hops:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A node at one moment. now: that moment; all other moments are of the same clock.
+    """A node at one moment. now: that moment; all other moments are of the same clock, in seconds.
 
-    phase: a word of its algorithm. step: how far it is. linked: how many neighbours. refused: foreign input that was
-    not used, by reason; all reasons are there. members: ourselves included. blockers: why the node does not move.
-    figures: what its algorithm wants shown, by name.
+    phase: a word of its algorithm. step: how far it is. linked: how many neighbours. refused: how much input of others
+    was not used, by reason, with an entry for each reason. members: all known origins, ourselves included. blockers:
+    why the node does not move. figures: what its algorithm wants shown, by name.
 
-    What not every algorithm has: window: the oldest that is open. catching_up: None unless a donor is being pulled from
-    before we speak. duplicates: updates that came again. equivocations: steps of which a host was proven to say two
-    things.
+    Not every algorithm has these: window: the oldest one that is open. catching_up: None unless a donor is being pulled
+    from before we speak. duplicates: updates that came again. equivocations: steps for which a host was proven to
+    contradict itself.
     """
 
     now: float

@@ -14,13 +14,14 @@ from seedflood.protocol.swarm.rules import SwarmRules
 
 
 class MemberAdmission:
-    """check_state: raises PeerError for what an algorithm never states (`Member.algorithm`)."""
+    """Decides whom we link with and which statements may be used. check_state: raises PeerError for bytes that no
+    honest host of this algorithm states (`Member.algorithm`)."""
 
     def __init__(
         self, rules: SwarmRules, verify: Verify, membership: Membership, *, check_state: Callable[[bytes], object]
     ) -> None:
         self.refused: dict[str, int] = {}
-        """Foreign input that was not used, by reason."""
+        """How much input of others was not used, by reason."""
         self._run_id = rules.run_id
         self._base_digest = rules.base_digest
         self._verify = verify
@@ -46,8 +47,8 @@ class MemberAdmission:
             self.check_member(member)
 
     def check_member(self, member: Member) -> None:
-        """Raises PeerError if a statement that is news is not signed by its subject. No room, or another key under an
-        origin id that has one: it is no news."""
+        """Raises PeerError if a new statement is not signed by its subject. A statement for which there is no room, or
+        that has another key than is known for its origin id, is not new: it is only counted."""
         if not self._membership.has_room_for(member):
             self.refuse("too many origins")
         if self._membership.is_taken(member):
@@ -62,14 +63,14 @@ class MemberAdmission:
         return self._verify(member.public_key, member.signed_bytes(self._run_id), member.signature)
 
     def has_twin(self, origin: OriginId) -> bool:
-        """Is there another key with this origin id? Then nothing more is taken of it."""
+        """Is a second key with this origin id known? Then nothing more is taken of it."""
         return origin in self._twins
 
     def refuse(self, reason: str) -> None:
         self.refused[reason] = self.refused.get(reason, 0) + 1
 
     def _note_twin(self, member: Member) -> None:
-        """Two keys under one id were looked for. Nothing more of that origin is taken: others may know it by its other
-        key, and what an honest relay passes on shall not look like a wrong signature."""
+        """Somebody searched for two keys with one origin id. Nothing more is taken of that origin: others may know it
+        by its other key, and then what honest relays pass on would look wrongly signed."""
         self._twins.add(member.origin)
         self.refuse("another key")

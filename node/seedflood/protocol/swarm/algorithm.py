@@ -12,8 +12,9 @@ from seedflood.protocol.view import Blocker, View
 class Algorithm(Protocol):
     """One way of training, as a pure state machine that a `Swarm` calls.
 
-    It decides by what it is told and by what the swarm knows; what it wants done goes to the outbox that both share. No
-    method blocks, performs anything or asks for the time. One that raises `PeerError` has changed nothing but counters.
+    It decides by what it is told and by what the swarm knows. What it wants done goes to the outbox that both share. No
+    method blocks, does input or output, or reads a clock. A method that raises `PeerError` has changed nothing but
+    counters.
     """
 
     # What the swarm says of us
@@ -27,10 +28,11 @@ class Algorithm(Protocol):
         """Is it unknown what earlier lives of this node said?"""
 
     def hear_of_past(self, member: Member) -> None:
-        """The network knows this statement of an earlier life."""
+        """The network knows this statement, which an earlier life of this node made."""
 
     def state(self) -> bytes:
-        """What our next membership statement says beside (`Member.algorithm`)."""
+        """The algorithm's part of our next membership statement (`Member.algorithm`): ALGORITHM_BYTES_MAX bytes at
+        most."""
 
     def held(self) -> tuple[Held, ...]:
         """What is held here, for the first message on a new link."""
@@ -51,10 +53,11 @@ class Algorithm(Protocol):
 
     @property
     def is_doubted(self) -> bool:
-        """Was what it holds seen to be wrong, and not seen to be right since?"""
+        """Is what it holds in doubt: seen to differ from what others hold, and not seen to be right since?"""
 
     def blockers(self, now: float) -> tuple[Blocker, ...]:
-        """Why it does not move: for whom it waits, since when, and which step lacks; nothing if it waits for nobody."""
+        """Why this node does not move: for whom it waits, since when, and which step is missing. Empty if it waits for
+        nobody."""
 
     def describe(self, view: View) -> View:
         """Adds what only it knows to what the swarm knows."""
@@ -68,7 +71,7 @@ class Algorithm(Protocol):
         """The operator wants us to go: says so, so that nobody waits for us."""
 
     def connected(self, peer: OriginId, hello: Hello, now: float) -> None:
-        """A link is up; what the hello says of members is known already."""
+        """A link is up. The members that the hello names are known already."""
 
     def disconnected(self, peer: OriginId) -> None: ...
 
@@ -87,13 +90,13 @@ class Algorithm(Protocol):
         """Once per comparison period: tells the neighbours what is held here."""
 
     def review(self, now: float) -> None:
-        """Right after that, when pings are on their way."""
+        """Called after `compare`, when the pings are sent: looks for faults."""
 
     def report(self, now: float) -> None:
-        """At the end of that: logs why nothing moves, if nothing does."""
+        """Called after `review`: logs why nothing moves, if nothing does."""
 
     def wake_at(self, now: float) -> float:
-        """When time alone makes something due; infinite if only news can."""
+        """The moment at which time alone makes something due; infinite if only news can."""
 
     def queued(self, peer: OriginId) -> Iterable[AlgorithmMessage]:
-        """Takes what is to be flooded to this neighbour."""
+        """Takes the messages that are to be flooded to this neighbour."""

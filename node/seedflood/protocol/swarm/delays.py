@@ -1,7 +1,7 @@
-"""How long a hop takes, measured by pings: half a round trip, event loops and queues of both sides included.
+"""How long a hop takes, measured by pings: half a round trip, with event loops and queues of both sides.
 
-Every node says the slow end of what it measures in its statement, so that all know the slowest hop of the network. It
-says it in powers of two, and again only when it has doubled or fallen to a quarter: a statement floods to everyone.
+Every node states the 99th percentile of its hops, so all know the slowest hop of the network. It states a power of two,
+and a new one only when the delay has doubled or fallen to a quarter, because each statement floods to everyone.
 """
 
 from bisect import bisect_left
@@ -14,7 +14,7 @@ from seedflood.protocol.view import Hops
 SAMPLES_MAX = 256
 PERCENTILE = 0.99
 HOP_MILLISECONDS_MAX = 8192
-"""More is not believed of anyone: a liar shall not hold windows open."""
+"""A longer delay is believed of nobody, so that no liar can hold windows open."""
 
 HOP_SECONDS_MIN = 0.02
 """Shortest bound per hop: below it the wake-up of a busy host, not the network, decides."""
@@ -23,15 +23,16 @@ HOP_SAFETY = 2.0
 """The bound is this many times the measured delay of a hop: delays along a path do not all peak together."""
 
 BOUND_SECONDS_MAX = SUSPICION_SECONDS_MAX
-"""Whatever is said of hops and links, by whomever: who is silent for so long is not waited for anyway."""
+"""The longest bound, whatever hosts state of hops and links: a host that is silent for so long is suspected anyway."""
 
 
 HOP_BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
-"""Hops are counted by these, in seconds."""
+"""Upper bounds of the histogram of hops, in seconds."""
 
 
 class HopDelays:
-    """The last round trips of all links of a node. slow_seconds: their 99th percentile; 0 before any."""
+    """The hop delays that a node measures on its links. slow_seconds: the 99th percentile of the last ones; 0 before
+    the first."""
 
     def __init__(self) -> None:
         self.slow_seconds = 0.0
@@ -64,7 +65,8 @@ class HopDelays:
         return Hops(tuple(self._delays), dict(self._latest), HOP_BOUNDS, tuple(self._counts), self._sum_seconds)
 
     def milliseconds_to_say(self, said: int) -> int:
-        """What the statement should say, if it says `said` now: the power of two above the measured milliseconds."""
+        """What our statement should say, given that it says `said` now: the measured delay, rounded up to a power of
+        two."""
         if not self._delays:
             return said
         measured = round(self.slow_seconds * 1000)

@@ -1,10 +1,10 @@
-"""How far news may have to go: the diameter of the graph of links, or a bound of it that costs milliseconds.
+"""How far news may have to travel: the diameter of the graph of links, or an upper bound that costs milliseconds.
 
-Windows and suspicions are bounded by the diameter, and the graph changes with every link of every host. So the cost is
-bounded: a graph that is small, or wide (a mesh), is measured exactly; one that is large and stretched (a ring of
-hundreds) is estimated by looking from a few nodes, at its ends and in its middle. The farthest from any node is at
-least half a diameter away, so twice that is never too small; for a path or a grid it is right or nearly so, for a ring
-twice too much.
+Windows and suspicions depend on the diameter, and the graph changes with every link of every host, so a measurement
+must be cheap. A small graph, or a wide one (a mesh), is measured exactly. A large and stretched one (a ring of
+hundreds) is estimated by breadth-first searches from a few nodes at its ends and in its middle. The farthest node from
+any start is at least half a diameter away, so twice that distance is never too small. For a path or a grid the estimate
+is right or nearly so; for a ring it is twice too large.
 """
 
 from collections.abc import Sequence
@@ -16,12 +16,16 @@ WORK_MAX = 1 << 14
 
 
 SWEEPS = 8
+"""Breadth-first searches for an estimate."""
 
 
 def diameter(links: Sequence[set[int]]) -> int | None:
-    """Of a graph with nodes 0, 1, ... and these neighbours, in hops, or up to twice that. None: it is not connected."""
+    """The diameter in hops, or an estimate of up to twice that; None if the graph is not connected.
+
+    links: the neighbours of node 0, 1, and so on.
+    """
     far = [0] * len(links)
-    """Of each node the greatest distance to one that was looked from."""
+    """Per node, its greatest distance from the start of any search."""
     node, longest, bound = 0, 0, 2 * len(links)
     for sweep in range(SWEEPS):
         distances = _distances(links, node)
@@ -36,7 +40,7 @@ def diameter(links: Sequence[set[int]]) -> int | None:
 
 
 def _distances(links: Sequence[set[int]], start: int) -> dict[int, int]:
-    """In hops, of all nodes that can be reached."""
+    """Distances in hops from the start to all nodes that can be reached."""
     distances = {start: 0}
     edge, hops = [start], 0
     while edge:
@@ -52,7 +56,8 @@ def _distances(links: Sequence[set[int]], start: int) -> dict[int, int]:
 
 
 def _measure(links: Sequence[set[int]], hops_max: int) -> int | None:
-    """Everybody's ball grows hop by hop, until all are everywhere: sets of nodes as bits. None: not in so many hops."""
+    """The diameter, if it is at most hops_max; else None. Each node's set of reached nodes, as bits, grows hop by hop
+    until all sets are full."""
     everyone = (1 << len(links)) - 1
     balls = [1 << k for k in range(len(links))]
     for hops in range(hops_max + 1):

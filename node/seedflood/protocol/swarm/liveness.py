@@ -1,11 +1,12 @@
-"""Who has fallen silent: a suspicion that adapts to how late each origin usually is.
+"""A failure detector: who has fallen silent, judged by how late each origin usually is.
 
 Silence counts only while a window waits for the origin: in a run that stands still everyone is quiet, and only those
-who are waited for are missing. In `bounded` and `none` windows a suspect is not waited for until it speaks again; in
-`strict` windows it is only named, for there nobody goes on without it.
+who are waited for are missing. `bounded` and `none` windows do not wait for a suspect until it speaks again. `strict`
+windows only name it, for there nobody goes on without it.
 
-The time is the usual lateness of the origin plus four deviations (as TCP sets its retransmission time, RFC 6298), plus
-what news take across the network, between a floor that a busy host reaches now and then and a ceiling.
+An origin is suspected after its usual lateness plus four deviations (as TCP sets its retransmission time, RFC 6298),
+plus twice the time that news take across the network. There is a floor, for any busy host is slow now and then, and a
+ceiling.
 """
 
 from collections.abc import Callable, Iterable
@@ -26,7 +27,7 @@ class Liveness:
         self._lateness: dict[OriginId, tuple[float, float]] = {}
 
     def opened(self, expected: Iterable[OriginId], waiting: set[OriginId], now: float) -> None:
-        """A window has opened that waits for some of those it expects; the others were in time."""
+        """A window has opened. waiting: the expected origins that it waits for; the others were in time."""
         for origin in expected:
             if origin in waiting:
                 self._missing_since.setdefault(origin, now)
@@ -54,7 +55,8 @@ class Liveness:
         return self._missing_since.get(origin)
 
     def review(self, now: float, bound_seconds: Callable[[], float]) -> list[OriginId]:
-        """Suspects those that were silent for too long; says who is new among them. The bound costs something."""
+        """Suspects the origins that were silent for too long, and returns the new suspects. bound_seconds: how long
+        news take across the network; called only if needed, for it may be costly."""
         new = [
             origin
             for origin, since in self._missing_since.items()

@@ -1,16 +1,16 @@
-"""Who takes part: the newest statement of every origin, and the graph they make.
+"""Who takes part: the newest statement of every origin, and the graph of links that they state.
 
-Statements flood like updates; each node holds all of them, so each knows the graph, its diameter, and who is
-expected in a window, without a coordinator. The newest (incarnation, version) of an origin is believed: a restarted
-origin counts its incarnation up on disk and is believed at once, a replayed old statement never.
+Statements flood like updates. Each node holds all of them, so each knows the graph, its diameter, and who is expected
+in a window, without a coordinator. The statement with the greatest (incarnation, version) is believed: a process that
+starts again counts its incarnation up on the disk and is believed at once, and a replayed old statement never is.
 
-Leaving is not crashing. A statement with a last step takes its origin out of all later windows as soon as it is
-heard; silence alone does not.
+Leaving is not crashing. A statement with a last step takes its origin out of all later windows as soon as it is heard;
+silence alone does not.
 
-A process that has not caught up yet states that it is there, and nothing of the steps it takes part in: it may have
-lost the disk that knew. Such a statement takes nothing back, so the last one that *spoke* of steps is kept and told
-beside the newest, for the others, who go on waiting for what it says, and for the origin itself, which learns from it
-who was linked with it when it spoke.
+A process that has not caught up yet states that it is there, but not in which steps it takes part: it may have lost the
+disk that knew. Such a statement takes nothing back. So the last statement that *spoke* of steps is kept and passed on
+beside the newest one. The others go on waiting for what it promises, and the origin itself learns from it who its
+neighbours were.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ from seedflood.protocol.swarm.messages import Member
 from seedflood.protocol.swarm.outputs import Event
 
 NAMED_MAX = 16
-"""In a large run that stands still a line of the log shall not name everyone."""
+"""The most names in one line of the log."""
 
 
 class Membership:
@@ -67,7 +67,8 @@ class Membership:
         return tuple(self._members.values())
 
     def told(self) -> tuple[Member, ...]:
-        """All that others need to know as much as we: the newest statements, and the last words older than these."""
+        """Everything that others need to know as much as we do: the newest statements, and those last words that are
+        older."""
         earlier = (word for origin, word in self._spoken.items() if word is not self._members[origin])
         return (*self._members.values(), *earlier)
 
@@ -77,7 +78,7 @@ class Membership:
         return member.name if member else f"{origin:016x}"
 
     def names(self, origins: Iterable[OriginId]) -> list[str]:
-        """In order, for a line of the log: as many as fit."""
+        """The names of origins, sorted, as many as fit into a line of the log."""
         return shorten(sorted(map(self.name, origins)))
 
     def is_news(self, member: Member) -> bool:
@@ -94,7 +95,8 @@ class Membership:
         return len(self._members) < self._origins_max or member.origin in self._members
 
     def is_taken(self, member: Member) -> bool:
-        """Is its origin that of another key? 64 bits of a digest collide for who looks for it: the first key stays."""
+        """Does another key have this origin id already? Two keys with equal 64 bits can be searched for; the first one
+        stays."""
         known = self._members.get(member.origin)
         return known is not None and known.public_key != member.public_key
 
@@ -126,7 +128,7 @@ class Membership:
         return True
 
     def digest(self) -> bytes:
-        """16 bytes that are equal where the same statements are known."""
+        """16 bytes, equal on nodes that know the same statements."""
         if self._digest is None:
             state = hashlib.sha256(b"seedflood members 2\0")
             for origin, member in sorted(self._members.items()):
@@ -136,8 +138,8 @@ class Membership:
         return self._digest
 
     def hop_seconds(self) -> float:
-        """The slowest hop that anyone who takes part has measured: a hop has two ends, so nobody's word counts for more
-        than the longest that one of its neighbours says."""
+        """The slowest hop of the network in seconds, as its hosts state it. A hop has two ends, so a host's word counts
+        for no more than the largest that one of its neighbours states."""
         if self._hop_seconds is None:
             said = {origin: self._members[origin].hop_milliseconds for origin in self._linked()}
             seen = (min(said[one], max(said[other] for other in others)) for one, others in self._linked().items())
@@ -157,7 +159,7 @@ class Membership:
         return tuple(self._members)
 
     def describe_news(self, member: Member, clients: int) -> list[Event]:
-        """What a statement that is about to be believed changes, in lines for the log."""
+        """Log lines about what a statement changes; called before it is believed."""
         known = self._members.get(member.origin)
         if known is not None and member.age < known.age:
             return []
@@ -194,11 +196,11 @@ class Membership:
         return {o for o in linked if o in self._members and not self._members[o].has_left and o != origin}
 
     def diameter(self) -> int:
-        """Longest shortest path between origins that take part, in hops; at least 1. Of large and stretched graphs up
-        to twice that (`graph`). Made when it is asked for: who waits for nobody needs none.
+        """The diameter of the graph of links, in hops, at least 1; of a large and stretched graph up to twice that
+        (`graph`).
 
-        While the graph is not known to be connected it counts as a path of all of them: the cautious bound. Whoever has
-        no link does not count: nothing can come from it.
+        A graph that is not known to be connected counts as a path through all its hosts, the worst case. Hosts without
+        a link do not count: nothing can come from them. It is computed when it is asked for.
         """
         if self._diameter is None:
             self._diameter = self._measure_diameter()
@@ -213,7 +215,8 @@ class Membership:
         return diameter(numbered) or len(links) - 1
 
     def _linked(self) -> dict[OriginId, set[OriginId]]:
-        """The graph: neighbours of each origin that has some, by the word of either side. Who has left is in none."""
+        """The graph: the neighbours of each origin that has some, as stated by either side. Hosts that left are not in
+        it."""
         if self._links is None:
             present = self.present()
             links: dict[OriginId, set[OriginId]] = {}

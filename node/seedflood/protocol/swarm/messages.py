@@ -12,17 +12,18 @@ from seedflood.protocol.frontier import Held
 from seedflood.protocol.origin import STEP_MAX, OriginId, origin_id
 
 NEIGHBOURS_MAX = 1024
+"""The most neighbours in a statement."""
 ALGORITHM_BYTES_MAX = 1024
-"""In a statement, which floods to everyone."""
+"""The most bytes of `Member.algorithm`: a statement floods to everyone."""
 
 OPAQUE_BYTES_MAX = 256 << 10
-"""Of one message that its algorithm spells itself: live frames wait for it."""
+"""The most bytes of an `Opaque` message: live frames wait while it is sent."""
 
 INCARNATION_MAX = 1 << 62
-"""Far beyond any clock. One that has a newer one of itself to outlive counts on from it."""
+"""Far beyond any clock. A process that finds a newer incarnation of itself counts on from that one."""
 
 Verify = Callable[[bytes, bytes, bytes], bool]
-"""(public key, message, signature) -> is it the key's signature of the message."""
+"""(public key, message, signature) -> did this key sign the message?"""
 
 Sign = Callable[[bytes], bytes]
 """message -> signature by this node's own key."""
@@ -125,7 +126,7 @@ class Goodbye:
 
 
 class AlgorithmMessage:
-    """What neighbours say to each other that belongs to one way of training: a subclass for each kind."""
+    """A message between neighbours that belongs to one way of training. Each kind is a subclass."""
 
     __slots__ = ()
 

@@ -1,7 +1,7 @@
-"""The linked neighbours, and the statements that are on their way to each.
+"""The linked neighbours, and the statements that are queued for each of them.
 
-A statement that is news goes once to every neighbour but the one it came from. This is for speed: a full queue or a
-broken link may lose it, so neighbours also compare what they know, and tell each other all of it when they link.
+A new statement goes once to every neighbour but the one it came from. This is for speed: a full queue or a broken link
+may lose it. So neighbours also compare what they know, and tell each other everything when they link.
 """
 
 from collections.abc import Iterable, Iterator
@@ -13,7 +13,7 @@ from seedflood.protocol.swarm.messages import Member, Members
 
 @dataclass(slots=True)
 class Neighbour:
-    """A linked peer. incarnation: of its process; what it says of itself comes from it."""
+    """A linked peer. incarnation: of the process that we are linked with. members: queued statements."""
 
     origin: OriginId
     incarnation: int
@@ -42,19 +42,20 @@ class Neighbours:
         self._linked.pop(peer, None)
 
     def spread(self, member: Member, source: OriginId | None = None) -> None:
-        """Queues the statement for every neighbour but its source and the process that made it. One that another
-        process made with a neighbour's key is news to that: a past life that it forgot, or a copy of its key."""
+        """Queues a statement for every neighbour but its source and the process that made it. A neighbour does hear of
+        a statement that another process made with its key: a past life that it forgot, or a copy of its key."""
         made_by = (member.origin, member.incarnation)
         for neighbour in self._linked.values():
             if neighbour.origin != source and (neighbour.origin, neighbour.incarnation) != made_by:
                 neighbour.members.append(member)
 
     def offer(self, peer: OriginId, members: Iterable[Member]) -> None:
-        """Queues for one neighbour what is news to it, instead of what is queued: our hello may be out of date."""
+        """Replaces what is queued for a neighbour by the statements that are news to it: our hello may be out of
+        date."""
         self._linked[peer].members = list(members)
 
     def take(self, peer: OriginId) -> Members | None:
-        """What is queued for one of them."""
+        """Takes the statements that are queued for a neighbour; None if there are none."""
         neighbour = self._linked[peer]
         if not neighbour.members:
             return None

@@ -11,7 +11,7 @@ Wanted = TypeVar("Wanted", bound=Outputs, covariant=True)
 
 
 class Outbox(Generic[Wanted]):
-    """One for all parts of a node. make: empty outputs, of the kind that its algorithm has."""
+    """One outbox for all parts of a node. make: returns empty outputs, of the kind that its algorithm has."""
 
     def __init__(self, make: Callable[[], Wanted]) -> None:
         self._make = make

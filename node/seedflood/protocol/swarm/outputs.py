@@ -38,7 +38,7 @@ class Outputs:
     records: list[Record] = field(default_factory=list)
     """Persist, in this order: what the algorithm is to find again after a crash."""
     is_durable: bool = False
-    """Persisting must have reached the disk before anything is sent: something of ours is among it."""
+    """Something of our own is to be persisted: it must be on the disk before anything is sent."""
     send: list[tuple[OriginId, Message]] = field(default_factory=list)
     is_superseded: bool = False
     """Another process with our key was started later than this one: nothing is to be said any more."""

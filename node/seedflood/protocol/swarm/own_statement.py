@@ -7,7 +7,8 @@ from seedflood.protocol.swarm.messages import Member, Sign
 
 
 class OwnStatement:
-    """member: the edition that counts, made complete and signed by `say`. outlived: how often others were newer."""
+    """Makes and signs our statements. member: the newest one, complete and signed once `say` was called. outlived: how
+    often somebody else's statement about us was newer."""
 
     def __init__(self, member: Member, run_id: bytes, sign: Sign) -> None:
         self.member = member
@@ -16,8 +17,8 @@ class OwnStatement:
         self._sign = sign
 
     def say(self, known: Member | None, **changes: Any) -> Member:
-        """A new edition with these fields changed, newer than what is known of us: a past life, or a copy of our key,
-        shall not have the last word."""
+        """Makes a new edition with these fields changed. known: the newest statement about us, perhaps of a past life
+        or of a copy of our key; the new edition is newer than it."""
         if known is not None and known.signature == self.member.signature:
             self.member = replace(self.member, version=self.member.version + 1)
         elif known is not None and known.age >= self.member.age:
@@ -28,6 +29,6 @@ class OwnStatement:
         return self.member
 
     def outlive(self, past: Member) -> None:
-        """A statement about us that we have not made is newer than ours: the next edition is newer than it."""
+        """Somebody else made a statement about us that is newer than ours: the next edition will be newer than it."""
         self.outlived += 1
         self.member = replace(self.member, incarnation=past.incarnation + 1, version=0)

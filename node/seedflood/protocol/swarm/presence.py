@@ -1,8 +1,8 @@
-"""Who is there: what we know of all origins, and what we say of ourselves.
+"""Who is there: what we know of all origins, and what we state of ourselves.
 
-Statements of others are believed, kept and passed on; our own are made whenever something of them changes: neighbours,
-the steps we take part in, how slow a hop is, what the algorithm states. Silence is judged here as well, as windows see
-it.
+Statements of others are believed, kept and passed on. We make a new statement whenever something in it changes: our
+neighbours, the steps that we take part in, how slow a hop is, what the algorithm states. Silence is judged here as
+well, as windows see it.
 """
 
 from collections.abc import Iterable
@@ -29,12 +29,13 @@ from seedflood.protocol.swarm.own_statement import OwnStatement
 from seedflood.protocol.swarm.rules import SwarmRules
 
 OUTLIVED_MAX = 8
-"""So many statements of past lives a process outbids: each had lost its journal, or has a copy of our key."""
+"""How many newer statements about itself a process outbids. Each comes from a past life whose journal was lost, or from
+a copy of our key."""
 
 
 class Presence:
-    """membership: the newest statement of everyone, ours included. changed: of whom there is news; the algorithm clears
-    it when it has looked. algorithm: what this swarm trains by; set before anything happens."""
+    """membership: the newest statement of everyone, ours included. changed: the origins of whom there is news; the
+    algorithm clears it when it has looked. algorithm: what this swarm trains by; set before anything happens."""
 
     algorithm: Algorithm
 
@@ -85,8 +86,8 @@ class Presence:
         self.declare(first_step=past.first_step, last_step=past.last_step, hop_milliseconds=hop)
 
     def take_part(self, first: int) -> None:
-        """Says from which step on. Whoever did so before and has not left is expected from then on all the same; one
-        that had left does not come back for a run that is over."""
+        """States from which step on we take part. If we took part before and have not left, the earlier step stays. If
+        we had left, we do not come back for a run that is over."""
         word = self.membership.spoken(self.ours.origin)
         if word is not None and not word.has_left:
             self.declare(first_step=min(first, word.first_step), last_step=None)
@@ -94,15 +95,15 @@ class Presence:
             self.declare(first_step=first, last_step=None)
 
     def leave(self, last_step: int) -> None:
-        """Says goodbye. Whoever has not caught up does not know what a past life said last, and says nothing about it:
-        its last word stands, and it counts as down until it is back."""
+        """Says goodbye. A node that has not caught up does not know what a past life said last, so it says nothing
+        about steps: its last word stands, and it counts as down until it is back."""
         if not self.ours.has_spoken:
             self.declare(last_step=-1)
         elif not self.ours.has_left:
             self.declare(last_step=last_step)
 
     def declare_neighbours(self) -> None:
-        """A link has come or gone."""
+        """A link has come or gone: states the neighbours anew."""
         if self._neighbours() != self.ours.neighbours:
             self.declare()
 
@@ -124,7 +125,8 @@ class Presence:
             self._outbox.tell("member heard again", member=self.membership.name(origin), step=last_step)
 
     def look_around(self, now: float) -> None:
-        """Now and then: who has fallen silent, how slow is a hop?"""
+        """Once per comparison period: suspects who has fallen silent, and states our hop delay if it has changed
+        much."""
         for origin in self.liveness.review(now, self.bound_seconds):
             self.changed.add(origin)
             self._outbox.tell("member silent", "warning", member=self.membership.name(origin))
@@ -137,21 +139,22 @@ class Presence:
         self._outbox.send(peer, Ping(now))
 
     def bound_seconds(self) -> float:
-        """How long news may take to reach everyone: the slowest hop that anyone measures, times the diameter."""
+        """How long news may take to reach everyone, in seconds: the slowest hop that anyone states, times the
+        diameter."""
         hop = max(self.membership.hop_seconds(), self.delays.slow_seconds)
         return bound_seconds(self.membership.diameter(), hop)
 
     def _neighbours(self) -> tuple[OriginId, ...]:
-        """No statement with more than so many is accepted by anyone."""
+        """Our neighbours. No node accepts a statement with more than NEIGHBOURS_MAX."""
         return tuple(sorted(self.neighbours)[:NEIGHBOURS_MAX])
 
     def _hear_of_us(self, member: Member, source: OriginId) -> None:
-        """A past life of ours said this, or a process with a copy of our key.
+        """A past life of ours made this statement, or a process with a copy of our key.
 
-        One that is about to start has the last word over whatever it finds, for its clock may have gone back, and its
-        journal may have lost the count of its starts. One that has spoken and hears of a newer one is the older of two,
-        and ends; if it was not, it has the last word when it is started again. Two that start at the same moment outbid
-        each other a few times, until one of them gives up. Nothing can be newer than the last incarnation there is.
+        A process that has not spoken yet outbids whatever it finds: its clock may have gone back, and its journal may
+        have lost the count of its starts. A process that has spoken and hears of a newer one is the older of two, and
+        ends. If that was wrong, it outbids the other when it is started again. Two processes that start at the same
+        moment outbid each other a few times, until one of them gives up. Nothing outbids INCARNATION_MAX.
         """
         if member.signature == self.ours.signature or not self._admission.is_signed(member):
             return
@@ -170,7 +173,7 @@ class Presence:
             self._state_again()
 
     def _state_again(self) -> None:
-        """Of the steps we take part in nothing, as long as we do not know what a past life said of them."""
+        """States anew that we are here; nothing of steps, as long as we do not know what a past life said of them."""
         if self.algorithm.is_forgetful and not self.algorithm.has_spoken:
             self.declare(first_step=STEP_MAX, last_step=None)
         else:

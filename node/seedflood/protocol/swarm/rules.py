@@ -6,12 +6,13 @@ ORIGINS_PER_CLIENT = 4
 ORIGINS_SPARE = 64
 
 REPAIR_SECONDS = 2.0
-"""Between two comparisons of a link: the longest time for which a lost frame goes unnoticed, at 40 bytes a time."""
+"""Between two comparisons on a link, of 40 bytes each: a lost frame goes unnoticed for no longer."""
 
 
 @dataclass(frozen=True, slots=True)
 class SwarmRules:
-    """run_id and base_digest: 32 bytes each. clients: how many origins take part. steps: the length of the run."""
+    """What all nodes of a run agree on. run_id and base_digest: 32 bytes each. clients: how many origins take part.
+    steps: the length of the run."""
 
     run_id: bytes
     base_digest: bytes
@@ -20,7 +21,7 @@ class SwarmRules:
 
     @property
     def origins_max(self) -> int:
-        """How many keys are known at most: some hosts lose theirs, and strangers must not come without end."""
+        """The most keys that are known: some hosts lose theirs, but strangers must not come without end."""
         return ORIGINS_PER_CLIENT * self.clients + ORIGINS_SPARE
 
 
@@ -29,8 +30,8 @@ class Patience:
     """How long this node waits, in seconds.
 
     repair: between two comparisons of frontiers. start: for all clients to join before the first window closes (strict
-    waits for ever). linger: at the end, for neighbours that are away. redial: within it, whoever is up has dialled
-    again.
+    windows wait for ever). linger: at the end, for neighbours that are away. redial: within it, every host that is up
+    has dialled its peers again.
     """
 
     repair_seconds: float = REPAIR_SECONDS

@@ -1,7 +1,7 @@
 """The swarm: one node among others, whatever they train by.
 
-It knows who is there and who is linked, introduces hosts to each other, measures how far away they are, and passes on
-all else to the algorithm that it hosts. Put in what happened, then collect what is to be done.
+It knows who is there and who is linked, introduces hosts to each other, measures how far away they are, and passes
+everything else on to the algorithm that it hosts. Tell it what happened, then collect what is to be done.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -60,14 +60,13 @@ class Swarm(Generic[Wanted]):
 
     @property
     def is_doubted(self) -> bool:
-        """Was what it holds seen to be wrong, and not seen to be right since?"""
+        """Is what it holds in doubt: seen to differ from what others hold, and not seen to be right since?"""
         return self._algorithm.is_doubted
 
     # What happened
 
     def recall(self, members: Iterable[Member], now: float, records: Mapping[bytes, bytes] | None = None) -> None:
-        """What the journal knows of everyone, ourselves included, and what the algorithm has kept, by key: before
-        anything else happens."""
+        """What the journal knows of everyone, ourselves included. Called before anything else happens."""
         for member in members:
             self.membership.believe(member)
         self._compare_at = now
@@ -91,6 +90,7 @@ class Swarm(Generic[Wanted]):
         self._algorithm.advance(now)
 
     def disconnected(self, peer: OriginId, now: float, reason: str = "") -> None:
+        """The link to the peer is down. reason: for the log."""
         self.neighbours.disconnect(peer)
         self._presence.delays.forget(peer)
         self._algorithm.disconnected(peer)
@@ -152,7 +152,8 @@ class Swarm(Generic[Wanted]):
     # What operators are shown
 
     def blockers(self, now: float) -> tuple[Blocker, ...]:
-        """Why it does not move: for whom it waits, since when, and which step lacks; nothing if it waits for nobody."""
+        """Why this node does not move: for whom it waits, since when, and which step is missing. Empty if it waits for
+        nobody."""
         return self._algorithm.blockers(now)
 
     def view(self, now: float) -> View:

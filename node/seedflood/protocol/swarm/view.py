@@ -14,7 +14,7 @@ from seedflood.protocol.view import Blocker, Edge, MemberStatus, MemberView, Vie
 
 
 class Sight(Protocol):
-    """What is read of the node itself."""
+    """What a view takes from the node itself."""
 
     @property
     def step(self) -> int: ...
@@ -32,7 +32,7 @@ class Sight(Protocol):
 
 
 def make_view(node: Sight, presence: Presence, refused: Mapping[str, int], now: float) -> View:
-    """refused: foreign input that was not used, by reason."""
+    """A node of any swarm as it is seen now. refused: how much input of others was not used, by reason."""
     membership = presence.membership
     edges = stated_edges(membership.all())
     reached = reach(presence.ours.origin, edges)
