@@ -1,7 +1,8 @@
-"""Admission: which foreign statements may be used. What is not, is counted by reason and changes nothing else.
+"""Admission: what of other hosts may be used. The rest is counted by reason, and changes nothing else.
 
 A wrong signature is the fault of the peer that sent it, whoever is named as its author: every relay verifies, so an
-honest one never passes it on. Everything else may reach an honest relay from a faulty origin and is dropped quietly.
+honest one never passes it on. Everything else may come from a faulty origin by way of an honest relay, so it is dropped
+quietly.
 """
 
 from hashlib import sha256
@@ -33,7 +34,7 @@ Objection = Literal[
     "coefficients",
     "unsigned sum",
 ]
-"""Why something foreign is not used: each is a series of the metrics."""
+"""Why something from another host is not used. Each reason is a series of the metrics."""
 
 
 COSTLY: tuple[Objection, ...] = ("signature", "equivocation", "coefficients", "unsigned sum")
@@ -57,9 +58,9 @@ class Admission(MemberAdmission):
         return sum(self.refused.get(reason, 0) for reason in COSTLY)
 
     def check_epoch(self, closed: ClosedEpoch, signed: EpochDigest) -> None:
-        """Raises PeerError if coefficients cannot be those of an epoch of this run, or are not those that were signed.
+        """Raises PeerError if a sum cannot be one of this run, or is not the one that was signed.
 
-        What costs little is checked first: a liar's sum is not even unpacked.
+        Cheap checks come first: a liar's sum is not even unpacked.
         """
         reason: Objection | None = None
         rules = self._rules
@@ -79,7 +80,7 @@ class Admission(MemberAdmission):
             raise PeerError(f"coefficients of epoch {closed.epoch} cannot be used: {reason}", reason=reason)
 
     def _is_sum(self, closed: ClosedEpoch, signed: EpochDigest) -> bool:
-        """Is it what was signed, and can so many updates, or steps, come to it?"""
+        """Are these the coefficients that were signed, and can so many updates, or steps, add up to them?"""
         try:
             coefficients = unpack(closed.coefficients, self._rules.epoch_bytes)
         except ValueError:
@@ -92,7 +93,8 @@ class Admission(MemberAdmission):
         return are_within(coefficients, count_steps(closed.frontier, first, end) * self._rules.telling.reach)
 
     def admits(self, bundle: Bundle, span: Span) -> bool:
-        """Is a bundle, of which something is news, one of this run? Raises PeerError for a wrong signature."""
+        """May this bundle be used? Asked only if something in it is new. span: `bundle.span`. Raises PeerError for a
+        wrong signature."""
         origin, first, last = span
         member = self._membership.get(origin)
         if member is None:
@@ -125,7 +127,7 @@ class Admission(MemberAdmission):
 
 
 def _has_right_seeds(bundle: Bundle, run_seed: int) -> bool:
-    """Does it tell of the directions that its steps have? A small part of what a verification costs."""
+    """Are the seeds those of the bundle's steps (`seeds`)? This costs far less than verifying a signature."""
     return all(
         isinstance(told, bytes) or told[0] == probe_seed(run_seed, bundle.origin, step)
         for step, told in enumerate(bundle.probes, bundle.step)

@@ -1,7 +1,7 @@
 """SeedFlood as an algorithm of a swarm: rounds, one after the other.
 
-A round is measured once enough of the rounds before is applied. What was measured is told, and the window of the round
-closes when everyone who takes part was heard, or time is up. What follows what in the life of a node stands in `phase`.
+A round is measured once enough earlier rounds are applied. The measurement is published, and the window of the round
+closes when everyone who takes part was heard, or time is up. `phase` says which phases of a node may follow each other.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,7 +32,7 @@ from seedflood.protocol.view import Blocker, View
 
 
 class SeedFlood:
-    """step: first step of the round that is measured now, or was last."""
+    """SeedFlood on one node. step: the first step of the round that is measured now, or was measured last."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class SeedFlood:
 
     @property
     def applied(self) -> Frontier:
-        """What the coefficients stand for, once all orders are carried out."""
+        """The updates that are in the coefficients once all orders are carried out."""
         return self.holdings.applied
 
     @property
@@ -179,7 +179,7 @@ class SeedFlood:
         return min(times)
 
     def compare(self, now: float) -> None:
-        """What do the neighbours hold?"""
+        """Tells the neighbours what is held here; pulls again what broken pulls did not bring."""
         repair = self.exchange.repair
         repair.retry()
         on_the_way = 2 * self.rules.delay * self.rules.local_steps  # neighbours are so much further apart
@@ -189,23 +189,24 @@ class SeedFlood:
             self.exchange.watch.take(self.applied, self._outbox)
 
     def review(self, now: float) -> None:
-        """How far are we, and whose replica is in doubt?"""
+        """Logs how far we have caught up, and looks into replicas that differ."""
         self.exchange.tell_progress()
         self.exchange.settle_doubts(now)
 
     def report(self, now: float) -> None:
-        """For whom do we wait?"""
+        """Logs for whom we wait, if nothing has moved for a while."""
         found = self._blockers.note(now)
         if self._standstill.lasts((self.phase, self.step), now) and self._is_waiting():
             facts = describe(found) | self.exchange.describe_missing(self.ending)
             self._outbox.tell("waiting", "warning", step=self.step, **facts)
 
     def blockers(self, now: float) -> tuple[Blocker, ...]:
-        """Why it does not move: for whom it waits, since when, and which step lacks; nothing if it waits for nobody."""
+        """Why this node does not move: for whom it waits, since when, and which step is missing. Empty if it waits for
+        nobody."""
         return self._blockers.find(now)
 
     def describe(self, view: View) -> View:
-        """With the open window, what is held of everyone, and how far it has caught up."""
+        """Adds the open window, what is held of every origin, and how far the node has caught up."""
         duplicates, window = self.holdings.duplicates * self.rules.local_steps, self.windows.oldest
         return add_to_view(view, self._presence, self.exchange, self.frontier, window, duplicates=duplicates)
 
@@ -229,7 +230,7 @@ class SeedFlood:
             self.windows.open(self.step, now)
 
     def _notice(self, now: float) -> None:
-        """What is new of bundles and statements, for the windows that are open and for the journal."""
+        """Shows new bundles and statements to the open windows and to the epochs."""
         holdings, presence = self.holdings, self._presence
         for origin in holdings.heard:
             presence.heard(origin, self.frontier.last(origin), now)
@@ -257,7 +258,7 @@ class SeedFlood:
             self._finish(now)
 
     def _speak(self, now: float) -> None:
-        """Enough is known: goes on with the windows of a past life, or begins with the round that is next."""
+        """Enough is known: goes on with the open windows of a past life, or begins with the round that is next."""
         self._outbox.tell("caught up", updates=self.frontier.count())
         if self._catchup.is_forgetful:
             self.windows.clear()  # what the journal knew last was not all
@@ -288,7 +289,7 @@ class SeedFlood:
         return True
 
     def _may_speak(self, now: float) -> bool:
-        """Is enough known, or is there nothing to be told: alone, or the journal has a whole run?"""
+        """Is enough known? A node that is alone, or holds the whole run, needs to know nothing."""
         is_nothing_to_know = self.rules.clients == 1 or self.ending.holds_everything()
         return is_nothing_to_know or self.exchange.may_speak(self._next_step(), now)
 
@@ -301,7 +302,8 @@ class SeedFlood:
         return max(first, self._catchup.said_before)
 
     def may_apply_before(self) -> int:
-        """While a node joins: in strict windows nothing of what it is going to measure itself."""
+        """While a node joins: the step below which updates may be applied. In strict windows what belongs to a round
+        that it will measure itself has to wait."""
         return STEP_MAX if self.rules.window != "strict" else applied_before(self._next_step(), self.rules)
 
     def _begin_round(self, step: int, now: float) -> None:
@@ -320,7 +322,7 @@ class SeedFlood:
             self._presence.declare(last_step=last_own)
 
     def _close_epochs(self) -> None:
-        """All that is due, with everything applied that was said of steps before this round."""
+        """Orders the sums of all epochs that can be closed now."""
         if self.exchange.watch.is_current:  # else a sum would stand for bundles that are not in it
             before = applied_before(self.step, self.rules)
             self._outbox.outputs.orders += self.holdings.closings.due(before, self.ending.holds_everything)

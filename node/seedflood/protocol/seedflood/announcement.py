@@ -1,12 +1,14 @@
-"""Announcement: who returns to strict windows says so, and speaks only when its neighbours are known to have heard it.
+"""Announcement: a node that returns to strict windows says so, and publishes only when its neighbours have confirmed
+it.
 
-Nobody waits for a node that has left. If it spoke at once, and its links broke at that moment, the others would go on
-without it, close the epoch that it spoke in and compact it; what it said would come too late for a sum whose bundles
-are gone, and it would wait for ever for the rounds that are in that sum. An optimiser that goes by steps cannot even
-add it to the sum. So it announces from which step on it takes part, and pings: links keep order, so whoever answers
-has heard the announcement before, waits for it from then on, and closes no epoch without it.
+Nobody waits for a node that has left. Suppose that it published at once, and that its links broke at that moment. The
+others would go on without it, close the epoch in which it published, and compact it. Its bundle would come too late for
+a sum whose bundles are gone, and an optimiser that goes by steps could not even add it. The node itself would wait for
+ever for the rounds that are in that sum. So it announces from which step on it takes part, and pings. Links keep order:
+a neighbour that answers has heard the announcement before, waits for the node from then on, and closes no epoch without
+it.
 
-At the beginning of a run nothing of that is needed: no window closes before all clients have joined.
+Nothing of this is needed at the beginning of a run, when no window closes before all clients have joined.
 """
 
 from collections.abc import Collection
@@ -19,7 +21,7 @@ from seedflood.protocol.swarm.presence import Presence
 
 
 class Announcement:
-    """Of one start of a process."""
+    """The announcement of one process, if it has to make one."""
 
     def __init__(self, rules: Rules, presence: Presence, neighbours: Neighbours, frontier: Frontier) -> None:
         self._rules = rules
@@ -31,7 +33,7 @@ class Announcement:
         self._heard_by: set[OriginId] = set()
 
     def is_heard(self, first: int, now: float) -> bool:
-        """May we speak from the step `first` on? If not, that is announced now."""
+        """May we publish from the step `first` on? If the neighbours do not know of it yet, announces it."""
         if not self._is_needed(first):
             return True
         if self._said_at is None:
@@ -49,11 +51,12 @@ class Announcement:
             self._heard_by.add(peer)
 
     def unheard_by(self, neighbours: Collection[OriginId]) -> set[OriginId]:
-        """Those that have not answered yet, if something was announced."""
+        """The neighbours that have not confirmed what was announced; none if nothing was."""
         return set(neighbours) - self._heard_by if self._said_at is not None else set()
 
     def _is_needed(self, first: int) -> bool:
-        """Whoever takes part from the beginning, or has spoken since it returned, and has not left is waited for."""
+        """No announcement is needed by a node that is waited for anyway: one that takes part from the beginning, or has
+        spoken since it returned, and has not left."""
         rules, membership, own = self._rules, self._presence.membership, self._presence.ours.origin
         if rules.window != "strict" or first >= rules.steps or membership.taking_part < rules.clients:
             return False

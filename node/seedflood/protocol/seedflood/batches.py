@@ -1,8 +1,8 @@
-"""How much a batch of bundles is: in count, and in bytes where bundles tell payloads.
+"""The size of a batch of bundles: their count, and their bytes if they carry payloads.
 
-A pair is so small that counting bundles bounds what they take; payloads are up to 256 KiB a bundle, so whatever holds
-or sends bundles counts their bytes as well. A batch tells one kind, for `admission` lets in what the run tells and
-nothing else; so its first bundle says which, and pairs cost nothing here.
+A pair is so small that the count bounds its bytes, too. Payloads are up to 256 KiB a bundle, so whatever holds or sends
+bundles counts their bytes as well. All bundles of a batch carry the same kind, for `admission` lets in only what the
+run tells. So the first bundle says which kind it is, and pairs cost nothing here.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,7 +25,8 @@ def payload_bytes(bundles: Sequence[Bundle]) -> int:
 def cut_bundles(
     bundles: Sequence[Bundle], count_max: int, bytes_max: int = BATCH_BYTES
 ) -> Iterator[tuple[Bundle, ...]]:
-    """In turn, so many at most, with so many bytes of payloads at most, but one bundle at least."""
+    """Cuts bundles into batches, in order: each of at most count_max bundles and bytes_max bytes of payloads, but of
+    one bundle at least."""
     if not tells_payloads(bundles):
         for k in range(0, len(bundles), count_max):
             yield tuple(bundles[k : k + count_max])

@@ -1,10 +1,9 @@
 """Why a node waits, as values: for whom, for which step, since when.
 
-In each phase in which a node waits, something stands in its way: a node that joins, collects or finishes always has at
-least one blocker. The simulation holds every node to that.
+A node that joins, collects or finishes always has at least one blocker; the simulation holds every node to that.
 
-Since when a window waits for an origin is known exactly. All other blockers count from when they were first noted, once
-per comparison period.
+It is known exactly since when a window waits for an origin. All other blockers count from the moment at which they were
+first noted, once per comparison period.
 """
 
 from collections.abc import Iterable, Iterator
@@ -29,7 +28,7 @@ NAMELESS: dict[BlockerKind, str] = {
     "own past": "whoever was linked with this node before its journal was lost",
     "own replica": "its own replica, which is made again",
 }
-"""What is waited for where it is no host with a name."""
+"""What a node waits for if that is no host with a name."""
 
 WAITING_SECONDS = 10.0
 """A node that does not move logs why after so long, and again after each such time."""
@@ -59,14 +58,14 @@ class Blockers:
         self._ending = ending
         self._frontier = frontier
         self._since: dict[_Lack, float] = {}
-        """Of those that stood when they were last noted."""
+        """Since when, of the blockers that were noted last."""
 
     def find(self, now: float) -> tuple[Blocker, ...]:
-        """Those that stand now, each since it was first noted, or earlier if that is known."""
+        """The blockers of this moment, each since it was first noted, or earlier if that is known."""
         return tuple(replace(one, since=min(one.since, self._since.get(_lack(one), now))) for one in self._look(now))
 
     def note(self, now: float) -> tuple[Blocker, ...]:
-        """The same; they are remembered, and all that stand no more are forgotten."""
+        """The same, and remembers them; those that are gone are forgotten."""
         found = self.find(now)
         self._since = {_lack(one): one.since for one in found}
         return found
@@ -147,7 +146,8 @@ class Blockers:
         return (Blocker(kind, origin, name(origin), None, now) for origin in sorted(origins, key=name))
 
     def _joins(self, since: float) -> Iterator[Blocker]:
-        """Who is to come for all clients to take part: those who are there but have not caught up, then the others."""
+        """Who has to join before all clients take part: first those who are there but have not caught up, then the
+        others."""
         membership = self._presence.membership
         missing = self._rules.clients - membership.taking_part
         there = [m for m in membership.all() if membership.spoken(m.origin) is None and not m.has_left]

@@ -1,27 +1,27 @@
-"""Catching up: whether a node knows enough to speak.
+"""Catching up: does a node know enough to speak?
 
-A node speaks once it has held all that one neighbour held when they linked. That is enough as long as its own journal
-is whole, for the journal knows everything it ever said. After a journal was lost or damaged it is not: a last word of
-ours may live with one neighbour alone. A node is *forgetful*
+A node may speak once it has held everything that one neighbour held when they linked. That is enough as long as its own
+journal is whole, for the journal knows everything that the node ever said. A journal that was lost or damaged does not:
+a single neighbour may hold the last thing that we said. A node is *forgetful*
 
 * if its journal is damaged, or lacks a statement of ours that the network knows;
-* if its journal knows of no step that we took part in, and the key is not fresh: whoever has a key and no past has lost
-  it. A key is fresh from the moment it is made until just before it is used for the first time: a mark on the disk
-  tells.
+* if its journal knows of no step that we took part in, and the key is not fresh: a key without a past means that the
+  past was lost. A key is fresh from the moment it is made until just before its first use; a mark on the disk says so.
 
-Whatever we said went through our neighbours of that time, and the last statement in which we spoke names them. So a
-forgetful node, before it speaks again,
+Whatever we said went through the neighbours that we had then, and the last statement in which we spoke names them.
+Before a forgetful node speaks again,
 
-* reaches all of them that have not left, however long that takes: no step can be named that they do not hold, for in
-  `bounded` and `none` windows we may have gone on with one of them alone, as far as we liked. It is idle meanwhile, and
-  says whom it waits for. Going on without them would contradict them, and two contents of one step are for ever;
-* holds all steps that the statement says were said. If nobody brings them (they were said to nobody, or to one that was
-  linked for a moment), it begins behind them when patience ends. In `bounded` and `none` windows it does not declare
-  them as skipped: a hole contradicts nothing, whoever turns up with them. Strict windows would wait for a hole for
-  ever, on every host; there it declares them as skipped, unless they turn up before it speaks;
-* waits a moment for what is on its way. As long as the network may know a newer statement of ours than anyone we have
-  met, that is for as long as it takes whoever was linked with us to dial again; only if we have met everyone there is,
-  or know the statement from our own journal, two rounds of repair are enough.
+* it reaches all of them that have not left, however long that takes. In `bounded` and `none` windows we may have gone
+  on with one of them alone, as far as we liked, so no step is safe without that one. Meanwhile the node is idle and
+  says whom it waits for. If it went on, it would contradict itself, and two contents of one step stay for ever;
+* it holds all steps that the statement says were said. Perhaps nobody brings them: they were said to nobody, or to a
+  host that was linked for a moment. Then the node begins behind them when its patience ends. In `bounded` and `none`
+  windows it does not declare them as skipped: a hole contradicts nothing, even if somebody turns up with them. Strict
+  windows would wait for a hole for ever, on every host, so there it declares them as skipped, unless they turn up
+  before it speaks;
+* it waits a moment for what is on its way. The network may know a newer statement of ours than anyone whom we have met.
+  So this takes as long as our former neighbours need to dial again. If we have met everyone there is, or know the
+  statement from our own journal, two rounds of repair are enough.
 """
 
 from collections.abc import Collection, Iterable
@@ -34,12 +34,12 @@ from seedflood.protocol.swarm.messages import Member
 from seedflood.protocol.swarm.rules import Patience
 
 SETTLE_SECONDS = 4.0
-"""For what is on its way after the last neighbour was reached: two rounds of repair."""
+"""How long to wait for what is on its way after the last neighbour was reached: two rounds of repair."""
 
 
 class CatchUp:
-    """From the start of a process until it may speak. linked_at: the moment of the first link. said_before: below this
-    step all was said in a past life that will be."""
+    """From the start of a process until it may speak. linked_at: the moment of the first link. said_before: of the
+    steps below it, everything was said in past lives that ever will be."""
 
     def __init__(self, patience: Patience, life: Lifecycle) -> None:
         self.is_forgetful = False
@@ -77,7 +77,7 @@ class CatchUp:
             self._progressed_at = now
 
     def hear_of_past(self, member: Member) -> None:
-        """The network knows this of a past life of ours; if the journal does not, it was lost."""
+        """The network knows this statement of a past life of ours. If our journal does not, it was lost."""
         if member.age > self._journal_age:
             self.is_forgetful = True
             self._is_past_certain = False
@@ -99,10 +99,13 @@ class CatchUp:
         is_whole: bool = True,
         is_everyone_met: bool = False,
     ) -> bool:
-        """reached: neighbours all of whose frontier we have held; present: origins that have not left. has_pulled: a
-        pull has come to its end, and with it the digest to compare with. held_before: the step after the last of ours
-        that is held. is_whole: is all held that we are known to have said? is_everyone_met: is there nobody in this run
-        whom we have not reached?"""
+        """Is enough known to speak?
+
+        reached: the neighbours all of whose frontier we have held. present: the origins that have not left. has_pulled:
+        a pull was completed, and with it came the digest to compare with. held_before: the step after the last one of
+        ours that is held. is_whole: everything is held that we are known to have said. is_everyone_met: there is nobody
+        in this run whom we have not reached.
+        """
         if not reached:
             return False
         progress = (len(reached), self._word_age, held_before)
@@ -123,7 +126,7 @@ class CatchUp:
         return {o for o in self._past_neighbours if o in present and o not in reached} if self.is_forgetful else set()
 
     def _learn(self, word: Member) -> None:
-        """Whatever was said before it is held by those whom it names, or on its way to them."""
+        """The hosts that this statement names hold what we said before it, or are about to."""
         self._word_age = word.age
         self._past_neighbours = set(word.neighbours)
         self.said_before = max(self.said_before, stated(word).said_before)

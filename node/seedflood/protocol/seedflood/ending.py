@@ -13,7 +13,7 @@ from seedflood.protocol.swarm.rules import Patience
 
 
 class Ending:
-    """The last phase of a run. since: when it began. is_said: it was told that we need nothing more."""
+    """The last phase of a run. since: when it began. is_said: the neighbours were told that we need nothing more."""
 
     def __init__(
         self, origin: OriginId, rules: Rules, patience: Patience, membership: Membership, frontier: Frontier
@@ -32,22 +32,23 @@ class Ending:
         return self.since is not None and self.is_all_held(self._rules.steps)
 
     def is_all_held(self, before: int) -> bool:
-        """Is held what everyone who joined has to say about the steps below `before`?"""
+        """Is every update held that those who joined owe for the steps below `before`?"""
         return is_all_held(self._membership, self._frontier, before - 1)
 
     def holds_everything(self, before: int = STEP_MAX) -> bool:
-        """Did all clients join, and is held what every known origin has to say below `before`, or in this run?"""
+        """Did all clients join, and is every update held that they owe for the steps below `before`, or of the whole
+        run?"""
         return self._membership.taking_part >= self._rules.clients and self.is_all_held(min(before, self._rules.steps))
 
     def missing(self) -> dict[OriginId, list[tuple[int, int]]]:
-        """The updates without which a run that has no steps left is not complete; nothing before."""
+        """The steps that are missing when no steps are left, as ranges by origin; empty before that phase."""
         if self.since is None:
             return {}
         return lacking(self._membership, self._frontier, self._rules.steps - 1)
 
     def describe_missing(self, here: Collection[OriginId]) -> dict[str, object]:
-        """Facts for the log: which steps of whom, and which hosts may have them. here: those that do not, ourselves and
-        our neighbours."""
+        """Facts for the log: which steps of which origins are missing, and which hosts may hold them. here: ourselves
+        and our neighbours, who do not."""
         gaps, membership = self.missing(), self._membership
         if not gaps:
             return {}
@@ -79,11 +80,11 @@ class Ending:
         *,
         now: float,
     ) -> bool:
-        """A node that is patient waits until its neighbours agree, digests included, none of them is away, and whatever
-        doubt there is of its replica is settled.
+        """May the run end here? As long as its patience lasts, a node waits until its neighbours hold the same with
+        equal digests, none of them is away, and no doubt about its own replica is open.
 
-        One that has lost patience ends without them; but in strict windows never without all updates of those who
-        joined, and in no window before whatever changed the journal until then is applied.
+        After that it ends without them. But in strict windows it still needs all updates of those who joined, and in
+        any window everything must be applied that changed the journal before its patience ended.
         """
         if now >= self.patient_until:
             is_enough = self._rules.window != "strict" or self.is_all_held(self._rules.steps)
@@ -102,12 +103,13 @@ _NEVER = float("inf")
 
 
 def is_all_held(membership: Membership, frontier: Frontier, end: int) -> bool:
-    """Does the frontier hold what every origin has to say up to step `end`, or up to where it left?"""
+    """Does the frontier hold every update that is owed up to step `end`? An origin that left owes nothing after its
+    last step."""
     return all(frontier.holds(word.origin, 0, _last(word, end)) for word in _due(membership, end))
 
 
 def lacking(membership: Membership, frontier: Frontier, end: int) -> dict[OriginId, list[tuple[int, int]]]:
-    """What the frontier lacks of that, as ranges of steps by origin."""
+    """The updates owed up to step `end` that the frontier lacks, as ranges of steps by origin."""
     gaps = ((word.origin, frontier.gaps(word.origin, _last(word, end))) for word in _due(membership, end))
     return {origin: ranges for origin, ranges in gaps if ranges}
 

@@ -1,28 +1,28 @@
-"""Closed epochs: what the updates of an epoch add up to, in the end instead of them.
+"""Closed epochs: in the end the sum of an epoch's updates takes the place of its bundles.
 
 A bundle belongs to the epoch of its `step`, with all the steps that it covers. An epoch is *complete* when every origin
-has had its say about every step of it: measured, skipped, or left before. Nothing can come late for it then, and its
-sum is the same on every node. A node that has left a complete epoch behind *closes* it: it takes the sum, and states
-up to where it has closed, with a digest of all sums.
+has measured or skipped each of its steps, or left before it. Then nothing can come late for it, and its sum is the same
+on every node. A node that has gone beyond a complete epoch *closes* it: it takes the sum, and states how far it has
+closed, with a digest over all its sums.
 
-When everyone who takes part has stated the same, the journal is *compacted*: the sum takes the place of the bundles,
-8 r^2 bytes per matrix however many updates there were. Whoever lacks anything of the epoch is given the sum, which may
-replace any part of it, since it covers all of it. Whether it is right is told by the signed statements of the others
-(`evidence`). Who has bundles gives none up before that is settled.
+When everyone who takes part has stated the same digest, the epoch is *compacted*: in the journal the sum takes the
+place of the bundles. It has 8 r^2 bytes per matrix, however many updates there were. From then on a node that lacks
+something of the epoch is given the sum. It may replace whatever part the node holds, since it covers the whole epoch.
+The signed statements of the others tell whether it is right (`evidence`). No node drops its bundles before that.
 
-Complete is what a node believes to be complete. A host that leaves and returns may speak once more in an epoch that
-others have closed without it, if its goodbye and its return are on their way together. So a statement tells apart what
-the sums stand for and what they come to: nodes whose sums stand for the same and differ doubt their replicas; nodes
-whose sums stand for different bundles only wait. A bundle that comes late opens its epoch again, a compacted one too,
-until it is summed with it; bundles reach everyone, so in the end all state the same.
+A node may be wrong about what is complete. A host that leaves and returns may publish once more in an epoch that others
+have closed without it, if its goodbye and its return travel together. So a statement has two digests: one of the
+bundles that the sums stand for, one of the sums themselves. If sums stand for the same bundles and differ, the nodes
+doubt their replicas. If they stand for different bundles, the nodes only wait. A bundle that comes late opens its epoch
+again, even a compacted one, and a new sum is taken with it. Bundles reach everyone, so in the end all state the same.
 
-Hosts that leave and return quickly may split: each side goes on alone, because it believes that the other has left.
-Whoever is in the middle of an epoch then waits for single rounds of the other side, which no sum can give it; and if
-both sides are of one size, neither can sign for most. So bundles are kept for RETURN_ROUNDS after somebody left on the
-way, unless it states the same as we.
+Hosts that leave and return quickly may split into two sides: each goes on alone, because it believes that the other has
+left. A node in the middle of an epoch then needs single rounds of the other side, which no sum can give it. And if both
+sides have the same size, neither has signatures of most hosts. So when an origin has left before the end of the run,
+bundles are kept for another RETURN_ROUNDS, unless it states the same sums as we do.
 
-That an origin is dead keeps epochs open: it may have said something that nobody has heard yet. It ends when the origin
-returns, or leaves.
+A dead origin keeps epochs open: it may have said something that nobody has heard yet. That ends when it returns, or
+leaves.
 """
 
 import hashlib
@@ -38,13 +38,13 @@ from seedflood.protocol.seedflood.statement import Closed, stated
 from seedflood.protocol.swarm.messages import Member
 
 CLOSING_ROUNDS = 8
-"""So many rounds after its end an epoch may be closed: who joined right before the end is known by then."""
+"""An epoch may be closed so many rounds after its end. By then everybody knows who joined right before the end."""
 
 RETURN_ROUNDS = 4096
-"""So many rounds after its last step an origin that left may return and find all bundles that it lacks."""
+"""How many rounds after its last step an origin that left may return and still find all bundles that it lacks."""
 
 EPOCH_BYTES_MAX = 60 << 20
-"""Larger sums than the wire carries are not made: rank 128 in 480 matrices."""
+"""The largest sum that the wire carries (rank 128 in 480 matrices). Epochs with larger ones are never closed."""
 
 
 class Closings:
@@ -53,15 +53,15 @@ class Closings:
     def __init__(self, rules: Rules) -> None:
         self._rules = rules
         self._held: dict[int, Frontier] = {}
-        """What the bundles of each epoch cover, and the sum if there is one, until the epoch is compact."""
+        """By epoch, until it is compact: the steps that its bundles cover, and its sum if there is one."""
         self._digests: dict[int, EpochDigest] = {}
         """Of the sums of closed epochs."""
         self._chain = Chain()
-        """Over those of them that follow each other from the first epoch on."""
+        """Over the digests of the epochs from the first on, as far as they have no gap."""
         self._sums: dict[int, ClosedEpoch] = {}
         """Closed, and not compacted yet."""
         self._kept: dict[int, bytes] = {}
-        """What the sums in the journal stand for, packed."""
+        """By epoch: the steps that the sum in the journal covers, packed."""
         self._summing: set[int] = set()
 
     @property
@@ -79,8 +79,8 @@ class Closings:
         return [ClosedDigests(k, tuple(digests[k : k + CLOSED_DIGESTS_MAX])) for k in starts]
 
     def restore(self, closed: ClosedEpoch) -> None:
-        """The journal has this sum in the place of bundles: at start, or because it was adopted. What is held of the
-        epoch beside it is to be summed with it."""
+        """The journal has this sum in place of bundles: found at start, or just adopted. If more is held of the epoch,
+        a new sum has to be taken with it."""
         epoch, held = closed.epoch, self._held.get(closed.epoch)
         self._open(epoch)
         self._kept[epoch] = pack_frontier(closed.frontier)
@@ -92,11 +92,11 @@ class Closings:
             _join(held, closed.frontier)
 
     def hold(self, epoch: int, covered: Frontier) -> None:
-        """The journal has bundles of this epoch, beside the sum if there is one, that cover so much: at start."""
+        """At start: the journal has bundles of this epoch that cover these steps, beside a sum if there is one."""
         _join(self._held_of(epoch), covered.held())
 
     def note(self, bundles: Iterable[Bundle]) -> None:
-        """These are held. One that comes late for a sum makes it void."""
+        """These bundles are held now. A bundle that comes late for a sum makes the sum void."""
         period, latest = self._rules.refresh_period, -1
         for origin, step, probes, skipped, _ in bundles:
             epoch = step // period
@@ -105,7 +105,7 @@ class Closings:
             add(origin, step - skipped, step + len(probes) - 1)
 
     def _held_of(self, epoch: int) -> Frontier:
-        """What is held of an epoch that more is known of now."""
+        """What is held of an epoch, for more to be added: a sum of the epoch is void now."""
         if epoch in self._digests or epoch in self._summing:
             self._open(epoch)
         held = self._held.get(epoch)
@@ -120,7 +120,8 @@ class Closings:
             self._chain.cut(epoch)
 
     def may_adopt(self, closed: ClosedEpoch) -> bool:
-        """Can the sum take the place of what is here? Not of one in the making, nor of a sum that stands for more."""
+        """May this sum take the place of what is held? Not while we take our own, and not if the journal's sum covers
+        more."""
         kept = unpack_frontier(self._kept.get(closed.epoch, b""))
         return closed.epoch not in self._summing and Frontier(closed.frontier).covers(kept)
 
@@ -129,14 +130,14 @@ class Closings:
         return self._digests.get(epoch) == digest
 
     def stands_for(self, bundle: Bundle) -> bool:
-        """Is there a sum in the journal in the place of what was told of this step?"""
+        """Does a sum in the journal cover this bundle?"""
         kept = Frontier(unpack_frontier(self._kept.get(self.epoch_of(bundle.step), b"")))
         return kept.holds(bundle.origin, bundle.step, bundle.last)
 
     def due(self, step: int, is_all_held: Callable[[int], bool]) -> list[SumEpoch]:
-        """What is to be closed by a node that begins a round at `step`, with all updates of earlier steps applied.
+        """The sums to take when a node begins a round at `step`, with all updates of earlier steps applied.
 
-        is_all_held: is held what everyone has to say below a step?
+        is_all_held: is every update held that is owed for the steps below this one?
         """
         orders: list[SumEpoch] = []
         if self._rules.epoch_bytes > EPOCH_BYTES_MAX or self._summing:
@@ -152,7 +153,7 @@ class Closings:
                 orders.append(SumEpoch(epoch, self._held.get(epoch, Frontier()).held()))
 
     def summed(self, closed: ClosedEpoch) -> list[ClosedEpoch]:
-        """A sum was taken. Returns it if it is to take the place of another one, of fewer bundles, in the journal."""
+        """A sum was taken. Returns it if in the journal it must replace a sum of fewer bundles."""
         if closed.epoch not in self._summing:
             return []
         self._summing.discard(closed.epoch)
@@ -164,7 +165,7 @@ class Closings:
         return []
 
     def distrust(self) -> None:
-        """The coefficients are made again from bundles and compacted sums: all other sums are to be taken again."""
+        """The coefficients are rebuilt from bundles and compacted sums, so all other sums have to be taken again."""
         self._summing.clear()
         for epoch in list(self._sums):
             self._open(epoch)
@@ -174,9 +175,10 @@ class Closings:
         return Closed(self.before, *self._chain.at(len(self._chain)))
 
     def agreed(self, members: Iterable[Member]) -> list[ClosedEpoch]:
-        """What is to be compacted now: everyone who takes part states the same as we, of these epochs. Once.
+        """The sums that may replace their bundles now, each returned once: everyone who takes part states the same of
+        these epochs as we do.
 
-        Where there are others, one of them must have said it, even if it has left: nobody is its own witness.
+        Where there are other origins, one of them must have stated it, even if it has left: nobody is its own witness.
         """
         if not self._sums:
             return []
@@ -196,18 +198,20 @@ class Closings:
         return settled
 
     def _has_finished(self, member: Member) -> bool:
-        """It has nothing more to say. But if it has closed epochs with other bundles, these are to be found first."""
+        """Has it said everything of the run? If it has closed epochs with other bundles than we, these are to be found
+        first."""
         return member.last_step == self._rules.steps - 1
 
     def _may_return(self, member: Member) -> bool:
-        """May it, or somebody on its side of the network, say something more that we lack, and need our bundles?"""
+        """May this host still return and need our bundles? Then somebody on its side of the network may also say
+        more."""
         rules, last = self._rules, member.last_step
         has_left_on_the_way = last is not None and 0 <= last < rules.steps - 1
         return has_left_on_the_way and self.before <= (last or 0) + RETURN_ROUNDS * rules.local_steps
 
     def outvoted_by(self, members: Iterable[Member]) -> list[Member]:
-        """Those whose sums stand for the same as ours and are others, unless most are with us: it is they who doubt.
-        Who has finished with our sums is with us still."""
+        """The members whose sums stand for the same bundles as ours and differ, unless most members agree with us: then
+        it is for the others to doubt. A member that has finished with our sums counts as one of ours."""
         if not self.before:
             return []
         ours = self.statement()
@@ -232,7 +236,7 @@ class Closings:
 
 
 def digest_of(closed: ClosedEpoch, epoch_bytes: int) -> EpochDigest:
-    """Raises ValueError if the coefficients are not this many bytes."""
+    """The two digests of a sum. Raises ValueError if the coefficients do not have epoch_bytes bytes."""
     sum_digest = closed.sum_digest or hashlib.sha256(unpack(closed.coefficients, epoch_bytes)).digest()
     return EpochDigest(Frontier(closed.frontier).digest(), sum_digest)
 

@@ -1,15 +1,15 @@
-"""What speaks for a sum: the signed statements of those who have closed its epoch.
+"""Is a sum right? The signed statements of those who have closed its epoch tell.
 
-A sum takes the place of hundreds of bundles, each of which was signed; it is not signed itself. But everyone states,
-under its signature, up to where it has closed, with two digests over all its closed epochs in turn: of what their sums
-stand for, and of what they come to. Both are chains, so whoever knows the digests of single epochs can tell which
-statements they follow from. A donor tells these digests before it sends sums; they are its word, until they are seen
-to lead to what others have signed.
+A sum takes the place of hundreds of signed bundles, and is not signed itself. But every host states under its signature
+how far it has closed, with two chains of digests over its closed epochs: of the bundles that the sums stand for, and of
+the sums. Whoever knows the digests of single epochs can compute the chains and compare them with the statements. A
+donor tells these digests before it sends sums. They are only its own word, until they lead to the chains that others
+have signed.
 
-A sum is taken if more than half of those who take part have signed it (or have left after signing), not counting
-ourselves: it was compacted when all of them had. A node that could join nothing for so long that its patience is
-over makes do with more signatures for a sum than against it, the donor's among them: after a disaster the others may
-wait for it. Nobody ever adopts what nobody has signed.
+A sum is adopted if more than half of those who take part, ourselves not counted, have signed it, perhaps before they
+left. A sum that was compacted has been signed by all of them. A node whose patience is over, because it could join
+nothing for so long, makes do with more signatures for the sum than against it, the donor's among them: after a disaster
+the others may be waiting for this node. No sum is adopted that nobody has signed.
 """
 
 import hashlib
@@ -49,7 +49,7 @@ class Chain:
 
 
 class Evidence:
-    """What one donor says its closed epochs hold, held against the statements of all."""
+    """The digests that one donor tells of its closed epochs, compared with the statements of all hosts."""
 
     def __init__(self, rules: Rules) -> None:
         self._period = rules.refresh_period
@@ -66,11 +66,12 @@ class Evidence:
             self._chain.append(digest)
 
     def digest(self, epoch: int) -> EpochDigest | None:
-        """What the sum of the epoch must have to be the donor's own."""
+        """The digests that the donor told of the epoch's sum; None if it told none."""
         return self._chain.digests[epoch] if epoch < len(self._chain) else None
 
     def suffices(self, epoch: int, members: Iterable[Member], ours: OriginId, *, is_patient: bool) -> bool:
-        """Do those who have closed the epoch sign what the donor says of it?"""
+        """Have enough hosts signed what the donor tells of this epoch? is_patient: more than half of all who take part;
+        else more than half of those who have closed it."""
         end = (epoch + 1) * self._period
         said = [(member, stated(member).closed) for member in members if member.origin != ours]
         voters = [(member, theirs) for member, theirs in said if takes_part(member) or theirs.before >= end]
@@ -80,6 +81,7 @@ class Evidence:
 
 
 def takes_part(member: Member) -> bool:
+    """Has it said from which step on it takes part, and not left?"""
     return not member.has_left and member.first_step < STEP_MAX
 
 

@@ -1,4 +1,4 @@
-"""The conversation with the neighbours: what is told on a link, what is made of what they tell, and who is asked."""
+"""The conversation with the neighbours: what we tell them, what we make of what they tell us, and whom we ask."""
 
 from collections.abc import Collection
 from typing import Protocol
@@ -45,7 +45,7 @@ class Course(Protocol):
 
 
 class Exchange:
-    """Everything about links."""
+    """Takes SeedFlood's messages, on all links of a node."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Exchange:
         self._course = course
         self.announcement = Announcement(rules, presence, presence.neighbours, holdings.frontier)
         self._evidence: dict[OriginId, Evidence] = {}
-        """What those whom we are pulling from say of their closed epochs."""
+        """By donor that we are pulling from: what it tells of its closed epochs."""
 
     @property
     def is_joining(self) -> bool:
@@ -92,7 +92,7 @@ class Exchange:
         return self._presence.neighbours
 
     def connected(self, peer: OriginId, held: tuple[Held, ...], now: float) -> None:
-        """held: by the peer."""
+        """A link is up. held: by the peer."""
         self.catchup.link(now)
         self._holdings.connect(peer, held)
         self.repair.connect(peer, held, self._holdings.frontier, is_wanted=self.is_joining)
@@ -160,7 +160,7 @@ class Exchange:
         return ending.describe_missing({*self.linked, self._presence.ours.origin})
 
     def tell_shortcomings(self, ending: Ending) -> None:
-        """Logs what a run ends without that was not to be waited for."""
+        """Logs what is missing at the end of a run, or wrong with our replica."""
         if facts := self.describe_missing(ending):
             self._outbox.tell("the run ends without some updates", "warning", **facts)
         if self.watch.is_outdated:
@@ -172,21 +172,23 @@ class Exchange:
             self._compared(peer, is_equal, now)
 
     def say_digests(self, before: int, *, is_complete: bool) -> None:
-        """Tells all neighbours what is held of the steps below `before`; of all steps if nothing is needed any more."""
+        """Tells all neighbours the digest of what is held of the steps below `before`; of all steps if we need nothing
+        more."""
         before = STEP_MAX if is_complete else before
         frontier_digest = self._holdings.frontier.digest(before)
         digest = FrontierDigest(frontier_digest, before, is_complete, self._presence.membership.digest())
         self._outbox.outputs.send += [(peer, digest) for peer in self._presence.neighbours]
 
     def tell_progress(self) -> None:
-        """Logs how far a node is that catches up."""
+        """Logs how far we have caught up."""
         donor = self.repair.donor
         if self.is_joining and donor is not None:
             progress = describe_progress(self._holdings.frontier, self.repair.goal(donor))
             self._outbox.tell("catching up", donor=self._presence.membership.name(donor), **progress)
 
     def compare_epochs(self, now: float) -> None:
-        """States what is closed here; compacts what is closed everywhere; doubts what others have summed otherwise."""
+        """States which epochs are closed here, compacts those that everyone has closed, and doubts our replica if most
+        others have other sums."""
         closings, presence = self._holdings.closings, self._presence
         if closings.statement() != stated(presence.ours).closed:
             self._own.closed = closings.statement()
@@ -202,9 +204,12 @@ class Exchange:
                 self.watch.doubt([other.origin for other in others], others[0].name, self._outbox)
 
     def settle_doubts(self, now: float) -> None:
-        """If our replica differs from most others, makes it again from the journal. Whoever differs from it: perhaps
-        somebody told us different things. Who is known to have done that perhaps did it more than once: while our own
-        digest says nothing, all are told what the journal has."""
+        """Rebuilds our replica from the journal if it differs from most others.
+
+        If a neighbour's digest differs, perhaps somebody told us different things, so we tell the neighbour which
+        bundles we have (`inquiry`). An origin that did so once may have done it more often: while our coefficients are
+        behind the journal, and our digest says nothing, we tell that to all neighbours.
+        """
         for peer in self._presence.neighbours if self.watch.is_outdated else self.watch.jury.unequal():
             self.inquiry.differ(peer, now)
         if self.watch.rebuild(self._holdings.applied, self._outbox, now):
@@ -232,7 +237,7 @@ class Exchange:
             self._receive_epoch(peer, message, now)
 
     def _receive_epoch(self, peer: OriginId, closed: ClosedEpoch, now: float) -> None:
-        """Takes a sum if others have signed it and it brings something: what is lacking here, or contradicted."""
+        """Adopts a sum if others have signed it and it brings something: steps that are missing here, or in dispute."""
         holdings, presence = self._holdings, self._presence
         is_held = holdings.frontier.covers(closed.frontier)
         if is_held and not self.inquiry.is_asked_for(peer, closed.epoch):
@@ -252,7 +257,8 @@ class Exchange:
                 self.watch.outdate(now)
 
     def _receive_standing(self, peer: OriginId, standing: Standing, now: float) -> None:
-        """While we catch up, and nothing of ours is ahead of it: applies exactly that, so that digests compare."""
+        """Applies exactly what the donor had applied, so that the digests can be compared; only while we catch up, and
+        if nothing else is applied here."""
         holdings = self._holdings
         theirs = Frontier(standing.frontier)
         is_within = theirs.covers(holdings.applied.held()) and holdings.frontier.covers(standing.frontier)
@@ -267,7 +273,7 @@ class Exchange:
         self._compared(peer, self.watch.heard(peer, said), now)
 
     def _compared(self, peer: OriginId, is_equal: bool | None, now: float) -> None:
-        """Is a neighbour's replica equal to ours? None: it cannot be told yet."""
+        """A neighbour's replica was compared with ours. is_equal: None if that cannot be told yet."""
         name = self._presence.membership.name(peer)
         if is_equal is False:
             self.inquiry.differ(peer, now)

@@ -1,10 +1,10 @@
 """Flooding: every new bundle goes once to every neighbour that is not known to hold it.
 
-Three rules: never back to where it came from, never twice over one link, and never what is old to a neighbour that
-reconnects. Only news is spread, and the node's own frontier tells news from duplicates, so the second rule needs
-nothing here; the third needs what the neighbour said in its hello.
+There are three rules: never send a bundle back to where it came from, never send it twice over one link, and never send
+old ones to a neighbour that reconnects. Only new bundles are spread, and the node's own frontier tells which are new,
+so the second rule needs nothing here. The third needs what the neighbour said in its hello.
 
-This is for speed. Certainty is the business of `repair`: a full queue or a broken link may lose what was sent here.
+This is for speed. A full queue or a broken link may lose what was sent here; `repair` makes sure that it arrives.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,7 +25,7 @@ class _Queue:
     updates: list[Updates] = field(default_factory=list)
 
     def offer(self, updates: Updates, first: int) -> None:
-        """Queues those that it did not hold. first: none of them is of an earlier step."""
+        """Queues the bundles that the neighbour did not hold. first: the least step among them."""
         if first <= self.held_last:
             holds = self.held.holds
             updates = Updates(tuple([bundle for bundle in updates.bundles if not holds(*bundle.span)]))
@@ -57,18 +57,19 @@ class Flood:
                     queue.offer(updates, first)
 
     def offer(self, peer: OriginId, bundles: Sequence[Bundle]) -> None:
-        """Queues for a neighbour that has just linked what it did not hold."""
+        """Queues what a neighbour that has just linked does not hold."""
         for updates, first in _batches(bundles):
             self._queues[peer].offer(updates, first)
 
     def take(self, peer: OriginId) -> list[Updates]:
-        """What is queued for one of them."""
+        """Takes what is queued for a neighbour."""
         queue = self._queues[peer]
         updates, queue.updates = queue.updates, []
         return updates
 
 
 def _batches(bundles: Sequence[Bundle]) -> Iterator[tuple[Updates, int]]:
-    """(some of these, the first step measured in them): all at once, unless they tell more than fills a frame."""
+    """Batches of the bundles, each with the first step measured in it: one batch, unless payloads fill more than a
+    frame."""
     for part in cut_bundles(bundles, len(bundles) or 1):
         yield Updates(part), min([bundle.step for bundle in part])

@@ -1,7 +1,7 @@
-"""What a node holds: bundles one by one, sums of closed epochs, and which of it was applied.
+"""What a node holds: single bundles, sums of closed epochs, and which of these are applied.
 
-Everything that is news is noted in the frontier, persisted, passed on, and kept until its window closes. Coefficients
-of a closed epoch take the place of bundles: what they cover counts as held and as applied.
+Every new bundle is noted in the frontier, persisted, passed on, and kept until its window closes. When a sum takes the
+place of bundles, the steps that it covers count as held and as applied.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,12 +22,12 @@ from seedflood.protocol.swarm.outbox import Outbox
 from seedflood.protocol.swarm.presence import Presence
 
 WAITING_BUNDLES = 1 << 16
-"""So many that a joining node has pulled wait for the donor's standing: 26 MB."""
+"""How many pulled bundles of a joining node may wait for the donor's standing (26 MB)."""
 
 
 class Holdings:
-    """frontier: what is held. heard: origins of which something new has come since it was last cleared. contradicting:
-    origins some of whose bundles skip what others of theirs tell."""
+    """frontier: what is held. heard: the origins of which something new has come since it was last cleared.
+    contradicting: the origins that skip in some bundles what they tell in others."""
 
     def __init__(
         self, rules: Rules, frontier: Frontier, admission: Admission, flood: Flood, outbox: Outbox[Outputs]
@@ -47,13 +47,14 @@ class Holdings:
 
     @property
     def applied(self) -> Frontier:
-        """What the coefficients stand for, once all orders are carried out."""
+        """The updates that are in the coefficients once all orders are carried out."""
         return self.pending.applied
 
     def restore(
         self, bundles: Iterable[Bundle], closed: Iterable[ClosedEpoch], settled: Mapping[int, Frontier]
     ) -> None:
-        """What the journal holds, at start. settled: by epoch, what is applied of it before anything else."""
+        """What the journal holds, at start. settled: by epoch, the steps of bundles that are applied before anything
+        else."""
         for one in closed:
             self.closings.restore(one)
             self.contents.forget(one.epoch)
@@ -78,7 +79,8 @@ class Holdings:
         self._flood.disconnect(peer)
 
     def receive(self, peer: OriginId, bundles: Sequence[Bundle]) -> list[Bundle]:
-        """Takes what is news and may be used; returns it. Raises PeerError, having used nothing, for a forgery."""
+        """Takes the bundles that are new and may be used, and returns them. Raises PeerError for a forgery, having used
+        nothing."""
         holds, admits, add_new = self.frontier.holds, self._admission.admits, self.frontier.add_new
         unheard = [(bundle, span) for bundle in bundles if not holds(*(span := bundle.span))]
         self.duplicates += len(bundles) - len(unheard)
@@ -89,14 +91,14 @@ class Holdings:
         return taken
 
     def publish(self, bundle: Bundle) -> None:
-        """Our own."""
+        """Takes a bundle of our own."""
         self.frontier.add(*bundle.span)
         self._keep([bundle])
         self._flood.spread([bundle])
 
     def receive_epoch(self, closed: ClosedEpoch, signed: EpochDigest) -> bool:
-        """Coefficients in the place of bundles; are they used? signed: the digests that others vouch for. Raises
-        PeerError if they are others, or cannot be of this run."""
+        """Takes a sum in place of bundles; returns whether it was used. signed: the digests that others have signed.
+        Raises PeerError if the sum has other digests, or cannot be of this run."""
         self._admission.check_epoch(closed, signed)
         if not self.closings.may_adopt(closed):
             self._outbox.tell("epoch not adopted", "warning", epoch=closed.epoch)
@@ -110,8 +112,9 @@ class Holdings:
         return True
 
     def _is_half_new(self, peer: OriginId, bundle: Bundle) -> bool:
-        """Covers it steps that are held, and others? Then its origin contradicts itself. It is taken if it only skips
-        what is held: what was measured stands beside it. Else the journal knows what stands (`inquiry`)."""
+        """May a bundle be taken that covers steps that are held, and others? Its origin contradicts itself. If it only
+        skips what is held, both stand, and it is taken. Otherwise the journal has to tell which one stands
+        (`inquiry`)."""
         if self.frontier.holds(*bundle.span):
             return False  # the batch says it twice
         if not self.frontier.can_add(bundle.origin, bundle.first_covered):
@@ -127,12 +130,13 @@ class Holdings:
         return True
 
     def may_insert(self, bundle: Bundle) -> bool:
-        """The journal has no bundle under this step: because it counts as skipped, and no sum says what it was?"""
+        """The journal has no bundle for this step: may this one be inserted? Only if the step counts as skipped and no
+        sum covers it."""
         return self.frontier.holds(bundle.origin, bundle.step, bundle.last) and not self.closings.stands_for(bundle)
 
     def replace(self, old: Bundle | None, new: Bundle) -> bool:
-        """In the journal one bundle has taken the place of another of the same step, or of none. Are the coefficients
-        to be made again?"""
+        """In the journal `new` has taken the place of `old`, a bundle of the same step, or of nothing. Returns whether
+        the coefficients have to be rebuilt."""
         self.contradicting.add(new.origin)
         self.contents.replace(old, new)
         self.closings.note([new])
@@ -150,8 +154,8 @@ class Holdings:
         return False
 
     def settle(self, may_apply_before: Callable[[], int]) -> None:
-        """While the node joins, what is pulled waits for the donor's standing; of a long run all but the last rounds of
-        each origin need not (`opening`), and would not fit into memory."""
+        """While a node joins, pulled bundles wait for the donor's standing. Those of a long run would not fit into
+        memory, so all but the last rounds of each origin are applied now and then (`opening`)."""
         if len(self.pending) >= self._settle_at:
             self.apply(self.pending.take_below(ends(self.frontier, self._rules, limit=may_apply_before())))
             self._settle_at = WAITING_BUNDLES + 2 * len(self.pending)
@@ -161,7 +165,7 @@ class Holdings:
             self._outbox.outputs.order(window)
 
     def close(self, window: Window, reason: CloseReason, now: float, presence: Presence) -> None:
-        """The window has closed: what has come for it is applied, and a line says who was heard."""
+        """The window has closed: applies what has come for it, and logs who was heard."""
         closed = self.pending.take_window(window, reason, now)
         self.apply(closed)
         outputs = self._outbox.outputs
@@ -169,7 +173,7 @@ class Holdings:
         outputs.events.append(describe_closing(closed, presence.membership, silent, presence.bound_seconds))
 
     def _keep(self, bundles: Sequence[Bundle]) -> None:
-        """News, noted in the frontier already: persisted, and kept until its window closes."""
+        """These bundles are new and already in the frontier: they are persisted, and kept until their window closes."""
         self.closings.note(bundles)
         self.contents.note(bundles)
         self.heard.update(dict.fromkeys([bundle.origin for bundle in bundles]))

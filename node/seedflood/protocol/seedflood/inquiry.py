@@ -1,26 +1,28 @@
-"""Inquiry: which origin speaks with two tongues, when two neighbours hold the same steps and come to other sums?
+"""Inquiry: two neighbours hold the same steps and come to other sums. Which origin contradicts itself (equivocates)?
 
-A node knows what it holds by steps, so two contents under one (origin, step) look like one, and each half of a swarm
-may hold another. Beside the frontier stands, for every block of steps of an origin that is not compacted yet, how many
-bundles it has and the sum of their fingerprints, in any order the same. When replica digests differ at equal frontiers
-neighbours tell each other these, pull the blocks that differ, and hold what comes against their journals. Two signed
-bundles under one (origin, step) are the proof: it is told to everyone once, and the culprit is named.
+A node counts what it holds by steps. Two different bundles of one step look like one, and each half of a swarm may hold
+another of them. So, beside the frontier, a node keeps a count and a sum of fingerprints for every block of an origin's
+steps that is not compacted yet; they do not depend on the order of arrival. When replica digests differ at equal
+frontiers, neighbours tell each other these, pull the blocks that differ, and compare what comes with their journals.
+Two signed bundles of one (origin, step) are a proof. It is told to everyone once, and the culprit is named.
 
-What stands then does not depend on what came first, so all honest journals become equal again, and coefficients are
-made again from them:
+What stands then does not depend on what came first. So all honest journals become equal again, and coefficients are
+rebuilt from them:
 
-* of two bundles of one step the one that skips more steps before it, for so nothing that is held is taken back; of two
-  that skip as many the one whose content has the smaller hash;
-* a bundle whose step another one declares as skipped: both. What was measured counts, wherever it turns up.
+* of two bundles of one step, the one that skips more steps before it stands, so that nothing that is held is taken
+  back; if they skip as many, the one whose content has the smaller hash;
+* if one bundle measures a step that another one declares as skipped, both stand. What was measured counts, wherever it
+  turns up.
 
-So each step has one bundle at most, the greatest of all that anybody has seen, and no step looks at another. What is in
-a compacted epoch stands as all agreed on it: whoever still has other bundles of it is given the sum, and takes it if
-most have signed it (`evidence`). A culprit's other bundles count as anybody's: all nodes treat it alike until the
-operator removes it.
+So each step has one bundle at most, the greatest of all that anybody has seen, and no step depends on another. In a
+compacted epoch the sum stands that all agreed on. A node that still has other bundles of the epoch is given the sum,
+and takes it if most hosts have signed it (`evidence`). All other bundles of a culprit count like anybody's: every node
+treats it alike until the operator removes it.
 
-The fingerprint of a bundle is a part of its signature, which is there already: hashing every bundle again would cost a
-relay a tenth of what it does. Not of its first half: that is a point its author chooses before it looks at the
-content (RFC 8032, section 5.1.6), and a liar may choose the same one twice. The second half depends on the content.
+The fingerprint of a bundle is a part of its signature, which is there already; hashing every bundle again would cost a
+relay a tenth of its time. The first half of a signature would not do: it is a point that its author chooses before the
+content matters (RFC 8032, section 5.1.6), so a liar may choose the same one twice. The second half depends on the
+content.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -42,17 +44,18 @@ BLOCK_STEPS = 64
 FINGERPRINT = slice(32, 48)
 FINGERPRINTS_BYTES = 17
 BLOCKS_TOLD_MAX = 4096
-"""In one message: 150 KB."""
+"""The most blocks in one message: 150 KB."""
 
 BLOCKS_ASKED_MAX = 16
-"""At once: some 100 KB."""
+"""The most blocks that are pulled at once: some 100 KB."""
 
 INQUIRY_SECONDS_MIN, INQUIRY_SECONDS_MAX = 4.0, 600.0
-"""Between two inquiries of a neighbour, twice as long if nothing was found: it may lie about its digests."""
+"""Between two inquiries with a neighbour; twice as long each time that nothing was found, for it may lie about its
+digests."""
 
 PROOFS_MAX, PROOFS_OF_ONE_MAX = 1024, 8
-"""So many contradictions are remembered and told on, and each so often with something greater; whoever makes more is
-known by then."""
+"""The most contradictions that are remembered and told on, and how often each is told again with a greater bundle. A
+host that makes more of them is known by then."""
 
 _ONE = 1 << 136
 
@@ -60,11 +63,12 @@ Block = tuple[OriginId, int, int]
 """(origin, epoch, step // BLOCK_STEPS)."""
 
 Rank = tuple[int, bytes, bytes]
-"""Of a bundle among those of its step: how many steps it skips, then the smaller hash, then the smaller signature."""
+"""Ranks the bundles of one step: how many steps it skips, then the smaller hash, then the smaller signature."""
 
 
 class Contents:
-    """What was said in the blocks of open epochs: (how many bundles) * 2^136 + the sum of their fingerprints."""
+    """What was said in each block of open epochs, as one number: how many bundles * 2^136 + the sum of their
+    fingerprints."""
 
     def __init__(self, rules: Rules) -> None:
         self._period = rules.refresh_period
@@ -82,7 +86,7 @@ class Contents:
             blocks[name] = blocks.get(name, 0) + _ONE + int.from_bytes(signature[FINGERPRINT], "big")
 
     def replace(self, old: Bundle | None, new: Bundle) -> None:
-        """old: None if there was none under this step."""
+        """One bundle takes the place of another. old: None if there was none of this step."""
         epoch = new.step // self._period
         blocks = self._blocks.get(epoch)
         name = (new.origin, epoch, new.step // BLOCK_STEPS)
@@ -90,27 +94,28 @@ class Contents:
             blocks[name] = blocks.get(name, 0) + _fingerprint(new) - (_fingerprint(old) if old is not None else -_ONE)
 
     def forget(self, epoch: int) -> None:
-        """A sum has taken the place of its bundles."""
+        """A sum has taken the place of the epoch's bundles."""
         self._blocks.pop(epoch, None)
         self._summed.add(epoch)
 
     def told(self) -> BlockDigests:
-        """The blocks that were begun last, if they are too many: of the epochs that were begun last, and the latest
-        first. No more of them are looked at, for a run that closes no epoch has any number of them."""
+        """All blocks, or the BLOCKS_TOLD_MAX that were begun last, the latest first. A run that closes no epoch has any
+        number of blocks, so no others are looked at."""
         latest = (block for one in reversed(self._blocks.values()) for block in reversed(one.items()))
         return BlockDigests(tuple((*name, *_told(digest)) for name, digest in islice(latest, BLOCKS_TOLD_MAX)))
 
     def differing(self, told: BlockDigests) -> list[Block]:
-        """Blocks with as many bundles here as there, and others. Where the count differs something is on its way."""
+        """Blocks with the same number of bundles on both sides but other fingerprints."""
         return [block for block, counts in self._unequal(told) if counts[0] == counts[1]]
 
     def uneven(self, told: BlockDigests) -> dict[Block, tuple[int, int]]:
-        """Blocks with more or fewer bundles there: what was measured for one of us may be declared as skipped for the
-        other. How many there are here, and there."""
+        """Blocks with more or fewer bundles on the other side, and how many there are (here, there). Either something
+        is on its way, or a step was measured for one of us and skipped for the other."""
         return {block: counts for block, counts in self._unequal(told) if counts[0] != counts[1]}
 
     def summed(self, told: BlockDigests) -> list[Block]:
-        """One block of each epoch of which the other tells none: there a sum may have the place of its bundles."""
+        """One block of each epoch of which the other side tells none: a sum may have taken the place of its bundles
+        there."""
         epochs = {epoch for _, epoch, *_ in told.blocks}
         is_all = len(told.blocks) < BLOCKS_TOLD_MAX
         return [next(iter(one)) for epoch, one in self._blocks.items() if is_all and one and epoch not in epochs]
@@ -130,7 +135,7 @@ class Contents:
 
 
 class Inquiry:
-    """counts: how many contradictions of each origin were proven."""
+    """Finds and proves contradictions. counts: how many were proven, by origin."""
 
     def __init__(
         self,
@@ -153,27 +158,28 @@ class Inquiry:
         self._repair = repair
         self._outbox = outbox
         self._proven: dict[tuple[OriginId, int, int], list[Rank]] = {}
-        """By origin and the steps of two bundles: what stood or was measured, the greatest last."""
+        """By (origin, the steps of the two bundles): the ranks of what stood or was measured, the greatest last."""
         self._uneven: dict[OriginId, dict[Block, tuple[int, int]]] = {}
-        """Of each neighbour: blocks that it told last, with more or fewer bundles than here."""
+        """By neighbour: the blocks that it told last with more or fewer bundles than here."""
         self._asked: dict[OriginId, list[Block]] = {}
-        """What is pulled from whom for a comparison."""
+        """By neighbour: the blocks that are pulled from it to be compared."""
         self._pauses: dict[OriginId, tuple[float, float, float]] = {}
-        """Per neighbour: when it may be told and when asked next, and the pause after that."""
+        """By neighbour: when it may be told next, when asked next, and the pause after that."""
 
     @property
     def count(self) -> int:
         return sum(self.counts.values())
 
     def differ(self, peer: OriginId, now: float) -> None:
-        """With the same frontier the neighbour has other coefficients: which blocks are it?"""
+        """A neighbour with the same frontier has other coefficients: tells it our blocks, so that it finds those that
+        differ."""
         tell_at, ask_at, pause = self._pauses.get(peer, (now, now, INQUIRY_SECONDS_MIN))
         if now >= tell_at:
             self._pauses[peer] = (now + pause, ask_at, pause)
             self._outbox.send(peer, self._contents.told())
 
     def pulled(self, peer: OriginId) -> None:
-        """The answer has ended, or the link."""
+        """The answer to our pull has ended, or broken off."""
         self._asked.pop(peer, None)
 
     def disconnect(self, peer: OriginId) -> None:
@@ -181,7 +187,7 @@ class Inquiry:
         self._uneven.pop(peer, None)
 
     def receive(self, peer: OriginId, told: BlockDigests, now: float) -> None:
-        """Pulls what differs, as if it were lacking here."""
+        """Pulls the blocks that differ, as if we lacked them."""
         tell_at, ask_at, pause = self._pauses.get(peer, (now, now, INQUIRY_SECONDS_MIN))
         if now < ask_at or self._repair.is_pulling(peer):
             return
@@ -199,17 +205,18 @@ class Inquiry:
         self._outbox.send(peer, self._contents.told())
 
     def is_asked_for(self, peer: OriginId, epoch: int) -> bool:
-        """Is something pulled from the neighbour that is held of this epoch, but perhaps not as it is there?"""
+        """Do we pull blocks of this epoch from the neighbour that are held here already?"""
         return any(one == epoch for _, one, _ in self._asked.get(peer, ()))
 
     def _lasting(self, peer: OriginId, uneven: dict[Block, tuple[int, int]]) -> list[Block]:
-        """Those of which nothing is on its way: all of their steps are held, or the neighbour told the same before."""
+        """The uneven blocks for which nothing can be on its way: we hold all of their steps, or the neighbour has told
+        the same twice."""
         before, self._uneven[peer] = self._uneven.get(peer, {}), uneven
         holds, steps = self._frontier.holds, self._contents.steps
         return [block for block, counts in uneven.items() if holds(*steps(block)) or before.get(block) == counts]
 
     def receive_again(self, peer: OriginId, bundles: Sequence[Bundle]) -> None:
-        """Bundles that are held already: those that were asked for are held against the journal."""
+        """Bundles came that are held already: those of blocks that we asked for are compared with the journal."""
         blocks = self._asked.get(peer)
         if blocks:
             period = self._rules.refresh_period
@@ -217,8 +224,8 @@ class Inquiry:
             self._outbox.outputs.check += [(peer, bundle) for bundle in wanted]
 
     def contradicted(self, peer: OriginId, held: Bundle | None, other: Bundle) -> None:
-        """The journal has another bundle than the neighbour under one (origin, step), or one that skips it, or none:
-        who skipped it is not known here."""
+        """The neighbour sent `other`, and the journal has another bundle of this step, or one that skips it. held: that
+        bundle; None if the step counts as skipped and it is not known by which bundle."""
         if not self._is_signed(other):
             return
         self._pauses.pop(peer, None)  # it was worth it
@@ -230,7 +237,7 @@ class Inquiry:
             self._prove(held, other, None)
 
     def receive_proof(self, peer: OriginId, proof: Equivocation) -> None:
-        """Raises PeerError for a wrong signature; costs little if it is known."""
+        """Takes a proof from a peer. Raises PeerError for a wrong signature. A known proof costs little."""
         kept, dropped = self._in_order(proof.kept, proof.dropped)
         is_one = kept.step == dropped.step and self._content(kept) == self._content(dropped)
         if is_one or not self._is_news(kept, dropped):
@@ -239,11 +246,11 @@ class Inquiry:
             self._prove(kept, dropped, peer)
 
     def stands_over(self, one: Bundle, other: Bundle) -> bool:
-        """Of two bundles of one step: does this one stand?"""
+        """Does the first of these two bundles of one step stand?"""
         return self._rank(one) > self._rank(other)
 
     def _prove(self, one: Bundle, other: Bundle, source: OriginId | None) -> None:
-        """Names the culprit, and tells everyone else if that is news."""
+        """Names the culprit, and tells all other neighbours if that is news."""
         proof = Equivocation(*self._in_order(one, other))
         kept, dropped = proof.kept, proof.dropped
         self._settle(proof)
@@ -267,14 +274,16 @@ class Inquiry:
         outputs.settle.append(proof)
 
     def _is_news(self, kept: Bundle, dropped: Bundle) -> bool:
-        """Is it to be told on? Of what goes on without end neighbours find out by themselves, at their own pace."""
+        """Is this proof to be told on? If an origin contradicts itself without end, neighbours find out by themselves,
+        at their own pace."""
         known = self._proven.get((kept.origin, kept.step, dropped.step))
         if known is None:
             return len(self._proven) < PROOFS_MAX
         return len(known) < PROOFS_OF_ONE_MAX and known[-1] < self._rank(kept)
 
     def _in_order(self, one: Bundle, other: Bundle) -> tuple[Bundle, Bundle]:
-        """First the one that stands, or that was measured; then the other one of its step, or the one that skips it."""
+        """(the bundle that stands, the other one of its step), or (the bundle that measured a step, the one that skips
+        it)."""
         if one.step != other.step:
             return (one, other) if one.step < other.step else (other, one)
         return (one, other) if self.stands_over(one, other) else (other, one)
@@ -292,7 +301,7 @@ class Inquiry:
 
 
 def do_contradict(one: Bundle, other: Bundle) -> bool:
-    """Does their origin say two different things by them?"""
+    """Does an origin contradict itself by these two bundles?"""
     first, second = sorted((one, other), key=lambda bundle: bundle.step)
     is_either = first.step == second.step or second.first_covered <= first.last
     return one.origin == other.origin and one != other and is_either

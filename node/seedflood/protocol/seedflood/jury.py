@@ -1,9 +1,9 @@
 """Whose word about our replica counts.
 
-A neighbour whose digest differs from ours may be wrong, or lie: 64 bytes must not make us work for nothing again and
-again. So we doubt ourselves only if most of the neighbours that could be compared say so. And if a rebuild changed
-nothing, the word of those who made us doubt weighs nothing for a while, twice as long every time; it is forgiven after
-as long a time without a false alarm.
+A neighbour whose digest differs from ours may be wrong, or lie: 64 bytes must not make us rebuild for nothing again and
+again. So we doubt ourselves only if most of the neighbours that could be compared differ from us. If a rebuild then
+changes nothing, the word of those neighbours counts for nothing for a while, twice as long every time. That is forgiven
+after as long a time without a false alarm.
 """
 
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from seedflood.protocol.origin import OriginId
 
 MUTED_SECONDS_MIN, MUTED_SECONDS_MAX = 60.0, 3600.0
-"""For how long the word of one who raised a false alarm weighs nothing."""
+"""How long the word of a neighbour counts for nothing after its false alarm, in seconds."""
 
 
 class Jury:
@@ -20,7 +20,7 @@ class Jury:
     def __init__(self) -> None:
         self._verdicts: dict[OriginId, bool] = {}
         self._muted: dict[OriginId, tuple[float, float]] = {}
-        """Until when, and for how long."""
+        """By origin: until when its word counts for nothing, and for how long."""
 
     def hear(self, peer: OriginId, is_equal: bool) -> None:
         self._verdicts[peer] = is_equal
@@ -34,15 +34,15 @@ class Jury:
         self._verdicts.clear()
 
     def counts(self, origin: OriginId, now: float) -> bool:
-        """Does its word weigh anything?"""
+        """Does its word count now?"""
         return now >= self._muted.get(origin, (now, 0.0))[0]
 
     def unequal(self) -> list[OriginId]:
-        """Whose digest is not equal to ours."""
+        """The neighbours whose digest differs from ours."""
         return [peer for peer, is_equal in self._verdicts.items() if not is_equal]
 
     def accusers(self, now: float) -> list[OriginId]:
-        """Who says that we differ, if these are most of those whose word counts."""
+        """The neighbours that differ from us, if they are most of those whose word counts; else none."""
         said = {peer: is_equal for peer, is_equal in self._verdicts.items() if self.counts(peer, now)}
         unequal = [peer for peer, is_equal in said.items() if not is_equal]
         return unequal if 2 * len(unequal) > len(said) else []

@@ -28,14 +28,16 @@ from seedflood.protocol.swarm.messages import AlgorithmMessage
 
 SCALAR_UNIT_BITS = 20
 SCALAR_MAX = 1 << 32
-"""Scalars are integers in units of 2^-20, clipped to |alpha| <= 2^12."""
+"""Scalars are integers in units of 2^-20, at most 2^32 in size: |alpha| <= 2^12."""
 
 SEED_MAX = (1 << 32) - 1
 BUNDLE_UPDATES_MAX = 64
-"""A bundle is one message of `local_steps` updates: more than 64 would delay, not save (64 signature bytes / 64)."""
+"""The most updates in a bundle. One signature of 64 bytes then costs a byte per update; a larger bundle would save
+nothing and only delay its updates."""
 
 BUNDLE_BYTES_MAX = 256 << 10
-"""Of all payloads in a bundle: a relay holds, checks and hands on a bundle as one, and live frames wait for it."""
+"""The most bytes of all payloads in a bundle. A relay holds, checks and passes on a bundle as a whole, and live frames
+wait behind it."""
 
 Told = tuple[int, int] | bytes
 """What is told of a step: (seed, scalar), or a payload of at least one byte."""
@@ -44,7 +46,7 @@ _PAYLOADS = struct.Struct(">QIH")
 _SIGNED = [struct.Struct(">QIH" + "Iq" * count) for count in range(BUNDLE_UPDATES_MAX + 1)]
 
 CLOSED_DIGESTS_MAX = 1024
-"""In one message: 64 KiB."""
+"""The most digests in one message: 64 KiB."""
 
 
 class Update(NamedTuple):
@@ -60,10 +62,11 @@ class Update(NamedTuple):
 
 
 class Bundle(NamedTuple):
-    """Consecutive updates of one origin under one signature. A tuple, for they come by the hundred thousand a second.
+    """Consecutive updates of one origin under one signature. It is a tuple because up to a hundred thousand come per
+    second.
 
-    step: the first step measured. skipped: how many steps right before it the origin did not measure.
-    probes: what is told of step, step + 1, ...: pairs, or payloads, never both.
+    step: the first step measured. skipped: how many steps right before it the origin did not measure. probes: what is
+    told of step, step + 1, and so on: pairs, or payloads, never both.
     """
 
     origin: OriginId
@@ -112,10 +115,11 @@ class Updates(AlgorithmMessage):
 
 @dataclass(frozen=True, slots=True)
 class FrontierDigest(AlgorithmMessage):
-    """Said every few seconds: 32 bytes that are equal on two nodes exactly if they hold the same updates.
+    """Sent every few seconds: 32 bytes that are equal on two nodes exactly if they hold the same updates.
 
-    before: only steps below it count, so that what is on its way right now does not look like a difference.
-    is_complete: the sender needs nothing more for this run. members_digest: of the ages of all statements it knows.
+    before: only the steps below it count, so that what is on its way right now does not look like a difference.
+    is_complete: the sender needs nothing more for this run. members_digest: of the ages of all statements that the
+    sender knows.
     """
 
     frontier_digest: bytes
@@ -134,10 +138,8 @@ class ReplicaDigest(AlgorithmMessage):
 
 @dataclass(frozen=True, slots=True)
 class Standing(AlgorithmMessage):
-    """The same with the frontier in full, so that one who catches up can apply exactly that and compare.
-
-    Said at the end of a pull.
-    """
+    """The same with the whole frontier, at the end of a pull: a node that catches up can apply exactly these updates,
+    and compare digests."""
 
     frontier: tuple[Held, ...]
     replica_digest: bytes
@@ -145,11 +147,11 @@ class Standing(AlgorithmMessage):
 
 @dataclass(frozen=True, slots=True)
 class ClosedEpoch(AlgorithmMessage):
-    """What the updates of an epoch add up to, and which updates these are: part of the answer to a pull.
+    """The sum of an epoch's updates, and which updates these are: part of the answer to a pull.
 
-    frontier: the steps that the bundles measured in this epoch cover; a bundle belongs to the epoch of its `step`.
-    coefficients: zlib of the integers as `Replica.sum_epoch` gives them. sum_digest: SHA-256 of these integers, where
-    it was taken from our own journal already; then they may be left out. Never from the network.
+    frontier: the steps covered by the bundles of this epoch; a bundle belongs to the epoch of its `step`. coefficients:
+    the integers of `Replica.sum_epoch`, packed by zlib. sum_digest: SHA-256 of these integers, if it was already taken
+    from our own journal; then they may be left out. It never comes from the network.
     """
 
     epoch: int
@@ -159,7 +161,7 @@ class ClosedEpoch(AlgorithmMessage):
 
 
 class EpochDigest(NamedTuple):
-    """Of the sum of a closed epoch: of what it stands for, and of its coefficients. 32 bytes each."""
+    """The digests of a closed epoch: of the steps that its sum covers, and of its coefficients. 32 bytes each."""
 
     frontier_digest: bytes
     sum_digest: bytes
@@ -167,7 +169,8 @@ class EpochDigest(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClosedDigests(AlgorithmMessage):
-    """Of the sender's closed epochs, from epoch `first` on: said before the first sum in the answer to a pull."""
+    """The digests of the sender's closed epochs, from epoch `first` on. They come before the first sum in the answer to
+    a pull."""
 
     first: int
     digests: tuple[EpochDigest, ...]
@@ -175,9 +178,9 @@ class ClosedDigests(AlgorithmMessage):
 
 @dataclass(frozen=True, slots=True)
 class BlockDigests(AlgorithmMessage):
-    """What the sender holds of blocks of steps (`inquiry.Contents`): said when replicas differ at equal frontiers.
+    """What the sender holds, by blocks of steps (`inquiry.Contents`): sent when replicas differ at equal frontiers.
 
-    blocks: (origin, epoch, number, how many bundles, the sum of their fingerprints).
+    blocks: (origin, epoch, number of the block, how many bundles, the sum of their fingerprints).
     """
 
     blocks: tuple[tuple[OriginId, int, int, int, bytes], ...]
@@ -185,8 +188,8 @@ class BlockDigests(AlgorithmMessage):
 
 @dataclass(frozen=True, slots=True)
 class Equivocation(AlgorithmMessage):
-    """Two bundles of one origin, both signed: the proof that it contradicts itself. Under one step: `kept` stands. Or
-    `dropped` declares the step of `kept` as skipped, which was measured: then both stand (`inquiry`)."""
+    """Two signed bundles of one origin: the proof that it contradicts itself. If both are of one step, `kept` stands.
+    Or `dropped` declares the step of `kept` as skipped, which was measured: then both stand (`inquiry`)."""
 
     kept: Bundle
     dropped: Bundle
@@ -197,6 +200,6 @@ def count_updates(bundles: Sequence[Bundle]) -> int:
 
 
 def _payloads_signed(step: int, skipped: int, probes: tuple[Told, ...]) -> bytes:
-    """Their sizes stand in front of them, so that no two bundles read the same."""
+    """What is signed of payloads. Their sizes stand in front, so that no two bundles have equal bytes."""
     sizes = struct.pack(f">{len(probes)}I", *map(len, probes))
     return b"".join((_PAYLOADS.pack(step, skipped, len(probes)), sizes, *cast(tuple[bytes, ...], probes)))

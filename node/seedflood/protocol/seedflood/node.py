@@ -1,7 +1,7 @@
-"""The node: one origin's part of the protocol, as a pure state machine: a swarm that trains by SeedFlood.
+"""The node: one origin's part of the protocol as a pure state machine, a swarm that trains by SeedFlood.
 
-Put in what happened (`connected`, `received`, `published`, `tick`, ...), then `collect` what is to be done. No method
-blocks, performs anything or asks for the time. A method that raises `PeerError` has changed nothing but counters.
+Tell it what happened (`connected`, `received`, `published`, `tick`, ...), then `collect` what is to be done. No method
+blocks, does input or output, or reads a clock. A method that raises `PeerError` has changed nothing but counters.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,7 +24,7 @@ from seedflood.protocol.swarm.swarm import Swarm
 
 
 class Node(Swarm[Outputs]):
-    """One origin. `member` says who: key, name, incarnation; its signature is made here."""
+    """One origin. member: its key, name and incarnation; the signature is made here."""
 
     admission: Admission
 
@@ -51,7 +51,7 @@ class Node(Swarm[Outputs]):
 
     @property
     def applied(self) -> Frontier:
-        """What the coefficients stand for, once all orders are carried out."""
+        """The updates that are in the coefficients once all orders are carried out."""
         return self.seedflood.applied
 
     @property
@@ -61,7 +61,7 @@ class Node(Swarm[Outputs]):
 
     @property
     def standing(self) -> Standing | None:
-        """The last digest that was taken, and of what: told at the end of a pull."""
+        """Our last digest with the frontier that it belongs to, told at the end of a pull; None before the first."""
         return self._watch.standing
 
     # What happened
@@ -77,10 +77,16 @@ class Node(Swarm[Outputs]):
         is_journal_damaged: bool = False,
         is_key_fresh: bool = True,
     ) -> None:
-        """Begins, or goes on with what the journal holds: closed, sums that the model has already; settled: what else
-        it is given, by epoch (`opening`); bundles: all others. The round of the last own one is open again. A node that
-        had left, or never spoke, is expected by nobody until it has caught up and says from which step on it takes
-        part; what it said before it left is still awaited. is_key_fresh: nothing was ever published with our key."""
+        """Begins, or goes on with what the journal holds. The round of our last own bundle is open again.
+
+        bundles: those that wait for their windows. members: all statements. closed: the sums, which the model has
+        already. settled: by epoch, the steps of all other bundles, which the model is given without windows
+        (`opening`). is_journal_damaged: something of it was lost. is_key_fresh: nothing was ever published with our
+        key.
+
+        A node that had left, or never spoke, is expected by nobody until it has caught up and states from which step on
+        it takes part. What it said before it left is still awaited.
+        """
         self.recall(members, now)
         kept = (bundles, closed, settled or {})
         self.seedflood.start(*kept, now, is_journal_damaged=is_journal_damaged, is_key_fresh=is_key_fresh)
@@ -92,7 +98,7 @@ class Node(Swarm[Outputs]):
         self.seedflood.advance(now)
 
     def published(self, step: int, probes: Sequence[Told], now: float) -> None:
-        """Our measurement of the round that starts at `step` is done: what we tell of each step."""
+        """Our measurement of the round that starts at `step` is done. probes: what we tell of each of its steps."""
         self.seedflood.published(step, probes, now)
         self.seedflood.advance(now)
 
@@ -102,32 +108,33 @@ class Node(Swarm[Outputs]):
         self.seedflood.advance(now)
 
     def settled(self, old: Bundle | None, new: Bundle, now: float) -> None:
-        """In the journal one bundle has taken the place of another of its step, or of none: the step was skipped."""
+        """In the journal `new` has taken the place of `old`, another bundle of its step; None: the step counted as
+        skipped."""
         if self.seedflood.holdings.replace(old, new):
             self._watch.outdate(now)
         self.seedflood.advance(now)
 
     def summed(self, closed: ClosedEpoch, now: float) -> None:
-        """An epoch that was to be closed is summed."""
+        """Answers a `SumEpoch`."""
         self._outbox.outputs.compact += self.closings.summed(closed)
         self.seedflood.advance(now)
 
     def rebuilt(self, is_changed: bool, now: float) -> None:
-        """The coefficients were made again from the journal. is_changed: they had been wrong."""
+        """Answers a `Rebuild`. is_changed: the coefficients had been wrong."""
         self._watch.rebuilt(is_changed, self._outbox, now)
         self.seedflood.advance(now)
 
     def leave(self, now: float, unsaid_from: int | None = None) -> None:
-        """The operator wants us to go: say so, so that nobody waits for us. Relaying goes on.
+        """The operator wants us to go. States it, so that nobody waits for us; relaying goes on.
 
-        unsaid_from: the first own step that was measured and is not to be said, since it could not be kept.
+        unsaid_from: our first step that was measured and must not be told, since it could not be kept.
         """
         self.seedflood.leave(unsaid_from)
         self.seedflood.advance(now)
 
     def withhold(self, unsaid_from: int | None, *, is_disk_full: bool) -> None:
-        """The disk is full, or has room again. unsaid_from: the first own step that could not be kept yet, if any:
-        nobody is to hear of it."""
+        """The disk is full, or has room again. unsaid_from: our first step that could not be kept yet, if any; nobody
+        may hear of it."""
         self.seedflood.withhold(unsaid_from, is_disk_full=is_disk_full)
 
     def collect(self) -> Outputs:

@@ -1,9 +1,9 @@
-"""What of a journal is applied before anything else, and what waits for its window like a bundle that has just come.
+"""Opening a journal: what of it is applied at once, and what waits for its window like a bundle that has just come.
 
-A journal may hold a run of weeks, and a node that starts again needs little of it one by one: the coefficients are
-sums, so all but the end is read from the disk page by page and added to them, while the node is at work already. What
-waits are the last rounds of each origin. A neighbour that is a little behind names a frontier without them, and
-digests are compared at that frontier (`watch`). In strict windows nothing of an open round may be applied either.
+A journal may hold a run of weeks. A node that starts again needs little of it one by one: the coefficients are sums, so
+all but the end is read from the disk page by page and added to them while the node is already at work. Only the last
+rounds of each origin wait. A neighbour that is a little behind names a frontier without them, and digests are compared
+at that frontier (`watch`). In strict windows, too, nothing of an open round may be applied.
 """
 
 import sys
@@ -20,15 +20,16 @@ from seedflood.protocol.swarm.membership import Membership
 from seedflood.protocol.swarm.messages import Member
 
 WAITING_ROUNDS = 2 * DIGEST_ROUNDS
-"""Of each origin: the last digest of a neighbour is younger than that."""
+"""How many rounds of each origin wait. The last digest of a neighbour is younger than that."""
 
 
 @dataclass(slots=True)
 class Inventory:
-    """What a journal holds. By epoch: what its bundles cover that no sum stands for, and what the sums stand for.
+    """What a journal holds.
 
-    digests: SHA-256 of the sums' coefficients, unpacked, where they were taken on the way. contradicting: origins with
-    two bundles that cover one step of an epoch.
+    bundles: by epoch, the steps covered by bundles that are in no sum. sums: by epoch, the steps that its sum covers.
+    digests: by epoch, SHA-256 of the sum's unpacked coefficients, if it was taken while reading. contradicting: origins
+    with two bundles that cover one step of an epoch.
     """
 
     bundles: dict[int, Frontier] = field(default_factory=dict)
@@ -37,7 +38,7 @@ class Inventory:
     contradicting: set[OriginId] = field(default_factory=set, compare=False)
 
     def note(self, epoch: int, span: Span) -> None:
-        """A bundle of this epoch, or several that follow each other, covers so much."""
+        """Notes the steps that a bundle of this epoch covers, or several that follow each other."""
         there = self.bundles.get(epoch)
         if there is None:
             there = self.bundles[epoch] = Frontier(ranges_max=sys.maxsize)
@@ -46,7 +47,7 @@ class Inventory:
         there.add(*span)
 
     def contradictions(self) -> set[OriginId]:
-        """Origins some of whose bundles skip what others of theirs tell, in other epochs, too."""
+        """The origins that skip in some bundles what they tell in others, in other epochs, too."""
         found, whole = set(self.contradicting), Frontier(ranges_max=sys.maxsize)
         for covered in self.bundles.values():
             for span in spans(covered.held()):
@@ -62,7 +63,7 @@ class Inventory:
         return joined(map(Frontier, self.sums.values()))
 
     def settled(self, waiting: Iterable[Bundle]) -> dict[int, Frontier]:
-        """What the bundles cover but for these, which are the last of their origins; by epoch."""
+        """By epoch, the steps of all bundles but these, which are the last of their origins."""
         ends: dict[OriginId, int] = {}
         for bundle in waiting:
             ends[bundle.origin] = min(ends.get(bundle.origin, STEP_MAX), bundle.first_covered)
@@ -73,7 +74,7 @@ class Inventory:
 def settled_ends(
     held: Frontier, members: Iterable[Member], origin: OriginId, rules: Rules, waiting_rounds: int = WAITING_ROUNDS
 ) -> Mapping[OriginId, int]:
-    """Of each origin the step below which all that the bundles of our journal hold may be applied at once."""
+    """By origin, the step below which all bundles of our journal may be applied at once."""
     limit = STEP_MAX
     if rules.window == "strict":
         open_round = _open_round(held, Membership(members), origin, rules)
@@ -84,14 +85,14 @@ def settled_ends(
 def ends(
     held: Frontier, rules: Rules, *, limit: int = STEP_MAX, waiting_rounds: int = WAITING_ROUNDS
 ) -> dict[OriginId, int]:
-    """Of each origin the step at which its last rounds begin, or the limit. With a delay neighbours apply later, and
-    the frontiers that they name are so much older."""
+    """By origin, the step at which its last rounds begin, or the limit. With a delay neighbours apply later, and name
+    older frontiers, so more rounds wait."""
     waiting = (waiting_rounds + rules.delay) * rules.local_steps
     return {origin: min(limit, max(0, held.last(origin) + 1 - waiting)) for origin in held.origins}
 
 
 def _open_round(held: Frontier, membership: Membership, origin: OriginId, rules: Rules) -> int:
-    """What `Node.start` goes on with."""
+    """The first step of the round with which `Node.start` goes on."""
     past = membership.get(origin)
     if past is None or past.has_left or past.first_step == STEP_MAX or held.last(origin) < 0:
         return first_round(origin, rules, membership, held)
@@ -99,7 +100,7 @@ def _open_round(held: Frontier, membership: Membership, origin: OriginId, rules:
 
 
 def joined(frontiers: Iterable[Frontier]) -> Frontier:
-    """What any of these holds."""
+    """The union of frontiers."""
     whole = Frontier()
     for frontier in frontiers:
         for one in frontier.held():

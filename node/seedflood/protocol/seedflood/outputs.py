@@ -1,8 +1,8 @@
 """What the core wants done, in the order that is the contract: persist, then send, then apply.
 
-The order matters because of crashes. A bundle is durable before anyone hears of it, so that after a restart an
-origin never says something else under the same (origin, step). It is journalled before it is applied, so that the
-journal alone rebuilds the weights.
+The order matters if the process crashes. A bundle is durable before anyone hears of it, so after a restart an origin
+never says something else of the same step. It is journalled before it is applied, so the journal alone rebuilds the
+weights.
 """
 
 from dataclasses import dataclass, field
@@ -18,10 +18,11 @@ CloseReason = Literal["all heard", "bound", "no waiting"]
 
 @dataclass(frozen=True, slots=True)
 class ClosedWindow:
-    """A window that closed: its updates are to be applied, each for the first and only time.
+    """A window has closed: its updates are to be applied, each for the first and only time.
 
-    steps: (first, last) of the window. late: those of `updates` whose own window had closed before. missing: origins
-    that were expected and not heard. waited_seconds: since the window opened.
+    steps: (first, last) of the window. late: how many of `updates` come from windows that had closed before. heard: how
+    many origins were heard for it. missing: the origins that were expected and not heard. waited_seconds: since the
+    window opened.
     """
 
     steps: tuple[int, int]
@@ -43,14 +44,14 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class TakeDigest:
-    """The digest of the coefficients is wanted, with exactly the updates of this frontier applied."""
+    """Take the digest of the coefficients, with exactly the updates of this frontier applied."""
 
     frontier_digest: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class SumEpoch:
-    """The epoch is to be closed: what do its updates add up to? frontier: what its bundles cover."""
+    """Take the sum of an epoch that is to be closed. frontier: the steps that its bundles cover."""
 
     epoch: int
     frontier: tuple[Held, ...]
@@ -58,7 +59,7 @@ class SumEpoch:
 
 @dataclass(frozen=True, slots=True)
 class Rebuild:
-    """The coefficients are not to be trusted: make them again from what the journal holds of this frontier."""
+    """The coefficients cannot be trusted: rebuild them from what the journal holds of this frontier."""
 
     frontier: tuple[Held, ...]
 
@@ -72,7 +73,8 @@ class Outputs(swarm.Outputs):
     """Honoured by `Driver._honour`: adopt, bundles and members, send, pull, orders, compact, events, settle, check."""
 
     adopt: list[ClosedEpoch] = field(default_factory=list)
-    """Persist: each takes the place of what is held of its epoch; what it lacks of that is added to it."""
+    """Persist: each sum takes the place of the bundles of its epoch. Bundles that it does not cover stay, and count
+    beside it."""
     bundles: list[Bundle] = field(default_factory=list)
     """Persist, in this order."""
     pull: list[tuple[OriginId, tuple[Held, ...]]] = field(default_factory=list)
@@ -80,12 +82,12 @@ class Outputs(swarm.Outputs):
     orders: list[Order] = field(default_factory=list)
     """For the compute thread, in this order."""
     compact: list[ClosedEpoch] = field(default_factory=list)
-    """Everyone has closed these epochs: the sums may take the place of the bundles."""
+    """Everyone has closed these epochs with these sums, so they may replace the bundles in the journal."""
     settle: list[Equivocation] = field(default_factory=list)
-    """Persist, where the journal has less: the bundles of each proof that stand. Answered by `Node.settled`."""
+    """Persist the bundles of each proof that stand, unless the journal has them. Answered by `Node.settled`."""
     check: list[tuple[OriginId, Bundle]] = field(default_factory=list)
-    """Hold these, which a neighbour told, against the journal: `Inquiry.contradicted` where it has others, or has none
-    because they count as skipped."""
+    """Compare these bundles, told by a neighbour, with the journal. If it has another bundle of the step, or none
+    because the step counts as skipped, call `Inquiry.contradicted`."""
 
     def order(self, order: Order) -> None:
         """One more for the compute thread."""

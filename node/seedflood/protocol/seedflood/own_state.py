@@ -7,8 +7,8 @@ from seedflood.protocol.seedflood.statement import Closed, Stated, pack
 
 
 class OwnState:
-    """What we state. closed: as it was stated last. unsaid_from: the first own step that could not be kept yet, and is
-    not said before it is."""
+    """The algorithm's part of our statement. closed: as it was stated last. unsaid_from: our first step that could not
+    be kept yet, and is not told before it is."""
 
     def __init__(self, origin: OriginId, frontier: Frontier, past: CatchUp) -> None:
         self.closed = Closed()
@@ -21,7 +21,7 @@ class OwnState:
         return pack(Stated(self._said_before(), self.closed))
 
     def last_said(self) -> int:
-        """The last step of ours that may be said."""
+        """Our last step that may be told; -1 if none."""
         return self._frontier.last(self._origin) if self.unsaid_from is None else self.unsaid_from - 1
 
     def _said_before(self) -> int:

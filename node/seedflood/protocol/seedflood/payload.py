@@ -1,19 +1,19 @@
-"""What a run tells of a step, as all its hosts know it: pairs, or payloads of one exact form.
+"""What a run tells of a step, in a form that all its hosts know: pairs, or payloads of one exact form.
 
     Pairs         (seed, scalar): one slope along one direction, which follows from the seed
     Coefficients  the gradient in the subspace: a power-of-two scale per slot and all F values in 8 or 4 bits
     Slopes        K slopes along K directions that follow from (run seed, origin, step, k)
 
-A payload holds integers in units of 2^-unit_bits and nothing else: it has one size, every value is bounded, and no
-bytes of this size mean NaN or infinity. So a relay tells by looking, without numpy or a model, whether a payload may be
-used; `admits` costs little and is asked before the signature.
+A payload holds only integers, in units of 2^-unit_bits. It has one size, every value is bounded, and no bytes of this
+size mean NaN or infinity. So a relay can tell whether a payload may be used by looking at it, without numpy or a model.
+`admits` is cheap, and is asked before the signature is verified.
 
-Coefficients: S scale exponents, one byte each, then F values. A value q under its slot's exponent e stands for the
-integer q << e. 8 bits: two's complement, -128 is not used. 4 bits: two's complement, -8 is not used; two values a byte,
-the first one in the low half; if F is odd, the last high half is 0. 0 <= e <= exponent_max, so that |q| << e is at most
-SCALAR_MAX whatever q is.
+Coefficients: S scale exponents of one byte each, then F values. A value q under its slot's exponent e means the integer
+q << e. 8 bits: two's complement, -128 is not used. 4 bits: two's complement, -8 is not used; two values a byte, the
+first one in the low half; if F is odd, the last high half is 0. 0 <= e <= exponent_max, so that |q| << e is at most
+SCALAR_MAX for every q.
 
-Slopes: K times five bytes, two's complement, little-endian, at most SCALAR_MAX in size.
+Slopes: K integers of five bytes, two's complement, little-endian, at most SCALAR_MAX in size.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from seedflood.protocol.seedflood.messages import SCALAR_MAX, SCALAR_UNIT_BITS, Told
 
 SLOPE_BYTES = 5
-"""SCALAR_MAX and its sign take 34 bits."""
+"""SCALAR_MAX with a sign takes 34 bits."""
 
 _EIGHT_BITS = bytes(value for value in range(256) if value != 0x80)
 _FOUR_BITS = bytes(value for value in range(256) if value >> 4 != 8 and value & 15 != 8)
@@ -49,7 +49,8 @@ class Pairs:
 
 @dataclass(frozen=True, slots=True)
 class Coefficients:
-    """slots: how many coefficients each slot has. bits: 8 or 4. unit_bits: integers count units of 2^-unit_bits."""
+    """slots: how many coefficients each slot has. bits: of each value, 8 or 4. unit_bits: integers count units of
+    2^-unit_bits."""
 
     slots: tuple[int, ...]
     bits: int = 8
@@ -61,7 +62,7 @@ class Coefficients:
 
     @property
     def values(self) -> int:
-        """F."""
+        """F: how many coefficients there are."""
         return sum(self.slots)
 
     @property
@@ -70,7 +71,7 @@ class Coefficients:
 
     @property
     def exponent_max(self) -> int:
-        """25 or 29."""
+        """The largest exponent of a slot: 25 for 8 bits, 29 for 4."""
         return (SCALAR_MAX // ((1 << self.bits - 1) - 1)).bit_length() - 1
 
     @property
@@ -91,7 +92,7 @@ class Coefficients:
 
 @dataclass(frozen=True, slots=True)
 class Slopes:
-    """count: K. Units of 2^-unit_bits."""
+    """count: K, how many slopes a step has. unit_bits: integers count units of 2^-unit_bits."""
 
     count: int
     unit_bits: int = SCALAR_UNIT_BITS
@@ -118,7 +119,7 @@ PAIRS = Pairs()
 
 
 def decode_coefficients(telling: Coefficients, payload: bytes) -> list[int]:
-    """All F integers of an admitted payload, one by one: what every faster decoder must equal."""
+    """All F integers of an admitted payload, by the simplest code: faster decoders must give the same."""
     packed = payload[len(telling.slots) :]
     values = list(packed) if telling.bits == 8 else [half for byte in packed for half in (byte & 15, byte >> 4)]
     sign = 1 << telling.bits - 1
@@ -147,7 +148,7 @@ def encode_slopes(scalars: Sequence[int]) -> bytes:
 
 
 def decode_payload(telling: Telling, payload: bytes) -> list[int]:
-    """The integers of an admitted payload, whatever it tells."""
+    """The integers of an admitted payload, of either form."""
     assert not isinstance(telling, Pairs), "pairs are no payload"
     return decode_coefficients(telling, payload) if isinstance(telling, Coefficients) else decode_slopes(payload)
 

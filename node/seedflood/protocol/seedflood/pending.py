@@ -1,11 +1,11 @@
 """What is held but not applied yet: each bundle waits here for its window, or for the next one if it came late.
 
-In `strict` windows what belongs to a later round waits for it, and there is never much: nobody goes on without us. In
-the others a fast host may be any number of rounds ahead of a slow one. `none` applies whatever has arrived. `bounded`
-keeps to its own window, so that nodes that hear each other in time apply the same and can compare digests; but it
-keeps no more than some rounds of everyone, and applies what is beyond that early, oldest first.
+In `strict` windows a bundle of a later round waits for that round. There is never much of that, because nobody goes on
+without us. In the others a fast host may be any number of rounds ahead of a slow one. `none` applies whatever has
+arrived. `bounded` applies a bundle with its own window, so that nodes that hear each other in time apply the same and
+can compare digests. But it keeps only some rounds of everyone; beyond that it applies the oldest bundles early.
 
-Bundles are kept by their last step, so that taking costs what is taken, whatever else waits.
+Bundles are kept by their last step, so taking some of them costs no more if many others wait.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -20,11 +20,12 @@ from seedflood.protocol.swarm.membership import Membership
 from seedflood.protocol.swarm.outputs import Event
 
 AHEAD_BUNDLES = 64
-"""So many per client wait for windows to come, where nodes do not wait for each other: 26 KB."""
+"""How many bundles per client may wait for later windows, where nodes do not wait for each other (26 KB)."""
 
 
 class Pending:
-    """Bundles by their last step, then in order of arrival. applied: the frontier of what was taken from here."""
+    """Waiting bundles by their last step, then in order of arrival. applied: the frontier of all that was taken from
+    here."""
 
     def __init__(self) -> None:
         self.applied = Frontier()
@@ -58,20 +59,20 @@ class Pending:
         return there
 
     def take_before(self, step: int) -> ClosedWindow | None:
-        """Everything of the steps below `step`, outside of any window; None if there is nothing."""
+        """Takes everything of the steps below `step`, outside of any window; None if there is nothing."""
         return self._outside(self._take(step - 1), step)
 
     def take_covered(self, frontier: Frontier) -> ClosedWindow | None:
-        """Everything that another frontier covers, outside of any window; None if there is nothing."""
+        """Takes everything that another frontier covers, outside of any window; None if there is nothing."""
         return self._outside(self._pick(lambda bundle: frontier.holds(*bundle.span)), 0)
 
     def take_below(self, ends: Mapping[OriginId, int]) -> ClosedWindow | None:
-        """Everything of the steps below these, by origin, outside of any window; None if there is nothing."""
+        """Takes everything below these steps, given by origin, outside of any window; None if there is nothing."""
         return self._outside(self._pick(lambda bundle: bundle.last < ends.get(bundle.origin, 0)), 0)
 
     def take_window(self, window: Window, reason: CloseReason, now: float) -> ClosedWindow:
-        """What a window that closes now gives to apply: its own updates, older ones that came late, and those ahead of
-        it that are not to wait."""
+        """Takes what is applied with a window that closes now: its own updates, older ones that came late, and those of
+        later rounds that may not wait."""
         bundles = self._take(STEP_MAX if window.rule == "none" else window.last)
         if window.rule == "bounded":
             bundles += self._take(STEP_MAX, keep=AHEAD_BUNDLES * window.clients)
@@ -87,7 +88,7 @@ class Pending:
         )
 
     def replace(self, old: Bundle, new: Bundle) -> bool:
-        """Was it here?"""
+        """Replaces a waiting bundle by another; returns False if it was not waiting here."""
         there = self._by_last.get(old.last, [])
         if old not in there:
             return False
@@ -95,11 +96,11 @@ class Pending:
         return True
 
     def drop(self, is_meant: Callable[[Bundle], bool]) -> None:
-        """These are applied by other means."""
+        """Removes bundles that are applied in another way, as a part of a sum."""
         self._pick(is_meant)
 
     def _take(self, last: int, keep: int = 0) -> list[Bundle]:
-        """Those of the steps up to this one, the oldest first, as long as more than `keep` are left."""
+        """Takes the bundles up to this last step, the oldest first, as long as more than `keep` are left."""
         taken: list[Bundle] = []
         while self._lasts and self._lasts[0] <= last and self._count > keep:
             bundles = self._by_last.pop(heappop(self._lasts))
@@ -109,7 +110,7 @@ class Pending:
         return taken
 
     def _pick(self, is_meant: Callable[[Bundle], bool]) -> list[Bundle]:
-        """Looks at every one."""
+        """Takes all bundles that are meant. Looks at every one."""
         rest: list[Bundle] = []
         meant: list[Bundle] = []
         for bundle in self:
@@ -138,9 +139,9 @@ def _updates(bundles: Iterable[Bundle]) -> tuple[Update, ...]:
 def describe_closing(
     closed: ClosedWindow, membership: Membership, silent: Iterable[OriginId], bound: Callable[[], float]
 ) -> Event:
-    """The line that says who was heard, who was not, and why the window closed now.
+    """The line of the log about a closed window: who was heard, who was not, and why it closed now.
 
-    silent: suspects, for whom it did not wait. bound: seconds after which it closes whoever is missing.
+    silent: the suspects, for whom it did not wait. bound: returns how many seconds a window waits at most.
     """
     facts: dict[str, object] = {
         "step": closed.steps[1],

@@ -34,9 +34,9 @@ TRANSITIONS: Mapping[Phase, tuple[Phase, ...]] = {
 
 
 class Lifecycle:
-    """The phase of a node, changed by `enter` alone.
+    """The phase of a node; only `enter` changes it.
 
-    is_joining: it has not spoken yet in this life. Who leaves while it joins never does.
+    is_joining: the node has not spoken yet in this life. A node that leaves while it joins never does.
     """
 
     def __init__(self) -> None:

@@ -1,15 +1,16 @@
-"""Repair: neighbours compare frontier digests and pull the difference. Flooding is for speed, this is for certainty.
+"""Repair (anti-entropy): neighbours compare digests of their frontiers and pull the difference. Flooding is for speed,
+this is for certainty.
 
-Two comparisons. At every (re)connect the hello carries the whole frontier: what it holds and we lack becomes a
-*goal*, and is pulled at once. Then, every few seconds, 32 bytes: unequal digests mean that one of the two lacks
-something, and whoever receives such a digest pulls from its sender what its own frontier lacks.
+There are two comparisons. At every (re)connect the hello carries the whole frontier: what the neighbour holds and we
+lack becomes a *goal*, and is pulled at once. Then, every few seconds, both send 32 bytes. Unequal digests mean that one
+of the two lacks something, so a node that receives such a digest pulls from its sender whatever its own frontier lacks.
 
-While a run moves, what is on its way right now would always look like a difference, so a digest speaks only of steps
-below the sender's last closed rounds. When nothing moved since the last comparison it speaks of everything: a stalled
-window is thus repaired, whatever was lost.
+While a run moves, what is on its way right now would always look like a difference, so a digest covers only the steps
+below the sender's last closed rounds. When nothing has moved since the last comparison, it covers everything: so a
+stalled window is repaired, whatever was lost.
 
-One donor at a time: what two of them would send is mostly the same. The next one is asked when the pull has ended,
-broken off, or brought nothing for a whole comparison period.
+A node pulls from one donor at a time, because two of them would mostly send the same. It asks the next one when the
+pull has ended, has broken off, or has brought nothing for a whole comparison period.
 """
 
 from dataclasses import dataclass
@@ -23,8 +24,8 @@ SETTLED_ROUNDS = 2
 
 
 class _Goal:
-    """What a peer held when we linked. What is held stays held, so each of its parts is looked for until it is there,
-    and then never again: whoever claims as much as it may costs no more than one look at it all."""
+    """What a peer held when we linked. What is held stays held, so each of its ranges is looked for until it is there,
+    and then never again. A peer that claims as much as it can costs us no more than one look at each range."""
 
     def __init__(self, held: tuple[Held, ...]) -> None:
         self.held = held
@@ -39,9 +40,12 @@ class _Goal:
 
 @dataclass(slots=True)
 class _Comparison:
-    """goal: None once it was reached; is_goal_wanted: a pull for it is to be begun.
-    is_wanted: a pull is to be begun whatever the goal. has_given: something new came from it since the last `retry`.
-    members_differ: how often in a row it knew other statements."""
+    """What we know of one linked neighbour, and want from it.
+
+    goal: None once it was reached. is_goal_wanted: a pull for the goal is to be begun. is_wanted: a pull is to be begun
+    whatever the goal. is_stalled: the pull has brought nothing for a comparison period. has_given: something new came
+    since the last `retry`. said: its last digest. members_differ: how often in a row it knew other statements.
+    """
 
     goal: _Goal | None
     is_goal_wanted: bool = True
@@ -60,13 +64,13 @@ class Repair:
         self._peers: dict[OriginId, _Comparison] = {}
         self._digest_before: bytes = b""
         self.reached: set[OriginId] = set()
-        """Neighbours all of whose frontier, as it was when we linked, we have held at some moment."""
+        """The neighbours whose frontier, as it was when we linked, we have held completely at some moment."""
         self.has_pulled = False
-        """Has a pull brought all that a neighbour held when we linked, to its end?"""
+        """Has any pull ended with everything held that the neighbour held when we linked?"""
 
     @property
     def donor(self) -> OriginId | None:
-        """Who is being pulled from."""
+        """The neighbour from which we pull now; None if there is none, or if it has stalled."""
         return next((peer for peer, one in self._peers.items() if one.is_pulling and not one.is_stalled), None)
 
     def is_pulling(self, peer: OriginId) -> bool:
@@ -87,15 +91,16 @@ class Repair:
         self._peers.pop(peer, None)
 
     def settled_before(self, frontier: Frontier, open_step: int, round_steps: int) -> int:
-        """Below which step a digest speaks now: called once per comparison period."""
+        """The step below which our next digest covers everything. Called once per comparison period. open_step: of the
+        open round. round_steps: how many steps a round has."""
         digest = frontier.digest()
         is_still = digest == self._digest_before
         self._digest_before = digest
         return STEP_MAX if is_still else max(0, open_step - SETTLED_ROUNDS * round_steps)
 
     def compare(self, peer: OriginId, said: FrontierDigest, frontier: Frontier, members_digest: bytes) -> None:
-        """Takes a neighbour's digest; wants a pull if it differs from ours. Statements are on their way for a moment:
-        they count as different the second time."""
+        """Takes a neighbour's digest, and wants a pull if it differs from ours. New statements are on their way for a
+        moment, so other statements count as a difference only the second time."""
         comparison = self._peers[peer]
         comparison.said = said
         comparison.members_differ = comparison.members_differ + 1 if said.members_digest != members_digest else 0
@@ -103,7 +108,7 @@ class Repair:
             comparison.is_wanted = True
 
     def pulled(self, peer: OriginId, frontier: Frontier) -> None:
-        """A pull ended, whole or broken off: what is still lacking is wanted again by `retry`."""
+        """A pull has ended, whole or broken off. What is still lacking is wanted again by `retry`."""
         comparison = self._peers.get(peer)
         if comparison is not None:
             comparison.is_pulling = comparison.is_stalled = False
@@ -111,7 +116,8 @@ class Repair:
                 self.has_pulled = True
 
     def retry(self) -> None:
-        """Once per comparison period: what a broken pull owes is wanted again; one that stands still gives way."""
+        """Once per comparison period: wants again what a broken pull did not bring; a pull that stands still gives way
+        to another."""
         for comparison in self._peers.values():
             comparison.is_stalled = comparison.is_pulling and not comparison.has_given
             comparison.has_given = False
@@ -119,17 +125,17 @@ class Repair:
             comparison.is_wanted = comparison.is_wanted or not self.has_pulled
 
     def ask(self, peer: OriginId) -> None:
-        """Something else is pulled from the peer now."""
+        """Another part asks the peer for something now."""
         if (comparison := self._peers.get(peer)) is not None:
             comparison.is_pulling = comparison.has_given = True
 
     def hear(self, peer: OriginId) -> None:
-        """A part of something large came from the peer: that takes its time."""
+        """A part of a large message has come from the peer: the pull is at work."""
         if (comparison := self._peers.get(peer)) is not None:
             comparison.has_given = True
 
     def progressed(self, peer: OriginId, frontier: Frontier) -> None:
-        """Something new came from the peer: goals may be reached by live updates, too."""
+        """Something new has come from the peer; live updates may reach goals, too."""
         self._peers[peer].has_given = True
         for one in self._peers:
             self._look(one, frontier)
@@ -145,7 +151,7 @@ class Repair:
         )
 
     def collect(self, frontier: Frontier) -> OriginId | None:
-        """Takes the peer to pull from now, if any."""
+        """The peer to pull from now, if any; from here on that pull counts as begun."""
         if self.donor is not None:
             return None
         for peer, comparison in self._peers.items():
@@ -160,7 +166,7 @@ class Repair:
         return None
 
     def _look(self, peer: OriginId, frontier: Frontier) -> bool:
-        """Have we held by now all that it held when we linked?"""
+        """Have we held everything by now that the peer held when we linked?"""
         comparison = self._peers[peer]
         if comparison.goal is not None and comparison.goal.is_reached(frontier):
             comparison.goal = None

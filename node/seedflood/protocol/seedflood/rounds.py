@@ -1,4 +1,4 @@
-"""Which round a node measures next: its own next one, or where the others have got to meanwhile."""
+"""Which round a node measures next: the one after its own last, or the one that the others have reached meanwhile."""
 
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.origin import STEP_MAX, OriginId
@@ -7,7 +7,7 @@ from seedflood.protocol.seedflood.statement import stated
 from seedflood.protocol.swarm.membership import Membership
 
 FOREMOST_ROUNDS_MAX = 64
-"""So far before the others a node is believed to be: a liar shall not send newcomers to the end of the run."""
+"""How many rounds ahead of the others a node is believed to be: no liar must send newcomers to the end of the run."""
 
 
 def round_of(step: int, rules: Rules) -> int:
@@ -16,14 +16,14 @@ def round_of(step: int, rules: Rules) -> int:
 
 
 def applied_before(step: int, rules: Rules) -> int:
-    """Below which step everything is applied when the round of `step` begins; at the end of the run it is all of it."""
+    """The step below which everything is applied when the round of `step` begins; at the end of the run, all steps."""
     return rules.steps if step >= rules.steps else max(0, step - rules.delay * rules.local_steps)
 
 
 def swarm_round(origin: OriginId, rules: Rules, membership: Membership, frontier: Frontier) -> int:
     """The round that the others are in: the lower median of their last steps, so that one runaway moves nobody.
 
-    Those that left on the way do not count, those that left because they had finished do.
+    Hosts that left before the end do not count; those that left because they had finished do.
     """
     end = rules.steps - 1
     others = (m for m in map(membership.spoken, membership.origins()) if m is not None and m.origin != origin)
@@ -33,11 +33,12 @@ def swarm_round(origin: OriginId, rules: Rules, membership: Membership, frontier
 
 
 def first_round(origin: OriginId, rules: Rules, membership: Membership, frontier: Frontier) -> int:
-    """Where a node that nobody waits for begins: where the others are, or not at all if that is the last round.
+    """The first step of the round with which a node begins that nobody waits for: where the others are, or
+    `rules.steps` (no round at all) if they are in the last one.
 
-    Never in an epoch that the foremost have left behind: it may be closed before they know that we take part in it. But
-    strict windows close when all clients take part. Before that nobody has left a round behind, and who tells of later
-    ones lies: perhaps it is the first whom we hear, and we know of nobody else.
+    It never begins in an epoch that the foremost hosts have left behind, which may be closed before they know that we
+    take part in it. But strict windows close only when all clients take part. Before that nobody has left a round
+    behind, and who tells of later rounds lies, perhaps as the first and only host that we hear.
     """
     if rules.window == "strict" and membership.taking_part < rules.clients:
         return frontier.last(origin) + 1
@@ -54,7 +55,7 @@ def first_round(origin: OriginId, rules: Rules, membership: Membership, frontier
 
 
 def _is_beginning(origin: OriginId, swarm: int, rules: Rules, membership: Membership) -> bool:
-    """Have the others closed no window yet, so that whoever was never here begins with them, and misses no round?"""
+    """Have the others closed no window yet? Then a host that was never here begins with them, and misses no round."""
     ours = membership.get(origin)
     is_new = ours is None or ours.first_step == STEP_MAX
     others = [member for member in membership.all() if member.origin != origin]
@@ -63,6 +64,7 @@ def _is_beginning(origin: OriginId, swarm: int, rules: Rules, membership: Member
 
 
 def next_round(step: int, origin: OriginId, rules: Rules, membership: Membership, frontier: Frontier) -> int:
-    """After the round of `step`: the next one, or, where nodes do not wait for each other, the one of the others."""
+    """The first step of the round after that of `step`; where nodes do not wait for each other, perhaps a later one, in
+    which the others are."""
     following = step + rules.local_steps
     return following if rules.window == "strict" else max(following, swarm_round(origin, rules, membership, frontier))

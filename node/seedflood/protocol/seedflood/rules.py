@@ -1,4 +1,4 @@
-"""What nodes of a run agree on, and how long one of them waits."""
+"""What all nodes of a SeedFlood run agree on."""
 
 from dataclasses import dataclass
 
@@ -9,21 +9,22 @@ from seedflood.protocol.seedflood.window import WindowRule
 from seedflood.protocol.swarm.rules import SwarmRules
 
 AHEAD_BYTES, AHEAD_ROUNDS_MIN, AHEAD_ROUNDS_MAX = 16 << 20, 64, 4096
-"""What one origin may have waiting where windows are strict. No honest one is further ahead than windows are open, but
+"""What one origin may have waiting in strict windows. Honest hosts are no further ahead than windows are open, but
 hosts that left and returned quickly may have gone on in two halves."""
 
 BUNDLE_BYTES = 400
-"""What a bundle takes in memory beside its payloads."""
+"""What a bundle takes in memory, without its payloads."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rules(SwarmRules):
     """What all nodes of a run agree on (from `[run]`).
 
-    refresh_period: steps per epoch. epoch_bytes: size of an epoch's coefficients, which follows from model and rank.
-    telling: what is told of a step. delay: how many windows may be open while a round is measured. step_reach: the most
-    that one step adds to a coefficient, whatever was told; None: what was told adds up.
-    run_seed: the seeds of all pairs follow from it (`seeds`); None: any seed will do.
+    window: when a window closes (`window`). local_steps: steps per round. refresh_period: steps per epoch. epoch_bytes:
+    size of an epoch's unpacked coefficients, which follows from model and rank. telling: what is told of a step. delay:
+    how many windows may be open while a round is measured. step_reach: the most that one step adds to a coefficient,
+    whatever was told; None: what was told adds up. run_seed: the seeds of all pairs follow from it (`seeds`); None: any
+    seed will do.
 
     Raises ConfigError if a bundle would be too large.
     """
@@ -46,7 +47,7 @@ class Rules(SwarmRules):
 
     @property
     def ahead_steps(self) -> int:
-        """In strict windows what is further ahead of a node than this is not taken yet."""
+        """In strict windows: how many steps ahead of a node a bundle may be and still be taken."""
         fitting = AHEAD_BYTES // (BUNDLE_BYTES + self.local_steps * self.telling.size)
         rounds = min(max(fitting, AHEAD_ROUNDS_MIN), AHEAD_ROUNDS_MAX)
         return (rounds + self.delay) * self.local_steps

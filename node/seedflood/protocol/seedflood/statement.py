@@ -16,8 +16,8 @@ _DIGEST_BYTES = (0, 32)
 
 
 class Closed(NamedTuple):
-    """Of the closed epochs: those below `before`, what they stand for, what they come to (`evidence.Chain`). Digests
-    are 32 bytes, or none."""
+    """How far an origin has closed: all epochs that end at or below step `before`, with a digest of the steps that
+    their sums cover, and one of the sums (`evidence.Chain`). Digests are 32 bytes, or empty."""
 
     before: int = 0
     frontier_digest: bytes = b""
@@ -25,14 +25,15 @@ class Closed(NamedTuple):
 
 
 class Stated(NamedTuple):
-    """said_before: of the steps below it had said, when it stated this, all that it will say. closed: its epochs."""
+    """said_before: of the steps below it, the origin had said everything that it ever will when it stated this. closed:
+    how far it has closed."""
 
     said_before: int = 0
     closed: Closed = Closed()
 
 
 def pack(said: Stated) -> bytes:
-    """Nothing for whoever has nothing to say."""
+    """The bytes of a statement; none if there is nothing to state."""
     if said == Stated():
         return b""
     before, frontier_digest, digest = said.closed
@@ -41,7 +42,7 @@ def pack(said: Stated) -> bytes:
 
 @lru_cache(4096)
 def unpack(state: bytes) -> Stated:
-    """Raises PeerError if no honest origin says that."""
+    """Undoes `pack`. Raises PeerError for bytes that no honest origin states."""
     if not state:
         return Stated()
     if len(state) < _HEAD.size:
@@ -55,5 +56,5 @@ def unpack(state: bytes) -> Stated:
 
 
 def stated(member: Member) -> Stated:
-    """What was checked when it came (`admission`)."""
+    """What a member states. It was checked when it came (`admission`), so nothing is raised."""
     return unpack(member.algorithm)

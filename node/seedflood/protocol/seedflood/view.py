@@ -1,4 +1,4 @@
-"""What SeedFlood adds to how a node is seen (`protocol.view`): windows, steps held, doubles, contradictions."""
+"""What SeedFlood adds to the view of a node (`protocol.view`): windows, steps held, duplicates, contradictions."""
 
 from dataclasses import replace
 from typing import get_args
@@ -16,7 +16,7 @@ from seedflood.protocol.view import CatchingUp, View, WindowView
 def add_to_view(
     view: View, presence: Presence, exchange: Exchange, frontier: Frontier, window: Window | None, *, duplicates: int
 ) -> View:
-    """window: the oldest one that is open."""
+    """The view with all that SeedFlood knows. window: the oldest one that is open."""
     return replace(
         view,
         refused=dict.fromkeys(get_args(Objection), 0) | dict(view.refused),

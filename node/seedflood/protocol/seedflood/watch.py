@@ -1,16 +1,16 @@
-"""The digest watch: neighbours tell each other the digest of their coefficients, each with the frontier it stands for.
+"""The digest watch: neighbours tell each other the digest of their coefficients, each with the frontier it belongs to.
 
-Equal frontiers with unequal digests are a fault of one of the two (a flipped bit, a broken disk, an origin that speaks
-with two tongues). Nobody can tell whose, so whoever differs from most of its neighbours (`jury`)
-raises the alarm and makes its coefficients again from its journal. If that changed something, it is not ready until
-its digest equals a neighbour's again; if not, it was right all along.
+Equal frontiers with unequal digests mean that one of the two is wrong: a flipped bit, a broken disk, an origin that
+told them different things. Nobody can tell which one. So a node that differs from most of its neighbours (`jury`)
+raises the alarm and rebuilds its coefficients from its journal. If that changed something, it is not ready until its
+digest equals a neighbour's again. If not, it was right all along.
 
-Nodes pass the same frontiers at different moments, so both sides remember the last ones, and whoever learns the second
-half of a pair compares.
+Nodes reach the same frontier at different moments. So both sides remember the last digests, and the one that has both
+compares them.
 
-If an origin has contradicted itself, and the journal has something else now than the coefficients, these are *outdated*
-until they are made again, which has to wait for a while if it happens often. Meanwhile their digest says nothing: none
-is taken, told or compared, and nobody ends a run with them.
+If an origin has contradicted itself, the journal may hold something else now than the coefficients. Then these are
+*outdated* until they are rebuilt, and if that happens often, a rebuild has to wait for a while. Meanwhile their digest
+means nothing: none is taken, told or compared, and no node ends a run with them.
 """
 
 from collections import OrderedDict
@@ -24,16 +24,18 @@ from seedflood.protocol.seedflood.outputs import Outputs, Rebuild, TakeDigest
 from seedflood.protocol.swarm.outbox import Outbox
 
 DIGEST_ROUNDS = 8
-"""A digest is taken after every so many rounds: the same ones on all nodes, so that their frontiers meet."""
+"""A digest is taken every so many rounds, in the same rounds on all nodes, so that they have one of the same
+frontier."""
 
 REMEMBERED = 32
-"""Pairs per neighbour: nodes that wait for each other are one round apart."""
+"""How many pairs are remembered per neighbour. Nodes that wait for each other are one round apart."""
 
 REBUILD_SECONDS_MIN, REBUILD_SECONDS_MAX = 1.0, 3600.0
-"""Between two rebuilds, twice as long every time: if the journal itself differs, another one does not help."""
+"""Seconds between two rebuilds, twice as long every time: if the journal itself differs, another rebuild does not
+help."""
 
 MEND_SECONDS_MIN, MEND_SECONDS_MAX = 2.0, 64.0
-"""The same of rebuilds because an origin contradicts itself; all that is settled in between is in one."""
+"""The same for rebuilds because an origin contradicts itself. Whatever is settled in between goes into one rebuild."""
 
 Pairs = OrderedDict[bytes, bytes]
 
@@ -41,11 +43,11 @@ _NEVER = float("inf")
 
 
 class DigestWatch:
-    """Pairs of (frontier digest, replica digest), our own and those of linked neighbours.
+    """Pairs of (frontier digest, replica digest): our own, and those of linked neighbours.
 
-    is_agreed: a neighbour's digest was equal to ours, or a rebuild found ours right, and no doubt arose since.
-    is_doubted: most were unequal, and none equal since. standing: the last digest of ours, and of what; told at the end
-    of a pull.
+    is_agreed: a neighbour's digest was equal to ours, or a rebuild found ours right, and no doubt has arisen since.
+    is_doubted: most digests were unequal, and none was equal since. standing: our last digest with its frontier; told
+    at the end of a pull.
     """
 
     def __init__(self) -> None:
@@ -56,18 +58,18 @@ class DigestWatch:
         self._ours: Pairs = OrderedDict()
         self._theirs: dict[OriginId, Pairs] = {}
         self._asked: dict[bytes, tuple[Held, ...]] = {}
-        """Frontiers whose digests are being taken."""
+        """By digest, the frontiers with which digests are being taken."""
         self._equal_at: dict[OriginId, bytes] = {}
-        """Per neighbour, the last frontier at which both were equal."""
+        """By neighbour, the digest of the last frontier at which both replicas were equal."""
         self.jury = Jury()
         self._accusers: set[OriginId] = set()
         """Who made us doubt."""
         self._outdated_at = _NEVER
-        """When the journal first became another one than the coefficients were made from."""
+        """When the journal first changed after the coefficients were made from it."""
         self._is_expected = False
-        """Are they being made again because of that?"""
+        """Is the rebuild that is under way due to a change of the journal?"""
         self._is_answered = True
-        """Were the coefficients made again since the doubt arose?"""
+        """Was there a rebuild since the doubt arose?"""
         self._mend_at, self._mend_seconds = float("-inf"), 0.0
         self._rebuild_at = float("-inf")
         self._rebuild_seconds = REBUILD_SECONDS_MIN
@@ -84,20 +86,20 @@ class DigestWatch:
 
     @property
     def is_current(self) -> bool:
-        """Are the coefficients those of the journal, as far as we know, and not being made again?"""
+        """Do the coefficients hold what the journal does, as far as we know, and is no rebuild under way?"""
         return not (self.is_rebuilding or self.is_outdated)
 
     def is_settled(self, moment: float) -> bool:
         """Is every change of the journal up to this moment in the coefficients, and every doubt answered by a rebuild?
 
-        What has come since is not waited for: who contradicts itself may go on for ever. Nor is a doubt whose rebuild
-        has to wait for longer than any change: several rebuilds just before it have answered the same.
+        Later changes are not waited for: an origin may contradict itself for ever. Nor is a rebuild waited for that is
+        due much later: several rebuilds just before it have answered the same doubt.
         """
         is_due = self.is_doubted and not self._is_answered and self._rebuild_at < moment + MEND_SECONDS_MAX
         return not (self.is_rebuilding or is_due) and self._outdated_at > moment
 
     def take(self, applied: Frontier, outbox: Outbox[Outputs]) -> None:
-        """Orders the digest of what is applied, unless it is known or on its way, or would say nothing."""
+        """Orders the digest of what is applied, unless it is known, is being taken, or would mean nothing."""
         key = applied.digest()
         if not self.is_outdated and key not in self._asked and key not in self._ours:
             self._asked[key] = applied.held()
@@ -106,7 +108,8 @@ class DigestWatch:
     def taken(
         self, said: ReplicaDigest, outbox: Outbox[Outputs], neighbours: Iterable[OriginId]
     ) -> list[tuple[OriginId, bool]]:
-        """Our own digest: tells the neighbours; says with which of theirs it could be compared, and whether equal."""
+        """Our own digest was taken: tells it to the neighbours. Returns the neighbours whose digest of the same
+        frontier is known, each with whether it is equal."""
         held = None if self.is_rebuilding else self._asked.pop(said.frontier_digest, None)
         if held is None:
             return []  # ordered before a rebuild
@@ -122,7 +125,7 @@ class DigestWatch:
         return [(peer, self._note(peer, said, theirs)) for peer, theirs in known]
 
     def heard(self, peer: OriginId, said: ReplicaDigest) -> bool | None:
-        """A neighbour's digest: is it equal to ours? None: we have none of that frontier yet."""
+        """Takes a neighbour's digest. Is it equal to ours? None: we have none of that frontier yet."""
         _keep(self._theirs.setdefault(peer, OrderedDict()), said)
         ours = self._ours.get(said.frontier_digest)
         return None if ours is None else self._note(peer, said, ours)
@@ -137,7 +140,8 @@ class DigestWatch:
         self.jury.forget(peer)
 
     def compared(self, peer: OriginId, who: str, outbox: Outbox[Outputs], now: float, *, is_equal: bool) -> bool:
-        """A neighbour's digest was compared with ours. Is it news that one is equal?"""
+        """A neighbour's digest was compared with ours. Returns True if this is the first that is equal for a while.
+        who: the neighbour's name, for the log."""
         self.jury.hear(peer, is_equal)
         accusers = self.jury.accusers(now)
         if accusers:
@@ -149,7 +153,8 @@ class DigestWatch:
         return is_news
 
     def doubt(self, accusers: Iterable[OriginId], who: str, outbox: Outbox[Outputs]) -> None:
-        """The alarm: others hold other sums of the same updates, or most neighbours have other digests."""
+        """Raises the alarm: others have other sums of the same updates, or most neighbours other digests. who: a name
+        for the log."""
         self._accusers.update(accusers)
         self.is_agreed = False
         if not self.is_doubted:
@@ -157,12 +162,13 @@ class DigestWatch:
             outbox.tell("replicas differ", "error", other=who)
 
     def outdate(self, now: float) -> None:
-        """The journal has changed: the coefficients are to be made again from it."""
+        """The journal has changed: the coefficients have to be rebuilt from it."""
         self._outdated_at = min(self._outdated_at, now)
         self._forget_ours()
 
     def rebuild(self, applied: Frontier, outbox: Outbox[Outputs], now: float) -> bool:
-        """Orders the rebuild of a replica in doubt, unless there was one just now. Was it ordered?"""
+        """Orders a rebuild if the replica is in doubt or outdated, unless there was one just now. Returns whether it
+        did."""
         if self.is_rebuilding:
             return False
         if self.is_outdated and now >= self._mend_at:
@@ -182,7 +188,7 @@ class DigestWatch:
         return True
 
     def rebuilt(self, is_changed: bool, outbox: Outbox[Outputs], now: float) -> None:
-        """is_changed: the coefficients had not been those that the journal gives."""
+        """The rebuild has ended. is_changed: the coefficients had not been those that the journal gives."""
         self.is_rebuilding = False
         if self._is_expected:
             self.is_agreed, self.is_doubted = True, False  # those doubted were others: these are the journal's
@@ -196,7 +202,7 @@ class DigestWatch:
         outbox.tell("replica rebuilt", "error" if is_changed else "warning", was_wrong=is_changed)
 
     def _forget_ours(self) -> None:
-        """What was taken of other coefficients, and what came of it."""
+        """Forgets what was found out with other coefficients."""
         self.standing = None
         self._ours.clear()
         self._asked.clear()

@@ -1,13 +1,13 @@
-"""The window of a round: when a node has waited long enough for the updates of everyone.
+"""The window of a round: when has a node waited long enough for the updates of everyone?
 
-A *round* is `local_steps` consecutive steps, measured between two exchanges; its window opens when the node
-publishes and closes by one of three rules:
+A *round* is `local_steps` consecutive steps, measured between two exchanges. Its window opens when the node publishes,
+and closes by one of three rules:
 
     strict    when every expected origin was heard: exact consensus, the paper's algorithm
     bounded   the same, or when diameter x hop bound has passed: what comes later is applied later, never lost
     none      at once: the node applies whatever has arrived
 
-Pure functions of what was heard and what time it is; the node asks again whenever either changes.
+Decisions depend only on what was heard and what time it is; the node asks again whenever either changes.
 """
 
 from collections.abc import Callable, Collection
@@ -23,9 +23,9 @@ WindowRule = Literal["strict", "bounded", "none"]
 
 
 def is_heard(frontier: Frontier, origin: OriginId, first: int, last: int, rule: WindowRule) -> bool:
-    """Has the origin, which takes part from `first` on, said all it will say about the steps up to `last`?
+    """Has the origin said everything about the steps first..last that it will say? It takes part from `first` on.
 
-    Strict windows want every step before, too: who jumped to this round may not have heard of the last one yet. Where
+    Strict windows want every step: an origin that jumped to this round may not have heard of the last one yet. Where
     nodes do not wait for each other, one that speaks of a later step has moved on.
     """
     return frontier.holds(origin, first, last) if rule == "strict" else frontier.last(origin) >= last
@@ -35,9 +35,9 @@ def is_heard(frontier: Frontier, origin: OriginId, first: int, last: int, rule: 
 class Window:
     """An open window over steps first..last.
 
-    opened_at: when the own updates were published. clients: how many origins must take part before a window may
-    close; until_joined: when to stop waiting for those that never came (strict: never). waiting: expected origins that
-    were not heard yet, kept current by `expect` and `hear`, so that a decision costs nothing.
+    opened_at: when our own updates were published. clients: how many origins must take part before a window may close.
+    until_joined: when to stop waiting for hosts that never came (strict windows never stop). waiting: the expected
+    origins that were not heard yet; `expect` and `hear` keep it current, so a decision costs nothing.
     """
 
     first: int
@@ -76,7 +76,7 @@ class Window:
         return is_heard(frontier, origin, self._first_of(origin, membership), self.last, self.rule)
 
     def _first_of(self, origin: OriginId, membership: Membership) -> int:
-        """The first step that counts of an origin."""
+        """The first step of an origin that this window expects."""
         member = membership.spoken(origin)
         return self.first if member is None else min(member.first_step, self.last)
 

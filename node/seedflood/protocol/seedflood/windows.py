@@ -1,9 +1,9 @@
 """The open windows of a node, oldest first: one, or with `delay = D` up to D + 1 of them.
 
-Round r is measured with exactly the updates of the rounds up to r - D - 1 applied, on every host, so
-the windows of the D rounds before it may be open meanwhile. They close in order, and none earlier than it has to: what
-has come of round r - D must not be applied while round r is not measured, or hosts would measure on different sums.
-So a window closes only when it is *in the way* of the round that comes next.
+On every host round r is measured with exactly the updates of the rounds up to r - D - 1 applied, so the windows of the
+D rounds before it may be open meanwhile. They close in order, and as late as possible: if updates of round r - D were
+applied while round r is still to be measured, hosts would measure with different sums. So a window closes only when it
+is *in the way* of the next round.
 """
 
 from collections import deque
@@ -20,7 +20,8 @@ from seedflood.protocol.swarm.membership import Membership
 
 
 class OpenWindows:
-    """until_joined: when to stop waiting for those that never came; bound: what a window's deadline is made of."""
+    """until_joined: when to stop waiting for hosts that never came. bound: returns how long a bounded window waits, in
+    seconds."""
 
     def __init__(
         self,
@@ -47,7 +48,7 @@ class OpenWindows:
         return self._open[-1] if self._open else None
 
     def open(self, step: int, now: float) -> None:
-        """The window of the round that begins at `step`."""
+        """Opens the window of the round that begins at `step`."""
         rules = self._rules
         last = step + rules.local_steps - 1
         window = Window(step, last, now, rules.window, rules.clients, self.until_joined)
@@ -56,7 +57,7 @@ class OpenWindows:
         self._liveness.opened(self._membership.expected(last), window.waiting, now)
 
     def reopen(self, step: int, now: float) -> None:
-        """Those of the rounds before the one of `step`, if it is one, that need not be applied when it is measured."""
+        """Opens again the windows of the rounds before `step` that need not be applied when that round is measured."""
         for first in range(applied_before(step, self._rules), step, self._rules.local_steps):
             self.open(first, now)
 
@@ -69,7 +70,7 @@ class OpenWindows:
         return window.close_reason(self._membership, now, self._bound)
 
     def close(self) -> Window:
-        """The oldest one."""
+        """Closes the oldest window, and returns it."""
         return self._open.popleft()
 
     def clear(self) -> None:
@@ -96,6 +97,6 @@ class OpenWindows:
         self._await(origin, now)  # perhaps it was not known when the window opened
 
     def _await(self, origin: OriginId, now: float) -> None:
-        """Whoever is waited for is suspected one day."""
+        """Tells the failure detector that some window waits for this origin: then it is suspected one day."""
         if any(origin in window.waiting for window in self._open):
             self._liveness.opened((origin,), {origin}, now)
