@@ -3,16 +3,17 @@
 `[run]` must be equal on all hosts, its hash is the run id; everything else belongs to one host.
 """
 
-from seedflood.config.load import SECTIONS, Settings, check_folders, load_settings
+from seedflood.config.load import SECTIONS, Settings, add_algorithm, check_folders, load_settings
 from seedflood.config.migrate import MOVED, migrate_file
 from seedflood.config.node import NodeSettings, PeerSettings, TlsSettings, check_address, is_loopback
 from seedflood.config.run import ObjectiveSettings, RunSettings, TaskName
 from seedflood.config.seedflood import SeedfloodSettings
-from seedflood.config.tables import merge, spell
+from seedflood.config.tables import AlgorithmSettings, merge, spell
 
 __all__ = [
     "MOVED",
     "SECTIONS",
+    "AlgorithmSettings",
     "NodeSettings",
     "ObjectiveSettings",
     "PeerSettings",
@@ -21,6 +22,7 @@ __all__ = [
     "Settings",
     "TaskName",
     "TlsSettings",
+    "add_algorithm",
     "check_address",
     "check_folders",
     "is_loopback",

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from pydantic import ValidationError, model_validator
+from pydantic import ValidationError, create_model, model_validator
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
@@ -23,12 +23,12 @@ from pydantic_settings import (
 from seedflood.config.migrate import MOVED, first_moved
 from seedflood.config.node import NodeSettings, PeerSettings, TlsSettings, is_loopback
 from seedflood.config.run import RunSettings
-from seedflood.config.tables import Section, sections_of
+from seedflood.config.tables import AlgorithmSettings, Section, sections_of
 from seedflood.errors import ConfigError
 
 ENVIRONMENT_PREFIX = "SEEDFLOOD__"
 
-SECTIONS: Mapping[str, type[Section]] = {
+SECTIONS: dict[str, type[Section]] = {
     "run": RunSettings,
     **{f"run.{name}": table for name, table in sections_of(RunSettings).items()},
     "node": NodeSettings,
@@ -36,6 +36,14 @@ SECTIONS: Mapping[str, type[Section]] = {
     "tls": TlsSettings,
 }
 """The tables of peers.toml."""
+
+
+def add_algorithm(name: str, table: type[AlgorithmSettings]) -> None:
+    """From now on `[run] mode` may be this, with a table `[run.NAME]` of these settings, all of which have defaults."""
+    run = SECTIONS["run"]
+    fields: dict[str, Any] = {name: (table, table())}
+    SECTIONS["run"] = create_model("RunSettings", __base__=run, **fields)
+    SECTIONS[f"run.{name}"] = table
 
 
 class Settings(BaseSettings):
@@ -94,7 +102,9 @@ def load_settings(path: Path | None, flags: Mapping[str, Any] | None = None) -> 
         )
     _check_environment()
     # The file is a layer of this call only: a subclass carries it, nothing is shared between calls.
-    combined = type("Settings", (Settings,), {"file_layer": layer, "__module__": __name__})
+    run: Any = SECTIONS["run"]
+    combined = create_model("Settings", __base__=Settings, __module__=__name__, run=(run, run()))
+    combined.file_layer = layer
     try:
         loaded: Settings = combined(**dict(flags or {}))
     except ValidationError as error:

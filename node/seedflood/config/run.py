@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Literal, Self
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
 from seedflood.config.seedflood import SeedfloodSettings
 from seedflood.config.tables import AlgorithmSettings, Name, Section, Tables, merge, sections_of
@@ -40,7 +40,7 @@ class RunSettings(Section):
     """`[run]`: equal on all hosts, so hosts that disagree never link. A table bears the name of its `mode`."""
 
     name: Name = Field(default="run", description="Name of the run.")
-    mode: Literal["seedflood"] = Field("seedflood", description="How the hosts train together.")
+    mode: str = Field("seedflood", description="How the hosts train together: an algorithm that has a table here.")
     model: str = Field(
         "embedded", description='Base model: "embedded", a Hugging Face name, or a folder (then equal on all hosts).'
     )
@@ -81,6 +81,13 @@ class RunSettings(Section):
                         f'set mode = "{name}"'
                     )
         return given
+
+    @field_validator("mode")
+    @classmethod
+    def _check_mode(cls, mode: str) -> str:
+        if mode not in (known := cls.algorithms()):
+            raise ValueError(f"choose one of {', '.join(known)}")
+        return mode
 
     @model_validator(mode="after")
     def _check_steps(self) -> Self:

@@ -1,12 +1,13 @@
 """The modes of a run, by name: how a host opens the engine of each.
 
-An algorithm is added here and in `config.algorithms` (its table of settings), and nowhere else in the shell.
+One that is built in stands here, and has its table in `config/run`. Another one comes in by `add_mode`, before any
+settings are loaded.
 """
 
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 
-from seedflood.config import Settings
+from seedflood.config import AlgorithmSettings, Settings, add_algorithm
 from seedflood.host.compute_thread import ComputeThread
 from seedflood.host.engine import Engine
 from seedflood.host.seedflood.engine import open_seedflood
@@ -18,3 +19,9 @@ Open = Callable[[Settings, Identity, ComputeThread, TelemetryHub, AsyncExitStack
 Raises SeedfloodError."""
 
 MODES: dict[str, Open] = {"seedflood": open_seedflood}
+
+
+def add_mode(name: str, table: type[AlgorithmSettings], open_engine: Open) -> None:
+    """One more way of training: `[run] mode` may be this name, and `[run.NAME]` has the settings of the table."""
+    add_algorithm(name, table)
+    MODES[name] = open_engine
