@@ -1,0 +1,214 @@
+"""Another algorithm than SeedFlood, small enough to be read at once: hosts draw lots.
+
+In each step every host draws a number, and tells it to everyone; the next step begins when the numbers of all are
+known. A host that draws twice for one step makes others know two numbers, so what was drawn is kept before it is told.
+In the end all have the same numbers, and so the same mean.
+"""
+
+import struct
+from dataclasses import dataclass, field
+
+from seedflood.errors import PeerError
+from seedflood.host.driver import Driver
+from seedflood.protocol.swarm.admission import MemberAdmission
+from seedflood.protocol.swarm.membership import Membership
+from seedflood.protocol.swarm.messages import Opaque
+from seedflood.protocol.swarm.neighbours import Neighbours
+from seedflood.protocol.swarm.outbox import Outbox
+from seedflood.protocol.swarm.outputs import Outputs, Record
+from seedflood.protocol.swarm.presence import Presence
+from seedflood.protocol.swarm.rules import Patience, SwarmRules
+from seedflood.protocol.swarm.swarm import Swarm
+from seedflood.protocol.view import Blocker
+from seedflood.simulation.bounds import SWARM_BOUNDS, find_excess
+from seedflood.simulation.checks import find_mistakes
+from seedflood.simulation.host import Host
+from seedflood.simulation.link import Traffic, join_statements
+from seedflood.simulation.world import World
+
+LOT = struct.Struct(">QQd")
+"""(origin, step, number)"""
+NAME_BYTES = 16
+DONE = struct.Struct(">Q")
+TRAFFIC = Traffic((Opaque,), join_statements)
+
+
+@dataclass
+class LotOutputs(Outputs):
+    draw: list[int] = field(default_factory=list)
+    """For these steps a number is to be drawn."""
+
+
+class Lots:
+    """known: (origin, step) -> number. What a host states is how many steps it has finished."""
+
+    has_spoken, is_forgetful, is_ready, is_doubted = True, False, True, False
+
+    def __init__(self, rules, presence, outbox):
+        self.known, self.step, self.phase = {}, 0, "drawing"
+        self._rules, self._presence, self._outbox = rules, presence, outbox
+        self._asked, self._since = -1, 0.0
+
+    # What was drawn, here and elsewhere
+
+    def drawn(self, step, number):
+        self._learn({(self._presence.ours.origin, step): number})
+
+    def received(self, peer, message, now):
+        if len(message.data) % LOT.size:
+            raise PeerError("no lots", reason="limit")
+        told = {(origin, step): number for origin, step, number in LOT.iter_unpack(message.data)}
+        if any(self.known.get(name, number) != number for name, number in told.items()):
+            raise PeerError("two lots of one host for one step", reason="contradiction")
+        self._learn(told, source=peer)
+
+    def _learn(self, told, source=None):
+        news = {name: number for name, number in told.items() if name not in self.known}
+        self.known |= news
+        lots = [LOT.pack(*name, number) for name, number in news.items()]
+        self._outbox.outputs.records += [Record(lot[:NAME_BYTES], lot[NAME_BYTES:]) for lot in lots]
+        for peer in self._presence.neighbours:
+            if news and peer != source:
+                self._outbox.send(peer, Opaque(b"".join(lots)))
+
+    def _tell_all(self, peer):
+        if self.known:
+            self._outbox.send(peer, Opaque(b"".join(LOT.pack(*name, number) for name, number in self.known.items())))
+
+    # What is due
+
+    def recall(self, records, now):
+        self.known = {LOT.unpack(name + number)[:2]: LOT.unpack(name + number)[2] for name, number in records.items()}
+        self._presence.declare(first_step=0)
+
+    def advance(self, now):
+        began_with = self.step
+        while self.step < self._rules.steps and sum(step == self.step for _, step in self.known) == self._rules.clients:
+            self.step, self._since = self.step + 1, now
+        if self.step > began_with:
+            self._presence.declare()
+        if self.phase == "drawing" and self.step < self._rules.steps:
+            self._ask_for(self.step)
+        elif self.phase == "drawing" and len(self._unfinished()) == 0:
+            self.phase, self._outbox.outputs.is_finished = "finished", True
+
+    def _ask_for(self, step):
+        if self._asked < step and (self._presence.ours.origin, step) not in self.known:
+            self._asked = step
+            self._outbox.outputs.draw.append(step)
+
+    def _unfinished(self):
+        """Who is known not to have all numbers yet, or not known at all."""
+        members = self._presence.membership.all()
+        behind = [one for one in members if not one.algorithm or DONE.unpack(one.algorithm)[0] < self._rules.steps]
+        return behind + [None] * (self._rules.clients - len(members))
+
+    def compare(self, now):
+        for peer in self._presence.neighbours:
+            self._tell_all(peer)
+
+    def connected(self, peer, hello, now):
+        self._tell_all(peer)
+
+    def leave(self):
+        self.phase = "left"
+
+    def state(self):
+        return DONE.pack(self.step)
+
+    def blockers(self, now):
+        if self.phase != "drawing":
+            return ()
+        names = [one.name if one else "somebody" for one in self._unfinished()]
+        return tuple(Blocker("lot", None, name, self.step, self._since) for name in names)
+
+    def describe(self, view):
+        return view
+
+    def held(self):
+        return ()
+
+    def wake_at(self, now):
+        return float("inf")
+
+    def queued(self, peer):
+        return ()
+
+    def hear_of_past(self, member): ...
+
+    def disconnected(self, peer): ...
+
+    def answered(self, peer, sent_at): ...
+
+    def review(self, now): ...
+
+    def report(self, now): ...
+
+
+class LotNode(Swarm):
+    def __init__(self, rules, host):
+        membership, outbox = Membership(origins_max=rules.origins_max), Outbox(LotOutputs)
+        admission = MemberAdmission(rules, host.verify, membership, check_state=lambda state: None)
+        presence = Presence(rules, host.member, host.sign, membership, Neighbours(), admission, outbox)
+        self.lots = Lots(rules, presence, outbox)
+        super().__init__(rules, presence, admission, self.lots, outbox, Patience(repair_seconds=1.0))
+
+
+class LotDriver(Driver):
+    """A number takes its time to be drawn, and comes of the world's chance: another life would draw another one."""
+
+    def __init__(self, node, host):
+        super().__init__(node, host.journal, host, host, lambda: host.clock.now)
+        self._host = host
+
+    def _perform(self, out, kept):
+        for step in out.draw:
+            seconds = self._host.rng.uniform(self._host.pace.seconds_min, self._host.pace.seconds_max)
+            self._host.work.put(seconds, self._draw, step)
+
+    def _draw(self, step):
+        number = self._host.rng.random()
+        self.do(lambda now: (self.node.lots.drawn(step, number), self.node.lots.advance(now)))
+
+
+class LotHost(Host):
+    """told: the first number that anybody was told of a step, in all its lives."""
+
+    def __init__(self, place, rules):
+        super().__init__(place, lambda host: (node := LotNode(rules, host), LotDriver(node, host)))
+        self.told = {}
+
+    def send(self, peer, messages):
+        super().send(peer, messages)
+        for message in messages:
+            for origin, step, number in LOT.iter_unpack(message.data if isinstance(message, Opaque) else b""):
+                if origin == self.origin and self.told.setdefault(step, number) != number:
+                    self.mistakes.append(f"told two numbers of step {step}")
+
+
+class LotJudge:
+    BOUNDS = SWARM_BOUNDS | {
+        "Lots.known": lambda node: node._rules.clients * node._rules.steps,
+        "Backlog.records": lambda node: node._rules.clients * node._rules.steps,
+        "LotOutputs.draw": lambda node: 0,
+    }
+
+    def look_at(self, host):
+        silent = host.node.phase == "drawing" and not host.driver.blockers()
+        return [*find_excess(host.driver, self.BOUNDS), *(["cannot say for whom it waits"] if silent else [])]
+
+    def find_mistakes(self, hosts):
+        return find_mistakes(hosts)
+
+    def find_violations(self, hosts):
+        violations = find_mistakes(hosts)
+        drawn = {(host.origin, step): number for host in hosts for step, number in host.told.items()}
+        for host in hosts:
+            if host.node.lots.known != drawn:
+                violations.append(f"{host.name} knows other numbers than were told")
+        return violations
+
+
+def make_world(clients, edges, *, seed, steps, **settings):
+    rules = SwarmRules(b"r" * 32, b"b" * 32, clients, steps)
+    return World(clients, edges, lambda place: LotHost(place, rules), seed=seed, traffic=TRAFFIC, **settings)
