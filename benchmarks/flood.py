@@ -51,7 +51,7 @@ from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.seedflood.statement import Closed, Stated
 from seedflood.protocol.seedflood.statement import pack as pack_statement
 from seedflood.protocol.swarm.messages import Hello, Member
-from seedflood.storage.journal import Journal
+from seedflood.storage.seedflood.journal import BundleJournal
 from seedflood.transport.codec import PullEnd, decode, encode
 from seedflood.transport.columns import FRAME_BUNDLES_MAX
 from seedflood.transport.server import DialledStream, PlainCredentials
@@ -336,7 +336,7 @@ def measure_pull(local_steps: int = 1, form: Form = "bundles") -> list[float]:
         rules = _pull_rules(local_steps)
         updates = SUMMED_UPDATES if form == "sums" else PULLED_UPDATES
         origins = Origins(ORIGINS)
-        with Journal.open(
+        with BundleJournal.open(
             donor_home / "journal.sqlite", RUN_ID, BASE_DIGEST, refresh_period=rules.refresh_period
         ) as journal:
             if form == "sums":
@@ -405,7 +405,7 @@ def _pull_rules(local_steps: int) -> Rules:
     )
 
 
-def _write_sums(journal: Journal, members: Sequence[Member]) -> None:
+def _write_sums(journal: BundleJournal, members: Sequence[Member]) -> None:
     """Epochs of a model of OPT-125M's shapes at rank 32, with numbers as large as such sums are, and what all members
     state of them: a sum that nobody has signed is not taken."""
     rng = random.Random(1)

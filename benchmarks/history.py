@@ -12,7 +12,7 @@ from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch
 from seedflood.protocol.seedflood.seeds import probe_seed
 from seedflood.protocol.swarm.messages import Member
-from seedflood.storage.journal import Journal
+from seedflood.storage.seedflood.journal import BundleJournal
 from seedflood.training.seedflood.replica import Replica
 
 SCALAR_SEEN_MAX = 1 << 24
@@ -40,7 +40,7 @@ class History:
         for number, state in enumerate(self.donors):
             members = [self._state(k, is_present=k == number) for k in range(len(self.identities))]
             path, run_id = state / JOURNAL_FILE, self.run.run_id()
-            with Journal.open(
+            with BundleJournal.open(
                 path, run_id, self.base_digest, refresh_period=self.run.seedflood.refresh_period
             ) as journal:
                 for one in closed:

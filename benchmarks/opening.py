@@ -17,7 +17,7 @@ from seedflood.cluster.ports import free_ports
 from seedflood.config import RunSettings, load_settings
 from seedflood.host.places import JOURNAL_FILE
 from seedflood.protocol.seedflood.messages import Bundle
-from seedflood.storage.journal import Journal
+from seedflood.storage.seedflood.journal import BundleJournal
 from seedflood.training.loading import load_base
 
 BUNDLES = int(os.environ.get("SEEDFLOOD_OPENING_BUNDLES", "1_000_000"))
@@ -97,7 +97,7 @@ def _fill(node: NodeProcess) -> None:
     digest = load_base(run, settings.node).digest
     path = node.state / JOURNAL_FILE
     path.unlink()
-    with Journal.open(path, run.run_id(), digest, refresh_period=run.seedflood.refresh_period) as journal:
+    with BundleJournal.open(path, run.run_id(), digest, refresh_period=run.seedflood.refresh_period) as journal:
         for step in range(BUNDLES // ORIGINS):
             journal.append([_bundle(origin, step) for origin in range(1, ORIGINS + 1)], (), durable=False)
             if step % APPENDED_STEPS == 0:

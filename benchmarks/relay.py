@@ -24,7 +24,7 @@ from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure, SumEpoch
 from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.swarm.messages import Hello, Member, Message, Verify
 from seedflood.protocol.swarm.outputs import Event
-from seedflood.storage.journal import Journal
+from seedflood.storage.seedflood.journal import BundleJournal
 from seedflood.transport.answer import AnswerItem
 from seedflood.transport.budget import Use
 from seedflood.transport.links import Links
@@ -82,7 +82,7 @@ class Relay:
         self.received_at: dict[tuple[OriginId, int], float] = {}
         self.sent_at: dict[int, float] = {}
         """When an own bundle, durable by then, was handed to the links: by first step."""
-        self._journal = Journal.open(
+        self._journal = BundleJournal.open(
             folder / "journal.sqlite", RUN_ID, BASE_DIGEST, refresh_period=rules.refresh_period
         )
         member = Member(identity.public_key, name, self._journal.next_incarnation(at_least=int(time.time())))

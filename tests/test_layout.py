@@ -123,6 +123,11 @@ def test_what_any_algorithm_trains_with_knows_none_of_them():
     }
 
 
+def test_what_keeps_for_any_algorithm_knows_none_of_them():
+    known = importers_of("seedflood.storage.seedflood") | importers_of("seedflood.protocol.seedflood")
+    assert outside({name for name in known if name.startswith("storage/")}, "storage/seedflood/") == set()
+
+
 def test_objectives_know_a_model_and_neither_rows_nor_settings():
     strangers = {
         (name, imported)

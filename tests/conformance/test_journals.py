@@ -17,7 +17,7 @@ from seedflood.protocol.packing import pack
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch
 from seedflood.protocol.seedflood.opening import Inventory
 from seedflood.simulation.seedflood.journal import MemoryBundleJournal
-from seedflood.storage.journal import Journal
+from seedflood.storage.seedflood.journal import BundleJournal
 
 PERIOD = 6
 ORIGINS = (1, 2, 1 << 63)
@@ -32,7 +32,7 @@ class Owner:
 
 
 MAKERS = {
-    "sqlite": lambda folder: Journal.open(Path(folder) / "journal", b"r" * 32, b"b" * 32, refresh_period=PERIOD),
+    "sqlite": lambda folder: BundleJournal.open(Path(folder) / "journal", b"r" * 32, b"b" * 32, refresh_period=PERIOD),
     "memory": lambda folder: MemoryBundleJournal(PERIOD, Owner()),
     "the tests' disk": lambda folder: Disk(PERIOD),
 }
@@ -217,5 +217,5 @@ def test_an_answer_goes_on_while_others_write(make, tmp_path):
 
 
 def close(journal):
-    if isinstance(journal, Journal):
+    if isinstance(journal, BundleJournal):
         journal.close()

@@ -11,7 +11,7 @@ from seedflood.host.seedflood import driver, history
 from seedflood.offline.learned import rebuild
 from seedflood.protocol.seedflood.opening import WAITING_ROUNDS
 from seedflood.protocol.seedflood.phase import Phase
-from seedflood.storage.journal import Journal
+from seedflood.storage.seedflood.journal import BundleJournal
 
 
 @pytest.mark.parametrize("window", ["strict", "bounded", "none"])
@@ -162,14 +162,14 @@ async def test_a_node_rebuilt_from_its_journal_has_the_weights_of_the_live_one_a
 async def test_a_long_journal_is_opened_while_the_loop_turns(cluster, monkeypatch):
     """On the loop the opening would wait for itself: probes and the watchdog killed a node with a long journal."""
     loop, turned = asyncio.get_running_loop(), threading.Event()
-    open_journal = Journal.open
+    open_journal = BundleJournal.open
 
     def open_slowly(*args, **options):
         loop.call_soon_threadsafe(turned.set)
         assert turned.wait(timeout=30), "the loop stands still"
         return open_journal(*args, **options)
 
-    monkeypatch.setattr(Journal, "open", open_slowly)
+    monkeypatch.setattr(BundleJournal, "open", open_slowly)
     daemon = await cluster.start("a", [], {"clients": 2, "steps": 6})
     assert daemon.node.phase is Phase.JOINING
 

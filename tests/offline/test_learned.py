@@ -15,7 +15,7 @@ from seedflood.offline.learned import rebuild, replay
 from seedflood.protocol.frontier import Held
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch
 from seedflood.protocol.swarm.messages import Member
-from seedflood.storage.journal import Journal
+from seedflood.storage.seedflood.journal import BundleJournal
 from seedflood.training.seedflood.telling import quantise
 from seedflood.training.seedflood.trainer import Trainer
 
@@ -79,7 +79,9 @@ def write(settings, base, bundles, closed=(), known=ORIGINS):
     run = settings.run
     members = [signed(one, Member(one.public_key, f"n{number}", 1), run.run_id()) for number, one in enumerate(known)]
     path = settings.node.state / JOURNAL_FILE
-    with Journal.open(path, run.run_id(), base.base_digest, refresh_period=run.seedflood.refresh_period) as journal:
+    with BundleJournal.open(
+        path, run.run_id(), base.base_digest, refresh_period=run.seedflood.refresh_period
+    ) as journal:
         journal.append(bundles, members, durable=True)
         for one in closed:
             journal.adopt(one)

@@ -5,6 +5,7 @@ from pathlib import Path
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch
 from seedflood.storage.journal import Journal
+from seedflood.storage.seedflood.journal import BundleJournal
 
 RUN, BASE = b"r" * 32, b"b" * 32
 PERIOD = 20
@@ -17,8 +18,13 @@ def bundle(origin: int, step: int, updates: int = 1, skipped: int = 0) -> Bundle
     return Bundle(origin, step, probes, skipped, b"%64d" % step)
 
 
-def open_journal(folder: Path | str) -> Journal:
-    return Journal.open(Path(folder) / "journal", RUN, BASE, refresh_period=PERIOD)
+def open_journal(folder: Path | str) -> BundleJournal:
+    return BundleJournal.open(Path(folder) / "journal", RUN, BASE, refresh_period=PERIOD)
+
+
+def open_plain(folder: Path | str) -> Journal:
+    """As an algorithm opens it that keeps nothing but records."""
+    return Journal.open(Path(folder) / "journal", RUN, BASE)
 
 
 def closed(epoch: int, bundles: list[Bundle], size: int = 40) -> ClosedEpoch:

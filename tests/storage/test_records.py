@@ -1,58 +1,31 @@
-"""Records keep what they are given and notice every flipped bit."""
+"""What any journal keeps comes back as it was, and every flipped bit is noticed."""
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from seedflood.protocol.frontier import Held
 from seedflood.protocol.origin import STEP_MAX
-from seedflood.protocol.seedflood.messages import SCALAR_MAX, SEED_MAX, Bundle
 from seedflood.protocol.swarm.messages import ALGORITHM_BYTES_MAX, Member
-from seedflood.storage.layout import PAGE_BYTES
 from seedflood.storage.records import (
-    STRAND_BUNDLES,
-    STRAND_BYTES_MAX,
     ChecksumError,
     Identity,
-    Salts,
-    coefficients_salt,
-    decode_coefficients,
-    decode_epoch,
     decode_identity,
     decode_member,
     decode_number,
-    decode_strand,
-    encode_coefficients,
-    encode_epoch,
     encode_identity,
     encode_member,
     encode_number,
-    encode_strand,
-    fits_strand,
-    is_strand,
+    is_whole,
+    sealed,
+    unsealed,
+    value_salt,
 )
 
 RELAXED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # two shared cores
-SALTS = Salts.of(b"r" * 32, b"b" * 32)
+IDENTITY = Identity(7, b"r" * 32, b"b" * 32)
+SALT = IDENTITY.salt("record")
 
 u64 = st.integers(0, 2**64 - 1)
-
-
-@st.composite
-def strands(draw: st.DrawFn) -> list[Bundle]:
-    """Bundles of one origin that follow each other, each of as many updates."""
-    origin, updates, step = draw(u64), draw(st.integers(1, 64)), draw(st.integers(0, 2**50))
-    pairs = st.tuples(st.integers(0, SEED_MAX), st.integers(-SCALAR_MAX, SCALAR_MAX))
-    probe = draw(st.sampled_from([pairs, pairs, st.binary(min_size=1, max_size=40)]))
-    strand: list[Bundle] = []
-    for skipped in draw(st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=9)):
-        step += skipped if strand else 0
-        probes = tuple(draw(st.lists(probe, min_size=updates, max_size=updates)))
-        strand.append(Bundle(origin, step, probes, skipped, draw(st.binary(min_size=64, max_size=64))))
-        step += updates
-    return strand
-
-
 members = st.builds(
     Member,
     public_key=st.binary(min_size=32, max_size=32),
@@ -66,89 +39,48 @@ members = st.builds(
     algorithm=st.binary(max_size=ALGORITHM_BYTES_MAX),
     signature=st.binary(max_size=64),
 )
-held = st.builds(
-    Held,
-    origin=u64,
-    mark=st.integers(0, STEP_MAX),
-    beyond=st.lists(st.tuples(st.integers(0, STEP_MAX), st.integers(0, STEP_MAX)), max_size=3).map(tuple),
-)
-
-
-@settings(RELAXED)
-@given(strands())
-def test_a_strand_survives(strand: list[Bundle]) -> None:
-    assert decode_strand(encode_strand(strand, SALTS.strand), SALTS.strand) == strand
 
 
 @settings(RELAXED)
 @given(members)
 def test_a_member_survives(member: Member) -> None:
-    assert decode_member(encode_member(member, SALTS.member), SALTS.member) == member
-
-
-@settings(RELAXED)
-@given(u64, st.lists(held, max_size=4).map(tuple))
-def test_an_epoch_survives(epoch: int, frontier: tuple[Held, ...]) -> None:
-    assert decode_epoch(encode_epoch(epoch, frontier, SALTS.epoch), SALTS.epoch) == (epoch, frontier)
+    assert decode_member(encode_member(member, SALT), SALT) == member
 
 
 def test_a_number_and_an_identity_survive() -> None:
-    identity = Identity(7, b"r" * 32, b"b" * 32)
-    assert decode_number(encode_number(2**64 - 1, SALTS.number), SALTS.number) == 2**64 - 1
-    assert decode_identity(encode_identity(identity)) == identity
+    assert decode_number(encode_number(2**64 - 1, SALT), SALT) == 2**64 - 1
+    assert decode_identity(encode_identity(IDENTITY)) == IDENTITY
 
 
 @settings(RELAXED)
-@given(strands(), st.data())
-def test_a_flipped_bit_is_noticed(strand: list[Bundle], data: st.DataObject) -> None:
-    record = bytearray(encode_strand(strand, SALTS.strand))
+@given(st.binary(max_size=300), st.data())
+def test_a_flipped_bit_is_noticed(value: bytes, data: st.DataObject) -> None:
+    record = bytearray(sealed(value, SALT))
+    assert unsealed(bytes(record), SALT) == value
     bit = data.draw(st.integers(0, 8 * len(record) - 1))
     record[bit // 8] ^= 1 << bit % 8
     with pytest.raises(ChecksumError):
-        decode_strand(bytes(record), SALTS.strand)
+        unsealed(bytes(record), SALT)
+
+
+@settings(RELAXED)
+@given(st.binary(max_size=40), st.integers(1, 2**62), st.binary(min_size=1, max_size=5), st.binary(max_size=5))
+def test_a_value_belongs_to_its_key_its_number_and_its_run(key: bytes, number: int, end: bytes, value: bytes) -> None:
+    """key + end: no byte of the key passes for one of the value."""
+    record = sealed(value, value_salt(key + end, number, SALT))
+    assert is_whole(record, value_salt(key + end, number, SALT))
+    others = [IDENTITY._replace(run_id=b"x" * 32), IDENTITY._replace(base_digest=b"x" * 32)]
+    for salt in (*(other.salt("record") for other in others), IDENTITY.salt("member")):
+        assert not is_whole(record, value_salt(key + end, number, salt))
+    assert not is_whole(record, value_salt(key + end, number - 1, SALT))
+    assert not is_whole(end + record, value_salt(key, number, SALT))
+
+
+@pytest.mark.parametrize("strange", [b"", b"\0" * 3, None, 17, "text"])
+def test_what_is_no_record_is_noticed(strange: object) -> None:
+    assert not is_whole(strange, SALT)
 
 
 def test_a_short_record_is_noticed() -> None:
     with pytest.raises(ChecksumError):
-        decode_strand(b"", SALTS.strand)
-
-
-def test_a_record_of_another_kind_run_or_base_model_is_noticed() -> None:
-    record = encode_epoch(3, (), SALTS.epoch)
-    strangers = [Salts.of(b"x" * 32, b"b" * 32).epoch, Salts.of(b"r" * 32, b"x" * 32).epoch, SALTS.member]
-    for salt in strangers:
-        with pytest.raises(ChecksumError):
-            decode_epoch(record, salt)
-
-
-def test_coefficients_belong_to_one_frontier() -> None:
-    this, other = (encode_epoch(3, (Held(1, mark),), SALTS.epoch) for mark in (5, 6))
-    record = encode_coefficients(b"sums", coefficients_salt(this))
-    assert decode_coefficients(record, coefficients_salt(this)) == b"sums"
-    with pytest.raises(ChecksumError):
-        decode_coefficients(record, coefficients_salt(other))
-
-
-def test_a_record_is_a_strand_only_under_its_own_name() -> None:
-    record = encode_strand(
-        [Bundle(2**64 - 1, 5, ((1, 1), (2, 2))), Bundle(2**64 - 1, 9, ((3, 3), (4, 4)), 2)], SALTS.strand
-    )
-    assert is_strand(SALTS.strand, record, -1, 5, 10, 2)
-    for other in ((-2, 5, 10, 2), (-1, 6, 10, 2), (-1, 5, 11, 2), (-1, 5, 10, 3), (-1, 5, 10, 2**63)):
-        assert not is_strand(SALTS.strand, record, *other)
-    assert not is_strand(SALTS.member, record, -1, 5, 10, 2)
-
-
-@pytest.mark.parametrize("updates", [1, 5, 64])
-def test_the_longest_strand_fits_a_page(updates: int) -> None:
-    strand = [Bundle(1, k * updates, ((1, 1),) * updates) for k in range(STRAND_BUNDLES[updates])]
-    assert len(encode_strand(strand, SALTS.strand)) <= STRAND_BYTES_MAX < PAGE_BYTES
-
-
-@pytest.mark.parametrize("size", [1, 300, 1900, 3000, 200_000])
-def test_a_strand_of_payloads_fits_a_page_or_is_one_bundle(size: int) -> None:
-    strand: list[Bundle] = []
-    while not strand or fits_strand(strand, 1, Bundle(1, len(strand), (bytes(size),), 0, bytes(64))):
-        strand.append(Bundle(1, len(strand), (bytes(size),), 0, bytes(64)))
-    assert len(strand) == 1 or len(encode_strand(strand, SALTS.strand)) <= STRAND_BYTES_MAX
-    assert len(encode_strand([*strand, strand[-1]], SALTS.strand)) > STRAND_BYTES_MAX
+        unsealed(b"", SALT)

@@ -16,7 +16,7 @@ from seedflood.offline.learned import Replayed, replay
 from seedflood.protocol.frontier import Frontier, Held
 from seedflood.protocol.packing import unpack
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch
-from seedflood.storage.journal import Journal
+from seedflood.storage.seedflood.journal import BundleJournal
 from seedflood.training.loading import load_base
 from seedflood.training.seedflood.trainer import Trainer
 
@@ -58,7 +58,7 @@ class Ledger:
         """
         run = self._run
         steps: set[tuple[int, int]] = set()
-        with Journal.open(
+        with BundleJournal.open(
             path, run.run_id(), self._base_digest, refresh_period=run.seedflood.refresh_period
         ) as journal:
             sums = list(journal.closed_epochs())

@@ -14,7 +14,7 @@ from seedflood.identity import Identity
 from seedflood.protocol.seedflood.messages import Bundle
 from seedflood.protocol.seedflood.seeds import probe_seed
 from seedflood.protocol.swarm.messages import Member
-from seedflood.storage.journal import Journal
+from seedflood.storage.seedflood.journal import BundleJournal
 from seedflood.training.loading import load_base
 from seedflood.training.seedflood.trainer import Trainer
 
@@ -93,7 +93,7 @@ def give_a_past(hosts: list[Host], steps: int) -> None:
     members = [introduce(host.name, key, keys, run.run_id()) for host, key in zip(hosts, keys, strict=True)]
     bundles = [bundle for step in range(steps) for bundle in (sign(key, step, run) for key in keys)]
     for host in hosts:
-        with Journal.open(
+        with BundleJournal.open(
             host.journal, run.run_id(), base_digest, refresh_period=run.seedflood.refresh_period
         ) as journal:
             journal.append(bundles, members, durable=True)

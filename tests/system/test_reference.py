@@ -13,7 +13,7 @@ from seedflood.host.process import JOURNAL_FILE, KEY_FILE
 from seedflood.identity import Identity
 from seedflood.protocol.seedflood.messages import Update
 from seedflood.protocol.seedflood.seeds import probe_seed
-from seedflood.storage.journal import Journal
+from seedflood.storage.seedflood.journal import BundleJournal
 from seedflood.training.loading import load_base, load_rows
 from seedflood.training.models import load_model
 from seedflood.training.seedflood.estimate import to_fixed_point
@@ -61,7 +61,7 @@ def test_the_weights_are_the_float64_sum_of_all_updates(run: Path):
     plain = load_base(settings.run, settings.node).model
     period = settings.run.seedflood.refresh_period
     path, run_id = settings.node.state / JOURNAL_FILE, settings.run.run_id()
-    with Journal.open(path, run_id, base.digest, refresh_period=period) as journal:
+    with BundleJournal.open(path, run_id, base.digest, refresh_period=period) as journal:
         updates = [update for bundle in journal.replay() for update in bundle.updates()]
     assert len(updates) == NODES * STEPS
     rate = replica.learning_rate / settings.run.clients

@@ -105,7 +105,7 @@ class Daemon:
             port=self.port,
             incarnation=self.status_source.incarnation,
             peers=len(addresses),
-            journal_bundles=self.engine.journal_size().bundles,
+            journal_bundles=self.engine.journal.size().get("bundles"),
             step=self.node.step,
         )
 

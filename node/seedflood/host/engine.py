@@ -18,7 +18,6 @@ from seedflood.host.driver import Driver
 from seedflood.host.report import Report
 from seedflood.identity import Identity
 from seedflood.operations.hub import TelemetryHub
-from seedflood.operations.subject import JournalSize
 from seedflood.protocol.frontier import Held
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.swarm.messages import Member
@@ -86,10 +85,6 @@ class Engine(ABC):
     def used(self) -> Use:
         """What came of all messages until now; the difference is what a neighbour is charged for."""
         return Use()
-
-    @abstractmethod
-    def journal_size(self) -> JournalSize:
-        """What is in the journal."""
 
     def conclude(self, then: Callable[[], None]) -> None:
         """The run is over: last figures and exports; then `then`."""

@@ -9,7 +9,6 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from dataclasses import asdict
 from pathlib import Path
 from typing import NoReturn
 
@@ -57,8 +56,8 @@ async def start_daemon(settings: Settings) -> Daemon:
         hub.tell("loading", model=run.model, task=run.objective.task, run_id=run_id, http=console.address)
         engine = await MODES[run.mode](settings, identity, compute, hub, undo)
         if engine.journal.damage is not None:
-            damage = asdict(engine.journal.damage) | {"kept_at": str(engine.journal.damage.kept_at)}
-            hub.tell("the journal was damaged; what is lost comes from the neighbours", "error", **damage)
+            facts = engine.journal.damage.facts()
+            hub.tell("the journal was damaged; what is lost comes from the neighbours", "error", **facts)
         daemon = Daemon(settings, identity, engine, compute, console, asyncio.get_running_loop())
         undo.push_async_callback(daemon.close)
         await daemon.start()

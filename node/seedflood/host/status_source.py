@@ -85,7 +85,8 @@ class StatusSource:
         now = time.monotonic()
         if not self.is_draining and now - self._counted_at >= JOURNAL_SECONDS:
             self._counted_at = now
-            self._journal_size = self._engine.journal_size()
+            size = self._engine.journal.size()
+            self._journal_size = JournalSize(size.get("bundles"), size["bytes"], size.get("closed_epochs"))
         return self._journal_size
 
 

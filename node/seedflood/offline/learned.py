@@ -15,7 +15,7 @@ from seedflood.host.report import RESULT_FILE
 from seedflood.identity import verify
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.messages import Bundle, count_updates
-from seedflood.storage.journal import Journal
+from seedflood.storage.seedflood.journal import BundleJournal
 from seedflood.training.evaluation import Evaluation, evaluate
 from seedflood.training.loading import load_base, load_rows
 from seedflood.training.seedflood.trainer import Trainer
@@ -91,17 +91,17 @@ def replay(settings: Settings) -> Replayed:
 
 
 @contextlib.contextmanager
-def _stopped_node(settings: Settings) -> Iterator[tuple[Trainer, Journal]]:
+def _stopped_node(settings: Settings) -> Iterator[tuple[Trainer, BundleJournal]]:
     path = settings.node.state / JOURNAL_FILE
     if not path.exists():
         raise ConfigError(f"{path} does not exist; name the state folder of a node that ran, with [node] state.")
     trainer = Trainer(settings.run, settings.node)
     run_id, period = settings.run.run_id(), settings.run.seedflood.refresh_period
-    with Journal.open(path, run_id, trainer.base_digest, refresh_period=period) as journal:
+    with BundleJournal.open(path, run_id, trainer.base_digest, refresh_period=period) as journal:
         yield trainer, journal
 
 
-def _adopt_closed(trainer: Trainer, journal: Journal) -> int:
+def _adopt_closed(trainer: Trainer, journal: BundleJournal) -> int:
     """Returns how many closed epochs there are."""
     count = 0
     for closed in journal.closed_epochs():
@@ -110,7 +110,7 @@ def _adopt_closed(trainer: Trainer, journal: Journal) -> int:
     return count
 
 
-def _batches(journal: Journal) -> Iterator[list[Bundle]]:
+def _batches(journal: BundleJournal) -> Iterator[list[Bundle]]:
     bundles = journal.replay()
     while batch := list(itertools.islice(bundles, BATCH_BUNDLES)):
         yield batch

@@ -1,4 +1,4 @@
-"""The file behind a journal: its tables, and how it comes into being.
+"""The file behind a journal: how it comes into being, and whose it may be.
 
 A journal is made as a draft and renamed when it is complete and on the disk, so that a file in its place without
 tables is a damaged one, never a young one.
@@ -15,28 +15,17 @@ from pathlib import Path
 
 from seedflood import durable
 from seedflood.errors import ConfigError
-from seedflood.storage.records import Identity, encode_identity
+from seedflood.storage.records import Identity
 
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
+"""5: without records, and members where `sqlite_pages` finds none."""
+
 PAGE_BYTES = 4096
-
-IDENTITY, INCARNATION = 1, 2
-"""Keys of `meta`."""
-
-SCHEMA = (
-    "CREATE TABLE meta (key INTEGER PRIMARY KEY, record BLOB NOT NULL)",
-    "CREATE TABLE strands (number INTEGER PRIMARY KEY, origin INTEGER NOT NULL, step INTEGER NOT NULL, "
-    "last INTEGER NOT NULL, bundles INTEGER NOT NULL, record BLOB NOT NULL)",
-    "CREATE UNIQUE INDEX strands_by_origin ON strands (origin, step)",
-    "CREATE TABLE members (origin INTEGER NOT NULL, has_spoken INTEGER NOT NULL, record BLOB NOT NULL, "
-    "PRIMARY KEY (origin, has_spoken)) WITHOUT ROWID",
-    "CREATE TABLE epochs (epoch INTEGER PRIMARY KEY, frontier BLOB NOT NULL, coefficients BLOB NOT NULL)",
-)
 
 
 @contextlib.contextmanager
-def draft(place: Path, identity: Identity) -> Iterator[sqlite3.Connection]:
-    """A new journal with empty tables (mode 0600) to be filled; at the end it is on the disk and named `place`."""
+def draft(place: Path) -> Iterator[sqlite3.Connection]:
+    """A new file (mode 0600), in which tables are to be made; at the end it is on the disk and named `place`."""
     with (
         durable.draft(place) as path,
         contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection,
@@ -45,9 +34,6 @@ def draft(place: Path, identity: Identity) -> Iterator[sqlite3.Connection]:
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         connection.execute("PRAGMA journal_mode = OFF")  # a draft that fails is thrown away
         connection.execute("BEGIN IMMEDIATE")
-        for statement in SCHEMA:
-            connection.execute(statement)
-        connection.execute("INSERT INTO meta VALUES (?, ?)", (IDENTITY, encode_identity(identity)))
         yield connection
         connection.execute("COMMIT")
 

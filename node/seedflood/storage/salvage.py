@@ -11,26 +11,19 @@ record that tells whose journal it is can no longer be read; a journal of which 
 import contextlib
 import os
 import sqlite3
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from seedflood.durable import sync_folder
-from seedflood.storage.layout import IDENTITY, INCARNATION, SCHEMA, check_identity, draft
-from seedflood.storage.records import (
-    ChecksumError,
-    Identity,
-    Salts,
-    coefficients_salt,
-    decode_coefficients,
-    decode_epoch,
-    decode_identity,
-    is_strand,
-    is_whole,
-)
-from seedflood.storage.rescue import Rescue
-from seedflood.storage.sqlite_pages import SqlitePages
-from seedflood.storage.survey import Survey
-from seedflood.storage.tables import COUNT_ALL
+from seedflood.storage.layout import draft
+from seedflood.storage.records import ChecksumError, Identity
+from seedflood.storage.sqlite_pages import Row, SqlitePages
+from seedflood.storage.store import Store
+from seedflood.storage.tables import Meta, Table
+
+TablesOf = Callable[[Store], Sequence[Table]]
+"""What a class of journals has beside `Meta`, in a file that is open."""
 
 _SALVAGED = ".salvaged"
 _DAMAGED = ".damaged"
@@ -51,58 +44,87 @@ _UNREADABLE = {sqlite3.SQLITE_IOERR_READ, sqlite3.SQLITE_IOERR_SHORT_READ, sqlit
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """A journal was damaged when it was opened. kept_at: the damaged file. Lost: None if nobody can tell."""
+    """A journal was damaged when it was opened. By kind: how much of it there still is, and how much was lost, None if
+    nobody can tell. kept_at: the damaged file."""
 
-    bundles_kept: int
-    bundles_lost: int | None
-    epochs_lost: int | None
+    kept: Mapping[str, int]
+    lost: Mapping[str, int | None]
     kept_at: Path
 
-
-@dataclass(slots=True)
-class _Findings:
-    """What sqlite can tell of a file; the counts as far as it got."""
-
-    is_sound: bool = False
-    bundles: int | None = None
-    epochs: int | None = None
+    def facts(self) -> dict[str, object]:
+        """As plain values, for a line of the log."""
+        kept = {f"{kind}_kept": count for kind, count in self.kept.items()}
+        lost = {f"{kind}_lost": count for kind, count in self.lost.items()}
+        return {**kept, **lost, "kept_at": str(self.kept_at)}
 
 
-def make_usable(path: Path, identity: Identity, salts: Salts, refresh_period: int) -> tuple[Damage | None, Survey]:
-    """Creates the journal, finds it sound, or salvages it; says what had happened to it and what it holds.
+def make_usable(path: Path, identity: Identity, tables_of: TablesOf) -> Damage | None:
+    """Creates the journal, finds it sound, or salvages it; says what had happened to it.
 
-    Raises ConfigError, sqlite3.Error, OSError.
+    Whatever is in it afterwards has passed `Table.is_whole`. Raises ConfigError, sqlite3.Error, OSError.
     """
-    survey = Survey(salts.strand, refresh_period)
-    damage = _make_usable(path, identity, salts, refresh_period, survey)
-    return damage, survey
-
-
-def _make_usable(path: Path, identity: Identity, salts: Salts, refresh_period: int, survey: Survey) -> Damage | None:
     is_interrupted = _with(path, _SALVAGED).exists()
     if is_interrupted:
         _replace(path)
     if not _is_there(path):
-        with draft(path, identity):
+        with draft(path) as connection:
+            _Tables(path, connection, identity, tables_of).create()
             return None
     with SqlitePages(path) as pages:
-        findings = _Findings()
-        if pages.is_header_intact and pages.is_log_intact:
-            _inspect(path, identity, salts, findings, survey)
-        if findings.is_sound:
-            return Damage(findings.bundles or 0, None, None, _with(path, _DAMAGED)) if is_interrupted else None
-        with draft(_with(path, _SALVAGED), identity) as connection:
-            rescue = Rescue(connection, path, identity, salts, refresh_period)
-            rescue.take(pages.rows())
-            survey.clear()
-            are_records_whole(connection, salts, survey)
+        found: dict[str, int] = {}
+        is_readable = pages.is_header_intact and pages.is_log_intact
+        if is_readable and _is_sound(path, identity, tables_of, found):
+            return Damage(found, dict.fromkeys(found), _with(path, _DAMAGED)) if is_interrupted else None
+        with draft(_with(path, _SALVAGED)) as connection:
+            tables = _Tables(path, connection, identity, tables_of)
+            tables.create()
+            tables.rescue(pages.rows())
+            kept, are_whole = tables.counts(), tables.are_whole()
+            assert are_whole, "what was taken is whole"
     _replace(path)
-    return Damage(
-        rescue.bundles,
-        _lost(findings.bundles, rescue.bundles),
-        _lost(findings.epochs, rescue.epochs),
-        _with(path, _DAMAGED),
-    )
+    lost = {kind: max(0, found[kind] - count) if kind in found else None for kind, count in kept.items()}
+    return Damage(kept, lost, _with(path, _DAMAGED))
+
+
+class _Tables:
+    """All tables of a file that is open."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection, identity: Identity, tables_of: TablesOf) -> None:
+        """path: the journal, also if the file is a draft of it."""
+        store = Store(path, connection)
+        self._connection = connection
+        self._meta = Meta(store, identity)
+        self._all = [self._meta, *tables_of(store)]
+
+    def create(self) -> None:
+        for statement in self._schema():
+            self._connection.execute(statement)
+        self._meta.put_identity()
+
+    def are_there(self) -> bool:
+        """Raises ConfigError if they are those of another run."""
+        schema = self._connection.execute("SELECT CAST(sql AS BLOB) FROM sqlite_master ORDER BY rowid").fetchall()
+        if schema != [(statement.encode(),) for statement in self._schema()]:
+            return False
+        self._meta.check()
+        return True
+
+    def counts(self) -> dict[str, int]:
+        return {kind: count for table in self._all for kind, count in table.counts().items()}
+
+    def are_whole(self) -> bool:
+        return all(table.is_whole() for table in self._all)
+
+    def rescue(self, rows: Iterable[Row]) -> None:
+        """Raises ConfigError if they are those of another run."""
+        for row in rows:
+            for table in self._all:
+                table.rescue(row)
+        for table in self._all:
+            table.settle()
+
+    def _schema(self) -> list[str]:
+        return [statement for table in self._all for statement in table.schema]
 
 
 def _is_there(path: Path) -> bool:
@@ -110,52 +132,25 @@ def _is_there(path: Path) -> bool:
     return any(file.exists() and file.stat().st_size for file in (path, _with(path, "-wal")))
 
 
-def _inspect(path: Path, identity: Identity, salts: Salts, findings: _Findings, survey: Survey) -> None:
-    """Raises ConfigError if it is the journal of another run; what sqlite cannot read is no error."""
+def _is_sound(path: Path, identity: Identity, tables_of: TablesOf, counts: dict[str, int]) -> bool:
+    """Counts what there is, if sqlite can. Raises ConfigError if it is the journal of another run; what sqlite cannot
+    read is no error."""
     try:
         with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
             connection.execute("PRAGMA locking_mode = EXCLUSIVE")
-            _inspect_tables(connection, path, identity, salts, findings, survey)
+            tables = _Tables(path, connection, identity, tables_of)
+            if not tables.are_there():
+                return False
+            counts.update(tables.counts())
+            is_consistent = connection.execute("PRAGMA integrity_check(1)").fetchall() == [("ok",)]
+            return is_consistent and tables.are_whole()
     except sqlite3.Error as error:
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)
         if code & 0xFF in _FAULTS_OF_THE_HOST and code not in _UNREADABLE:
             raise
     except (ChecksumError, UnicodeDecodeError):  # the latter: sqlite complains of a schema, in the words of the schema
         pass
-
-
-def _inspect_tables(
-    connection: sqlite3.Connection, path: Path, identity: Identity, salts: Salts, findings: _Findings, survey: Survey
-) -> None:
-    schema = connection.execute("SELECT CAST(sql AS BLOB) FROM sqlite_master ORDER BY rowid").fetchall()
-    if schema != [(statement.encode(),) for statement in SCHEMA]:
-        return
-    ((found,),) = connection.execute("SELECT record FROM meta WHERE key = ?", (IDENTITY,)).fetchall() or [(b"",)]
-    check_identity(path, decode_identity(found), identity)
-    ((findings.bundles,),) = connection.execute(COUNT_ALL)
-    ((findings.epochs,),) = connection.execute("SELECT COUNT(*) FROM epochs")
-    is_consistent = connection.execute("PRAGMA integrity_check(1)").fetchall() == [("ok",)]
-    findings.is_sound = is_consistent and are_records_whole(connection, salts, survey)
-
-
-def are_records_whole(connection: sqlite3.Connection, salts: Salts, survey: Survey) -> bool:
-    """In one pass, a row at a time: a journal may be longer than memory. Surveys it, as far as it is whole."""
-    strands = connection.execute("SELECT record, origin, step, last, bundles FROM strands")
-    members = connection.execute("SELECT record FROM members")
-    epochs = connection.execute("SELECT epoch, frontier, coefficients FROM epochs")
-    numbers = connection.execute("SELECT record FROM meta WHERE key = ?", (INCARNATION,))
-    for epoch, frontier, coefficients in epochs:
-        if not (is_whole(frontier, salts.epoch) and is_whole(coefficients, coefficients_salt(frontier))):
-            return False
-        held = decode_epoch(frontier, salts.epoch)[1]
-        survey.note_sum(epoch, held, decode_coefficients(coefficients, coefficients_salt(frontier)))
-    for record, *columns in strands:
-        if not is_strand(salts.strand, record, *columns):
-            return False
-        survey.note(record, columns[1], columns[3])
-    return all(is_whole(record, salts.member) for (record,) in members) and all(
-        is_whole(record, salts.number) for (record,) in numbers
-    )
+    return False
 
 
 def _replace(path: Path) -> None:
@@ -170,10 +165,6 @@ def _replace(path: Path) -> None:
     sync_folder(path.parent)
     os.replace(_with(path, _SALVAGED), path)
     sync_folder(path.parent)
-
-
-def _lost(before: int | None, kept: int) -> int | None:
-    return None if before is None else max(0, before - kept)
 
 
 def _with(path: Path, suffix: str) -> Path:

@@ -1,361 +1,222 @@
-"""The tables of what was learned: strands of bundles, and the sums that stand for all bundles of an epoch.
+"""The tables of any journal: whose it is and how often it was started, statements of members, records of an algorithm.
 
-Every method raises JournalError; those that write join the open group.
+Those methods that opening calls may raise what sqlite raises, the others JournalError; those that write join the open
+group. All tables have a rowid: in others `sqlite_pages` finds nothing.
 """
 
-import sys
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate
-from typing import Any
+import contextlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import ClassVar
 
-from seedflood.errors import JournalError
-from seedflood.protocol.frontier import Frontier, Held
-from seedflood.protocol.origin import STEP_MAX, OriginId
-from seedflood.protocol.seedflood.batches import cut_bundles
-from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch
+from seedflood.protocol.origin import OriginId
+from seedflood.protocol.swarm.messages import Member
+from seedflood.protocol.swarm.outputs import Record
+from seedflood.storage.layout import check_identity
 from seedflood.storage.records import (
-    coefficients_salt,
-    decode_coefficients,
-    decode_epoch,
-    decode_strand,
-    encode_coefficients,
-    encode_epoch,
-    encode_strand,
-    fits_strand,
+    ChecksumError,
+    Identity,
+    decode_identity,
+    decode_member,
+    decode_number,
+    encode_identity,
+    encode_member,
+    encode_number,
+    is_whole,
+    sealed,
+    unsealed,
+    value_salt,
 )
+from seedflood.storage.sqlite_pages import Row
 from seedflood.storage.store import Store
 
-Stretch = tuple[OriginId, int, int, int]
-"""(origin, first, last, end): its strands that begin at one of the steps first..last and end by `end`."""
+_IDENTITY, _INCARNATION = 1, 2
+"""Keys of `meta`."""
 
-READ_BYTES = 4 << 20
-"""Read at once, about: a strand of pairs is a page at most, one of payloads may be 64."""
+_SELECT_META = "SELECT record FROM meta WHERE key = ?"
+_PUT_META = "INSERT OR REPLACE INTO meta VALUES (?, ?)"
 
-FIRST_STRANDS = 16
-"""Read at first, when it is not known how large they are."""
+_SELECT_MEMBER = "SELECT record FROM members WHERE origin = ? AND has_spoken = ?"
+_PUT_MEMBER = (
+    "INSERT INTO members (origin, has_spoken, record) VALUES (?, ?, ?) "
+    "ON CONFLICT (origin, has_spoken) DO UPDATE SET record = excluded.record"
+)
 
-PAGE_STRANDS, PAGE_BYTES = 128, 512 << 10
-LOOKS_MAX = 16
-"""The same for a neighbour, while others wait: a page takes some milliseconds at most, most take less than one."""
-
-_INSERT = "INSERT INTO strands (origin, step, last, bundles, record) VALUES (?, ?, ?, ?, ?)"
-_AFTER = "SELECT MIN(step) FROM strands WHERE origin = ? AND step > ?"
-_LAST = "SELECT last FROM strands WHERE origin = ? ORDER BY step DESC LIMIT 1"
-_BEFORE = "SELECT MAX(step) FROM strands WHERE origin = ? AND step <= ?"
-_SELECT = "SELECT number, record FROM strands WHERE origin = ? AND step BETWEEN ? AND ? ORDER BY step LIMIT ?"
-_REPLAY = "SELECT number, record FROM strands WHERE number > ? ORDER BY number LIMIT ?"
-_PAGE = "SELECT number, step, last, record FROM strands WHERE origin = ? AND step BETWEEN ? AND ? ORDER BY step LIMIT ?"
-_NEXT_ORIGIN = "SELECT origin FROM strands WHERE origin >= ? ORDER BY origin LIMIT 1"
-
-_STRETCH = "FROM strands WHERE origin = ? AND step BETWEEN ? AND ? AND last <= ?"
-_BYTES = f"SELECT IFNULL(SUM(LENGTH(record)), 0) {_STRETCH}"
-_COUNT = f"SELECT IFNULL(SUM(bundles), 0) {_STRETCH}"
-_DELETE = f"DELETE {_STRETCH}"
-COUNT_ALL = "SELECT IFNULL(SUM(bundles), 0) FROM strands"
-
-_FRONTIERS = "SELECT epoch, frontier FROM epochs WHERE epoch BETWEEN ? AND ? ORDER BY epoch"
-_EPOCHS = "SELECT epoch FROM epochs ORDER BY epoch"
-_SUM = "SELECT frontier, coefficients FROM epochs WHERE epoch = ?"
-_PUT = "INSERT OR REPLACE INTO epochs VALUES (?, ?, ?)"
-
-_NO_GAP = (0, -1)
+_LAST_NUMBER = "SELECT IFNULL(MAX(number), 0) FROM records"
+_PUT_RECORD = "INSERT OR REPLACE INTO records VALUES (?, ?, ?)"
 
 
-class Bundles:
-    """In strands, in the order in which their first bundles were learned, and by origin and step.
+class Table(ABC):
+    """A table of a journal, or some that belong together. What opening asks of it is here: how it is made, whether it
+    is whole, and what becomes of rows that were found in a damaged file.
 
-    No two strands of an origin share a step.
+    schema: makes it, in statements that sqlite keeps word by word.
     """
 
-    def __init__(self, store: Store, salt: int, refresh_period: int, count: int = 0) -> None:
-        """count: how many are there already."""
+    schema: ClassVar[tuple[str, ...]]
+
+    def counts(self) -> dict[str, int]:
+        """How much there is, by kind, of what operators are told when a journal was damaged."""
+        return {}
+
+    @abstractmethod
+    def is_whole(self) -> bool:
+        """Is every record what was written? Looks at one row after the other: a journal may be longer than memory."""
+
+    @abstractmethod
+    def rescue(self, row: Row) -> None:
+        """Takes a row that was found, if it is one of this table and whole. Rows come in any order, some twice, some in
+        versions that were replaced since."""
+
+    def settle(self) -> None:  # noqa: B027  # most tables have nothing left to do
+        """All rows were found."""
+
+
+class Meta(Table):
+    """Whose journal it is, and the incarnation of its node."""
+
+    schema = ("CREATE TABLE meta (key INTEGER PRIMARY KEY, record BLOB NOT NULL)",)
+
+    def __init__(self, store: Store, identity: Identity) -> None:
         self._store = store
-        self._salt = salt
-        self._refresh_period = refresh_period
-        self._gaps: dict[OriginId, tuple[int, int]] = {}
-        """Of each origin steps (first, last) that no strand has: those behind what came last, up to what is there."""
-        self._count = self._count_before = count
-        """How many there are; and before the open group, which may be undone: to count them takes all rows."""
-        self._group = 0
-        store.when_undone.append(self._forget_what_was_undone)
+        self._identity = identity
+        self._salt = identity.salt("number")
 
-    def add(self, bundles: Iterable[Bundle]) -> int:
-        """Skips what is there already; returns how many were new. JournalError if one differs from what is there."""
-        self._remember_count()
-        new = 0
-        strands: list[list[Bundle]] = []
-        latest: dict[OriginId, list[Bundle]] = {}
-        gaps = self._gaps
-        for bundle in bundles:
-            origin, step, probes, _, _ = bundle
-            first, last = gaps.get(origin, _NO_GAP)
-            if not first <= step <= last:
-                self._insert(strands)  # what is there is found in the table
-                strands, latest = [], {}
-                if self._is_there(bundle):
-                    continue
-                last = self._gap_end(origin, step)
-            gaps[origin] = (step + len(probes), last)
-            new += 1
-            strand = latest.get(origin)
-            if strand is not None and self._continues(strand, bundle):
-                strand.append(bundle)
-            else:
-                latest[origin] = strand = [bundle]
-                strands.append(strand)
-        self._insert(strands)
-        self._count += new
-        return new
+    def put_identity(self) -> None:
+        self._store.connection.execute(_PUT_META, (_IDENTITY, encode_identity(self._identity)))
 
-    def delete(self, stretches: Iterable[Stretch]) -> int:
-        """Returns how many bundles these were."""
-        self._remember_count()
-        deleted = 0
-        for stretch in stretches:
-            if there := self.count([stretch]):
-                origin, *steps = stretch
-                self._store.connection.execute(_DELETE, (signed(origin), *steps))
-                deleted += there
-        self._count -= deleted
-        return deleted
+    def check(self) -> None:
+        """Raises ConfigError if it is that of another run, ChecksumError if nobody can tell."""
+        rows = self._store.connection.execute(_SELECT_META, (_IDENTITY,)).fetchall()
+        if not rows or not isinstance(rows[0][0], bytes):
+            raise ChecksumError
+        self._check(rows[0][0])
 
-    def thin(self, held: Iterable[Held], first: int, last: int) -> list[Bundle]:
-        """Of those with these steps deletes what is held; returns the others."""
-        frontier = Frontier(held)
-        bundles = self.between(first, last)
-        others = [bundle for bundle in bundles if not frontier.holds(bundle.origin, bundle.step)]
-        self.delete((origin, first, last, STEP_MAX) for origin in {bundle.origin for bundle in bundles})
-        self.add(others)
-        return others
+    def last_incarnation(self) -> int:
+        """0 if there was none."""
+        rows = self._store.rows(_SELECT_META, _INCARNATION)
+        return self._store.decode(decode_number, rows[0][0], self._salt, "the incarnation") if rows else 0
 
-    def find(self, origin: OriginId, step: int) -> Bundle | None:
-        return next((one for one in self._read(origin, step, step) if one.step == step), None)
+    def put_incarnation(self, incarnation: int) -> None:
+        self._store.connection.execute(_PUT_META, (_INCARNATION, encode_number(incarnation, self._salt)))
 
-    def following(self, origin: OriginId, step: int) -> Bundle | None:
-        return next((one for one in self._read(origin, step, STEP_MAX) if one.step >= step), None)
+    def is_whole(self) -> bool:
+        rows = self._store.connection.execute(_SELECT_META, (_INCARNATION,))
+        return all(is_whole(record, self._salt) for (record,) in rows)
 
-    def replace(self, bundle: Bundle) -> None:
-        """Writes the strand that has its step anew, with this one in the place of the one of the same step, or between
-        its neighbours; if there is none, a strand of its own."""
-        origin, step = bundle.origin, bundle.step
-        ((start,),) = self._store.rows(_BEFORE, signed(origin), step)
-        found = [] if start is None else self._store.rows(_SELECT, signed(origin), start, start, 1)
-        strand = [one for number, record in found for one in self._decode(number, record)]
-        if not strand or strand[-1].last < step:
-            self.add([bundle])
-            return
-        self.delete([(origin, start, start, STEP_MAX)])
-        self.add(sorted([bundle, *(one for one in strand if one.step != step)], key=lambda one: one.step))
+    def rescue(self, row: Row) -> None:
+        """Raises ConfigError if it tells that the journal is that of another run."""
+        match row:
+            case (int(key), (None, bytes(record))):
+                with contextlib.suppress(ChecksumError):
+                    if key == _IDENTITY:
+                        self._check(record)
+                    if key == _INCARNATION:
+                        self.put_incarnation(max(self.last_incarnation(), decode_number(record, self._salt)))
 
-    def count(self, stretches: Iterable[Stretch]) -> int:
-        return sum(int(self._store.rows(_COUNT, signed(origin), *steps)[0][0]) for origin, *steps in stretches)
+    def _check(self, record: bytes) -> None:
+        check_identity(self._store.path, decode_identity(record), self._identity)
 
-    def count_all(self) -> int:
-        return self._count
 
-    def last(self, origin: OriginId) -> int:
-        """The greatest step that is there; -1 if none."""
-        rows = self._store.rows(_LAST, signed(origin))
-        return int(rows[0][0]) if rows else -1
+class Members(Table):
+    """Of each origin the newest statement that speaks of its steps, and the newest that does not."""
 
-    def take_more(self, room: int, stretches: Iterable[Stretch]) -> bool:
-        """Do these take more bytes? No more of them are read than it needs to tell."""
-        records = (int(self._store.rows(_BYTES, signed(origin), *steps)[0][0]) for origin, *steps in stretches)
-        return any(taken > room for taken in accumulate(records))
+    schema = (
+        "CREATE TABLE members (number INTEGER PRIMARY KEY, origin INTEGER NOT NULL, has_spoken INTEGER NOT NULL, "
+        "record BLOB NOT NULL)",
+        "CREATE UNIQUE INDEX members_by_origin ON members (origin, has_spoken)",
+    )
 
-    def replay(self) -> Iterator[Bundle]:
-        """All of them, strand by strand; streamed."""
-        number, count = 0, FIRST_STRANDS
-        while rows := self._store.rows(_REPLAY, number, count):
-            count = _count_next(rows)
-            for number, record in rows:
-                yield from self._decode(number, record)
+    def __init__(self, store: Store, identity: Identity) -> None:
+        self._store = store
+        self._salt = identity.salt("member")
 
-    def between(self, first: int, last: int) -> list[Bundle]:
-        """Those of all origins with these steps."""
-        return [
-            bundle
-            for origin in self._origins()
-            for bundle in self._read(origin, first, last)
-            if bundle.step >= first  # else it only reaches into these steps
-        ]
+    def all(self) -> list[Member]:
+        rows = self._store.rows("SELECT record FROM members")
+        return [self._store.decode(decode_member, record, self._salt, "a member") for (record,) in rows]
 
-    def missing(self, held: Frontier, limit: int, first: int = 0, last: int = STEP_MAX) -> Iterator[list[Bundle]]:
-        """What is not held of those with these steps, per origin by step, in batches of up to `limit`.
+    def put(self, member: Member) -> None:
+        """Skips a statement that is older than the one that is there."""
+        name = _name(member)
+        for (record,) in self._store.rows(_SELECT_MEMBER, *name):
+            there = self._store.decode(decode_member, record, self._salt, f"the member {member.name}")
+            if there.age > member.age:
+                return
+        self._store.connection.execute(_PUT_MEMBER, (*name, encode_member(member, self._salt)))
 
-        An empty one after so many looks in vain: the caller may have others to serve.
-        """
-        batch: list[Bundle] = []
-        looks = 0
-        for origin in self._origins() if first <= last else ():
-            step, count = held.next_lacking(origin, first), FIRST_STRANDS
-            while page := self._page(origin, step, last, count):
-                for number, begin, end, record in page:
-                    if end >= step and not held.holds(origin, begin, end):
-                        there = [one for one in self._decode(number, record) if one.last >= step and one.step >= first]
-                        batch += [b for b in there if b.step <= last and not held.holds(origin, b.step, b.last)]
-                looks += 1
-                parts = [list(part) for part in cut_bundles(batch, limit)] or [[]]
-                batch = [] if looks >= LOOKS_MAX else parts.pop()
-                looks = 0 if parts else looks
-                yield from parts
-                end = page[-1][2]
-                if len(page) < count or end >= last:
-                    break
-                step, count = held.next_lacking(origin, end + 1), min(PAGE_STRANDS, _count_next(page, PAGE_BYTES))
-        if batch:
-            yield batch
-
-    def _page(self, origin: OriginId, step: int, last: int, count: int) -> list[tuple[int, int, int, bytes]]:
-        """Strands of an origin that begin at `last` at the latest, from the one on that holds the step."""
-        if step > last:
-            return []
-        ((start,),) = self._store.rows(_BEFORE, signed(origin), step)
-        return self._store.rows(_PAGE, signed(origin), step if start is None else start, last, count)
-
-    def _remember_count(self) -> None:
-        """Before the first change of a group."""
-        if self._group != self._store.group:
-            self._group, self._count_before = self._store.group, self._count
-
-    def _forget_what_was_undone(self) -> None:
-        self._gaps.clear()
-        if self._group == self._store.group:
-            self._count = self._count_before
-
-    def _continues(self, strand: list[Bundle], bundle: Bundle) -> bool:
-        """May it stand behind these in one record?"""
-        _, before, probes_before, _, _ = strand[-1]
-        _, step, probes, skipped, _ = bundle
-        updates, period = len(probes), self._refresh_period
-        return (
-            step - skipped == before + updates
-            and len(probes_before) == updates
-            and strand[0].step // period == step // period
-            and fits_strand(strand, updates, bundle)
+    def is_whole(self) -> bool:
+        rows = self._store.connection.execute("SELECT record, origin, has_spoken FROM members")
+        return all(
+            is_whole(record, self._salt) and _name(decode_member(record, self._salt)) == tuple(name)
+            for record, *name in rows
         )
 
-    def _insert(self, strands: Iterable[Sequence[Bundle]]) -> None:
-        rows = [
-            (signed(one[0].origin), one[0].step, one[-1].last, len(one), encode_strand(one, self._salt))
-            for one in strands
-        ]
-        self._store.connection.executemany(_INSERT, rows)
-
-    def _gap_end(self, origin: OriginId, step: int) -> int:
-        """The last step behind this one before what is there; it is in no strand itself."""
-        ((after,),) = self._store.rows(_AFTER, signed(origin), step)
-        return STEP_MAX if after is None else int(after) - 1
-
-    def _is_there(self, bundle: Bundle) -> bool:
-        """Raises JournalError if another one has its place."""
-        there = [one for one in self._read(bundle.origin, bundle.step, bundle.step) if one.step == bundle.step]
-        if there and there != [bundle]:
-            raise JournalError(
-                f"{self._store.path}: origin {bundle.origin:016x} has another bundle at step {bundle.step} "
-                "already; nothing was written (two processes with one identity?)",
-                path=str(self._store.path),
-            )
-        return bool(there)
-
-    def _read(self, origin: OriginId, first: int, last: int) -> Iterator[Bundle]:
-        """Those of an origin that begin at `last` at the latest, and end at `first` at the earliest."""
-        ((start,),) = self._store.rows(_BEFORE, signed(origin), first)
-        start, count = first if start is None else start, FIRST_STRANDS
-        while rows := self._store.rows(_SELECT, signed(origin), start, last, count):
-            count = _count_next(rows)
-            for row in rows:
-                for bundle in self._decode(*row):
-                    start = bundle.step + 1
-                    if first <= bundle.last and bundle.step <= last:
-                        yield bundle
-
-    def _origins(self) -> Iterator[OriginId]:
-        """The index is skipped through, origin by origin, instead of being read."""
-        origin = -(1 << 63) - 1
-        while origin + 1 < 1 << 63 and (rows := self._store.rows(_NEXT_ORIGIN, origin + 1)):
-            ((origin,),) = rows
-            yield origin % (1 << 64)
-
-    def _decode(self, number: int, record: bytes) -> list[Bundle]:
-        return self._store.decode(decode_strand, record, self._salt, f"record {number}")
+    def rescue(self, row: Row) -> None:
+        match row:
+            case (_, (None, int(), int(), bytes(record))):
+                with contextlib.suppress(ChecksumError):
+                    self.put(decode_member(record, self._salt))
 
 
-class Sums:
-    """By epoch, each with the frontier of the bundles that it stands for."""
+class Records(Table):
+    """What an algorithm keeps, by keys of its own. Numbered as they are written: an earlier value of a key may be found
+    in a damaged file beside a later one."""
 
-    def __init__(self, store: Store, salt: int) -> None:
+    schema = (
+        "CREATE TABLE records (number INTEGER PRIMARY KEY, key BLOB NOT NULL, record BLOB NOT NULL)",
+        "CREATE UNIQUE INDEX records_by_key ON records (key)",
+    )
+
+    def __init__(self, store: Store, identity: Identity) -> None:
         self._store = store
-        self._salt = salt
-        self._all: Frontier | None = None
-        store.when_undone.append(self._forget_what_was_undone)
+        self._salt = identity.salt("record")
 
-    def all(self) -> Frontier:
-        """What all sums together stand for. Read once: there may be thousands."""
-        if self._all is None:
-            self._all = Frontier(ranges_max=sys.maxsize)
-            for frontier in self.frontiers().values():
-                for one in frontier:
-                    self._all.add_held(one)
-        return self._all
+    def all(self) -> dict[bytes, bytes]:
+        """By key, in the order in which they were written last."""
+        rows = self._store.rows("SELECT number, key, record FROM records ORDER BY number")
+        return {key: self._decode(number, key, record) for number, key, record in rows}
 
-    def frontiers(self, first: int = 0, last: int = STEP_MAX) -> dict[int, tuple[Held, ...]]:
-        """Of these epochs, in order."""
-        return {epoch: self._decode(epoch, record) for epoch, record in self._store.rows(_FRONTIERS, first, last)}
+    def put(self, records: Iterable[Record]) -> None:
+        ((last,),) = self._store.rows(_LAST_NUMBER)
+        rows = (
+            (number, key, sealed(value, value_salt(key, number, self._salt)))
+            for number, (key, value) in enumerate(records, last + 1)
+        )
+        self._store.connection.executemany(_PUT_RECORD, rows)
 
-    def epochs(self) -> list[int]:
-        """In order."""
-        return [epoch for (epoch,) in self._store.rows(_EPOCHS)]
+    def count(self) -> int:
+        ((count,),) = self._store.rows("SELECT COUNT(*) FROM records")
+        return int(count)
 
-    def frontier(self, epoch: int) -> tuple[Held, ...]:
-        """Empty if there is no sum of the epoch."""
-        return self.frontiers(epoch, epoch).get(epoch, ())
+    def counts(self) -> dict[str, int]:
+        ((count,),) = self._store.connection.execute("SELECT COUNT(*) FROM records")
+        return {"records": count}
 
-    def get(self, epoch: int) -> ClosedEpoch:
-        ((record, coefficients),) = self._store.rows(_SUM, epoch)
-        salt = coefficients_salt(record)
-        unpacked = self._store.decode(decode_coefficients, coefficients, salt, f"the sum of epoch {epoch}")
-        return ClosedEpoch(epoch, self._decode(epoch, record), unpacked)
+    def is_whole(self) -> bool:
+        rows = self._store.connection.execute("SELECT number, key, record FROM records")
+        return all(self._is_record(*row) for row in rows)
 
-    def put(self, closed: ClosedEpoch) -> None:
-        record = encode_epoch(closed.epoch, closed.frontier, self._salt)
-        coefficients = encode_coefficients(closed.coefficients, coefficients_salt(record))
-        self._store.connection.execute(_PUT, (closed.epoch, record, coefficients))
-        self._all = None if self._all is None else _joined(self._all, closed.frontier)
+    def rescue(self, row: Row) -> None:
+        """Of several values of a key the one that was written last."""
+        match row:
+            case (int(number), (None, bytes(key), bytes(record))) if self._is_record(number, key, record):
+                later = "SELECT 1 FROM records WHERE key = ? AND number >= ?"
+                if not self._store.connection.execute(later, (key, number)).fetchall():
+                    self._store.connection.execute(_PUT_RECORD, (number, key, record))
 
-    def _forget_what_was_undone(self) -> None:
-        self._all = None
+    def _is_record(self, number: int, key: object, record: object) -> bool:
+        return isinstance(key, bytes) and is_whole(record, value_salt(key, number, self._salt))
 
-    def _decode(self, epoch: int, record: bytes) -> tuple[Held, ...]:
-        return self._store.decode(decode_epoch, record, self._salt, f"epoch {epoch}")[1]
-
-
-def _joined(frontier: Frontier, held: Iterable[Held]) -> Frontier:
-    for one in held:
-        frontier.add_held(one)
-    return frontier
-
-
-def steps_of(epoch: int, refresh_period: int) -> tuple[int, int]:
-    """The first and the last step of an epoch."""
-    return epoch * refresh_period, (epoch + 1) * refresh_period - 1
-
-
-def stretches(held: Iterable[Held], first: int, last: int) -> list[Stretch]:
-    """What is held of the steps first..last, and what is held that begins in these."""
-    return [
-        (one.origin, max(low, first), min(high, last), high)
-        for one in held
-        for low, high in ((0, one.mark - 1), *one.beyond)
-        if low <= last and high >= first and low <= high
-    ]
-
-
-def _count_next(rows: Sequence[tuple[Any, ...]], room: int = READ_BYTES) -> int:
-    """How many strands to read next, if they are as large as the largest record of these, the last column."""
-    return max(1, room // max(len(row[-1]) for row in rows))
+    def _decode(self, number: int, key: bytes, record: bytes) -> bytes:
+        salt = value_salt(key, number, self._salt)
+        return self._store.decode(unsealed, record, salt, f"the record {key.hex()}")
 
 
 def signed(origin: OriginId) -> int:
     """sqlite's integers are signed."""
     return origin - (1 << 64) if origin >= 1 << 63 else origin
+
+
+def _name(member: Member) -> tuple[int, int]:
+    """The columns by which a statement is found."""
+    return signed(member.origin), int(member.has_spoken)

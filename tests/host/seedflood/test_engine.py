@@ -7,7 +7,7 @@ from seedflood.host.places import JOURNAL_FILE, SNAPSHOTS_FOLDER
 from seedflood.host.seedflood.engine import load_sums
 from seedflood.protocol.frontier import Held
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, Update
-from seedflood.storage.journal import Journal
+from seedflood.storage.seedflood.journal import BundleJournal
 from seedflood.storage.snapshots import Snapshots
 from seedflood.training.seedflood.trainer import Trainer
 
@@ -24,7 +24,7 @@ def node(tmp_path):
     )
     base_digest = Trainer(settings.run, settings.node).base_digest
     snapshots = Snapshots(tmp_path / SNAPSHOTS_FOLDER, keep=2)
-    with Journal.open(tmp_path / JOURNAL_FILE, settings.run.run_id(), base_digest, refresh_period=4) as journal:
+    with BundleJournal.open(tmp_path / JOURNAL_FILE, settings.run.run_id(), base_digest, refresh_period=4) as journal:
         yield settings, journal, snapshots
 
 

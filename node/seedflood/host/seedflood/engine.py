@@ -1,7 +1,6 @@
 """SeedFlood's engine: the trainer, the journal of bundles, and what stands between them and the daemon."""
 
 import asyncio
-import contextlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -21,7 +20,6 @@ from seedflood.host.seedflood.results import Results
 from seedflood.identity import Identity, verify
 from seedflood.operations.hub import TelemetryHub
 from seedflood.operations.seedflood.observer import SeedfloodObserver
-from seedflood.operations.subject import JournalSize
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.packing import packed_bytes_max
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch
@@ -31,7 +29,7 @@ from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.swarm.messages import Member, Message
 from seedflood.protocol.swarm.outputs import Event
 from seedflood.protocol.swarm.rules import Patience
-from seedflood.storage.journal import Journal
+from seedflood.storage.seedflood.journal import BundleJournal
 from seedflood.storage.snapshots import Snapshots
 from seedflood.training.seedflood.optimiser import STEP_MAX
 from seedflood.training.seedflood.trainer import Round, Trainer
@@ -52,7 +50,7 @@ async def open_seedflood(
     hub.tell("opening the journal")
     journal = undo.enter_context(
         await asyncio.to_thread(  # every record is looked at: minutes, if there are many millions
-            Journal.open,
+            BundleJournal.open,
             node.state / JOURNAL_FILE,
             run.run_id(),
             trainer.base_digest,
@@ -69,13 +67,13 @@ class SeedfloodEngine(Engine):
 
     node: Node
     driver: SeedfloodDriver
-    journal: Journal
+    journal: BundleJournal
 
     def __init__(
         self,
         settings: Settings,
         trainer: Trainer,
-        journal: Journal,
+        journal: BundleJournal,
         snapshots: Snapshots | None,
     ) -> None:
         self.journal = journal
@@ -137,13 +135,6 @@ class SeedfloodEngine(Engine):
     def _find_update(self, origin: OriginId, step: int) -> tuple[bool, bool]:
         """Is it held, and is it applied?"""
         return self.node.frontier.holds(origin, step), self.node.applied.holds(origin, step)
-
-    def journal_size(self) -> JournalSize:
-        size = 0
-        for path in (self.journal.path, self.journal.path.with_name(f"{self.journal.path.name}-wal")):
-            with contextlib.suppress(OSError):
-                size += path.stat().st_size
-        return JournalSize(self.journal.count(), size, self.journal.count_closed())
 
     # Whoever wants to know (seams.Observer)
 
@@ -239,7 +230,7 @@ class SeedfloodEngine(Engine):
         await self._adapter.close()
 
 
-def load_sums(trainer: Trainer, journal: Journal, snapshots: Snapshots | None, origin: OriginId) -> None:
+def load_sums(trainer: Trainer, journal: BundleJournal, snapshots: Snapshots | None, origin: OriginId) -> None:
     """Closed epochs take effect: by a snapshot of the weights, where there is one of just them, which saves folding."""
     for one in journal.closed_epochs():
         trainer.adopt(one.epoch, one.coefficients, ())

@@ -14,12 +14,12 @@ import seedflood
 from fullness import fill
 from seedflood.errors import DiskFullError, JournalError
 from seedflood.protocol.seedflood.messages import Bundle
-from seedflood.storage.journal import Journal
+from seedflood.storage.seedflood.journal import BundleJournal
 
 MANY = [bundle(1, step) for step in range(1, 20_000)]
 
 
-def copy(journal: Journal, folder: Path) -> list[int]:
+def copy(journal: BundleJournal, folder: Path) -> list[int]:
     """The steps that a kill -9 would leave now."""
     folder.mkdir()
     for name in ("journal", "journal-wal"):
@@ -72,9 +72,9 @@ SYNCS = """
 import os
 import sys
 from seedflood.protocol.seedflood.messages import Bundle
-from seedflood.storage.journal import Journal
+from seedflood.storage.seedflood.journal import BundleJournal
 
-journal = Journal.open(sys.argv[1], b"r" * 32, b"b" * 32, refresh_period=20)
+journal = BundleJournal.open(sys.argv[1], b"r" * 32, b"b" * 32, refresh_period=20)
 say = lambda word: os.access("/" + word, os.F_OK)  # a mark in the trace
 journal.append([Bundle(7, 9, ((1, 1),), 0, bytes(64))], durable=True)  # a log that begins is forced by sqlite
 say("begin")
@@ -166,5 +166,5 @@ def test_a_sum_that_has_no_space_replaces_nothing(small_disk: Path) -> None:
 def test_opening_on_a_full_disk_is_told(small_disk: Path) -> None:
     fill(small_disk)
     with pytest.raises(DiskFullError, match="no space to open the journal"):
-        Journal.open(small_disk / "journal", RUN, BASE, refresh_period=PERIOD)
+        BundleJournal.open(small_disk / "journal", RUN, BASE, refresh_period=PERIOD)
     assert {file.name for file in small_disk.iterdir()} == {"filler", "journal.lock"}

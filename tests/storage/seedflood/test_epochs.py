@@ -13,8 +13,8 @@ from journals import PERIOD, bundle, closed, file_bytes, open_journal
 from seedflood.errors import JournalError
 from seedflood.protocol.frontier import Frontier, Held
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch
-from seedflood.storage.journal import Journal
-from seedflood.storage.tables import LOOKS_MAX, Bundles
+from seedflood.storage.seedflood.journal import BundleJournal
+from seedflood.storage.seedflood.tables import LOOKS_MAX, Bundles
 
 EPOCH_0 = [bundle(origin, step) for step in range(PERIOD) for origin in (1, 2**64 - 1)]
 EPOCH_1 = [bundle(origin, step) for step in range(PERIOD, 2 * PERIOD) for origin in (1, 2**64 - 1)]
@@ -35,7 +35,7 @@ def fail(*_: object) -> None:
     raise sqlite3.OperationalError("disk I/O error")
 
 
-def answer(journal: Journal, held: tuple[Held, ...] = ()) -> tuple[list[ClosedEpoch], list[Bundle]]:
+def answer(journal: BundleJournal, held: tuple[Held, ...] = ()) -> tuple[list[ClosedEpoch], list[Bundle]]:
     epochs, bundles = [], []
     for part in journal.read_missing(held, 7):
         if isinstance(part, ClosedEpoch):
@@ -46,7 +46,7 @@ def answer(journal: Journal, held: tuple[Held, ...] = ()) -> tuple[list[ClosedEp
 
 
 @pytest.fixture
-def journal(tmp_path: Path) -> Iterator[Journal]:
+def journal(tmp_path: Path) -> Iterator[BundleJournal]:
     with open_journal(tmp_path) as journal:
         journal.append(EPOCH_0 + EPOCH_1, durable=True)
         yield journal
@@ -62,20 +62,20 @@ def test_who_holds_most_sums_is_answered_with_pauses_in_which_others_are_served(
     assert isinstance(parts[-1], ClosedEpoch)
 
 
-def test_a_sum_takes_the_place_of_its_bundles(journal: Journal) -> None:
+def test_a_sum_takes_the_place_of_its_bundles(journal: BundleJournal) -> None:
     assert journal.compact(closed(0, EPOCH_0)) == len(EPOCH_0)
     assert list(journal.closed_epochs()) == [closed(0, EPOCH_0)]
     assert by_step(journal.replay()) == EPOCH_1
     assert answer(journal, frontier_of(EPOCH_1[:-1])) == ([closed(0, EPOCH_0)], EPOCH_1[-1:])
 
 
-def test_a_sum_that_takes_more_room_than_its_bundles_is_not_kept(journal: Journal) -> None:
+def test_a_sum_that_takes_more_room_than_its_bundles_is_not_kept(journal: BundleJournal) -> None:
     assert journal.compact(closed(0, EPOCH_0, size=100_000)) == 0
     assert list(journal.closed_epochs()) == []
     assert by_step(journal.replay()) == EPOCH_0 + EPOCH_1
 
 
-def test_what_is_replaced_is_deleted_with_the_commits_that_follow(journal: Journal) -> None:
+def test_what_is_replaced_is_deleted_with_the_commits_that_follow(journal: BundleJournal) -> None:
     journal.compact(closed(0, EPOCH_0))
     journal.commit()
     assert journal.count() == len(EPOCH_1)
@@ -91,7 +91,7 @@ def test_what_is_not_deleted_when_the_process_ends_is_deleted_after_the_restart(
         assert journal.count() == len(EPOCH_1)
 
 
-def test_bundles_that_are_appended_after_their_sum_do_not_count(journal: Journal) -> None:
+def test_bundles_that_are_appended_after_their_sum_do_not_count(journal: BundleJournal) -> None:
     journal.adopt(closed(0, EPOCH_0))
     journal.append(EPOCH_0[:3], durable=True)
     assert by_step(journal.replay()) == EPOCH_1
@@ -118,21 +118,21 @@ def test_what_is_adopted_takes_the_place_of_what_it_covers(tmp_path: Path) -> No
         assert list(journal.closed_epochs()) == [closed(0, EPOCH_0[10:])]
 
 
-def test_a_sum_that_stands_for_more_replaces_the_one_that_is_there(journal: Journal) -> None:
+def test_a_sum_that_stands_for_more_replaces_the_one_that_is_there(journal: BundleJournal) -> None:
     journal.compact(closed(0, EPOCH_0[2:]))
     assert journal.adopt(closed(0, EPOCH_0)) == []
     assert list(journal.closed_epochs()) == [closed(0, EPOCH_0)]
     assert by_step(journal.replay()) == EPOCH_1
 
 
-def test_what_would_lose_updates_is_not_adopted(journal: Journal) -> None:
+def test_what_would_lose_updates_is_not_adopted(journal: BundleJournal) -> None:
     journal.adopt(closed(0, EPOCH_0))
     with pytest.raises(AssertionError):
         journal.adopt(closed(0, EPOCH_0[1:]))
     assert list(journal.closed_epochs()) == [closed(0, EPOCH_0)]
 
 
-def test_who_lacks_anything_of_a_sum_is_given_the_sum_and_its_late_bundles(journal: Journal) -> None:
+def test_who_lacks_anything_of_a_sum_is_given_the_sum_and_its_late_bundles(journal: BundleJournal) -> None:
     late = bundle(5, 3)
     journal.adopt(closed(0, EPOCH_0, size=100_000))
     journal.append([late], durable=True)
@@ -140,7 +140,7 @@ def test_who_lacks_anything_of_a_sum_is_given_the_sum_and_its_late_bundles(journ
     assert answer(journal, frontier_of(EPOCH_0 + EPOCH_1)) == ([], [late])
 
 
-def test_the_last_step_of_an_origin_is_found_in_sums_and_in_bundles(journal: Journal) -> None:
+def test_the_last_step_of_an_origin_is_found_in_sums_and_in_bundles(journal: BundleJournal) -> None:
     assert [journal.last_step(origin) for origin in (1, 2**64 - 1, 9)] == [2 * PERIOD - 1, 2 * PERIOD - 1, -1]
     journal.compact(closed(1, EPOCH_1))
     journal.commit()

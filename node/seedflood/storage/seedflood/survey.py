@@ -1,6 +1,6 @@
 """What a journal holds, found in one pass over its rows without keeping any of them.
 
-The pass that checks every record when a journal is opened (`salvage`) tells what the bundles cover, too: a strand
+The pass that checks every record when a journal is opened (`learned`) tells what the bundles cover, too: a strand
 says where it begins and ends, and its bundles follow each other without a hole, so two numbers of it are all that is
 needed.
 """
@@ -11,7 +11,7 @@ import zlib
 
 from seedflood.protocol.frontier import Frontier, Held
 from seedflood.protocol.seedflood.opening import Inventory
-from seedflood.storage.records import decode_strand, strand_span
+from seedflood.storage.seedflood.records import decode_strand, strand_span
 
 
 class Survey:
@@ -19,7 +19,7 @@ class Survey:
 
     def __init__(self, salt: int, refresh_period: int) -> None:
         self._salt = salt
-        self._refresh_period = refresh_period
+        self.refresh_period = refresh_period
         self.clear()
 
     def clear(self) -> None:
@@ -41,7 +41,7 @@ class Survey:
     def note(self, record: bytes, step: int, bundles: int) -> None:
         """A strand that was checked. None reaches from one epoch into the next."""
         self.bundles += bundles
-        epoch = step // self._refresh_period
+        epoch = step // self.refresh_period
         summed = self._sums.get(epoch)
         if summed is None:
             self._inventory.note(epoch, strand_span(record))

@@ -1,0 +1,137 @@
+"""How strands of bundles and epochs look on disk: packed, with a CRC-32 at the end, as `storage.records` has it.
+
+A *strand* is a row of the journal: bundles of one origin that follow each other without a hole and were learned
+together. Live it is mostly a single bundle; a node that catches up, or hears a busy stream, writes and reads many at
+once, for what a row costs.
+"""
+
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, chain, pairwise
+from typing import cast
+
+from seedflood.protocol.frontier import Held, Span
+from seedflood.protocol.seedflood.batches import payload_bytes, tells_payloads
+from seedflood.protocol.seedflood.messages import BUNDLE_UPDATES_MAX, Bundle, bundle_of
+from seedflood.storage.records import CRC_BYTES, is_whole, sealed, unsealed
+
+_STRAND = struct.Struct(">QQQHH")  # origin, step, last, bundles, updates in each (or | _PAYLOADS); then the bundles
+_PAYLOADS = 1 << 15
+_NAME = struct.Struct(">qqqH")  # how it starts, as the columns of its row: origin (signed), step, last, bundles
+_BUNDLES = [struct.Struct(f">I{'Iq' * n}64s") for n in range(BUNDLE_UPDATES_MAX + 1)]  # skipped, probes, signature
+_SKIPPED = struct.Struct(">I")  # how one of the bundles starts
+_SIZES = [struct.Struct(f">I{n}I") for n in range(BUNDLE_UPDATES_MAX + 1)]  # skipped, sizes; then payloads, signature
+_SIGNATURE_BYTES = 64
+_EPOCH = struct.Struct(">QI")  # epoch, origins; then the frontier
+_HELD = struct.Struct(">QQI")  # origin, mark, ranges; then ranges * (first u64, last u64)
+
+STRAND_BYTES_MAX = 4000
+"""A row that fits a page of the file needs no other page."""
+
+_STRAND_ROOM = STRAND_BYTES_MAX - _STRAND.size - CRC_BYTES
+STRAND_BUNDLES = [_STRAND_ROOM // one.size for one in _BUNDLES]
+"""How many bundles of pairs make a strand at most, by the number of updates in each."""
+
+
+def is_strand(salt: int, record: bytes, *columns: int) -> bool:
+    """Is it what was written, and in the row with these columns: origin (signed), step, last, bundles?"""
+    is_record = is_whole(record, salt) and len(record) >= _STRAND.size
+    return is_record and _NAME.unpack_from(record) == columns
+
+
+def fits_strand(strand: Sequence[Bundle], updates: int, bundle: Bundle) -> bool:
+    """May a bundle, of so many updates as each of these, stand behind them in one record?"""
+    if bundle.probes[0].__class__ is tuple:
+        return len(strand) < STRAND_BUNDLES[updates]
+    sizes = _SIZES[updates].size + _SIGNATURE_BYTES
+    room = _STRAND_ROOM - (len(strand) + 1) * sizes - payload_bytes([bundle])
+    return room >= payload_bytes(strand)
+
+
+def strand_span(record: bytes) -> Span:
+    """What a strand covers, of a record that was checked."""
+    origin, step, last, _, _ = _STRAND.unpack_from(record)
+    (skipped,) = _SKIPPED.unpack_from(record, _STRAND.size)
+    return origin, step - skipped, last
+
+
+def encode_strand(bundles: Sequence[Bundle], salt: int) -> bytes:
+    """Bundles of one origin without a hole between them, each of as many updates as the first."""
+    first = bundles[0]
+    updates = len(first.probes)
+    if tells_payloads(bundles):
+        head = _STRAND.pack(first.origin, first.step, bundles[-1].last, len(bundles), updates | _PAYLOADS)
+        sizes = _SIZES[updates].pack
+        for _, _, probes, skipped, signature in bundles:
+            payloads = cast(tuple[bytes, ...], probes)
+            head += b"".join((sizes(skipped, *map(len, payloads)), *payloads, signature))
+        return sealed(head, salt)
+    head = _STRAND.pack(first.origin, first.step, bundles[-1].last, len(bundles), updates)
+    pack = _BUNDLES[updates].pack
+    if updates == 1:  # the usual case
+        rows = [pack(skipped, *probes[0], signature) for _, _, probes, skipped, signature in bundles]
+    else:
+        rows = [pack(skipped, *chain.from_iterable(probes), signature) for _, _, probes, skipped, signature in bundles]
+    return sealed(head + b"".join(rows), salt)
+
+
+def decode_strand(record: bytes, salt: int) -> list[Bundle]:
+    """Raises ChecksumError."""
+    data = unsealed(record, salt)
+    origin, step, _, _, updates = _STRAND.unpack_from(data)
+    if updates & _PAYLOADS:
+        return list(_payload_bundles(data, origin, step, updates - _PAYLOADS))
+    rows = data[_STRAND.size :]
+    (skipped,) = _SKIPPED.unpack_from(rows)
+    bundles: list[Bundle] = []
+    covered = step - skipped
+    if updates == 1:  # the usual case
+        for skipped, seed, scalar, signature in _BUNDLES[1].iter_unpack(rows):
+            step = covered + skipped
+            bundles.append(bundle_of((origin, step, ((seed, scalar),), skipped, signature)))
+            covered = step + 1
+        return bundles
+    for skipped, *flat, signature in _BUNDLES[updates].iter_unpack(rows):
+        step = covered + skipped
+        probes = tuple(zip(flat[::2], flat[1::2], strict=True))
+        bundles.append(bundle_of((origin, step, probes, skipped, signature)))
+        covered = step + updates
+    return bundles
+
+
+def _payload_bundles(data: bytes, origin: int, step: int, updates: int) -> Iterator[Bundle]:
+    """Of a strand of bundles with payloads, which starts at this step."""
+    at = _STRAND.size
+    covered: int | None = None
+    while at < len(data):
+        skipped, *sizes = _SIZES[updates].unpack_from(data, at)
+        at += _SIZES[updates].size
+        ends = list(accumulate(sizes, initial=at))
+        payloads = tuple(data[start:end] for start, end in pairwise(ends))
+        at = ends[-1] + _SIGNATURE_BYTES
+        step = step if covered is None else covered + skipped
+        yield bundle_of((origin, step, payloads, skipped, data[ends[-1] : at]))
+        covered = step + updates
+
+
+def encode_epoch(epoch: int, frontier: Iterable[Held], salt: int) -> bytes:
+    """What the coefficients of an epoch stand for."""
+    held = tuple(frontier)
+    parts = [_EPOCH.pack(epoch, len(held))]
+    for one in held:
+        parts.append(_HELD.pack(one.origin, one.mark, len(one.beyond)))
+        parts += [struct.pack(">QQ", first, last) for first, last in one.beyond]
+    return sealed(b"".join(parts), salt)
+
+
+def decode_epoch(record: bytes, salt: int) -> tuple[int, tuple[Held, ...]]:
+    """Raises ChecksumError."""
+    data = unsealed(record, salt)
+    epoch, count = _EPOCH.unpack_from(data)
+    held, at = [], _EPOCH.size
+    for _ in range(count):
+        origin, mark, ranges = _HELD.unpack_from(data, at)
+        flat = struct.unpack_from(f">{2 * ranges}Q", data, at + _HELD.size)
+        held.append(Held(origin, mark, tuple(zip(flat[::2], flat[1::2], strict=True))))
+        at += _HELD.size + 16 * ranges
+    return epoch, tuple(held)
