@@ -139,6 +139,15 @@ def test_the_figures_of_an_algorithm_that_invents_names_are_bounded():
     assert history.algorithm_figures["name0"].points()[-1][1] > 9 * FIGURES_MAX
 
 
+async def test_how_fast_a_node_is_follows_from_the_steps_that_it_reaches(console, http, clock):
+    console.hub.reached(1000)
+    for step in (4, 4, 8, 12):
+        console.hub.reached(1000 + step)
+        clock.now += 1.0
+    assert (await status_of(http, console))["progress"]["steps_per_second"] == pytest.approx(2.0)
+    assert "seedflood_last_step_timestamp_seconds 1003.0" in (await get(http, console, "/metrics"))[1]
+
+
 async def test_a_node_that_no_longer_moves_has_no_time_left_to_tell(console, node, http, clock):
     for step in range(1, 41):
         clock.now += 0.1

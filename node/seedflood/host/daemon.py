@@ -279,6 +279,7 @@ class Daemon:
         finally:
             self._set_timer()
             self._tell_ready()
+            self.hub.reached(self.node.step)
 
     def _set_timer(self) -> None:
         if self._timer is not None:

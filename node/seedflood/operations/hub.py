@@ -47,8 +47,8 @@ _log = structlog.stdlib.get_logger("seedflood")
 class TelemetryHub:
     """subject: None until the node is loaded. events: the last ones for people, the newest last.
 
-    What the algorithm's observer sets: last_close, of an algorithm that has windows; tracer, of one whose updates can
-    be traced; unready_reason, why a node that is linked may not be ready.
+    What the algorithm's observer sets: last_close, of an algorithm that has windows; tells_rounds, of one that calls
+    `stepped`; tracer, of one whose updates can be traced; unready_reason, why a node that is linked may not be ready.
     """
 
     def __init__(
@@ -68,6 +68,7 @@ class TelemetryHub:
         self.measuring_since: float | None = None
         """When the first measurement of this life began, Unix time."""
         self.last_close: LastClose | None = None
+        self.tells_rounds = False
         self.tracer: Tracer | None = None
         self.unready_reason = "it does not take part yet"
         self._curves = curves
@@ -75,6 +76,7 @@ class TelemetryHub:
         self._linked: dict[OriginId, str] = {}
         """Names of the neighbours."""
         self._progress: deque[tuple[float, int]] = deque(maxlen=SPEED_ROUNDS)
+        self._step: int | None = None
         self._speed_at = 0.0
         self._looked_at = 0.0
         self._log = self._open_log() if settings.node.events_megabytes else None
@@ -178,6 +180,13 @@ class TelemetryHub:
         if now - self._speed_at >= SPEED_SECONDS and (speed := self.steps_per_second()) is not None:
             self._speed_at = now
             self.history.speed.add(round(now, 3), round(speed, 4))
+
+    def reached(self, step: int) -> None:
+        """The node is at this step: told after whatever happened. It counts, from where this life began, unless an
+        observer tells of rounds: that one knows what was done, and what was only caught up with."""
+        before, self._step = self._step, step
+        if before is not None and step > before and not self.tells_rounds:
+            self.stepped(step, step - before)
 
     def steps_per_second(self) -> float | None:
         """Of the last seconds; it falls while a round takes longer than those before, and is 0 if nothing moves."""

@@ -50,6 +50,7 @@ class SeedfloodObserver:
         self._windows_to_advice = ADVICE_WINDOWS
         hub.tally.count_updates(get_args(CloseReason))
         hub.unready_reason = "its replica was not compared with a neighbour's yet"
+        hub.tells_rounds = True
         hub.tracer = self._trace
 
     # What the driver did (seams.Observer)
