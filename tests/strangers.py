@@ -11,7 +11,7 @@ from pydantic import Field
 from seedflood.config import NodeSettings, RunSettings, Settings, TlsSettings
 from seedflood.config.tables import AlgorithmSettings
 from seedflood.operations.console import Console
-from seedflood.operations.subject import JournalSize, LinkState
+from seedflood.operations.subject import LinkState
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.view import Blocker, Hops, MemberView, View
 
@@ -82,8 +82,8 @@ class StrangeNode:
     def link_faults(self) -> Mapping[str, int]:
         return {"frame": 0}
 
-    def journal_size(self) -> JournalSize:
-        return JournalSize(None, 40_960, None)
+    def journal_size(self) -> Mapping[str, int]:
+        return {"bytes": 40_960, "records": 160}
 
 
 def strange_settings(folder: Path) -> Settings:

@@ -44,7 +44,7 @@ def test_what_the_algorithm_has_not_has_no_place(shown: Page):
 
 def test_its_settings_and_its_journal_stand_at_the_foot(shown: Page):
     foot = texts(shown, "colophon")
-    assert {"Modegossip", "Partners2", "Share0.5", "Journal41.0 kB"} <= set(foot)
+    assert {"Modegossip", "Partners2", "Share0.5", "Journal160 records, 41.0 kB"} <= set(foot)
     assert not [line for line in foot if line.startswith(("Windows", "Epoch", "Steps per message"))]
 
 

@@ -70,7 +70,7 @@ async def test_what_the_algorithm_has_not_is_null(console, http):
     assert (said["state"], said["is_ready"]) == ("ready", True)
     assert (said["progress"]["step"], said["progress"]["epoch"]) == (40, None)
     assert set(said["window"].values()) == {None}
-    assert said["journal"] == {"bundles": None, "bytes": 40_960, "closed_epochs": None}
+    assert said["journal"] == {"bundles": None, "bytes": 40_960, "closed_epochs": None, "records": 160}
     counts = {key: value for key, value in said["updates"].items() if key != "rejected"}
     assert set(counts.values()) == {None}
     assert said["updates"]["rejected"] == {"no pair": 3}
@@ -126,7 +126,7 @@ async def test_the_command_tells_the_same(console):
     rows = dict(line.split(maxsplit=1) for line in told.splitlines())
     assert "mode gossip" in rows["run"]
     assert rows["figures"].strip() == "mean 3.25, spread 0.00017, pairs_met 1234"
-    assert rows["journal"].strip() == "41.0 kB"
+    assert rows["journal"].strip() == "160 records, 41.0 kB"
     assert rows["traffic"].strip() == "476.0 kB"
     assert not {"window", "updates"} & set(rows)
 

@@ -77,7 +77,9 @@ def status(peers: PeersOption = Path("peers.toml"), node: NodeOption = None, as_
         ),
         "rejected": ", ".join(f"{count} {reason}" for reason, count in updates["rejected"].items()) or "none",
         "traffic": _size(said["traffic"]["seedflood_bytes"]) + _compare(said["traffic"]["gossip_bytes"]),
-        "journal": _when(journal["bundles"], "{} bundles, ") + _size(journal["bytes"]),
+        "journal": _when(journal["bundles"], "{} bundles, ")
+        + _when(journal["records"] or None, "{} records, ")
+        + _size(journal["bytes"]),
     }
     for key, value in rows.items():
         if value:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from seedflood.config import Settings
 from seedflood.host.engine import Engine
-from seedflood.operations.subject import JournalSize, LinkState
+from seedflood.operations.subject import LinkState
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.view import View
 from seedflood.transport.counters import Fault, LinkCounters
@@ -41,7 +41,7 @@ class StatusSource:
         self._view: View | None = None
         self._viewed_at = -1
         """The turn of the driver."""
-        self._journal_size = JournalSize(0, 0, 0)
+        self._journal_size: Mapping[str, int] = {"bytes": 0}
         self._counted_at = float("-inf")
 
     @property
@@ -81,12 +81,11 @@ class StatusSource:
     def link_faults(self) -> Mapping[Fault, int]:
         return self._links.faults()
 
-    def journal_size(self) -> JournalSize:
+    def journal_size(self) -> Mapping[str, int]:
         now = time.monotonic()
         if not self.is_draining and now - self._counted_at >= JOURNAL_SECONDS:
             self._counted_at = now
-            size = self._engine.journal.size()
-            self._journal_size = JournalSize(size.get("bundles"), size["bytes"], size.get("closed_epochs"))
+            self._journal_size = self._engine.journal.size()
         return self._journal_size
 
 

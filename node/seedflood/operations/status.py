@@ -29,7 +29,7 @@ All keys are always there; what is not known yet is null. Origins are fingerprin
     traffic   seedflood_bytes, gossip_bytes, parameters, parameter_bytes
     history   loss [[step, loss]] of training, figures {name: [[step, value]]} of evaluations, the most telling first,
               steps_per_second [[unix seconds, value]], algorithm {name: [[unix seconds, value]]} of its figures
-    journal   bytes; bundles, closed_epochs: null if the algorithm keeps none
+    journal   bytes, records; bundles, closed_epochs: null if the algorithm keeps none
     events    the last ones: [{time, level, event, ...}]
 """
 
@@ -52,6 +52,9 @@ BLOCKERS_SHOWN = 100
 RUN_SETTINGS = ("name", "model", "mode", "clients", "steps", "batch_size")
 SEEDFLOOD_SETTINGS = ("window", "local_steps", "refresh_period")
 """Keys that scripts have always found in `run`."""
+
+
+JOURNAL_KEYS = ("bundles", "bytes", "closed_epochs", "records")
 
 
 def describe_state(hub: TelemetryHub) -> str:
@@ -290,12 +293,8 @@ def _history(hub: TelemetryHub) -> dict[str, Any]:
 
 
 def _journal(subject: Subject | None) -> dict[str, Any]:
-    size = subject.journal_size() if subject is not None else None
-    return {
-        "bundles": size.bundles if size is not None else None,
-        "bytes": size.bytes if size is not None else None,
-        "closed_epochs": size.closed_epochs if size is not None else None,
-    }
+    size = subject.journal_size() if subject is not None else {}
+    return {key: size.get(key) for key in JOURNAL_KEYS}
 
 
 def _round(value: float | None) -> float | None:

@@ -33,15 +33,6 @@ class LinkState:
 
 
 @dataclass(frozen=True, slots=True)
-class JournalSize:
-    """bytes: on the disk. bundles, closed_epochs: None of an algorithm that keeps none."""
-
-    bundles: int | None
-    bytes: int
-    closed_epochs: int | None
-
-
-@dataclass(frozen=True, slots=True)
 class LastClose:
     """The window that closed last. step: its last. late: updates in it whose own window had closed before. missing:
     who was expected and not heard."""
@@ -86,4 +77,5 @@ class Subject(Protocol):
     def link_faults(self) -> Mapping[Any, int]:
         """How often a frame or a link of others was refused, by reason: a closed set."""
 
-    def journal_size(self) -> JournalSize: ...
+    def journal_size(self) -> Mapping[str, int]:
+        """bytes: on the disk. records: how many the algorithm keeps. Beside these, what the algorithm counts."""

@@ -2,7 +2,8 @@
 
 Parts are small because live frames pass between them: eight parts of an epoch on their way are half a megabyte. The
 asker holds one epoch at most, still compressed. That the coefficients are what they should be, even in size, only the
-core can tell.
+core can tell. Messages that are opaque here are no longer than their algorithm makes them: it cuts its answers itself,
+into 64 KiB as well.
 """
 
 from collections.abc import Iterable, Iterator

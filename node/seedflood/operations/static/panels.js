@@ -72,9 +72,15 @@ function lastClose(close) {
   return `step ${count(close.step)} after ${duration(close.waited_seconds)}: ${close.reason}${missing}${late}`;
 }
 
-function spellJournal({ bundles, bytes: size, closed_epochs: epochs }) {
+function spellJournal({ bundles, records, bytes: size, closed_epochs: epochs }) {
   if (size === null) return null;
-  return bundles === null ? bytes(size) : `${plural(bundles, "bundle")}, ${bytes(size)}, ${plural(epochs, "closed epoch")}`;
+  const counted = [
+    bundles === null ? null : plural(bundles, "bundle"),
+    records ? plural(records, "record") : null,
+    bytes(size),
+    epochs === null ? null : plural(epochs, "closed epoch"),
+  ];
+  return counted.filter((words) => words !== null).join(", ");
 }
 
 /** How settings of an algorithm are called and written; others bear their own name. */
