@@ -186,10 +186,6 @@ def test_a_torn_tail_loses_only_what_was_not_synced():
     world.start()
     world.run_until_step(5)
     for host in world.hosts:
-        own = own_bundles(host)
+        own = host.own_bundles()
         host.journal.tear(random.Random(1))
-        assert own_bundles(host) == own
-
-
-def own_bundles(host):
-    return [bundle for bundle in host.journal.bundles.values() if bundle.origin == host.origin]
+        assert host.own_bundles() == own

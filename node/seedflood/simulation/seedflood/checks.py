@@ -48,9 +48,8 @@ def has_equal_digests(hosts: Sequence[SeedfloodHost]) -> bool:
 
 
 def has_mended(hosts: Sequence[SeedfloodHost]) -> bool:
-    """Are they equal, and does none of them wait to make its coefficients again? Then they are judged, or when time is
-    up."""
-    return has_equal_digests(hosts) and all(host.node.seedflood.exchange.watch.is_current for host in hosts)
+    """Are they equal, and is none of them behind its journal? Then they are judged, or when time is up."""
+    return has_equal_digests(hosts) and all(host.is_current for host in hosts)
 
 
 def find_silence(host: SeedfloodHost) -> str | None:

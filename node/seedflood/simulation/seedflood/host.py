@@ -58,9 +58,19 @@ class SeedfloodHost(Host):
         """Everything that this origin ever said: step -> what it told of it."""
         return {step: u.told for (origin, step), u in self.chronicle.updates.items() if origin == self.origin}
 
+    def own_bundles(self) -> list[Bundle]:
+        """What its journal has of itself."""
+        return [bundle for bundle in self.journal.bundles.values() if bundle.origin == self.origin]
+
     @property
     def has_left(self) -> bool:
         return self.node.phase is Phase.LEFT
+
+    @property
+    def is_current(self) -> bool:
+        """Or does it wait to make its coefficients again?"""
+        exchange = self.node.seedflood.exchange
+        return exchange.watch.is_current
 
     # Its lives
 

@@ -187,9 +187,10 @@ class Liar:
         return [PullPart(self._rng.randint(1, 5), part) for part in cut([self._forged_sum()]) if part]
 
     def digests(self) -> list[Item]:
-        true = self.host.node.standing
+        node = self.host.node
+        true = node.standing
         frontier = Held(self.host.origin, 1) if true is None else None
-        key = self._noise() if frontier or self._rng.random() < 0.3 else self.host.node.applied.digest()
+        key = self._noise() if frontier or self._rng.random() < 0.3 else node.applied.digest()
         return [
             ReplicaDigest(key, self._noise()),
             FrontierDigest(
@@ -216,7 +217,8 @@ class Liar:
     def statements(self) -> list[Item]:
         """About itself, each newer than the last, and well signed."""
         self._versions += 1
-        ours = self.host.node.membership.get(self.host.origin)
+        node = self.host.node
+        ours = node.membership.get(self.host.origin)
         if ours is None:
             return []
         lies: tuple[dict[str, Any], ...] = (
@@ -256,7 +258,7 @@ class Liar:
 
     def equivocations(self) -> list[Item]:
         """Two contents under one step: this one, and the one that its journal has."""
-        said = [bundle for (origin, _), bundle in self.host.journal.bundles.items() if origin == self.host.origin]
+        said = self.host.own_bundles()
         if not said:
             return []
         self._world.chronicle.is_tainted = True
@@ -308,7 +310,7 @@ class Liar:
 
     def skips(self) -> list[Item]:
         """In what is sent: `_as_skipped`. And now and then to somebody who knows better."""
-        said = [bundle for (origin, _), bundle in self.host.journal.bundles.items() if origin == self.host.origin]
+        said = self.host.own_bundles()
         if not said:
             return []
         self._world.chronicle.is_tainted = True
