@@ -1,0 +1,258 @@
+"""What neighbours say to each other that exchange parameters, and how it is spelled in bytes.
+
+Each message is the data of one `Opaque`: a byte for its kind, then its fields in network order. Foreign bytes are
+checked here, once: what `decode` returns has the form that it should have.
+"""
+
+import struct
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple
+
+from seedflood.errors import PeerError
+from seedflood.protocol.gasloc.rules import ENCODING_BYTES_MAX
+from seedflood.protocol.origin import STEP_MAX
+
+CHUNK_BYTES_MAX = 240 << 10
+"""With its head it fits into an `Opaque`."""
+
+DIGEST_BYTES, KEY_BYTES = 32, 8
+SIZE_MAX = 1 << 48
+DEGREE_MAX = (1 << 16) - 1
+
+
+class Kind(IntEnum):
+    """What is carried."""
+
+    ROUND = 0
+    """The parameters of a round, for a partner."""
+    COPY = 1
+    """Parameters and the state of the optimiser, for one that joins."""
+
+
+class Reason(IntEnum):
+    """Why an offer, or a wish for a copy, is declined."""
+
+    PASSED = 0
+    """The round is over here, or the host is at another one."""
+    TAKEN = 1
+    """Others are our partners in this round."""
+    DOUBT = 2
+    """It is not known yet how the last exchange with this partner ended."""
+    DISTRUST = 3
+    """What it sent before was not what it had offered."""
+    AWAY = 4
+    """The host joins, or has finished."""
+    LATE = 5
+    """It was waited for long enough."""
+    BUSY = 6
+    """Another one is served, or there is nothing to serve."""
+
+
+class Progress(NamedTuple):
+    """Where a host is. round: whose local steps it does, or which it exchanges. is_active: it takes part. can_serve: it
+    has something for one that joins. is_over: it has finished."""
+
+    round: int
+    is_active: bool
+    can_serve: bool
+    is_over: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """These parameters are to be had. size: in bytes as they travel. degree: how many partners the host takes in this
+    round. encoding: a word of the run."""
+
+    kind: Kind
+    round: int
+    digest: bytes
+    size: int
+    degree: int = 0
+    encoding: str = ""
+
+
+class Accept(NamedTuple):
+    """Send what you offered, from byte `start` on: what is before is here."""
+
+    digest: bytes
+    start: int
+
+
+class Decline(NamedTuple):
+    """No exchange in this round. now: the round of the host that declines."""
+
+    kind: Kind
+    round: int
+    reason: Reason
+    now: int
+
+
+class Want(NamedTuple):
+    """A host that joins wants a copy."""
+
+
+class Chunk(NamedTuple):
+    """A part of what was accepted. key: the first bytes of its digest. data: bytes, or a view of them."""
+
+    key: bytes
+    offset: int
+    data: bytes | memoryview
+
+
+class Credit(NamedTuple):
+    """Everything before byte `held` is here."""
+
+    key: bytes
+    held: int
+
+
+class Kept(NamedTuple):
+    """What you offered for the round is on my disk, whole. digest: of it. What became of the pair is yours to say."""
+
+    round: int
+    digest: bytes
+
+
+class Outcome(NamedTuple):
+    """The word of the end that decides: was the round mixed with this partner?"""
+
+    round: int
+    is_mixed: bool
+
+
+Saying = Progress | Offer | Accept | Decline | Want | Chunk | Credit | Kept | Outcome
+
+_PROGRESS, _OFFER, _ACCEPT, _DECLINE, _WANT, _CHUNK, _CREDIT, _KEPT, _OUTCOME = range(1, 10)
+
+_PROGRESS_FORM = struct.Struct(">BQB")
+_OFFER_FORM = struct.Struct(f">BBQ{DIGEST_BYTES}sQHB")
+_ACCEPT_FORM = struct.Struct(f">B{DIGEST_BYTES}sQ")
+_DECLINE_FORM = struct.Struct(">BBQBQ")
+_WANT_FORM = struct.Struct(">B")
+_CHUNK_HEAD = struct.Struct(f">B{KEY_BYTES}sQI")
+_CREDIT_FORM = struct.Struct(f">B{KEY_BYTES}sQ")
+_KEPT_FORM = struct.Struct(f">BQ{DIGEST_BYTES}s")
+_OUTCOME_FORM = struct.Struct(">BQB")
+
+
+def encode(saying: Saying) -> bytes:
+    match saying:
+        case Chunk(key, offset, data):
+            return b"".join((_CHUNK_HEAD.pack(_CHUNK, key, offset, checksum(key, offset, data)), data))
+        case Credit(key, held):
+            return _CREDIT_FORM.pack(_CREDIT, key, held)
+        case Progress(round_, is_active, can_serve, is_over):
+            return _PROGRESS_FORM.pack(_PROGRESS, round_, is_active | can_serve << 1 | is_over << 2)
+        case Offer(kind, round_, digest, size, degree, encoding):
+            name = encoding.encode()
+            return _OFFER_FORM.pack(_OFFER, kind, round_, digest, size, degree, len(name)) + name
+        case Accept(digest, start):
+            return _ACCEPT_FORM.pack(_ACCEPT, digest, start)
+        case Decline(kind, round_, reason, now):
+            return _DECLINE_FORM.pack(_DECLINE, kind, round_, reason, now)
+        case Want():
+            return _WANT_FORM.pack(_WANT)
+        case Kept(round_, digest):
+            return _KEPT_FORM.pack(_KEPT, round_, digest)
+        case Outcome(round_, is_mixed):
+            return _OUTCOME_FORM.pack(_OUTCOME, round_, is_mixed)
+
+
+def decode(data: bytes) -> Saying:
+    """Raises PeerError for what no host of the run says."""
+    if not data:
+        raise PeerError("an empty message", reason="limit")
+    if data[0] == _CHUNK:
+        return _decode_chunk(data)
+    try:
+        return _decode(data)
+    except (struct.error, ValueError) as error:
+        raise PeerError(f"a message of kind {data[0]} that cannot be read ({error})", reason="limit") from None
+
+
+def checksum(key: bytes, offset: int, data: bytes | memoryview) -> int:
+    """Of a chunk, its place included."""
+    return zlib.crc32(data, zlib.crc32(key + offset.to_bytes(8, "big")))
+
+
+def _decode_chunk(data: bytes) -> Chunk:
+    if not _CHUNK_HEAD.size < len(data) <= _CHUNK_HEAD.size + CHUNK_BYTES_MAX:
+        raise PeerError(f"a chunk of {len(data)} bytes", reason="limit")
+    _, key, offset, told = _CHUNK_HEAD.unpack_from(data)
+    body = memoryview(data)[_CHUNK_HEAD.size :]
+    if checksum(key, offset, body) != told:
+        raise PeerError("a chunk with a wrong checksum", reason="checksum")
+    return Chunk(key, offset, body)
+
+
+def _decode(data: bytes) -> Saying:
+    read = _READERS.get(data[0])
+    if read is None:
+        raise ValueError("nothing is spelled so")
+    return read(data)
+
+
+def _decode_progress(data: bytes) -> Progress:
+    _, round_, flags = _PROGRESS_FORM.unpack(data)
+    return Progress(_check_round(round_), bool(flags & 1), bool(flags & 2), bool(flags & 4))
+
+
+def _decode_offer(data: bytes) -> Offer:
+    _, kind, round_, digest, size, degree, length = _OFFER_FORM.unpack_from(data)
+    name = data[_OFFER_FORM.size :]
+    if len(name) != length or length > ENCODING_BYTES_MAX:
+        raise ValueError("its encoding has another length")
+    if not 0 < size <= SIZE_MAX:
+        raise ValueError(f"{size} bytes are offered")
+    return Offer(Kind(kind), _check_round(round_), digest, size, degree, name.decode("ascii"))
+
+
+def _decode_accept(data: bytes) -> Accept:
+    _, digest, start = _ACCEPT_FORM.unpack(data)
+    return Accept(digest, start)
+
+
+def _decode_decline(data: bytes) -> Decline:
+    _, kind, round_, reason, now = _DECLINE_FORM.unpack(data)
+    return Decline(Kind(kind), _check_round(round_), Reason(reason), _check_round(now))
+
+
+def _decode_want(data: bytes) -> Want:
+    _WANT_FORM.unpack(data)
+    return Want()
+
+
+def _decode_credit(data: bytes) -> Credit:
+    _, key, held = _CREDIT_FORM.unpack(data)
+    return Credit(key, held)
+
+
+def _decode_kept(data: bytes) -> Kept:
+    _, round_, digest = _KEPT_FORM.unpack(data)
+    return Kept(_check_round(round_), digest)
+
+
+def _decode_outcome(data: bytes) -> Outcome:
+    _, round_, is_mixed = _OUTCOME_FORM.unpack(data)
+    return Outcome(_check_round(round_), bool(is_mixed))
+
+
+_READERS: dict[int, Callable[[bytes], Saying]] = {
+    _PROGRESS: _decode_progress,
+    _OFFER: _decode_offer,
+    _ACCEPT: _decode_accept,
+    _DECLINE: _decode_decline,
+    _WANT: _decode_want,
+    _CREDIT: _decode_credit,
+    _KEPT: _decode_kept,
+    _OUTCOME: _decode_outcome,
+}
+
+
+def _check_round(round_: int) -> int:
+    if round_ > STEP_MAX:
+        raise ValueError(f"round {round_}")
+    return round_

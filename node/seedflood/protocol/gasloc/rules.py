@@ -1,0 +1,112 @@
+"""What nodes of a run agree on that trains by GASLoC, and how long one of them waits."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from seedflood.errors import ConfigError
+from seedflood.protocol.swarm.rules import Patience, SwarmRules
+
+Matching = Literal["one", "two", "full"]
+"""With how many neighbours a round is exchanged: a random one, random two, or all."""
+
+ENCODING_BYTES_MAX = 16
+
+SLOTS: dict[Matching, int | None] = {"one": 1, "two": 2, "full": None}
+
+
+@dataclass(frozen=True, slots=True)
+class GaslocRules(SwarmRules):
+    """What all nodes of a run agree on (from `[run]`).
+
+    steps: of the whole run, a multiple of local_steps. local_steps: what a host does between two exchanges; one that is
+    slower or faster may do fewer or more, a round is a round. alpha, gamma: of the outer step (`Mix`). encoding: how
+    parameters travel; the protocol only compares the word. delay_steps: so many steps of the next round are done while
+    a round is exchanged. final_rounds: exchanges with all neighbours and without local steps, at the end.
+    content_bytes_max, copy_bytes_max: of the parameters as they travel, and of a copy with the state of the optimiser.
+
+    fresh_rounds: whoever joins up to this round begins with the base model, later with a copy of a neighbour. stale
+    rounds: who is so far behind takes a copy, too; 0: never.
+
+    Raises ConfigError for what makes no run.
+    """
+
+    run_seed: int = 0
+    local_steps: int = 100
+    alpha: float = 1.0
+    gamma: float = 0.0
+    matching: Matching = "one"
+    encoding: str = "bf16"
+    delay_steps: int = 0
+    final_rounds: int = 0
+    content_bytes_max: int = 1 << 32
+    copy_bytes_max: int = 1 << 34
+    fresh_rounds: int = 2
+    stale_rounds: int = 0
+
+    def __post_init__(self) -> None:
+        if self.local_steps < 1 or self.steps % self.local_steps:
+            raise ConfigError(f"steps ({self.steps}) must be a multiple of local_steps ({self.local_steps}).")
+        if not 0 < self.alpha <= 1 or not 0 <= self.gamma < 1:
+            raise ConfigError("alpha must be above 0 and at most 1, gamma at least 0 and below 1.")
+        if not 0 <= self.delay_steps <= self.local_steps:
+            raise ConfigError(f"delay_steps must be between 0 and local_steps ({self.local_steps}).")
+        if self.final_rounds < 0 or self.fresh_rounds < 0 or self.stale_rounds < 0:
+            raise ConfigError("numbers of rounds cannot be negative.")
+        if not 0 < len(self.encoding.encode()) <= ENCODING_BYTES_MAX:
+            raise ConfigError(f"an encoding is named by 1 to {ENCODING_BYTES_MAX} bytes.")
+
+    @property
+    def training_rounds(self) -> int:
+        return self.steps // self.local_steps
+
+    @property
+    def rounds(self) -> int:
+        """All exchanges of the run."""
+        return self.training_rounds + self.final_rounds
+
+    def matching_of(self, round_: int) -> Matching:
+        return self.matching if round_ < self.training_rounds else "full"
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How long a node waits in an exchange. Whatever is measured, nothing takes longer than `seconds_max`.
+
+    wait_factor: for a partner that has not finished the round, as a part of what our own local steps took. A host that
+    is slower by more than that is left out. transfer_factor: so many times the time that the throughput of the link
+    promises. floor_seconds: what a busy host may take to answer. relink_seconds: for a link that broke. slow_share: a
+    link that carries parameters within this part of our local steps exchanges in every round, slower ones less often.
+    """
+
+    wait_factor: float = 1.0
+    transfer_factor: float = 3.0
+    floor_seconds: float = 2.0
+    relink_seconds: float = 10.0
+    throughput_min: float = 1e6
+    keep_bytes_per_second: float = 50e6
+    slow_share: float = 1.0
+    seconds_max: float = 900.0
+
+    def wait_seconds(self, local_seconds: float, hop_seconds: float) -> float:
+        """For a partner to come to the round; both have begun the last one at about the same time."""
+        return min(self.wait_factor * local_seconds + self.floor_seconds + 4 * hop_seconds, self.seconds_max)
+
+    def transfer_seconds(self, size: int, throughput: float | None, hop_seconds: float) -> float:
+        """For `size` bytes, of both directions, to travel, to be kept on both sides, and for both to know it.
+
+        throughput: bytes per second that the link was seen to carry; None if it has carried nothing yet.
+        """
+        rate = max(throughput or 0.0, self.throughput_min)
+        expected = size / rate + size / self.keep_bytes_per_second
+        return min(self.transfer_factor * expected + self.floor_seconds + 8 * hop_seconds, self.seconds_max)
+
+
+@dataclass(frozen=True, slots=True)
+class Habits:
+    """What a host does as it likes, whatever others do. local_steps: in a round; None: as many as the run says.
+    checkpoint_rounds: between two checkpoints; after a crash the local steps since the last one are lost."""
+
+    local_steps: int | None = None
+    checkpoint_rounds: int = 1
+    bounds: Bounds = field(default_factory=Bounds)
+    patience: Patience = field(default_factory=Patience)

@@ -1,0 +1,249 @@
+"""How many bytes travel over a link, piece by piece, without being in the way of anything else.
+
+The sender keeps only so much under way that little of it waits in queues: other frames of the link are behind that
+little. It learns from the time between a chunk and its credit. While that is hardly longer than the shortest seen, the
+link carries all that is sent, and the window grows; when it grows beyond that, the window shrinks (a delay-based
+window, as in LEDBAT, RFC 6817). The size of a chunk follows the throughput, so that one never holds a link for long.
+
+The receiver takes chunks in order and says how far it is. If one is missing it asks again from there, at once and then
+now and then: what was accepted can be continued at any byte, over whichever link is up.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Protocol
+
+from seedflood.errors import PeerError
+from seedflood.protocol.gasloc.messages import CHUNK_BYTES_MAX, KEY_BYTES, Chunk
+
+CHUNK_BYTES_MIN, CHUNK_BYTES_FIRST = 2 << 10, 8 << 10
+CHUNK_SECONDS = 0.005
+"""What a chunk may take on the link."""
+
+WINDOW_BYTES_MIN, WINDOW_BYTES_FIRST, WINDOW_BYTES_MAX = 4 << 10, 16 << 10, 8 << 20
+QUEUE_SECONDS = 0.008
+"""How long what is under way may wait in queues."""
+
+SHRINK, GROWTH = 0.8, 0.1
+"""By which the window changes in a round trip, after the first queue was seen. Before that it doubles."""
+
+RATES = 4
+"""The link carries the best of so many measurements: the last ones."""
+
+RETRY_SECONDS = 3.0
+"""So long a receiver waits for the next chunk before it asks again."""
+
+SENT_FACTOR, SENT_BYTES_SPARE = 4, 16 << 20
+"""More than so many times its size, and this, is not sent of a content: to whoever asks again and again."""
+
+
+class Content(Protocol):
+    """Bytes to be sent that do not change. digest: 32 bytes, of all of it; how it is made is for the compute side."""
+
+    @property
+    def digest(self) -> bytes: ...
+
+    @property
+    def size(self) -> int: ...
+
+    def read(self, offset: int, count: int) -> memoryview | bytes:
+        """Exactly so many bytes; never for long."""
+
+
+class Sink(Protocol):
+    """Where received bytes go. held: how many are there, from the first on; not 0 if an earlier life received some."""
+
+    @property
+    def held(self) -> int: ...
+
+    def write(self, data: memoryview | bytes) -> None:
+        """Appends; never for long."""
+
+
+class Sinks(Protocol):
+    """Where sinks come from."""
+
+    def open(self, digest: bytes, size: int) -> Sink:
+        """For bytes that have this digest, as their sender says."""
+
+
+def key_of(digest: bytes) -> bytes:
+    return digest[:KEY_BYTES]
+
+
+class Window:
+    """How much may be under way. limit: in bytes. known: what a window to the same receiver has learned before."""
+
+    def __init__(self, known: "Window | None" = None) -> None:
+        self.limit = WINDOW_BYTES_FIRST
+        self._shortest = float("inf")
+        self._rates: deque[float] = deque(maxlen=RATES)
+        self._sent: deque[tuple[int, float]] = deque()
+        """The end of each chunk under way, and when it left."""
+        self._arrived = 0
+        self._counted = 0
+        self._counted_at = 0.0
+        self._shrunk_at = 0
+        self._is_new = True
+        """It grows fast until a queue is seen, and slowly from then on."""
+        if known is not None and known.rate:
+            self._rates = deque(known._rates, maxlen=RATES)
+            self.limit = max(WINDOW_BYTES_MIN, int(known.rate * QUEUE_SECONDS / 2))  # all of it leaves at once
+
+    @property
+    def rate(self) -> float:
+        """Bytes per second that arrive; 0 before any."""
+        return max(self._rates, default=0.0)
+
+    @property
+    def chunk_bytes(self) -> int:
+        if not self._rates:
+            return CHUNK_BYTES_FIRST
+        return max(CHUNK_BYTES_MIN, min(int(self.rate * CHUNK_SECONDS), CHUNK_BYTES_MAX))
+
+    def restart(self, at: int, now: float) -> None:
+        """Nothing is under way any more; what is sent next begins at `at`."""
+        self._sent.clear()
+        self._arrived = self._counted = at
+        self._counted_at, self._shrunk_at = now, 0
+
+    def sent(self, end: int, now: float) -> None:
+        if not self._sent:
+            self._counted_at = now  # before, nothing could arrive
+        self._sent.append((end, now))
+
+    def arrived(self, held: int, now: float) -> None:
+        """Everything before byte `held` is there."""
+        before, self._arrived, seconds = self._arrived, held, None
+        while self._sent and self._sent[0][0] <= held:
+            seconds = now - self._sent.popleft()[1]
+        if seconds is None:
+            return
+        self._shortest = min(self._shortest, seconds)
+        self._measure(held, now)
+        waiting = seconds - self._shortest
+        if waiting <= QUEUE_SECONDS / 2:
+            growth = 1.0 if self._is_new else GROWTH
+            self.limit = min(self.limit + int(growth * (held - before)), WINDOW_BYTES_MAX)
+        elif waiting > QUEUE_SECONDS and held >= self._shrunk_at:
+            fitting = self.limit if self._is_new else self._fitting()
+            self.limit = max(min(int(self.limit * SHRINK), fitting), WINDOW_BYTES_MIN)
+            self._is_new = False
+            self._shrunk_at = self._sent[-1][0] if self._sent else held  # once for all that is under way
+
+    def _measure(self, held: int, now: float) -> None:
+        """The rate, over at least as long as a chunk takes there and back."""
+        seconds = now - self._counted_at
+        if seconds >= max(CHUNK_SECONDS, self._shortest):
+            self._rates.append((held - self._counted) / seconds)
+            self._counted, self._counted_at = held, now
+
+    def _fitting(self) -> int:
+        """With so much under way the link is full, and its queues are not."""
+        return int(self.rate * (self._shortest + QUEUE_SECONDS / 2)) or WINDOW_BYTES_FIRST
+
+
+class Sending:
+    """Content on its way to one receiver. position: of the next byte to send. heard_at: when the receiver was heard
+    last. window: what is known of the way there."""
+
+    def __init__(self, content: Content, now: float, window: Window | None = None) -> None:
+        self.content = content
+        self.key = key_of(content.digest)
+        self.position = content.size
+        """Nothing is sent before it is accepted."""
+        self.held = 0
+        self.heard_at = now
+        self._total = 0
+        self._furthest = 0
+        """Of what was ever sent. What was under way when it was asked for again may still arrive."""
+        self.window = Window(window)
+
+    @property
+    def is_done(self) -> bool:
+        return self.held == self.content.size
+
+    def accept(self, start: int, now: float) -> None:
+        """The receiver has everything before `start`, and wants the rest. Raises PeerError if it cannot be so."""
+        if start > self.content.size:
+            raise PeerError(f"asked to go on at byte {start:,} of {self.content.size:,}", reason="limit")
+        if self._total > SENT_FACTOR * self.content.size + SENT_BYTES_SPARE:
+            return
+        self.position = self.held = start
+        self._furthest = max(self._furthest, start)
+        self.heard_at = now
+        self.window.restart(start, now)
+
+    def pause(self) -> None:
+        """Until it is accepted again."""
+        self.position = self.content.size
+
+    def credit(self, held: int, now: float) -> None:
+        """The receiver has everything before `held`. Raises PeerError if that was not sent."""
+        if held > self._furthest:
+            raise PeerError("credit for what was not sent", reason="limit")
+        if held > self.held:
+            self.held, self.heard_at = held, now
+            self.position = max(self.position, held)
+            self.window.arrived(held, now)
+
+    def chunks(self, now: float) -> Iterator[Chunk]:
+        """What may be sent now."""
+        size = self.content.size
+        while self.position < size:
+            count = min(self.window.chunk_bytes, size - self.position)
+            under_way = self.position - self.held
+            if under_way and under_way + count > self.window.limit:
+                return
+            yield Chunk(self.key, self.position, self.content.read(self.position, count))
+            self.position += count
+            self._total += count
+            self._furthest = max(self._furthest, self.position)
+            self.window.sent(self.position, now)
+
+
+class Receiving:
+    """Content that is coming. ask_at: when to ask for it again if nothing comes."""
+
+    def __init__(self, digest: bytes, size: int, sink: Sink, now: float) -> None:
+        self.digest = digest
+        self.key = key_of(digest)
+        self.size = size
+        self.sink = sink
+        self.held = min(sink.held, size)
+        self._asked_for = -1
+        self.ask(now)
+
+    @property
+    def is_whole(self) -> bool:
+        return self.held == self.size
+
+    def ask(self, now: float) -> None:
+        """It is asked for from here on."""
+        self._began_at, self._began_with = now, self.held
+        self.ask_at = now + RETRY_SECONDS
+
+    def take(self, chunk: Chunk, now: float) -> bool:
+        """Is it the next one? Then it is used. What came twice is passed over. Raises PeerError if it is too long."""
+        end = chunk.offset + len(chunk.data)
+        if end > self.size:
+            raise PeerError("a chunk beyond what was offered", reason="limit")
+        if chunk.offset != self.held:
+            return False
+        self.sink.write(chunk.data)
+        self.held = end
+        self.ask_at = now + RETRY_SECONDS
+        return True
+
+    def must_ask_again(self, chunk: Chunk) -> bool:
+        """Is something missing before this chunk? True once for each hole: the rest of what is under way shows it
+        again."""
+        is_new = chunk.offset > self.held and self._asked_for != self.held
+        if is_new:
+            self._asked_for = self.held
+        return is_new
+
+    def throughput(self, now: float) -> float | None:
+        """Bytes per second since it was asked for; None if that took no time that can be measured."""
+        seconds = now - self._began_at
+        return (self.held - self._began_with) / seconds if seconds > 0 else None

@@ -1,0 +1,432 @@
+"""Nodes that train by GASLoC, in one process: a virtual clock, links that break, hosts that are killed.
+
+A replica is a few exact fractions, so whether a mean is preserved is a question of equality. What a node keeps
+survives its death at any instant; what it computes does not.
+"""
+
+import hashlib
+import heapq
+import random
+from dataclasses import dataclass, field
+from fractions import Fraction
+from itertools import count
+
+from seedflood.protocol.gasloc.node import GaslocNode
+from seedflood.protocol.gasloc.orders import (
+    Keep,
+    Mix,
+    OpenCopy,
+    TakeLocalSteps,
+)
+from seedflood.protocol.gasloc.rules import Bounds, GaslocRules, Habits
+from seedflood.protocol.swarm.messages import Member
+from seedflood.protocol.swarm.rules import Patience
+
+RUN_ID, BASE_DIGEST = b"r" * 32, b"b" * 32
+PATIENCE = Patience(repair_seconds=2.0, start_seconds=20.0, linger_seconds=60.0)
+
+
+def make_rules(**changes):
+    fields = {"clients": 4, "steps": 40, "local_steps": 4, "alpha": 1.0, "encoding": "exact"} | changes
+    return GaslocRules(RUN_ID, BASE_DIGEST, fields.pop("clients"), fields.pop("steps"), **fields)
+
+
+class Bytes:
+    """A content: bytes in memory, named by their hash."""
+
+    def __init__(self, data):
+        self.data, self.size = data, len(data)
+        self.digest = hashlib.sha256(data).digest()
+
+    def read(self, offset, count):
+        return memoryview(self.data)[offset : offset + count]
+
+
+class Memory:
+    """A sink."""
+
+    def __init__(self):
+        self.data = bytearray()
+
+    @property
+    def held(self):
+        return len(self.data)
+
+    def write(self, data):
+        self.data += data
+
+
+class Memories:
+    def open(self, digest, size):
+        return Memory()
+
+
+def spell(values, padding=0):
+    return " ".join(map(str, values)).encode() + b" " * padding
+
+
+def read(data):
+    return [Fraction(word) for word in bytes(data).decode().split()]
+
+
+@dataclass
+class Disk:
+    """What survives. base: the values of the base model. kept: differences, by (round, partner)."""
+
+    base: list
+    members: dict = field(default_factory=dict)
+    records: dict = field(default_factory=dict)
+    checkpoints: list = field(default_factory=list)
+    kept: dict = field(default_factory=dict)
+
+
+class Compute:
+    """Carries out orders in turn, each after some time, as a thread would; what concerns the disk alone, beside."""
+
+    def __init__(self, host):
+        self.host, self.values, self.ours = host, list(host.disk.base), None
+        self.previous = None
+        self.free_at, self.life = 0.0, host.life
+
+    def put(self, order):
+        world, host = self.host.world, self.host
+        if isinstance(order, Keep | OpenCopy):
+            self._later(world.now + host.disk_seconds(), order)
+            return
+        seconds = host.step_seconds * order.count if isinstance(order, TakeLocalSteps) else 0.001
+        self.free_at = max(self.free_at, world.now) + seconds
+        self._later(self.free_at, order)
+
+    def _later(self, at, order):
+        life = self.life
+        self.host.world.at(at, lambda: self.do(order) if self.host.life == life else None)
+
+    def do(self, order):
+        getattr(self, type(order).__name__.lower())(order)
+
+    def restore(self, order):
+        disk, node = self.host.disk, self.host.node
+        serial, round_, values, self.previous = disk.checkpoints[-1] if disk.checkpoints else (0, 0, disk.base, None)
+        self.values = list(values)
+        self.host.do(lambda now: node.restored(serial, round_, now))
+
+    def takelocalsteps(self, order):
+        change = order.count * self.host.drift
+        self.values = [one + change for one in self.values]
+        self.host.drifted += change
+        self.host.do(self.host.node.stepped)
+
+    def encode(self, order):
+        self.ours = list(self.values)
+        content = Bytes(spell(self.ours, self.host.padding))
+        self.host.encoded.append((order.round, content.digest))
+        self.host.do(lambda now: self.host.node.encoded(content, now))
+
+    def keep(self, order):
+        is_right = hashlib.sha256(order.sink.data).digest() == order.digest
+        if is_right:
+            theirs = read(order.sink.data)
+            difference = [a - b for a, b in zip(self.ours, theirs, strict=True)]
+            self.host.disk.kept[order.round, order.partner] = difference
+        kept = (order.round, order.partner, order.digest)
+        self.host.do(lambda now: self.host.node.kept(*kept, is_right=is_right, now=now))
+
+    def mix(self, order):
+        self.host.mixes.append((order.round, tuple(one.partner for one in order.partners)))
+        for partner, weight in order.partners:
+            self._pull(order.round, partner, weight)
+        gamma = Fraction(self.host.world.rules.gamma)
+        before, self.previous = self.previous or self.ours, self.ours
+        self.values = [v + gamma * (a - b) for v, a, b in zip(self.values, self.ours, before, strict=True)]
+
+    def correct(self, order):
+        self._pull(order.round, order.partner, order.weight)
+        self.host.corrections += 1
+
+    def drop(self, order):
+        self.host.disk.kept.pop((order.round, order.partner), None)
+
+    def keepcheckpoint(self, order):
+        """As they are now; it is on the disk some time later."""
+        kept, life, host = (order.serial, order.round, list(self.values), self.previous), self.life, self.host
+
+        def write():
+            if host.life == life:
+                host.disk.checkpoints.append(kept)
+                host.do(lambda now: host.node.checkpointed(order.serial, now))
+
+        host.world.at(host.world.now + host.disk_seconds(), write)
+
+    def opencopy(self, order):
+        host = self.host
+        found = host.disk.checkpoints[-1] if host.disk.checkpoints else None
+        content = Bytes(spell(found[2], host.padding)) if found else None
+        host.do(lambda now: host.node.opened(order.peer, content, found[1] if found else 0, now))
+
+    def adopt(self, order):
+        is_right = hashlib.sha256(order.sink.data).digest() == order.digest
+        if is_right:
+            self.values, self.previous = read(order.sink.data), None
+            self.host.adopted += 1
+        self.host.do(lambda now: self.host.node.adopted(is_right=is_right, now=now))
+
+    def _pull(self, round_, partner, weight):
+        part = Fraction(self.host.world.rules.alpha) * Fraction(weight).limit_denominator(10**6)
+        difference = self.host.disk.kept[round_, partner]
+        self.values = [v - part * d for v, d in zip(self.values, difference, strict=True)]
+
+
+class Host:
+    """One host, through all its lives. drift: what a local step adds to each value."""
+
+    def __init__(
+        self,
+        world,
+        name,
+        values,
+        *,
+        drift=Fraction(0),
+        step_seconds=0.25,
+        padding=0,
+        local_steps=None,
+        checkpoint_rounds=1,
+    ):
+        self.world, self.name, self.drift, self.step_seconds = world, name, drift, step_seconds
+        self.padding, self.local_steps = padding, local_steps
+        self.checkpoint_rounds = checkpoint_rounds
+        self.disk = Disk([Fraction(one) for one in values])
+        self.life, self.is_up = 0, False
+        self.drifted, self.corrections, self.adopted = Fraction(0), 0, 0
+        self.encoded, self.mixes, self.events, self.finished_at = [], [], [], None
+        self.said = {}
+        """What was offered in any life, by (round, partner)."""
+        self.refused = []
+        self.waits = []
+        """Of each exchange: how long it took, and how long it might have taken at most."""
+        self.tick_at = None
+        self.start()
+
+    @property
+    def origin(self):
+        return self.node.origin
+
+    @property
+    def gasloc(self):
+        return self.node.gasloc
+
+    @property
+    def values(self):
+        return self.compute.values
+
+    def disk_seconds(self):
+        return self.world.rng.uniform(0.001, 0.05)
+
+    def patience_seconds(self):
+        """The longest exchange that the rules allow on any link."""
+        bounds, pace = self.gasloc.exchange._bounds, self.gasloc.pace
+        transfer = bounds.transfer_seconds(2 * max(pace.size, 1) + 1000, None, pace.hop_seconds)
+        ahead = self.step_seconds * self.world.rules.delay_steps
+        return max(ahead, bounds.wait_seconds(pace.local_seconds, pace.hop_seconds) + transfer) + 0.1
+
+    def named(self, name):
+        return [event for event in self.events if event.name == name]
+
+    def start(self):
+        self.life, self.is_up = self.life + 1, True
+        member = Member(self.name.encode().ljust(32, b"."), self.name, self.life)
+        self.node = GaslocNode(
+            self.world.rules,
+            member,
+            lambda _: bytes(64),
+            lambda *_: True,
+            Memories(),
+            Habits(self.local_steps, self.checkpoint_rounds, self.world.bounds, self.world.patience),
+        )
+        self.compute = Compute(self)
+        self.finished_at = None
+        self.do(lambda now: self.node.recall(self.disk.members.values(), now, self.disk.records))
+
+    def kill(self):
+        self.is_up, self.life = False, self.life + 1
+        for peer in list(self.world.hosts):
+            self.world.cut(self, peer)
+
+    def do(self, action):
+        if not self.is_up:
+            return
+        try:
+            action(self.world.now)
+        finally:
+            self.honour(self.node.collect())
+
+    def honour(self, out):
+        """Persist, send, then all else."""
+        assert out.is_durable or not out.records
+        doom = self.world.doom(self)
+        """How many of the three things are done before it is killed; None: all, and it lives."""
+        if doom == 0:
+            self.kill()
+            return
+        self.disk.members |= {member.origin: member for member in out.members}
+        self.disk.records |= dict(out.records)
+        if doom == 1:
+            self.kill()
+            return
+        for peer, message in out.send:
+            self.world.carry(self, peer, message)
+        if doom == 2:
+            self.kill()
+            return
+        for order in out.orders:
+            if isinstance(order, Mix):
+                self.waits.append((self.gasloc.exchange.seconds, self.patience_seconds()))
+            self.compute.put(order)
+        self.events += out.events
+        if out.is_finished:
+            self.finished_at = self.world.now
+        if self.is_up:
+            self.schedule()
+
+    def schedule(self):
+        at = self.node.next_tick(self.world.now)
+        if self.tick_at is None or at < self.tick_at or self.tick_at <= self.world.now:
+            self.tick_at, life = max(at, self.world.now + 0.0001), self.life
+            self.world.at(self.tick_at, lambda: self.tick(life))
+
+    def tick(self, life):
+        if self.life == life and self.is_up:
+            self.tick_at = None
+            self.do(self.node.tick)
+
+
+@dataclass
+class Link:
+    """Both directions of a link: streams in order. rate: bytes per second."""
+
+    ends: tuple
+    delay: float
+    rate: float
+    free_at: dict = field(default_factory=dict)
+    is_up: bool = True
+
+
+class World:
+    def __init__(self, *, seed=0, bounds=None, patience=PATIENCE, **rules):
+        self.rules, self.bounds, self.patience = make_rules(**rules), bounds or Bounds(), patience
+        self.rng = random.Random(seed)
+        self.now, self._events, self._order = 0.0, [], count()
+        self.hosts, self.links, self.plans = [], {}, set()
+        self.drop = lambda sender, receiver, message: False
+        """Frames that never arrive."""
+        self.change = lambda sender, receiver, message: message
+        self.doom = lambda host: None
+
+    def at(self, when, action):
+        heapq.heappush(self._events, (when, next(self._order), action))
+
+    def run(self, seconds, until=None):
+        end = self.now + seconds
+        while self._events and self._events[0][0] <= end:
+            self.now, _, action = heapq.heappop(self._events)
+            action()
+            if until is not None and until():
+                return
+        self.now = end
+
+    def add(self, *values, **how):
+        host = Host(self, f"h{len(self.hosts)}", values or (len(self.hosts),), **how)
+        self.hosts.append(host)
+        return host
+
+    def by_origin(self, origin):
+        return next(host for host in self.hosts if host.origin == origin)
+
+    # Links
+
+    def plan(self, a, b, *, delay=0.01, rate=1e8):
+        """These two dial each other whenever both are up."""
+        self.plans.add((a, b, delay, rate))
+        self.dial(a, b, delay, rate)
+
+    def ring(self, **how):
+        for k, host in enumerate(self.hosts):
+            if len(self.hosts) > 2 or k == 0:
+                self.plan(host, self.hosts[(k + 1) % len(self.hosts)], **how)
+
+    def complete(self, **how):
+        for k, host in enumerate(self.hosts):
+            for other in self.hosts[k + 1 :]:
+                self.plan(host, other, **how)
+
+    def dial(self, a, b, delay, rate):
+        key = frozenset((a, b))
+        if key in self.links or not (a.is_up and b.is_up):
+            return
+        hellos = (a.node.hello(), b.node.hello())
+        self.links[key] = Link((a, b), delay, rate)
+        for one, other, hello in ((a, b, hellos[1]), (b, a, hellos[0])):
+            one.node.admission.check_hello(hello)
+            one.do(lambda now, one=one, other=other, hello=hello: one.node.connected(other.origin, hello, now))
+
+    def cut(self, a, b, *, redial=1.0):
+        link = self.links.pop(frozenset((a, b)), None)
+        if link is None:
+            return
+        link.is_up = False
+        for one, other in ((a, b), (b, a)):
+            one.do(lambda now, one=one, other=other: one.node.disconnected(other.origin, now, "cut"))
+        self.at(self.now + redial, self.redial)
+
+    def redial(self):
+        """Whatever is planned and possible."""
+        for a, b, delay, rate in sorted(self.plans, key=lambda plan: (plan[0].name, plan[1].name)):
+            self.dial(a, b, delay, rate)
+
+    def revive(self, host):
+        if not host.is_up:
+            host.start()
+            self.redial()
+
+    def carry(self, sender, peer, message):
+        receiver = self.by_origin(peer)
+        link = self.links.get(frozenset((sender, receiver)))
+        if link is None or self.drop(sender, receiver, message):
+            return
+        message = self.change(sender, receiver, message)
+        size = len(getattr(message, "data", b"")) + 50
+        free_at = max(link.free_at.get(sender, 0.0), self.now) + size / link.rate
+        link.free_at[sender] = free_at
+        self.at(free_at + link.delay, lambda: self.deliver(link, receiver, sender, message))
+
+    def deliver(self, link, receiver, sender, message):
+        if not link.is_up or not receiver.is_up:
+            return
+        try:
+            receiver.do(lambda now: receiver.node.received(sender.origin, message, now))
+        except Exception as error:
+            receiver.refused.append(error)
+            self.cut(receiver, sender)
+
+    # What should hold
+
+    @property
+    def are_finished(self):
+        return all(host.finished_at is not None for host in self.hosts)
+
+    @property
+    def initial(self):
+        """Of all values of all base models."""
+        return sum((sum(host.disk.base) for host in self.hosts), Fraction(0))
+
+    def reasons(self):
+        """Why exchanges were skipped."""
+        return {event.facts["reason"] for host in self.hosts for event in host.named("exchange skipped")}
+
+    def total(self):
+        """Of all values of all hosts, once all orders are carried out."""
+        return sum((sum(host.values) for host in self.hosts), Fraction(0))
+
+    def finish(self, seconds=2000.0):
+        self.run(seconds, until=lambda: self.are_finished)
+        assert self.are_finished, [(host.name, host.node.phase, host.node.blockers(self.now)) for host in self.hosts]
+        self.run(5.0)
