@@ -1,0 +1,65 @@
+"""Who exchanges with whom in a round: a random matching of the graph that everyone knows.
+
+Every edge draws a number from (run seed, round, edge). Edges are taken in the order of their numbers, each if both of
+its ends have a place left. So whoever knows the same graph finds the same pairs without a message; where views differ,
+the ends of a pair do not agree that they are one, and one of them declines. No edge is preferred: the numbers know
+neither names nor places.
+
+A slow edge of class k takes part in every 2^k-th round on average, drawn from the same hash.
+"""
+
+import hashlib
+import struct
+from collections.abc import Mapping
+
+from seedflood.protocol.origin import OriginId
+
+Edge = tuple[OriginId, OriginId]
+"""The smaller origin first."""
+
+SLOW_CLASS_MAX = 6
+"""The slowest link still exchanges in every 64th round."""
+
+
+def edge_of(one: OriginId, other: OriginId) -> Edge:
+    return (one, other) if one < other else (other, one)
+
+
+class Lottery:
+    """Numbers for edges, the same on every host."""
+
+    def __init__(self, run_seed: int) -> None:
+        self._key = hashlib.sha256(b"seedflood gasloc matching 1\0" + str(run_seed).encode()).digest()
+
+    def draw(self, round_: int, edge: Edge) -> tuple[int, int]:
+        """Two independent numbers of 64 bits: the place of the edge, and whether a slow one takes part."""
+        packed = struct.pack(">QQQ", round_, *edge)
+        place, chance = struct.unpack(">QQ", hashlib.blake2b(packed, digest_size=16, key=self._key).digest())
+        return place, chance
+
+    def edges(self, graph: Mapping[Edge, int], round_: int) -> list[Edge]:
+        """Those that take part in the round, in the order in which they are taken. graph: the class of each edge."""
+        drawn = [(*self.draw(round_, edge), edge, slow) for edge, slow in graph.items()]
+        return [
+            edge
+            for _, edge in sorted((place, edge) for place, chance, edge, slow in drawn if not chance >> (64 - slow))
+        ]
+
+
+def match(
+    graph: Mapping[Edge, int], lottery: Lottery, round_: int, slots: int | None
+) -> dict[OriginId, tuple[OriginId, ...]]:
+    """The partners of each origin that has some in this round, in order. slots: how many at most; None: all."""
+    partners: dict[OriginId, list[OriginId]] = {}
+    for a, b in lottery.edges(graph, round_):
+        of_a, of_b = partners.setdefault(a, []), partners.setdefault(b, [])
+        if slots is None or (len(of_a) < slots and len(of_b) < slots):
+            of_a.append(b)
+            of_b.append(a)
+    return {origin: tuple(sorted(others)) for origin, others in partners.items() if others}
+
+
+def weight(degree: int) -> float:
+    """Of a pair in the Laplacian (Metropolis): degree is that of the end that has more partners. Both ends take the
+    same, and what all give away adds up to no more than they have."""
+    return 1 / (1 + degree)

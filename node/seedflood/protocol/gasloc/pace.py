@@ -1,0 +1,68 @@
+"""How fast links and hosts are, and how long to wait for them therefore."""
+
+from math import ceil, log2
+
+from seedflood.protocol.gasloc.matching import SLOW_CLASS_MAX
+from seedflood.protocol.gasloc.rules import Bounds
+from seedflood.protocol.origin import OriginId
+from seedflood.protocol.swarm.delays import HOP_SAFETY, HOP_SECONDS_MIN, HopDelays
+
+GAIN = 0.5
+"""How much of what was learned last counts: a link exchanges seldom, and changes in between."""
+
+HYSTERESIS = 1.25
+"""A class changes when the link is past its border by so much: each change is a statement that floods to everyone."""
+
+
+class Pace:
+    """local_seconds: what our last local steps took. size: of the last content, in bytes."""
+
+    def __init__(self, bounds: Bounds, delays: HopDelays) -> None:
+        self.local_seconds = 0.0
+        self.size = 0
+        self.slow: dict[OriginId, int] = {}
+        """The class of each link that is slow."""
+        self._bounds = bounds
+        self._delays = delays
+        self._throughput: dict[OriginId, float] = {}
+
+    @property
+    def hop_seconds(self) -> float:
+        """The bound of one hop."""
+        return max(HOP_SECONDS_MIN, HOP_SAFETY * self._delays.slow_seconds)
+
+    def throughput(self, peer: OriginId) -> float | None:
+        return self._throughput.get(peer)
+
+    def wait_seconds(self) -> float:
+        return self._bounds.wait_seconds(self.local_seconds, self.hop_seconds)
+
+    def transfer_seconds(self, peer: OriginId, size: int) -> float:
+        return self._bounds.transfer_seconds(size, self.throughput(peer), self.hop_seconds)
+
+    def measured(self, peer: OriginId, bytes_per_second: float) -> None:
+        """So fast our last transfer from the peer was."""
+        known = self._throughput.get(peer)
+        self._throughput[peer] = bytes_per_second if known is None else known + GAIN * (bytes_per_second - known)
+        self._classify(peer)
+
+    def failed(self, peer: OriginId) -> None:
+        """A transfer did not end in time: the link is slower than we know."""
+        known = self._throughput.get(peer, self._bounds.throughput_min)
+        self._throughput[peer] = known / 2
+        self._classify(peer)
+
+    def _classify(self, peer: OriginId) -> None:
+        """How rarely the link should be used, so that it does not hold up our local steps."""
+        allowed = self._bounds.slow_share * self.local_seconds
+        if not self.size or allowed <= 0:
+            return
+        ratio = self.size / self._throughput[peer] / allowed
+        known = self.slow.get(peer, 0)
+        if 2 ** (known - 1) / HYSTERESIS < ratio <= 2**known * HYSTERESIS or (known == 0 and ratio <= HYSTERESIS):
+            return
+        wanted = min(max(0, ceil(log2(ratio))), SLOW_CLASS_MAX)
+        if wanted:
+            self.slow[peer] = wanted
+        else:
+            self.slow.pop(peer, None)

@@ -1,0 +1,85 @@
+"""What a node states to everyone beside its membership: how far it is, and which of its links are slow.
+
+Both ends of an edge state its class, and the slower word counts: so everyone computes the same matching.
+"""
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from seedflood.errors import PeerError
+from seedflood.protocol.gasloc.matching import SLOW_CLASS_MAX, Edge, edge_of
+from seedflood.protocol.origin import STEP_MAX, OriginId
+from seedflood.protocol.swarm.membership import Membership
+from seedflood.protocol.swarm.messages import Member
+
+LAG_ROUNDS = 8
+"""Whoever states a round so far behind ours is matched with nobody: it stands still."""
+
+SLOW_LINKS_MAX = 100
+"""The slowest of a node's links are stated; a statement holds no more."""
+
+_HEAD = struct.Struct(">QB")
+_LINK = struct.Struct(">QB")
+
+
+@dataclass(frozen=True, slots=True)
+class Stated:
+    """round: in which the node is. slow: the class of each link that is slow."""
+
+    round: int = 0
+    slow: Mapping[OriginId, int] = field(default_factory=dict)
+
+    def packed(self) -> bytes:
+        slowest = sorted(self.slow.items(), key=lambda one: (-one[1], one[0]))[:SLOW_LINKS_MAX]
+        return _HEAD.pack(self.round, len(slowest)) + b"".join(_LINK.pack(*one) for one in sorted(slowest))
+
+
+@lru_cache(maxsize=4096)
+def unpack(state: bytes) -> Stated:
+    """Raises PeerError for what no node states. Empty: it has not stated anything yet."""
+    if not state:
+        return Stated()
+    if len(state) < _HEAD.size:
+        raise PeerError("a statement about rounds is cut off", reason="limit")
+    round_, count = _HEAD.unpack_from(state)
+    if len(state) != _HEAD.size + count * _LINK.size or round_ > STEP_MAX or count > SLOW_LINKS_MAX:
+        raise PeerError("a statement about rounds has another form", reason="limit")
+    slow = dict(_LINK.iter_unpack(state[_HEAD.size :]))
+    if any(not 0 < one <= SLOW_CLASS_MAX for one in slow.values()):
+        raise PeerError("a link is slower than any can be", reason="limit")
+    return Stated(round_, slow)
+
+
+def stated(member: Member) -> Stated:
+    return unpack(member.algorithm)
+
+
+def known_graph(membership: Membership, round_: int) -> dict[Edge, int]:
+    """The links of those who take part in the round, by the word of both ends, with the class of each."""
+    taking_part = {
+        member.origin: member
+        for member in membership.all()
+        if member.has_spoken and not member.has_left and stated(member).round + LAG_ROUNDS >= round_
+    }
+    graph: dict[Edge, int] = {}
+    for origin, member in taking_part.items():
+        for other in member.neighbours:
+            partner = taking_part.get(other)
+            if origin < other and partner is not None and origin in partner.neighbours:
+                classes = (stated(member).slow.get(other, 0), stated(partner).slow.get(origin, 0))
+                graph[edge_of(origin, other)] = max(classes)
+    return graph
+
+
+def swarm_round(membership: Membership, told: Mapping[OriginId, int], rounds: int) -> int:
+    """The round that half of the hosts have reached: no minority moves anyone. told: what we know beside statements, of
+    ourselves and of neighbours. Who has finished the run counts, too; who left before does not."""
+    reached = []
+    for member in membership.all():
+        round_ = max(stated(member).round, told.get(member.origin, 0))
+        if member.has_spoken and (not member.has_left or round_ >= rounds):
+            reached.append(min(round_, rounds))
+    reached.sort(reverse=True)
+    return reached[(len(reached) + 1) // 2 - 1] if reached else 0
