@@ -73,11 +73,24 @@ def test_protocol_imports_only_the_standard_library_and_errors():
     assert strangers == set()
 
 
+ALGORITHMS = ("seedflood", "gasloc")
+
+
 def test_the_swarm_knows_no_algorithm():
     shared = {"protocol/frontier.py", "protocol/origin.py", "protocol/packing.py"}
     within = {name for name in MODULES if name.startswith("protocol/swarm/")} | shared
-    assert {name for name in within if name in importers_of("seedflood.protocol.seedflood")} == set()
+    for algorithm in ALGORITHMS:
+        assert {name for name in within if name in importers_of(f"seedflood.protocol.{algorithm}")} == set()
     assert {name for name in shared if name in importers_of("seedflood.protocol.swarm")} == set()
+
+
+@pytest.mark.parametrize("one", ALGORITHMS)
+@pytest.mark.parametrize("other", ALGORITHMS)
+def test_no_algorithm_knows_another(one, other):
+    assert any(name.startswith(f"protocol/{one}/") for name in MODULES)
+    if one != other:
+        importers = importers_of(f"seedflood.protocol.{other}")
+        assert {name for name in importers if name.startswith(f"protocol/{one}/")} == set()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,377 @@
+"""GASLoC as an algorithm of a swarm: local steps, then an exchange of parameters with the partners of the round.
+
+What follows what in the life of a node stands in `phase`. A round is numbered alike on all hosts, and a host that falls
+behind gives its parameters the number that the others have reached: it has done fewer steps, and nobody waits for it.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from seedflood.protocol.frontier import Held
+from seedflood.protocol.gasloc.carrier import Carrier
+from seedflood.protocol.gasloc.conversation import Conversation
+from seedflood.protocol.gasloc.copies import Fetch, Serve
+from seedflood.protocol.gasloc.exchange import Exchange
+from seedflood.protocol.gasloc.ledger import Ledger
+from seedflood.protocol.gasloc.orders import (
+    Correct,
+    Drop,
+    Encode,
+    KeepCheckpoint,
+    Mix,
+    Restore,
+    TakeLocalSteps,
+)
+from seedflood.protocol.gasloc.outbox import Outbox
+from seedflood.protocol.gasloc.pace import Pace
+from seedflood.protocol.gasloc.phase import Lifecycle, Phase
+from seedflood.protocol.gasloc.rules import GaslocRules, Habits
+from seedflood.protocol.gasloc.sight import figures_of, find_blockers
+from seedflood.protocol.gasloc.stated import Stated, stated
+from seedflood.protocol.gasloc.transfer import Content, Sinks
+from seedflood.protocol.origin import STEP_MAX, OriginId
+from seedflood.protocol.swarm.messages import AlgorithmMessage, Hello, Member
+from seedflood.protocol.swarm.presence import Presence
+from seedflood.protocol.view import Blocker, View
+
+BEHIND_ROUNDS = 2
+"""Half of the swarm has exchanged the round that we come to, and the next one is under way."""
+
+
+class Gasloc:
+    """round: whose local steps are done, or which is exchanged."""
+
+    def __init__(self, rules: GaslocRules, presence: Presence, outbox: Outbox, sinks: Sinks, habits: Habits) -> None:
+        bounds = habits.bounds
+        self.round = 0
+        self.life = Lifecycle()
+        self.ledger = Ledger(outbox)
+        self.pace = Pace(bounds, presence.delays)
+        self.carrier = Carrier(presence.neighbours, sinks, outbox)
+        self.exchange = Exchange(rules, bounds, presence, self.pace, self.ledger, self.carrier, outbox)
+        self.fetch = Fetch(rules, presence.neighbours, self.carrier, outbox)
+        self.serve = Serve(self.carrier, outbox)
+        parts = (self.carrier, self.exchange, self.fetch, self.serve)
+        self.talk = Conversation(rules, presence, *parts, self)
+        self._rules = rules
+        self._presence = presence
+        self._outbox = outbox
+        self._patience = habits.patience
+        self._local_steps = habits.local_steps or rules.local_steps
+        self._checkpoint_rounds = habits.checkpoint_rounds
+        self._has_spoken = False
+        self._is_forgetful = False
+        self._known: Member | None = None
+        """The last statement of an earlier life of ours that the journal has."""
+        self._past_round = -1
+        """In which one was, as far as others know, that the journal does not have."""
+        self.is_restored = False
+        self._has_parameters = False
+        """Other ones than the base model's?"""
+        self.is_computing = False
+        """Do we wait for local steps or for encoding?"""
+        self._ahead = 0
+        """Local steps of the next round that are done, or being done, while this one is exchanged."""
+        self._asked_at = (0.0, 0)
+        """When local steps were ordered last, and how many."""
+        self._checkpoint_at = 0
+        self.since = 0.0
+        """Since when we join, or are finishing."""
+        self._now = 0.0
+
+    # What the swarm says of us
+
+    @property
+    def has_spoken(self) -> bool:
+        return self._has_spoken
+
+    @property
+    def is_forgetful(self) -> bool:
+        return self._is_forgetful
+
+    def hear_of_past(self, member: Member) -> None:
+        """A journal that was not lost knows the last statement: it was kept before it was sent. If it does not, nothing
+        of the rounds of that life is said again."""
+        if self._known is None or member.age > self._known.age:
+            self._is_forgetful = True
+            self._past_round = max(self._past_round, stated(member).round)
+
+    def state(self) -> bytes:
+        return Stated(self.round, self.pace.slow).packed()
+
+    def held(self) -> tuple[Held, ...]:
+        return ()
+
+    # What operators are shown
+
+    @property
+    def phase(self) -> str:
+        return self.life.phase.value
+
+    @property
+    def step(self) -> int:
+        return min(self.round * self._rules.local_steps, self._rules.steps)
+
+    @property
+    def is_ready(self) -> bool:
+        """Has it parameters of the run, and does it take part?"""
+        return self.life.is_active or self.life.is_over
+
+    @property
+    def is_doubted(self) -> bool:
+        return False
+
+    def describe(self, view: View) -> View:
+        return replace(view, figures={**view.figures, **figures_of(self)}, catching_up=self.fetch.progress())
+
+    def blockers(self, now: float) -> tuple[Blocker, ...]:
+        return tuple(find_blockers(self, self._presence.membership))
+
+    # What happened
+
+    def recall(self, records: Mapping[bytes, bytes], now: float) -> None:
+        self._now = self.since = now
+        self.ledger.recall(records)
+        self._known = self._presence.membership.get(self._presence.ours.origin)
+        self._presence.declare(first_step=STEP_MAX)
+        self._outbox.order(Restore())
+
+    def restored(self, serial: int, round_: int) -> None:
+        """Answers a `Restore`: the numbers of the checkpoint that is loaded; zeros if it is the base model."""
+        self.is_restored, self._has_parameters = True, serial > 0
+        self.round = max(round_, self.ledger.last_round + 1)
+        for partner, entry in self.ledger.restored(serial):
+            self._outbox.order(Correct(entry.round, partner, entry.weight))
+
+    def leave(self) -> None:
+        if self.life.phase is Phase.LEFT:
+            return
+        if self.exchange.is_open:
+            self.exchange.abandon(self._now)
+            self._mix(self._now)
+        if self.life.is_active:
+            self._keep_checkpoint(self.round)
+        self.life.enter(Phase.LEFT)
+        self.talk.tell_progress()
+        self._presence.leave(self.step - 1)
+
+    def connected(self, peer: OriginId, hello: Hello, now: float) -> None:
+        self.talk.connected(peer, now)
+
+    def disconnected(self, peer: OriginId) -> None:
+        self.talk.disconnected(peer)
+
+    def received(self, peer: OriginId, message: AlgorithmMessage, now: float) -> None:
+        self.talk.received(peer, message, now)
+
+    def answered(self, peer: OriginId, sent_at: float) -> None:
+        pass
+
+    # What the compute side answers
+
+    def stepped(self, now: float) -> None:
+        """Answers a `TakeLocalSteps`."""
+        asked_at, count = self._asked_at
+        self.pace.local_seconds = (now - asked_at) / count * self._local_steps
+        self.is_computing = False
+        if not self.life.is_active:
+            return
+        if self.exchange.is_open:
+            self.life.enter(Phase.EXCHANGING)
+        else:
+            self._encode()
+
+    def encoded(self, content: Content, now: float) -> None:
+        """Answers an `Encode`. content: stays as it is until the exchange is over."""
+        self.is_computing = False
+        if not self.life.is_active:
+            return
+        if self.round + 1 - self._checkpoint_at >= self._checkpoint_rounds:
+            self._keep_checkpoint(self.round + 1)
+        self.exchange.begin(self.round, content, now)
+        self._ahead = min(self._rules.delay_steps, self._steps_of(self.round + 1))
+        if self._ahead:
+            self._take_steps(self.round + 1, self._ahead, now)
+
+    def kept(self, round_: int, partner: OriginId, digest: bytes, *, is_right: bool) -> None:
+        """Answers a `Keep`. is_right: the bytes have the digest, and what is needed of them is on the disk."""
+        self.exchange.kept(round_, partner, digest, is_right=is_right)
+
+    def checkpointed(self, serial: int) -> None:
+        """Answers a `KeepCheckpoint`."""
+        for partner, round_ in self.ledger.checkpointed(serial):
+            self._outbox.order(Drop(round_, partner))
+
+    def opened(self, peer: OriginId, content: Content | None, round_: int, now: float) -> None:
+        """Answers an `OpenCopy`. round_: of the checkpoint."""
+        self.serve.opened(peer, content, round_, now)
+
+    def adopted(self, *, is_right: bool) -> None:
+        """Answers an `Adopt`. is_right: the copy has the digest that was offered, and is loaded."""
+        self.fetch.adopted(is_right=is_right)
+        if is_right:
+            for partner, round_ in self.ledger.replaced():
+                self._outbox.order(Drop(round_, partner))
+            self._has_parameters = True
+            self._keep_checkpoint(max(self.round, self.fetch.round))
+
+    # What is due
+
+    def advance(self, now: float) -> None:
+        self._now = now
+        self.carrier.advance(now)
+        self.serve.advance(now)
+        self.exchange.advance(now)
+        if self.life.phase is Phase.JOINING and self.is_restored:
+            self._join(now)
+        elif self.life.is_active:
+            self._go_on(now)
+        elif self.life.phase is Phase.FINISHING:
+            self._finish(now)
+
+    def compare(self, now: float) -> None:
+        """Says again what may have been lost, and to everyone how far we are."""
+        self.talk.tell_progress()
+        self.exchange.remind()
+        if self.state() != self._presence.ours.algorithm and self.life.phase is not Phase.LEFT:
+            self._presence.declare()
+
+    def review(self, now: float) -> None:
+        pass
+
+    def report(self, now: float) -> None:
+        pass
+
+    def wake_at(self, now: float) -> float:
+        times = [self.exchange.wake_at(), self.carrier.wake_at(), self.serve.wake_at(), self.fetch.wake_at(now)]
+        if self.life.phase is Phase.JOINING:
+            times.append(self.since + self._patience.start_seconds)
+        if self.life.phase is Phase.FINISHING:
+            times.append(self.since + self._patience.linger_seconds)
+        return min((one for one in times if one > now), default=float("inf"))
+
+    def queued(self, peer: OriginId) -> Iterable[AlgorithmMessage]:
+        return ()
+
+    # To begin
+
+    def _join(self, now: float) -> None:
+        """Begins once there are parameters to begin with."""
+        if self.fetch.is_adopted:
+            self.round = max(self.round, self.fetch.round, self.talk.swarm_round())
+            self._begin(now)
+        elif self.fetch.is_under_way or (self._has_waited(now) and self._is_copy_needed()):
+            self.fetch.advance(self.talk.progress, now)
+        elif self._has_waited(now):
+            self._begin(now)
+
+    def _has_waited(self, now: float) -> bool:
+        """Do we know from a neighbour how far the others are, or was one waited for long enough?"""
+        return bool(self.talk.progress) or self._rules.clients == 1 or now >= self.since + self._patience.start_seconds
+
+    def _is_copy_needed(self) -> bool:
+        """Are the others so far on that parameters like ours would set them back?"""
+        if not self._has_parameters:
+            return self.talk.swarm_round() > self._rules.fresh_rounds
+        stale = self._rules.stale_rounds
+        return stale > 0 and self.talk.swarm_round() - self.round > stale
+
+    def _begin(self, now: float) -> None:
+        """Takes part, from the round on that no past life of ours has said anything of."""
+        self.fetch.end()
+        self._has_parameters = True
+        if self._is_forgetful:
+            self.round = max(self.round, self._past_round + 1, self.talk.swarm_round())
+        if not self._has_spoken:
+            self._has_spoken = True
+            self._presence.take_part(self.step)
+        self._outbox.tell("takes part", round=self.round)
+        self._begin_round(self.round, now)
+
+    # Rounds
+
+    def _begin_round(self, round_: int, now: float) -> None:
+        self.round = round_
+        if round_ >= self._rules.rounds:
+            self._end(now)
+            return
+        steps, self._ahead = self._steps_of(round_) - self._ahead, 0
+        if steps > 0:
+            self._take_steps(round_, steps, now)
+        else:
+            self._encode()
+        self.talk.tell_progress()
+
+    def _steps_of(self, round_: int) -> int:
+        return self._local_steps if round_ < self._rules.training_rounds else 0
+
+    def _take_steps(self, round_: int, count: int, now: float) -> None:
+        self.life.enter(Phase.TRAINING)
+        self.is_computing, self._asked_at = True, (now, count)
+        self._outbox.order(TakeLocalSteps(round_, count))
+
+    def _encode(self) -> None:
+        """Our local steps are done. If the others are far ahead, they count for the round that these have reached."""
+        reached = min(self.talk.swarm_round(), self._rules.rounds - 1)
+        if reached >= self.round + BEHIND_ROUNDS:
+            self._jump(reached)
+        self.life.enter(Phase.EXCHANGING)
+        self.is_computing = True
+        self._outbox.order(Encode(self.round, self._rules.encoding))
+
+    def _go_on(self, now: float) -> None:
+        """The exchange is over, or is not to be had: on to the next round."""
+        exchange = self.exchange
+        while exchange.content is not None and exchange.is_over and not self.is_computing and self.life.is_active:
+            reached = min(self.talk.swarm_round(), self._rules.rounds - 1)
+            if exchange.is_vain and reached > self.round:  # our partners are there
+                content = exchange.content
+                exchange.end(now)
+                self._jump(reached)
+                exchange.begin(self.round, content, now)
+                continue
+            self._mix(now)
+            if self._is_copy_needed():
+                self.life.enter(Phase.JOINING)
+                self.round, self.since, self._ahead = self.round + 1, now, 0
+                self._outbox.tell("takes a copy: too far behind", "warning", round=self.round)
+                self._join(now)
+            else:
+                self._begin_round(self.round + 1, now)
+
+    def _jump(self, round_: int) -> None:
+        self._outbox.tell("behind the others", round=self.round, goes_on_with=round_)
+        self.round = round_
+        self.talk.tell_progress()
+
+    def _mix(self, now: float) -> None:
+        shares = self.exchange.end(now)
+        facts = {"partners": len(shares), "seconds": round(self.exchange.seconds, 3)}
+        self._outbox.tell("round exchanged", "debug", round=self.round, **facts)
+        self._outbox.order(Mix(self.round, shares))
+
+    # The end
+
+    def _end(self, now: float) -> None:
+        """No rounds are left."""
+        self.life.enter(Phase.FINISHING)
+        self.since = now
+        self._outbox.tell("no steps left", step=self.step)
+        self._keep_checkpoint(self.round)
+        self._presence.declare(last_step=self._rules.steps - 1)
+        self.talk.tell_progress()
+        self._finish(now)
+
+    def _finish(self, now: float) -> None:
+        is_wanted = self.ledger.doubts() or self.talk.unfinished() or self.serve.peer is not None
+        if is_wanted and now < self.since + self._patience.linger_seconds:
+            return
+        self.life.enter(Phase.FINISHED)
+        self._outbox.outputs.is_finished = True
+
+    # Small things
+
+    def _keep_checkpoint(self, round_: int) -> None:
+        """round_: with which to go on from it."""
+        self._checkpoint_at = round_
+        self._outbox.order(KeepCheckpoint(self.ledger.take_serial(), round_))

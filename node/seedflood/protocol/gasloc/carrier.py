@@ -1,0 +1,122 @@
+"""The transfers of a node: what is on its way to neighbours and from them.
+
+A transfer belongs to the peer and the content, not to the link: after a break it goes on over whichever link is up. The
+receiver asks; whoever sends remembers nothing but what it has offered.
+"""
+
+from seedflood.protocol.gasloc.messages import Accept, Chunk, Credit, Saying, encode
+from seedflood.protocol.gasloc.outbox import Outbox
+from seedflood.protocol.gasloc.transfer import Content, Receiving, Sending, Sinks, Window, key_of
+from seedflood.protocol.origin import OriginId
+from seedflood.protocol.swarm.messages import Opaque
+from seedflood.protocol.swarm.neighbours import Neighbours
+
+_Key = tuple[OriginId, bytes]
+
+
+class Carrier:
+    """bytes_sent, bytes_received: of contents, in this life."""
+
+    def __init__(self, neighbours: Neighbours, sinks: Sinks, outbox: Outbox) -> None:
+        self.bytes_sent = 0
+        self.bytes_received = 0
+        self._sending: dict[_Key, Sending] = {}
+        self._receiving: dict[_Key, Receiving] = {}
+        self._windows: dict[OriginId, Window] = {}
+        """What the last transfer to each neighbour has learned of the link."""
+        self._neighbours = neighbours
+        self._sinks = sinks
+        self._outbox = outbox
+
+    def say(self, peer: OriginId, saying: Saying) -> None:
+        """To a peer that is linked; nobody else hears it."""
+        if peer in self._neighbours:
+            self._outbox.send(peer, Opaque(encode(saying)))
+
+    # To neighbours
+
+    def offer(self, peer: OriginId, content: Content, now: float) -> Sending:
+        """The peer may accept this from now on."""
+        key = (peer, key_of(content.digest))
+        if key not in self._sending:
+            self._sending[key] = Sending(content, now, self._windows.get(peer))
+        return self._sending[key]
+
+    def withdraw(self, peer: OriginId, digest: bytes) -> None:
+        sending = self._sending.pop((peer, key_of(digest)), None)
+        if sending is not None and peer in self._neighbours:
+            self._windows[peer] = sending.window
+
+    def accepted(self, peer: OriginId, accept: Accept, now: float) -> None:
+        sending = self._sending.get((peer, key_of(accept.digest)))
+        if sending is not None:  # else it is offered no more
+            sending.accept(accept.start, now)
+            self._send(peer, sending, now)
+
+    def credited(self, peer: OriginId, credit: Credit, now: float) -> None:
+        sending = self._sending.get((peer, credit.key))
+        if sending is not None:
+            sending.credit(credit.held, now)
+            self._send(peer, sending, now)
+
+    def _send(self, peer: OriginId, sending: Sending, now: float) -> None:
+        for chunk in sending.chunks(now):
+            self.bytes_sent += len(chunk.data)
+            self.say(peer, chunk)
+
+    # From neighbours
+
+    def accept(self, peer: OriginId, digest: bytes, size: int, now: float) -> Receiving:
+        """Asks for it, or asks again, from where it stopped."""
+        key = (peer, key_of(digest))
+        if key not in self._receiving:
+            self._receiving[key] = Receiving(digest, size, self._sinks.open(digest, size), now)
+        receiving = self._receiving[key]
+        if not receiving.is_whole:
+            self._ask(peer, receiving, now)
+        return receiving
+
+    def forget(self, peer: OriginId, digest: bytes) -> None:
+        """Wanted no more, or whole and handed on."""
+        self._receiving.pop((peer, key_of(digest)), None)
+
+    def take(self, peer: OriginId, chunk: Chunk, now: float) -> Receiving | None:
+        """The transfer that this chunk makes whole, if it does. What nobody has asked for costs next to nothing."""
+        receiving = self._receiving.get((peer, chunk.key))
+        if receiving is None:
+            return None
+        if receiving.take(chunk, now):
+            self.bytes_received += len(chunk.data)
+            self.say(peer, Credit(chunk.key, receiving.held))
+            return receiving if receiving.is_whole else None
+        if receiving.must_ask_again(chunk):
+            self._ask(peer, receiving, now)
+        return None
+
+    # What is due
+
+    def connected(self, peer: OriginId, now: float) -> None:
+        """The link is up again: goes on where it broke."""
+        for (source, _), receiving in self._receiving.items():
+            if source == peer and not receiving.is_whole:
+                self._ask(peer, receiving, now)
+
+    def disconnected(self, peer: OriginId) -> None:
+        """Nothing is under way any more, and the next link may be another one."""
+        self._windows.pop(peer, None)
+        for (receiver, _), sending in self._sending.items():
+            if receiver == peer:
+                sending.pause()
+
+    def advance(self, now: float) -> None:
+        for (peer, _), receiving in self._receiving.items():
+            if now >= receiving.ask_at and not receiving.is_whole:
+                self._ask(peer, receiving, now)
+
+    def wake_at(self) -> float:
+        waiting = (one.ask_at for (peer, _), one in self._receiving.items() if not one.is_whole)
+        return min(waiting, default=float("inf"))
+
+    def _ask(self, peer: OriginId, receiving: Receiving, now: float) -> None:
+        receiving.ask(now)
+        self.say(peer, Accept(receiving.digest, receiving.held))

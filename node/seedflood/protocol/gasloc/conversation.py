@@ -1,0 +1,149 @@
+"""What is said to neighbours and heard from them, and how far they are."""
+
+from typing import Protocol
+
+from seedflood.errors import PeerError
+from seedflood.protocol.gasloc.carrier import Carrier
+from seedflood.protocol.gasloc.copies import Fetch, Serve
+from seedflood.protocol.gasloc.exchange import Exchange
+from seedflood.protocol.gasloc.messages import (
+    Accept,
+    Chunk,
+    Credit,
+    Decline,
+    Kept,
+    Kind,
+    Offer,
+    Outcome,
+    Progress,
+    Reason,
+    Want,
+    decode,
+)
+from seedflood.protocol.gasloc.phase import Lifecycle, Phase
+from seedflood.protocol.gasloc.rules import GaslocRules
+from seedflood.protocol.gasloc.stated import swarm_round
+from seedflood.protocol.origin import OriginId
+from seedflood.protocol.swarm.messages import AlgorithmMessage, Opaque
+from seedflood.protocol.swarm.presence import Presence
+
+
+class Standing(Protocol):
+    """Where we are."""
+
+    round: int
+    life: Lifecycle
+
+
+class Conversation:
+    """progress: where each neighbour is, by its own word."""
+
+    def __init__(
+        self,
+        rules: GaslocRules,
+        presence: Presence,
+        carrier: Carrier,
+        exchange: Exchange,
+        fetch: Fetch,
+        serve: Serve,
+        us: Standing,
+    ) -> None:
+        self.progress: dict[OriginId, Progress] = {}
+        self._rules = rules
+        self._presence = presence
+        self._carrier = carrier
+        self._exchange = exchange
+        self._fetch = fetch
+        self._serve = serve
+        self._us = us
+
+    def connected(self, peer: OriginId, now: float) -> None:
+        self._carrier.say(peer, self._where())
+        self._exchange.connected(peer)
+        self._fetch.connected(peer)
+        self._carrier.connected(peer, now)
+
+    def disconnected(self, peer: OriginId) -> None:
+        self.progress.pop(peer, None)
+        self._exchange.disconnected(peer)
+        self._carrier.disconnected(peer)
+
+    def received(self, peer: OriginId, message: AlgorithmMessage, now: float) -> None:
+        """Raises PeerError, having used nothing, for what no host of the run says."""
+        if not isinstance(message, Opaque):
+            raise PeerError("speaks of another algorithm", reason="order")
+        match decode(message.data):
+            case Progress() as progress:
+                self._hear_progress(peer, progress)
+            case Chunk() | Credit() | Accept() as saying:
+                self._hear_transfer(peer, saying, now)
+            case Want() | Offer(kind=Kind.COPY) | Decline(kind=Kind.COPY) as saying:
+                self._hear_copy(peer, saying, now)
+            case saying:
+                self._hear_exchange(peer, saying, now)
+
+    def tell_progress(self) -> None:
+        for peer in self._presence.neighbours:
+            self._carrier.say(peer, self._where())
+
+    def swarm_round(self) -> int:
+        """How far the swarm is."""
+        told = {peer: one.round for peer, one in self.progress.items()}
+        told[self._presence.ours.origin] = self._us.round
+        return swarm_round(self._presence.membership, told, self._rules.rounds)
+
+    def unfinished(self) -> list[OriginId]:
+        """Neighbours that have not come to the end of the run."""
+        return [peer for peer in self._presence.neighbours if not self._is_done(peer)]
+
+    def _is_done(self, peer: OriginId) -> bool:
+        progress, member = self.progress.get(peer), self._presence.membership.get(peer)
+        return (progress is not None and progress.is_over) or (member is not None and member.has_left)
+
+    def _where(self) -> Progress:
+        life = self._us.life
+        is_over = life.is_over or life.phase is Phase.LEFT
+        return Progress(self._us.round, life.is_active, life.is_active or life.is_over, is_over)
+
+    def _hear_transfer(self, peer: OriginId, saying: Chunk | Credit | Accept, now: float) -> None:
+        match saying:
+            case Chunk() as chunk:
+                receiving = self._carrier.take(peer, chunk, now)
+                if receiving is not None:
+                    self._exchange.arrived(peer, receiving, now)
+                    self._fetch.arrived(peer, receiving)
+            case Credit() as credit:
+                self._carrier.credited(peer, credit, now)
+            case Accept() as accept:
+                self._carrier.accepted(peer, accept, now)
+
+    def _hear_copy(self, peer: OriginId, saying: Want | Offer | Decline, now: float) -> None:
+        match saying:
+            case Want():
+                self._serve.wanted(peer, now, can_serve=self._where().can_serve)
+            case Offer() as offer:
+                self._fetch.offered(peer, offer, now)
+            case Decline():
+                self._fetch.declined(peer)
+
+    def _hear_exchange(self, peer: OriginId, saying: Offer | Decline | Kept | Outcome, now: float) -> None:
+        match saying:
+            case Offer() as offer:
+                self._hear_offer(peer, offer, now)
+            case Decline() as decline:
+                self._exchange.declined(peer, decline)
+            case Kept() as kept:
+                self._exchange.heard_kept(peer, kept)
+            case Outcome() as outcome:
+                self._exchange.heard_outcome(peer, outcome)
+
+    def _hear_progress(self, peer: OriginId, progress: Progress) -> None:
+        if progress.round > self._rules.rounds:
+            raise PeerError(f"is in round {progress.round} of {self._rules.rounds}", reason="limit")
+        self.progress[peer] = progress
+
+    def _hear_offer(self, peer: OriginId, offer: Offer, now: float) -> None:
+        if self._us.life.is_active:
+            self._exchange.offered(peer, offer, now, self._us.round)
+        else:
+            self._carrier.say(peer, Decline(Kind.ROUND, offer.round, Reason.AWAY, self._us.round))

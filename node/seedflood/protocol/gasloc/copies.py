@@ -1,0 +1,172 @@
+"""Copies of a replica for hosts that join: parameters and the state of the optimiser, from a neighbour.
+
+A host that joins asks one neighbour at a time, and the next one if that has nothing, breaks off or stands still. What
+it holds of a copy it keeps: if the link comes back, the transfer goes on where it stopped. A donor serves one host at a
+time, and none again right after it: a copy is large.
+"""
+
+from collections.abc import Mapping
+
+from seedflood.errors import PeerError
+from seedflood.protocol.gasloc.carrier import Carrier
+from seedflood.protocol.gasloc.messages import Decline, Kind, Offer, Progress, Reason, Want
+from seedflood.protocol.gasloc.orders import Adopt, OpenCopy
+from seedflood.protocol.gasloc.outbox import Outbox
+from seedflood.protocol.gasloc.rules import GaslocRules
+from seedflood.protocol.gasloc.transfer import Content, Receiving, Sending
+from seedflood.protocol.origin import OriginId
+from seedflood.protocol.swarm.neighbours import Neighbours
+from seedflood.protocol.view import CatchingUp
+
+STILL_SECONDS = 30.0
+"""A donor from which nothing has come for so long is given up, and so is a host that takes nothing."""
+
+REST_FACTOR = 4
+"""Whoever took a copy gets the next one when so many times as long has passed as it took."""
+
+
+class Fetch:
+    """The side that joins. round: of the copy that is fetched or was adopted. is_adopting: it is all here."""
+
+    def __init__(self, rules: GaslocRules, neighbours: Neighbours, carrier: Carrier, outbox: Outbox) -> None:
+        self.donor: OriginId | None = None
+        self.round = 0
+        self.is_adopting = False
+        self.is_adopted = False
+        self._rules = rules
+        self._neighbours = neighbours
+        self._carrier = carrier
+        self._outbox = outbox
+        self._receiving: Receiving | None = None
+        self._held = 0
+        self._heard_at = self._ask_at = 0.0
+        self._tried: set[OriginId] = set()
+
+    @property
+    def is_under_way(self) -> bool:
+        return self.donor is not None or self.is_adopting
+
+    def advance(self, progress: Mapping[OriginId, Progress], now: float) -> None:
+        """Asks somebody, unless somebody is at it. progress: of the neighbours."""
+        receiving = self._receiving
+        if receiving is not None and receiving.held > self._held:
+            self._held, self._heard_at = receiving.held, now
+        if self.donor is not None and now - self._heard_at >= STILL_SECONDS:
+            self._next()
+        if self.donor is None and not self.is_adopting:
+            self._ask(progress, now)
+
+    def wake_at(self, now: float) -> float:
+        if self.donor is not None:
+            return self._heard_at + STILL_SECONDS
+        return self._ask_at if now < self._ask_at else float("inf")
+
+    def offered(self, peer: OriginId, offer: Offer, now: float) -> None:
+        """Raises PeerError for what no copy can be."""
+        if offer.size > self._rules.copy_bytes_max or offer.round > self._rules.rounds:
+            raise PeerError(f"offers a copy of {offer.size:,} bytes for round {offer.round}", reason="limit")
+        if peer != self.donor or self.is_adopting:
+            return
+        if self._receiving is not None and self._receiving.digest != offer.digest:
+            self._carrier.forget(peer, self._receiving.digest)
+        self.round, self._heard_at = offer.round, now
+        self._receiving = self._carrier.accept(peer, offer.digest, offer.size, now)
+        self._held = self._receiving.held
+        if self._receiving.is_whole:
+            self.arrived(peer, self._receiving)
+
+    def declined(self, peer: OriginId) -> None:
+        if peer == self.donor and self._receiving is None:
+            self._next()
+
+    def arrived(self, peer: OriginId, receiving: Receiving) -> None:
+        """All of a content is here; is it ours?"""
+        if receiving is self._receiving:
+            self._carrier.forget(peer, receiving.digest)
+            self.is_adopting, self.donor, self._receiving = True, None, None
+            self._tried.add(peer)  # if it is not what was offered, the next one is asked
+            self._outbox.order(Adopt(peer, receiving.digest, receiving.sink))
+
+    def adopted(self, *, is_right: bool) -> None:
+        self.is_adopting, self.is_adopted = False, is_right
+
+    def connected(self, peer: OriginId) -> None:
+        if peer == self.donor:
+            self._carrier.say(peer, Want())
+
+    def progress(self) -> CatchingUp | None:
+        """In bytes."""
+        if self.donor is None or self._receiving is None:
+            return None
+        return CatchingUp(self.donor, self._receiving.held, self._receiving.size)
+
+    def end(self) -> None:
+        """Nothing is wanted any more."""
+        self._next()
+        self._tried.clear()
+        self.is_adopted = False
+
+    def _ask(self, progress: Mapping[OriginId, Progress], now: float) -> None:
+        able = [peer for peer, one in progress.items() if one.can_serve and peer in self._neighbours]
+        untried = [peer for peer in able if peer not in self._tried]
+        if able and not untried:  # all of them said no: not at once again
+            self._tried.clear()
+            self._ask_at = now + STILL_SECONDS
+        elif untried and now >= self._ask_at:
+            self.donor = max(untried, key=lambda peer: (progress[peer].round, -peer))
+            self._heard_at = now
+            self._carrier.say(self.donor, Want())
+
+    def _next(self) -> None:
+        if self.donor is not None:
+            self._tried.add(self.donor)
+            if self._receiving is not None:
+                self._carrier.forget(self.donor, self._receiving.digest)
+        self.donor, self._receiving, self._held = None, None, 0
+
+
+class Serve:
+    """The side that gives. peer: who is served, or is about to be."""
+
+    def __init__(self, carrier: Carrier, outbox: Outbox) -> None:
+        self.peer: OriginId | None = None
+        self._carrier = carrier
+        self._outbox = outbox
+        self._sending: Sending | None = None
+        self._offer: Offer | None = None
+        self._since = 0.0
+        self._rest_until: dict[OriginId, float] = {}
+
+    def wanted(self, peer: OriginId, now: float, *, can_serve: bool) -> None:
+        if peer == self.peer:
+            if self._offer is not None:
+                self._carrier.say(peer, self._offer)  # it lost the link, and goes on
+        elif not can_serve or self.peer is not None or now < self._rest_until.get(peer, 0.0):
+            self._carrier.say(peer, Decline(Kind.COPY, 0, Reason.BUSY, 0))
+        else:
+            self.peer, self._since = peer, now
+            self._outbox.order(OpenCopy(peer))
+
+    def opened(self, peer: OriginId, content: Content | None, round_: int, now: float) -> None:
+        """Answers an `OpenCopy`. content: None if there is nothing."""
+        if peer != self.peer:
+            return
+        if content is None:
+            self.peer = None
+            self._carrier.say(peer, Decline(Kind.COPY, 0, Reason.BUSY, 0))
+            return
+        self._sending = self._carrier.offer(peer, content, now)
+        self._offer = Offer(Kind.COPY, round_, content.digest, content.size)
+        self._carrier.say(peer, self._offer)
+
+    def advance(self, now: float) -> None:
+        sending = self._sending
+        if self.peer is None or sending is None:
+            return
+        if sending.is_done or now - sending.heard_at >= STILL_SECONDS:
+            self._rest_until[self.peer] = now + REST_FACTOR * (now - self._since)
+            self._carrier.withdraw(self.peer, sending.content.digest)
+            self.peer = self._sending = self._offer = None
+
+    def wake_at(self) -> float:
+        return self._sending.heard_at + STILL_SECONDS if self._sending is not None else float("inf")

@@ -1,0 +1,365 @@
+"""The exchange of a round: with whom, how far it is, and when nobody is waited for any more.
+
+What it does not know: whose turn is next in the life of the node (`algorithm`), how bytes travel (`transfer`), and what
+they mean.
+"""
+
+from collections.abc import Iterator
+
+from seedflood.errors import PeerError
+from seedflood.protocol.gasloc.carrier import Carrier
+from seedflood.protocol.gasloc.ledger import Ledger
+from seedflood.protocol.gasloc.matching import Lottery, match
+from seedflood.protocol.gasloc.messages import Decline, Kept, Kind, Offer, Outcome, Reason
+from seedflood.protocol.gasloc.orders import Correct, Drop, Keep, Share
+from seedflood.protocol.gasloc.outbox import Outbox
+from seedflood.protocol.gasloc.pace import Pace
+from seedflood.protocol.gasloc.pairing import Pairing, Stage
+from seedflood.protocol.gasloc.rules import SLOTS, Bounds, GaslocRules
+from seedflood.protocol.gasloc.stated import known_graph
+from seedflood.protocol.gasloc.transfer import Content, Receiving
+from seedflood.protocol.origin import OriginId
+from seedflood.protocol.swarm.presence import Presence
+from seedflood.protocol.view import Blocker
+
+DISTRUST_ROUNDS = 4
+"""So long nothing is taken from a neighbour that sent what it had not offered; each time twice as long."""
+
+
+class Exchange:
+    """round: the one that is exchanged, or was last. content: ours of it; None if none is exchanged. mixed, skipped:
+    how many pairs, in this life. seconds: what the last exchange took."""
+
+    def __init__(
+        self,
+        rules: GaslocRules,
+        bounds: Bounds,
+        presence: Presence,
+        pace: Pace,
+        ledger: Ledger,
+        carrier: Carrier,
+        outbox: Outbox,
+    ) -> None:
+        self.round = -1
+        self.mixed = 0
+        self.skipped = 0
+        self.seconds = 0.0
+        self._origin = presence.ours.origin
+        self._rules = rules
+        self._bounds = bounds
+        self._presence = presence
+        self._pace = pace
+        self._ledger = ledger
+        self._carrier = carrier
+        self._outbox = outbox
+        self._lottery = Lottery(rules.run_seed)
+        self.content: Content | None = None
+        self._slots = 0
+        self._began_at = self._open_until = 0.0
+        self._pairings: dict[OriginId, Pairing] = {}
+        self._offers: dict[OriginId, Offer] = {}
+        """The last one of each neighbour."""
+        self._distrust: dict[OriginId, tuple[int, int]] = {}
+        """From which round on something is taken again, and how long it was not."""
+
+    @property
+    def is_open(self) -> bool:
+        return self.content is not None
+
+    @property
+    def is_over(self) -> bool:
+        """Is nobody waited for?"""
+        return not any(pairing.is_pending for pairing in self._pairings.values())
+
+    @property
+    def is_vain(self) -> bool:
+        """Has nobody mixed with us, and will nobody?"""
+        return all(pairing.stage is Stage.SKIPPED for pairing in self._pairings.values())
+
+    # A round
+
+    def begin(self, round_: int, content: Content, now: float) -> None:
+        """Offers our parameters to the partners of the round."""
+        self.round, self.content, self._began_at = round_, content, now
+        self._open_until = now + self._pace.wait_seconds()
+        self._pace.size, self._pairings = content.size, {}
+        slots = SLOTS[self._rules.matching_of(round_)]
+        graph = known_graph(self._presence.membership, round_)
+        partners = match(graph, self._lottery, round_, slots).get(self._origin, ())
+        self._slots = slots or max(1, len(partners))
+        names = self._presence.membership.names(partners)
+        self._outbox.tell("matched", "debug", round=round_, partners=names)
+        for partner in partners:
+            if partner in self._presence.neighbours and self._is_trusted(partner):
+                self._open(partner, now)
+        for peer, offer in list(self._offers.items()):
+            if offer.round == round_ and peer not in self._pairings and peer in self._presence.neighbours:
+                self._consider(peer, offer, now)
+
+    def end(self, now: float) -> tuple[Share, ...]:
+        """The round is over: who mixes. What is in doubt stays so."""
+        assert self.content is not None, "a round ends once"
+        assert self.is_over, "somebody is waited for"
+        shares = tuple(one.share for one in self._pairings.values() if one.stage is Stage.MIXED)
+        for partner in self._pairings:
+            self._carrier.withdraw(partner, self.content.digest)
+        self.content = None
+        self.seconds = now - self._began_at
+        return tuple(sorted(shares))
+
+    def abandon(self, now: float) -> None:
+        """We go: nobody is waited for any more."""
+        for pairing in self._pairings.values():
+            self._give_up(pairing, Reason.AWAY, now)
+
+    def _open(self, partner: OriginId, now: float) -> None:
+        if self._ledger.doubt(partner) is not None:
+            self._remind(partner)
+            return
+        assert self.content is not None, "nothing is encoded"
+        content, encoding = self.content, self._rules.encoding
+        ours = Offer(Kind.ROUND, self.round, content.digest, content.size, self._slots, encoding)
+        pairing = Pairing(partner, self._origin < partner, ours, now, self._open_until)
+        self._pairings[partner] = pairing
+        self._ledger.offer(partner, self.round, content.digest)
+        self._carrier.offer(partner, content, now)
+        self._carrier.say(partner, ours)
+        offer = self._offers.get(partner)
+        if offer is not None and offer.round == self.round:
+            self._begin_transfer(pairing, offer, now)
+
+    def _consider(self, peer: OriginId, offer: Offer, now: float) -> None:
+        """We had not thought of it: its view of the graph is another one. Is there a place left?"""
+        taken = sum(one.stage is not Stage.SKIPPED for one in self._pairings.values())
+        if not self._is_trusted(peer):
+            self._decline(peer, offer, Reason.DISTRUST)
+        elif self._ledger.doubt(peer) is not None:
+            self._decline(peer, offer, Reason.DOUBT)
+            self._remind(peer)
+        elif taken >= self._slots:
+            self._decline(peer, offer, Reason.TAKEN)
+        elif now > self._open_until:
+            self._decline(peer, offer, Reason.LATE)  # else one after the other could hold us up
+        else:
+            self._open(peer, now)
+
+    def _begin_transfer(self, pairing: Pairing, offer: Offer, now: float) -> None:
+        """The partner is at the round, too."""
+        pairing.theirs = offer
+        pairing.enter(Stage.MOVING)
+        size = pairing.ours.size + offer.size
+        pairing.deadline = now + self._pace.transfer_seconds(pairing.partner, size)
+        receiving = self._carrier.accept(pairing.partner, offer.digest, offer.size, now)
+        if receiving.is_whole:
+            self.arrived(pairing.partner, receiving, now)
+
+    # What partners say
+
+    def offered(self, peer: OriginId, offer: Offer, now: float, our_round: int) -> None:
+        """our_round: the next one that we exchange, if none is. Raises PeerError for what is never offered."""
+        self._check_offer(peer, offer)
+        self._offers[peer] = offer
+        our_round = self.round if self.is_open else our_round
+        pairing = self._pairings.get(peer) if self.is_open else None
+        if offer.round < our_round:
+            self._decline(peer, offer, Reason.PASSED)
+        elif not self.is_open or offer.round > our_round:
+            return  # it is looked at when we get there
+        elif pairing is None:
+            self._consider(peer, offer, now)
+        elif pairing.stage is Stage.OFFERED:
+            self._begin_transfer(pairing, offer, now)
+        elif pairing.stage is Stage.SKIPPED:
+            self._decline(peer, offer, Reason.LATE)
+
+    def declined(self, peer: OriginId, decline: Decline) -> None:
+        pairing = self._pairings.get(peer)
+        if pairing is None or pairing.round != decline.round or not pairing.is_pending:
+            return
+        if pairing.may_skip:
+            self._skip(pairing, decline.reason.name.lower())
+        else:
+            self._remind(peer)  # one that has forgotten us may have mixed before
+
+    def arrived(self, peer: OriginId, receiving: Receiving, now: float) -> None:
+        """All bytes of a content are here."""
+        self._carrier.forget(peer, receiving.digest)
+        pairing = self._pairings.get(peer)
+        if pairing is None or pairing.theirs is None or pairing.theirs.digest != receiving.digest:
+            return
+        if pairing.stage is Stage.MOVING:
+            pairing.enter(Stage.KEEPING)
+            rate = receiving.throughput(now)
+            if rate is not None:
+                self._pace.measured(peer, rate)
+            self._outbox.order(Keep(pairing.round, peer, receiving.digest, receiving.sink))
+
+    def kept(self, round_: int, partner: OriginId, digest: bytes, *, is_right: bool) -> None:
+        """A `Keep` is done."""
+        pairing = self._pairings.get(partner)
+        is_wanted = pairing is not None and pairing.round == round_ and pairing.stage is Stage.KEEPING
+        if pairing is None or not is_wanted:
+            self._outbox.order(Drop(round_, partner))
+        elif not is_right:
+            self._begin_distrust(partner)
+            self._carrier.say(partner, Decline(Kind.ROUND, round_, Reason.DISTRUST, self.round))
+            self._skip(pairing, "digest")
+        else:
+            pairing.enter(Stage.HELD)
+            if not pairing.is_decider:
+                self._ledger.prepare(partner, round_, pairing.degree, digest)
+                self._carrier.say(partner, Kept(round_, digest))
+            elif pairing.has_kept:
+                self._decide(pairing)
+
+    def heard_kept(self, peer: OriginId, kept: Kept) -> None:
+        """The peer holds what we sent, and waits for our word. Raises PeerError if the word is its own."""
+        if peer < self._origin:
+            raise PeerError("asks for a word that is its own", reason="order")
+        pairing = self._pairings.get(peer)
+        is_current = pairing is not None and pairing.round == kept.round
+        if pairing is not None and is_current and pairing.is_pending and pairing.ours.digest == kept.digest:
+            pairing.has_kept = True
+            if pairing.stage is Stage.HELD:
+                self._decide(pairing)
+        else:
+            self._carrier.say(peer, Outcome(kept.round, self._ledger.has_mixed(peer, kept.round)))
+
+    def heard_outcome(self, peer: OriginId, outcome: Outcome) -> None:
+        """The word about the pair that we are prepared for."""
+        entry = self._ledger.doubt(peer)
+        if entry is None or entry.round != outcome.round:
+            return
+        self._ledger.settle(peer, entry, is_mixed=outcome.is_mixed)
+        pairing = self._pairings.get(peer)
+        is_in_time = self.is_open and pairing is not None and pairing.round == entry.round
+        if outcome.is_mixed and pairing is not None and is_in_time:
+            self._finish(pairing)
+        elif outcome.is_mixed:
+            self.mixed += 1
+            self._outbox.order(Correct(entry.round, peer, entry.weight))
+            name = self._presence.membership.name(peer)
+            self._outbox.tell("mixed late", partner=name, round=entry.round)
+        else:
+            self._outbox.order(Drop(entry.round, peer))
+            if pairing is not None and pairing.round == entry.round:
+                self._skip(pairing, "late")
+
+    def remind(self) -> None:
+        """Now and then: says again what may have been lost."""
+        for partner, pairing in self._pairings.items():
+            if self.is_open and pairing.stage in (Stage.OFFERED, Stage.MOVING):
+                self._carrier.say(partner, pairing.ours)
+        for partner, _ in self._ledger.doubts():
+            self._remind(partner)
+
+    def connected(self, peer: OriginId) -> None:
+        pairing = self._pairings.get(peer)
+        if self.is_open and pairing is not None and pairing.stage in (Stage.OFFERED, Stage.MOVING):
+            self._carrier.say(peer, pairing.ours)
+        self._remind(peer)
+
+    def disconnected(self, peer: OriginId) -> None:
+        self._offers.pop(peer, None)
+
+    # Time
+
+    def advance(self, now: float) -> None:
+        """Nobody is waited for beyond the bound, and a link that broke is given a shorter time."""
+        for partner, pairing in self._pairings.items():
+            if not pairing.is_pending:
+                continue
+            if partner in self._presence.neighbours:
+                pairing.lost_at = None
+            elif pairing.lost_at is None:
+                pairing.lost_at = now
+            if now >= self._end_of(pairing):
+                self._give_up(pairing, Reason.LATE, now)
+
+    def wake_at(self) -> float:
+        pending = (self._end_of(one) for one in self._pairings.values() if one.is_pending)
+        return min(pending, default=float("inf"))
+
+    def blockers(self) -> Iterator[Blocker]:
+        membership = self._presence.membership
+        for pairing in self._pairings.values():
+            if pairing.is_pending:
+                step = pairing.round * self._rules.local_steps
+                yield Blocker("partner", pairing.partner, membership.name(pairing.partner), step, pairing.since)
+
+    def _end_of(self, pairing: Pairing) -> float:
+        if pairing.lost_at is None:
+            return pairing.deadline
+        return min(pairing.deadline, pairing.lost_at + self._bounds.relink_seconds)
+
+    def _give_up(self, pairing: Pairing, reason: Reason, now: float) -> None:
+        """We wait no more. What was decided, or is the partner's to decide, stands."""
+        if not pairing.is_pending:
+            return
+        if not pairing.may_skip:
+            pairing.enter(Stage.DOUBT)
+            return
+        if pairing.stage is Stage.MOVING and reason is Reason.LATE:
+            self._pace.failed(pairing.partner)
+        self._carrier.say(pairing.partner, Decline(Kind.ROUND, pairing.round, reason, self.round))
+        if pairing.is_decider:
+            self._carrier.say(pairing.partner, Outcome(pairing.round, is_mixed=False))
+        self._skip(pairing, reason.name.lower())
+
+    # How a pair ends
+
+    def _decide(self, pairing: Pairing) -> None:
+        """Both ends hold both parameters: from here on the pair mixes, whatever happens."""
+        assert pairing.theirs is not None, "nothing is held of the partner"
+        self._ledger.decide(pairing.partner, pairing.round, pairing.degree, pairing.theirs.digest)
+        self._carrier.say(pairing.partner, Outcome(pairing.round, is_mixed=True))
+        self._finish(pairing)
+
+    def _finish(self, pairing: Pairing) -> None:
+        pairing.enter(Stage.MIXED)
+        self.mixed += 1
+        name = self._presence.membership.name(pairing.partner)
+        self._outbox.tell("exchanged", "debug", partner=name, round=pairing.round, bytes=pairing.ours.size)
+
+    def _skip(self, pairing: Pairing, reason: str) -> None:
+        if pairing.stage is Stage.HELD and pairing.is_decider:
+            self._outbox.order(Drop(pairing.round, pairing.partner))
+        pairing.enter(Stage.SKIPPED)
+        pairing.reason = reason
+        self.skipped += 1
+        if pairing.theirs is not None:
+            self._carrier.forget(pairing.partner, pairing.theirs.digest)
+        self._carrier.withdraw(pairing.partner, pairing.ours.digest)
+        name = self._presence.membership.name(pairing.partner)
+        self._outbox.tell("exchange skipped", partner=name, round=pairing.round, reason=reason)
+
+    def _decline(self, peer: OriginId, offer: Offer, reason: Reason) -> None:
+        self._carrier.say(peer, Decline(Kind.ROUND, offer.round, reason, max(self.round, 0)))
+
+    def _remind(self, partner: OriginId) -> None:
+        """Asks for the word about what we are prepared for."""
+        entry = self._ledger.doubt(partner)
+        if entry is not None:
+            self._carrier.say(partner, Kept(entry.round, entry.theirs))
+
+    def _check_offer(self, peer: OriginId, offer: Offer) -> None:
+        rules, pairing = self._rules, self._pairings.get(peer)
+        known = self._offers.get(peer) or (pairing.theirs if pairing is not None else None)
+        if offer.round >= rules.rounds:
+            raise PeerError(f"offers round {offer.round} of {rules.rounds}", reason="limit")
+        if offer.size > rules.content_bytes_max:
+            raise PeerError(f"offers {offer.size:,} bytes, more than a replica takes", reason="limit")
+        if offer.encoding != rules.encoding or not offer.degree:
+            raise PeerError("offers parameters that this run does not exchange", reason="limit")
+        if known is not None and known.round == offer.round and known != offer:
+            raise PeerError("offers two things for one round", reason="equivocation")
+
+    def _is_trusted(self, peer: OriginId) -> bool:
+        until, _ = self._distrust.get(peer, (0, 0))
+        return self.round >= until
+
+    def _begin_distrust(self, peer: OriginId) -> None:
+        _, rounds = self._distrust.get(peer, (0, DISTRUST_ROUNDS // 2))
+        self._distrust[peer] = (self.round + 2 * rounds, 2 * rounds)
+        name = self._presence.membership.name(peer)
+        self._outbox.tell("a neighbour sent what it had not offered", "warning", peer=name, round=self.round)

@@ -1,0 +1,177 @@
+"""What is written down of exchanges, so that a crash breaks nobody's round.
+
+A pair of hosts mixes together or not at all; else the mean of all replicas would move. One of the two decides (the
+smaller origin), and the other is *prepared* from the moment it says that it has kept the partner's parameters until it
+hears the decision: two-phase commit of two, with abort presumed. Nobody waits for it: a prepared host goes on, and adds
+its part late (`Correct`) if the word comes late.
+
+Three things are durable before anyone hears of them: what was offered (never two things for one round and partner),
+that we are prepared, and that we have decided to mix.
+
+Mixing is linear. So after a crash the parts that the loaded checkpoint lacks are added to it once more, whatever else
+it lacks: all that is lost is local steps. serial: the first checkpoint in which a part is contained.
+"""
+
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from seedflood.protocol.gasloc.matching import weight
+from seedflood.protocol.gasloc.outbox import Outbox
+from seedflood.protocol.origin import OriginId
+from seedflood.protocol.swarm.outputs import Record
+
+KEY_PREFIX = b"gasloc "
+
+_HEAD = struct.Struct(">q32sq")
+_ENTRY = struct.Struct(">QH32sQ")
+
+
+@dataclass(slots=True)
+class Entry:
+    """A pair that we are prepared for or have mixed. degree: its weight follows from it. theirs: digest of what we keep
+    of the partner. serial: see above; 0 while it is not known whether to mix."""
+
+    round: int
+    degree: int
+    theirs: bytes
+    serial: int = 0
+
+    @property
+    def is_doubt(self) -> bool:
+        return self.serial == 0
+
+    @property
+    def weight(self) -> float:
+        return weight(self.degree)
+
+
+@dataclass(slots=True)
+class Account:
+    """What there is of one partner. offered: the last round and digest. mixed: the last that we decided to mix."""
+
+    offered_round: int = -1
+    offered_digest: bytes = bytes(32)
+    mixed_round: int = -1
+    entries: list[Entry] = field(default_factory=list)
+
+    def packed(self) -> bytes:
+        head = _HEAD.pack(self.offered_round, self.offered_digest, self.mixed_round)
+        return head + b"".join(_ENTRY.pack(one.round, one.degree, one.theirs, one.serial) for one in self.entries)
+
+    @classmethod
+    def unpack(cls, data: bytes) -> "Account":
+        entries = [Entry(*fields) for fields in _ENTRY.iter_unpack(data[_HEAD.size :])]
+        offered_round, offered_digest, mixed_round = _HEAD.unpack_from(data)
+        return cls(offered_round, offered_digest, mixed_round, entries)
+
+
+class Ledger:
+    """One account per partner, each a record of the journal. serial: of the next checkpoint."""
+
+    def __init__(self, outbox: Outbox) -> None:
+        self.serial = 1
+        self._accounts: dict[OriginId, Account] = {}
+        self._outbox = outbox
+
+    def recall(self, records: Mapping[bytes, bytes]) -> None:
+        for key, value in records.items():
+            if key.startswith(KEY_PREFIX):
+                origin = int.from_bytes(key[len(KEY_PREFIX) :], "big")
+                self._accounts[origin] = Account.unpack(value)
+
+    @property
+    def last_round(self) -> int:
+        """The last one of which anything was offered; -1 before."""
+        return max((account.offered_round for account in self._accounts.values()), default=-1)
+
+    def offered(self, partner: OriginId) -> tuple[int, bytes]:
+        account = self._account(partner)
+        return account.offered_round, account.offered_digest
+
+    def doubt(self, partner: OriginId) -> Entry | None:
+        """The pair with this partner that we are prepared for."""
+        account = self._accounts.get(partner)
+        return next((one for one in account.entries if one.is_doubt), None) if account else None
+
+    def doubts(self) -> list[tuple[OriginId, Entry]]:
+        return [(origin, one) for origin, one in self.entries() if one.is_doubt]
+
+    def entries(self) -> Iterator[tuple[OriginId, Entry]]:
+        for origin, account in self._accounts.items():
+            for one in account.entries:
+                yield origin, one
+
+    def has_mixed(self, partner: OriginId, round_: int) -> bool:
+        """Did we decide to mix this round with the partner? What is asked is the last pair of the two: there is no next
+        one before it is settled."""
+        account = self._accounts.get(partner)
+        return account is not None and account.mixed_round == round_
+
+    def offer(self, partner: OriginId, round_: int, digest: bytes) -> None:
+        account = self._account(partner)
+        assert account.offered_round < round_ or account.offered_digest == digest, "two offers for one round"
+        account.offered_round, account.offered_digest = round_, digest
+        self._write(partner)
+
+    def prepare(self, partner: OriginId, round_: int, degree: int, theirs: bytes) -> None:
+        assert self.doubt(partner) is None, "one doubt after the other"
+        self._account(partner).entries.append(Entry(round_, degree, theirs))
+        self._write(partner)
+
+    def decide(self, partner: OriginId, round_: int, degree: int, theirs: bytes) -> None:
+        """We mix."""
+        account = self._account(partner)
+        account.mixed_round = round_
+        account.entries.append(Entry(round_, degree, theirs, self.serial))
+        self._write(partner)
+
+    def settle(self, partner: OriginId, entry: Entry, *, is_mixed: bool) -> None:
+        """The word about a pair that we were prepared for."""
+        if is_mixed:
+            entry.serial = self.serial
+        else:
+            self._account(partner).entries.remove(entry)
+        self._write(partner)
+
+    def restored(self, serial: int) -> list[tuple[OriginId, Entry]]:
+        """A checkpoint is loaded (0: none, the base model): which parts does it lack? They go into the next one."""
+        self.serial = 1 + max([serial, *(one.serial for _, one in self.entries())])
+        lacking = [(origin, one) for origin, one in self.entries() if one.serial > serial]
+        self._count_into_next(lacking)
+        return lacking
+
+    def replaced(self) -> list[tuple[OriginId, int]]:
+        """Other parameters have taken the place of ours: no part of the past is missing in them. Says what of doubts is
+        not needed any more."""
+        doubts = self.doubts()
+        for origin, one in doubts:
+            self._accounts[origin].entries.remove(one)
+            self._write(origin)
+        self._count_into_next(list(self.entries()))
+        return [(origin, one.round) for origin, one in doubts]
+
+    def take_serial(self) -> int:
+        """For a checkpoint that is to be written now."""
+        self.serial += 1
+        return self.serial - 1
+
+    def checkpointed(self, serial: int) -> list[tuple[OriginId, int]]:
+        """This checkpoint is durable: of which partners and rounds is nothing needed any more?"""
+        done = [(origin, one) for origin, one in self.entries() if 0 < one.serial <= serial]
+        for origin, one in done:
+            self._accounts[origin].entries.remove(one)
+            self._write(origin)
+        return [(origin, one.round) for origin, one in done]
+
+    def _count_into_next(self, parts: list[tuple[OriginId, Entry]]) -> None:
+        for _, one in parts:
+            one.serial = self.serial
+        for origin in {origin for origin, _ in parts}:
+            self._write(origin)
+
+    def _account(self, partner: OriginId) -> Account:
+        return self._accounts.setdefault(partner, Account())
+
+    def _write(self, partner: OriginId) -> None:
+        self._outbox.keep_record(Record(KEY_PREFIX + partner.to_bytes(8, "big"), self._account(partner).packed()))

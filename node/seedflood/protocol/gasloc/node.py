@@ -1,0 +1,76 @@
+"""A node that trains by GASLoC: a swarm and the algorithm put together.
+
+Put in what happened, among it what the compute side answers, then `collect` what is to be done.
+"""
+
+from seedflood.protocol.gasloc.algorithm import Gasloc
+from seedflood.protocol.gasloc.outbox import Outbox
+from seedflood.protocol.gasloc.outputs import Outputs
+from seedflood.protocol.gasloc.rules import GaslocRules, Habits
+from seedflood.protocol.gasloc.stated import unpack
+from seedflood.protocol.gasloc.transfer import Content, Sinks
+from seedflood.protocol.origin import OriginId
+from seedflood.protocol.swarm.admission import MemberAdmission
+from seedflood.protocol.swarm.membership import Membership
+from seedflood.protocol.swarm.messages import Member, Sign, Verify
+from seedflood.protocol.swarm.neighbours import Neighbours
+from seedflood.protocol.swarm.presence import Presence
+from seedflood.protocol.swarm.swarm import Swarm
+
+
+class GaslocNode(Swarm[Outputs]):
+    """One origin. `member` says who: key, name, incarnation; its signature is made here. sinks: for what neighbours
+    send."""
+
+    def __init__(
+        self,
+        rules: GaslocRules,
+        member: Member,
+        sign: Sign,
+        verify: Verify,
+        sinks: Sinks,
+        habits: Habits | None = None,
+    ) -> None:
+        membership, outbox, habits = Membership(origins_max=rules.origins_max), Outbox(), habits or Habits()
+        self.rules = rules
+        self.admission = MemberAdmission(rules, verify, membership, check_state=unpack)
+        presence = Presence(rules, member, sign, membership, Neighbours(), self.admission, outbox)
+        self.gasloc = Gasloc(rules, presence, outbox, sinks, habits)
+        super().__init__(rules, presence, self.admission, self.gasloc, outbox, habits.patience)
+
+    # What the compute side answers
+
+    def restored(self, serial: int, round_: int, now: float) -> None:
+        """A `Restore` is done: the numbers of the checkpoint that is loaded; zeros if it is the base model."""
+        self.gasloc.restored(serial, round_)
+        self.gasloc.advance(now)
+
+    def stepped(self, now: float) -> None:
+        """A `TakeLocalSteps` is done."""
+        self.gasloc.stepped(now)
+        self.gasloc.advance(now)
+
+    def encoded(self, content: Content, now: float) -> None:
+        """An `Encode` is done. content: stays as it is until the `Mix` of the round."""
+        self.gasloc.encoded(content, now)
+        self.gasloc.advance(now)
+
+    def kept(self, round_: int, partner: OriginId, digest: bytes, *, is_right: bool, now: float) -> None:
+        """A `Keep` is done. is_right: the bytes have the digest, and what is needed of them is on the disk."""
+        self.gasloc.kept(round_, partner, digest, is_right=is_right)
+        self.gasloc.advance(now)
+
+    def checkpointed(self, serial: int, now: float) -> None:
+        """A `KeepCheckpoint` is durable."""
+        self.gasloc.checkpointed(serial)
+        self.gasloc.advance(now)
+
+    def opened(self, peer: OriginId, content: Content | None, round_: int, now: float) -> None:
+        """An `OpenCopy` is done. content: the checkpoint, None if there is none yet. round_: of it."""
+        self.gasloc.opened(peer, content, round_, now)
+        self.gasloc.advance(now)
+
+    def adopted(self, *, is_right: bool, now: float) -> None:
+        """An `Adopt` is done. is_right: the copy has the digest that was offered, and is loaded."""
+        self.gasloc.adopted(is_right=is_right)
+        self.gasloc.advance(now)

@@ -1,0 +1,106 @@
+"""What the compute side is to do, in this order, and how it answers.
+
+One thread may carry out all of them. `Keep`, `KeepCheckpoint` and `OpenCopy` concern the disk and may run beside the
+others. `Mix` and `Correct` *add* to the parameters as they are then: local steps may have gone on since the parameters
+of the round were encoded.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from seedflood.protocol.gasloc.transfer import Sink
+from seedflood.protocol.origin import OriginId
+
+
+@dataclass(frozen=True, slots=True)
+class Restore:
+    """Load the newest checkpoint, or the base model if there is none. Answered by `restored`."""
+
+
+@dataclass(frozen=True, slots=True)
+class TakeLocalSteps:
+    """Answered by `stepped`. round: in whose exchange they will count, as far as is known."""
+
+    round: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Encode:
+    """Make the parameters as they are now ready to travel, and hold on to these bytes until the `Mix` of the round is
+    done. Answered by `encoded`. A round may be given another number before it is exchanged; the bytes are the same."""
+
+    round: int
+    encoding: str
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """All bytes of a partner are here. Check that they have this digest, and put what the round needs of them on the
+    disk, durably: the difference of ours and theirs, both as they travelled. Answered by `kept`."""
+
+    round: int
+    partner: OriginId
+    digest: bytes
+    sink: Sink
+
+
+class Share(NamedTuple):
+    """One partner of a round. weight: of the pair, equal on both sides."""
+
+    partner: OriginId
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class Mix:
+    """The outer step of the round: add -alpha * weight * (ours - theirs) for each partner, and
+    gamma * (phi - phi_prev). Given once for each round, perhaps without partners."""
+
+    round: int
+    partners: tuple[Share, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Correct:
+    """Add -alpha * weight * (ours - theirs) of this earlier round: the partner has mixed, and we had not."""
+
+    round: int
+    partner: OriginId
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """What was kept of this partner and round is not needed any more."""
+
+    round: int
+    partner: OriginId
+
+
+@dataclass(frozen=True, slots=True)
+class KeepCheckpoint:
+    """Write parameters and the state of the optimiser as they are now to the disk, with both numbers. serial counts
+    these orders, restarts included. Answered by `checkpointed` once it is durable."""
+
+    serial: int
+    round: int
+
+
+@dataclass(frozen=True, slots=True)
+class OpenCopy:
+    """A neighbour joins: open the newest checkpoint for reading. Answered by `opened`."""
+
+    peer: OriginId
+
+
+@dataclass(frozen=True, slots=True)
+class Adopt:
+    """Take parameters and optimiser state from this copy, after checking its digest. Answered by `adopted`."""
+
+    donor: OriginId
+    digest: bytes
+    sink: Sink
+
+
+Order = Restore | TakeLocalSteps | Encode | Keep | Mix | Correct | Drop | KeepCheckpoint | OpenCopy | Adopt

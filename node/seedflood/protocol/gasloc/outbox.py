@@ -1,0 +1,22 @@
+"""Where the parts of a node that trains by GASLoC put what is to be done."""
+
+from seedflood.protocol.gasloc.orders import Order
+from seedflood.protocol.gasloc.outputs import Outputs
+from seedflood.protocol.swarm import outbox as swarm
+from seedflood.protocol.swarm.outputs import Record
+
+
+class Outbox(swarm.Outbox[Outputs]):
+    def __init__(self) -> None:
+        super().__init__(Outputs)
+
+    def order(self, order: Order) -> None:
+        """For the compute side."""
+        self.outputs.orders.append(order)
+
+    def keep_record(self, record: Record) -> None:
+        """Durable before anything is sent. Of one key the last record counts."""
+        outputs = self.outputs
+        outputs.records = [one for one in outputs.records if one.key != record.key]
+        outputs.records.append(record)
+        outputs.is_durable = True

@@ -1,0 +1,55 @@
+"""The life of a node, as one table.
+
+joining     until it has parameters to begin with: its own checkpoint, the base model, or a copy of a neighbour
+training    local steps are being done; with a delay an exchange may be under way beside them
+exchanging  the parameters of the round are encoded and exchanged; the next local steps wait for that
+finishing   no rounds are left: wait for neighbours that may still need a word or a copy of us
+finished    `Outputs.is_finished` was said: answer until the shell closes the links
+left        `leave` was called: answer until the shell closes the links
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+
+class Phase(StrEnum):
+    JOINING = "joining"
+    TRAINING = "training"
+    EXCHANGING = "exchanging"
+    FINISHING = "finishing"
+    FINISHED = "finished"
+    LEFT = "left"
+
+
+TRANSITIONS: Mapping[Phase, tuple[Phase, ...]] = {
+    Phase.JOINING: (Phase.TRAINING, Phase.EXCHANGING, Phase.FINISHING, Phase.LEFT),
+    Phase.TRAINING: (Phase.EXCHANGING, Phase.LEFT),
+    Phase.EXCHANGING: (Phase.TRAINING, Phase.EXCHANGING, Phase.JOINING, Phase.FINISHING, Phase.LEFT),
+    Phase.FINISHING: (Phase.FINISHED, Phase.LEFT),
+    Phase.FINISHED: (Phase.LEFT,),
+    Phase.LEFT: (),
+}
+"""What may follow each phase. From exchanging to joining: it is so far behind that it takes a copy. To exchanging once
+more: a round without local steps."""
+
+
+class Lifecycle:
+    """The phase of a node, changed by `enter` alone."""
+
+    def __init__(self) -> None:
+        self.phase = Phase.JOINING
+
+    def enter(self, phase: Phase) -> None:
+        """Raises AssertionError, having changed nothing, if the phase may not follow."""
+        if phase not in TRANSITIONS[self.phase]:
+            raise AssertionError(f"{phase.value} does not follow {self.phase.value}")
+        self.phase = phase
+
+    @property
+    def is_active(self) -> bool:
+        """Does it take part in exchanges?"""
+        return self.phase in (Phase.TRAINING, Phase.EXCHANGING)
+
+    @property
+    def is_over(self) -> bool:
+        return self.phase in (Phase.FINISHING, Phase.FINISHED)

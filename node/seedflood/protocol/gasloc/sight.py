@@ -1,0 +1,78 @@
+"""How a node that trains by GASLoC is seen: its figures, and why it waits.
+
+no link      it joins, and has heard of nobody how far the others are
+donor        it joins, and needs a copy of a neighbour's replica
+own replica  it loads its own
+partner      the round waits for the partner, or for its parameters
+outcome      at the end of the run: whether the last exchange with it counts is its to say
+neighbour    at the end of the run: it has not come to the end, and may need something
+"""
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from seedflood.protocol.gasloc.carrier import Carrier
+from seedflood.protocol.gasloc.conversation import Conversation
+from seedflood.protocol.gasloc.copies import Fetch
+from seedflood.protocol.gasloc.exchange import Exchange
+from seedflood.protocol.gasloc.ledger import Ledger
+from seedflood.protocol.gasloc.pace import Pace
+from seedflood.protocol.gasloc.phase import Lifecycle, Phase
+from seedflood.protocol.swarm.membership import Membership
+from seedflood.protocol.view import Blocker
+
+
+class Sight(Protocol):
+    """What is read of the algorithm itself."""
+
+    round: int
+    is_computing: bool
+    is_restored: bool
+    since: float
+    life: Lifecycle
+    exchange: Exchange
+    carrier: Carrier
+    fetch: Fetch
+    ledger: Ledger
+    pace: Pace
+    talk: Conversation
+
+
+def figures_of(node: Sight) -> dict[str, float]:
+    return {
+        "round": float(node.round),
+        "exchanges": float(node.exchange.mixed),
+        "exchanges_skipped": float(node.exchange.skipped),
+        "exchanges_in_doubt": float(len(node.ledger.doubts())),
+        "exchange_seconds": node.exchange.seconds,
+        "local_seconds": node.pace.local_seconds,
+        "bytes_sent": float(node.carrier.bytes_sent),
+        "bytes_received": float(node.carrier.bytes_received),
+        "slow_links": float(len(node.pace.slow)),
+    }
+
+
+def find_blockers(node: Sight, membership: Membership) -> Iterator[Blocker]:
+    match node.life.phase:
+        case Phase.JOINING:
+            yield _while_joining(node, membership)
+        case Phase.FINISHING:
+            kinds = dict.fromkeys(node.talk.unfinished(), "neighbour")
+            kinds |= {origin: "outcome" for origin, _ in node.ledger.doubts()}
+            for origin in sorted(kinds, key=membership.name):
+                yield Blocker(kinds[origin], origin, membership.name(origin), None, node.since)
+        case _ if node.exchange.is_open and not node.is_computing:
+            yield from node.exchange.blockers()
+
+
+def _while_joining(node: Sight, membership: Membership) -> Blocker:
+    donor = node.fetch.donor
+    if not node.is_restored:
+        return Blocker("own replica", None, "its own replica, which is loaded", None, node.since)
+    if node.fetch.is_adopting:
+        return Blocker("own replica", None, "a copy, which is loaded", None, node.since)
+    if donor is not None:
+        return Blocker("donor", donor, membership.name(donor), None, node.since)
+    if node.talk.progress:
+        return Blocker("donor", None, "a neighbour that has a copy", None, node.since)
+    return Blocker("no link", None, "any neighbour", None, node.since)

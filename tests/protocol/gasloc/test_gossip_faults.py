@@ -1,0 +1,236 @@
+"""With gamma = 0 an exchange moves the mean of all replicas by nothing, whatever breaks and whoever dies when."""
+
+import random
+from fractions import Fraction
+
+import pytest
+from gossip import World
+
+from seedflood.protocol.gasloc.messages import Kept, Outcome, decode
+from seedflood.protocol.swarm.messages import Members, Opaque
+
+
+def make_world(seed):
+    """A run of some size and shape, and what is going to happen to it until some moment."""
+    rng = random.Random(seed)
+    hosts = rng.choice([2, 3, 4, 5, 6])
+    world = World(
+        seed=seed,
+        run_seed=seed,
+        clients=hosts,
+        steps=rng.choice([40, 80]),
+        matching=rng.choice(["one", "two", "full"]),
+        alpha=rng.choice([1.0, 0.5]),
+        delay_steps=rng.choice([0, 0, 1, 4]),
+        final_rounds=rng.choice([0, 0, 2]),
+        fresh_rounds=10**6,  # nobody takes a copy: it would count one replica twice
+    )
+    for k in range(hosts):
+        world.add(
+            *(2**k, k),
+            step_seconds=rng.choice([0.05, 0.25, 0.25, 1.0]),
+            padding=rng.choice([0, 0, 100_000]),
+            checkpoint_rounds=rng.choice([1, 1, 3]),
+        )
+    link = {"delay": rng.choice([0.001, 0.05]), "rate": rng.choice([1e6, 1e8])}
+    rng.choice([world.ring, world.complete])(**link)
+    return world, rng
+
+
+def unleash(world, rng):
+    """Frames are lost, links break, hosts are killed, some between two things that they do at once."""
+    until, lose, dying = rng.uniform(5, 60), rng.choice([0, 0, 0.05, 0.2]), rng.choice([0, 0.001, 0.01, 0.03])
+
+    def drop(sender, receiver, message):
+        return world.now < until and isinstance(message, Opaque) and world.rng.random() < lose
+
+    def doom(host):
+        if world.now >= until or world.rng.random() >= dying:
+            return None
+        world.at(world.now + world.rng.uniform(0.1, 5), lambda: world.revive(host))
+        return world.rng.randrange(3)
+
+    def strike():
+        if world.now > until:
+            return
+        host = rng.choice(world.hosts)
+        if rng.random() < 0.4 and host.is_up:
+            host.kill()
+            world.at(world.now + rng.uniform(0.1, 20), lambda: world.revive(host))
+        elif world.links:
+            link = rng.choice(list(world.links.values()))
+            world.cut(*link.ends, redial=rng.uniform(0.1, 15))
+        world.at(world.now + rng.uniform(0.05, 3), strike)
+
+    world.drop, world.doom = drop, doom
+    world.at(rng.uniform(0, 5), strike)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_mean_is_preserved_and_nobody_waits_beyond_the_bound(seed):
+    world, rng = make_world(seed)
+    unleash(world, rng)
+    world.finish(3000)
+    assert world.total() == world.initial
+    assert all(seconds <= allowed for host in world.hosts for seconds, allowed in host.waits)
+    assert [host.refused for host in world.hosts] == [[]] * len(world.hosts)
+    assert [host.gasloc.ledger.doubts() for host in world.hosts] == [[]] * len(world.hosts)
+
+
+def make_pair(**rules):
+    """Two hosts; the first decides."""
+    world = World(clients=2, steps=12, fresh_rounds=10**6, **rules)
+    world.add(0)
+    world.add(64)
+    world.hosts.sort(key=lambda host: host.origin)
+    world.ring()
+    return world
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+@pytest.mark.parametrize("stage", [0, 1, 2])
+def test_a_host_may_be_killed_at_any_instant(victim, stage):
+    """At each of the turns of a short run, before it persists, before it sends, and before it computes."""
+    turns, late = 0, 0
+    while True:
+        world, count = make_pair(), iter(range(10**9))
+
+        def doom(host, world=world, count=count, turn=turns):
+            if host is world.hosts[victim] and next(count) == turn:
+                world.at(world.now + 1.0, lambda: world.revive(host))
+                return stage
+            return None
+
+        world.doom = doom
+        world.finish()
+        assert world.total() == world.initial
+        late += sum(host.corrections for host in world.hosts)
+        if next(count) <= turns:
+            break
+        turns += 1
+    assert turns > 60
+    assert late > 0
+
+
+def of_kind(message, kind):
+    return isinstance(message, Opaque) and isinstance(decode(message.data), kind)
+
+
+def test_a_word_that_is_lost_is_asked_for_again():
+    world = make_pair()
+    lost = []
+
+    def drop(sender, receiver, message):
+        if of_kind(message, Outcome) and not lost:
+            lost.append(message)
+            return True
+        return False
+
+    world.drop = drop
+    world.finish()
+    assert lost
+    assert {len(host.mixes) for host in world.hosts} == {3}
+    assert world.total() == world.initial
+
+
+def test_who_is_prepared_goes_on_without_the_word_and_adds_its_part_when_it_comes():
+    world = make_pair()
+    decider, prepared = world.hosts
+    world.drop = lambda sender, receiver, message: of_kind(message, Outcome)
+    world.run(300, until=lambda: prepared.named("round exchanged"))
+    assert prepared.gasloc.ledger.doubt(decider.origin) is not None
+    assert world.total() != world.initial
+    assert prepared.corrections == 0
+    world.drop = lambda *_: False
+    world.finish()
+    assert prepared.corrections == 1
+    assert prepared.named("mixed late")
+    assert world.total() == world.initial
+
+
+def test_with_a_partner_in_doubt_nothing_is_exchanged():
+    world = make_pair()
+    decider, prepared = world.hosts
+    world.drop = lambda sender, receiver, message: of_kind(message, Outcome)
+    world.run(300, until=lambda: len(prepared.mixes) == len(decider.mixes) == 3)
+    assert [others for _, others in decider.mixes] == [(prepared.origin,), (), ()]
+    assert "doubt" in world.reasons()
+
+
+def test_who_decides_does_so_only_when_both_hold_both():
+    world = make_pair()
+    world.drop = lambda sender, receiver, message: of_kind(message, Kept)
+    world.run(300, until=lambda: all(len(host.mixes) == 3 for host in world.hosts))
+    assert {others for host in world.hosts for _, others in host.mixes} == {()}
+    assert world.total() == world.initial
+
+
+def test_a_doubt_survives_the_death_of_both():
+    world = make_pair()
+    prepared = world.hosts[1]
+    world.drop = lambda sender, receiver, message: of_kind(message, Outcome)
+    world.run(300, until=lambda: prepared.named("round exchanged"))
+    for host in world.hosts:
+        host.kill()
+    world.drop = lambda *_: False
+    for host in world.hosts:
+        world.revive(host)
+    world.finish()
+    assert prepared.corrections >= 1
+    assert world.total() == world.initial
+
+
+def test_nothing_is_offered_twice_for_one_round_though_hosts_die():
+    world, rng = make_world(5)
+    unleash(world, rng)
+    offered = {}
+
+    def watch(sender, receiver, message):
+        if isinstance(message, Opaque):
+            saying = decode(message.data)
+            if type(saying).__name__ == "Offer":
+                known = offered.setdefault((sender.origin, receiver.origin, saying.round), saying.digest)
+                assert known == saying.digest
+        return message
+
+    world.change = watch
+    world.finish(3000)
+    assert len(offered) > 50
+
+
+def test_all_die_at_once_and_go_on():
+    world = World(clients=4, steps=80, fresh_rounds=10**6)
+    for _ in range(4):
+        world.add()
+    world.ring()
+    for _ in range(3):
+        world.run(7.7)
+        for host in world.hosts:
+            host.kill()
+        for host in world.hosts:
+            world.revive(host)
+    world.finish()
+    assert world.total() == world.initial
+    assert max(host.values[0] for host in world.hosts) - min(host.values[0] for host in world.hosts) < Fraction(1)
+
+
+def test_views_of_the_graph_that_differ_cost_exchanges_and_nothing_else():
+    """Two hosts hear of no other link that breaks."""
+    reasons, mixes = set(), 0
+    for seed in range(6):
+        world = World(clients=6, steps=28, run_seed=seed)
+        for _ in range(6):
+            world.add()
+        world.complete()
+        world.run(0.5)
+        blind = set(world.hosts[:2])
+        world.drop = lambda sender, receiver, message, blind=blind: isinstance(message, Members) and receiver in blind
+        for a, b in [(0, 3), (2, 4), (1, 5), (3, 4)]:
+            world.plans = {plan for plan in world.plans if {plan[0], plan[1]} != {world.hosts[a], world.hosts[b]}}
+            world.cut(world.hosts[a], world.hosts[b])
+        world.finish()
+        reasons |= world.reasons()
+        mixes += sum(len(others) for host in world.hosts for _, others in host.mixes)
+        assert world.total() == world.initial
+    assert "taken" in reasons
+    assert mixes > 0.8 * 6 * 6 * 7

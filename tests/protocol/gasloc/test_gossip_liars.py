@@ -1,0 +1,261 @@
+"""What others may say costs little, changes nothing, and ends nobody."""
+
+from itertools import pairwise
+
+import pytest
+from gossip import Bytes, World
+
+from seedflood.errors import PeerError
+from seedflood.protocol.gasloc.messages import (
+    Accept,
+    Chunk,
+    Credit,
+    Decline,
+    Kept,
+    Kind,
+    Offer,
+    Outcome,
+    Progress,
+    Reason,
+    Want,
+    decode,
+    encode,
+)
+from seedflood.protocol.gasloc.orders import Keep, OpenCopy
+from seedflood.protocol.swarm.messages import AlgorithmMessage, Opaque
+
+DIGEST = bytes(range(32))
+
+
+def make_pair(**rules):
+    """An honest host and one of which we say what it says."""
+    world = World(clients=2, steps=400, **rules)
+    world.add()
+    world.add()
+    world.ring()
+    world.run(30, until=lambda: world.hosts[0].gasloc.round == 2 and world.hosts[0].node.phase == "training")
+    return world, *world.hosts
+
+
+def hear(world, host, peer, saying):
+    """What the host does after it has heard this; honoured."""
+    host.node.received(peer.origin, Opaque(encode(saying)), world.now)
+    out = host.node.collect()
+    host.honour(out)
+    return out
+
+
+def replies(out):
+    return [decode(message.data) for _, message in out.send if isinstance(message, Opaque)]
+
+
+def offer(round_=2, size=100, digest=DIGEST, encoding="exact", degree=1, kind=Kind.ROUND):
+    return Offer(kind, round_, digest, size, degree, encoding)
+
+
+@pytest.mark.parametrize(
+    ("saying", "reason"),
+    [
+        (offer(size=1 << 40), "limit"),
+        (offer(round_=100), "limit"),
+        (offer(encoding="other"), "limit"),
+        (offer(degree=0), "limit"),
+        (offer(kind=Kind.COPY, size=1 << 45), "limit"),
+        (offer(kind=Kind.COPY, round_=10**6), "limit"),
+        (Progress(10**9, True, True, False), "limit"),
+    ],
+)
+def test_what_no_host_of_the_run_says_is_refused(saying, reason):
+    world, honest, liar = make_pair()
+    with pytest.raises(PeerError) as caught:
+        hear(world, honest, liar, saying)
+    assert caught.value.reason == reason
+    out = honest.node.collect()
+    assert out.orders == out.records == replies(out) == []
+
+
+def test_a_message_of_another_algorithm_is_refused():
+    world, honest, liar = make_pair()
+    with pytest.raises(PeerError, match="another algorithm"):
+        honest.node.received(liar.origin, AlgorithmMessage(), world.now)
+
+
+def test_two_offers_for_one_round_are_refused():
+    world, honest, liar = make_pair()
+    hear(world, honest, liar, offer())
+    hear(world, honest, liar, offer())
+    with pytest.raises(PeerError) as caught:
+        hear(world, honest, liar, offer(digest=bytes(32)))
+    assert caught.value.reason == "equivocation"
+
+
+def test_endless_offers_take_no_room_and_cause_nothing():
+    world, honest, liar = make_pair(matching="one")
+    for round_ in range(3, 90):
+        out = hear(world, honest, liar, offer(round_))
+        assert out.orders == out.records == replies(out) == []
+    assert len(honest.gasloc.exchange._offers) == 1
+    assert len(honest.gasloc.carrier._receiving) == 0
+
+
+def test_offers_for_rounds_that_are_over_are_declined_with_a_word():
+    world, honest, liar = make_pair()
+    assert replies(hear(world, honest, liar, offer(0))) == [Decline(Kind.ROUND, 0, Reason.PASSED, 1)]
+
+
+@pytest.mark.parametrize(
+    "saying",
+    [
+        Chunk(DIGEST[:8], 0, bytes(1000)),
+        Credit(DIGEST[:8], 10**9),
+        Accept(DIGEST, 0),
+        Outcome(1, True),
+        Outcome(50, True),
+        Decline(Kind.ROUND, 1, Reason.LATE, 1),
+        Decline(Kind.COPY, 0, Reason.BUSY, 0),
+        offer(kind=Kind.COPY),
+    ],
+)
+def test_what_nobody_has_asked_for_changes_nothing(saying):
+    world, honest, liar = make_pair()
+    out = hear(world, honest, liar, saying)
+    assert out.orders == out.records == replies(out) == []
+
+
+def test_a_word_is_given_by_the_end_that_decides_alone():
+    world, honest, liar = make_pair()
+    if honest.origin < liar.origin:
+        assert Outcome(77, False) in replies(hear(world, honest, liar, Kept(77, DIGEST)))
+    else:
+        with pytest.raises(PeerError, match="its own"):
+            hear(world, honest, liar, Kept(77, DIGEST))
+
+
+@pytest.mark.parametrize("is_liar_first", [False, True])
+def test_parameters_that_are_not_what_was_offered_are_not_mixed_and_their_sender_is_avoided(is_liar_first):
+    world = World(clients=2, steps=200)
+    world.add()
+    world.add()
+    liar, honest = sorted(world.hosts, key=lambda host: host.origin, reverse=not is_liar_first)
+
+    def change(sender, receiver, message):
+        if sender is not liar or not isinstance(message, Opaque):
+            return message
+        saying = decode(message.data)
+        if isinstance(saying, Chunk):
+            return Opaque(encode(Chunk(saying.key, saying.offset, b"9" * len(saying.data))))
+        return message
+
+    world.change = change
+    world.ring()
+    world.finish()
+    tries = [event for event in honest.named("exchange skipped") if event.facts["reason"] == "digest"]
+    assert 2 <= len(tries) <= 6
+    gaps = [b.facts["round"] - a.facts["round"] for a, b in pairwise(tries)]
+    assert gaps == sorted(gaps)
+    assert gaps[0] >= 4
+    assert world.total() == world.initial
+    assert {others for host in world.hosts for _, others in host.mixes} == {()}
+
+
+def test_a_neighbour_that_sends_nothing_costs_no_more_than_the_bound():
+    world = World(clients=2, steps=40)
+    honest, liar = world.add(), world.add()
+    world.drop = lambda sender, receiver, message: (
+        sender is liar and isinstance(message, Opaque) and isinstance(decode(message.data), Chunk)
+    )
+    world.ring()
+    world.finish()
+    assert "late" in world.reasons()
+    assert all(seconds <= allowed for seconds, allowed in honest.waits)
+    assert honest.gasloc.pace.throughput(liar.origin) < 1e6
+
+
+def test_neighbours_that_hold_us_up_one_after_the_other_cost_no_more_than_one():
+    world = World(clients=6, steps=24)
+    honest = world.add()
+    liars = [world.add() for _ in range(5)]
+    world.drop = lambda sender, receiver, message: (
+        sender in liars and isinstance(message, Opaque) and isinstance(decode(message.data), Chunk)
+    )
+    for liar in liars:
+        world.plan(honest, liar)
+    world.finish()
+    assert all(seconds <= allowed for seconds, allowed in honest.waits)
+
+
+def test_copies_are_given_to_one_at_a_time_and_not_again_and_again():
+    world = World(clients=3, steps=400)
+    donor, liar, other = world.add(padding=100_000), world.add(), world.add()
+    for peer in (liar, other):
+        world.plan(donor, peer)
+    world.run(30, until=lambda: donor.disk.checkpoints and donor.node.phase == "training")
+    out = hear(world, donor, liar, Want())
+    assert [type(order) for order in out.orders] == [OpenCopy]
+    world.run(0.06)
+    assert replies(hear(world, donor, other, Want())) == [Decline(Kind.COPY, 0, Reason.BUSY, 0)]
+    out = hear(world, donor, liar, Want())
+    assert [saying.kind for saying in replies(out)] == [Kind.COPY]
+    assert out.orders == []
+    content = donor.gasloc.serve._sending.content
+    hear(world, donor, liar, Accept(content.digest, content.size))
+    assert replies(hear(world, donor, liar, Want())) == [Decline(Kind.COPY, 0, Reason.BUSY, 0)]
+
+
+def test_a_copy_that_is_not_what_was_offered_is_not_adopted_and_another_donor_is_asked():
+    world = World(clients=4, steps=800)
+    liar, donor, third = (world.add(padding=50_000) for _ in range(3))
+    for other in (donor, third):
+        world.plan(liar, other)
+    world.plan(donor, third)
+    world.run(40)
+    late = world.add(500)
+
+    def change(sender, receiver, message):
+        if sender is not liar or receiver is not late or not isinstance(message, Opaque):
+            return message
+        saying = decode(message.data)
+        if isinstance(saying, Chunk):
+            return Opaque(encode(Chunk(saying.key, saying.offset, b"9" * len(saying.data))))
+        return message
+
+    world.change = change
+    world.plan(late, liar)
+    world.run(10)
+    assert late.adopted == 0
+    assert late.node.phase == "joining"
+    world.plan(late, donor)
+    world.run(40)
+    assert late.adopted == 1
+    assert late.values[0] < 10
+
+
+def test_a_host_that_lost_its_journal_says_nothing_of_its_past_rounds_again():
+    world = World(clients=3, steps=400, fresh_rounds=10**6)
+    for _ in range(3):
+        world.add()
+    world.ring()
+    world.run(30.5)
+    host = world.hosts[0]
+    past = host.encoded[-1][0]
+    host.kill()
+    host.disk.members, host.disk.records, host.disk.checkpoints, host.encoded = {}, {}, [], []
+    host.life = 0
+    world.run(1.0)
+    world.revive(host)
+    world.run(10)
+    assert host.encoded[0][0] > past
+    assert host.refused == []
+
+
+def test_keeping_is_ordered_only_for_what_was_accepted_and_is_whole():
+    world, honest, liar = make_pair()
+    content = Bytes(bytes(5000))
+    hear(world, honest, liar, offer(round_=2, size=content.size, digest=content.digest))
+    world.drop = lambda sender, receiver, message: sender is liar
+    world.run(30, until=lambda: honest.gasloc.exchange.is_open and honest.gasloc.round == 2)
+    half = hear(world, honest, liar, Chunk(content.digest[:8], 0, bytes(2500)))
+    assert replies(half) == [Credit(content.digest[:8], 2500)]
+    assert half.orders == []
+    whole = hear(world, honest, liar, Chunk(content.digest[:8], 2500, bytes(2500)))
+    assert [type(order) for order in whole.orders] == [Keep]

@@ -1,0 +1,288 @@
+"""Nodes train together, and nothing goes wrong."""
+
+from fractions import Fraction
+from statistics import mean
+
+import pytest
+from gossip import World
+
+from seedflood.protocol.gasloc.matching import weight
+from seedflood.protocol.gasloc.rules import Bounds
+from seedflood.protocol.origin import STEP_MAX
+
+
+def spread(world):
+    values = [host.values[0] for host in world.hosts]
+    return max(values) - min(values)
+
+
+def make_world(hosts=4, shape="ring", *, how=None, link=None, **rules):
+    """how: of each host, in turn."""
+    world = World(clients=hosts, **rules)
+    for k in range(hosts):
+        world.add(**(how or [{}])[k % len(how or [{}])])
+    getattr(world, shape)(**(link or {}))
+    return world
+
+
+@pytest.mark.parametrize("matching", ["one", "two", "full"])
+@pytest.mark.parametrize("delay_steps", [0, 2, 4])
+def test_hosts_come_closer_to_each_other_and_their_mean_stays(matching, delay_steps):
+    world = make_world(steps=80, matching=matching, delay_steps=delay_steps)
+    world.finish()
+    assert world.total() == world.initial
+    assert spread(world) < Fraction(1, 2)
+    assert world.reasons() == set()
+
+
+def test_every_host_does_all_local_steps():
+    world = make_world(steps=40, how=[{"drift": Fraction(1)}], delay_steps=3)
+    world.finish()
+    assert {host.drifted for host in world.hosts} == {40}
+    assert world.total() == world.initial + 4 * 40
+
+
+def test_on_a_complete_graph_a_full_exchange_with_alpha_1_makes_the_mean():
+    world = make_world(5, "complete", steps=4, matching="full")
+    world.finish()
+    assert {host.values[0] for host in world.hosts} == {Fraction(2)}
+
+
+def test_what_is_mixed_is_what_the_laplacian_of_the_pairs_says():
+    """A dense reference: theta = phi - alpha L phi + gamma (phi - phi_prev), by the pairs that were mixed."""
+    world = make_world(6, steps=24, matching="two", alpha=0.5, gamma=0.25, how=[{"drift": Fraction(1, 8)}])
+    world.finish()
+    rounds = [dict(host.mixes) for host in world.hosts]
+    index = {host.origin: k for k, host in enumerate(world.hosts)}
+    values, previous = [Fraction(k) for k in range(6)], None
+    for round_ in range(6):
+        phi = [one + 4 * Fraction(1, 8) for one in values]
+        pull = [
+            sum((phi[k] - phi[index[other]]) * Fraction(weight(2)).limit_denominator(100) for other in mixed[round_])
+            for k, mixed in enumerate(rounds)
+        ]
+        values = [
+            one - Fraction(1, 2) * back + Fraction(1, 4) * (one - before)
+            for one, back, before in zip(phi, pull, previous or phi, strict=True)
+        ]
+        previous = phi
+    assert [host.values[0] for host in world.hosts] == values
+
+
+def test_pairs_are_what_both_of_their_ends_mix():
+    world = make_world(7, steps=80)
+    world.finish()
+    pairs = {(round_, host.origin, other) for host in world.hosts for round_, others in host.mixes for other in others}
+    assert pairs
+    assert {(round_, b, a) for round_, a, b in pairs} == pairs
+
+
+def test_final_rounds_bring_all_neighbours_together():
+    plain, final = (make_world(6, "complete", steps=8, final_rounds=rounds) for rounds in (0, 1))
+    plain.finish()
+    final.finish()
+    assert spread(plain) > 0
+    assert spread(final) == 0
+    assert final.total() == final.initial
+
+
+def test_hosts_with_other_numbers_of_local_steps_share_rounds():
+    how = [{"local_steps": 4, "step_seconds": 0.25}, {"local_steps": 1, "step_seconds": 1.0}]
+    world = make_world(how=how, steps=80)
+    world.finish()
+    assert world.reasons() == set()
+    assert world.total() == world.initial
+    assert mean(len(others) for host in world.hosts for _, others in host.mixes) == 1
+
+
+def test_a_host_alone_trains_without_waiting():
+    world = make_world(1, steps=40, how=[{"drift": Fraction(1)}])
+    world.finish()
+    assert world.hosts[0].values[0] == 40
+    assert world.hosts[0].finished_at < 12
+
+
+def test_a_host_that_finds_nobody_begins_alone_after_some_time():
+    world = World(clients=2, steps=8)
+    host = world.add()
+    world.run(10)
+    assert [one.kind for one in host.node.blockers(world.now)] == ["no link"]
+    assert not host.node.is_ready
+    world.run(30)
+    assert host.finished_at is not None
+
+
+def test_a_slower_host_is_left_out_now_and_then_and_nobody_waits_beyond_the_bound():
+    how = [{}, {}, {}, {"step_seconds": 2.0}]
+    world = make_world(how=how, steps=160)
+    world.finish()
+    slow = world.hosts[3]
+    fast_seconds = 40 * (4 * 0.25)
+    assert max(host.finished_at for host in world.hosts[:3]) < 2 * fast_seconds
+    assert slow.drifted == 0
+    assert sum(len(others) for _, others in slow.mixes) >= 3
+    assert slow.named("behind the others")
+    assert world.total() == world.initial
+    assert all(seconds <= allowed for host in world.hosts for seconds, allowed in host.waits)
+
+
+def test_a_slightly_slower_host_is_waited_for():
+    world = make_world(how=[{}, {"step_seconds": 0.4}], steps=80)
+    world.finish()
+    assert world.reasons() == set()
+
+
+def test_a_slow_link_exchanges_less_often():
+    bounds = Bounds(throughput_min=1e4)
+    world = World(steps=1200, clients=3, bounds=bounds)
+    for _ in range(3):
+        world.add(padding=100_000)
+    a, b, c = world.hosts
+    world.plan(a, b)
+    world.plan(b, c)
+    world.plan(a, c, rate=2.5e4)
+    world.finish(20_000)
+    assert max(host.gasloc.pace.slow.get(other.origin, 0) for host, other in ((a, c), (c, a))) >= 2
+    of_slow = sum(others == (c.origin,) for _, others in a.mixes)
+    of_fast = sum(others == (b.origin,) for _, others in a.mixes)
+    assert 0 < of_slow < of_fast / 3
+    assert a.node.view(world.now).figures["slow_links"] == 1
+    assert world.total() == world.initial
+
+
+def test_a_host_that_joins_late_takes_a_copy_of_a_neighbour():
+    world = make_world(3, steps=200, how=[{"padding": 300_000}])
+    world.run(30)
+    late = world.add(1000, padding=300_000)
+    world.plan(late, world.hosts[0], rate=1e5)
+    world.run(1.0)
+    view = late.node.view(world.now)
+    assert (view.phase, view.is_ready, view.blockers[0].kind) == ("joining", False, "donor")
+    assert view.catching_up.donor == world.hosts[0].origin
+    assert 0 < view.catching_up.held < view.catching_up.wanted
+    world.finish()
+    assert late.adopted == 1
+    assert late.mixes
+    assert late.mixes[0][0] > 20
+    assert late.values[0] < 10
+
+
+def test_a_copy_goes_on_where_the_link_broke():
+    world = make_world(2, steps=200, how=[{"padding": 400_000}], link={"rate": 1e7})
+    world.run(30)
+    donor, late = world.hosts[0], world.add(1000)
+    world.plan(late, donor, rate=1e5)
+    world.run(2.0)
+    held = late.node.view(world.now).catching_up.held
+    world.cut(late, donor)
+    sent = donor.gasloc.carrier.bytes_sent
+    world.run(6.0)
+    assert late.adopted == 1
+    assert held > 100_000
+    again = donor.gasloc.carrier.bytes_sent - sent - 400_000 * len([1 for at, _ in donor.mixes if at > 20])
+    assert again < 400_000 - held + 100_000
+
+
+def test_a_donor_that_has_gone_is_replaced_by_another():
+    world = make_world(2, steps=200, how=[{"padding": 400_000}])
+    world.run(30)
+    late = world.add(1000)
+    for donor in world.hosts[:2]:
+        world.plan(late, donor, rate=1e5)
+    world.run(2.0)
+    first = late.gasloc.fetch.donor
+    world.by_origin(first).kill()
+    world.run(60.0)
+    assert late.adopted == 1
+    assert late.gasloc.fetch.donor is None
+
+
+def test_whoever_joins_right_after_the_start_begins_with_the_base_model():
+    world = World(clients=2, steps=40, fresh_rounds=2)
+    world.add()
+    world.run(21.5)
+    late = world.add()
+    world.plan(*world.hosts)
+    world.finish()
+    assert late.adopted == 0
+    assert world.total() == world.initial
+
+
+def test_a_host_that_was_away_for_long_takes_a_copy_if_the_run_wants_that():
+    world = make_world(3, steps=400, stale_rounds=10)
+    world.run(20)
+    world.hosts[0].kill()
+    world.run(30)
+    world.revive(world.hosts[0])
+    world.finish()
+    assert world.hosts[0].adopted == 1
+
+
+def test_a_host_that_returns_goes_on_from_its_checkpoint():
+    world = make_world(3, steps=200, how=[{"drift": Fraction(1), "checkpoint_rounds": 3}])
+    world.run(21.5)
+    host = world.hosts[1]
+    host.kill()
+    world.run(3)
+    world.revive(host)
+    world.finish()
+    assert host.adopted == 0
+    lost = world.initial + sum(other.drifted for other in world.hosts) - world.total()
+    assert 0 < lost <= 3 * 4
+    again = [round_ for round_, _ in host.mixes]
+    assert again == sorted(set(again))
+
+
+def test_a_host_that_leaves_is_matched_with_nobody_any_more():
+    world = make_world(4, steps=200)
+    world.run(20)
+    host = world.hosts[2]
+    host.do(host.node.leave)
+    left_at = world.now
+    world.run(5)
+    assert host.node.phase == "left"
+    assert not host.node.is_ready
+    assert host.disk.checkpoints[-1][1] >= 15
+    rounds = {round_ for other in world.hosts for round_, others in other.mixes if host.origin in others}
+    world.run(300)
+    assert {round_ for other in world.hosts for round_, others in other.mixes if host.origin in others} == rounds
+    assert all(other.finished_at and other.finished_at > left_at for other in world.hosts if other is not host)
+    assert world.total() == world.initial
+
+
+def test_what_is_stated_at_the_end_is_that_it_is_over():
+    world = make_world(2, steps=40)
+    world.finish()
+    for host in world.hosts:
+        for member in host.node.membership.all():
+            assert (member.first_step, member.last_step) == (0, 39)
+        assert host.node.step == 40
+        assert host.node.phase == "finished"
+
+
+def test_until_it_begins_a_host_states_no_step():
+    world = World(clients=2)
+    host = world.add()
+    assert host.node.membership.get(host.origin).first_step == STEP_MAX
+    assert [one.kind for one in host.node.blockers(0.0)] == ["own replica"]
+
+
+def test_a_view_tells_what_is_going_on():
+    world = make_world(2, steps=400, how=[{"padding": 1000}])
+    world.run(30)
+    view = world.hosts[0].node.view(world.now)
+    assert view.phase in ("training", "exchanging")
+    assert view.is_ready
+    assert view.step == 4 * view.figures["round"] > 0
+    assert view.figures["exchanges"] > 10
+    assert view.figures["bytes_received"] > 10 * 1000
+    assert 0 < view.figures["exchange_seconds"] < 1
+    assert view.figures["local_seconds"] == pytest.approx(1.0, abs=0.01)
+    assert view.catching_up is None
+
+
+def test_while_a_partner_is_waited_for_it_is_named():
+    world = make_world(2, steps=400, how=[{}, {"step_seconds": 0.4}])
+    world.run(200, until=lambda: world.hosts[0].node.phase == "exchanging" and not world.hosts[0].gasloc.is_computing)
+    (blocker,) = world.hosts[0].node.blockers(world.now)
+    assert (blocker.kind, blocker.name, blocker.since) == ("partner", "h1", world.now)
