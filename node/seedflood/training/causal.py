@@ -1,6 +1,6 @@
-"""A causal language model as objectives see it: hidden states first, then logits where they are wanted.
+"""A causal language model as objectives see it: hidden states first, then logits where they are needed.
 
-Rows are padded on the right and no attention mask is passed: attention is causal, so what follows the end of a row
+Rows are padded on the right, and no attention mask is passed. Attention is causal, so what follows the end of a row
 cannot reach it, and the plain causal kernel is the fastest.
 
 Shapes: B rows, T tokens, D width, V vocabulary, L some tokens of it.
@@ -13,9 +13,10 @@ from torch import Tensor
 
 
 class CausalModel:
-    """A transformers model with a linear head. An algorithm whose modules can do more inherits and says how.
+    """A transformers model with a linear head. An algorithm whose modules can do more derives its own class from this
+    one.
 
-    module: the model itself; its parameters, device and dtype are whatever they are.
+    module: the model itself, with its own parameters, device and dtype.
     """
 
     def __init__(self, module: Any) -> None:
@@ -28,20 +29,20 @@ class CausalModel:
 
     @property
     def vocabulary_size(self) -> int:
-        """How many logits a position has."""
+        """V: how many logits a position has."""
         return int(self.module.get_output_embeddings().weight.shape[0])
 
     def hidden_states(self, tokens_BT: Tensor) -> Tensor:
-        """What the head reads, (B, T, D)."""
+        """The input of the head, (B, T, D), of tokens_BT, int64."""
         backbone = getattr(self.module, self.module.base_model_prefix)
         hidden_BTD: Tensor = backbone(input_ids=tokens_BT, use_cache=False).last_hidden_state
         return hidden_BTD
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Of all tokens of the vocabulary: (..., D) to (..., V), in the dtype of the model."""
+        """The logits of the whole vocabulary: (..., D) to (..., V), in the dtype of the model."""
         logits: Tensor = self.module.get_output_embeddings()(hidden)
         return logits
 
     def word_logits(self, hidden_BD: Tensor, word_L: Tensor) -> Tensor:
-        """Of these tokens alone, (B, L)."""
+        """The logits of some tokens alone, (B, L). word_L: the tokens, int64."""
         return self.logits(hidden_BD)[:, word_L]

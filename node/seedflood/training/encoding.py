@@ -16,13 +16,13 @@ from seedflood.training.rows import Row
 class Encoder(ABC):
     """Makes examples of rows. Raises DataError for rows and label words that cannot be used.
 
-    columns: those of text that a row must have. objective: what is measured on the examples.
+    columns: the columns of text that a row must have. objective: what is measured on the examples.
     """
 
     columns: tuple[str, ...]
     objective: Objective
     tokens_min = 1
-    """Fewer teach nothing."""
+    """A row with fewer tokens teaches nothing."""
 
     def __init__(self, tokenizer: Any, length_max: int) -> None:
         self.tokenizer = tokenizer
@@ -30,7 +30,8 @@ class Encoder(ABC):
         self.pad_token = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0
 
     def label(self, row: Row) -> int:
-        """The label of a row, after a look at all columns the task needs; -1 without labels."""
+        """The label of a row; -1 in a task without labels. Raises DataError if a column that the task needs is missing
+        or is not text."""
         for column in self.columns:
             value = row.columns.get(column)
             if not isinstance(value, str):
@@ -63,7 +64,7 @@ class Encoder(ABC):
 
     @abstractmethod
     def _shorten(self, tokens: list[int]) -> list[int]:
-        """More than length_max tokens to as many."""
+        """Cuts more than length_max tokens down to that many."""
 
     def _cut(self, tokens: list[int]) -> tuple[int, ...]:
         return tuple(tokens if len(tokens) <= self.length_max else self._shorten(tokens))
@@ -76,7 +77,7 @@ class Encoder(ABC):
         return [tokens[:-1] if tokens[-1:] == [end] else tokens for tokens in encoded]
 
     def _starts_with(self, token: int, encoded: list[list[int]]) -> bool:
-        """Whether the token opens every text (OPT: the same token begins and ends) and so does not end it."""
+        """Does this token begin every text and end none? In OPT one token stands for both ends."""
         return all(tokens[:1] == [token] and tokens[-1:] != [token] for tokens in encoded if len(tokens) > 1)
 
 
@@ -113,7 +114,8 @@ class PromptEncoder(Encoder):
         return tokens[:1] + tokens[excess + 1 :] if keeps_first else tokens[excess:]
 
     def _first_tokens(self) -> tuple[int, ...]:
-        """The token with which each label word begins when it follows the prompt."""
+        """The first token of each label word when the word follows the prompt. Raises DataError if two of them are
+        equal."""
         if len(self.form.label_words) < 2:
             raise DataError("A prompted task needs two label words at least: set label_words.")
         prompt = self.form.template.format_map(dict.fromkeys(self.columns, "x")).rstrip(" ")
@@ -157,7 +159,7 @@ class TextEncoder(Encoder):
 
 
 def make_encoder(tokenizer: Any, form: Format, length_max: int) -> Encoder:
-    """Of a format. Raises DataError or ConfigError."""
+    """The encoder of a format. Raises DataError or ConfigError."""
     if isinstance(form, PromptFormat):
         return PromptEncoder(tokenizer, form, length_max)
     return TextEncoder(tokenizer, form, length_max)

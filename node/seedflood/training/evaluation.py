@@ -16,7 +16,8 @@ TOKENS_PER_BATCH_MAX = 4096
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """figures: by name, as the objective tells them. minimised: the one that training brings down. rows: how many."""
+    """What the validation rows say of a model. figures: by name, as the objective gives them. minimised: the name of
+    the figure that training brings down. rows: how many were scored."""
 
     figures: Mapping[str, float]
     minimised: str
@@ -28,16 +29,16 @@ class Evaluation:
         return self.figures[self.minimised]
 
     def rounded(self) -> dict[str, float | None]:
-        """The figures in six decimals. None: no number, for a run went wrong; JSON has no other word for it."""
+        """The figures in six decimals. None stands for what is not a finite number, which JSON cannot spell."""
         return {name: round(value, 6) if math.isfinite(value) else None for name, value in self.figures.items()}
 
 
 @torch.inference_mode()
 def evaluate(model: CausalModel, task: Task, *, tokens_per_batch_max: int = TOKENS_PER_BATCH_MAX) -> Evaluation:
-    """Scores all validation rows, in batches of like length.
+    """Scores all validation rows, in batches of similar length.
 
-    model: `Replica.causal`, whose open epoch is computed live, or `BaseModel.causal` without any of that. Raises
-    DataError if there are no rows.
+    model: `Replica.causal`, which computes the open epoch live, or `BaseModel.causal`, which is the base model alone.
+    Raises DataError if there are no rows.
     """
     examples = sorted(task.validation_examples, key=lambda example: len(example.tokens))
     total: Score | None = None

@@ -1,7 +1,8 @@
-"""How rows become prompts or texts: the formats of the tasks that are known by name, and those that settings spell.
+"""How rows become prompts or texts: the formats of the built-in tasks, and those that settings spell out.
 
-Classification is prompted, as in MeZO (arXiv 2305.17333, appendix D): a template makes a prompt of a row, and the model
-answers with the label word whose first token it finds likeliest right after it. "lm" is language modelling of a column.
+Classification uses prompts, as MeZO does (arXiv 2305.17333, appendix D). A template makes a prompt of a row, and the
+answer is the label word whose first token the model finds most likely right after it. "lm" is language modelling of one
+column.
 """
 
 import string
@@ -36,7 +37,7 @@ Format = PromptFormat | TextFormat
 
 @dataclass(frozen=True, slots=True)
 class BuiltIn:
-    """A task known by name: where its rows are, and the formats for the column names under which they are found."""
+    """A built-in task: where its rows are, and a format for each way in which its columns may be named."""
 
     source: Source
     formats: tuple[PromptFormat, ...]
@@ -94,7 +95,8 @@ def choose_format(settings: ObjectiveSettings, columns: Mapping[str, Any]) -> Fo
 
 
 def fields_of(template: str) -> tuple[str, ...]:
-    """Names of the columns in a template. Raises ConfigError for what is no plain {column}."""
+    """The names of the columns in a template. Raises ConfigError if it names none, or has anything but plain
+    {column}."""
     try:
         parts = list(string.Formatter().parse(template))
     except ValueError as error:

@@ -9,7 +9,8 @@ QUESTION_SECONDS_MAX = 10.0
 
 
 def find_fault(kind: Literal["model", "dataset"], name: str) -> str | None:
-    """None if the hub has a model or data set of this name; else why it is not to be had, in a few words."""
+    """Asks the hub for a model or data set of this name. Returns None if it is there, else in a few words why it cannot
+    be had."""
     if os.environ.get("HF_HUB_OFFLINE", "0").upper() in ("1", "ON", "YES", "TRUE"):
         return "HF_HUB_OFFLINE is set"
     api = HfApi()
@@ -24,6 +25,6 @@ def find_fault(kind: Literal["model", "dataset"], name: str) -> str | None:
 
 
 def first_line(error: Exception) -> str:
-    """What an error says, on one line."""
+    """The first line of an error's message, or the name of its class."""
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__

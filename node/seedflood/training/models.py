@@ -29,10 +29,10 @@ BUILT_IN = {"embedded": embedded.MODEL_FOLDER}
 
 @dataclass(slots=True)
 class BaseModel:
-    """A model as it is before training.
+    """A model before training.
 
-    digest: 32 bytes, equal on hosts with equal weights. master: the weights in float32 in host memory, by the name of
-    the parameter, if the device holds them in half precision; else None, and the model's own weights are the master.
+    digest: 32 bytes, equal on hosts with equal weights. master: if the device holds the weights in half precision,
+    float32 weights in host memory by the name of the parameter; else None, and the model's own weights are the master.
     """
 
     model: Any
@@ -49,7 +49,7 @@ class BaseModel:
 
     @property
     def parameters_count(self) -> int:
-        """Numbers in distinct parameters: tied ones count once."""
+        """How many numbers the distinct parameters hold; tied ones count once."""
         return sum(parameter.numel() for parameter in self.model.parameters())
 
 
@@ -67,7 +67,8 @@ def load_model(name: str, *, device: str = "cpu", dtype: DtypeName = "auto") -> 
 def prepare_model(
     model: Any, tokenizer: Any, *, name: str = "model", device: str = "cpu", dtype: DtypeName = "auto"
 ) -> BaseModel:
-    """Makes a BaseModel of a transformers model in memory (float32, on the CPU), which it takes over."""
+    """Makes a BaseModel of a transformers model in memory (float32, on the CPU). The model is changed and must not be
+    used elsewhere. Raises ModelError."""
     target, compute_dtype = _device(device), _compute_dtype(device, dtype)
     model.eval().requires_grad_(False)
     positions = getattr(model.config, "max_position_embeddings", None)
@@ -85,7 +86,8 @@ def prepare_model(
 
 
 def distinct_parameters(model: nn.Module) -> list[tuple[str, nn.Parameter]]:
-    """With their names, in the order of these; a tied parameter bears the least of its names."""
+    """The distinct parameters with their names, in the order of the names; a tied parameter has the least of its
+    names."""
     names: dict[int, str] = {}
     parameters: dict[int, nn.Parameter] = {}
     for name, parameter in model.named_parameters(remove_duplicate=False):
@@ -95,7 +97,7 @@ def distinct_parameters(model: nn.Module) -> list[tuple[str, nn.Parameter]]:
 
 
 def digest_weights(weights: Mapping[str, Tensor]) -> bytes:
-    """32 bytes over names, shapes and float32 values in the order of the names, however files store them."""
+    """32 bytes over names, shapes and float32 values, in the order of the names, however a file stores them."""
     hasher = hashlib.sha256(b"seedflood base model 1\0")
     for name in sorted(weights):
         tensor = weights[name].detach().to(device="cpu", dtype=torch.float32).contiguous()
@@ -106,10 +108,10 @@ def digest_weights(weights: Mapping[str, Tensor]) -> bytes:
 
 
 def export_model(base: BaseModel, weights: Mapping[str, Tensor], folder: str | os.PathLike[str]) -> Path:
-    """Writes weights (float32, by name of the model) as a Hugging Face folder: safetensors, configuration, tokenizer.
+    """Writes weights (float32, by name) as a Hugging Face folder: safetensors, configuration, tokenizer.
 
-    All or nothing: written beside and renamed; a model that was there is replaced. Raises ModelError if the folder
-    cannot be written or holds something that is not a model.
+    All or nothing: the folder is written beside its place and renamed; a model that was there is replaced. Raises
+    ModelError if the folder cannot be written, or holds something that is not a model.
     """
     target = Path(folder)
     if target.exists() and not (target / "config.json").is_file() and any(target.iterdir()):
@@ -133,7 +135,7 @@ def export_model(base: BaseModel, weights: Mapping[str, Tensor], folder: str | o
 
 
 def _read(location: str) -> tuple[Any, Any]:
-    """Local files first; the hub only if they are missing and it has the model."""
+    """Reads local files; asks the hub only if they are missing."""
     try:
         return _read_files(location, local_files_only=True)
     except Exception as error:  # A broken file may raise anything.
@@ -184,7 +186,8 @@ def _compute_dtype(device: str, dtype: DtypeName) -> torch.dtype:
 
 @torch.inference_mode()
 def _check_head(model: Any, name: str) -> None:
-    """Models that do more to their logits than the head (scale or cap them) would silently be trained wrongly."""
+    """Raises ModelError for a model that changes its logits after the head (scales or caps them): it would silently be
+    trained wrongly."""
     head = model.get_output_embeddings()
     if not isinstance(head, nn.Linear) or not hasattr(model, model.base_model_prefix):
         raise ModelError(f'Model "{name}" ({type(model).__name__}) is no causal language model with a linear head.')
@@ -206,7 +209,7 @@ def _write_dtype(path: Path) -> None:
 
 
 def _replace_folder(new: Path, target: Path) -> None:
-    """Renames; a folder that is in the way is moved aside first and removed last."""
+    """Renames the new folder. A folder that is in the way is moved aside first and removed last."""
     if not target.exists():
         new.rename(target)
         return

@@ -24,8 +24,8 @@ KEY_INCREMENTS = (0x9E3779B9, 0xBB67AE85)
 ROUNDS = 10
 
 CHUNK_BLOCKS = 3 << 14
-"""Blocks made at once: 49,152 keep the ten rounds in a CPU's cache and bound memory for the largest matrix. A multiple
-of three, so that no group of `normal` is cut."""
+"""Blocks made at once. With 49,152 of them the ten rounds stay in a CPU's cache, and memory is bounded for the largest
+matrix. It is a multiple of three, so that no group of `normal` is cut."""
 
 SUM_MEAN = 393_210
 """Mean of twelve 16-bit uniforms: 12 * 65535 / 2."""
@@ -35,7 +35,7 @@ Words = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
 def derive_key(purpose: str, *parts: int | str) -> int:
-    """64 bits that belong to this purpose and these parts alone."""
+    """A 64-bit key for this purpose and these parts: the beginning of a SHA-256."""
     text = json.dumps([purpose, *parts], separators=(",", ":"))
     return int.from_bytes(hashlib.sha256(b"seedflood key 1\0" + text.encode()).digest()[:8], "big")
 

@@ -1,7 +1,6 @@
 """Rows of a data set: from a folder of JSON lines, the hub's data sets (offline first), or memory.
 
-A row is a dictionary of columns. Every row remembers where it came from, so that what is wrong with it can be told
-with file and line.
+A row is a dictionary of columns. Every row remembers where it came from, so that an error can name file and line.
 """
 
 import json
@@ -33,7 +32,7 @@ class Row:
 
 
 class Source(Protocol):
-    """Where the rows of a task are that is known by name."""
+    """Where the rows of a built-in task come from."""
 
     @property
     def name(self) -> str: ...
@@ -139,7 +138,7 @@ def _read_splits(name: str, configuration: str | None, validation_split: str) ->
 
 @contextmanager
 def _offline() -> Iterator[None]:
-    """Nothing is asked of the network meanwhile: `datasets` has no argument that says so, only these two switches."""
+    """Within, the network is not used: `datasets` has no argument for that, only these two switches."""
     import datasets
     import huggingface_hub
 

@@ -1,7 +1,7 @@
-"""Which training rows belong to which host: disjoint shares that cover the run's rows, a function of the run seed.
+"""Which training rows belong to which host: disjoint shares that cover the run's rows, as a function of the run seed.
 
-With `label_skew` the labels are spread unevenly, by a Dirichlet distribution with that concentration. The shares are
-drawn row by row from Polya's urn, which has exactly this distribution and needs integers only; so all hosts agree on
+With `label_skew` the labels are spread unevenly, by a Dirichlet distribution of that concentration. The shares are
+drawn row by row from Polya's urn, which has exactly this distribution and needs only integers. So all hosts agree on
 them to the last row, whatever their mathematical library.
 """
 
@@ -19,14 +19,14 @@ SKEW_UNIT = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """The share number index (from 0) of count."""
+    """Share number `index` (from 0) of `count`."""
 
     index: int = 0
     count: int = 1
 
 
 def parse_shard(text: str) -> Shard:
-    """The share that "2/16" says: the second of sixteen. Raises ConfigError."""
+    """Reads a share: "2/16" is the second of sixteen. Raises ConfigError."""
     match = re.fullmatch(r"\s*(\d{1,9})\s*/\s*(\d{1,9})\s*", text)
     if match is None or not 1 <= int(match[1]) <= int(match[2]):
         raise ConfigError(f'shard = "{text}" is no share: write "1/{match[2] if match else 16}" for the first of them.')
@@ -40,10 +40,10 @@ def choose_rows(rows: int, examples: int | None, run_seed: int) -> list[int]:
 
 
 def split_rows(labels: Sequence[int], count: int, run_seed: int, label_skew: float | None = None) -> list[list[int]]:
-    """Splits positions 0 .. len(labels) - 1 into `count` shares; none is empty if there are as many rows as shares.
+    """Splits the positions 0 .. len(labels) - 1 into `count` shares. None is empty if there are as many rows as shares.
 
-    Without label_skew: every count-th row. With it: label by label from an urn; then each empty share receives a row
-    of the largest.
+    Without label_skew a share is every count-th row. With it, rows are dealt label by label from an urn; then each
+    empty share is given a row of the largest one.
     """
     if label_skew is None:
         return [list(range(index, len(labels), count)) for index in range(count)]
@@ -62,7 +62,8 @@ def split_rows(labels: Sequence[int], count: int, run_seed: int, label_skew: flo
 
 
 def _urn(draws: int, count: int, run_seed: int, label: int, skew: float) -> list[int]:
-    """Dirichlet-multinomial draws: a new ball of any colour with weight count * skew, else the colour of an old one."""
+    """Dirichlet-multinomial draws: with weight count * skew a new ball of any colour, else the colour of an old
+    ball."""
     key = randomness.derive_key("label skew", run_seed, label)
     words = randomness.blocks(key, 0, draws).tolist()
     fresh_weight = max(1, round(skew * SKEW_UNIT)) * count

@@ -1,7 +1,7 @@
 """Tasks: which rows a host trains on, and the batch of every step.
 
-Both are pure functions of (run seed, shard, origin, step): a restarted node continues with the batch that it would have
-had. How rows become examples is told by `formats` and `encoding`, what is measured on a batch by `objectives`.
+Both are pure functions of (run seed, shard, origin, step), so a restarted node goes on with the batch that it would
+have had. `formats` and `encoding` make examples of rows, `objectives` say what is measured on a batch.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,10 +21,10 @@ from seedflood.training.shards import Shard
 
 
 class Task:
-    """Training rows of one host, validation rows of the run, and the batch of every step.
+    """The training rows of one host, the validation rows of the run, and the batch of every step.
 
-    train and validation: rows. shard: the share of the run's training rows that is this host's. Rows are checked here,
-    all of them, and made tokens when they are first needed. Raises DataError.
+    train and validation: rows. shard: this host's share of the run's training rows. All rows are checked here, and
+    become tokens when they are first needed. Raises DataError.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Task:
 
     @property
     def objective(self) -> Objective:
-        """What is measured on its batches."""
+        """What is measured on the task's batches."""
         return self.encoder.objective
 
     @property
@@ -59,7 +59,8 @@ class Task:
         return self._validation_examples
 
     def positions(self, origin: int, step: int) -> list[int]:
-        """Which of the shard's rows a step of an origin sees: a walk through permutations, one after the other."""
+        """Which rows of the shard an origin uses at a step: it walks through one permutation of them after the
+        other."""
         rows = len(self._train)
         places = range(step * self.batch_size, (step + 1) * self.batch_size)
         return [self._permutation(origin, place // rows)[place % rows] for place in places]

@@ -13,26 +13,27 @@ from torch import Tensor
 
 @dataclass(frozen=True, slots=True)
 class TokenBatch:
-    """What all batches have in common. tokens_BT, lengths_B: int64. Every other field has an entry per row."""
+    """What all batches have in common. tokens_BT, lengths_B: int64. Every other field has one entry per row."""
 
     tokens_BT: Tensor
     lengths_B: Tensor
 
     def answer_positions(self) -> Tensor | None:
-        """Where alone the model is read, as positions in the flattened (B, T); None: everywhere."""
+        """The only positions at which the model is read, in the flattened (B, T); None: it is read everywhere."""
         return None
 
     def to(self, device: torch.device | str) -> Self:
         return replace(self, **{name: tensor.to(device) for name, tensor in self._tensors()})
 
     def rows(self, index_N: Tensor) -> Self:
-        """Some of the rows, without the padding that they do not need."""
+        """Some of the rows, with no more padding than these need."""
         picked = {name: tensor[index_N] for name, tensor in self._tensors()}
         picked["tokens_BT"] = picked["tokens_BT"][:, : int(picked["lengths_B"].max())]
         return replace(self, **picked)
 
     def split(self, call_tokens: int) -> list[Self]:
-        """The batch in pieces of like length, so that calls cost least: rows x longest + call_tokens each.
+        """Cuts the batch into pieces of similar length, so that the calls for them cost least: rows x longest +
+        call_tokens each.
 
         call_tokens: what a call costs beyond its tokens, in tokens; 0 would give a piece per length.
         """
@@ -51,7 +52,7 @@ class TokenBatch:
         return pieces
 
     def repeated(self, count: int) -> Self:
-        """The batch so many times, one copy below the other."""
+        """`count` copies of the batch, one below the other."""
         copies = {name: tensor.repeat(count, *[1] * (tensor.dim() - 1)) for name, tensor in self._tensors()}
         return replace(self, **copies)
 
@@ -72,7 +73,7 @@ class LabelledBatch(TokenBatch):
 
 @dataclass(frozen=True, slots=True)
 class TextBatch(TokenBatch):
-    """Language modelling: every token but the first of a row is to be told from those before it."""
+    """Language modelling: every token but the first of a row is predicted from those before it."""
 
 
 Batch = LabelledBatch | TextBatch

@@ -20,11 +20,11 @@ LOGIT_ELEMENTS_MAX = 1 << 24
 """Logits made at once: 64 MiB in float32."""
 
 PERPLEXITY_LOG_MAX = 700.0
-"""Beyond that a perplexity would be infinite, which JSON does not know."""
+"""The largest log of a perplexity: beyond it the perplexity would be infinite, which JSON cannot spell."""
 
 
 class LanguageModelling:
-    """Cross-entropy of every next token, over the vocabulary, in pieces along the sequence."""
+    """Cross-entropy of every next token over the vocabulary, computed in pieces along the sequence."""
 
     names: tuple[str, ...] = ("perplexity", "loss", "accuracy")
 
@@ -58,18 +58,18 @@ class LanguageModelling:
         return Score(sums, is_token_BT.reshape(variants, -1).sum(dim=1), "loss")
 
     def count(self, batch: Batch) -> int:
-        """Tokens that are to be told."""
+        """How many tokens are predicted."""
         return int((batch.lengths_B - 1).sum())
 
     def figures(self, score: Score) -> dict[str, float]:
-        """The means, and perplexity: how many equally likely tokens would be as hard to tell apart."""
+        """The means, and the perplexity: among how many equally likely tokens a choice would be as hard."""
         means = score.means()
         perplexity = math.exp(min(means["loss"], PERPLEXITY_LOG_MAX))
         return {"perplexity": perplexity, "loss": means["loss"], "accuracy": means["accuracy"]}
 
 
 def _score_piece(model: CausalModel, hidden_BTD: Tensor, target_BT: Tensor) -> tuple[Tensor, Tensor]:
-    """Loss and whether it is right of every token, (B, T) each."""
+    """The loss of every token, and whether the model predicts it: (B, T) each."""
     logits_BTV = model.logits(hidden_BTD).to(torch.float32)
     loss_BT = functional.cross_entropy(logits_BTV.transpose(1, 2), target_BT, reduction="none")
     return loss_BT, logits_BTV.argmax(dim=-1) == target_BT

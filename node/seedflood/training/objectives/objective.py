@@ -18,7 +18,7 @@ class Example:
 
 
 class Objective(Protocol):
-    """How examples become a batch, and a batch a score.
+    """Makes a batch of examples, and a score of a batch.
 
     names: of the figures, in the order in which people look at them.
     """
@@ -30,13 +30,14 @@ class Objective(Protocol):
         ...
 
     def measure(self, model: CausalModel, batch: Batch, variants: int = 1) -> Score:
-        """Of each variant, of a batch of this objective on the model's device; losses in float32 or better."""
+        """The score of each variant. batch: of this objective, on the model's device. Losses are in float32 or
+        better."""
         ...
 
     def count(self, batch: Batch) -> int:
-        """What `Score.count_P` of each variant will be: known before anything is measured."""
+        """`Score.count_P` of each variant, known before anything is measured."""
         ...
 
     def figures(self, score: Score) -> dict[str, float]:
-        """What people are shown of a whole score, by name, in the order of `names`."""
+        """The figures of a whole score that people are shown, by name, in the order of `names`."""
         ...

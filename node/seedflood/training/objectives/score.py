@@ -1,7 +1,7 @@
-"""What an objective measures of a batch: sums, so that batches may be measured in pieces.
+"""What an objective measures of a batch, as sums, so that a batch may be measured in pieces.
 
-Shapes: P variants of the parameters that the batch stands for (1, or more during a probe: then the batch stands once
-per variant, one copy below the other).
+Shapes: P variants of the parameters that the batch stands for: 1, or more during a probe. Then the batch is there once
+per variant, one copy below the other.
 """
 
 from collections.abc import Mapping
@@ -29,11 +29,11 @@ class Score:
 
     @property
     def minimised_sums(self) -> Tensor:
-        """(P,), float64: what training brings down; gradients flow through them."""
+        """The sums that training brings down, (P,) float64; gradients flow through them."""
         return self.sums[self.minimised]
 
     def values(self) -> list[float]:
-        """Of each variant the mean of what is brought down."""
+        """Of each variant, the mean of the figure that training brings down."""
         sums_P = self.minimised_sums.detach()
         return [float(total / count) for total, count in zip(sums_P, self.count_P, strict=True)]
 

@@ -1,12 +1,12 @@
-"""What updates make of the coefficients of their epoch: a plain sum, or what an optimiser makes of sums per step.
+"""From updates to the coefficients of their epoch: a plain sum, or what an optimiser makes of the sums of its steps.
 
-`PlainSum`: C, whose increments are `A = -(learning_rate / clients) C 2^-unit`. Any update may come at any time.
+`PlainSum`: C, with the increments `A = -(learning_rate / clients) C 2^-unit`. Any update may come at any time.
 
-`Stepwise`: A itself as integers. It is a pure function of the sums per step, so what comes late for a step is added to
-that step's sum, and the steps after it are gone through again. Sums are kept while something may come for them: not
-those of steps about which all clients have told. Those of all but the newest epochs are put aside in a file: a journal
-may give all of one origin before it gives the next one. An epoch that was adopted begins with what was adopted: its
-steps are over.
+`Stepwise`: A itself as integers, a pure function of the sums of all steps. An update that comes late for a step is
+added to that step's sum, and the later steps are computed again. Sums are kept while something may come for them; once
+all clients have told of a step, nothing can. The sums of all but the newest epochs are put aside in a file, because a
+journal may give everything of one origin before it gives the next one. An epoch that was adopted begins with what was
+adopted: its steps are over.
 
 Shapes: F coefficients (subspace.py).
 """
@@ -34,24 +34,25 @@ from seedflood.training.seedflood.subspace import Subspace
 from seedflood.training.seedflood.telling import Reader
 
 KEPT_EPOCHS = 8
-"""Of so many the sums per step are in memory: in strict windows nothing comes for older ones but from a journal."""
+"""How many epochs have their sums in memory. In strict windows only a journal gives anything for older ones."""
 
 
 class Aggregation(Protocol):
-    """unit: increments are coefficients times this."""
+    """Computes the coefficients of epochs. unit: increments are coefficients times this."""
 
     unit: float
 
     def changed(self, epoch: int, held_F: Tensor, updates: Sequence[Update]) -> Tensor:
-        """The coefficients of an epoch with these updates; held_F: those without, as they were given last."""
+        """The coefficients of an epoch with these updates. held_F: the coefficients without them, as they were returned
+        last."""
         ...
 
     def preview(self, epoch: int, held_F: Tensor, updates: Sequence[Update]) -> Tensor:
-        """What `changed` would give, and nothing is changed."""
+        """What `changed` would return, but nothing is changed."""
         ...
 
     def adopted(self, epoch: int, coefficients_F: Tensor, updates: Sequence[Update]) -> Tensor:
-        """The coefficients of an epoch that is replaced by a sum and these updates."""
+        """The coefficients of an epoch when a sum and these updates take the place of what it had."""
         ...
 
 
@@ -77,7 +78,8 @@ def make_aggregation(
 
 
 class PlainSum:
-    """Exact and free of order. The factor of a step counts in every integer that was told of it."""
+    """The sum of the updates: exact, and the same in any order. Each integer is multiplied with the factor of its step
+    (`schedule`)."""
 
     def __init__(self, reader: Reader, schedule: Schedule, unit: float) -> None:
         self.unit = unit
@@ -98,9 +100,10 @@ class PlainSum:
 
 @dataclass(slots=True)
 class _Steps:
-    """One epoch. settled: the state after all steps below `settled_before`, for which nothing can come any more.
+    """One epoch. settled: the state after all steps below `settled_before`, for which nothing more can come.
 
-    sums, told: of later steps, what was told and how many updates that were. latest: the state after all of them.
+    sums, told: of later steps, the sum of what was told and how many updates that were. latest: the state after all of
+    them.
     """
 
     settled: State
@@ -111,7 +114,7 @@ class _Steps:
 
 
 class Stepwise:
-    """An optimiser that goes by steps."""
+    """Coefficients by an optimiser that goes by steps."""
 
     unit = 2.0**-INCREMENT_UNIT_BITS
 
@@ -170,7 +173,8 @@ class Stepwise:
         return self._epochs[epoch]
 
     def _put_aside(self, epoch: int) -> None:
-        """Unless nothing can come for it any more. It stays in memory where there is no space for it."""
+        """Puts an epoch aside, or drops it if nothing more can come for it. It stays in memory if there is no space for
+        it."""
         steps = self._epochs[epoch]
         if steps.settled_before < (epoch + 1) * self._refresh_period:
             place = self._shelf.put(_packed(steps))
@@ -197,7 +201,7 @@ class Stepwise:
         return state
 
     def _settle(self, steps: _Steps) -> None:
-        """What all clients have told of is over, as far as that goes without a gap."""
+        """Closes the steps about which all clients have told, up to the first gap."""
         over: dict[int, Tensor] = {}
         while steps.told.get(steps.settled_before) == self._clients:
             over[steps.settled_before] = steps.sums.pop(steps.settled_before)
@@ -208,7 +212,7 @@ class Stepwise:
 
 
 def _added(sums: dict[int, Tensor], more: dict[int, Tensor]) -> dict[int, Tensor]:
-    """Sums per step, of both."""
+    """The sums per step of both."""
     added = sums | more
     for step in sums.keys() & more.keys():
         added[step] = sums[step] + more[step]
@@ -216,7 +220,7 @@ def _added(sums: dict[int, Tensor], more: dict[int, Tensor]) -> dict[int, Tensor
 
 
 def _packed(steps: _Steps) -> bytes:
-    """For a file of this process: arrays, by the names of the fields."""
+    """Bytes for a file of this process: arrays, by the names of the fields."""
     kept = sorted(steps.sums)
     arrays = {
         "numbers": numpy.array([steps.settled_before, *kept, *(steps.told.get(step, 0) for step in kept)]),

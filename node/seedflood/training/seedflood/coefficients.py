@@ -1,8 +1,8 @@
-"""The coefficients of all epochs: the latest in memory, older ones packed in a file, a digest of each at hand.
+"""The coefficients of all epochs: the latest in memory, older ones packed in a file, with the digest of each at hand.
 
-A run of weeks has thousands of epochs, and what still changes is the newest: memory must not grow with the others. They
-are needed again when an update comes late or an epoch is folded, and then read back. The file has no name and ends with
-the process: the journal is what remains, and everything here follows from it.
+A run of weeks has thousands of epochs, and memory must not grow with them; only the newest ones still change. Older
+ones are read back when an update comes late or an epoch is folded. The file has no name and ends with the process:
+everything in it follows from the journal.
 
 Shapes: F all coefficients of an epoch (subspace.py).
 """
@@ -17,14 +17,14 @@ from seedflood.training.seedflood.shelf import Place, Shelf
 from seedflood.training.seedflood.subspace import Subspace
 
 KEPT_EPOCHS = 8
-"""So many stay in memory: late updates come for the epochs right before the open one, and each takes 645 kB in
+"""How many epochs stay in memory. Late updates come for the epochs right before the open one; each takes 645 kB in
 OPT-125M with rank 32."""
 
 
 class Coefficients:
-    """A mapping from epochs to (F,) int64; zeros for an epoch without updates. What it gives must not be written to.
+    """A mapping from epochs to (F,) int64; zeros for an epoch without updates. Do not write to what it returns.
 
-    Where there is no space for the file, everything stays in memory. Raises JournalError if the file does not give back
+    If there is no space for the file, everything stays in memory. Raises JournalError if the file does not give back
     what was written.
     """
 
@@ -35,9 +35,9 @@ class Coefficients:
         self._zeros_F = subspace.zeros()
         self._zero_digest = subspace.digest(self._zeros_F)
         self._kept: dict[int, Tensor] = {}
-        """Those in memory; the one that was changed or read last is the last."""
+        """The epochs in memory; the one that was changed or read last comes last."""
         self._places: dict[int, Place] = {}
-        """Those that stand in the file as they are."""
+        """The epochs that are in the file as they are now."""
         self._digests: dict[int, bytes] = {}
 
     def __iter__(self) -> Iterator[int]:
@@ -80,7 +80,7 @@ class Coefficients:
             del self._kept[oldest]
 
     def _write(self, epoch: int) -> bool:
-        """False if it cannot be written now."""
+        """Writes an epoch to the file; returns False if that is not possible now."""
         self._digest(epoch)  # to know it again by
         place = self._shelf.put(self._subspace.pack(self._kept[epoch]))
         if place is not None:

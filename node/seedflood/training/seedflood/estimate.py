@@ -1,6 +1,8 @@
-"""Estimates of the slope along random directions, by forwards alone, all of an estimate's in one batch.
+"""Estimates of the slope along random directions, by forward passes alone, with all variants of an estimate in one
+batch.
 
-Two-sided: losses at +epsilon z and -epsilon z give one scalar (MeZO, arXiv 2305.17333, algorithm 1).
+Two-sided: the losses at +epsilon z and -epsilon z give one scalar (MeZO, arXiv 2305.17333, algorithm 1).
+
 One-sided: the loss at the centre and at K points +epsilon z_k gives K scalars for K + 1 forwards (FZOO, arXiv
 2506.09034, section 3, without its normalisation).
 
@@ -22,16 +24,16 @@ from seedflood.training.seedflood.layers import Live, LiveModel, Probe
 from seedflood.training.seedflood.subspace import Moves
 
 CPU_CALL_TOKENS = 48
-"""What a call with two variants costs on a CPU beyond its tokens, in tokens; a GPU is better used by one large call."""
+"""What a call with two variants costs on a CPU beyond its tokens, in tokens. A GPU is used better by one large call."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
     """What one origin measured at one step.
 
-    told: of a probe (seed, scalar), the scalar being alpha, a difference of losses over their distance, in units of
-    2^-20; of a gradient a payload. loss: at the centre; two-sided, the mean of both. is_finite: False if a loss was
-    not, and zero is therefore told. is_clipped: something was too large to be told as it was, such as |alpha| > 2^12.
+    told: of a probe (seed, scalar): the scalar is alpha, a difference of losses over their distance, in units of 2^-20.
+    Of a gradient, a payload. loss: at the centre; two-sided, the mean of both. is_finite: False if a loss was not
+    finite; then zero is told. is_clipped: something was too large to be told as it was, such as |alpha| > 2^12.
     """
 
     told: Told
@@ -58,7 +60,8 @@ class Measurement:
 
 
 def to_fixed_point(alpha: float) -> tuple[int, bool]:
-    """alpha in units of 2^-20, half to even, clipped to +-2^32, and whether it was clipped; 0 if it is not finite."""
+    """(alpha in units of 2^-20, rounded half to even and clipped to +-2^32; whether it was clipped). 0 if alpha is not
+    finite."""
     if not math.isfinite(alpha):
         return 0, False
     scalar = round(alpha * 2**SCALAR_UNIT_BITS)
@@ -84,9 +87,9 @@ def one_sided(a_F: Tensor, moves: Moves, epsilon: float) -> Tensor:
 
 @torch.inference_mode()
 def variant_losses(model: LiveModel, live: Live, objective: Objective, batch: Batch, a_PF: Tensor) -> list[float]:
-    """What the objective brings down at each of P variants, in the mean over the batch.
+    """The minimised figure at each of P variants, as means over the batch.
 
-    By one forward of P times the rows; on a CPU by some of fewer.
+    One forward pass of P times the rows computes them; on a CPU, several passes of fewer rows.
     """
     device, variants = a_PF.device, len(a_PF)
     pieces: Sequence[Batch] = batch.split(2 * CPU_CALL_TOKENS // variants) if device.type == "cpu" else [batch]
@@ -102,6 +105,7 @@ def variant_losses(model: LiveModel, live: Live, objective: Objective, batch: Ba
 
 
 def make_measurement(seed: int, difference: float, span: float, loss: float) -> Measurement:
-    """difference: of two losses, `span` apart along the direction. loss: what is told of the place."""
+    """A measurement from losses. difference: of two losses that are `span` apart along the direction. loss: what is
+    reported for this step."""
     scalar, is_clipped = to_fixed_point(difference / span)
     return Measurement((seed, scalar), loss, math.isfinite(difference) and math.isfinite(loss), is_clipped)

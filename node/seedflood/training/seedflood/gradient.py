@@ -1,10 +1,10 @@
-"""The slope along every coordinate of the subspace at once: dL/dA by one forward and one backward.
+"""The slope along every coordinate of the subspace at once: dL/dA by one forward and one backward pass.
 
-The live layers compute with `W + U A V^T`, so autograd needs the gradient with respect to A alone (of F values), and
-the weights need none: nothing of their size is formed. A layer keeps `x V` of its input, rank numbers a position; what
-else is kept for the backward pass are the inner activations of attention, non-linearities and norms. Two options of a
-host save those: `micro_batch` rows at a time, the gradients added up, and checkpoints, where only what enters a layer
-is kept and the layer is computed again. Both give the same sums in another order of rounding, so hosts of one run may
+The live layers compute with `W + U A V^T`, so autograd needs the gradient with respect to A alone (F values) and none
+of the weights: nothing of their size is formed. A layer keeps `x V` of its input, rank numbers per position. What else
+is kept for the backward pass are the inner activations of attention, non-linearities and norms. Two options of a host
+save those. `micro_batch` takes that many rows at a time and adds the gradients up. Checkpoints keep only the input of
+each layer and compute the layer again. Both give the same sums in another order of rounding, so hosts of one run may
 differ in them.
 
 Shapes: F increments (subspace.py).
@@ -24,12 +24,13 @@ from seedflood.training.objectives.objective import Objective
 from seedflood.training.seedflood.layers import Live, LiveModel, Probe
 
 CPU_CALL_TOKENS = 96
-"""What a forward and backward cost on a CPU beyond their tokens, in tokens; a GPU is better used by one large call."""
+"""What a forward and backward pass cost on a CPU beyond their tokens, in tokens. A GPU is used better by one large
+call."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gradient:
-    """slope_F: dL/dA, float32 in host memory. loss: mean over the batch."""
+    """A gradient in the subspace. slope_F: dL/dA, float32 in host memory. loss: mean over the batch."""
 
     slope_F: Tensor
     loss: float
@@ -45,9 +46,9 @@ def gradient(
     micro_batch: int | None = None,
     layers: Sequence[nn.Module] = (),
 ) -> Gradient:
-    """Of what the objective brings down, in the mean over the batch, with the increments a_F.
+    """The gradient of the minimised figure, as a mean over the batch, at the increments a_F.
 
-    micro_batch: rows at once. layers: to be checkpointed.
+    micro_batch: rows at once; None: all. layers: those to be checkpointed.
     """
     device = a_F.device
     a_PF = a_F.detach().clone().unsqueeze(0).requires_grad_()
@@ -68,7 +69,7 @@ def gradient(
 
 @contextmanager
 def checkpointed(layers: Sequence[nn.Module]) -> Iterator[None]:
-    """Within, these layers keep their inputs alone, and are computed again on the way back."""
+    """Within, these layers keep only their inputs, and are computed again in the backward pass."""
     for layer in layers:
         layer.forward = partial(checkpoint, layer.forward, use_reentrant=False, preserve_rng_state=False)
     try:
@@ -79,7 +80,7 @@ def checkpointed(layers: Sequence[nn.Module]) -> Iterator[None]:
 
 
 def _pieces(batch: Batch, device: torch.device, micro_batch: int | None) -> Iterator[Batch]:
-    """The batch in parts of so many rows at most; on a CPU in parts of like length."""
+    """The batch in parts of at most micro_batch rows; on a CPU, of similar length."""
     for piece in batch.split(CPU_CALL_TOKENS) if device.type == "cpu" else [batch]:
         rows = len(piece.lengths_B)
         size = micro_batch or rows

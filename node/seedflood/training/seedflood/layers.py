@@ -1,21 +1,21 @@
-"""The live path: modules that compute with `W + U A V^T` and leave `W` as it is.
+"""The live layers: modules that compute with `W + U A V^T` and leave `W` as it is.
 
-A module of a known kind changes its class to a live one that inherits from its own, so names, parameters, hooks and
-the logic of subclasses (the offset of OPT's position embedding) stay. It then computes
+A module of a known kind changes its class to a live one that inherits from its own. So names, parameters, hooks and the
+logic of subclasses (the offset of OPT's position embedding) stay. It then computes
 
     y = x W^T + ((x V) A^T) U^T          A = -(learning_rate / clients) C 2^-20
 
-During a probe there are several A, one per *variant* of the parameters, and the batch stands once per variant, one copy
-below the other: two for the two-point estimate, where one entry of every A differs by +epsilon and by -epsilon. So all
-losses of an estimate come from one forward that shares the base product, and nothing of the size of a weight matrix is
-written. Increments are computed in float32 and added before the cast to the model's dtype, so half precision does not
-lose them.
+During a probe there are several A, one per *variant* of the parameters, and the batch is there once per variant, one
+copy below the other. The two-point estimate has two variants: one entry of every A differs by +epsilon in one and by
+-epsilon in the other. So one forward pass gives all losses of an estimate and shares the base product, and nothing of
+the size of a weight matrix is written. Increments are computed in float32 and added before the cast to the model's
+dtype, so they are not lost in half precision.
 
-Classification reads the model at one position per row. Products of the last layer that only feed their own position
-then compute there alone (`skipping`): all but its keys and values, 7 % of OPT-125M's work.
+Classification reads the model at one position per row. Products of the last layer that feed only their own position are
+computed there alone (`skipping`). These are all but its keys and values, 7 % of OPT-125M's work.
 
-Shapes: P variants (1 without a probe), N positions (all leading dimensions of an input, flattened; P equal blocks),
-M rows and K columns of a stored weight, R rank, F all coefficients (subspace.py). U is (M, R), V is (K, R), whatever
+Shapes: P variants (1 without a probe), N positions (all leading dimensions of an input, flattened; P equal blocks), M
+rows and K columns of a stored weight, R rank, F all coefficients (subspace.py). U is (M, R) and V is (K, R), whatever
 the module does with W.
 """
 
@@ -41,10 +41,9 @@ ALL = slice(None)
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A forward over the variants of a_PF. rows: of the whole batch, all copies together; length: tokens per row.
-
-    answer_N: the positions, row * length + place, that are read in the end, as many of each variant; None: all are.
-    """
+    """A forward pass over the variants of a_PF. rows: of the whole batch, all copies together. length: tokens per row.
+    answer_N: the only positions (row * length + place) that are read in the end, as many of each variant; None: all are
+    read."""
 
     a_PF: Tensor
     rows: int
@@ -55,7 +54,8 @@ class Probe:
 class Live:
     """What the live modules of one model share.
 
-    a_PF: the increments of all slots, float32 on the model's device. filler: what stands where nothing was computed.
+    a_PF: the increments of all slots, float32 on the model's device. filler: the value of outputs that were not
+    computed. probe: the one that is running; None: there is none.
     """
 
     def __init__(self) -> None:
@@ -74,9 +74,9 @@ class Live:
 
 
 class LiveSlot:
-    """One distinct parameter with the basis of the current epoch, and its place among the increments.
+    """One distinct parameter, its basis in the current epoch, and its place among the increments.
 
-    u_MR, v_KR (None for vectors): float32 on the model's device. places: its part of the F increments.
+    u_MR, v_KR (vectors have none): float32 on the model's device. places: its part of the F increments.
     """
 
     u_MR: Tensor
@@ -104,10 +104,10 @@ class LiveSlot:
         return a_PX.view(-1, rank, rank) if self.slot.is_matrix else a_PX
 
     def vectors(self) -> Tensor:
-        """A one-dimensional parameter as it stands in each variant, `w + U a`: (P, M) float32.
+        """The values of a one-dimensional parameter in each variant, `w + U a`: (P, M) float32.
 
-        Computed once for the increments of a probe, which several calls may share; not where gradients are wanted, for
-        a layer that is computed again on the way back must do exactly what it did on the way there.
+        During a probe they are computed once, for several calls may share them. Not if gradients are wanted: a layer
+        that is computed again in the backward pass must do exactly what it did in the forward pass.
         """
         a_PF = self.live.a_PF
         is_probing = self.live.probe is not None and not a_PF.requires_grad  # else they may have changed since
@@ -118,25 +118,26 @@ class LiveSlot:
         return w_PM
 
     def project(self, inner_NR: Tensor, *, from_rows: bool) -> Tensor:
-        """The increment's part between the bases: inner A (from_rows: inner = x U) or inner A^T (inner = x V)."""
+        """Multiplies with A, between the two bases: inner A (from_rows: inner = x U), or inner A^T (inner = x V)."""
         a_PRR = self.a if from_rows else self.a.mT
         return torch.bmm(inner_NR.view(len(a_PRR), -1, inner_NR.shape[1]), a_PRR).flatten(0, 1)
 
 
 class LiveModule(nn.Module):
-    """What live modules have in common: the slots of their own parameters, by the parameter's name in the module."""
+    """What live modules have in common. own_name: the name of the class that the module had. slots: of its own
+    parameters, by their names in the module."""
 
     own_name: str
     slots: dict[str, LiveSlot]
     live: Live
     is_skippable = False
-    """Does each position of the output feed the model's output at that position alone?"""
+    """Does each position of the output feed only that position of the model's output?"""
 
     def repeated(self, x: Tensor, features: int) -> Tensor:
-        """x with leading dimensions that make as many equal blocks as there are variants.
+        """Expands x so that its leading dimensions hold one equal block per variant.
 
-        features: trailing dimensions that are no positions (0 for indices). Inputs that are shared by all rows, such as
-        position ids of shape (1, T) or (T,), are expanded. Raises ModelError for a shape that cannot be told.
+        features: trailing dimensions that are no positions (0 for indices). Inputs that all rows share, such as
+        position ids of shape (1, T) or (T,), are expanded. Raises ModelError for a shape that is ambiguous.
         """
         probe = self.live.probe
         if probe is None:
@@ -156,7 +157,7 @@ class LiveModule(nn.Module):
         )
 
     def add_bias(self, y_NM: Tensor, index: Tensor | slice = ALL) -> Tensor:
-        """Adds the bias as it stands, or these entries of it, in place."""
+        """Adds the bias of each variant, or some entries of it, in place."""
         slot = self.slots.get("bias")
         if slot is None:
             return y_NM
@@ -176,7 +177,7 @@ class LiveProduct(LiveModule):
     """A product with a stored matrix, at all positions or only where an answer is read."""
 
     def product(self, x_NX: Tensor) -> Tensor:
-        """The output at these positions, of equally many of each variant."""
+        """The output at these positions, which are as many of each variant."""
         raise NotImplementedError
 
     def forward(self, x: Tensor) -> Tensor:
@@ -197,7 +198,7 @@ class LiveLinear(LiveProduct, nn.Linear):
         return self.outputs(x_NX)
 
     def outputs(self, x_NK: Tensor, index: Tensor | slice = ALL) -> Tensor:
-        """Some of the outputs, at the cost of these alone."""
+        """Some of the outputs, at no more than their own cost."""
         slot = self.slots["weight"]
         inner_NR = x_NK.to(torch.float32) @ slot.v_KR
         outer_NR = slot.project(inner_NR, from_rows=False)
@@ -244,7 +245,7 @@ class LiveLayerNorm(LiveModule, nn.LayerNorm):
 
 
 class LiveRMSNorm(LiveModule):
-    """Classes that compute `weight * x / sqrt(mean(x^2) + epsilon)`; that a class does so is checked when attached."""
+    """RMSNorm classes that compute `weight * x / sqrt(mean(x^2) + epsilon)`, which is checked when one is attached."""
 
     rms_epsilon: float | None
 
@@ -260,16 +261,16 @@ class LiveModel(CausalModel):
     """A causal language model of live modules."""
 
     def word_logits(self, hidden_BD: Tensor, word_L: Tensor) -> Tensor:
-        """Of these tokens alone: OPT-125M's whole vocabulary would be 7 % of an estimate."""
+        """The logits of some tokens alone, (B, L). OPT-125M's whole vocabulary would be 7 % of an estimate."""
         head: LiveLinear = self.module.get_output_embeddings()
         return head.outputs(hidden_BD, word_L)
 
 
 def attach(model: nn.Module) -> tuple[Live, list[LiveSlot]]:
-    """Turns the modules of a model into live ones; returns what they share and the slots in the order of their names.
+    """Makes the modules of a model live. Returns what they share, and the slots in the order of their names.
 
-    All parameters are trained. Raises ModelError, naming module class and parameter, if one is in a module of a kind
-    that is not supported; the model is then as it was.
+    All parameters are trained. Raises ModelError, naming class and parameter, if one belongs to a module of an
+    unsupported kind; the model is then unchanged.
     """
     owners = [(path, module) for path, module in model.named_modules() if _own_parameters(module)]
     kinds = [_live_kind(path, module) for path, module in owners]
@@ -302,7 +303,8 @@ def _own_parameters(module: nn.Module) -> dict[str, nn.Parameter]:
 
 
 def _live_class(own: type[nn.Module], kind: type[LiveModule]) -> type[LiveModule]:
-    """A class that is both: the live forward comes first, but below the own forward of an embedding's subclass."""
+    """A class that is both: the live forward comes first, except for a subclass of an embedding, whose own forward
+    calls it."""
     bases: tuple[type, ...] = (kind,) if issubclass(kind, own) else (kind, own)
     if kind is LiveEmbedding and own is not nn.Embedding:
         bases = (own, kind)
@@ -331,7 +333,7 @@ def _live_kind(path: str, module: nn.Module) -> type[LiveModule]:
 
 
 def _is_embedding_forward(own: type[nn.Module]) -> bool:
-    """Whether forward is that of nn.Embedding or ends in it by super(), so that a live one can take its place."""
+    """Is forward that of nn.Embedding, or does it end in it by super(), so that a live one can take its place?"""
     return own.forward is nn.Embedding.forward or "super" in own.forward.__code__.co_names
 
 
@@ -342,7 +344,7 @@ def _rms_epsilon(module: Any) -> float | None:
 
 @torch.no_grad()
 def _is_plain_rms_norm(module: nn.Module) -> bool:
-    """Whether a class of that name computes the plain formula: Gemma's, for one, scales by 1 + weight."""
+    """Does the class compute the plain formula? Gemma's, for one, scales by 1 + weight."""
     weight = module.get_parameter("weight")
     if weight.dim() != 1:
         return False

@@ -1,16 +1,17 @@
-"""An optimiser on the coefficients of an epoch: momentum or Adam (arXiv 1412.6980, 1711.05101), the same everywhere.
+"""An optimiser on the coefficients of an epoch: momentum, or Adam (arXiv 1412.6980, 1711.05101), the same on every
+host.
 
-It goes by steps: after step t the state is a pure function of what the origins told of steps 0..t together, whatever
-order that came in. So it needs complete steps (strict windows), and every host that holds the same has the same state.
+It goes by steps: after step t the state is a pure function of what all origins told of steps 0..t, in whatever order
+that came. So it needs complete steps (strict windows), and hosts that hold the same have the same state.
 
-Equal bit for bit, for one host must have the digest of another: float64, one operation of IEEE 754 at a time, by numpy
-functions that work element by element (add, subtract, multiply, divide and square root are rounded correctly; fused
-multiply-add and powers of a library are not the same everywhere, and matrix products depend on the library). The powers
-of beta are made by multiplication. What a step adds to the increments A is rounded to integers in units of 2^-40, so A
-is a sum of integers again: it stands for the epoch when that is closed, in digests, sums and snapshots.
+The state must be equal bit for bit, because digests are compared. So it is computed in float64, one IEEE 754 operation
+at a time, by numpy functions that work element by element: addition, subtraction, multiplication, division and square
+root are rounded correctly everywhere. Fused multiply-add, a library's powers and matrix products are not; the powers of
+beta are made by multiplication. What a step adds to the increments A is rounded to integers in units of 2^-40. So A is
+a sum of integers again, and stands for the epoch in digests, sums and snapshots.
 
-A state begins anew with every epoch, for its coordinates mean something else in another basis; so what stands for a
-closed epoch is A alone.
+A state begins anew with every epoch, because its coordinates mean something else in another basis. So only A stands for
+a closed epoch.
 
 A step about which nothing was told, or only zeros, is passed over: it leaves no trace in the sums either.
 """
@@ -23,13 +24,15 @@ import numpy
 from seedflood.training.seedflood.schedule import FACTOR_BITS
 
 INCREMENT_UNIT_BITS = 40
-"""A is an integer in units of 2^-40 (9e-13): a step of Adam is a learning rate, 1e-4, in each of them; 2^23 is far."""
+"""A is an integer in units of 2^-40 (9e-13). A step of Adam moves each entry by about a learning rate, 1e-4; 2^23 is
+far."""
 
 MOMENTUM = 0.9
 BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8
 
 STEP_MAX = 2.0**50
-"""What one step adds to an increment at most, in units: a thousand. A run that has diverged shall stay an integer."""
+"""The most that one step adds to an increment, in units: a thousand. Even a run that has diverged stays within
+integers."""
 
 Floats = numpy.ndarray[Any, numpy.dtype[numpy.float64]]
 Integers = numpy.ndarray[Any, numpy.dtype[numpy.int64]]
@@ -39,9 +42,10 @@ OptimizerName = Literal["momentum", "adam"]
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """After some steps. increment_F: A in units of 2^-40. decay_1, decay_2: beta_1, beta_2 to the power of the steps.
+    """The state after some steps. increment_F: A in units of 2^-40. first_F, second_F: the moments. decay_1, decay_2:
+    beta_1 and beta_2 to the power of the number of steps.
 
-    Its arrays are not written to.
+    Do not write to its arrays.
     """
 
     increment_F: Integers
@@ -52,14 +56,14 @@ class State:
 
 
 def begin(increment_F: Integers) -> State:
-    """Nothing is known but the increments."""
+    """The state at the beginning of an epoch, or after a sum was adopted."""
     zeros_F = numpy.zeros(len(increment_F))
     return State(increment_F, zeros_F, zeros_F)
 
 
 @dataclass(frozen=True, slots=True)
 class Optimiser:
-    """unit: what an integer that was told is worth in the mean over all clients."""
+    """Momentum or Adam with its settings. unit: the value of one told integer in the mean over all clients."""
 
     name: OptimizerName
     learning_rate: float

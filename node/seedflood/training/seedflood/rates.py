@@ -30,17 +30,19 @@ from seedflood.config import SeedfloodSettings
 from seedflood.training.seedflood.optimiser import MOMENTUM
 
 DIRECTION_WEIGHT_CHANGE = 0.372
-"""The mean rate of steps along directions, times the root of the number of parameters: all weights move."""
+"""The mean rate of steps along seeded directions, times the root of the number of parameters: such steps move all
+weights."""
 
 LEARNING_RATE_PARAMETERS = 600.0
 
 GRADIENT_RATE_PARAMETERS = 200.0
 ADAM_RATE, ADAM_RATE_RANK = 3e-4, 8
-"""What was measured at a rank; above it it falls with the power of 1.5, below it rises with the rank's inverse."""
+"""The rate that was measured, and at which rank. At higher ranks it falls with the power of 1.5, at lower ones it grows
+with the inverse of the rank."""
 
 
 def default_learning_rate(settings: SeedfloodSettings, parameters_count: int) -> float:
-    """By estimate, optimizer, rank, schedule and size."""
+    """The learning rate by estimate, optimizer, rank, schedule and number of parameters."""
     if settings.optimizer == "adam":
         to_rank = ADAM_RATE_RANK / settings.rank
         return ADAM_RATE * to_rank * min(1.0, math.sqrt(to_rank))  # no power: its last bit differs between libraries

@@ -1,9 +1,9 @@
 """A whole run in one process, without a network: what `seedflood tune` and the benchmarks learn from.
 
-In strict windows every replica holds the same updates when it measures, so one replica serves all origins: each has
-rows of its own, measures on them, and what all of them told is applied when the last has measured, or with `delay = D`
-so many rounds later. The same code as in a daemon does all of it (`Trainer`), so a rehearsal ends with the weights of
-the run whose origins bear these ids.
+In strict windows every replica holds the same updates when it measures, so one replica serves all origins. Each origin
+has rows of its own and measures on them. What all of them told is applied when the last one has measured, or with
+`delay = D` that many rounds later. The code is that of a daemon (`Trainer`), so a rehearsal ends with the weights of
+the run whose origins have these ids.
 """
 
 from collections import deque
@@ -29,17 +29,18 @@ class Rehearsal:
     """All origins of a run, taking turns on one replica. Raises what loading a `Trainer` raises."""
 
     def __init__(self, run: RunSettings, node: NodeSettings) -> None:
-        """node: its model, data and device; the shard of each origin is its own."""
+        """node: says which model, data and device; each origin has its own shard."""
         self.run = run
         shards = [node.model_copy(update={"shard": f"{k + 1}/{run.clients}"}) for k in range(run.clients)]
         first = Trainer(run, shards[0])
         self.trainers = [first, *(first.beside(shard) for shard in shards[1:])]
         self.step = 0
-        """The next one."""
+        """The next step."""
         self._on_the_way: deque[list[Update]] = deque()
 
     def advance(self) -> list[Measured]:
-        """One round of every origin, measured, and the one applied whose delay is over; the last one applies all."""
+        """Measures one round of every origin, and applies the round whose delay is over; after the last round, all of
+        them."""
         step, count = self.step, self.run.seedflood.local_steps
         told = [
             Measured(origin, step, trainer.measure(origin, step, count))
@@ -54,10 +55,11 @@ class Rehearsal:
         return told
 
     def evaluate(self) -> Evaluation:
-        """Of the validation rows, with the weights as they stand: what is on its way is not in them."""
+        """The figures over the validation rows, with the weights as they are: rounds that are delayed are not in
+        them."""
         return self.trainers[0].evaluate()
 
     @property
     def learning_rate(self) -> float:
-        """Of the run, or the default."""
+        """The learning rate of the run, or the default one."""
         return self.trainers[0].replica.learning_rate

@@ -1,13 +1,13 @@
 """The replica: a model, the coefficients of every epoch, and their digest.
 
-Weights follow from the base model and the coefficients alone. The epoch that is open is computed live; an epoch is
-folded into the weights when a later one opens. What arrives after that is folded by itself, with the basis made again;
-what arrives for a later epoch waits in that epoch's coefficients. The digest is over coefficients, so it does not tell
-when or whether anything was folded: replicas that hold the same updates have equal digests.
+Weights follow from the base model and the coefficients alone. The open epoch is computed live; an epoch is folded into
+the weights when a later one opens. An update that arrives after that is folded by itself, with the basis made again.
+One that arrives for a later epoch waits in that epoch's coefficients. The digest covers coefficients, so it does not
+depend on what was folded when: replicas that hold the same updates have equal digests.
 
-Two things leave a replica. The coefficients of one epoch, packed, stand for its updates, in the journal and for those
-who catch up. A snapshot holds the folded weights, and the digest of the coefficients that are in them: whoever has the
-same coefficients and restores it folds nothing again and has the very same bits, rounding included.
+Two things leave a replica. The coefficients of one epoch, packed, stand for its updates, in the journal and for hosts
+that catch up. A snapshot holds the folded weights, and the digest of the coefficients in them. A host with the same
+coefficients that restores it need not fold again, and has the very same bits, rounding included.
 
 Not safe for threads: one thread computes.
 
@@ -46,11 +46,11 @@ from seedflood.training.seedflood.telling import telling_of
 Arrays = dict[str, numpy.ndarray[Any, numpy.dtype[Any]]]
 
 WEIGHTS = "weights."
-"""How the arrays of a snapshot are named, before the name of a slot."""
+"""The prefix of the arrays in a snapshot, before the name of a slot."""
 
 
 class Replica:
-    """A model under training. Takes the base model over: it must not be used elsewhere afterwards.
+    """A model under training. It takes the base model over, which must not be used elsewhere afterwards.
 
     Raises ModelError if a parameter of the model cannot be trained.
     """
@@ -61,7 +61,7 @@ class Replica:
         self.base = base
         self.model = base.model
         self.causal = LiveModel(base.model)
-        """The model as objectives see it, at the replica's weights."""
+        """The model as objectives see it, with the replica's weights."""
         self.refresh_period = settings.refresh_period
         self.epsilon = settings.epsilon
         self.learning_rate = settings.learning_rate or default_learning_rate(settings, base.parameters_count)
@@ -97,7 +97,8 @@ class Replica:
         return step // self.refresh_period
 
     def apply(self, updates: Iterable[Update]) -> None:
-        """Applies updates of any steps in any order. Each must be given once: who calls keeps the frontier."""
+        """Applies updates of any steps, in any order. Each update must be given only once; the caller keeps the
+        frontier."""
         by_epoch: dict[int, list[Update]] = defaultdict(list)
         for update in updates:
             by_epoch[self.epoch_of(update.step)].append(update)
@@ -106,16 +107,14 @@ class Replica:
             self._add(epoch, self._aggregation.changed(epoch, held_F, ours) - held_F)
 
     def preview(self, updates: Sequence[Update]) -> None:
-        """Computes with these updates of the open epoch as if they were applied, until anything is applied for good."""
+        """Until anything is applied, computes as if these updates of the open epoch were applied."""
         assert all(self.epoch_of(update.step) == self.epoch for update in updates), "they are of another epoch"
         held_F = self._coefficients[self.epoch]
         self._compute_with(self._aggregation.preview(self.epoch, held_F, updates) if updates else held_F)
 
     def measure(self, step: int, seed: int, objective: Objective, batch: Batch) -> Measurement:
-        """The two-sided estimate of a step on a batch, with the weights as they stand; opens the step's epoch.
-
-        seed: see `protocol.seedflood.seeds.probe_seed`. The step must not be of an epoch that is already closed.
-        """
+        """The two-sided estimate of a step on a batch, with the weights as they are. Opens the step's epoch, which must
+        not be an earlier one than that which is open. seed: see `protocol.seedflood.seeds.probe_seed`."""
         a_PF = estimate.two_sided(self._a_F, self._moves(step, [seed]), self.epsilon)
         plus, minus = estimate.variant_losses(self.causal, self.live, objective, batch, a_PF)
         return estimate.make_measurement(seed, plus - minus, 2 * self.epsilon, (plus + minus) / 2)
@@ -140,13 +139,13 @@ class Replica:
         micro_batch: int | None = None,
         is_checkpointed: bool = False,
     ) -> Gradient:
-        """The slopes along all coordinates, with the weights as they stand; opens the step's epoch."""
+        """The slopes along all coordinates, with the weights as they are. Opens the step's epoch."""
         self._open(step)
         layers = layers_of(self.model) if is_checkpointed else ()
         return gradient(self.causal, self.live, objective, batch, self._a_F, micro_batch=micro_batch, layers=layers)
 
     def open_epoch(self, epoch: int) -> None:
-        """Folds the open epoch and all others before `epoch`, which becomes the open one; never goes back."""
+        """Opens an epoch, after folding the open one and all between them. Does nothing for an earlier epoch."""
         if epoch <= self.epoch:
             return
         self.fold_open_epoch()
@@ -162,7 +161,7 @@ class Replica:
         self.open_epoch(max(self._coefficients, default=0))
 
     def fold_open_epoch(self) -> None:
-        """Adds the open epoch to the weights; only `open_epoch` may follow, for the live layers would add it again."""
+        """Adds the open epoch to the weights. Only `open_epoch` may follow, for the live layers would add it again."""
         bases = [SlotBasis(slot.u_MR, slot.v_KR if slot.slot.is_matrix else None) for slot in self.slots]
         self._fold(self.epoch, self._coefficients[self.epoch], bases)
 
@@ -171,13 +170,14 @@ class Replica:
         return _digest_epochs(self._coefficients.digests())
 
     def sum_epoch(self, epoch: int) -> bytes:
-        """What the updates of an epoch add up to: its coefficients, packed (`Subspace.pack`)."""
+        """The sum of an epoch's updates: its coefficients, packed (`Subspace.pack`)."""
         return self.subspace.pack(self._coefficients[epoch])
 
     def adopt(self, epoch: int, packed: bytes, updates: Iterable[Update]) -> None:
-        """Makes the coefficients of an epoch those of `sum_epoch`, anyone's, plus these updates; the weights follow.
+        """Replaces the coefficients of an epoch by a sum (of `sum_epoch`, on any host) and these updates; the weights
+        follow.
 
-        Raises ValueError for another size: who lets foreign coefficients in has checked it.
+        Raises ValueError if the sum has another size. Foreign sums are checked before they come here.
         """
         others = list(updates)
         assert all(self.epoch_of(update.step) == epoch for update in others), f"updates beyond epoch {epoch}"
@@ -196,16 +196,16 @@ class Replica:
         return arrays, self._snapshot_facts(self.epoch)
 
     def is_restorable(self, facts: Mapping[str, str]) -> bool:
-        """Are the coefficients that are in the weights of this snapshot exactly those that are held here?
+        """Are the coefficients in the weights of this snapshot exactly those that are held here?
 
-        Of the epochs before the one that was open in it; what is held of others is not folded in it.
+        Only epochs before the one that was open in the snapshot count; later ones are not folded into it.
         """
         ours = self._snapshot_facts(int(facts["epoch"]))
         return all(facts.get(name) == value for name, value in ours.items())
 
     @torch.no_grad()
     def restore(self, arrays: Mapping[str, Any], facts: Mapping[str, str]) -> None:
-        """Takes the weights of a restorable snapshot in place of folding: the same bits, the same epoch open.
+        """Takes the weights of a restorable snapshot, which replaces folding: the same bits, the same epoch open.
 
         Raises ValueError, and changes nothing, if this is no such snapshot.
         """
@@ -219,7 +219,7 @@ class Replica:
         self._bind()
 
     def weights(self) -> dict[str, Tensor]:
-        """The weights as they stand, the open epoch folded in: float32 copies in host memory, by all their names."""
+        """The weights with the open epoch folded in: float32 copies in host memory, by all names of the parameters."""
         folded: dict[int, Tensor] = {}
         for slot, master in zip(self.slots, self._masters(), strict=True):
             weight = _copy_master(master)
@@ -230,11 +230,11 @@ class Replica:
         return {name: folded[id(parameter)] for name, parameter in named}
 
     def export(self, folder: str | os.PathLike[str]) -> Path:
-        """Writes the weights as they stand as a Hugging Face folder (`models.export_model`)."""
+        """Writes the weights as they are as a Hugging Face folder (`models.export_model`, which see for errors)."""
         return export_model(self.base, self.weights(), folder)
 
     def _snapshot_facts(self, epoch: int) -> dict[str, str]:
-        """What tells a snapshot in which this epoch is open."""
+        """The facts of a snapshot in which this epoch is open."""
         digest = _digest_epochs((folded, digest) for folded, digest in self._coefficients.digests() if folded < epoch)
         return {"base_digest": self.base_digest.hex(), "epoch": str(epoch), "digest": digest.hex()}
 
@@ -247,7 +247,7 @@ class Replica:
                 raise ValueError(f"the snapshot does not hold the weights of {slot.slot.name}")
 
     def _moves(self, step: int, seeds: Sequence[int]) -> Moves:
-        """What directions of a step's epoch, which is opened, move, on the model's device."""
+        """Opens the step's epoch, and returns what these directions move in it, on the model's device."""
         self._open(step)
         return self.subspace.moves(self.epoch, torch.tensor(seeds, dtype=torch.int64)).to(self.base.device)
 
@@ -268,11 +268,11 @@ class Replica:
             self._refresh()
 
     def _refresh(self) -> None:
-        """The open epoch has other coefficients, or is another one."""
+        """Another epoch is open, or it has other coefficients: computes with these."""
         self._compute_with(self._coefficients[self.epoch])
 
     def _compute_with(self, coefficients_F: Tensor) -> None:
-        """In the open epoch."""
+        """Computes with these coefficients in the open epoch."""
         self._a_F.copy_(self.subspace.increments(coefficients_F, self._aggregation.unit))
 
     def _bind(self) -> None:
@@ -308,7 +308,7 @@ class Replica:
 
 
 def _digest_epochs(digests: Iterable[tuple[int, bytes]]) -> bytes:
-    """One digest of the epochs and theirs."""
+    """One digest of all (epoch, its digest)."""
     hasher = hashlib.sha256(b"seedflood replica 1\0")
     for epoch, digest in digests:
         hasher.update(struct.pack("<Q", epoch) + digest)
@@ -316,7 +316,7 @@ def _digest_epochs(digests: Iterable[tuple[int, bytes]]) -> bytes:
 
 
 def _copy_master(master: Tensor) -> Tensor:
-    """float32 in host memory."""
+    """A float32 copy in host memory."""
     return master.detach().to(device="cpu", dtype=torch.float32, copy=True)
 
 

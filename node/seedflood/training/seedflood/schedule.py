@@ -1,8 +1,8 @@
-"""By what factor a step counts: warm-up, then constant or down to zero, as integers.
+"""The factor of each step: warm-up, then constant or down to zero, in integers.
 
-The factor of a step is a pure function of the step, in units of 2^-16, and computed with integers alone: a cosine of a
-library may differ in the last bit between two hosts. So it can be folded into what is told: every told integer c counts
-as round(c factor 2^-16), by itself and before anything is added up, and sums stay free of order.
+The factor is a pure function of the step, in units of 2^-16, and computed with integers alone: a library's cosine may
+differ in the last bit between two hosts. So told integers can be scaled one by one, before anything is added up: c
+becomes round(c factor 2^-16), and sums do not depend on the order.
 
 An optimiser that goes by steps multiplies its learning rate with the factor instead.
 """
@@ -15,7 +15,7 @@ FACTOR_BITS = 16
 ONE = 1 << FACTOR_BITS
 
 _BITS = 62
-"""Of the fixed point in which a cosine is computed."""
+"""Fraction bits of the fixed point in which a cosine is computed."""
 
 _PI = 0xC90FDAA22168C234  # pi 2^62, rounded down
 _HALF_PI = _PI >> 1
@@ -36,7 +36,7 @@ class Schedule:
         return cls(run.seedflood.schedule, warmup_steps=run.seedflood.warmup_steps, steps=run.steps)
 
     def factor(self, step: int) -> int:
-        """In units of 2^-16: 0..2^16, and at least 1 within the run."""
+        """The factor of a step in units of 2^-16: 1 to 2^16."""
         if step < self._warmup_steps:
             return max(1, ONE * (step + 1) // (self._warmup_steps + 1))
         if self._name == "constant":
@@ -50,7 +50,7 @@ class Schedule:
 
 
 def _cosine(angle: int) -> int:
-    """Of an angle in 0..pi; both in units of 2^-62."""
+    """The cosine of an angle in 0..pi, both in units of 2^-62."""
     if angle > _HALF_PI:
         return -_cosine(_PI - angle)
     square = angle * angle >> _BITS

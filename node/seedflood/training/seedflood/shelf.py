@@ -1,4 +1,4 @@
-"""A nameless file for what memory must not hold for long: it ends with the process, and the journal has all of it."""
+"""A nameless file for data that would fill the memory. It ends with the process; the journal has all of it."""
 
 import tempfile
 import weakref
@@ -10,7 +10,7 @@ Place = tuple[int, int]
 
 
 class Shelf:
-    """Nothing is ever overwritten, so a place stays good."""
+    """A file that only grows: nothing is overwritten, so a place stays good."""
 
     def __init__(self, folder: Path | None) -> None:
         """folder: of the file; None for the system's folder of temporary files."""
@@ -19,7 +19,7 @@ class Shelf:
         self._end = 0
 
     def put(self, data: bytes) -> Place | None:
-        """Where it stands now; None if it cannot be written at present."""
+        """Writes data and returns its place; None if it cannot be written at present."""
         try:
             file = self._open()
             file.seek(self._end)

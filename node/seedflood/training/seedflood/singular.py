@@ -1,17 +1,16 @@
 """The leading singular vectors of a base weight, equal bit for bit on every host: columns of an informed basis.
 
-What a model has learned lies in few directions of each weight, and much of what it learns next does, too: LoRA-XS
-(arXiv 2405.17604) trains R x R numbers between the singular vectors of a weight. So they learn what drawn columns do
-not reach, and nothing has to be sent, for all hosts hold the same base model. But a task may need other directions:
-with singular vectors alone (`basis = "weights"`) the embedded model learned hardly anything. Gradients therefore have
-half of the columns drawn, anew in each epoch (`"mixed"`; figures in benchmarks/RESULTS.md).
+What a model has learned lies in few directions of each weight, and so does much of what it learns next: LoRA-XS (arXiv
+2405.17604) trains R x R numbers between the singular vectors of a weight. Singular vectors thus reach what drawn
+columns do not. Nothing has to be sent, for all hosts hold the same base model. But a task may need other directions:
+with singular vectors alone (`basis = "weights"`) the embedded model learned hardly anything. So gradients have half of
+the columns drawn, anew in each epoch (`"mixed"`; figures in benchmarks/RESULTS.md).
 
-But an SVD of a library rounds differently from host to host, and a basis must be the same everywhere. So this is
-orthogonal iteration (Golub and Van Loan, section 8.2.4) on exact integers: the weight and the vectors are rounded to as
-many bits as make every sum of a matrix product exact in float64, whatever its order, on any processor. What is between
-the products is done element by element, in single operations of IEEE 754: Cholesky's factor of the Gram matrix, and the
-columns divided by it. Twice as many columns as are wanted are iterated, which makes the wanted ones come out after few
-rounds.
+A basis must be the same everywhere, and a library's SVD rounds differently from host to host. So this is orthogonal
+iteration (Golub and Van Loan, section 8.2.4) on exact integers. The weight and the vectors are rounded to so few bits
+that every sum of a matrix product is exact in float64, in any order and on any processor. What is between the products
+is done element by element, in single IEEE 754 operations: Cholesky's factor of the Gram matrix, and the columns divided
+by it. Twice as many columns as are wanted are iterated, so that the wanted ones converge in few rounds.
 
 Shapes: M rows and N columns of a weight, K columns that are iterated, H that are kept, X either side.
 """
@@ -29,21 +28,21 @@ from seedflood.training.seedflood.subspace import Subspace
 Floats = numpy.ndarray[Any, numpy.dtype[numpy.float64]]
 
 ROUNDS = 6
-"""Of two products each, after the one with which it begins."""
+"""Rounds of two products each, after the product at the beginning."""
 
 EXACT_BITS = 52
 """Integers up to 2^53 are exact in float64; one bit is spare, since rounding up may reach the next power of two."""
 
 WEIGHT_BITS = 15
 CHUNK_ELEMENTS = 1 << 22
-"""Of a weight that stand as float64 at once, 32 MB."""
+"""How many elements of a weight are float64 at once: 32 MB."""
 
 PIVOT_LEAST = 2.0**-32
-"""A column of which less than this, squared, is new after the columns before it is no direction of its own."""
+"""If less than this part of a column, squared, is new after the columns before it, it is no direction of its own."""
 
 
 def fix_singular_columns(subspace: Subspace, count: int, weights: Sequence[Tensor]) -> None:
-    """The first columns of every matrix's bases become singular vectors, in every epoch.
+    """Makes the first columns of every matrix's bases singular vectors, in every epoch.
 
     weights: of the base model, float32, in the order of the slots.
     """
@@ -54,9 +53,10 @@ def fix_singular_columns(subspace: Subspace, count: int, weights: Sequence[Tenso
 
 
 def singular_vectors(weight_MN: Tensor, count: int, key: int) -> tuple[Tensor, Tensor]:
-    """Left and right ones of the largest singular values, (M, H) and (N, H) float32, as long as drawn columns are.
+    """The left and right singular vectors of the largest singular values, (M, H) and (N, H) float32. Their length is
+    that of drawn columns.
 
-    H is `count`, or less where the weight has fewer directions. key: of the signs at the start.
+    H is `count`, or less if the weight has fewer directions. key: of the signs at the start.
     """
     matrix = _Integers(weight_MN)
     iterated = min(2 * count, *weight_MN.shape)
@@ -71,7 +71,7 @@ def singular_vectors(weight_MN: Tensor, count: int, key: int) -> tuple[Tensor, T
 
 
 class _Integers:
-    """A weight as integers below 2^15, in units that are left out: only directions matter."""
+    """A weight as integers below 2^15. Their unit is left out: only directions matter."""
 
     def __init__(self, weight_MN: Tensor) -> None:
         self._weight_MN = weight_MN
@@ -81,12 +81,12 @@ class _Integers:
         self._rows = max(1, CHUNK_ELEMENTS // weight_MN.shape[1])
 
     def times(self, right_NK: Floats) -> Floats:
-        """W X, of X rounded."""
+        """W X, with X rounded so that the product is exact."""
         rounded_NK = _rounded(right_NK, EXACT_BITS - WEIGHT_BITS - len(right_NK).bit_length())
         return numpy.concatenate([self._chunk(row) @ rounded_NK for row in self._starts()])
 
     def transposed_times(self, left_MK: Floats) -> Floats:
-        """W^T X, of X rounded."""
+        """W^T X, with X rounded so that the product is exact."""
         rounded_MK = _rounded(left_MK, EXACT_BITS - WEIGHT_BITS - len(left_MK).bit_length())
         total_NK = numpy.zeros((self._weight_MN.shape[1], left_MK.shape[1]))
         for row in self._starts():
@@ -103,7 +103,7 @@ class _Integers:
 
 
 def _orthonormal(columns_XK: Floats) -> Floats:
-    """Columns of length one at right angles that span the same; zeros for those that bring no direction of their own.
+    """Orthonormal columns with the same span; zeros in place of columns that bring no direction of their own.
 
     By Cholesky's factor L of the Gram matrix: X = Y L^-T, column after column.
     """
@@ -126,12 +126,12 @@ def _orthonormal(columns_XK: Floats) -> Floats:
 
 
 def _rounded(columns_XK: Floats, bits: int) -> Floats:
-    """Every column as integers of at most 2^bits, in units of a power of two of its own."""
+    """Every column as integers of at most 2^bits, each in units of its own power of two."""
     _, exponent_K = numpy.frexp(numpy.abs(columns_XK).max(axis=0))
     rounded_XK: Floats = numpy.rint(numpy.ldexp(columns_XK, bits - exponent_K))
     return rounded_XK
 
 
 def _lengthened(columns_XH: Floats) -> Tensor:
-    """Columns of length one as long as drawn ones are on average."""
+    """Scales columns of length one to the mean length of drawn ones."""
     return torch.from_numpy(numpy.multiply(columns_XH, numpy.sqrt(float(len(columns_XH)))).astype(numpy.float32))

@@ -1,9 +1,9 @@
 """Which products of the last layer need not be computed where no answer is read.
 
-Behind the attention of the last layer every position goes its own way, so for classification one position per row is
-enough. Which modules that concerns is not told by their names but found out: a module whose other positions are NaN
-and whose answer is finite all the same has no part in it. That is a test of dependence, not of size: NaN takes part in
-every sum that it reaches.
+Behind the attention of the last layer no position depends on another one, so for classification one position per row is
+enough. Which modules that concerns is found out by a test, not by their names. The module's output is NaN at all other
+positions; if the answer is finite all the same, it does not depend on them. NaN takes part in every sum that it
+reaches, so this is a test of dependence, not of size.
 """
 
 import math
@@ -35,6 +35,6 @@ def mark_skippable(model: LiveModel, live: Live) -> None:
 
 
 def layers_of(model: nn.Module) -> Sequence[nn.Module]:
-    """The longest list of modules; a model without one has no layers to tell apart."""
+    """The layers of a model: its longest list of modules, or none if it has no list."""
     stacks = [list(module) for module in model.modules() if isinstance(module, nn.ModuleList)]
     return max(stacks, key=len, default=[])

@@ -1,15 +1,16 @@
 """The subspace of an epoch: what an update moves, and the integers that all updates add up to.
 
-Every distinct parameter is a *slot*; tied parameters share one. A slot has a basis per epoch, and an update moves one
-canonical coordinate of each up or down: `s u_i v_j^T` of a matrix, `s u_i` of a vector (SubCGE, arXiv 2602.18181,
+Every distinct parameter is a *slot*; tied parameters share one. A slot has one basis per epoch. An update moves one
+canonical coordinate of each slot up or down: `s u_i v_j^T` of a matrix, `s u_i` of a vector (SubCGE, arXiv 2602.18181,
 section 4). So a set of updates is a sum of integers per slot, the coefficients C: exact, and the same in any order of
 arrival.
 
-The sign s is one bit of the Philox block that chooses the coordinate, for each slot by itself. The paper has none: all
-slots then move the same way in every update, and what one slot's slope says is added to all others, too, on average.
+The sign s is one bit of the Philox block that chooses the coordinate, drawn for each slot by itself. The paper has no
+sign: all slots then move the same way in every update, and on average the slope of one slot is added to all others,
+too.
 
-Shapes: S slots, M rows and N columns of a slot's parameter as it is stored, R rank, K updates, F all coefficients of
-an epoch in one flat tensor (R * R per matrix, R per vector, slots in the order of their names).
+Shapes: S slots, M rows and N columns of a slot's parameter as it is stored, R rank, K updates, F all coefficients of an
+epoch in one flat tensor (R * R per matrix, R per vector, slots in the order of their names).
 """
 
 import hashlib
@@ -27,12 +28,12 @@ from seedflood.protocol import packing
 from seedflood.training import randomness
 
 ACCUMULATE_ELEMENTS_MAX = 1 << 18
-"""Updates x slots drawn at once: bounds memory at some 20 MB however many updates a catch-up brings."""
+"""How many updates x slots are drawn at once: some 20 MB, however many updates a catch-up brings."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One distinct parameter: its name (the least of its names, where tied) and its shape, (M, N) or (M,)."""
+    """One distinct parameter: its name (if tied, the least of its names) and its shape, (M, N) or (M,)."""
 
     name: str
     shape: tuple[int, ...]
@@ -51,7 +52,8 @@ class SlotBasis:
 
 
 class Moves(NamedTuple):
-    """Of K updates, per slot: place_KS which of the F coefficients, sign_KS which way (1 or -1), both int64."""
+    """What K updates move. place_KS: which of the F coefficients of each slot. sign_KS: which way, 1 or -1. Both
+    int64."""
 
     place_KS: Tensor
     sign_KS: Tensor
@@ -63,7 +65,7 @@ class Moves(NamedTuple):
 class Subspace:
     """Bases, coordinates and coefficients of all slots: pure functions of (run seed, epoch, parameter names).
 
-    But for columns that are fixed: those are functions of the base model (`singular`).
+    Only fixed columns are not: they follow from the base model (`singular`).
     """
 
     def __init__(
@@ -85,7 +87,8 @@ class Subspace:
         self._fixed: dict[int, tuple[Tensor, Tensor]] = {}
 
     def fix(self, index: int, columns: tuple[Tensor, Tensor]) -> None:
-        """Of slot number `index`, a matrix: these are the first columns of U and V in every epoch, others are drawn."""
+        """Fixes the first columns of U and V of a matrix, in every epoch; the others are drawn. index: number of the
+        slot."""
         self._fixed[index] = columns
 
     def basis(self, epoch: int, index: int, device: torch.device | str = "cpu") -> SlotBasis:
@@ -97,9 +100,9 @@ class Subspace:
         return SlotBasis(sides[0], sides[1] if slot.is_matrix else None)
 
     def coordinates(self, epoch: int, seed_K: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Which coordinate (i, j) each update moves in each slot, and its sign: (K, S) int64 each, j = 0 for vectors.
+        """Which coordinate (i, j) each update moves in each slot, and its sign: (K, S) int64 each; j = 0 for vectors.
 
-        seed_K: int64, seeds of the updates, the counters of a stream that is keyed by the parameter's name.
+        seed_K: int64, the seeds of the updates. A seed is the counter of a stream whose key is the parameter's name.
         """
         counter = seed_K.unsqueeze(1)
         zero = torch.zeros_like(counter)
@@ -150,7 +153,7 @@ class Subspace:
         return packing.pack(coefficients_F.numpy().astype("<i8", copy=False).tobytes())
 
     def unpack(self, packed: bytes) -> Tensor:
-        """What was packed, (F,) int64. Raises ValueError if it is none of ours, or of another size."""
+        """Undoes `pack`: (F,) int64. Raises ValueError for bytes that `pack` has not made, or of another size."""
         data = packing.unpack(packed, 8 * self.size)
         return torch.from_numpy(numpy.frombuffer(data, "<i8").astype(numpy.int64))
 

@@ -1,16 +1,16 @@
 """From a gradient to what is told of it, and from what is told back to integers.
 
-The form of a payload is the protocol's (`protocol.seedflood.payload`). Here it is made, at the origin alone, with any
-arithmetic; and read, everywhere, with integers alone, so that the same payload is the same integers on every host.
+The form of a payload is the protocol's (`protocol.seedflood.payload`). Only the origin makes it, with any arithmetic.
+Every host reads it, with integers alone, so that the same payload is the same integers everywhere.
 
-Coefficients are told with a power-of-two scale per slot, for slots differ by three orders of magnitude, and a shift is
+Coefficients are told with a power-of-two scale per slot: slots differ by three orders of magnitude, and a shift is
 exact. What 8 or 4 bits leave out is not lost: the origin keeps the *residual* and adds it to the gradient of its next
-step (error feedback, arXiv 1901.09847). The residual belongs to the origin's process and to a subspace: after `kill -9`
-or in another epoch it starts from zero. That costs a little of what would have been learned; what was told stands, so
-replicas are equal all the same.
+step (error feedback, arXiv 1901.09847). The residual belongs to the origin's process and to a subspace. After `kill
+-9`, or in another epoch, it starts from zero. That costs a little learning, but what was told stands, so replicas stay
+equal.
 
-Slopes are those of K seeded directions, exact where a probe is a difference of losses. A direction moves one coordinate
-per slot, as a probe does.
+Slopes are those along K seeded directions, exact where a probe is a difference of losses. A direction moves one
+coordinate per slot, as a probe does.
 
 Shapes: F coefficients, S slots, K directions (subspace.py).
 """
@@ -34,12 +34,13 @@ from seedflood.training.seedflood.schedule import FACTOR_BITS, ONE
 from seedflood.training.seedflood.subspace import Subspace
 
 COEFFICIENT_UNIT_BITS = 22
-"""Coefficients of a gradient are integers in units of 2^-22 (2.4e-7), at most 2^32 of them, so that 2^31 updates add up
+"""Coefficients of a gradient are integers in units of 2^-22 (2.4e-7), at most 2^32 in size, so that 2^31 updates add up
 in 64 bits.
 
-On tiny-opt the largest of a slot is 0.02 to 34 at the beginning, and falls with the loss: 7 bits of a hundredth of the
-least of these are ten units. What is zero but for rounding (biases of keys, 1e-8) stays zero, which matters to Adam:
-it would go as far with noise as with a slope. The other end is 1024, thirty times the largest that was seen.
+On tiny-opt the largest coefficient of a slot is 0.02 to 34 at the beginning, and falls with the loss; 7 bits of a
+hundredth of the least of these are ten units. What is zero but for rounding (biases of keys, 1e-8) stays zero. That
+matters to Adam, which would go as far with noise as with a slope. The upper end is 1024, thirty times the largest that
+was seen.
 """
 
 Floats = numpy.ndarray[Any, numpy.dtype[numpy.float64]]
@@ -47,7 +48,7 @@ Integers = numpy.ndarray[Any, numpy.dtype[numpy.int64]]
 
 
 def telling_of(settings: SeedfloodSettings, subspace: Subspace) -> Telling:
-    """What a run tells of a step."""
+    """What a run tells of a step, as its settings and its subspace have it."""
     if settings.estimate != "gradient":
         return Pairs()
     if settings.tell == "slopes":
@@ -56,7 +57,7 @@ def telling_of(settings: SeedfloodSettings, subspace: Subspace) -> Telling:
 
 
 class Teller:
-    """Tells gradients of a run in this process, and keeps for each of its origins what was not told."""
+    """Makes payloads of gradients, and keeps for each origin in this process what was not told."""
 
     def __init__(self, telling: Telling, subspace: Subspace) -> None:
         assert not isinstance(telling, Pairs), "a gradient is told by a payload"
@@ -65,7 +66,7 @@ class Teller:
         self._residuals: dict[OriginId, tuple[int, Floats | None]] = {}
 
     def tell(self, origin: OriginId, step: int, epoch: int, slopes: Gradient) -> Measurement:
-        """What an origin says of a step. If the gradient is not finite, that is zero."""
+        """What an origin tells of a step. If the gradient is not finite, it tells zeros."""
         wanted_F = slopes.slope_F.to(torch.float64).numpy()
         is_finite = math.isfinite(slopes.loss) and bool(numpy.isfinite(wanted_F).all())
         if not is_finite:
@@ -77,7 +78,8 @@ class Teller:
         return Measurement(payload, slopes.loss, is_finite, is_clipped)
 
     def _tell_coefficients(self, origin: OriginId, epoch: int, wanted_F: Floats) -> tuple[bytes, bool]:
-        """The payload, and whether something in it is cut off. That is dropped: it would come back for ever."""
+        """(the payload, whether something in it is cut off). What is cut off is dropped: kept, it would come back for
+        ever."""
         assert isinstance(self._telling, Coefficients)
         before, residual_F = self._residuals.get(origin, (-1, None))
         if residual_F is not None and before == epoch:
@@ -97,12 +99,12 @@ class Teller:
 
 
 def slope_seeds(run_seed: int, origin: OriginId, step: int, count: int) -> list[int]:
-    """Of the directions whose slopes an origin tells of a step."""
+    """The seeds of the directions whose slopes an origin tells of a step."""
     return [probe_seed(run_seed, origin, step, k) for k in range(count)]
 
 
 def quantise(telling: Coefficients, wanted_F: Floats) -> tuple[bytes, bool]:
-    """The payload that is nearest, and whether it is cut off at the largest that can be told."""
+    """(the nearest payload, whether it is cut off at the largest value that can be told)."""
     largest = (1 << telling.bits - 1) - 1
     units_F = wanted_F * 2.0**telling.unit_bits
     counts = numpy.asarray(telling.slots)
@@ -116,7 +118,7 @@ def quantise(telling: Coefficients, wanted_F: Floats) -> tuple[bytes, bool]:
 
 
 def decode_coefficients(telling: Coefficients, payload: bytes) -> Integers:
-    """All F integers of an admitted payload: as `payload.decode_coefficients`, at once."""
+    """All F integers of an admitted payload: equal to `payload.decode_coefficients`, by numpy."""
     slots = len(telling.slots)
     exponent_S = numpy.frombuffer(payload, numpy.uint8, slots).astype(numpy.int64)
     value_F = _unpack(payload[slots:], telling.bits)[: telling.values]
@@ -135,7 +137,7 @@ class Reader:
         return self._subspace.zeros()
 
     def add(self, sum_F: Tensor, epoch: int, updates: Sequence[Update], factors: Sequence[int] | None = None) -> None:
-        """Adds updates of one epoch, in place. factors: by which each one's integers count, in units of 2^-16."""
+        """Adds updates of one epoch to sum_F, in place. factors: of each update, in units of 2^-16 (default: 1)."""
         counting = list(zip(updates, factors or [ONE] * len(updates), strict=True))
         if isinstance(self._telling, Coefficients):
             for update, factor in counting:
@@ -158,7 +160,7 @@ class Reader:
 
 
 def scaled(told: Integers, factor: int | Integers) -> Integers:
-    """round(told factor 2^-16), halves up: of each integer by itself, before anything is added up."""
+    """round(told factor 2^-16), halves up, of each integer by itself: before anything is added up."""
     return (told * factor + (ONE >> 1)) >> FACTOR_BITS
 
 

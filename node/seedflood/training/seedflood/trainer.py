@@ -1,6 +1,7 @@
-"""The trainer: one origin's model, data and results. Everything the daemon asks of the compute thread is a method here.
+"""The trainer: one origin's model, data and results. Each method is something that the daemon asks of the compute
+thread.
 
-Not safe for threads: the compute thread owns it from loading on.
+Not safe for threads: from loading on, the compute thread owns it.
 """
 
 import copy
@@ -41,7 +42,8 @@ class Round:
 
 
 class Trainer:
-    """Loads model and data; then measures, applies, evaluates and exports. Raises ConfigError while loading."""
+    """Loads model and data; then measures, applies, evaluates and exports. Raises ConfigError, ModelError or DataError
+    while loading."""
 
     def __init__(self, run: RunSettings, node: NodeSettings) -> None:
         if node.threads is not None:
@@ -54,10 +56,10 @@ class Trainer:
             del self.task.validation_examples[node.evaluate_examples :]
         self.base_digest = base.digest
         self.parameters = (base.parameters_count, base.parameters_count * base.dtype.itemsize)
-        """How many, and how many bytes they take."""
+        """How many parameters there are, and how many bytes they take."""
         self.replica = make_replica(run, base, node.state)
         self.telling = self.replica.telling
-        """What is told of a step, for all who check it."""
+        """The form of what is told of a step; whoever receives updates checks it."""
         self._teller = None if isinstance(self.telling, Pairs) else Teller(self.telling, self.replica.subspace)
 
     @property
@@ -65,7 +67,8 @@ class Trainer:
         return self.replica.epoch_bytes
 
     def beside(self, node: NodeSettings) -> "Trainer":
-        """A trainer of another origin, with rows of its own, on the same replica: where one process is all of them."""
+        """A trainer of another origin on the same replica, with rows of its own; for one process that is all
+        origins."""
         other = copy.copy(self)
         other.node = node
         other.task = load_rows(self.run, node, self.replica.base)
@@ -97,9 +100,10 @@ class Trainer:
         self.replica.adopt(epoch, packed, updates)
 
     def rebuild(self, closed: Iterable[ClosedEpoch], pages: Iterable[Sequence[Update]]) -> None:
-        """The replica made again, from the base model on: whatever was wrong in its memory is gone, weights included.
+        """Makes the replica again, from the base model on. Whatever was wrong in its memory is gone, weights included.
 
-        The epoch that was open is open again. Raises ModelError if the base model is not to be had any more.
+        closed: the sums. pages: all other updates. The epoch that was open is open again. Raises ModelError if the base
+        model cannot be loaded any more.
         """
         epoch = self.replica.epoch
         del self.replica  # before the new one is loaded: there may not be memory for two
@@ -127,9 +131,9 @@ class Trainer:
         self.replica.restore(arrays, facts)
 
     def _measure_in_turn(self, origin: OriginId, step: int, count: int) -> list[Measurement]:
-        """Each step on rows of its own, as if the ones before were applied.
+        """Measures each step on rows of its own, as if the steps before were applied.
 
-        They are applied for good, like everyone's, when the window closes.
+        They are applied for good when the window closes, like everyone's.
         """
         own: list[Update] = []
         measured: list[Measurement] = []
@@ -154,7 +158,7 @@ class Trainer:
         return self._teller.tell(origin, step, self.replica.epoch_of(step), slopes)
 
     def complete(self) -> None:
-        """Nothing more is measured: the weights shall stand for everything that was applied."""
+        """Nothing more is measured: makes the weights stand for everything that was applied."""
         self.replica.open_latest()
 
     def evaluate(self) -> Evaluation:
