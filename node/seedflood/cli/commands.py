@@ -1,4 +1,4 @@
-"""What the commands do, and how a fault of any of them is told."""
+"""The commands, and how a fault of any of them is reported."""
 
 import asyncio
 import json
@@ -35,7 +35,7 @@ from seedflood.simulation.seedflood.profiles import PROFILES
 
 LOCAL_STEPS = {"gradient": 48}
 LOCAL_STEPS_OTHERWISE = 400
-"""How long a run of `local` is, by estimate."""
+"""The default length of a run of `local`, by estimate."""
 
 node_app = typer.Typer(add_completion=False, rich_markup_mode="markdown", pretty_exceptions_enable=False)
 app = typer.Typer(

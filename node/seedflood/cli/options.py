@@ -40,7 +40,8 @@ JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object on std
 
 
 def parse_overrides(overrides: list[str] | None) -> dict[str, Any]:
-    """`run.steps=16` becomes {"run": {"steps": 16}}; a value that is no TOML is taken as text. Raises ConfigError."""
+    """`run.steps=16` becomes {"run": {"steps": 16}}. A value that is not valid TOML is taken as text. Raises UsageError
+    or ConfigError."""
     nested: dict[str, Any] = {}
     for override in overrides or ():
         path, equals, text = override.partition("=")
@@ -71,5 +72,6 @@ def show_facts(facts: dict[str, Any]) -> None:
 
 
 def table_console() -> Console:
-    """As wide as the terminal; where there is none nothing is cut: what reads it may look for a whole word."""
+    """A console as wide as the terminal. If stdout is no terminal, nothing is cut, for a program may look for a whole
+    word."""
     return Console() if sys.stdout.isatty() else Console(width=PIPE_COLUMNS)

@@ -210,7 +210,7 @@ def _find(peers: Path, node: str | None) -> RunningNode:
 
 
 def _lines(path: Path) -> "itertools.chain[bytes]":
-    """Of a file, or of all event files in a folder. Raises UsageError."""
+    """The lines of a file, or of all event files in a folder. Raises UsageError if there are none."""
     paths = event_files(path) if path.is_dir() else [path]
     if not paths or not paths[0].is_file():
         raise UsageError(f"{path} is no event file and holds none; name events.jsonl or a state folder.")

@@ -1,4 +1,4 @@
-"""A cluster on this machine: real daemons as processes on loopback, watched through the logs that operators read."""
+"""A cluster on this machine: real daemons as processes on loopback, watched through their logs, as operators do."""
 
 import asyncio
 import json
@@ -23,12 +23,12 @@ from seedflood.config import check_folders, load_settings, merge, spell
 from seedflood.errors import ConfigError, ExitCode, SeedfloodError
 
 PLAIN_SECONDS = 5.0
-"""Between progress lines where there is no terminal."""
+"""Between two progress lines if there is no terminal."""
 
 STOP_SECONDS = 15.0
 
 FIGURES_SHOWN = 2
-"""Columns of the last table, which must fit into a terminal: the figures that tell most."""
+"""How many figures the last table shows, the most telling ones; it must fit into a terminal."""
 
 
 class StoppedError(SeedfloodError):
@@ -56,7 +56,7 @@ class ClusterPlan:
 
 @dataclass(slots=True)
 class _Host:
-    """A node as its log tells it."""
+    """A node, as its log describes it."""
 
     name: str
     folder: Path
@@ -73,10 +73,10 @@ class _Host:
 
 
 def run_cluster(plan: ClusterPlan, folder: Path | None = None) -> dict[str, Any]:
-    """Runs the plan to its end; returns the result as `seedflood local --json` prints it.
+    """Runs the plan to its end. Returns the result as `seedflood local --json` prints it.
 
-    folder: kept afterwards, with peers.toml, log and state of every node; None: a temporary one, kept only if a node
-    fails. Raises SeedfloodError with the exit code of the first node that failed.
+    folder: it is kept, with peers.toml, log and state of every node. None: a temporary one, kept only if a node fails.
+    Raises SeedfloodError with the exit code of the first node that failed.
     """
     if folder is not None and folder.exists() and any(folder.iterdir()):
         raise ConfigError(f"{folder} is not empty; name a new folder, so that no earlier run is mixed in.")
@@ -124,12 +124,12 @@ def _arrow(before: float | None, after: float | None) -> str:
 
 
 def _short(value: float) -> str:
-    """The perplexity of a run that went wrong has up to 305 digits."""
+    """A figure in few characters: the perplexity of a run that went wrong has up to 305 digits."""
     return f"{value:.3f}" if abs(value) < 100 else f"{value:.0f}" if abs(value) < 1e6 else f"{value:.0e}"
 
 
 def _write_settings(plan: ClusterPlan, home: Path) -> list[_Host]:
-    """One folder with a peers.toml per node; checked before anything is started."""
+    """Writes one folder with a peers.toml per node. All are checked before anything is started."""
     names = [f"node-{k + 1}" for k in range(plan.nodes)]
     ports = free_ports(plan.nodes)
     edges = make_topology(plan.topology, plan.nodes, seed=plan.seed)
@@ -328,7 +328,7 @@ class _Cluster:
         return text
 
     def _figure_name(self) -> str | None:
-        """The most telling figure of evaluations; None while there was none."""
+        """The most telling figure of the evaluations; None before the first one."""
         return next(iter(self.hosts[0].figures), None)
 
     def _phase(self) -> str:
@@ -337,7 +337,7 @@ class _Cluster:
         return min(phases, key=lambda phase: order.index(phase) if phase in order else 0)
 
     async def _stop(self) -> None:
-        """Ends what still runs: gently, then not."""
+        """Ends the processes that still run: first gently, then by force."""
         alive = [host.process for host in self.hosts if host.process and host.process.returncode is None]
         for process in alive:
             process.terminate()

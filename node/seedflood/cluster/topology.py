@@ -11,10 +11,10 @@ TOPOLOGIES: tuple[str, ...] = get_args(TopologyName)
 
 
 def make_topology(name: str, nodes: int, *, seed: int = 0) -> list[tuple[int, int]]:
-    """Edges (a, b) with a < b over vertices 0..nodes - 1 of a connected graph.
+    """The edges (a, b), a < b, of a connected graph over vertices 0..nodes - 1.
 
-    grid: as square as `nodes` allows. random-regular: degree 4; complete for fewer than six nodes. tree: binary.
-    Raises ConfigError for an unknown name or a graph that does not exist.
+    grid: as square as `nodes` allows. random-regular: of degree 4; complete below six nodes. tree: binary. Raises
+    ConfigError for an unknown name, or if there is no such graph.
     """
     if nodes < 1:
         raise ConfigError(f"{nodes} nodes make no cluster; say --nodes 1 or more.")

@@ -1,6 +1,6 @@
-"""Settings: what `peers.toml` may say, how layers combine, and one clear sentence for what is wrong.
+"""Settings: what `peers.toml` may say, how its layers combine, and one clear sentence for each fault.
 
-`[run]` must be equal on all hosts, its hash is the run id; everything else belongs to one host.
+`[run]` must be equal on all hosts, and its hash is the run id. Everything else belongs to one host.
 """
 
 from seedflood.config.load import SECTIONS, Settings, add_algorithm, check_folders, load_settings

@@ -1,4 +1,4 @@
-"""How layers combine into settings, and one clear sentence for what is wrong with them.
+"""How layers combine into settings, and one clear sentence for each fault.
 
 Layers, weakest first: defaults < peers.toml < `SEEDFLOOD__SECTION__KEY` in the environment < flags.
 """
@@ -83,7 +83,8 @@ class Settings(BaseSettings):
 
 
 def load_settings(path: Path | None, flags: Mapping[str, Any] | None = None) -> Settings:
-    """Combines the layers. flags: nested like the file, only what was given. Raises ConfigError with one sentence."""
+    """Combines the layers. flags: nested like the file, only those that were given. Raises ConfigError with one
+    sentence."""
     layer: dict[str, Any] = {}
     if path is not None:
         try:
@@ -113,7 +114,8 @@ def load_settings(path: Path | None, flags: Mapping[str, Any] | None = None) -> 
 
 
 def _check_environment() -> None:
-    """An unknown SEEDFLOOD__ variable is an error, like an unknown key of the file; a whole table is JSON."""
+    """Raises ConfigError for an unknown SEEDFLOOD__ variable, as for an unknown key of the file. A whole table is
+    JSON."""
     for variable, value in os.environ.items():
         if variable.upper().startswith(ENVIRONMENT_PREFIX):
             _check_variable(variable, value)
@@ -167,7 +169,7 @@ def _first_sentence(error: ValidationError, source: str) -> str:
 
 
 def _nearest(key: str, table: str | None) -> str:
-    """What may be meant by a key that this table does not have; None: by a section that there is not."""
+    """What may be meant by a key that this table does not have. table None: by a section that does not exist."""
     fields = (SECTIONS[table] if table else Settings).model_fields
     is_of_run = table is None or table.startswith("run")
     others = [one for one in SECTIONS if one.startswith("run") and one != table] if is_of_run else []
@@ -184,7 +186,7 @@ def _nearest(key: str, table: str | None) -> str:
 
 
 def check_folders(settings: Settings) -> None:
-    """Raises ConfigError if a folder that the settings name is not there: seconds before torch would tell."""
+    """Raises ConfigError if a folder that the settings name does not exist, seconds before torch could tell."""
     named = {"[run] model": settings.run.model, "[node] data": settings.node.data}
     if settings.node.model_path is not None:
         named = {"[node] model_path": str(settings.node.model_path), "[node] data": settings.node.data}

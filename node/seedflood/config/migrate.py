@@ -1,8 +1,8 @@
-"""Old files, in which `[run]` was one flat table: what to tell who still has one, and its text written anew.
+"""Old files, in which `[run]` was one flat table: a hint for their owners, and their text written anew.
 
-The text is rewritten line by line: each key moves with the comment above it and the lines that continue it, keys that
-are commented out move like others, and whatever else stands in the file stays as it is. The result is read again
-and compared with what was meant; a spelling of `[run]` that cannot be moved like this is left to the operator.
+The text is rewritten line by line. Each key moves with the comment above it and the lines that continue it. Keys that
+are commented out move like others, and everything else in the file stays as it is. The result is read again and
+compared with what was meant. If `[run]` is spelled in a way that cannot be moved like this, the operator has to do it.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ MOVED: Mapping[str, str] = {
         "run.seedflood",
     ),
 }
-"""Keys of the flat table, and where they went. It never changes: it is about files of the past."""
+"""Keys of the flat table, and the tables they moved to. It never changes: it is about files of the past."""
 
 OLD_SUFFIX = ".old"
 
@@ -45,7 +45,8 @@ def first_moved(run: Any) -> str | None:
 
 
 def migrate_file(path: Path) -> Path | None:
-    """Writes the file anew; returns the copy of the old one, or None if nothing had to change. Raises ConfigError."""
+    """Writes the file anew. Returns the path of a copy of the old one, or None if nothing had to change. Raises
+    ConfigError."""
     place = path.resolve()  # of a link the file itself is written
     try:
         old = place.read_bytes()
@@ -67,7 +68,8 @@ def migrate_file(path: Path) -> Path | None:
 
 
 def _take_owner(old: Path, new: Path) -> None:
-    """The daemon may read its settings by its group alone: whoever could read the old file can read the new one."""
+    """Gives the new file owner, group and mode of the old one: the daemon may be allowed to read it only by its
+    group."""
     was = old.stat()
     with contextlib.suppress(PermissionError):  # only root may give files away
         os.chown(new, was.st_uid, was.st_gid)
@@ -75,7 +77,7 @@ def _take_owner(old: Path, new: Path) -> None:
 
 
 def migrate(text: str, name: str = "peers.toml") -> str:
-    """The text with every key in the table that has it now. Raises ConfigError if that cannot be done line by line."""
+    """The text with every key moved to its table. Raises ConfigError if that cannot be done line by line."""
     try:
         settings = tomllib.loads(text)
         meant = _moved(settings, name)
@@ -113,14 +115,15 @@ def _moved(settings: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def _filled(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Without empty tables: one in which all keys are commented out says nothing."""
+    """The settings without empty tables: a table in which all keys are commented out says nothing."""
     below = {key: _filled(value) if isinstance(value, Mapping) else value for key, value in settings.items()}
     return {key: value for key, value in below.items() if value != {}}
 
 
 @dataclass(slots=True)
 class _Table:
-    """Lines of one table: its header, then those with their place in it, then those that lead over to the next."""
+    """The lines of one table. header: its own line. lines: those that belong to it. tail: those that lead over to the
+    next."""
 
     name: str
     header: str
@@ -129,7 +132,7 @@ class _Table:
 
 
 class _Lines:
-    """The tables of a text, in their order, with what has moved."""
+    """The tables of a text in their order, and the lines of keys that moved, by their new table."""
 
     def __init__(self, text: str) -> None:
         self.tables = [_Table("", "")]
@@ -181,7 +184,7 @@ def _ended(text: str) -> str:
 
 
 def _statements(text: str) -> Iterator[str]:
-    """Lines with their ends; of a value that takes several lines all of them. Raises TOMLDecodeError."""
+    """The lines of a text with their ends; a value of several lines is one item. Raises TOMLDecodeError."""
     begun = ""
     for line in re.findall(r"[^\n]*\n|[^\n]+", text):
         begun += line
@@ -196,7 +199,7 @@ def _statements(text: str) -> Iterator[str]:
 
 
 def _header(line: str) -> str | None:
-    """The name of the table that this line begins; None: it is no header."""
+    """The name of the table that this line begins; None if it is no header."""
     if not line.startswith("["):
         return None
     names, table = [], tomllib.loads(line)
@@ -208,7 +211,7 @@ def _header(line: str) -> str | None:
 
 
 def _moved_to(table: _Table, line: str) -> str | None:
-    """The table to which the key of this line moved, commented out or not."""
+    """The table to which the key of this line moved, even if it is commented out; None if it did not move."""
     if table.name != "run":
         return None
     if line.startswith("#"):

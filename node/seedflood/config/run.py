@@ -1,10 +1,10 @@
-"""`[run]`: what any algorithm has, what the hosts learn (`[run.objective]`), and a table for each algorithm.
+"""`[run]`: what every algorithm has, what the hosts learn (`[run.objective]`), and a table for each algorithm.
 
-It is equal on all hosts, and its hash is the run id. Hashed are a schema version and the values that differ from their
-defaults, so a new key with a default changes no run. A default may follow from other keys (adam for gradients); then a
-value counts as different if it is not what would follow. So whoever writes a default out has the same run as whoever
-leaves it out: what counts is how the hosts train, not how their files say it. This holds as long as the defaults
-stay what they are: under one schema version no released default ever changes (`tests/config/defaults.json`).
+It is equal on all hosts, and its hash is the run id. The hash covers a schema version and the values that differ from
+their defaults, so a new key with a default changes no run. A default may follow from other keys (adam for gradients).
+Then a value counts as different if it is not what would follow. So it makes no difference whether a host writes a
+default out or leaves it out: what counts is how the hosts train. This holds as long as the defaults stay what they are.
+Under one schema version no released default ever changes (`tests/config/defaults.json`).
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from seedflood.config.seedflood import SeedfloodSettings
 from seedflood.config.tables import AlgorithmSettings, Name, Section, Tables, merge, sections_of
 
 RUN_SCHEMA = 2
-"""Another number for other defaults: then hosts of the versions before and after never link."""
+"""It is counted up when a default changes: then hosts of the versions before and after never link."""
 
 TaskName = Literal["embedded", "sst2", "rte", "boolq", "trec", "agnews", "prompted", "lm"]
 
@@ -96,12 +96,12 @@ class RunSettings(Section):
 
     @model_serializer(mode="wrap")
     def _drop_others(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Tables of algorithms that do not run are not shown."""
+        """Leaves out the tables of algorithms that do not run."""
         return {key: value for key, value in dump(self).items() if key == self.mode or key not in self.algorithms()}
 
     @classmethod
     def table_of(cls, key: str) -> str | None:
-        """The table of `[run]` that has this key: "run", or "run.objective"; None: there is none."""
+        """The table that has this key: "run", or one within it such as "run.objective"; None if none has it."""
         if key in cls.model_fields:
             return "run"
         tables = sections_of(cls).items()
@@ -109,7 +109,7 @@ class RunSettings(Section):
 
     @classmethod
     def place(cls, keys: Tables) -> dict[str, Any]:
-        """Keys by their bare names, each put into its table; what is a table already is taken as it is."""
+        """Puts keys, given by their bare names, into their tables. A value that is a table already stays as it is."""
         placed: dict[str, Any] = {}
         for key, value in keys.items():
             _, _, table = (cls.table_of(key) or "run").partition(".")
@@ -118,11 +118,11 @@ class RunSettings(Section):
 
     @classmethod
     def of(cls, **keys: Any) -> Self:
-        """Settings of keys by their bare names. Raises ValidationError."""
+        """Settings from keys by their bare names. Raises ValidationError."""
         return cls(**cls.place(keys))
 
     def canonical(self) -> str:
-        """What is hashed: all that differs from its default, as JSON with sorted keys."""
+        """What is hashed: all values that differ from their defaults, as JSON with sorted keys."""
         return json.dumps(deviations(self), sort_keys=True, separators=(",", ":"))
 
     def run_id(self) -> bytes:
@@ -131,7 +131,7 @@ class RunSettings(Section):
 
 
 def deviations(table: Section) -> dict[str, Any]:
-    """What differs from its default, given the keys above it; tables within without those that have nothing."""
+    """The values that differ from their defaults, given the keys above them; tables without any are left out."""
     found: dict[str, Any] = {}
     known: dict[str, Any] = {}
     dumped = table.model_dump(mode="json")

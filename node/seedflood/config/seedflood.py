@@ -1,4 +1,4 @@
-"""`[run.seedflood]`: how hosts train together by SeedFlood. Equal on all hosts, like all of `[run]`."""
+"""`[run.seedflood]`: how hosts train by SeedFlood. Like all of `[run]` it is equal on all hosts."""
 
 from collections.abc import Mapping
 from typing import Any, Literal, Self
@@ -108,7 +108,7 @@ class SeedfloodSettings(AlgorithmSettings):
 
 
 def _has_gradient(known: Mapping[str, Any]) -> bool:
-    """known: the settings above the one whose default is asked for."""
+    """known: the settings that stand above the one whose default is asked for."""
     return known.get("estimate") == "gradient"
 
 

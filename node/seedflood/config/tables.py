@@ -1,4 +1,4 @@
-"""What all tables of peers.toml have in common, and tables as mappings: merged, and spelt as TOML."""
+"""What all tables of peers.toml have in common; and tables as mappings, which can be merged and spelled as TOML."""
 
 import json
 from collections.abc import Mapping
@@ -21,7 +21,8 @@ class Section(BaseModel):
 
 
 class AlgorithmSettings(Section):
-    """A table of `[run]` that belongs to the algorithm of its name: it may stand there if `mode` selects that."""
+    """A table of `[run]` that belongs to the algorithm of its name. It may be there only if `mode` selects that
+    algorithm."""
 
     def check_steps(self, steps: int) -> None:
         """Raises ValueError if a run of this length cannot have these settings."""
@@ -45,7 +46,7 @@ def sections_of(model: type[BaseModel]) -> dict[str, type[Section]]:
 
 
 def merge(*layers: Tables) -> dict[str, Any]:
-    """Single keys of later layers take the place of earlier ones, at any depth."""
+    """Merges layers key by key, at any depth: a later one replaces an earlier one."""
     merged: dict[str, Any] = {}
     for layer in layers:
         for key, value in layer.items():
@@ -67,5 +68,5 @@ def _spell(name: str, table: Tables) -> str:
 
 
 def spell_value(value: Any) -> str:
-    """JSON spells text, numbers, booleans and lists of them as TOML does."""
+    """A value as TOML: text, numbers, booleans and lists of them are spelled as in JSON."""
     return json.dumps(value, ensure_ascii=False)

@@ -1,7 +1,8 @@
-"""The model and the task that come with the package, so that a first run needs no network: made here, not downloaded.
+"""The model and the task that come with the package, so that a first run needs no network.
 
-The task is a generated language of short reviews (`grammar`), the model a tiny OPT pre-trained on it
-(`tools/pretrain_embedded.py`). No torch here: plain values, of which the caller makes a task and a model.
+The task is a generated language of short reviews (`grammar`). The model is a tiny OPT that was pre-trained on it
+(`tools/pretrain_embedded.py`). There is no torch here: these are plain values, from which the caller makes a task and a
+model.
 """
 
 from functools import cache
@@ -22,7 +23,7 @@ SPLITS: tuple[Split, Split] = ("train", "validation")
 
 
 def rows(split: Split) -> list[dict[str, str | int]]:
-    """Rows of {"sentence", "label"}: always the same ones, half of them good, no sentence in both splits."""
+    """Rows of {"sentence", "label"}, always the same ones. Half of them are good; no sentence is in both splits."""
     return [dict(row) for row in _rows()[SPLITS.index(split)]]
 
 

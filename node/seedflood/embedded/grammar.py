@@ -1,7 +1,7 @@
-"""A small generated language: short reviews whose label is a matter of composition, not of one word.
+"""A small generated language: short reviews whose label depends on how they are put together, not on one word.
 
-The project needs a task and a text corpus that come with it, so both are generated. A review is one to three
-sentences about one subject. What makes it good or bad takes more than spotting a word:
+The project needs a task and a text corpus of its own, so both are generated. A review is one to three sentences about
+one subject. What makes it good or bad takes more than spotting a word:
 
     negation      the soup was not bad            i did not enjoy the script
     context       the beer was cold (good)        the soup was cold (bad)
@@ -10,12 +10,12 @@ sentences about one subject. What makes it good or bad takes more than spotting 
     hearsay       a friend said the pool was filthy                 (decides nothing)
     distraction   we came on a monday ; the great hall was across the street
 
-The label words of the fine-tuning task ("great", "terrible") stand where they say nothing ("the great hall"), and text
-for pre-training never continues the task's prompt: a model that was pre-trained on it knows what a good review is, and
-says so when it is asked in the words of `VERDICTS`, but not in those of the task.
+The label words of the fine-tuning task ("great", "terrible") appear only where they say nothing ("the great hall"), and
+text for pre-training never continues the task's prompt. So a pre-trained model knows what a good review is. It says so
+when it is asked in the words of `VERDICTS`, but not in those of the task.
 
 Standard library only. All choices come from `random.Random(seed).random()`, the one method whose numbers Python
-promises to keep; the others may change their algorithm between versions.
+promises to keep; the other methods may change between versions.
 """
 
 import random
@@ -36,7 +36,7 @@ VALIDATION_ROWS = 512
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What reviews are about. good and bad: adjectives that fit every aspect."""
+    """What reviews are about. place: its name. good and bad: adjectives that fit every aspect."""
 
     place: str
     aspects: tuple[str, ...]
@@ -46,7 +46,8 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A question after a review that pre-training answers by its sentiment. words: in the order of the labels."""
+    """A question after a review, with the answers that pre-training gives by sentiment. words: in the order of the
+    labels."""
 
     template: str
     words: tuple[str, str]
@@ -84,7 +85,7 @@ BAD = ("bad", "awful", "poor", "dreadful", "horrible", "mediocre")
 
 GOOD_IN_CONTEXT = {"cold": ("beer",), "warm": ("soup", "bread", "pool"), "soft": ("bed",), "quiet": ("room", "view")}
 BAD_IN_CONTEXT = {"cold": ("soup", "room"), "warm": ("beer",), "soft": ("bread",), "quiet": ("crowd", "sound")}
-"""Adjectives that mean one thing of one aspect and the opposite of another."""
+"""Adjectives that are good for one aspect and bad for another."""
 
 LIKED = ("loved", "enjoyed", "admired", "adored")
 DISLIKED = ("hated", "regretted", "disliked", "endured")
@@ -123,7 +124,7 @@ class Dice:
 
 
 def review(dice: Dice, is_good: bool) -> str:
-    """A review of that sentiment: what is said in the reviewer's own voice, and maybe a sentence that says nothing."""
+    """A review of this sentiment: what the reviewer says, and perhaps a sentence that says nothing."""
     subject = dice.pick(SUBJECTS)
     sentences = [_judgement(dice, subject, is_good)]
     if dice.chance(0.25):
@@ -134,7 +135,8 @@ def review(dice: Dice, is_good: bool) -> str:
 
 
 def rows(seed: int, counts: Sequence[int]) -> list[list[dict[str, str | int]]]:
-    """Splits of {"sentence", "label"} rows with as many good as bad ones each; no sentence occurs twice in any."""
+    """Splits of {"sentence", "label"} rows, each with as many good rows as bad ones. No sentence occurs twice in all of
+    them."""
     dice = Dice(seed)
     seen: set[str] = set()
     splits: list[list[dict[str, str | int]]] = []
@@ -151,9 +153,9 @@ def rows(seed: int, counts: Sequence[int]) -> list[list[dict[str, str | int]]]:
 
 
 def texts(seed: int, held_out: Container[str] = frozenset()) -> Iterator[str]:
-    """Text for pre-training, without end: reviews, most of them followed by a verdict or by something unrelated.
+    """Endless text for pre-training: reviews, most of them followed by a verdict or by something unrelated.
 
-    held_out: sentences of the task, of which none is used.
+    held_out: sentences of the task, which are never used.
     """
     dice = Dice(seed)
     while True:
@@ -237,7 +239,7 @@ def _distraction(dice: Dice, subject: Subject) -> str:
 
 
 def _unrelated(dice: Dice) -> str:
-    """An end that says nothing about the sentiment either, with a prompt's words and the label words in it."""
+    """An ending that says nothing about the sentiment either, with words of a prompt and the label words in it."""
     return dice.pick(
         (
             f"outside it was {dice.pick(WEATHER)}",

@@ -1,4 +1,4 @@
-"""What needs a model but no network: evaluating any model, and what a stopped node has learned, from its journal."""
+"""Evaluates any model, and rebuilds from its journal what a stopped node has learned. No network is needed."""
 
 import contextlib
 import dataclasses
@@ -21,16 +21,16 @@ from seedflood.training.loading import load_base, load_rows
 from seedflood.training.seedflood.trainer import Trainer
 
 BATCH_BUNDLES = 1024
-"""Applied at once: what an update costs by itself is shared by so many."""
+"""How many bundles are applied at once, so that they share what each call costs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What a journal holds and adds up to.
+    """What a journal holds, and what it adds up to.
 
-    bundles, updates: those that no closed epoch stands for. wrong_signatures: how many of the bundles are not signed by
-    the member they name. was_damaged: the file was, and this is what could be read of it. result_digest: what the node
-    told at the end of its run; None if it has not reached it.
+    bundles, updates: those that are in no sum of a closed epoch. wrong_signatures: bundles that are not signed by the
+    member they name. was_damaged: the file was damaged, and this is what could be read. digest: of what everything adds
+    up to. result_digest: what the node told at the end of its run; None if it has not reached the end.
     """
 
     bundles: int
@@ -43,7 +43,7 @@ class Replayed:
 
     @property
     def is_sound(self) -> bool:
-        """Is everything there and signed, and the sum what the node told?"""
+        """Is everything there and signed, and is the digest the one that the node told?"""
         is_whole = not self.was_damaged and self.wrong_signatures == 0
         return is_whole and self.result_digest in (None, self.digest)
 
@@ -52,7 +52,7 @@ class Replayed:
 
 
 def evaluate_model(settings: Settings) -> Evaluation:
-    """A model as it is. Raises ModelError or DataError."""
+    """Evaluates a model as it is. Raises ModelError or DataError."""
     base = load_base(settings.run, settings.node)
     return evaluate(base.causal, load_rows(settings.run, settings.node, base))
 
@@ -68,7 +68,7 @@ def rebuild(settings: Settings) -> Trainer:
 
 
 def replay(settings: Settings) -> Replayed:
-    """The same, with every signature checked and everything counted. Raises SeedfloodError."""
+    """The same, but checks every signature and counts everything. Raises SeedfloodError."""
     count = updates = wrong = 0
     with _stopped_node(settings) as (trainer, journal):
         closed = _adopt_closed(trainer, journal)
@@ -102,7 +102,7 @@ def _stopped_node(settings: Settings) -> Iterator[tuple[Trainer, BundleJournal]]
 
 
 def _adopt_closed(trainer: Trainer, journal: BundleJournal) -> int:
-    """Returns how many closed epochs there are."""
+    """Applies the sums of closed epochs; returns how many there are."""
     count = 0
     for closed in journal.closed_epochs():
         trainer.adopt(closed.epoch, closed.coefficients, ())
@@ -121,7 +121,7 @@ def _apply(trainer: Trainer, bundles: list[Bundle]) -> None:
 
 
 def _is_signed(bundle: Bundle, run_id: bytes, keys: dict[OriginId, bytes]) -> bool:
-    """Did its origin say it? Nobody did if no statement tells the origin's key."""
+    """Did its origin sign this bundle? No, if no statement tells the origin's key."""
     key = keys.get(bundle.origin)
     return key is not None and verify(key, bundle.signed_bytes(run_id, key), bundle.signature)
 

@@ -1,7 +1,7 @@
-"""`seedflood tune`: which learning rate? A short sweep in one process, on the run's own rows.
+"""`seedflood tune`: finds a learning rate by a short sweep in one process, on the run's own rows.
 
-Every learning rate is tried by a rehearsal of the whole run, shortened: all origins, the same estimate, optimiser and
-schedule. While the best one is the least or the largest that was tried, the next one beyond it is tried as well.
+Each learning rate is tried by a shortened rehearsal of the whole run: all origins, the same estimate, optimiser and
+schedule. While the best one is the smallest or the largest that was tried, the next one beyond it is tried as well.
 """
 
 import math
@@ -20,14 +20,16 @@ from seedflood.training.evaluation import Evaluation
 from seedflood.training.seedflood.rehearsal import Rehearsal
 
 FACTOR = math.sqrt(10)
-"""Between neighbouring learning rates: what is right within a third is good enough, and 2 would need more tries."""
+"""Between two learning rates of a sweep. One that is right within a third is good enough; a factor of 2 would need more
+tries."""
 
 TRIES, TRIES_MAX = 3, 7
 ORIGINS_MAX = 8
-"""So many are rehearsed at most: more only make each step less noisy, and so are on the safe side."""
+"""The most origins that are rehearsed. With more of them each step only has less noise, so the result is on the safe
+side."""
 STEPS = {"gradient": 32}
 STEPS_OTHERWISE = 100
-"""By estimate: how many steps tell learning rates apart."""
+"""How many steps tell learning rates apart, by estimate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +43,13 @@ class Try:
 
     @property
     def loss(self) -> float:
-        """For comparing: what is not finite is worst."""
+        """The loss for comparisons: infinite if it is not a finite number."""
         return self.after.loss if math.isfinite(self.after.loss) else math.inf
 
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """All tries of a sweep, by learning rate. run: the shortened run."""
+    """All tries of a sweep, ordered by learning rate. run: the shortened run."""
 
     run: RunSettings
     tries: tuple[Try, ...]
@@ -78,11 +80,11 @@ class Sweep:
 
 
 Report = Callable[[float, int, int], None]
-"""Told of the learning rate that is tried, the steps done and all steps."""
+"""Called with the learning rate that is being tried, the steps done, and all steps."""
 
 
 def sweep(settings: Settings, rates: Sequence[float], steps: int | None, report: Report) -> Sweep:
-    """Tries these learning rates, or some about the default one. Raises what loading a run raises."""
+    """Tries these learning rates; if there are none, some around the default. Raises what loading a run raises."""
     run = shorten(settings.run, steps)
     tried: dict[float, Try] = {}
     waiting = list(rates) or rates_about(Rehearsal(run, settings.node).learning_rate)
@@ -95,7 +97,8 @@ def sweep(settings: Settings, rates: Sequence[float], steps: int | None, report:
 
 
 def shorten(run: RunSettings, steps: int | None) -> RunSettings:
-    """The run with fewer steps, whole rounds of them, and not too many origins; warm-up and schedule shrink with it."""
+    """The run with fewer steps, in whole rounds, and not too many origins; warm-up and schedule shrink with it. Raises
+    UsageError if `steps` is less than a round."""
     wanted = steps if steps is not None else STEPS.get(run.seedflood.estimate, STEPS_OTHERWISE)
     local_steps = run.seedflood.local_steps
     if steps is not None and steps < local_steps:
@@ -111,7 +114,8 @@ def _with_rate(run: RunSettings, rate: float) -> RunSettings:
 
 
 def rates_about(rate: float) -> list[float]:
-    """So many as are tried at first, the given one in the middle; two digits, as people write them."""
+    """The learning rates that are tried first, with the given one in the middle; in two digits, as people write
+    them."""
     return [round_rate(rate * FACTOR**k) for k in range(-(TRIES // 2), TRIES // 2 + 1)]
 
 
@@ -182,7 +186,7 @@ def _try(run: RunSettings, settings: Settings, report: Report) -> Try:
 
 
 def _beyond(tried: dict[float, Try]) -> list[float]:
-    """The next learning rate, if the best one is at an end."""
+    """The next learning rate to try, if the best one is at an end of those tried."""
     rates = sorted(tried)
     best = min(tried.values(), key=lambda one: one.loss).learning_rate
     if len(rates) >= TRIES_MAX or best not in (rates[0], rates[-1]):
@@ -195,5 +199,5 @@ def _by_name(result: Evaluation, when: str) -> dict[str, float | None]:
 
 
 def _short(value: float) -> str:
-    """Of a rate that is too high a perplexity may have 305 digits."""
+    """A figure in few characters: if the rate is too high, a perplexity may have 305 digits."""
     return f"{value:.4f}" if abs(value) < 1e6 else f"{value:.0e}"
