@@ -138,9 +138,9 @@ def test_loopback_addresses_are_known(address, expected):
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"tell": "slopes"}, 'about gradients: set estimate = "gradient"'),
+        ({"tell": "slopes"}, 'for gradients: set estimate = "gradient"'),
         ({"bits": 4}, 'set estimate = "gradient" and tell = "coefficients"'),
-        ({"estimate": "gradient", "tell": "slopes", "bits": 4}, "bits are those of coefficients"),
+        ({"estimate": "gradient", "tell": "slopes", "bits": 4}, "bits are for coefficients"),
         ({"estimate": "gradient", "slopes": 8}, 'set estimate = "gradient" and tell = "slopes"'),
         ({"optimizer": "adam", "window": "none"}, 'set window = "strict", or optimizer = "sgd"'),
         ({"optimizer": "momentum", "window": "bounded"}, "goes by steps, which must be complete"),

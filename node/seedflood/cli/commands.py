@@ -167,7 +167,7 @@ def show_config(peers: PeersOption = Path("peers.toml"), overrides: SetOption = 
 def migrate_config(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The peers.toml of an earlier version.")],
 ) -> None:
-    """Writes a peers.toml anew whose [run] is still one flat table: every key goes to the table that has it now.
+    """Rewrites a peers.toml whose [run] is still one flat table: every key moves to the table that has it now.
 
     Comments stay with their keys, and the old file is kept beside it as FILE.old. A file that needs no change is left
     alone. The id of the run changes, so do it on all hosts, before the run starts: a journal belongs to one run.
@@ -177,7 +177,7 @@ def migrate_config(
         seedflood config migrate peers.toml
     """
     kept = migrate_file(file)
-    typer.echo(f"{file} needs no change" if kept is None else f"{file} is written anew; as it was it is in {kept}")
+    typer.echo(f"{file} needs no change" if kept is None else f"{file} is rewritten; the old one is {kept}")
 
 
 @app.command()
@@ -189,9 +189,9 @@ def evaluate(
     overrides: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Accuracy and loss (of plain texts, perplexity too) on the validation rows.
+    """Evaluates any model, or what a stopped node has learned, on the validation rows.
 
-    Of any model, or of what a stopped node has learned.
+    Prints accuracy and loss, and for plain texts the perplexity.
 
     Examples:
 
@@ -252,8 +252,8 @@ def replay(
 ) -> None:
     """Rebuilds what a stopped node has learned from base model and journal alone, and checks it.
 
-    Every record's checksum, every signature, and the digest against the one that the node told at its end. Exits with
-    70 if something is not as it should be.
+    The checksum of every record and every signature must be right, and the digest must be the one that the node told at
+    its end. Exits with 70 if not.
 
     Example:
 

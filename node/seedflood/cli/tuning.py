@@ -14,7 +14,10 @@ from seedflood.errors import UsageError
 
 def tune(
     peers: Annotated[
-        Path | None, typer.Option("--peers", metavar="FILE", help="The run of this peers.toml; else, the flags below.")
+        Path | None,
+        typer.Option(
+            "--peers", metavar="FILE", help="Take the run of this peers.toml; without it, that of the flags below."
+        ),
     ] = None,
     nodes: Annotated[int, typer.Option(min=1, max=65536, help="How many origins the run has.")] = 4,
     model: Annotated[str, typer.Option(help="Base model: embedded, a folder or a hub name.")] = "embedded",
@@ -24,12 +27,12 @@ def tune(
     seed: Annotated[int, typer.Option(help="Seed of the run.")] = 1,
     steps: Annotated[int | None, typer.Option(min=1, help="Per learning rate (32 of gradients, else 100).")] = None,
     rates: Annotated[
-        str | None, typer.Option(metavar="A,B,...", help="Learning rates to try, instead of some about the default.")
+        str | None, typer.Option(metavar="A,B,...", help="Learning rates to try, instead of some around the default.")
     ] = None,
     overrides: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Which learning rate? Tries some on the run's own rows, in one process, and recommends one.
+    """Finds a learning rate: tries some on the run's own rows, in one process, and recommends one.
 
     No daemon runs and nothing is written to the run's state. With --peers, rows and model are those that this host has.
 

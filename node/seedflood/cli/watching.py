@@ -28,7 +28,7 @@ EventsOption = Annotated[
     typer.Option(
         "--events",
         metavar="FILE",
-        help="An event file, or a state folder with all of them, of a node that need not run; repeatable.",
+        help="An event file, or a state folder with event files; the node need not run; repeatable.",
     ),
 ]
 Level = Literal["debug", "info", "warning", "error"]
@@ -133,9 +133,9 @@ def trace(
     files: EventsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """What became of one update: who had it from whom and when, in which window it was applied, or why not.
+    """Follows one update: who got it from whom and when, in which window it was applied, or why it was not.
 
-    Asked of several nodes, running (--node) or dead (--events), it shows the way of the update through them.
+    Asked of several nodes, running (--node) or dead (--events), it shows the way of the update through all of them.
 
     Examples:
 
@@ -174,13 +174,13 @@ def events(
     peers: PeersOption = Path("peers.toml"),
     node: NodeOption = None,
     files: EventsOption = None,
-    limit: Annotated[int, typer.Option(min=1, max=100_000, help="The last so many.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, max=100_000, help="How many events, the last ones.")] = 50,
     level: Annotated[Level, typer.Option(help="Least level.")] = "info",
     as_json: JsonOption = False,
 ) -> None:
     """What happened, the newest last: links, members, faults, evaluations.
 
-    --events reads files, and with --level debug every bundle's way, too. With --json one object per line.
+    --events reads files; with --level debug they also tell the way of every bundle. --json prints one object per line.
 
     Example:
 

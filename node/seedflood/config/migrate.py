@@ -91,7 +91,7 @@ def migrate(text: str, name: str = "peers.toml") -> str:
         is_right = False
     if not is_right:
         keys = ", ".join(f"{key} to [{MOVED[key]}]" for key in settings.get("run", {}) if key in MOVED)
-        raise ConfigError(f"{name} spells [run] in a way that is not understood here; move by hand: {keys}.")
+        raise ConfigError(f"{name} spells [run] in a way that cannot be rewritten; move these keys by hand: {keys}.")
     return new
 
 
@@ -109,7 +109,7 @@ def _moved(settings: Mapping[str, Any], name: str) -> dict[str, Any]:
             if not isinstance(there, Mapping):
                 raise ConfigError(f"{name}: [run.{table}] must be a table.")
             if key in there:
-                raise ConfigError(f"{name}: {key} stands in [run] and in [run.{table}]: take one of them out.")
+                raise ConfigError(f"{name}: {key} is both in [run] and in [run.{table}]: take one of them out.")
             kept = merge(kept, {table: {key: run[key]}})
     return {**settings, "run": kept}
 

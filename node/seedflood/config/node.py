@@ -30,10 +30,10 @@ class NodeSettings(Section):
         None, ge=1, description="Rows of a gradient at once, to save memory (default: all); results differ by rounding."
     )
     gradient_checkpointing: bool = Field(
-        False, description="Save memory of a gradient: compute the layers again on the way back."
+        False, description="Save memory of a gradient: compute the layers again in the backward pass."
     )
     evaluate: bool = Field(True, description="Evaluate on the validation rows before and after the run.")
-    evaluate_every: int = Field(0, ge=0, description="Evaluate every so many steps as well; 0: only before and after.")
+    evaluate_every: int = Field(0, ge=0, description="Also evaluate every so many steps; 0: only before and after.")
     evaluate_examples: int | None = Field(None, ge=1, description="Validation rows to use (default: all).")
     export: Path | None = Field(None, description="Folder for the fine-tuned model when the run has ended.")
     when_finished: Literal["exit", "serve"] = Field("exit", description="After the run: exit, or serve late comers.")
@@ -42,16 +42,16 @@ class NodeSettings(Section):
     )
     progress_seconds: float = Field(10.0, ge=0, description="Seconds between progress lines in the log.")
     start_seconds: float = Field(
-        60.0, ge=0, description="How long the first window waits for all hosts (strict: for ever)."
+        60.0, ge=0, description="Seconds that the first window waits for all hosts (strict windows wait for ever)."
     )
-    linger_seconds: float = Field(60.0, ge=0, description="At the end, how long to wait for neighbours that are away.")
+    linger_seconds: float = Field(60.0, ge=0, description="At the end, seconds to wait for neighbours that are away.")
     http: str = Field(
         "127.0.0.1:0",
         description='Address and port of the status page, /metrics, /livez and /readyz; port 0 takes any, "" none.',
     )
     reflection: bool = Field(False, description="Let gRPC tools list the services of this node.")
     events_megabytes: int = Field(
-        64, ge=0, le=65536, description="Room for the event log in the state folder, old files go first; 0: none."
+        64, ge=0, le=65536, description="Megabytes for the event log in the state folder; 0: no log."
     )
     tensorboard: Path | None = Field(
         None, description="Folder for TensorBoard's curves; needs the extra seedflood[tensorboard]."

@@ -14,13 +14,13 @@ class SeedfloodSettings(AlgorithmSettings):
     """`[run.seedflood]`. Some defaults follow from keys that stand above them here."""
 
     window: Literal["strict", "bounded", "none"] = Field(
-        "strict", description="When a step closes: all heard; all heard or the time bound; never waits."
+        "strict", description="strict: a step waits for everyone; bounded: for a measured time at most; none: never."
     )
     delay: int = Field(
         0,
         ge=0,
         le=64,
-        description="So many rounds may be on their way while the next one is measured: 1 hides hops of up to a round.",
+        description="Rounds that may be on their way while the next one is measured; 1 hides hops of up to a round.",
     )
     local_steps: int = Field(1, ge=1, le=64, description="Consecutive steps that share one message and signature.")
     estimate: Literal["two-sided", "one-sided", "gradient"] = Field(
@@ -32,15 +32,15 @@ class SeedfloodSettings(AlgorithmSettings):
         "coefficients",
         description="What is told of a gradient: all its coefficients, or exact slopes along some seeded directions.",
     )
-    bits: Literal[8, 4] = Field(8, description="Per coefficient; what they leave out is told with the next step.")
-    slopes: int = Field(SLOPES, ge=1, le=4096, description="How many a step, if slopes are told.")
+    bits: Literal[8, 4] = Field(8, description="Bits per coefficient; what they leave out is told with the next step.")
+    slopes: int = Field(SLOPES, ge=1, le=4096, description="Slopes per step, if slopes are told.")
     optimizer: Literal["sgd", "momentum", "adam"] = Field(
         default_factory=lambda known: "adam" if _has_gradient(known) and known.get("window") == "strict" else "sgd",
         description="What is done with the sum of a step; all but sgd need strict windows. Default: sgd, and adam for "
         "gradients in strict windows.",
     )
     weight_decay: float = Field(
-        0.0, ge=0, lt=1, description="Towards the base model, times the learning rate; not with sgd."
+        0.0, ge=0, lt=1, description="Decay towards the base model, times the learning rate; not with sgd."
     )
     warmup_steps: int = Field(0, ge=0, description="Steps in which the learning rate grows to its full size.")
     schedule: Literal["constant", "cosine", "linear"] = Field(
@@ -61,7 +61,8 @@ class SeedfloodSettings(AlgorithmSettings):
     )
     basis: Literal["normal", "rademacher", "weights", "mixed"] = Field(
         default_factory=lambda known: "mixed" if _has_gradient(known) else "normal",
-        description="Drawn; the weights' singular vectors; or half of each (mixed). Default: mixed for gradients.",
+        description="Drawn (normal, rademacher); the weights' singular vectors (weights); half of each (mixed). "
+        "Default: normal; mixed for gradients.",
     )
     epsilon: float = Field(1e-3, gt=0, lt=1, description="Size of the perturbation.")
     learning_rate: float | None = Field(
@@ -71,11 +72,11 @@ class SeedfloodSettings(AlgorithmSettings):
     @model_validator(mode="after")
     def _check_telling(self) -> Self:
         if self.tell == "slopes" and self.estimate != "gradient":
-            raise ValueError('tell = "slopes" is about gradients: set estimate = "gradient", or leave it out')
+            raise ValueError('tell = "slopes" is for gradients: set estimate = "gradient", or leave it out')
         if self.bits != 8 and (self.estimate != "gradient" or self.tell != "coefficients"):
-            raise ValueError('bits are those of coefficients: set estimate = "gradient" and tell = "coefficients"')
+            raise ValueError('bits are for coefficients: set estimate = "gradient" and tell = "coefficients"')
         if self.slopes != SLOPES and self.tell != "slopes":
-            raise ValueError('slopes are told of gradients: set estimate = "gradient" and tell = "slopes"')
+            raise ValueError('slopes are for gradients: set estimate = "gradient" and tell = "slopes"')
         return self
 
     @model_validator(mode="after")
@@ -86,7 +87,7 @@ class SeedfloodSettings(AlgorithmSettings):
                 'optimizer = "sgd"'
             )
         if self.weight_decay and self.optimizer == "sgd":
-            raise ValueError('weight_decay goes by steps: set optimizer = "momentum" or "adam", or leave it out')
+            raise ValueError('weight_decay is not for sgd: set optimizer = "momentum" or "adam", or leave it out')
         return self
 
     def check_steps(self, steps: int) -> None:

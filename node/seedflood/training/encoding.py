@@ -117,7 +117,7 @@ class PromptEncoder(Encoder):
         """The first token of each label word when the word follows the prompt. Raises DataError if two of them are
         equal."""
         if len(self.form.label_words) < 2:
-            raise DataError("A prompted task needs two label words at least: set label_words.")
+            raise DataError("A prompted task needs at least two label words: set label_words.")
         prompt = self.form.template.format_map(dict.fromkeys(self.columns, "x")).rstrip(" ")
         gap = "" if prompt.endswith("\n") else " "
         start = self.tokenizer(prompt, add_special_tokens=False)["input_ids"]

@@ -103,5 +103,5 @@ def fields_of(template: str) -> tuple[str, ...]:
         raise ConfigError(f"template {template!r} is broken ({error}): write columns as {{column}}.") from error
     fields = [part[1] for part in parts if part[1] is not None]
     if not fields or any(not field.isidentifier() for field in fields) or any(part[2] or part[3] for part in parts):
-        raise ConfigError(f"template {template!r} must name columns as {{column}}, at least one and nothing else.")
+        raise ConfigError(f"template {template!r} must name at least one column, and each of them as plain {{column}}.")
     return tuple(dict.fromkeys(fields))
