@@ -8,6 +8,7 @@ from typing import Any
 from seedflood.config import RunSettings, Settings, load_settings
 from seedflood.host.daemon import Daemon
 from seedflood.host.process import start_daemon
+from seedflood.host.seedflood.engine import SeedfloodEngine
 from seedflood.protocol.seedflood.outputs import ClosedWindow
 
 RUN: dict[str, Any] = {"model": "embedded", "task": "embedded", "rank": 8, "batch_size": 4, "train_examples": 64}
@@ -24,7 +25,7 @@ class Cluster:
     def settings(self, name: str, peers: list[str], run: dict[str, Any], node: dict[str, Any]) -> Settings:
         addresses = [f"127.0.0.1:{self.daemons[peer].port}" for peer in peers]
         flags = {
-            "run": RunSettings.place(RUN | run),
+            "run": self.run_settings(run),
             "node": {
                 "name": name,
                 "listen": "127.0.0.1:0",
@@ -37,6 +38,10 @@ class Cluster:
         }
         return load_settings(None, flags)
 
+    def run_settings(self, run: dict[str, Any]) -> dict[str, Any]:
+        """`[run]`, of keys by their bare names."""
+        return RunSettings.place(RUN | run)
+
     async def start(
         self, name: str, peers: list[str], run: dict[str, Any], node: dict[str, Any] | None = None
     ) -> Daemon:
@@ -47,13 +52,14 @@ class Cluster:
 
     def _watch(self, daemon: Daemon) -> None:
         """Wakes `until` whenever a window of the daemon has closed or it tells of something."""
-        applied = daemon.engine.applied
+        if isinstance(daemon.engine, SeedfloodEngine):
+            applied = daemon.engine.applied
 
-        def tell(window: ClosedWindow) -> None:
-            applied(window)
-            self._moved.set()
+            def tell(window: ClosedWindow) -> None:
+                applied(window)
+                self._moved.set()
 
-        daemon.engine.applied = tell  # type: ignore[method-assign]
+            daemon.engine.applied = tell  # type: ignore[method-assign]
         told = daemon.hub.tell
 
         def note(event: str, level: str = "info", **facts: Any) -> None:

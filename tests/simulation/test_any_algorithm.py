@@ -1,11 +1,13 @@
 """What can happen to any node happens to one that draws lots, in a world that knows nothing of SeedFlood."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from lots import LotDriver, LotJudge, make_world
+from lot_worlds import LotJudge, make_world
+from lots import LotDriver
 
 from seedflood.cluster.topology import make_topology
 from seedflood.host.backlog import Backlog
@@ -128,9 +130,12 @@ def test_the_same_seed_gives_the_same_run():
 def test_no_host_or_simulation_of_seedflood_is_loaded():
     """Of its protocol the codec knows the frames."""
     script = (
-        "import sys, lots; rooms = {'seedflood.host.seedflood', 'seedflood.simulation.seedflood'}; "
+        "import sys, lot_worlds; rooms = {'seedflood.host.seedflood', 'seedflood.simulation.seedflood'}; "
         "print(sorted(rooms & set(sys.modules)))"
     )
     here = Path(__file__).parent
-    said = subprocess.run([sys.executable, "-c", script], cwd=here, capture_output=True, text=True, check=True)
+    paths = {"PYTHONPATH": os.pathsep.join([str(here.parent / "modes"), *filter(None, sys.path)])}
+    said = subprocess.run(
+        [sys.executable, "-c", script], cwd=here, env=os.environ | paths, capture_output=True, text=True, check=True
+    )
     assert said.stdout.strip() == "[]"

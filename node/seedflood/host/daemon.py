@@ -99,14 +99,15 @@ class Daemon:
         self.dial(addresses)
         if not all(is_loopback(address) for address in (*addresses, listen) if address):
             _log.warning("links are not encrypted: [tls] insecure = true")
+        sizes: dict[str, Any] = {f"journal_{kind}": count for kind, count in self.engine.journal.size().items()}
         self.hub.tell(
             "started",
             origin=self.identity.fingerprint,
             port=self.port,
             incarnation=self.status_source.incarnation,
             peers=len(addresses),
-            journal_bundles=self.engine.journal.size().get("bundles"),
             step=self.node.step,
+            **sizes,
         )
 
     def dial(self, addresses: Iterable[str]) -> None:

@@ -73,9 +73,9 @@ class Engine(ABC):
     def assemble(self, shell: Shell, member: Member) -> None:
         """Makes node and driver. member: ourselves, of this life."""
 
-    @abstractmethod
     def start(self) -> None:
         """Goes on with what the journal holds, inside of `Shell.drive`. Links come afterwards."""
+        self.driver.recall(self.journal.members(), self.journal.records())
 
     @property
     def frame_bytes_max(self) -> int:

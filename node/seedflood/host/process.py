@@ -52,8 +52,8 @@ async def start_daemon(settings: Settings) -> Daemon:
         hub = console.hub
         compute = ComputeThread()
         undo.push_async_callback(asyncio.to_thread, compute.close, 0.0)
-        run_id = run.run_id().hex()[:16]
-        hub.tell("loading", model=run.model, task=run.objective.task, run_id=run_id, http=console.address)
+        what = {"mode": run.mode, "model": run.model, "task": run.objective.task}
+        hub.tell("loading", **what, run_id=run.run_id().hex()[:16], http=console.address)
         engine = await MODES[run.mode](settings, identity, compute, hub, undo)
         if engine.journal.damage is not None:
             facts = engine.journal.damage.facts()

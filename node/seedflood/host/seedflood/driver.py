@@ -48,7 +48,7 @@ class SeedfloodDriver(Driver):
     """One node that trains by SeedFlood."""
 
     node: Node
-    _journal: Journal  # type: ignore[assignment]
+    _journal: Journal
     _links: Links
     _observer: Observer
     _backlog: BundleBacklog
@@ -62,7 +62,7 @@ class SeedfloodDriver(Driver):
         observer: Observer,
         clock: Callable[[], float],
     ) -> None:
-        super().__init__(node, journal, links, observer, clock, backlog=BundleBacklog(node.origin))  # type: ignore[arg-type]
+        super().__init__(node, journal, links, observer, clock, backlog=BundleBacklog(node.origin))
         self._compute = compute
 
     def start(self, members: Iterable[Member], *, is_journal_damaged: bool = False, is_key_fresh: bool = True) -> None:

@@ -12,7 +12,7 @@ from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure, SumEpoch
 from seedflood.protocol.swarm.messages import Member
 
 
-class Journal(Protocol):
+class Journal(seams.Journal, Protocol):
     """The durable log. Every method raises JournalError, those that write DiskFullError if there is no space."""
 
     def append(self, bundles: Sequence[Bundle], members: Sequence[Member], *, durable: bool) -> int:
@@ -20,9 +20,6 @@ class Journal(Protocol):
 
         Returns how many bundles were new. If it raises, the whole group since the last `commit` is undone.
         """
-
-    def commit(self) -> None:
-        """Ends the open group: from here on kill -9 cannot take it away. If it raises, the group is undone."""
 
     def find(self, origin: OriginId, step: int) -> Bundle | None:
         """The bundle that begins with this step, unless a sum has taken its place."""

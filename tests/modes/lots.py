@@ -6,7 +6,9 @@ In the end all have the same numbers, and so the same mean.
 """
 
 import struct
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
+from math import fsum
 
 from seedflood.errors import PeerError
 from seedflood.host.driver import Driver
@@ -17,20 +19,14 @@ from seedflood.protocol.swarm.neighbours import Neighbours
 from seedflood.protocol.swarm.outbox import Outbox
 from seedflood.protocol.swarm.outputs import Outputs, Record
 from seedflood.protocol.swarm.presence import Presence
-from seedflood.protocol.swarm.rules import Patience, SwarmRules
+from seedflood.protocol.swarm.rules import Patience
 from seedflood.protocol.swarm.swarm import Swarm
 from seedflood.protocol.view import Blocker
-from seedflood.simulation.bounds import SWARM_BOUNDS, find_excess
-from seedflood.simulation.checks import find_mistakes
-from seedflood.simulation.host import Host
-from seedflood.simulation.link import Traffic, join_statements
-from seedflood.simulation.world import World
 
 LOT = struct.Struct(">QQd")
 """(origin, step, number)"""
 NAME_BYTES = 16
 DONE = struct.Struct(">Q")
-TRAFFIC = Traffic((Opaque,), join_statements)
 
 
 @dataclass
@@ -123,7 +119,8 @@ class Lots:
         return tuple(Blocker("lot", None, name, self.step, self._since) for name in names)
 
     def describe(self, view):
-        return view
+        numbers = self.known.values()
+        return replace(view, figures={"mean": fsum(numbers) / len(numbers)} if numbers else {})
 
     def held(self):
         return ()
@@ -146,69 +143,24 @@ class Lots:
 
 
 class LotNode(Swarm):
-    def __init__(self, rules, host):
+    def __init__(self, rules, member, sign, verify):
         membership, outbox = Membership(origins_max=rules.origins_max), Outbox(LotOutputs)
-        admission = MemberAdmission(rules, host.verify, membership, check_state=lambda state: None)
-        presence = Presence(rules, host.member, host.sign, membership, Neighbours(), admission, outbox)
+        admission = MemberAdmission(rules, verify, membership, check_state=lambda state: None)
+        presence = Presence(rules, member, sign, membership, Neighbours(), admission, outbox)
         self.lots = Lots(rules, presence, outbox)
         super().__init__(rules, presence, admission, self.lots, outbox, Patience(repair_seconds=1.0))
 
 
 class LotDriver(Driver):
-    """A number takes its time to be drawn, and comes of the world's chance: another life would draw another one."""
+    """draw: has a number drawn, and hands it over some time later."""
 
-    def __init__(self, node, host):
-        super().__init__(node, host.journal, host, host, lambda: host.clock.now)
-        self._host = host
+    def __init__(self, node, journal, links, observer, clock, draw):
+        super().__init__(node, journal, links, observer, clock)
+        self._draw = draw
 
     def _perform(self, out, kept):
         for step in out.draw:
-            seconds = self._host.rng.uniform(self._host.pace.seconds_min, self._host.pace.seconds_max)
-            self._host.work.put(seconds, self._draw, step)
+            self._draw(partial(self._drawn, step))
 
-    def _draw(self, step):
-        number = self._host.rng.random()
+    def _drawn(self, step, number):
         self.do(lambda now: (self.node.lots.drawn(step, number), self.node.lots.advance(now)))
-
-
-class LotHost(Host):
-    """told: the first number that anybody was told of a step, in all its lives."""
-
-    def __init__(self, place, rules):
-        super().__init__(place, lambda host: (node := LotNode(rules, host), LotDriver(node, host)))
-        self.told = {}
-
-    def send(self, peer, messages):
-        super().send(peer, messages)
-        for message in messages:
-            for origin, step, number in LOT.iter_unpack(message.data if isinstance(message, Opaque) else b""):
-                if origin == self.origin and self.told.setdefault(step, number) != number:
-                    self.mistakes.append(f"told two numbers of step {step}")
-
-
-class LotJudge:
-    BOUNDS = SWARM_BOUNDS | {
-        "Lots.known": lambda node: node._rules.clients * node._rules.steps,
-        "Backlog.records": lambda node: node._rules.clients * node._rules.steps,
-        "LotOutputs.draw": lambda node: 0,
-    }
-
-    def look_at(self, host):
-        silent = host.node.phase == "drawing" and not host.driver.blockers()
-        return [*find_excess(host.driver, self.BOUNDS), *(["cannot say for whom it waits"] if silent else [])]
-
-    def find_mistakes(self, hosts):
-        return find_mistakes(hosts)
-
-    def find_violations(self, hosts):
-        violations = find_mistakes(hosts)
-        drawn = {(host.origin, step): number for host in hosts for step, number in host.told.items()}
-        for host in hosts:
-            if host.node.lots.known != drawn:
-                violations.append(f"{host.name} knows other numbers than were told")
-        return violations
-
-
-def make_world(clients, edges, *, seed, steps, **settings):
-    rules = SwarmRules(b"r" * 32, b"b" * 32, clients, steps)
-    return World(clients, edges, lambda place: LotHost(place, rules), seed=seed, traffic=TRAFFIC, **settings)

@@ -1,0 +1,53 @@
+"""Hosts that draw lots (`lots`) as a mode of real daemons: `add_lots`, then `mode = "lots"` in peers.toml."""
+
+import asyncio
+import random
+from math import fsum
+
+from lots import LotDriver, LotNode
+
+from seedflood.config import AlgorithmSettings
+from seedflood.host.engine import Engine
+from seedflood.host.modes import add_mode
+from seedflood.host.places import JOURNAL_FILE
+from seedflood.host.report import RESULT_FILE, Report
+from seedflood.identity import verify
+from seedflood.protocol.swarm.rules import SwarmRules
+from seedflood.storage.journal import Journal
+
+BASE_DIGEST = b"lots".ljust(32)
+
+
+class LotSettings(AlgorithmSettings):
+    most: float = 1.0
+    """The numbers lie between 0 and this."""
+
+
+class LotEngine(Engine):
+    def __init__(self, settings, journal):
+        self.journal = journal
+        self.report = Report(settings.node.state / RESULT_FILE, ())
+        self._run = settings.run
+
+    def assemble(self, shell, member):
+        rules = SwarmRules(self._run.run_id(), BASE_DIGEST, self._run.clients, self._run.steps)
+        self._shell = shell
+        self.node = LotNode(rules, member, shell.identity.sign, verify)
+        self.driver = LotDriver(self.node, self.journal, shell, shell, shell.loop.time, self._draw)
+
+    def _draw(self, then):
+        most = self._run.algorithm.most
+        self._shell.run(lambda: random.uniform(0.0, most), lambda number: self._shell.drive(lambda: then(number)))
+
+    def result(self):
+        numbers = self.node.lots.known.values()
+        return {"mean": fsum(numbers) / len(numbers)}
+
+
+async def open_lots(settings, identity, compute, hub, undo):
+    place = (settings.node.state / JOURNAL_FILE, settings.run.run_id(), BASE_DIGEST)
+    return LotEngine(settings, undo.enter_context(await asyncio.to_thread(Journal.open, *place)))
+
+
+def add_lots():
+    add_mode("lots", LotSettings, open_lots)

@@ -1,0 +1,66 @@
+"""Worlds of hosts that draw lots (`modes/lots`): how they are made, and what is held against them."""
+
+from lots import LOT, LotDriver, LotNode
+
+from seedflood.protocol.swarm.messages import Opaque
+from seedflood.protocol.swarm.rules import SwarmRules
+from seedflood.simulation.bounds import SWARM_BOUNDS, find_excess
+from seedflood.simulation.checks import find_mistakes
+from seedflood.simulation.host import Host
+from seedflood.simulation.link import Traffic, join_statements
+from seedflood.simulation.world import World
+
+TRAFFIC = Traffic((Opaque,), join_statements)
+
+
+def make_process(host):
+    node = LotNode(host.rules, host.member, host.sign, host.verify)
+    return node, LotDriver(node, host.journal, host, host, lambda: host.clock.now, host.draw)
+
+
+class LotHost(Host):
+    """told: the first number that anybody was told of a step, in all its lives."""
+
+    def __init__(self, place, rules):
+        super().__init__(place, make_process)
+        self.rules, self.told = rules, {}
+
+    def draw(self, then):
+        """It takes its time, and comes of the world's chance: another life would draw another number."""
+        seconds = self.rng.uniform(self.pace.seconds_min, self.pace.seconds_max)
+        self.work.put(seconds, lambda: then(self.rng.random()))
+
+    def send(self, peer, messages):
+        super().send(peer, messages)
+        for message in messages:
+            for origin, step, number in LOT.iter_unpack(message.data if isinstance(message, Opaque) else b""):
+                if origin == self.origin and self.told.setdefault(step, number) != number:
+                    self.mistakes.append(f"told two numbers of step {step}")
+
+
+class LotJudge:
+    BOUNDS = SWARM_BOUNDS | {
+        "Lots.known": lambda node: node._rules.clients * node._rules.steps,
+        "Backlog.records": lambda node: node._rules.clients * node._rules.steps,
+        "LotOutputs.draw": lambda node: 0,
+    }
+
+    def look_at(self, host):
+        silent = host.node.phase == "drawing" and not host.driver.blockers()
+        return [*find_excess(host.driver, self.BOUNDS), *(["cannot say for whom it waits"] if silent else [])]
+
+    def find_mistakes(self, hosts):
+        return find_mistakes(hosts)
+
+    def find_violations(self, hosts):
+        violations = find_mistakes(hosts)
+        drawn = {(host.origin, step): number for host in hosts for step, number in host.told.items()}
+        for host in hosts:
+            if host.node.lots.known != drawn:
+                violations.append(f"{host.name} knows other numbers than were told")
+        return violations
+
+
+def make_world(clients, edges, *, seed, steps, **settings):
+    rules = SwarmRules(b"r" * 32, b"b" * 32, clients, steps)
+    return World(clients, edges, lambda place: LotHost(place, rules), seed=seed, traffic=TRAFFIC, **settings)
