@@ -112,6 +112,15 @@ def test_values_that_were_replaced_take_no_room_for_long(tmp_path: Path) -> None
     assert (tmp_path / "journal").stat().st_size < 4 << 18
 
 
+def test_space_that_is_free_for_good_is_given_back(tmp_path: Path) -> None:
+    with open_plain(tmp_path) as journal:
+        journal.keep([], [Record(b"%d" % number, bytes(1 << 18)) for number in range(8)], durable=True)
+        journal.keep([], [Record(b"%d" % number, b"") for number in range(8)], durable=True)
+        for _ in range(40):
+            journal.commit()
+    assert (tmp_path / "journal").stat().st_size < 1 << 20
+
+
 def test_a_full_disk_loses_the_group_and_nothing_else(small_disk: Path) -> None:
     before = Record(b"a", b"before")
     many = [Record(b"%d" % number, bytes(4000)) for number in range(40)]

@@ -113,6 +113,37 @@ def test_a_record_that_changed_is_lost_alone(whole, tmp_path: Path, key: bytes) 
         assert sorted(journal.members(), key=str) == sorted(MEMBERS, key=str)
 
 
+def test_a_statement_that_changed_is_lost_alone(whole, tmp_path: Path) -> None:
+    put({"journal": whole["journal"].replace(MEMBERS[-1].public_key, b"!" * 32)}, tmp_path)
+    with open_plain(tmp_path) as journal:
+        assert journal.damage is not None
+        left = [member for member in MEMBERS if member.public_key != MEMBERS[-1].public_key]
+        assert sorted(journal.members(), key=str) == sorted(left, key=str)
+        assert journal.records() == NEWEST
+
+
+@pytest.mark.parametrize(("column", "value"), [("origin", 17), ("has_spoken", 2), ("record", "X'00'")])
+def test_a_statement_that_stands_in_another_row_is_found(whole, tmp_path: Path, column: str, value: object) -> None:
+    put(whole, tmp_path)
+    with contextlib.closing(sqlite3.connect(tmp_path / "journal", isolation_level=None)) as connection:
+        connection.execute(f"UPDATE members SET {column} = {value} WHERE number = 1")
+    with open_plain(tmp_path) as journal:
+        assert journal.damage is not None
+        assert len(journal.members()) == len(MEMBERS) - (column == "record")
+
+
+@pytest.mark.parametrize("change", ["key = X'00'", "number = 1000", "record = 'text'", "record = 17", "key = '00'"])
+def test_a_record_that_is_not_the_one_of_its_row_is_lost_alone(whole, tmp_path: Path, change: str) -> None:
+    put(whole, tmp_path)
+    with contextlib.closing(sqlite3.connect(tmp_path / "journal", isolation_level=None)) as connection:
+        connection.execute(f"UPDATE records SET {change} WHERE key = ?", (KEYS[0],))
+    with open_plain(tmp_path) as journal:
+        assert journal.damage is not None
+        assert {key: value for key, value in journal.records().items() if key != KEYS[0]} == {
+            key: value for key, value in NEWEST.items() if key != KEYS[0]
+        }
+
+
 @pytest.mark.parametrize("name", ["journal", "journal-wal"])
 def test_of_several_values_of_a_key_the_last_is_kept(killed, tmp_path: Path, name: str) -> None:
     """And all statements, and the incarnation."""
