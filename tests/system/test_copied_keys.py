@@ -8,7 +8,7 @@ import pytest
 from processes import Host, Hosts
 
 from seedflood.errors import ExitCode
-from seedflood.host.process import KEY_FILE
+from seedflood.host.places import KEY_FILE
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
 

@@ -12,7 +12,7 @@ from ledgers import check_replays, finish
 from processes import Host, Hosts, ring
 
 from fullness import fill
-from seedflood.host.process import KEY_FILE, SNAPSHOTS_FOLDER
+from seedflood.host.places import KEY_FILE, SNAPSHOTS_FOLDER
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(900)]
 

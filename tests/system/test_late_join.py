@@ -9,7 +9,7 @@ from ledgers import check_replays, finish
 from processes import Host, Hosts, ring
 
 from seedflood.config import RunSettings
-from seedflood.host.process import KEY_FILE
+from seedflood.host.places import KEY_FILE
 from seedflood.identity import Identity
 from seedflood.protocol.seedflood.messages import Bundle
 from seedflood.protocol.seedflood.seeds import probe_seed

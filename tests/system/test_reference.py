@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from seedflood.config import Settings, load_settings
-from seedflood.host.process import JOURNAL_FILE, KEY_FILE
+from seedflood.host.places import JOURNAL_FILE, KEY_FILE
 from seedflood.identity import Identity
 from seedflood.protocol.seedflood.messages import Update
 from seedflood.protocol.seedflood.seeds import probe_seed
