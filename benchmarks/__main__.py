@@ -22,6 +22,7 @@ from benchmarks import (
     memory,
     opening,
     overlap,
+    pretrain,
     probes,
     scale,
     soak,
@@ -42,7 +43,7 @@ BENCHMARKS: Mapping[str, Callable[[], dict[str, Metric]]] = {
     "latency": latency.run,
     "scale": scale.run,
 }
-LONG = ("join", "learn", "opening", "overlap", "soak")
+LONG = ("join", "learn", "opening", "overlap", "pretrain", "soak")
 """Only by name: they take minutes and hours."""
 PROFILES: Mapping[str, Callable[[], None]] = {"step": step.print_profile, "flood": flood.print_profiles}
 
@@ -73,6 +74,7 @@ def main(
         "learn": partial(learn.run, part or ()),
         "opening": opening.run,
         "overlap": overlap.run,
+        "pretrain": pretrain.run,
         "scale": partial(scale.run, clients_max),
         "soak": partial(soak.run, hours, simulated_hours, folder),
     }

@@ -11,17 +11,15 @@ Shapes: F increments (subspace.py).
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from seedflood.training.objectives.batches import Batch
 from seedflood.training.objectives.objective import Objective
 from seedflood.training.seedflood.layers import Live, LiveModel, Probe
+from seedflood.training.stacks import checkpointed
 
 CPU_CALL_TOKENS = 96
 """What a forward and backward pass cost on a CPU beyond their tokens, in tokens. A GPU is used better by one large
@@ -65,18 +63,6 @@ def gradient(
             count += int(score.count_P[0])
     assert a_PF.grad is not None
     return Gradient(a_PF.grad[0].to("cpu", torch.float32) / count, float(loss_sum) / count)
-
-
-@contextmanager
-def checkpointed(layers: Sequence[nn.Module]) -> Iterator[None]:
-    """Within, these layers keep only their inputs, and are computed again in the backward pass."""
-    for layer in layers:
-        layer.forward = partial(checkpoint, layer.forward, use_reentrant=False, preserve_rng_state=False)
-    try:
-        yield
-    finally:
-        for layer in layers:
-            del layer.forward  # that of its class comes back
 
 
 def _pieces(batch: Batch, device: torch.device, micro_batch: int | None) -> Iterator[Batch]:

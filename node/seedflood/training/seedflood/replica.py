@@ -39,9 +39,10 @@ from seedflood.training.seedflood.gradient import Gradient, gradient
 from seedflood.training.seedflood.layers import LiveModel, attach
 from seedflood.training.seedflood.rates import default_learning_rate
 from seedflood.training.seedflood.singular import fix_singular_columns
-from seedflood.training.seedflood.skipping import layers_of, mark_skippable
+from seedflood.training.seedflood.skipping import mark_skippable
 from seedflood.training.seedflood.subspace import Moves, SlotBasis, Subspace
 from seedflood.training.seedflood.telling import telling_of
+from seedflood.training.stacks import layers_of
 
 Arrays = dict[str, numpy.ndarray[Any, numpy.dtype[Any]]]
 

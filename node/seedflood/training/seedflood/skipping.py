@@ -7,12 +7,11 @@ reaches, so this is a test of dependence, not of size.
 """
 
 import math
-from collections.abc import Sequence
 
 import torch
-from torch import nn
 
 from seedflood.training.seedflood.layers import Live, LiveModel, LiveProduct, Probe
+from seedflood.training.stacks import layers_of
 
 LENGTH, ANSWER = 3, 1
 """A row with a position before the answer and one behind it."""
@@ -32,9 +31,3 @@ def mark_skippable(model: LiveModel, live: Live) -> None:
             answer_D = model.hidden_states(tokens_BT)[0, ANSWER]
         live.filler = 0.0
         module.is_skippable = bool(answer_D.isfinite().all())
-
-
-def layers_of(model: nn.Module) -> Sequence[nn.Module]:
-    """The layers of a model: its longest list of modules, or none if it has no list."""
-    stacks = [list(module) for module in model.modules() if isinstance(module, nn.ModuleList)]
-    return max(stacks, key=len, default=[])

@@ -1,0 +1,124 @@
+"""What has to be kept of a worker so that it goes on bit by bit: arrays, and facts that tell what they are.
+
+Arrays: `values` (the parameters, flat), `optimiser.GROUP.NAME` of the optimiser's state, and of the outer step
+`anchor`, `previous` and `residual`, where they exist. Flat arrays of the same layout, so saving copies nothing but what
+is not in host memory; whoever wants weights by name exports a model. They may be saved between any two local steps.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from seedflood.training.gasloc.flat import Layout
+from seedflood.training.gasloc.outer import Outer
+from seedflood.training.gasloc.worker import ELEMENTWISE, Worker
+
+Arrays = dict[str, NDArray[Any]]
+Facts = dict[str, str]
+
+_OPTIMISER = "optimiser."
+
+
+def save(worker: Worker, outer: Outer) -> tuple[Arrays, Facts]:
+    """As they stand. The arrays are views of what changes with the next step: write them, or copy them, before it."""
+    tensors = {"values": worker.flat.values_F}
+    numbers: dict[str, Any] = {}
+    for group, state in worker.optimiser.state_dict()["state"].items():
+        for name, value in state.items():
+            key = f"{_OPTIMISER}{group}.{name}"
+            if isinstance(value, Tensor):
+                tensors[key] = value
+            else:
+                numbers[key] = value
+    tensors |= _outer_tensors(outer)
+    arrays = {name: _array(tensor) for name, tensor in tensors.items()}
+    facts = _identity(worker, outer) | {
+        "step": str(worker.step),
+        "round": str(outer.round),
+        "is_offered": str(outer.offer is not None),
+        "numbers": json.dumps(numbers, sort_keys=True),
+    }
+    return arrays, facts
+
+
+def is_restorable(worker: Worker, outer: Outer, facts: Mapping[str, str]) -> bool:
+    """Is a checkpoint with these facts of this model, this optimiser and this outer step?"""
+    return all(facts.get(name) == value for name, value in _identity(worker, outer).items())
+
+
+@torch.no_grad()
+def restore(worker: Worker, outer: Outer, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, str]) -> None:
+    """Goes on from a checkpoint, whoever's it is. Raises ValueError, and changes nothing, if it does not fit."""
+    if not is_restorable(worker, outer, facts):
+        raise ValueError("the checkpoint was made with another model, optimiser or outer step")
+    step, round_, numbers = int(facts["step"]), int(facts["round"]), json.loads(facts["numbers"])
+    targets = {"values": worker.flat.values_F} | _outer_tensors(outer)
+    for name, target in targets.items():
+        array = arrays.get(name)
+        if array is None or array.shape != tuple(target.shape) or array.dtype != _array(target).dtype:
+            raise ValueError(f"the checkpoint does not hold {name} in the form that is needed here")
+    state: dict[int, dict[str, Any]] = {}
+    optimiser = {name: _tensor(array) for name, array in arrays.items() if name.startswith(_OPTIMISER)}
+    for key, value in (optimiser | numbers).items():
+        group, _, name = key.removeprefix(_OPTIMISER).partition(".")
+        state.setdefault(int(group), {})[name] = value
+    _check_state(worker, state)
+    worker.optimiser.load_state_dict({"state": state, "param_groups": worker.optimiser.state_dict()["param_groups"]})
+    for name, target in targets.items():
+        target.copy_(_tensor(arrays[name], target.dtype))
+    worker.step = step
+    outer.resume(round_, is_offered=facts["is_offered"] == "True")
+
+
+def _check_state(worker: Worker, state: Mapping[int, Mapping[str, Any]]) -> None:
+    """Raises ValueError for one whose tensors have other sizes than the parameters."""
+    parameters = [parameter for group in worker.optimiser.param_groups for parameter in group["params"]]
+    for index, values in state.items():
+        if index >= len(parameters):
+            raise ValueError("the checkpoint was made with an optimiser of more parameters")
+        sizes = {1, parameters[index].numel()}
+        for name, value in values.items():
+            is_elementwise = worker.settings.optimiser in ELEMENTWISE
+            if is_elementwise and isinstance(value, Tensor) and value.numel() not in sizes:
+                raise ValueError(
+                    f"the checkpoint does not hold {name} of the optimiser in the form that is needed here"
+                )
+
+
+def _outer_tensors(outer: Outer) -> dict[str, Tensor]:
+    found = {"anchor": outer.anchor_F, "previous": outer.previous_F, "residual": outer.residual_F}
+    return {name: tensor for name, tensor in found.items() if tensor is not None}
+
+
+def _identity(worker: Worker, outer: Outer) -> Facts:
+    """What two workers have in common that may take each other's checkpoints."""
+    return {
+        "layout": _layout_digest(worker.flat.layout),
+        "optimiser": worker.settings.optimiser,
+        "outer": ",".join(sorted(_outer_tensors(outer))),
+    }
+
+
+def _layout_digest(layout: Layout) -> str:
+    spelled = json.dumps([(place.name, place.start, list(place.shape)) for place in layout.places])
+    return hashlib.sha256(b"seedflood layout 1\0" + spelled.encode()).hexdigest()
+
+
+def _array(tensor: Tensor) -> NDArray[Any]:
+    """A view in host memory. NumPy has no bfloat16: its bits."""
+    tensor = tensor.detach().cpu()
+    bits = tensor.view(torch.int16) if tensor.dtype == torch.bfloat16 else tensor
+    array: NDArray[Any] = bits.numpy()
+    return array
+
+
+def _tensor(array: NDArray[Any], dtype: torch.dtype | None = None) -> Tensor:
+    """A copy."""
+    tensor = torch.from_numpy(numpy.array(array))
+    return tensor.view(torch.bfloat16) if dtype == torch.bfloat16 else tensor

@@ -1,0 +1,163 @@
+"""How parameters travel: as float32, as bfloat16, or as 8-bit numbers with a range per block.
+
+A payload is the pieces of a flat tensor one after the other, each encoded by itself. So any part of it can be made when
+it is asked for, and taken in when it comes, and nothing of the tensor's size is held for that. All numbers are little
+endian. What a payload decodes to is the same float32 numbers everywhere: bits are widened, or one product and one sum
+are rounded one after the other.
+
+`uint8`: of each block of 256 the least value and a step, float32 each, then a byte per number: value = least + step *
+byte. A range, not a scale around zero: the weights of a norm are all near one. On a trained model the error is 8 % less
+for matrices and 37 % less for all else, for 1.6 % more bytes (`tests/training/gasloc/test_encodings.py`).
+
+Shapes: N numbers of a piece, K blocks.
+"""
+
+import sys
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import torch
+from torch import Tensor
+
+PIECE = 1 << 18
+"""Numbers encoded at once: 1 MiB of float32, which stays in a cache. A multiple of `BLOCK`."""
+
+BLOCK = 256
+
+EncodingName = Literal["float32", "bfloat16", "uint8"]
+
+assert sys.byteorder == "little", "parameters travel as they lie in memory"
+
+
+class Encoding(Protocol):
+    """name: as settings and offers spell it. is_exact: what arrives is what was told."""
+
+    @property
+    def name(self) -> EncodingName: ...
+
+    @property
+    def is_exact(self) -> bool: ...
+
+    def size(self, numbers: int) -> int:
+        """Bytes of one piece of so many numbers."""
+        ...
+
+    def encode(self, values_N: Tensor) -> Tensor:
+        """A piece as bytes, (size,) uint8 on the same device; perhaps a view."""
+        ...
+
+    def decode(self, payload: Tensor, numbers: int) -> Tensor:
+        """The float32 numbers of a piece; perhaps a view."""
+        ...
+
+    def is_finite(self, payload: Tensor, numbers: int) -> bool:
+        """Does a piece stand for numbers alone, neither infinite nor none?"""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Float32:
+    name: EncodingName = "float32"
+    is_exact: bool = True
+
+    def size(self, numbers: int) -> int:
+        return 4 * numbers
+
+    def encode(self, values_N: Tensor) -> Tensor:
+        return values_N.view(torch.uint8)
+
+    def decode(self, payload: Tensor, numbers: int) -> Tensor:
+        return payload.view(torch.float32)
+
+    def is_finite(self, payload: Tensor, numbers: int) -> bool:
+        return bool(payload.view(torch.float32).isfinite().all())
+
+
+@dataclass(frozen=True, slots=True)
+class BFloat16:
+    name: EncodingName = "bfloat16"
+    is_exact: bool = False
+
+    def size(self, numbers: int) -> int:
+        return 2 * numbers
+
+    def encode(self, values_N: Tensor) -> Tensor:
+        return values_N.to(torch.bfloat16).view(torch.uint8)
+
+    def decode(self, payload: Tensor, numbers: int) -> Tensor:
+        return payload.view(torch.bfloat16).to(torch.float32)
+
+    def is_finite(self, payload: Tensor, numbers: int) -> bool:
+        return bool(payload.view(torch.bfloat16).isfinite().all())
+
+
+@dataclass(frozen=True, slots=True)
+class UInt8:
+    name: EncodingName = "uint8"
+    is_exact: bool = False
+
+    def size(self, numbers: int) -> int:
+        return 8 * _blocks(numbers) + numbers
+
+    def encode(self, values_N: Tensor) -> Tensor:
+        numbers, blocks = len(values_N), _blocks(len(values_N))
+        values = values_N
+        if numbers < blocks * BLOCK:
+            values = torch.cat([values_N, values_N[-1:].expand(blocks * BLOCK - numbers)])
+        values_KB = values.view(blocks, BLOCK)
+        least_K, most_K = values_KB.aminmax(dim=1)
+        step_K = (most_K - least_K) / 255
+        inverse_K = torch.where(step_K >= torch.finfo(torch.float32).tiny, 1 / step_K, 0)
+        codes_KB = ((values_KB - least_K.unsqueeze(1)) * inverse_K.unsqueeze(1)).round_().clamp_(0, 255)
+        out = torch.empty(self.size(numbers), dtype=torch.uint8, device=values_N.device)
+        out[: 4 * blocks].copy_(least_K.view(torch.uint8))
+        out[4 * blocks : 8 * blocks].copy_(step_K.view(torch.uint8))
+        out[8 * blocks :].copy_(codes_KB.view(-1)[:numbers])
+        return out
+
+    def decode(self, payload: Tensor, numbers: int) -> Tensor:
+        blocks = _blocks(numbers)
+        least_K, step_K = self._ranges(payload, blocks)
+        values_KB = torch.zeros(blocks * BLOCK, dtype=torch.float32, device=payload.device)
+        values_KB[:numbers].copy_(payload[8 * blocks :])
+        values_KB = values_KB.view(blocks, BLOCK)
+        return values_KB.mul_(step_K.unsqueeze(1)).add_(least_K.unsqueeze(1)).view(-1)[:numbers]
+
+    def is_finite(self, payload: Tensor, numbers: int) -> bool:
+        least_K, step_K = self._ranges(payload, _blocks(numbers))
+        return bool((least_K.abs() + step_K.abs() * 255).isfinite().all())
+
+    def _ranges(self, payload: Tensor, blocks: int) -> tuple[Tensor, Tensor]:
+        return payload[: 4 * blocks].view(torch.float32), payload[4 * blocks : 8 * blocks].view(torch.float32)
+
+
+ENCODINGS: dict[EncodingName, Encoding] = {"float32": Float32(), "bfloat16": BFloat16(), "uint8": UInt8()}
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Which numbers a piece has, and which bytes of the payload are it."""
+
+    start: int
+    end: int
+    first_byte: int
+    end_byte: int
+
+
+def payload_size(encoding: Encoding, numbers: int) -> int:
+    """Bytes of the payload of so many numbers."""
+    whole, rest = divmod(numbers, PIECE)
+    return whole * encoding.size(PIECE) + encoding.size(rest)
+
+
+def pieces_of(encoding: Encoding, numbers: int) -> list[Piece]:
+    stride = encoding.size(PIECE)
+    found = []
+    for index, start in enumerate(range(0, numbers, PIECE)):
+        end = min(start + PIECE, numbers)
+        found.append(Piece(start, end, index * stride, index * stride + encoding.size(end - start)))
+    return found
+
+
+def _blocks(numbers: int) -> int:
+    return -(-numbers // BLOCK)

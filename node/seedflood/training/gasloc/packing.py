@@ -1,0 +1,96 @@
+"""Packed sequences: texts one after the other, cut into rows of equal length, and the rows of every local step.
+
+Nothing is padding. A text begins with the model's first token (its last one, if it has no first), and may run over the
+end of a row; attention crosses the border of two texts, as is usual in pre-training. Rows overlap by one token, so
+every token but the first of all is told from those before it exactly once per pass.
+
+The rows of a step are a pure function of (run seed, origin, step): a walk through permutations of the host's rows, one
+after the other. A worker that comes back at any step goes on with the rows that it would have had.
+
+Shapes: S rows, B rows of a batch, T tokens.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy
+import torch
+from torch import Tensor
+
+from seedflood.errors import DataError
+from seedflood.training import randomness
+from seedflood.training.encoding import TextEncoder
+from seedflood.training.formats import TextFormat
+from seedflood.training.objectives.batches import TextBatch
+from seedflood.training.objectives.language_modelling import LanguageModelling
+from seedflood.training.rows import Row
+
+TEXTS_AT_ONCE = 1024
+"""Given to the tokenizer in one call, which spreads them over the cores."""
+
+
+def pack(rows: Sequence[Row], tokenizer: Any, length: int, *, form: TextFormat | None = None) -> Tensor:
+    """(S, T) int32 of all texts but a rest that fills no row; a single row may be shorter.
+
+    length: T. Raises DataError for rows without text, or if there are fewer than two tokens.
+    """
+    encoder = TextEncoder(tokenizer, form or TextFormat(), length)
+    length = encoder.length_max
+    (column,) = encoder.columns
+    for row in rows:
+        encoder.label(row)
+    first = tokenizer.bos_token_id if tokenizer.bos_token_id is not None else tokenizer.eos_token_id
+    beginning = [] if first is None else [first]
+    parts: list[numpy.ndarray[Any, numpy.dtype[numpy.int32]]] = []
+    for start in range(0, len(rows), TEXTS_AT_ONCE):
+        texts = [str(row.columns[column]).strip() for row in rows[start : start + TEXTS_AT_ONCE]]
+        encoded = tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]
+        parts.extend(numpy.array(beginning + tokens, dtype=numpy.int32) for tokens in encoded)
+    tokens_N = torch.from_numpy(numpy.concatenate(parts)) if parts else torch.empty(0, dtype=torch.int32)
+    if len(tokens_N) < 2:
+        raise DataError("There are fewer than two tokens of text to learn from: add rows to the data.")
+    length = min(length, len(tokens_N))
+    return tokens_N.unfold(0, length, length - 1).contiguous()
+
+
+class PackedTask:
+    """Rows of a host for training, rows of the run for validation.
+
+    train_ST, validation_ST: as `pack` makes them, int32 in host memory.
+    """
+
+    objective = LanguageModelling()
+
+    def __init__(self, train_ST: Tensor, validation_ST: Tensor, *, batch_size: int, run_seed: int) -> None:
+        self.train_ST = train_ST
+        self.validation_ST = validation_ST
+        self.batch_size = batch_size
+        self.run_seed = run_seed
+        self._permutation = lru_cache(maxsize=4)(self._permute)
+
+    @property
+    def tokens_per_batch(self) -> int:
+        """That are told from those before them."""
+        return self.batch_size * (self.train_ST.shape[1] - 1)
+
+    def batch(self, origin: int, step: int) -> TextBatch:
+        """The rows of an origin at a step."""
+        rows = len(self.train_ST)
+        places = range(step * self.batch_size, (step + 1) * self.batch_size)
+        return text_batch(self.train_ST[[int(self._permutation(origin, one // rows)[one % rows]) for one in places]])
+
+    def validation(self, rows_at_once: int) -> Iterator[TextBatch]:
+        """All rows for validation, in their order."""
+        for start in range(0, len(self.validation_ST), rows_at_once):
+            yield text_batch(self.validation_ST[start : start + rows_at_once])
+
+    def _permute(self, origin: int, number: int) -> Tensor:
+        key = randomness.derive_key("packed rows", self.run_seed, origin, number)
+        return randomness.permutation(key, len(self.train_ST))
+
+
+def text_batch(tokens_BT: Tensor) -> TextBatch:
+    """Rows without padding as a batch."""
+    rows, length = tokens_BT.shape
+    return TextBatch(tokens_BT.to(torch.int64), torch.full((rows,), length, dtype=torch.int64))

@@ -1,0 +1,29 @@
+"""The learning rate of a local step: linear warm-up, then a cosine down to a part of it, or constant.
+
+Floats, unlike SeedFlood's: no two hosts have to agree on the last bit of a local step.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+ScheduleName = Literal["cosine", "constant"]
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """steps: of the whole run, warm-up included. floor: the factor at its end, and beyond."""
+
+    name: ScheduleName
+    warmup_steps: int
+    steps: int
+    floor: float = 0.1
+
+    def factor(self, step: int) -> float:
+        """What the learning rate is multiplied with at a step, from 0 on."""
+        if step < self.warmup_steps:
+            return (step + 1) / (self.warmup_steps + 1)
+        if self.name == "constant":
+            return 1.0
+        gone = min(1.0, (step - self.warmup_steps) / max(1, self.steps - self.warmup_steps))
+        return self.floor + (1 - self.floor) * (1 + math.cos(math.pi * gone)) / 2

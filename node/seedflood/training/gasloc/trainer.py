@@ -1,0 +1,93 @@
+"""One origin's model, rows and outer steps: everything that a host asks of its compute thread is a method here.
+
+A round is `take_steps` until it has as many as it is to have, `propose`, the exchange (`Offer.read`, `Arrival.write`),
+then `mix`. Not safe for threads, except that an open offer may be read, and arrivals written, elsewhere while no method
+here runs, or while local steps go on if the outer step is overlapped.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from seedflood.training.evaluation import Evaluation
+from seedflood.training.gasloc import checkpoint
+from seedflood.training.gasloc.checkpoint import Arrays, Facts
+from seedflood.training.gasloc.exchange import Arrival, Offer
+from seedflood.training.gasloc.held_out import evaluate_packed
+from seedflood.training.gasloc.outer import Mixed, Neighbour, Outer, OuterSettings
+from seedflood.training.gasloc.packing import PackedTask
+from seedflood.training.gasloc.worker import LocalSteps, Worker, WorkerSettings
+from seedflood.training.models import BaseModel, export_model
+
+
+class Trainer:
+    """Takes over a base model whose weights are float32. Raises ConfigError for an optimiser that cannot be used."""
+
+    def __init__(
+        self, base: BaseModel, task: PackedTask, origin: int, worker: WorkerSettings, outer: OuterSettings
+    ) -> None:
+        self.base = base
+        self.task = task
+        self.worker = Worker(base.model, task, origin, worker)
+        self.outer = Outer(self.worker.flat.values_F, outer)
+
+    @property
+    def step(self) -> int:
+        """The next local step."""
+        return self.worker.step
+
+    @property
+    def round(self) -> int:
+        """The one that is open: its number is that of outer steps made."""
+        return self.outer.round
+
+    def take_steps(self, count: int) -> LocalSteps:
+        """Local steps. While an offer is open, only with an overlapped outer step."""
+        assert self.outer.offer is None or self.outer.settings.is_overlapped, "the parameters are offered"
+        return self.worker.take_steps(count)
+
+    def propose(self) -> Offer:
+        """Ends the local part of the round: what is to be told to the partners."""
+        return self.outer.propose()
+
+    def expect(self, encoding: str, size: int, digest: bytes) -> Arrival:
+        """Where a partner's parameters are to be written. Raises PeerError for an offer that cannot be meant."""
+        values_F = self.worker.flat.values_F
+        return Arrival(len(values_F), encoding, size, digest, values_F.device)
+
+    def mix(self, neighbours: Sequence[Neighbour]) -> Mixed:
+        """Ends the round, with the partners whose arrivals are checked."""
+        return self.outer.mix(neighbours)
+
+    def follow(self, mean_F: Tensor) -> None:
+        """Ends the round as DiLoCo does: `mean_F` is that of all offers."""
+        self.outer.follow(mean_F)
+
+    def snapshot(self) -> tuple[Arrays, Facts]:
+        """For a file, before the next step; the facts name the base model, too."""
+        arrays, facts = checkpoint.save(self.worker, self.outer)
+        return arrays, facts | self._facts()
+
+    def is_restorable(self, facts: Mapping[str, str]) -> bool:
+        """Is a snapshot with these facts, of whatever origin, of this model and these settings?"""
+        ours = self._facts().items()
+        return all(facts.get(name) == value for name, value in ours) and checkpoint.is_restorable(
+            self.worker, self.outer, facts
+        )
+
+    def restore(self, arrays: Mapping[str, Any], facts: Mapping[str, str]) -> None:
+        """Goes on from there. Raises ValueError, and changes nothing, if it does not fit."""
+        checkpoint.restore(self.worker, self.outer, arrays, facts)
+
+    def evaluate(self) -> Evaluation:
+        """Loss and perplexity of the parameters as they stand."""
+        return evaluate_packed(self.worker.causal, self.task)
+
+    def export(self, folder: Path) -> Path:
+        """Writes the parameters as they stand as a Hugging Face folder."""
+        return export_model(self.base, self.worker.flat.weights(), folder)
+
+    def _facts(self) -> Facts:
+        return {"base_digest": self.base.digest.hex()}

@@ -1,0 +1,183 @@
+"""Local steps: a worker trains its model by itself, as a trainer on one machine does.
+
+What a worker is at a step is exactly its parameters, the state of its optimiser and the number of the step: rows and
+learning rate follow from the step, the model has no dropout (it is in evaluation mode) and nothing else is drawn. So
+one that is restored from a checkpoint goes on bit by bit as if it had not stopped, on the same machine.
+
+Weights, gradients and the optimiser's state are float32, whatever the arithmetic of a forward is: with
+`is_bfloat16` products are computed in bfloat16 (autocast), sums and losses in float32.
+
+Optimisers that treat each number by itself see two flat tensors instead of hundreds of small ones (`ELEMENTWISE`, and
+in one pass over memory where torch has that, `FUSED`); any other of `torch.optim` sees the parameters.
+
+Shapes: F numbers of all parameters (flat.py).
+"""
+
+import inspect
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from seedflood.errors import ConfigError
+from seedflood.training.causal import CausalModel
+from seedflood.training.gasloc.flat import FlatModel
+from seedflood.training.gasloc.schedule import Schedule
+from seedflood.training.objectives.batches import Batch
+from seedflood.training.objectives.objective import Objective
+from seedflood.training.stacks import checkpointed, layers_of
+
+ELEMENTWISE = ("Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "ASGD", "NAdam", "RAdam", "RMSprop", "Rprop", "SGD")
+FUSED = ("Adagrad", "Adam", "AdamW", "SGD")
+UNSUITABLE = ("LBFGS", "Optimizer", "SparseAdam")
+"""They need a closure, are none, or take gradients of another kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSettings:
+    """How a worker trains.
+
+    optimiser: the name of a class of `torch.optim`. options: what else it takes (betas, momentum, ...).
+    weight_decay: of matrices alone. clip_norm: of the whole gradient; None: as it comes. micro_batch: rows at once,
+    None: all. is_bfloat16, is_checkpointed (gradient checkpointing, layer by layer): a host's own affair.
+    """
+
+    optimiser: str = "AdamW"
+    learning_rate: float = 1e-3
+    weight_decay: float = 0.1
+    options: Mapping[str, Any] = field(default_factory=dict)
+    schedule: Schedule = field(default_factory=lambda: Schedule("constant", 0, 1))
+    clip_norm: float | None = 1.0
+    micro_batch: int | None = None
+    is_bfloat16: bool = False
+    is_checkpointed: bool = False
+
+
+class Batches(Protocol):
+    """Where the rows of a step come from: `PackedTask`, or `Task` for rows by themselves."""
+
+    @property
+    def objective(self) -> Objective: ...
+
+    def batch(self, origin: int, step: int) -> Batch: ...
+
+
+@dataclass(frozen=True, slots=True)
+class LocalSteps:
+    """What some consecutive local steps were like.
+
+    loss: mean over them. tokens: that were to be told. gradient_norm: the largest, before clipping. skipped: steps
+    whose gradient was not finite, which have changed nothing.
+    """
+
+    steps: int
+    loss: float
+    tokens: int
+    seconds: float
+    gradient_norm: float
+    skipped: int
+
+
+class Worker:
+    """One model, its rows and its optimiser. Raises ConfigError for an optimiser that cannot be used.
+
+    step: the next one. flat: the parameters, which an outer step may rewrite between two local ones.
+    """
+
+    def __init__(self, module: nn.Module, data: Batches, origin: int, settings: WorkerSettings) -> None:
+        module.eval()
+        self.flat = FlatModel(module)
+        self.causal = CausalModel(module)
+        self.settings = settings
+        self.step = 0
+        self._data = data
+        self._origin = origin
+        self._layers: Sequence[nn.Module] = layers_of(module) if settings.is_checkpointed else ()
+        self.optimiser = make_optimiser(self.flat, settings)
+
+    def take_steps(self, count: int) -> LocalSteps:
+        """So many steps, one after the other."""
+        begun = time.perf_counter()
+        device = self.flat.values_F.device
+        losses = torch.zeros(count, dtype=torch.float64, device=device)
+        norms = torch.zeros(count, dtype=torch.float32, device=device)
+        tokens = skipped = 0
+        for index in range(count):
+            batch = self._data.batch(self._origin, self.step)
+            losses[index] = self._measure(batch)
+            tokens += self._data.objective.count(batch)
+            norms[index] = norm = torch.linalg.vector_norm(self.flat.gradients_F)
+            if torch.isfinite(norm):
+                self._descend(norm)
+            else:
+                skipped += 1
+            self.step += 1
+        loss, norm_max = float(losses.mean()), float(norms.max())
+        return LocalSteps(count, loss, tokens, time.perf_counter() - begun, norm_max, skipped)
+
+    def gradient(self, batch: Batch) -> float:
+        """Fills `flat.gradients_F` with the gradient of a batch's mean loss, and returns that loss."""
+        return float(self._measure(batch))
+
+    def _measure(self, batch: Batch) -> Tensor:
+        self.flat.gradients_F.zero_()
+        device = self.flat.values_F.device
+        objective = self._data.objective
+        count = objective.count(batch)
+        total = torch.zeros((), dtype=torch.float64, device=device)
+        with torch.enable_grad(), checkpointed(self._layers):
+            for piece in _pieces(batch, self.settings.micro_batch):
+                with self._precision(device):
+                    score = objective.measure(self.causal, piece.to(device))
+                loss = score.minimised_sums.sum() / count
+                loss.backward()  # type: ignore[no-untyped-call]
+                total += loss.detach()
+        return total
+
+    def _descend(self, norm: Tensor) -> None:
+        if self.settings.clip_norm is not None:
+            self.flat.gradients_F.mul_((self.settings.clip_norm / (norm + 1e-6)).clamp(max=1.0))
+        rate = self.settings.learning_rate * self.settings.schedule.factor(self.step)
+        for group in self.optimiser.param_groups:
+            group["lr"] = rate
+        self.optimiser.step()
+
+    def _precision(self, device: torch.device) -> AbstractContextManager[Any]:
+        return torch.autocast(device.type, dtype=torch.bfloat16) if self.settings.is_bfloat16 else nullcontext()
+
+
+def make_optimiser(flat: FlatModel, settings: WorkerSettings) -> torch.optim.Optimizer:
+    """Of a flat model. Raises ConfigError."""
+    name = settings.optimiser
+    kind = getattr(torch.optim, name, None)
+    if not (isinstance(kind, type) and issubclass(kind, torch.optim.Optimizer)) or name in UNSUITABLE:
+        raise ConfigError(f'optimiser = "{name}" is none of torch.optim that can be used: try "AdamW" or "SGD".')
+    options = dict(settings.options)
+    if name in FUSED:
+        options.setdefault("fused", True)
+    if name in ELEMENTWISE:
+        matrices, others = ([group] for group in flat.groups())
+    else:
+        matrices = [parameter for parameter in flat.parameters if parameter.dim() > 1]
+        others = [parameter for parameter in flat.parameters if parameter.dim() <= 1]
+    groups: list[dict[str, Any]] = [{"params": matrices}, {"params": others}]
+    if "weight_decay" in inspect.signature(kind).parameters:
+        groups[0]["weight_decay"] = settings.weight_decay
+        groups[1]["weight_decay"] = 0.0
+    filled = [group for group in groups if any(one.numel() for one in group["params"])]
+    make: Callable[..., torch.optim.Optimizer] = kind
+    try:
+        return make(filled, lr=settings.learning_rate, **options)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f'optimiser = "{name}" cannot be used with this model and these options: {error}.') from error
+
+
+def _pieces(batch: Batch, micro_batch: int | None) -> Iterator[Batch]:
+    rows = len(batch.lengths_B)
+    size = micro_batch or rows
+    for start in range(0, rows, size):
+        yield batch.rows(torch.arange(start, min(start + size, rows))) if size < rows else batch

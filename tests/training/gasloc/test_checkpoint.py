@@ -1,0 +1,126 @@
+import numpy
+import pytest
+import torch
+from gossip import exchange, weights_of
+from packed import trainer_of
+
+from seedflood.storage.snapshots import Snapshots
+from seedflood.training.gasloc.outer import PLAIN, OuterSettings
+
+FULL = OuterSettings(eta=0.8, alpha=0.9, gamma=0.5, encoding="uint8")
+
+
+def rounds(trainers, count, steps=3):
+    for _ in range(count):
+        for trainer in trainers:
+            trainer.take_steps(steps)
+        exchange([trainer.outer for trainer in trainers], weights_of("complete", len(trainers)))
+
+
+def copied(arrays):
+    return {name: numpy.array(array) for name, array in arrays.items()}
+
+
+def state(trainer):
+    arrays, facts = trainer.snapshot()
+    return {name: array.tobytes() for name, array in arrays.items()}, facts
+
+
+@pytest.mark.parametrize("optimiser", ["AdamW", "SGD", "NAdam", "RMSprop", "Adafactor"])
+@pytest.mark.parametrize("outer", [PLAIN, FULL])
+def test_a_restored_worker_goes_on_bit_by_bit(tmp_path, outer, optimiser):
+    """Through files, in the middle of a round, into trainers that have trained something else meanwhile."""
+    options = {"momentum": 0.9} if optimiser == "SGD" else {}
+    ours = [trainer_of(k, outer, optimiser=optimiser, options=options) for k in (1, 2)]
+    rounds(ours, 2)
+    for trainer in ours:
+        trainer.take_steps(2)
+    files = [Snapshots(tmp_path / str(k), keep=1) for k in (1, 2)]
+    for trainer, snapshots in zip(ours, files, strict=True):
+        snapshots.save(trainer.step, *trainer.snapshot())
+    others = [trainer_of(k, outer, optimiser=optimiser, options=options) for k in (1, 2)]
+    others[0].take_steps(1)
+    for trainer, snapshots in zip(others, files, strict=True):
+        saved = snapshots.load_latest(trainer.is_restorable)
+        assert saved is not None
+        trainer.restore(saved.arrays, saved.facts)
+        assert (trainer.step, trainer.round) == (8, 2)
+    for trainers in (ours, others):
+        rounds(trainers, 2, steps=1)
+    for before, after in zip(ours, others, strict=True):
+        assert state(after) == state(before)
+
+
+@pytest.mark.parametrize("is_overlapped", [False, True])
+def test_an_open_offer_is_open_again_with_its_digest(is_overlapped):
+    outer = OuterSettings(gamma=0.5, encoding="bfloat16", is_overlapped=is_overlapped)
+    trainer = trainer_of(1, outer)
+    trainer.take_steps(2)
+    digest = trainer.propose().digest
+    if is_overlapped:
+        trainer.take_steps(1)
+    arrays, facts = trainer.snapshot()
+    again = trainer_of(1, outer)
+    again.restore(copied(arrays), facts)
+    assert again.outer.offer.digest == digest
+    for one in (trainer, again):
+        one.mix([])
+        one.take_steps(1)
+    assert state(again) == state(trainer)
+
+
+def test_a_worker_takes_what_another_origin_has_saved():
+    """Late join: parameters and the optimiser's state of a neighbour, and rows of its own from there on."""
+    donor, joiner = trainer_of(1, FULL), trainer_of(2, FULL)
+    donor.take_steps(4)
+    arrays, facts = donor.snapshot()
+    assert joiner.is_restorable(facts)
+    joiner.restore(copied(arrays), facts)
+    assert state(joiner) == state(donor)
+    assert joiner.take_steps(1).loss != donor.take_steps(1).loss
+
+
+def test_another_base_model_is_told():
+    assert not trainer_of(1, seed=1).is_restorable(trainer_of(1).snapshot()[1])
+
+
+@pytest.mark.parametrize("other", [lambda: trainer_of(1, optimiser="SGD"), lambda: trainer_of(1, FULL)])
+def test_a_checkpoint_of_something_else_is_refused(other):
+    trainer = trainer_of(1)
+    before = state(trainer)
+    arrays, facts = other().snapshot()
+    assert not trainer.is_restorable(facts)
+    with pytest.raises(ValueError, match="another model, optimiser or outer step"):
+        trainer.restore(arrays, facts)
+    assert state(trainer) == before
+
+
+@pytest.mark.parametrize("damage", ["values", "previous", "residual", "optimiser.0.exp_avg"])
+@pytest.mark.parametrize("change", [lambda array: array[:-1], lambda array: array.astype(numpy.float64)])
+def test_arrays_that_do_not_fit_change_nothing(damage, change):
+    donor, trainer = trainer_of(1, FULL), trainer_of(1, FULL)
+    donor.take_steps(1)
+    arrays, facts = donor.snapshot()
+    before = state(trainer)
+    if damage.startswith("optimiser") and len(change(arrays[damage])) == len(arrays[damage]):
+        pytest.skip("the optimiser's state is cast to what it needs")
+    with pytest.raises(ValueError, match="form that is needed"):
+        trainer.restore(arrays | {damage: change(arrays[damage])}, facts)
+    assert state(trainer) == before
+
+
+def test_saving_copies_nothing_that_is_in_host_memory():
+    trainer = trainer_of(1, FULL)
+    trainer.take_steps(1)
+    arrays, _ = trainer.snapshot()
+    trainer.worker.flat.values_F[0] = 42.0
+    trainer.outer.previous_F[0] = 43.0
+    assert (arrays["values"][0], arrays["previous"][0]) == (42.0, 43.0)
+
+
+def test_the_residual_is_kept_to_the_bit():
+    trainer, again = trainer_of(1, FULL), trainer_of(1, FULL)
+    trainer.outer.residual_F.normal_(generator=torch.Generator().manual_seed(1))
+    arrays, facts = trainer.snapshot()
+    again.restore(copied(arrays), facts)
+    assert torch.equal(again.outer.residual_F, trainer.outer.residual_F)

@@ -1,0 +1,109 @@
+import itertools
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seedflood.training.gasloc.encodings import BLOCK, ENCODINGS, PIECE, payload_size, pieces_of
+
+NAMES = sorted(ENCODINGS)
+LOSSY = [name for name in NAMES if not ENCODINGS[name].is_exact]
+
+values = st.lists(st.floats(-(2.0**100), 2.0**100, width=32), min_size=1, max_size=2 * BLOCK + 3).map(
+    lambda numbers: torch.tensor(numbers, dtype=torch.float32)
+)
+
+
+def decoded(name, values_N):
+    encoding = ENCODINGS[name]
+    payload = encoding.encode(values_N)
+    assert payload.dtype == torch.uint8
+    assert len(payload) == encoding.size(len(values_N))
+    return encoding.decode(payload, len(values_N))
+
+
+@given(values)
+def test_float32_is_exact(values_N):
+    assert torch.equal(decoded("float32", values_N), values_N)
+
+
+@given(values)
+def test_bfloat16_keeps_eight_bits(values_N):
+    error_N = (decoded("bfloat16", values_N) - values_N).abs()
+    assert (error_N <= values_N.abs() * 2.0**-8 + 1e-38).all()
+
+
+@given(values)
+def test_a_byte_is_off_by_half_a_step_of_its_block(values_N):
+    found_N = decoded("uint8", values_N)
+    for start in range(0, len(values_N), BLOCK):
+        block, found = values_N[start : start + BLOCK].double(), found_N[start : start + BLOCK].double()
+        step = float(block.max() - block.min()) / 255
+        rounding = float(block.abs().max()) * 1e-6 + 1e-36
+        assert float((found - block).abs().max()) <= step / 2 + rounding
+
+
+@given(values, st.sampled_from(NAMES))
+def test_what_is_decoded_is_finite_if_it_was(values_N, name):
+    encoding = ENCODINGS[name]
+    payload = encoding.encode(values_N)
+    assert encoding.is_finite(payload, len(values_N))
+    assert encoding.decode(payload, len(values_N)).isfinite().all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize("place", [0, BLOCK - 1, BLOCK + 2])
+def test_what_is_no_number_is_found(name, bad, place):
+    values_N = torch.ones(BLOCK + 3)
+    values_N[place] = bad
+    assert not ENCODINGS[name].is_finite(ENCODINGS[name].encode(values_N), len(values_N))
+
+
+def test_a_range_that_overflows_is_found():
+    payload = ENCODINGS["uint8"].encode(torch.zeros(BLOCK))
+    payload[4:8] = torch.tensor([3e38]).view(torch.uint8)
+    assert not ENCODINGS["uint8"].is_finite(payload, BLOCK)
+
+
+def test_equal_numbers_are_told_exactly():
+    assert torch.equal(decoded("uint8", torch.full((BLOCK + 5,), 0.1)), torch.full((BLOCK + 5,), 0.1))
+
+
+@given(st.integers(1, 3 * PIECE), st.sampled_from(NAMES))
+def test_pieces_cover_numbers_and_payload_without_a_gap(numbers, name):
+    encoding = ENCODINGS[name]
+    pieces = pieces_of(encoding, numbers)
+    assert (pieces[0].start, pieces[0].first_byte) == (0, 0)
+    assert (pieces[-1].end, pieces[-1].end_byte) == (numbers, payload_size(encoding, numbers))
+    for before, after in itertools.pairwise(pieces):
+        assert (before.end, before.end_byte) == (after.start, after.first_byte)
+
+
+@pytest.mark.parametrize(("name", "most"), [("float32", 4.0), ("bfloat16", 2.0), ("uint8", 1.0313)])
+def test_a_number_takes_so_many_bytes(name, most):
+    assert payload_size(ENCODINGS[name], 1 << 24) <= most * (1 << 24)
+
+
+def symmetric(values_N):
+    """The alternative to a range: a scale around zero per block."""
+    values_KB = values_N.view(-1, BLOCK)
+    scale_K1 = values_KB.abs().amax(dim=1, keepdim=True).clamp_min(1e-30) / 127
+    return ((values_KB / scale_K1).round() * scale_K1).view(-1)
+
+
+@pytest.mark.shared
+def test_on_a_trained_model_a_range_is_better_than_a_scale(shared):
+    from safetensors.torch import load_file
+
+    weights = load_file(shared / "models" / "tiny-opt" / "model.safetensors")
+    vectors = [value.float() for name, value in sorted(weights.items()) if value.dim() == 1]
+    matrices = [value.float().flatten() for name, value in sorted(weights.items()) if value.dim() == 2]
+    for parts, factor in ((matrices, 0.95), (vectors, 0.9)):
+        values_N = torch.cat(parts)
+        values_N = values_N[: len(values_N) // BLOCK * BLOCK]
+        ranged = torch.linalg.vector_norm(decoded("uint8", values_N) - values_N)
+        scaled = torch.linalg.vector_norm(symmetric(values_N) - values_N)
+        print(float(ranged / scaled))
+        assert ranged < factor * scaled

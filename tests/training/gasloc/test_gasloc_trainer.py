@@ -1,0 +1,121 @@
+import pytest
+import torch
+from gossip import exchange, sent, weights_of
+from packed import trainer_of
+from reference import FAMILIES, tiny_model
+
+from seedflood.errors import PeerError
+from seedflood.training.causal import CausalModel
+from seedflood.training.gasloc.held_out import evaluate_packed
+from seedflood.training.gasloc.initial import draw_weights
+from seedflood.training.gasloc.outer import Neighbour, OuterSettings
+from seedflood.training.models import distinct_parameters, load_model
+
+
+def pretrain(outer, graph="ring", *, rounds, steps, workers=4, **settings):
+    trainers = [trainer_of(k, outer, **settings) for k in range(workers)]
+    weights = weights_of(graph, workers)
+    distances = []
+    for _ in range(rounds):
+        for trainer in trainers:
+            trainer.take_steps(steps)
+        distances.append(exchange([trainer.outer for trainer in trainers], weights)[0].distance)
+    return trainers, distances
+
+
+@pytest.mark.parametrize("encoding", ["float32", "bfloat16", "uint8"])
+def test_workers_that_gossip_learn_and_stay_together(encoding):
+    outer = OuterSettings(gamma=0.3, encoding=encoding)
+    trainers, distances = pretrain(outer, rounds=12, steps=5)
+    before = trainer_of().evaluate().figures["perplexity"]
+    for trainer in trainers:
+        assert trainer.evaluate().figures["perplexity"] < 0.6 * before
+    assert 0 < distances[-1] < 0.2
+
+
+def test_a_round_between_two_trainers_by_their_methods():
+    one, other = trainer_of(1), trainer_of(2)
+    arrivals = []
+    for trainer in (one, other):
+        trainer.take_steps(2)
+        trainer.propose()
+    for trainer, partner in ((one, other), (other, one)):
+        offer = partner.outer.offer
+        arrival = trainer.expect(offer.encoding.name, offer.size, offer.digest)
+        arrival.write(0, sent(offer))
+        arrival.check()
+        arrivals.append(arrival)
+    for trainer, arrival in zip((one, other), arrivals, strict=True):
+        assert trainer.mix([Neighbour(0.5, arrival)]).neighbours == 1
+    torch.testing.assert_close(one.worker.flat.values_F, other.worker.flat.values_F, rtol=0, atol=1e-6)
+    assert (one.round, one.step) == (1, 2)
+
+
+def test_parameters_that_are_offered_do_not_move():
+    trainer = trainer_of()
+    trainer.propose()
+    with pytest.raises(AssertionError, match="offered"):
+        trainer.take_steps(1)
+
+
+def test_local_steps_go_on_while_an_overlapped_offer_is_open():
+    trainer = trainer_of(1, OuterSettings(is_overlapped=True))
+    trainer.take_steps(1)
+    payload = sent(trainer.propose())
+    trainer.take_steps(2)
+    assert sent(trainer.outer.offer) == payload
+
+
+def test_a_foreign_offer_is_refused():
+    with pytest.raises(PeerError):
+        trainer_of().expect("float32", 12, bytes(32))
+
+
+def test_an_exported_model_is_the_trained_one(tmp_path):
+    trainer = trainer_of()
+    trainer.take_steps(3)
+    exported = load_model(str(trainer.export(tmp_path / "model")))
+    figures = evaluate_packed(exported.causal, trainer.task).figures
+    assert figures == pytest.approx(trainer.evaluate().figures, rel=1e-6)
+
+
+@pytest.mark.parametrize("tokens_at_once", [1, 36, 10**6])
+def test_figures_are_of_all_rows_whatever_the_batches(tokens_at_once):
+    trainer = trainer_of()
+    found = evaluate_packed(trainer.worker.causal, trainer.task, tokens_at_once=tokens_at_once)
+    tokens_BT = trainer.task.validation_ST.long()
+    logits = trainer.base.model(input_ids=tokens_BT).logits[:, :-1]
+    expected = torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens_BT[:, 1:].flatten())
+    assert found.loss == pytest.approx(float(expected), rel=1e-5)
+    assert found.figures["perplexity"] == pytest.approx(float(expected.exp()), rel=1e-5)
+    assert found.rows == 10
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_weights_from_scratch_follow_from_the_seed_alone(family):
+    first, second, other = (tiny_model(family, seed=seed) for seed in (1, 2, 3))
+    for module, run_seed in ((first, 5), (second, 5), (other, 6)):
+        draw_weights(module, run_seed)
+    alike = dict(distinct_parameters(second))
+    unlike = dict(distinct_parameters(other))
+    drawn = 0
+    for name, parameter in distinct_parameters(first):
+        parameter = parameter.detach()
+        assert torch.equal(parameter, alike[name])
+        drawn += not torch.equal(parameter, unlike[name])
+        if parameter.dim() == 1:
+            assert parameter.unique().tolist() in ([0.0], [1.0])
+        else:
+            assert float(parameter.std()) == pytest.approx(0.3, rel=0.2)
+    assert drawn == sum(parameter.dim() > 1 for parameter in first.parameters())
+    tokens_BT = torch.arange(8).unsqueeze(0)
+    assert CausalModel(first).hidden_states(tokens_BT).isfinite().all()
+
+
+def test_drawing_weights_leaves_the_random_numbers_of_torch_alone():
+    module = tiny_model("opt")
+    torch.manual_seed(1)
+    expected = torch.rand(3)
+    torch.manual_seed(1)
+    draw_weights(module, 1)
+    assert torch.equal(torch.rand(3), expected)

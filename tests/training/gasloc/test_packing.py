@@ -1,0 +1,97 @@
+import pytest
+import torch
+from reference import tiny_tokenizer
+
+from seedflood.errors import DataError
+from seedflood.training.formats import TextFormat
+from seedflood.training.gasloc.packing import PackedTask, pack
+from seedflood.training.rows import rows_in_memory
+
+
+def tokenizer(**special):
+    found = tiny_tokenizer()
+    found.add_special_tokens(special)
+    return found
+
+
+def rows(texts, column="text"):
+    return rows_in_memory([{column: text} for text in texts], "rows")
+
+
+def joined(packed_ST):
+    """The tokens that rows were cut from."""
+    return [*packed_ST[0].tolist(), *packed_ST[1:, 1:].flatten().tolist()]
+
+
+def test_texts_follow_each_other_and_nothing_is_padding():
+    packed_ST = pack(rows(["a b c", "d e", "good bad film was"]), tokenizer(bos_token="[bos]"), 4)
+    words = ["[bos]", "a", "b", "c", "[bos]", "d", "e", "[bos]", "good", "bad", "film", "was"]
+    assert packed_ST.dtype == torch.int32
+    assert packed_ST.shape == (3, 4)
+    assert joined(packed_ST) == tokenizer().convert_tokens_to_ids(words[:10])
+
+
+def test_every_token_but_the_first_is_told_once():
+    packed_ST = pack(rows(["a b c d e"] * 7), tokenizer(bos_token="[bos]"), 5)
+    assert packed_ST.shape[0] == (7 * 6 - 1) // 4
+    assert torch.equal(packed_ST[1:, 0], packed_ST[:-1, -1])
+
+
+@pytest.mark.parametrize(("special", "first"), [({"eos_token": "[bos]"}, [13, 2]), ({}, [2, 3])])
+def test_a_text_begins_with_what_the_tokenizer_has_for_that(special, first):
+    assert pack(rows(["a b", "c"]), tokenizer(**special), 2)[0].tolist() == first
+
+
+def test_few_tokens_are_one_short_row():
+    assert pack(rows(["a b c"]), tokenizer(), 100).shape == (1, 3)
+
+
+def test_a_column_of_another_name():
+    assert pack(rows(["a b"], "review"), tokenizer(), 2, form=TextFormat("review")).tolist() == [[2, 3]]
+
+
+def test_more_texts_than_the_tokenizer_takes_at_once():
+    assert joined(pack(rows(["a"] * 2500), tokenizer(), 11)) == [2] * 2491
+
+
+@pytest.mark.parametrize("texts", [[], ["a"], ["", ""]])
+def test_too_little_text_is_an_error_of_the_data(texts):
+    with pytest.raises(DataError):
+        pack(rows(texts), tokenizer(), 8)
+
+
+def test_a_row_without_text_is_named():
+    with pytest.raises(DataError, match='rows, line 2: no column "text"'):
+        pack(rows_in_memory([{"text": "a"}, {"other": "b"}], "rows"), tokenizer(), 8)
+
+
+def numbered(count, batch_size, run_seed=1):
+    """A task whose rows bear their numbers."""
+    train_ST = torch.arange(count).unsqueeze(1).expand(count, 3).to(torch.int32)
+    return PackedTask(train_ST, train_ST[:5], batch_size=batch_size, run_seed=run_seed)
+
+
+def seen(task, origin, steps):
+    return [int(row) for step in steps for row in task.batch(origin, step).tokens_BT[:, 0]]
+
+
+def test_each_pass_sees_every_row_once_in_an_order_of_its_own():
+    task = numbered(10, 4)
+    rows_seen = seen(task, 5, range(5))
+    assert sorted(rows_seen[:10]) == sorted(rows_seen[10:]) == list(range(10))
+    assert rows_seen[:10] != rows_seen[10:]
+
+
+def test_the_rows_of_a_step_depend_on_seed_origin_and_step_alone():
+    before = seen(numbered(50, 4), 5, range(40))
+    again = numbered(50, 4)
+    assert [seen(again, 5, [step]) for step in (39, 3)] == [before[4 * 39 :], before[12:16]]
+    assert seen(numbered(50, 4), 6, range(40)) != before
+    assert seen(numbered(50, 4, run_seed=2), 5, range(40)) != before
+
+
+def test_validation_goes_through_all_rows():
+    batches = list(numbered(10, 4).validation(2))
+    assert [batch.tokens_BT[:, 0].tolist() for batch in batches] == [[0, 1], [2, 3], [4]]
+    assert batches[0].lengths_B.tolist() == [3, 3]
+    assert numbered(10, 4).tokens_per_batch == 8

@@ -1,0 +1,135 @@
+import itertools
+
+import pytest
+import torch
+from gossip import arrived, sent
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seedflood.errors import PeerError
+from seedflood.training.gasloc.encodings import ENCODINGS, PIECE, payload_size
+from seedflood.training.gasloc.exchange import Arrival, Offer
+
+NAMES = sorted(ENCODINGS)
+NUMBERS = PIECE + 304
+
+
+def some_values(seed=1, numbers=NUMBERS):
+    return torch.randn(numbers, generator=torch.Generator().manual_seed(seed))
+
+
+def residual(name, numbers=NUMBERS):
+    return None if ENCODINGS[name].is_exact else torch.zeros(numbers, dtype=torch.bfloat16)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_arrives_is_what_was_told(name):
+    offer = Offer(some_values(), name, residual(name))
+    arrival = arrived(offer)
+    for index in range(len(offer.pieces)):
+        assert torch.equal(arrival.piece(index), offer.told(index))
+
+
+@pytest.mark.parametrize("name", NAMES)
+@given(st.lists(st.integers(0, 2000), min_size=1, max_size=6), st.data())
+def test_any_part_can_be_read_at_any_time(name, starts, data):
+    offer = Offer(some_values(numbers=1008), name, residual(name, 1008))
+    whole = sent(offer)
+    assert len(whole) == offer.size == payload_size(ENCODINGS[name], 1008)
+    for start in starts:
+        length = data.draw(st.integers(0, 5000))
+        assert b"".join(offer.read(start, length)) == whole[start : start + length]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_arrival_takes_parts_in_any_order_and_twice(name):
+    offer = Offer(some_values(), name, residual(name))
+    payload = sent(offer)
+    arrival = Arrival(NUMBERS, name, offer.size, offer.digest)
+    cuts = [0, 17, 4096, 200_001, offer.size]
+    parts = [(start, payload[start:end]) for start, end in itertools.pairwise(cuts)]
+    for start, part in [*reversed(parts), parts[1]]:
+        arrival.write(start, part)
+    arrival.check()
+    assert bytes(arrival.memory) == payload
+
+
+def test_exact_numbers_in_host_memory_are_not_copied():
+    values_F = some_values()
+    (part, *_) = Offer(values_F, "float32").read(0, 8)
+    values_F[0] = 7.0
+    assert torch.frombuffer(bytearray(part), dtype=torch.float32)[0] == 7.0
+
+
+def test_the_digest_tells_numbers_and_encodings_apart():
+    values_F = some_values()
+    changed_F = values_F.clone()
+    changed_F[-1] = 9.0
+    digests = {Offer(one, name, residual(name)).digest for one in (values_F, changed_F) for name in NAMES}
+    assert len(digests) == 6
+    assert {len(digest) for digest in digests} == {32}
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if not ENCODINGS[name].is_exact])
+def test_errors_do_not_pile_up_but_come_back(name):
+    """Of a number that stays, what is told differs; its mean over rounds comes as close as one likes."""
+    values_F, left_F, rounds = some_values(), residual(name), 64
+    total_F = torch.zeros(NUMBERS, dtype=torch.float64)
+    for _ in range(rounds):
+        offer = Offer(values_F, name, left_F)
+        for index, piece in enumerate(offer.pieces):
+            told_N = offer.told(index)
+            total_F[piece.start : piece.end] += told_N
+            offer.settle(index, told_N)
+    once = torch.cat([Offer(values_F, name).told(index) for index in range(2)])
+    first_error = (once - values_F).abs().max()
+    assert (total_F / rounds - values_F).abs().max() < first_error / 20
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_offer_says_the_same_until_it_is_taken(name):
+    offer = Offer(some_values(), name, residual(name))
+    digest, payload = offer.digest, sent(offer)
+    offer.told(0)
+    assert sent(offer) == payload
+    assert Offer(some_values(), name, residual(name)).digest == digest
+
+
+@pytest.mark.parametrize(
+    ("encoding", "size", "reason"),
+    [
+        ("float64", 8 * 64, "encoding"),
+        ("float32", 4 * 64 + 4, "size"),
+        ("float32", 1 << 60, "size"),
+        ("uint8", 64, "size"),
+    ],
+)
+def test_an_offer_that_cannot_be_meant_is_refused_before_anything_is_held_for_it(encoding, size, reason):
+    with pytest.raises(PeerError) as caught:
+        Arrival(64, encoding, size, bytes(32))
+    assert caught.value.reason == reason
+
+
+@pytest.mark.parametrize(("offset", "length"), [(-1, 4), (4 * 64 - 3, 4), (1 << 40, 1)])
+def test_parts_beyond_the_end_are_refused(offset, length):
+    arrival = Arrival(64, "float32", 4 * 64, bytes(32))
+    with pytest.raises(PeerError, match="beyond the end"):
+        arrival.write(offset, bytes(length))
+
+
+def test_other_bytes_than_offered_are_refused():
+    offer = Offer(some_values(), "float32")
+    arrival = Arrival(NUMBERS, "float32", offer.size, offer.digest)
+    arrival.write(0, sent(Offer(some_values(2), "float32")))
+    with pytest.raises(PeerError) as caught:
+        arrival.check()
+    assert caught.value.reason == "digest"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_numbers_that_are_not_finite_are_refused(name):
+    values_F = some_values()
+    values_F[-1] = float("nan")
+    with pytest.raises(PeerError) as caught:
+        arrived(Offer(values_F, name, residual(name)))
+    assert caught.value.reason == "parameters"
