@@ -129,10 +129,11 @@ def test_training_storage_transport_and_operations_never_import_each_other(layer
         assert {name for name in importers_of(f"seedflood.{other}") if name.startswith(f"{layer}/")} == set()
 
 
-def test_what_any_algorithm_trains_with_knows_none_of_them():
-    importers = importers_of("seedflood.training.seedflood")
+@pytest.mark.parametrize("algorithm", ["seedflood", "gasloc"])
+def test_what_any_algorithm_trains_with_knows_none_of_them(algorithm):
+    importers = importers_of(f"seedflood.training.{algorithm}")
     assert {name for name in importers if name.startswith("training/")} <= {
-        name for name in importers if name.startswith("training/seedflood/")
+        name for name in importers if name.startswith(f"training/{algorithm}/")
     }
 
 

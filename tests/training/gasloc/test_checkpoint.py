@@ -1,7 +1,7 @@
 import numpy
 import pytest
 import torch
-from gossip import exchange, weights_of
+from dense_gossip import exchange, weights_of
 from packed import trainer_of
 
 from seedflood.storage.snapshots import Snapshots
@@ -95,15 +95,24 @@ def test_a_checkpoint_of_something_else_is_refused(other):
     assert state(trainer) == before
 
 
-@pytest.mark.parametrize("damage", ["values", "previous", "residual", "optimiser.0.exp_avg"])
-@pytest.mark.parametrize("change", [lambda array: array[:-1], lambda array: array.astype(numpy.float64)])
+def shortened(array):
+    return array[:-1]
+
+
+def widened(array):
+    return array.astype(numpy.float64)
+
+
+@pytest.mark.parametrize(
+    ("damage", "change"),
+    [(name, change) for name in ("values", "previous", "residual") for change in (shortened, widened)]
+    + [("optimiser.0.exp_avg", shortened)],
+)
 def test_arrays_that_do_not_fit_change_nothing(damage, change):
     donor, trainer = trainer_of(1, FULL), trainer_of(1, FULL)
     donor.take_steps(1)
     arrays, facts = donor.snapshot()
     before = state(trainer)
-    if damage.startswith("optimiser") and len(change(arrays[damage])) == len(arrays[damage]):
-        pytest.skip("the optimiser's state is cast to what it needs")
     with pytest.raises(ValueError, match="form that is needed"):
         trainer.restore(arrays | {damage: change(arrays[damage])}, facts)
     assert state(trainer) == before

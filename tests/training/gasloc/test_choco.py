@@ -1,7 +1,7 @@
 import numpy
 import pytest
 import torch
-from gossip import random_WF, tensors, weights_of
+from dense_gossip import random_WF, tensors, weights_of
 from hypothesis import given
 from hypothesis import strategies as st
 

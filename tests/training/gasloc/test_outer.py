@@ -1,7 +1,7 @@
 import numpy
 import pytest
 import torch
-from gossip import arrived, dense_rounds, exchange, mix, random_WF, tensors, weights_of
+from dense_gossip import arrived, dense_rounds, exchange, mix, random_WF, tensors, weights_of
 
 from seedflood.training.gasloc import encodings
 from seedflood.training.gasloc.outer import PLAIN, Neighbour, Outer, OuterSettings, pair_weight

@@ -2,7 +2,7 @@ import itertools
 
 import pytest
 import torch
-from gossip import arrived, sent
+from dense_gossip import arrived, sent
 from hypothesis import given
 from hypothesis import strategies as st
 

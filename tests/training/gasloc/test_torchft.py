@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy
 import pytest
 import torch
-from gossip import exchange, weights_of
+from dense_gossip import exchange, weights_of
 from torchft_vectors import (
     INNER_RATE,
     LOCAL_STEPS,

@@ -15,16 +15,14 @@ EPSILON = 1e-3
 """The bias of a key has no gradient but rounding, which Adam would make as large as all others."""
 
 
-def plain_training(
-    module, task, origin, steps, *, rate, clip_norm, factor, weight_decay, kind=torch.optim.AdamW, **options
-):
+def plain_training(module, task, origin, steps, settings):
     """A usual loop over the parameters, whole batches, logits of the model itself."""
     named = distinct_parameters(module.requires_grad_(True))
     groups = [
-        {"params": [one for _, one in named if one.dim() > 1], "weight_decay": weight_decay},
+        {"params": [one for _, one in named if one.dim() > 1], "weight_decay": settings.weight_decay},
         {"params": [one for _, one in named if one.dim() <= 1], "weight_decay": 0.0},
     ]
-    optimiser = kind(groups, lr=rate, **options)
+    optimiser = getattr(torch.optim, settings.optimiser)(groups, lr=settings.learning_rate, **settings.options)
     losses = []
     for step in range(steps):
         tokens_BT = task.batch(origin, step).tokens_BT
@@ -32,9 +30,9 @@ def plain_training(
         loss = functional.cross_entropy(logits.flatten(0, 1), tokens_BT[:, 1:].flatten())
         optimiser.zero_grad()
         loss.backward()
-        torch.nn.utils.clip_grad_norm_([one for _, one in named], clip_norm)
+        torch.nn.utils.clip_grad_norm_([one for _, one in named], settings.clip_norm)
         for group in optimiser.param_groups:
-            group["lr"] = rate * factor(step)
+            group["lr"] = settings.learning_rate * settings.schedule.factor(step)
         optimiser.step()
         losses.append(float(loss.detach()))
     return losses
@@ -48,9 +46,7 @@ def test_local_steps_are_those_of_a_plain_loop(family, seed):
         learning_rate=1e-2, clip_norm=0.5, weight_decay=0.2, schedule=schedule, options={"eps": EPSILON}
     )
     module = tiny_model(family, seed=seed)
-    losses = plain_training(
-        module, task, 4, 8, rate=1e-2, clip_norm=0.5, factor=schedule.factor, weight_decay=0.2, eps=EPSILON
-    )
+    losses = plain_training(module, task, 4, 8, settings)
     worker = Worker(tiny_model(family, seed=seed), task, 4, settings)
     done = worker.take_steps(8)
     assert done.loss == pytest.approx(sum(losses) / 8, rel=1e-5)
@@ -75,11 +71,9 @@ def test_any_optimiser_takes_its_steps(name):
 def test_flat_tensors_and_single_parameters_are_trained_alike(name):
     options = {"momentum": 0.9} if name == "SGD" else {"eps": EPSILON}
     task, module = packed_task(), tiny_model("opt")
-    plain_training(
-        module, task, 1, 4, rate=1e-3, clip_norm=1.0, factor=lambda step: 1, weight_decay=0.1,
-        kind=getattr(torch.optim, name), **options,
-    )  # fmt: skip
-    worker = worker_of(optimiser=name, learning_rate=1e-3, weight_decay=0.1, options=options, task=task)
+    settings = WorkerSettings(name, 1e-3, options=options)
+    plain_training(module, task, 1, 4, settings)
+    worker = Worker(tiny_model("opt"), task, 1, settings)
     worker.take_steps(4)
     weights = worker.flat.weights()
     for key, parameter in distinct_parameters(module):
