@@ -1,8 +1,9 @@
 """Another algorithm than SeedFlood, small enough to be read at once: hosts draw lots.
 
 In each step every host draws a number, and tells it to everyone; the next step begins when the numbers of all are
-known. A host that draws twice for one step makes others know two numbers, so what was drawn is kept before it is told.
-In the end all have the same numbers, and so the same mean.
+known. A host that draws twice for one step makes others know two numbers, so what was drawn is kept before it is told,
+and a host whose disk was lost draws nothing before a neighbour has told it all that is known. In the end all have the
+same numbers, and so the same mean.
 """
 
 import struct
@@ -26,7 +27,18 @@ from seedflood.protocol.view import Blocker
 LOT = struct.Struct(">QQd")
 """(origin, step, number)"""
 NAME_BYTES = 16
+NEWS, ALL = b"n", b"a"
+"""How messages begin: lots that were not known here, or all that are."""
+WHOLE = Record(b"whole", b"")
+"""Nothing that was ever told is missing in the journal."""
 DONE = struct.Struct(">Q")
+
+
+def lots_of(message):
+    """Raises PeerError."""
+    if len(message.data) % LOT.size != 1:
+        raise PeerError("no lots", reason="limit")
+    return LOT.iter_unpack(message.data[1:])
 
 
 @dataclass
@@ -38,12 +50,13 @@ class LotOutputs(Outputs):
 class Lots:
     """known: (origin, step) -> number. What a host states is how many steps it has finished."""
 
-    has_spoken, is_forgetful, is_ready, is_doubted = True, False, True, False
+    is_forgetful = is_doubted = has_spoken = False
 
-    def __init__(self, rules, presence, outbox):
+    def __init__(self, rules, presence, outbox, *, is_key_fresh):
+        """is_key_fresh: nothing was ever told under our key."""
         self.known, self.step, self.phase = {}, 0, "drawing"
         self._rules, self._presence, self._outbox = rules, presence, outbox
-        self._asked, self._since = -1, 0.0
+        self._asked, self._since, self._is_key_fresh = -1, 0.0, is_key_fresh
 
     # What was drawn, here and elsewhere
 
@@ -51,12 +64,17 @@ class Lots:
         self._learn({(self._presence.ours.origin, step): number})
 
     def received(self, peer, message, now):
-        if len(message.data) % LOT.size:
-            raise PeerError("no lots", reason="limit")
-        told = {(origin, step): number for origin, step, number in LOT.iter_unpack(message.data)}
+        told = {(origin, step): number for origin, step, number in lots_of(message)}
         if any(self.known.get(name, number) != number for name, number in told.items()):
             raise PeerError("two lots of one host for one step", reason="contradiction")
         self._learn(told, source=peer)
+        if message.data.startswith(ALL):
+            self._begin()
+
+    def _begin(self):
+        if not self.has_spoken:
+            self.has_spoken = True
+            self._outbox.outputs.records.append(WHOLE)
 
     def _learn(self, told, source=None):
         news = {name: number for name, number in told.items() if name not in self.known}
@@ -65,16 +83,22 @@ class Lots:
         self._outbox.outputs.records += [Record(lot[:NAME_BYTES], lot[NAME_BYTES:]) for lot in lots]
         for peer in self._presence.neighbours:
             if news and peer != source:
-                self._outbox.send(peer, Opaque(b"".join(lots)))
+                self._outbox.send(peer, Opaque(NEWS + b"".join(lots)))
 
     def _tell_all(self, peer):
-        if self.known:
-            self._outbox.send(peer, Opaque(b"".join(LOT.pack(*name, number) for name, number in self.known.items())))
+        self._outbox.send(peer, Opaque(ALL + b"".join(LOT.pack(*name, number) for name, number in self.known.items())))
+
+    @property
+    def is_ready(self):
+        return self.has_spoken
 
     # What is due
 
     def recall(self, records, now):
-        self.known = {LOT.unpack(name + number)[:2]: LOT.unpack(name + number)[2] for name, number in records.items()}
+        lots = [LOT.unpack(name + number) for name, number in records.items() if name != WHOLE.key]
+        self.known = {(origin, step): number for origin, step, number in lots}
+        if self._is_key_fresh or WHOLE.key in records:
+            self._begin()
         self._presence.declare(first_step=0)
 
     def advance(self, now):
@@ -89,7 +113,7 @@ class Lots:
             self.phase, self._outbox.outputs.is_finished = "finished", True
 
     def _ask_for(self, step):
-        if self._asked < step and (self._presence.ours.origin, step) not in self.known:
+        if self.has_spoken and self._asked < step and (self._presence.ours.origin, step) not in self.known:
             self._asked = step
             self._outbox.outputs.draw.append(step)
 
@@ -143,11 +167,11 @@ class Lots:
 
 
 class LotNode(Swarm):
-    def __init__(self, rules, member, sign, verify):
+    def __init__(self, rules, member, sign, verify, *, is_key_fresh=True):
         membership, outbox = Membership(origins_max=rules.origins_max), Outbox(LotOutputs)
         admission = MemberAdmission(rules, verify, membership, check_state=lambda state: None)
         presence = Presence(rules, member, sign, membership, Neighbours(), admission, outbox)
-        self.lots = Lots(rules, presence, outbox)
+        self.lots = Lots(rules, presence, outbox, is_key_fresh=is_key_fresh)
         super().__init__(rules, presence, admission, self.lots, outbox, Patience(repair_seconds=1.0))
 
 

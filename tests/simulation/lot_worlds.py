@@ -1,11 +1,12 @@
 """Worlds of hosts that draw lots (`modes/lots`): how they are made, and what is held against them."""
 
-from lots import LOT, LotDriver, LotNode
+from lots import LOT, NAME_BYTES, LotDriver, LotNode, lots_of
 
 from seedflood.protocol.swarm.messages import Opaque
 from seedflood.protocol.swarm.rules import SwarmRules
 from seedflood.simulation.bounds import SWARM_BOUNDS, find_excess
 from seedflood.simulation.checks import find_mistakes
+from seedflood.simulation.faults import Chaos
 from seedflood.simulation.host import Host
 from seedflood.simulation.link import Traffic, join_statements
 from seedflood.simulation.world import World
@@ -14,7 +15,7 @@ TRAFFIC = Traffic((Opaque,), join_statements)
 
 
 def make_process(host):
-    node = LotNode(host.rules, host.member, host.sign, host.verify)
+    node = LotNode(host.rules, host.member, host.sign, host.verify, is_key_fresh=not host.told)
     return node, LotDriver(node, host.journal, host, host, lambda: host.clock.now, host.draw)
 
 
@@ -33,9 +34,16 @@ class LotHost(Host):
     def send(self, peer, messages):
         super().send(peer, messages)
         for message in messages:
-            for origin, step, number in LOT.iter_unpack(message.data if isinstance(message, Opaque) else b""):
+            for origin, step, number in lots_of(message) if isinstance(message, Opaque) else ():
                 if origin == self.origin and self.told.setdefault(step, number) != number:
                     self.mistakes.append(f"told two numbers of step {step}")
+
+
+class LotChaos(Chaos):
+    def holds_past_of(self, host, keeper):
+        names = [LOT.pack(host.origin, step, 0.0)[:NAME_BYTES] for step in host.told]
+        kept = keeper.journal.records()
+        return all(name in kept and not keeper.journal.is_open(name) for name in names)
 
 
 class LotJudge:

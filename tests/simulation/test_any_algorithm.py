@@ -3,17 +3,17 @@
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from lot_worlds import LotJudge, make_world
-from lots import LotDriver
+from lot_worlds import LotChaos, LotJudge, make_world
+from lots import LotDriver, Lots
 
 from seedflood.cluster.topology import make_topology
 from seedflood.host.backlog import Backlog
 from seedflood.host.driver import Driver
 from seedflood.simulation.checks import find_stuck
-from seedflood.simulation.faults import Chaos
 from seedflood.simulation.journal import MemoryJournal
 from seedflood.simulation.network import Weather
 from seedflood.simulation.profiles import CHURN, CRASHES, FULL_DISKS, NETWORK, PARTITIONS, STORM, Profile
@@ -26,6 +26,7 @@ PROFILES = {
     "network": Profile(STORM, NETWORK),
     "crashes": Profile(rates=CRASHES),
     "full disks": Profile(rates={**FULL_DISKS, "kill": 0.03}),
+    "lost disks": Profile(rates={"lose_disk": 0.2, "kill": 0.03, **FULL_DISKS}),
     "churn": Profile(rates=CHURN, late=0.3),
     "partitions": Profile(rates=PARTITIONS),
     "everything": Profile(STORM, {**NETWORK, **CRASHES, **FULL_DISKS, **CHURN, **PARTITIONS}, late=0.2),
@@ -37,7 +38,7 @@ ROUGH = Profile(Weather(break_per_second=0.1), {"kill": 0.2, "lose_power": 0.1, 
 def put_to_the_test(profile, seed, topology="grid", clients=6):
     edges = make_topology(topology, clients, seed=seed)
     world = make_world(clients, edges, seed=seed, steps=STEPS, weather=profile.weather, pace=Pace(0.1, 0.3))
-    outcome = Trial(world, Chaos(world, profile), LotJudge()).run(lambda host: host.node.step > 0.7 * STEPS, 40.0)
+    outcome = Trial(world, LotChaos(world, profile), LotJudge()).run(lambda host: host.node.step > 0.7 * STEPS, 40.0)
     return world, outcome
 
 
@@ -56,11 +57,11 @@ def test_all_agree_in_the_end_whatever_happens(name, seed):
 
 
 def test_every_fault_that_any_node_can_meet_happens():
-    missing = {*PROFILES["everything"].rates, "late_join", "torn_records", "lost_frames", "broken_links"}
-    for seed in range(8):
-        missing -= put_to_the_test(PROFILES["everything"], seed)[1].faults.keys()
-        if not missing:
-            break
+    rates = PROFILES["everything"].rates
+    often = replace(PROFILES["everything"], rates=dict.fromkeys(rates, 0.03), late=0.5)
+    missing = {*rates, "late_join", "torn_records", "lost_frames", "broken_links"}
+    for seed in range(4):
+        missing -= put_to_the_test(often, seed)[1].faults.keys()
     assert not missing
 
 
@@ -92,6 +93,11 @@ def test_that_a_full_disk_withholds_nothing_is_seen(monkeypatch):
 def test_a_disk_that_keeps_nothing_through_a_power_failure_is_seen(monkeypatch):
     monkeypatch.setattr(MemoryJournal, "_sync", lambda journal: None)
     assert is_seen("told two numbers", ROUGH)
+
+
+def test_that_a_host_speaks_before_it_has_heard_is_seen_when_its_disk_is_lost(monkeypatch):
+    monkeypatch.setattr(Lots, "has_spoken", True)
+    assert is_seen("told two numbers", PROFILES["lost disks"])
 
 
 def test_who_is_stuck_is_named_with_what_it_waits_for():
