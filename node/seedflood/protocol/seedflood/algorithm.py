@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from seedflood.protocol.frontier import Frontier, Held, tellable
 from seedflood.protocol.origin import STEP_MAX, OriginId
 from seedflood.protocol.seedflood.admission import Admission
-from seedflood.protocol.seedflood.blockers import Blockers, Standstill, describe
+from seedflood.protocol.seedflood.blockers import Blockers, describe
 from seedflood.protocol.seedflood.catchup import CatchUp
 from seedflood.protocol.seedflood.ending import Ending
 from seedflood.protocol.seedflood.exchange import Exchange
@@ -28,6 +28,7 @@ from seedflood.protocol.swarm.messages import AlgorithmMessage, Hello, Member, S
 from seedflood.protocol.swarm.outbox import Outbox
 from seedflood.protocol.swarm.presence import Presence
 from seedflood.protocol.swarm.rules import Patience
+from seedflood.protocol.swarm.standstill import Standstill
 from seedflood.protocol.view import Blocker, View
 
 

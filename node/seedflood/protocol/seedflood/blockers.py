@@ -30,9 +30,6 @@ NAMELESS: dict[BlockerKind, str] = {
 }
 """What a node waits for if that is no host with a name."""
 
-WAITING_SECONDS = 10.0
-"""A node that does not move logs why after so long, and again after each such time."""
-
 _Lack = tuple[str, OriginId | None, int | None]
 
 
@@ -156,23 +153,6 @@ class Blockers:
         if unknown := missing - len(known):
             name = "1 host" if unknown == 1 else f"{unknown} hosts"
             yield Blocker("never joined", None, name, None, since)
-
-
-class Standstill:
-    """Decides when a node that does not move should log for whom it waits."""
-
-    def __init__(self) -> None:
-        self._where: object = None
-        self._since = 0.0
-
-    def lasts(self, where: object, now: float) -> bool:
-        """True once per WAITING_SECONDS for as long as `where` stays the same."""
-        if where != self._where:
-            self._where, self._since = where, now
-        if now - self._since < WAITING_SECONDS:
-            return False
-        self._since = now
-        return True
 
 
 def describe(blockers: Iterable[Blocker]) -> dict[str, object]:
