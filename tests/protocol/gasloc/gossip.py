@@ -106,6 +106,7 @@ class Compute:
 
     def restore(self, order):
         disk, node = self.host.disk, self.host.node
+        disk.kept = {place: disk.kept[place] for place in node.needed()}
         serial, round_, values, self.previous = disk.checkpoints[-1] if disk.checkpoints else (0, 0, disk.base, None)
         self.values = list(values)
         self.host.do(lambda now: node.restored(serial, round_, now))
@@ -196,6 +197,8 @@ class Host:
         self.checkpoint_rounds = checkpoint_rounds
         self.disk = Disk([Fraction(one) for one in values])
         self.life, self.is_up = 0, False
+        self.starts = 0
+        """As its disk knows; `life` is counted by the world."""
         self.drifted, self.corrections, self.adopted = Fraction(0), 0, 0
         self.encoded, self.mixes, self.events, self.finished_at = [], [], [], None
         self.said = {}
@@ -232,12 +235,12 @@ class Host:
         return [event for event in self.events if event.name == name]
 
     def start(self):
-        self.life, self.is_up = self.life + 1, True
-        member = Member(self.name.encode().ljust(32, b"."), self.name, self.life)
+        self.life, self.starts, self.is_up = self.life + 1, self.starts + 1, True
+        member = Member(self.name.encode().ljust(32, b"."), self.name, self.starts)
         self.node = GaslocNode(
             self.world.rules,
             member,
-            lambda _: bytes(64),
+            lambda data: hashlib.sha512(data).digest(),
             lambda *_: True,
             Memories(),
             Habits(self.local_steps, self.checkpoint_rounds, self.world.bounds, self.world.patience),

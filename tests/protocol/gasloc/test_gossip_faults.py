@@ -6,7 +6,8 @@ from fractions import Fraction
 import pytest
 from gossip import World
 
-from seedflood.protocol.gasloc.messages import Kept, Outcome, decode
+from seedflood.protocol.gasloc.messages import Chunk, Kept, Offer, Outcome, decode
+from seedflood.protocol.gasloc.rules import Bounds
 from seedflood.protocol.swarm.messages import Members, Opaque
 
 
@@ -75,11 +76,12 @@ def test_the_mean_is_preserved_and_nobody_waits_beyond_the_bound(seed):
     assert all(seconds <= allowed for host in world.hosts for seconds, allowed in host.waits)
     assert [host.refused for host in world.hosts] == [[]] * len(world.hosts)
     assert [host.gasloc.ledger.doubts() for host in world.hosts] == [[]] * len(world.hosts)
+    assert [host.disk.kept for host in world.hosts] == [{}] * len(world.hosts)
 
 
 def make_pair(**rules):
     """Two hosts; the first decides."""
-    world = World(clients=2, steps=12, fresh_rounds=10**6, **rules)
+    world = World(clients=2, **({"steps": 12, "fresh_rounds": 10**6} | rules))
     world.add(0)
     world.add(64)
     world.hosts.sort(key=lambda host: host.origin)
@@ -130,6 +132,72 @@ def test_a_word_that_is_lost_is_asked_for_again():
     world.finish()
     assert lost
     assert {len(host.mixes) for host in world.hosts} == {3}
+    assert world.total() == world.initial
+
+
+def test_a_word_that_is_lost_in_the_last_round_is_asked_for_before_the_end():
+    world = make_pair(steps=4)
+    prepared = world.hosts[1]
+    world.drop = lambda sender, receiver, message: of_kind(message, Outcome) and not prepared.named("no steps left")
+    world.finish()
+    assert prepared.named("mixed late")
+    assert prepared.finished_at - prepared.gasloc.since < 3
+    assert world.total() == world.initial
+
+
+def test_offers_that_are_lost_are_made_again():
+    world = make_pair()
+    world.drop = lambda sender, receiver, message: of_kind(message, Offer) and world.now < 2.5
+    world.finish()
+    assert world.reasons() == set()
+
+
+def test_a_partner_that_dies_is_waited_for_no_longer_than_a_link_may_be_down():
+    world = World(clients=2, steps=80, bounds=Bounds(relink_seconds=3.0))
+    host, partner = world.add(step_seconds=4.0), world.add(step_seconds=6.0)
+    world.ring()
+    world.run(60, until=lambda: host.gasloc.exchange.is_open)
+    partner.kill()
+    killed_at = world.now
+    world.run(60, until=lambda: not host.gasloc.exchange.is_open)
+    assert 2.9 < world.now - killed_at < 3.1
+
+
+def test_a_link_that_comes_back_in_time_costs_no_exchange():
+    world = World(clients=2, steps=12)
+    a, b = world.add(padding=1_000_000), world.add(padding=1_000_000)
+    world.plan(a, b, rate=1e6)
+    for _ in range(2):
+        world.run(60, until=lambda: sum(one.held for one in a.gasloc.carrier._receiving.values()) > 300_000)
+        world.cut(a, b)
+        world.run(1.1)
+    world.finish()
+    assert world.reasons() == set()
+    assert world.total() == world.initial
+
+
+def test_what_is_kept_too_late_is_dropped():
+    world = make_pair()
+    for host in world.hosts:
+        host.disk_seconds = lambda: 30.0
+    world.finish()
+    world.run(60)
+    assert {others for host in world.hosts for _, others in host.mixes} == {()}
+    assert [host.disk.kept for host in world.hosts] == [{}, {}]
+    assert world.total() == world.initial
+
+
+def test_who_leaves_has_mixed_what_was_decided():
+    world = World(clients=3, steps=80, matching="full")
+    for _ in range(3):
+        world.add()
+    host, other, mute = sorted(world.hosts, key=lambda host: host.origin)
+    world.drop = lambda sender, receiver, message: {sender, receiver} == {host, mute} and of_kind(message, Chunk)
+    world.complete()
+    world.run(60, until=lambda: host.gasloc.exchange.mixed == 1 and host.gasloc.exchange.is_open)
+    host.do(host.node.leave)
+    world.run(300)
+    assert host.mixes == [(0, (other.origin,))]
     assert world.total() == world.initial
 
 

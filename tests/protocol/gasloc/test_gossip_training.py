@@ -7,8 +7,10 @@ import pytest
 from gossip import World
 
 from seedflood.protocol.gasloc.matching import weight
+from seedflood.protocol.gasloc.messages import decode
 from seedflood.protocol.gasloc.rules import Bounds
 from seedflood.protocol.origin import STEP_MAX
+from seedflood.protocol.swarm.messages import Opaque
 
 
 def spread(world):
@@ -108,7 +110,9 @@ def test_a_host_that_finds_nobody_begins_alone_after_some_time():
     world.run(10)
     assert [one.kind for one in host.node.blockers(world.now)] == ["no link"]
     assert not host.node.is_ready
-    world.run(30)
+    world.run(5)
+    assert [event.facts["why"] for event in host.named("waiting")] == [["no link"]]
+    world.run(25)
     assert host.finished_at is not None
 
 
@@ -164,6 +168,20 @@ def test_a_host_that_joins_late_takes_a_copy_of_a_neighbour():
     assert late.adopted == 1
     assert late.mixes
     assert late.mixes[0][0] > 20
+    assert late.values[0] < 10
+
+
+def test_a_host_that_dies_after_it_took_a_copy_has_it():
+    world = make_world(3, steps=200)
+    world.run(30)
+    late = world.add(1000, checkpoint_rounds=20)
+    world.plan(late, world.hosts[0])
+    world.run(10, until=lambda: late.adopted)
+    world.run(0.3)
+    late.kill()
+    world.revive(late)
+    world.finish()
+    assert late.adopted == 1
     assert late.values[0] < 10
 
 
@@ -279,6 +297,21 @@ def test_a_view_tells_what_is_going_on():
     assert 0 < view.figures["exchange_seconds"] < 1
     assert view.figures["local_seconds"] == pytest.approx(1.0, abs=0.01)
     assert view.catching_up is None
+
+
+def test_messages_that_move_a_transfer_on_are_counted():
+    world = make_world(2, steps=4, how=[{"padding": 100_000}])
+    host, heard = world.hosts[0], []
+
+    def watch(sender, receiver, message):
+        if receiver is host and isinstance(message, Opaque):
+            heard.append(type(decode(message.data)).__name__)
+        return message
+
+    world.change = watch
+    world.finish()
+    assert host.node.news == heard.count("Chunk") + heard.count("Credit") >= 8
+    assert len(heard) - host.node.news < 50
 
 
 def test_while_a_partner_is_waited_for_it_is_named():

@@ -30,8 +30,10 @@ from seedflood.protocol.gasloc.sight import figures_of, find_blockers
 from seedflood.protocol.gasloc.stated import Stated, stated
 from seedflood.protocol.gasloc.transfer import Content, Sinks
 from seedflood.protocol.origin import STEP_MAX, OriginId
+from seedflood.protocol.swarm.membership import shorten
 from seedflood.protocol.swarm.messages import AlgorithmMessage, Hello, Member
 from seedflood.protocol.swarm.presence import Presence
+from seedflood.protocol.swarm.standstill import Standstill
 from seedflood.protocol.view import Blocker, View
 
 BEHIND_ROUNDS = 2
@@ -78,6 +80,7 @@ class Gasloc:
         self.since = 0.0
         """Since when we join, or are finishing."""
         self._now = 0.0
+        self._standstill = Standstill()
 
     # What the swarm says of us
 
@@ -240,7 +243,10 @@ class Gasloc:
         pass
 
     def report(self, now: float) -> None:
-        pass
+        found = self.blockers(now)
+        if self._standstill.lasts((self.life.phase, self.round), now) and found:
+            facts = {"waiting_for": shorten([one.name for one in found]), "why": sorted({one.kind for one in found})}
+            self._outbox.tell("waiting", "warning", step=self.step, **facts)
 
     def wake_at(self, now: float) -> float:
         times = [self.exchange.wake_at(), self.carrier.wake_at(), self.serve.wake_at(), self.fetch.wake_at(now)]
@@ -346,7 +352,8 @@ class Gasloc:
 
     def _mix(self, now: float) -> None:
         shares = self.exchange.end(now)
-        facts = {"partners": len(shares), "seconds": round(self.exchange.seconds, 3)}
+        partners = self._presence.membership.names(share.partner for share in shares)
+        facts = {"partners": partners, "seconds": round(self.exchange.seconds, 3)}
         self._outbox.tell("round exchanged", "debug", round=self.round, **facts)
         self._outbox.order(Mix(self.round, shares))
 
@@ -366,6 +373,8 @@ class Gasloc:
         is_wanted = self.ledger.doubts() or self.talk.unfinished() or self.serve.peer is not None
         if is_wanted and now < self.since + self._patience.linger_seconds:
             return
+        if self.ledger.is_ahead:
+            self._keep_checkpoint(self.round)
         self.life.enter(Phase.FINISHED)
         self._outbox.outputs.is_finished = True
 

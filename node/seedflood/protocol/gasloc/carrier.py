@@ -15,11 +15,12 @@ _Key = tuple[OriginId, bytes]
 
 
 class Carrier:
-    """bytes_sent, bytes_received: of contents, in this life."""
+    """bytes_sent, bytes_received: of contents, in this life. news: how many messages moved a transfer on."""
 
     def __init__(self, neighbours: Neighbours, sinks: Sinks, outbox: Outbox) -> None:
         self.bytes_sent = 0
         self.bytes_received = 0
+        self.news = 0
         self._sending: dict[_Key, Sending] = {}
         self._receiving: dict[_Key, Receiving] = {}
         self._windows: dict[OriginId, Window] = {}
@@ -56,7 +57,7 @@ class Carrier:
     def credited(self, peer: OriginId, credit: Credit, now: float) -> None:
         sending = self._sending.get((peer, credit.key))
         if sending is not None:
-            sending.credit(credit.held, now)
+            self.news += sending.credit(credit.held, now)
             self._send(peer, sending, now)
 
     def _send(self, peer: OriginId, sending: Sending, now: float) -> None:
@@ -86,6 +87,7 @@ class Carrier:
         if receiving is None:
             return None
         if receiving.take(chunk, now):
+            self.news += 1
             self.bytes_received += len(chunk.data)
             self.say(peer, Credit(chunk.key, receiving.held))
             return receiving if receiving.is_whole else None

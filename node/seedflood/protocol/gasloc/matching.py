@@ -31,19 +31,12 @@ class Lottery:
     def __init__(self, run_seed: int) -> None:
         self._key = hashlib.sha256(b"seedflood gasloc matching 1\0" + str(run_seed).encode()).digest()
 
-    def draw(self, round_: int, edge: Edge) -> tuple[int, int]:
-        """Two independent numbers of 64 bits: the place of the edge, and whether a slow one takes part."""
-        packed = struct.pack(">QQQ", round_, *edge)
-        place, chance = struct.unpack(">QQ", hashlib.blake2b(packed, digest_size=16, key=self._key).digest())
-        return place, chance
-
     def edges(self, graph: Mapping[Edge, int], round_: int) -> list[Edge]:
         """Those that take part in the round, in the order in which they are taken. graph: the class of each edge."""
-        drawn = [(*self.draw(round_, edge), edge, slow) for edge, slow in graph.items()]
-        return [
-            edge
-            for _, edge in sorted((place, edge) for place, chance, edge, slow in drawn if not chance >> (64 - slow))
-        ]
+        key, pack, blake2b = self._key, struct.Struct(">QQQ").pack, hashlib.blake2b
+        drawn = [(blake2b(pack(round_, *edge), digest_size=9, key=key).digest(), edge) for edge in graph]
+        drawn.sort()
+        return [edge for number, edge in drawn if not graph[edge] or not number[-1] >> (8 - graph[edge])]
 
 
 def match(

@@ -38,6 +38,17 @@ class GaslocNode(Swarm[Outputs]):
         self.gasloc = Gasloc(rules, presence, outbox, sinks, habits)
         super().__init__(rules, presence, self.admission, self.gasloc, outbox, habits.patience)
 
+    @property
+    def news(self) -> int:
+        """How many messages of neighbours moved a transfer on: these are as many as we have asked for, and no neighbour
+        is to be charged for them. All others are few."""
+        return self.gasloc.carrier.news
+
+    def needed(self) -> set[tuple[int, OriginId]]:
+        """Of which rounds and partners what was kept is needed still. All else on the disk is left over from a crash,
+        once the journal is recalled and nothing is being kept."""
+        return {(entry.round, partner) for partner, entry in self.gasloc.ledger.entries()}
+
     # What the compute side answers
 
     def restored(self, serial: int, round_: int, now: float) -> None:

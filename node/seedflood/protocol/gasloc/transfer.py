@@ -178,14 +178,16 @@ class Sending:
         """Until it is accepted again."""
         self.position = self.content.size
 
-    def credit(self, held: int, now: float) -> None:
-        """The receiver has everything before `held`. Raises PeerError if that was not sent."""
+    def credit(self, held: int, now: float) -> bool:
+        """The receiver has everything before `held`; is that news? Raises PeerError if it was not sent."""
         if held > self._furthest:
             raise PeerError("credit for what was not sent", reason="limit")
-        if held > self.held:
-            self.held, self.heard_at = held, now
-            self.position = max(self.position, held)
-            self.window.arrived(held, now)
+        if held <= self.held:
+            return False
+        self.held, self.heard_at = held, now
+        self.position = max(self.position, held)
+        self.window.arrived(held, now)
+        return True
 
     def chunks(self, now: float) -> Iterator[Chunk]:
         """What may be sent now."""
