@@ -34,9 +34,9 @@ from seedflood.training.rows import Row, read_folder
 
 SEEDS = (1, 2, 3)
 WORKERS = 4
-STEPS, LOCAL_STEPS = 240, 20
+STEPS, LOCAL_STEPS = 200, 20
 BATCH_SIZE, LENGTH = 8, 64
-VALIDATION_REVIEWS = 100
+TRAIN_REVIEWS, VALIDATION_REVIEWS = 3000, 50
 SHAPE: dict[str, Any] = {
     "hidden_size": 64,
     "word_embed_proj_dim": 64,
@@ -44,9 +44,9 @@ SHAPE: dict[str, Any] = {
     "num_hidden_layers": 2,
     "num_attention_heads": 4,
 }
-ADAMW_RATE, WARMUP_STEPS = 4e-3, 24
-SGD_RATES = (0.3, 1.0, 3.0)
-OUTERS = tuple(OuterSettings(eta, 1.0, gamma) for eta, gamma in ((1.0, 0.0), (1.0, 0.3), (1.0, 0.6), (0.7, 0.9)))
+ADAMW_RATE, WARMUP_STEPS = 4e-3, 20
+SGD_RATES = (0.3, 1.0)
+OUTERS = tuple(OuterSettings(eta, 1.0, gamma) for eta, gamma in ((1.0, 0.0), (1.0, 0.5), (0.7, 0.9)))
 
 Round = Callable[[Sequence[Outer]], None]
 
@@ -173,7 +173,7 @@ def _data() -> tuple[Any, list[torch.Tensor], torch.Tensor]:
     with TemporaryDirectory(prefix="seedflood-pretrain-") as home:
         write_texts(shared / "data" / "imdb", Path(home) / "texts")
         train, validation = read_folder(Path(home) / "texts")
-    shares: list[list[Row]] = [train[index::WORKERS] for index in range(WORKERS)]
+    shares: list[list[Row]] = [train[index:TRAIN_REVIEWS:WORKERS] for index in range(WORKERS)]
     packed = [pack(share, tokenizer, LENGTH) for share in shares]
     return tokenizer, packed, pack(validation[:VALIDATION_REVIEWS], tokenizer, LENGTH)
 

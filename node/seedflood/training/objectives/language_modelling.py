@@ -17,7 +17,7 @@ from seedflood.training.objectives.objective import Example
 from seedflood.training.objectives.score import Score
 
 LOGIT_ELEMENTS_MAX = 1 << 24
-"""Logits made at once: 64 MiB in float32."""
+"""Logits made at once: 64 MiB in float32. If these are all, they are kept for the way back."""
 
 PERPLEXITY_LOG_MAX = 700.0
 """The largest log of a perplexity: beyond it the perplexity would be infinite, which JSON cannot spell."""
@@ -36,11 +36,12 @@ class LanguageModelling:
         hidden_BTD = model.hidden_states(batch.tokens_BT)
         rows, length, _ = hidden_BTD.shape
         piece = max(1, LOGIT_ELEMENTS_MAX // (rows * model.vocabulary_size))
+        is_recomputed = hidden_BTD.requires_grad and piece < length - 1
         losses, correct = [], []
         for start in range(0, length - 1, piece):
             end = min(start + piece, length - 1)
             arguments = (model, hidden_BTD[:, start:end], batch.tokens_BT[:, start + 1 : end + 1])
-            if hidden_BTD.requires_grad:  # no logits are kept for the way back: they are computed again, by pieces
+            if is_recomputed:  # no logits are kept for the way back: they are computed again, by pieces
                 loss_BT, correct_BT = checkpoint(
                     _score_piece, *arguments, use_reentrant=False, preserve_rng_state=False
                 )
@@ -71,5 +72,6 @@ class LanguageModelling:
 def _score_piece(model: CausalModel, hidden_BTD: Tensor, target_BT: Tensor) -> tuple[Tensor, Tensor]:
     """The loss of every token, and whether the model predicts it: (B, T) each."""
     logits_BTV = model.logits(hidden_BTD).to(torch.float32)
-    loss_BT = functional.cross_entropy(logits_BTV.transpose(1, 2), target_BT, reduction="none")
-    return loss_BT, logits_BTV.argmax(dim=-1) == target_BT
+    # Flat, for a token's logits shall lie side by side: twice as fast on a CPU as with the vocabulary in the middle.
+    loss_N = functional.cross_entropy(logits_BTV.flatten(0, 1), target_BT.flatten(), reduction="none")
+    return loss_N.view_as(target_BT), logits_BTV.detach().argmax(dim=-1) == target_BT
