@@ -22,9 +22,9 @@ from transformers import AutoTokenizer, OPTConfig, OPTForCausalLM
 from benchmarks.measure import Metric, make_metric, ratios, shared_folder
 from benchmarks.missing import write_texts
 from seedflood.cluster.topology import make_topology
-from seedflood.training.gasloc.exchange import Arrival, Offer
+from seedflood.training.gasloc.exchange import Arrival, FreshDifference, Offer
 from seedflood.training.gasloc.initial import draw_weights
-from seedflood.training.gasloc.outer import PLAIN, Neighbour, Outer, OuterSettings, pair_weight
+from seedflood.training.gasloc.outer import PLAIN, Outer, OuterSettings, Pull, pair_weight
 from seedflood.training.gasloc.packing import PackedTask, pack
 from seedflood.training.gasloc.schedule import Schedule
 from seedflood.training.gasloc.trainer import Trainer
@@ -37,6 +37,7 @@ WORKERS = 4
 STEPS, LOCAL_STEPS = 200, 20
 BATCH_SIZE, LENGTH = 8, 64
 TRAIN_REVIEWS, VALIDATION_REVIEWS = 3000, 50
+CHUNK_BYTES = 1 << 16
 SHAPE: dict[str, Any] = {
     "hidden_size": 64,
     "word_embed_proj_dim": 64,
@@ -97,10 +98,13 @@ def gossip(outers: Sequence[Outer]) -> None:
         outer.propose()
     arrivals = [_sent(_open(outer)) for outer in outers]
     edges = make_topology("ring", len(outers))
+    pulls: list[list[Pull]] = []
     for worker, outer in enumerate(outers):
         others = [sum(edge) - worker for edge in edges if worker in edge]
         weight = pair_weight(len(others), len(others))
-        outer.mix([Neighbour(weight, arrivals[other]) for other in others])
+        pulls.append([Pull(weight, FreshDifference(_open(outer), arrivals[other])) for other in others])
+    for outer, its in zip(outers, pulls, strict=True):
+        outer.mix(its)
 
 
 def average(outers: Sequence[Outer]) -> None:
@@ -186,9 +190,7 @@ def _open(outer: Outer) -> Offer:
 def _sent(offer: Offer) -> Arrival:
     """As it arrives at the other end of a link."""
     arrival = Arrival(offer.numbers, offer.encoding.name, offer.size, offer.digest)
-    offset = 0
-    for part in offer.read(0, offer.size):
-        arrival.write(offset, part)
-        offset += len(part)
+    for offset in range(0, offer.size, CHUNK_BYTES):
+        arrival.write(offer.read(offset, CHUNK_BYTES))
     arrival.check()
     return arrival

@@ -6,8 +6,8 @@ import numpy
 import torch
 
 from seedflood.cluster.topology import make_topology
-from seedflood.training.gasloc.exchange import Arrival, Offer
-from seedflood.training.gasloc.outer import Mixed, Neighbour, Outer, pair_weight
+from seedflood.training.gasloc.exchange import Arrival, FreshDifference, Offer
+from seedflood.training.gasloc.outer import Mixed, Outer, Pull, pair_weight
 
 READ_BYTES = 100_003
 """Of an offer at once: no multiple of anything."""
@@ -29,15 +29,15 @@ def laplacian(weights: numpy.ndarray) -> numpy.ndarray:
 
 def sent(offer: Offer) -> bytes:
     """All bytes of an offer, read in parts."""
-    return b"".join(part for start in range(0, offer.size, READ_BYTES) for part in offer.read(start, READ_BYTES))
+    return b"".join(offer.read(start, READ_BYTES) for start in range(0, offer.size, READ_BYTES))
 
 
-def arrived(offer: Offer) -> Arrival:
+def arrived(offer: Offer, **options) -> Arrival:
     """What comes of an offer at the other end."""
-    arrival = Arrival(offer.numbers, offer.encoding.name, offer.size, offer.digest)
+    arrival = Arrival(offer.numbers, offer.encoding.name, offer.size, offer.digest, **options)
     payload = sent(offer)
     for start in range(0, len(payload), READ_BYTES):
-        arrival.write(start, payload[start : start + READ_BYTES])
+        arrival.write(payload[start : start + READ_BYTES])
     arrival.check()
     return arrival
 
@@ -52,10 +52,15 @@ def exchange(outers: Sequence[Outer], weights: numpy.ndarray) -> list[Mixed]:
 def mix(outers: Sequence[Outer], weights: numpy.ndarray) -> list[Mixed]:
     """Of open offers."""
     arrivals = [arrived(outer.offer) for outer in outers]
-    return [
-        outer.mix([Neighbour(float(weights[i, j]), arrivals[j]) for j in range(len(outers)) if weights[i, j]])
+    pulls = [
+        [
+            Pull(float(weights[i, j]), FreshDifference(outer.offer, arrivals[j]))
+            for j in range(len(outers))
+            if weights[i, j]
+        ]
         for i, outer in enumerate(outers)
     ]
+    return [outer.mix(its) for outer, its in zip(outers, pulls, strict=True)]
 
 
 def dense_rounds(

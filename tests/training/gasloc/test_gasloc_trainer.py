@@ -8,7 +8,7 @@ from seedflood.errors import PeerError
 from seedflood.training.causal import CausalModel
 from seedflood.training.gasloc.held_out import evaluate_packed
 from seedflood.training.gasloc.initial import draw_weights
-from seedflood.training.gasloc.outer import Neighbour, OuterSettings
+from seedflood.training.gasloc.outer import OuterSettings, Pull
 from seedflood.training.models import distinct_parameters, load_model
 
 
@@ -35,18 +35,17 @@ def test_workers_that_gossip_learn_and_stay_together(encoding):
 
 def test_a_round_between_two_trainers_by_their_methods():
     one, other = trainer_of(1), trainer_of(2)
-    arrivals = []
     for trainer in (one, other):
         trainer.take_steps(2)
         trainer.propose()
+    pulls = []
     for trainer, partner in ((one, other), (other, one)):
         offer = partner.outer.offer
-        arrival = trainer.expect(offer.encoding.name, offer.size, offer.digest)
-        arrival.write(0, sent(offer))
-        arrival.check()
-        arrivals.append(arrival)
-    for trainer, arrival in zip((one, other), arrivals, strict=True):
-        assert trainer.mix([Neighbour(0.5, arrival)]).neighbours == 1
+        arrival = trainer.expect(offer.size, offer.digest)
+        arrival.write(sent(offer))
+        pulls.append(Pull(0.5, trainer.difference(arrival)))
+    for trainer, pull in zip((one, other), pulls, strict=True):
+        assert trainer.mix([pull]).neighbours == 1
     torch.testing.assert_close(one.worker.flat.values_F, other.worker.flat.values_F, rtol=0, atol=1e-6)
     assert (one.round, one.step) == (1, 2)
 
@@ -68,7 +67,7 @@ def test_local_steps_go_on_while_an_overlapped_offer_is_open():
 
 def test_a_foreign_offer_is_refused():
     with pytest.raises(PeerError):
-        trainer_of().expect("float32", 12, bytes(32))
+        trainer_of().expect(12, bytes(32))
 
 
 def test_an_exported_model_is_the_trained_one(tmp_path):

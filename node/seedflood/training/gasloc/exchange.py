@@ -1,13 +1,16 @@
-"""What a worker offers of its parameters, and what arrives of those of another: payloads, read and written in parts.
+"""What a worker offers of its parameters, and what arrives from a partner: bytes, read and written in parts.
 
-An offer makes its bytes when they are read, and holds one piece at a time: of float32 in host memory not even that,
-for there the bytes are the parameters themselves. So nobody may change the offered numbers until the offer is closed
-by an outer step. An arrival is one buffer of the payload's size. Both together stay below 1.2 copies of float32
-parameters, whatever the encoding.
+An offer makes its bytes when they are read, and holds one piece at a time. Of float32 in host memory it holds nothing:
+there the bytes are the parameters themselves. So nobody may change the offered numbers until the round is mixed. An
+arrival is one buffer of the payload's size, in memory or in a file. `Offer` is a `Content` and `Arrival` a `Sink` of
+`protocol/gasloc/transfer.py`.
 
 **Error feedback.** What an encoding leaves out of a number is kept (`residual_F`, bfloat16) and added to what is told
 next. So errors do not pile up: after any number of rounds, all that was told and all that should have been differ by
-one round's error. It counts only from when somebody took the offer: `told` is the same bytes until then.
+the error of one round. This counts only once the offer was mixed; until then it stays the same bytes.
+
+**What counts for a round is a difference** (`Difference`): ours less theirs, both as they travelled. It is made of an
+offer and an arrival, or read from a disk.
 
 Shapes: F numbers of all parameters (flat.py), N of a piece.
 """
@@ -15,8 +18,11 @@ Shapes: F numbers of all parameters (flat.py), N of a piece.
 import hashlib
 from bisect import bisect_right
 from collections.abc import Iterator
+from typing import Any, Protocol
 
+import numpy
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from seedflood.errors import PeerError
@@ -51,15 +57,10 @@ class Offer:
             self._digest = hasher.digest()
         return self._digest
 
-    def read(self, offset: int, length: int) -> Iterator[memoryview]:
-        """The bytes from there on, in parts; fewer where the payload ends. No copies in host memory."""
-        end = min(offset + length, self.size)
-        while offset < end:
-            index = bisect_right(self._starts, offset) - 1
-            piece = self.pieces[index]
-            until = min(end, piece.end_byte)
-            yield _bytes(self._encoded(index))[offset - piece.first_byte : until - piece.first_byte]
-            offset = until
+    def read(self, offset: int, count: int) -> memoryview | bytes:
+        """So many bytes from there on, or what there is of them. No copy in host memory within a piece."""
+        parts = list(self._parts(offset, min(offset + count, self.size)))
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def told(self, index: int) -> Tensor:
         """What others take a piece for, float32. A view of the numbers themselves if the encoding is exact."""
@@ -73,6 +74,14 @@ class Offer:
             self._residual_F[part] = self._wanted(index).sub_(told_N)
             self._made = None
 
+    def _parts(self, offset: int, end: int) -> Iterator[memoryview]:
+        while offset < end:
+            index = bisect_right(self._starts, offset) - 1
+            piece = self.pieces[index]
+            until = min(end, piece.end_byte)
+            yield _bytes(self._encoded(index))[offset - piece.first_byte : until - piece.first_byte]
+            offset = until
+
     def _wanted(self, index: int) -> Tensor:
         """A new tensor: the numbers, and what was left out of them before."""
         part = _part(self.pieces[index])
@@ -80,64 +89,106 @@ class Offer:
         return self._phi_F[part] + self._residual_F[part]
 
     def _encoded(self, index: int) -> Tensor:
-        if self._made is None or self._made[0] != index:
+        made = self._made  # the loop may read while the compute thread mixes
+        if made is None or made[0] != index:
             is_plain = self._residual_F is None
             values_N = self._phi_F[_part(self.pieces[index])] if is_plain else self._wanted(index)
-            self._made = index, self.encoding.encode(values_N)
-        return self._made[1]
+            made = self._made = index, self.encoding.encode(values_N)
+        return made[1]
 
 
 class Arrival:
-    """The payload of somebody else's offer, as it comes in, in any order and perhaps twice.
+    """The payload of a partner's offer, as it comes in, from its first byte to its last.
 
-    digest: of the offer. Raises PeerError, here and at the end, for what no honest host offers.
+    held: how many bytes are here.
     """
 
     def __init__(
-        self, numbers: int, encoding: str, size: int, digest: bytes, device: torch.device | str = "cpu"
+        self,
+        numbers: int,
+        encoding: EncodingName,
+        size: int,
+        digest: bytes,
+        *,
+        buffer: NDArray[numpy.uint8] | None = None,
+        device: torch.device | str = "cpu",
     ) -> None:
-        """numbers: of our own parameters. size: as it was offered."""
-        known = next((one for one in ENCODINGS.values() if one.name == encoding), None)
-        if known is None:
-            raise PeerError(f"offers parameters in an unknown encoding, {encoding[:32]!r}", reason="encoding")
-        if size != payload_size(known, numbers):
-            raise PeerError(f"offers {size} bytes of parameters, not {payload_size(known, numbers)}", reason="size")
-        self.encoding = known
-        self.pieces = pieces_of(known, numbers)
+        """numbers: of our own parameters. size, digest: as offered. buffer: of that size, perhaps a file (memmap).
+
+        Raises PeerError for a size that the parameters of the run do not have.
+        """
+        self.encoding = ENCODINGS[encoding]
+        expected = payload_size(self.encoding, numbers)
+        if size != expected:
+            raise PeerError(f"offers {size:,} bytes of parameters, not {expected:,}", reason="size")
+        self.pieces = pieces_of(self.encoding, numbers)
         self.size = size
+        self.held = 0
         self._numbers = numbers
         self._digest = digest
         self._device = device
-        self._payload = torch.empty(size, dtype=torch.uint8)
+        self._payload = torch.empty(size, dtype=torch.uint8) if buffer is None else torch.from_numpy(buffer)
         self._memory = _bytes(self._payload)
 
-    @property
-    def memory(self) -> memoryview:
-        """Where the payload goes: whoever receives may write here."""
-        return self._memory
-
-    def write(self, offset: int, data: bytes | bytearray | memoryview) -> None:
-        """Takes a part. Raises PeerError for one that lies outside."""
-        part = memoryview(data).cast("B")
-        if offset < 0 or offset + len(part) > self.size:
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Appends. Raises PeerError beyond the end."""
+        end = self.held + len(data)
+        if end > self.size:
             raise PeerError("sends parameters beyond the end of its offer", reason="size")
-        self._memory[offset : offset + len(part)] = part
+        self._memory[self.held : end] = data
+        self.held = end
 
     def check(self) -> None:
-        """All has come: is it what was offered, and made of numbers? Raises PeerError."""
+        """Is it what was offered, and made of numbers? Raises PeerError."""
         hasher = _hasher(self.encoding, self._numbers)
-        hasher.update(self._memory)
+        hasher.update(self._memory[: self.held])
         if hasher.digest() != self._digest:
             raise PeerError("sent other parameters than it offered", reason="digest")
         for piece in self.pieces:
             if not self.encoding.is_finite(self._payload[piece.first_byte : piece.end_byte], piece.end - piece.start):
-                raise PeerError("sent parameters that are no finite numbers", reason="parameters")
+                raise PeerError("sent parameters that are not finite numbers", reason="parameters")
 
-    def piece(self, index: int) -> Tensor:
+    def told(self, index: int) -> Tensor:
         """The numbers of a piece, on the device; perhaps a view, to be left as it is."""
         piece = self.pieces[index]
         payload = self._payload[piece.first_byte : piece.end_byte].to(self._device)
         return self.encoding.decode(payload, piece.end - piece.start)
+
+
+class Difference(Protocol):
+    """Ours less theirs of one partner and round, both as they travelled."""
+
+    def piece(self, index: int) -> Tensor:
+        """float32, to be left as it is."""
+        ...
+
+
+class FreshDifference:
+    """Of an open offer and an arrival that was checked."""
+
+    def __init__(self, offer: Offer, arrival: Arrival) -> None:
+        self._offer = offer
+        self._arrival = arrival
+
+    def piece(self, index: int) -> Tensor:
+        return self._offer.told(index) - self._arrival.told(index)
+
+    def keep(self, out_F: NDArray[numpy.float32]) -> None:
+        """Writes all of it, piece by piece: into a file, say (memmap)."""
+        for index, piece in enumerate(self._offer.pieces):
+            out_F[_part(piece)] = self.piece(index).cpu().numpy()
+
+
+class KeptDifference:
+    """As it was kept, perhaps in an earlier life of the process."""
+
+    def __init__(self, difference_F: NDArray[Any], device: torch.device | str = "cpu") -> None:
+        self._difference_F = torch.from_numpy(difference_F)
+        self._pieces = pieces_of(ENCODINGS["float32"], len(difference_F))
+        self._device = device
+
+    def piece(self, index: int) -> Tensor:
+        return self._difference_F[_part(self._pieces[index])].to(self._device)
 
 
 def _hasher(encoding: Encoding, numbers: int) -> "hashlib._Hash":

@@ -38,8 +38,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from seedflood.training.gasloc.encodings import EncodingName
-from seedflood.training.gasloc.exchange import Arrival, Offer
+from seedflood.training.gasloc.encodings import ENCODINGS, EncodingName, pieces_of
+from seedflood.training.gasloc.exchange import Difference, Offer
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +61,11 @@ PLAIN = OuterSettings()
 
 
 @dataclass(frozen=True, slots=True)
-class Neighbour:
-    """A neighbour of the round whose parameters have arrived. weight: w_ij, the same at its end."""
+class Pull:
+    """Towards one neighbour. weight: w_ij, the same at its end."""
 
     weight: float
-    arrival: Arrival
+    difference: Difference
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +95,8 @@ class Outer:
         self.settings = settings
         self.round = 0
         self.offer: Offer | None = None
+        self._late: list[Pull] = []
+        """Corrections that the anchor lacks while it is offered: they are no local progress."""
         self._values_F = values_F
         needs_anchor = settings.eta != 1 or settings.is_overlapped
         self.anchor_F = values_F.clone() if needs_anchor else None
@@ -114,28 +116,40 @@ class Outer:
         return self.offer
 
     @torch.no_grad()
-    def mix(self, neighbours: Sequence[Neighbour]) -> Mixed:
-        """The outer step with whoever's parameters have arrived, perhaps nobody's. The round is over."""
+    def mix(self, pulls: Sequence[Pull]) -> Mixed:
+        """The outer step with the neighbours whose parameters have arrived, perhaps none. The round is over."""
         assert self.offer is not None, "nothing was offered"
-        offer, phi_F, alpha = self.offer, self._phi(), self.settings.alpha
+        offer, phi_F = self.offer, self._phi()
         squares = torch.zeros(2, dtype=torch.float64, device=phi_F.device)
         for index, piece in enumerate(offer.pieces):
             part = slice(piece.start, piece.end)
             phi_N = phi_F[part]
             change_N = self._momentum(phi_N, part)
-            if neighbours:
-                told_N = offer.told(index)
-                for neighbour in neighbours:
-                    apart_N = neighbour.arrival.piece(index) - told_N
-                    squares[0] += torch.linalg.vector_norm(apart_N).square()
-                    change_N.add_(apart_N, alpha=alpha * neighbour.weight)
+            for pull in pulls:
+                difference_N = pull.difference.piece(index)
+                squares[0] += torch.linalg.vector_norm(difference_N).square()
+                change_N.add_(difference_N, alpha=-self.settings.alpha * pull.weight)
+            if pulls:
                 squares[1] += torch.linalg.vector_norm(phi_N).square()
-                offer.settle(index, told_N)
+                offer.settle(index, offer.told(index))
             self._close(part, phi_N, change_N)
         self._finish()
         apart, size = (math.sqrt(square) for square in squares.tolist())
-        distance = apart / math.sqrt(len(neighbours)) / size if neighbours and size else 0.0
-        return Mixed(len(neighbours), distance)
+        distance = apart / math.sqrt(len(pulls)) / size if pulls and size else 0.0
+        return Mixed(len(pulls), distance)
+
+    @torch.no_grad()
+    def correct(self, pull: Pull) -> None:
+        """The pull of an earlier round that was not known to be mixed: added now, to whatever the parameters are.
+
+        While an offer is open only if it is overlapped, since the offered numbers must not change.
+        """
+        assert self.offer is None or self.settings.is_overlapped, "the parameters are offered"
+        self._add(pull, self._values_F)
+        if self.anchor_F is not None and self.offer is None:
+            self._add(pull, self.anchor_F)
+        elif self.anchor_F is not None:
+            self._late.append(pull)
 
     @torch.no_grad()
     def follow(self, mean_F: Tensor) -> None:
@@ -152,6 +166,7 @@ class Outer:
     def resume(self, round_: int, *, is_offered: bool) -> None:
         """Goes on where a checkpoint was made, its tensors restored. The open offer has the digest that it had."""
         self.round = round_
+        self._late.clear()
         self.offer = Offer(self._phi(), self.settings.encoding, self.residual_F) if is_offered else None
 
     def _phi(self) -> Tensor:
@@ -179,3 +194,13 @@ class Outer:
     def _finish(self) -> None:
         self.offer = None
         self.round += 1
+        for pull in self._late:
+            assert self.anchor_F is not None
+            self._add(pull, self.anchor_F)
+        self._late.clear()
+
+    def _add(self, pull: Pull, target_F: Tensor) -> None:
+        """-alpha w_ij (ours - theirs), piece by piece."""
+        for index, piece in enumerate(pieces_of(ENCODINGS["float32"], len(target_F))):
+            scale = -self.settings.alpha * pull.weight
+            target_F[piece.start : piece.end].add_(pull.difference.piece(index), alpha=scale)

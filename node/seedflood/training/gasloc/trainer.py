@@ -1,22 +1,28 @@
 """One origin's model, rows and outer steps: everything that a host asks of its compute thread is a method here.
 
-A round is `take_steps` until it has as many as it is to have, `propose`, the exchange (`Offer.read`, `Arrival.write`),
-then `mix`. Not safe for threads, except that an open offer may be read, and arrivals written, elsewhere while no method
-here runs, or while local steps go on if the outer step is overlapped.
+How the orders of `protocol/gasloc/orders.py` are carried out: `TakeLocalSteps` by `take_steps`, `Encode` by `propose`
+(whose offer is the content), sinks by `expect`, `Keep` by `difference`, which writes itself to a file, `Mix` by `mix`
+and `Correct` by `correct` with what was kept (`KeptDifference`), `KeepCheckpoint` by `snapshot`, `Restore` and `Adopt`
+by `restore`.
+
+Not safe for threads, with two exceptions: an open offer may be read and an arrival written elsewhere. Local steps, and
+corrections, may go on while an offer is open if the outer step is overlapped.
 """
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy
+from numpy.typing import NDArray
 from torch import Tensor
 
 from seedflood.training.evaluation import Evaluation
 from seedflood.training.gasloc import checkpoint
 from seedflood.training.gasloc.checkpoint import Arrays, Facts
-from seedflood.training.gasloc.exchange import Arrival, Offer
+from seedflood.training.gasloc.exchange import Arrival, FreshDifference, Offer
 from seedflood.training.gasloc.held_out import evaluate_packed
-from seedflood.training.gasloc.outer import Mixed, Neighbour, Outer, OuterSettings
+from seedflood.training.gasloc.outer import Mixed, Outer, OuterSettings, Pull
 from seedflood.training.gasloc.packing import PackedTask
 from seedflood.training.gasloc.worker import LocalSteps, Worker, WorkerSettings
 from seedflood.training.models import BaseModel, export_model
@@ -52,14 +58,24 @@ class Trainer:
         """Ends the local part of the round: what is to be told to the partners."""
         return self.outer.propose()
 
-    def expect(self, encoding: str, size: int, digest: bytes) -> Arrival:
-        """Where a partner's parameters are to be written. Raises PeerError for an offer that cannot be meant."""
-        values_F = self.worker.flat.values_F
-        return Arrival(len(values_F), encoding, size, digest, values_F.device)
+    def expect(self, size: int, digest: bytes, *, buffer: NDArray[numpy.uint8] | None = None) -> Arrival:
+        """Where a partner's parameters are to be written. Raises PeerError for a size that cannot be meant."""
+        values_F, encoding = self.worker.flat.values_F, self.outer.settings.encoding
+        return Arrival(len(values_F), encoding, size, digest, buffer=buffer, device=values_F.device)
 
-    def mix(self, neighbours: Sequence[Neighbour]) -> Mixed:
-        """Ends the round, with the partners whose arrivals are checked."""
-        return self.outer.mix(neighbours)
+    def difference(self, arrival: Arrival) -> FreshDifference:
+        """What a round needs of a partner, to be used or kept. Raises PeerError for other bytes than offered."""
+        assert self.outer.offer is not None, "nothing was offered"
+        arrival.check()
+        return FreshDifference(self.outer.offer, arrival)
+
+    def mix(self, pulls: Sequence[Pull]) -> Mixed:
+        """Ends the round."""
+        return self.outer.mix(pulls)
+
+    def correct(self, pull: Pull) -> None:
+        """Adds the part of an earlier round that came to be known late."""
+        self.outer.correct(pull)
 
     def follow(self, mean_F: Tensor) -> None:
         """Ends the round as DiLoCo does: `mean_F` is that of all offers."""
