@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -298,6 +299,12 @@ def test_no_code_reaches_far_into_other_objects():
         if len(reach) - 1 > next((most for room, most in DEEPER_ROOMS.items() if name.startswith(room)), REACH_MAX)
     }
     assert far == set()
+
+
+def test_every_test_module_has_a_name_of_its_own():
+    """pytest imports them by their bare names: of two that share one it takes neither."""
+    names = Counter(path.name for path in Path(__file__).parent.rglob("*.py") if path.name != "conftest.py")
+    assert {name for name, count in names.items() if count > 1} == set()
 
 
 def test_these_checks_can_fail():
