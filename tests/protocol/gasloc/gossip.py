@@ -121,6 +121,7 @@ class Compute:
         self.ours = list(self.values)
         content = Bytes(spell(self.ours, self.host.padding))
         self.host.encoded.append((order.round, content.digest))
+        self.host.allowed = self.host.patience_seconds()
         self.host.do(lambda now: self.host.node.encoded(content, now))
 
     def keep(self, order):
@@ -204,7 +205,7 @@ class Host:
         self.said = {}
         """What was offered in any life, by (round, partner)."""
         self.refused = []
-        self.waits = []
+        self.waits, self.allowed = [], 0.0
         """Of each exchange: how long it took, and how long it might have taken at most."""
         self.tick_at = None
         self.start()
@@ -225,9 +226,10 @@ class Host:
         return self.world.rng.uniform(0.001, 0.05)
 
     def patience_seconds(self):
-        """The longest exchange that the rules allow on any link."""
+        """The longest exchange that the rules allow on any link, by what is measured now."""
         bounds, pace = self.gasloc.exchange._bounds, self.gasloc.pace
-        transfer = bounds.transfer_seconds(2 * max(pace.size, 1) + 1000, None, pace.hop_seconds)
+        size = 2 * max(host.padding for host in self.world.hosts) + 1000
+        transfer = bounds.transfer_seconds(size, None, pace.hop_seconds)
         ahead = self.step_seconds * self.world.rules.delay_steps
         return max(ahead, bounds.wait_seconds(pace.local_seconds, pace.hop_seconds) + transfer) + 0.1
 
@@ -282,7 +284,7 @@ class Host:
             return
         for order in out.orders:
             if isinstance(order, Mix):
-                self.waits.append((self.gasloc.exchange.seconds, self.patience_seconds()))
+                self.waits.append((self.gasloc.exchange.seconds, max(self.allowed, self.patience_seconds())))
             self.compute.put(order)
         self.events += out.events
         if out.is_finished:

@@ -73,6 +73,15 @@ def test_before_local_steps_were_measured_no_link_is_slow():
     assert pace.slow == {}
 
 
+@pytest.mark.parametrize(("local_seconds", "patience"), [(1.0, 60.0), (10.0, 160.0)])
+def test_who_states_nothing_new_for_long_stands_still(local_seconds, patience):
+    pace = make_pace(local_seconds=local_seconds)
+    pace.heard([PEER, 6], 100.0)
+    pace.heard([6], 150.0)
+    assert pace.still(100.0 + patience) == set()
+    assert pace.still(101.0 + patience) == {PEER}
+
+
 @pytest.mark.parametrize(
     "wrong",
     [

@@ -1,6 +1,7 @@
 """Nodes train together, and nothing goes wrong."""
 
 from fractions import Fraction
+from math import inf
 from statistics import mean
 
 import pytest
@@ -128,6 +129,30 @@ def test_a_slower_host_is_left_out_now_and_then_and_nobody_waits_beyond_the_boun
     assert slow.named("behind the others")
     assert world.total() == world.initial
     assert all(seconds <= allowed for host in world.hosts for seconds, allowed in host.waits)
+
+
+def test_rounds_of_one_quick_step_are_exchanged_one_by_one():
+    """Statements tell of rounds every two seconds only: far behind, and no reason to leave a host out."""
+    how, bounds = [{"step_seconds": 0.02, "checkpoint_rounds": 50}], Bounds(slow_share=inf)
+    world = make_world(6, steps=300, local_steps=1, how=how, bounds=bounds)
+    world.finish()
+    skipped = sum(len(host.named("exchange skipped")) for host in world.hosts)
+    mixed = sum(len(others) for host in world.hosts for _, others in host.mixes)
+    assert mixed > 0.97 * 8 / 9 * 6 * 300  # so many find a partner on a ring of six
+    assert skipped < 0.02 * mixed
+    assert world.total() == world.initial
+
+
+def test_a_host_that_hangs_is_matched_with_nobody_after_a_while():
+    world = make_world(4, steps=400)
+    world.run(20)
+    hung = world.hosts[1]
+    hung.compute.put = lambda order: None
+    world.run(100)
+    before = len([event for host in world.hosts for event in host.named("exchange skipped")])
+    world.run(30)
+    assert len([event for host in world.hosts for event in host.named("exchange skipped")]) == before
+    assert hung.node.phase == "exchanging"
 
 
 def test_a_slightly_slower_host_is_waited_for():

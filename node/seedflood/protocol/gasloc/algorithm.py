@@ -222,6 +222,9 @@ class Gasloc:
 
     def advance(self, now: float) -> None:
         self._now = now
+        if self._presence.changed:
+            self.pace.heard(self._presence.changed, now)
+            self._presence.changed.clear()
         self.carrier.advance(now)
         self.serve.advance(now)
         self.exchange.advance(now)

@@ -84,7 +84,7 @@ class Exchange:
         self._open_until = now + self._pace.wait_seconds()
         self._pace.size, self._pairings = content.size, {}
         slots = SLOTS[self._rules.matching_of(round_)]
-        graph = known_graph(self._presence.membership, round_)
+        graph = known_graph(self._presence.membership, self._pace.still(now) - {self._origin})
         partners = match(graph, self._lottery, round_, slots).get(self._origin, ())
         self._slots = slots or max(1, len(partners))
         names = self._presence.membership.names(partners)

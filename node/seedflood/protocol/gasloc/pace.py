@@ -1,5 +1,6 @@
 """How fast links and hosts are, and how long to wait for them therefore."""
 
+from collections.abc import Iterable
 from math import ceil, log2
 
 from seedflood.protocol.gasloc.matching import SLOW_CLASS_MAX
@@ -14,6 +15,10 @@ HYSTERESIS = 1.25
 """A class changes when the link is past its border by so much: each change is a statement that floods to everyone."""
 
 
+STILL_SECONDS, STILL_ROUNDS = 60.0, 16
+"""A host that states nothing new for so long, and in the time of so many of our own local steps, stands still."""
+
+
 class Pace:
     """local_seconds: what our last local steps took. size: of the last content, in bytes."""
 
@@ -25,6 +30,8 @@ class Pace:
         self._bounds = bounds
         self._delays = delays
         self._throughput: dict[OriginId, float] = {}
+        self._heard: dict[OriginId, float] = {}
+        """When each host stated something new last."""
 
     @property
     def hop_seconds(self) -> float:
@@ -39,6 +46,15 @@ class Pace:
 
     def transfer_seconds(self, peer: OriginId, size: int) -> float:
         return self._bounds.transfer_seconds(size, self.throughput(peer), self.hop_seconds)
+
+    def heard(self, origins: Iterable[OriginId], now: float) -> None:
+        """They have stated something new."""
+        self._heard |= dict.fromkeys(origins, now)
+
+    def still(self, now: float) -> set[OriginId]:
+        """Who stands still: it crawls or hangs, though its links are up. Hosts see that at about the same time."""
+        patience = max(STILL_SECONDS, STILL_ROUNDS * self.local_seconds)
+        return {origin for origin, at in self._heard.items() if now - at > patience}
 
     def measured(self, peer: OriginId, bytes_per_second: float) -> None:
         """So fast our last transfer from the peer was."""

@@ -75,7 +75,8 @@ class Bounds:
     wait_factor: for a partner that has not finished the round, as a part of what our own local steps took. A host that
     is slower by more than that is left out. transfer_factor: so many times the time that the throughput of the link
     promises. floor_seconds: what a busy host may take to answer. relink_seconds: for a link that broke. slow_share: a
-    link that carries parameters within this part of our local steps exchanges in every round, slower ones less often.
+    link that carries parameters within this part of our local steps exchanges in every round, slower ones less often;
+    infinite: every link in every round.
     """
 
     wait_factor: float = 1.0

@@ -4,7 +4,7 @@ Both ends of an edge state its class, and the slower word counts: so everyone co
 """
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -13,9 +13,6 @@ from seedflood.protocol.gasloc.matching import SLOW_CLASS_MAX, Edge, edge_of
 from seedflood.protocol.origin import STEP_MAX, OriginId
 from seedflood.protocol.swarm.membership import Membership
 from seedflood.protocol.swarm.messages import Member
-
-LAG_ROUNDS = 8
-"""Whoever states a round so far behind ours is matched with nobody: it stands still."""
 
 SLOW_LINKS_MAX = 100
 """The slowest of a node's links are stated; a statement holds no more."""
@@ -56,12 +53,13 @@ def stated(member: Member) -> Stated:
     return unpack(member.algorithm)
 
 
-def known_graph(membership: Membership, round_: int) -> dict[Edge, int]:
-    """The links of those who take part in the round, by the word of both ends, with the class of each."""
+def known_graph(membership: Membership, still: Collection[OriginId] = ()) -> dict[Edge, int]:
+    """The links of those who take part, by the word of both ends, with the class of each. still: who stands still, and
+    is matched with nobody."""
     taking_part = {
         member.origin: member
         for member in membership.all()
-        if member.has_spoken and not member.has_left and stated(member).round + LAG_ROUNDS >= round_
+        if member.has_spoken and not member.has_left and member.origin not in still
     }
     graph: dict[Edge, int] = {}
     for origin, member in taking_part.items():
