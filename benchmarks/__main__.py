@@ -1,7 +1,7 @@
 """`python -m benchmarks [NAME] [--json]`."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -63,7 +63,8 @@ def main(
         bool, typer.Option(help="step, flood: what the time is spent on, instead of the metrics.")
     ] = False,
     part: Annotated[
-        list[str] | None, typer.Option(help=f"learn: {', '.join(learn.PARTS)}; repeatable, without it all.")
+        list[str] | None,
+        typer.Option(help=f"learn: {', '.join(learn.PARTS)}; pretrain: {', '.join(pretrain.PARTS)}; repeatable."),
     ] = None,
     folder: Annotated[Path | None, typer.Option(help="soak: a new folder for samples.csv, logs and state.")] = None,
 ) -> None:
@@ -74,14 +75,17 @@ def main(
         "learn": partial(learn.run, part or ()),
         "opening": opening.run,
         "overlap": overlap.run,
-        "pretrain": pretrain.run,
+        "pretrain": partial(pretrain.run, part or ()),
         "scale": partial(scale.run, clients_max),
         "soak": partial(soak.run, hours, simulated_hours, folder),
     }
     if name is not None and name not in known:
         raise typer.BadParameter(f"there is no benchmark {name!r}; choose one of {', '.join(known)}")
-    if unknown := set(part or ()) - learn.PARTS.keys():
-        raise typer.BadParameter(f"learn has no part {unknown.pop()!r}; choose of {', '.join(learn.PARTS)}")
+    parts: Mapping[str | None, Collection[str]] = {"learn": learn.PARTS, "pretrain": pretrain.PARTS}
+    if unknown := set(part or ()) - set(parts.get(name, ())):
+        raise typer.BadParameter(
+            f"{name} has no part {unknown.pop()!r}; parts: {', '.join(parts.get(name, ())) or 'none'}"
+        )
     if profile:
         if name is None or name not in PROFILES:
             raise typer.BadParameter(f"there are profiles of {' and '.join(PROFILES)} only", param_hint="--profile")

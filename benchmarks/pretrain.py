@@ -1,4 +1,5 @@
-"""How well a swarm pre-trains: GASLoC on a ring against DiLoCo, D-Adam and DSGD, at the same tokens.
+"""How well a swarm pre-trains: GASLoC on a ring against DiLoCo at rounds of twenty local steps, and against D-Adam and
+DSGD at one step per exchange. All see the same number of tokens.
 
 Four workers in one process train a small OPT from scratch on film reviews, each on reviews of its own, and exchange
 their parameters as bytes. Three run seeds. Perplexities are on held-out reviews, of every worker's own parameters, in
@@ -47,7 +48,14 @@ SHAPE: dict[str, Any] = {
 }
 ADAMW_RATE, WARMUP_STEPS = 4e-3, 20
 SGD_RATES = (0.3, 1.0)
+SINGLE_OUTERS = tuple(OuterSettings(eta, 1.0, gamma) for eta, gamma in ((1.0, 0.3), (0.5, 0.5), (0.2, 0.8)))
+"""For one step per exchange. eta / (1 - gamma) is 1: that is how far a steady progress is carried."""
+
 OUTERS = tuple(OuterSettings(eta, 1.0, gamma) for eta, gamma in ((1.0, 0.0), (1.0, 0.5), (0.7, 0.9)))
+
+PARTS = ("gasloc", "diloco", "single", "dadam", "dsgd")
+RATIOS = (("gasloc", "diloco", 1.03), ("single", "dadam", 1.0), ("single", "dsgd", 1.0), ("gasloc", "dadam", None))
+"""Of perplexities, seed by seed, and what they should be at most."""
 
 Round = Callable[[Sequence[Outer]], None]
 
@@ -73,23 +81,24 @@ class Course:
     sent_bytes: int
 
 
-def run() -> dict[str, Metric]:
+def run(parts: Sequence[str] = ()) -> dict[str, Metric]:
+    """parts: of `PARTS`; without, all."""
     adamw = WorkerSettings("AdamW", ADAMW_RATE, schedule=Schedule("cosine", WARMUP_STEPS, STEPS))
     sgd = [replace(adamw, optimiser="SGD", learning_rate=rate, options={"momentum": 0.9}) for rate in SGD_RATES]
-    gasloc = _all_seeds(Algorithm("GASLoC", adamw, outer, gossip) for outer in OUTERS)
-    diloco = _all_seeds(Algorithm("DiLoCo", adamw, outer, average) for outer in OUTERS)
-    dadam = _all_seeds([Algorithm("D-Adam", adamw, PLAIN, gossip, 1)])
-    dsgd = _all_seeds(Algorithm("DSGD", one, PLAIN, gossip, 1) for one in sgd)
-    ours = [course.perplexity for course in gasloc]
-    return {
-        "pretrain.perplexity": make_metric(ours),
-        "pretrain.to_diloco": make_metric(ratios(ours, [course.perplexity for course in diloco]), 1.03),
-        "pretrain.to_dadam": make_metric(ratios(ours, [course.perplexity for course in dadam]), 1.0),
-        "pretrain.to_dsgd": make_metric(ratios(ours, [course.perplexity for course in dsgd]), 1.0),
-        "pretrain.bytes_to_dadam": make_metric(
-            [a.sent_bytes / b.sent_bytes for a, b in zip(gasloc, dadam, strict=True)]
-        ),
+    algorithms = {
+        "gasloc": [Algorithm("GASLoC", adamw, outer, gossip) for outer in OUTERS],
+        "diloco": [Algorithm("DiLoCo", adamw, outer, average) for outer in OUTERS],
+        "single": [Algorithm("GASLoC", adamw, outer, gossip, 1) for outer in SINGLE_OUTERS],
+        "dadam": [Algorithm("D-Adam", adamw, PLAIN, gossip, 1)],
+        "dsgd": [Algorithm("DSGD", one, PLAIN, gossip, 1) for one in sgd],
     }
+    found = {name: _all_seeds(algorithms[name]) for name in parts or algorithms}
+    metrics = {f"pretrain.{name}_perplexity": make_metric(_perplexities(courses)) for name, courses in found.items()}
+    for name, other, target in RATIOS:
+        if name in found and other in found:
+            values = ratios(_perplexities(found[name]), _perplexities(found[other]))
+            metrics[f"pretrain.{name}_to_{other}"] = make_metric(values, target)
+    return metrics
 
 
 def gossip(outers: Sequence[Outer]) -> None:
@@ -137,6 +146,10 @@ def _all_seeds(tries: Iterable[Algorithm]) -> list[Course]:
     tried = [(_told(one, SEEDS[0]), one) for one in tries]
     first, best = min(tried, key=lambda one: one[0].perplexity)
     return [first, *(_told(best, seed) for seed in SEEDS[1:])]
+
+
+def _perplexities(courses: Sequence[Course]) -> list[float]:
+    return [course.perplexity for course in courses]
 
 
 def _told(algorithm: Algorithm, seed: int) -> Course:

@@ -53,6 +53,15 @@ class Task:
         return self.encoder.objective
 
     @property
+    def train_rows(self) -> Sequence[Row]:
+        """Of the shard."""
+        return self._train
+
+    @property
+    def validation_rows(self) -> Sequence[Row]:
+        return self._validation
+
+    @property
     def validation_examples(self) -> list[Example]:
         if self._validation_examples is None:
             self._validation_examples = self.encoder.encode(self._validation)

@@ -1,10 +1,13 @@
+import json
+
 import pytest
 import torch
-from reference import tiny_tokenizer
+from reference import tiny_settings, tiny_tokenizer
 
-from seedflood.errors import DataError
+from seedflood.errors import ConfigError, DataError
 from seedflood.training.formats import TextFormat
-from seedflood.training.gasloc.packing import PackedTask, pack
+from seedflood.training.gasloc.packing import PackedTask, load_packed, pack
+from seedflood.training.models import load_model
 from seedflood.training.rows import rows_in_memory
 
 
@@ -95,3 +98,24 @@ def test_validation_goes_through_all_rows():
     assert [batch.tokens_BT[:, 0].tolist() for batch in batches] == [[0, 1], [2, 3], [4]]
     assert batches[0].lengths_B.tolist() == [3, 3]
     assert numbered(10, 4).tokens_per_batch == 8
+
+
+def write_folder(folder, **columns):
+    for name in ("train", "validation"):
+        lines = [json.dumps({key: f"{value} {name[0]}" for key, value in columns.items()})] * 8
+        (folder / f"{name}.jsonl").write_text("\n".join(lines))
+
+
+def test_a_run_s_texts_are_packed_by_shards(tmp_path):
+    write_folder(tmp_path, review="a b c")
+    settings = tiny_settings(task="lm", text_column="review", max_length=9, batch_size=2, seed=5)
+    whole = load_packed(settings, tiny_tokenizer(), data=str(tmp_path))
+    half = load_packed(settings, tiny_tokenizer(), data=str(tmp_path), shard="2/2")
+    assert (whole.train_ST.shape, half.train_ST.shape) == ((3, 9), (1, 9))
+    assert (whole.batch_size, whole.run_seed) == (2, 5)
+    assert torch.equal(whole.validation_ST, half.validation_ST)
+
+
+def test_a_task_with_prompts_is_told_what_to_set():
+    with pytest.raises(ConfigError, match='set task = "lm"'):
+        load_packed(tiny_settings(task="embedded"), load_model("embedded").tokenizer)

@@ -49,13 +49,17 @@ class Offer:
 
     @property
     def digest(self) -> bytes:
-        """Reads the whole payload once, the first time."""
         if self._digest is None:
-            hasher = _hasher(self.encoding, self.numbers)
-            for index in range(len(self.pieces)):
-                hasher.update(_bytes(self._encoded(index)))
-            self._digest = hasher.digest()
+            self.seal()
+        assert self._digest is not None
         return self._digest
+
+    def seal(self) -> None:
+        """Makes the digest: reads the whole payload once. Where that would hold up others, `digest` comes later."""
+        hasher = _hasher(self.encoding, self.numbers)
+        for index in range(len(self.pieces)):
+            hasher.update(_bytes(self._encoded(index)))
+        self._digest = hasher.digest()
 
     def read(self, offset: int, count: int) -> memoryview | bytes:
         """So many bytes from there on, or what there is of them. No copy in host memory within a piece."""

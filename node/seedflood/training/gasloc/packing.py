@@ -18,13 +18,15 @@ import numpy
 import torch
 from torch import Tensor
 
-from seedflood.errors import DataError
+from seedflood.config import RunSettings
+from seedflood.errors import ConfigError, DataError
 from seedflood.training import randomness
 from seedflood.training.encoding import TextEncoder
 from seedflood.training.formats import TextFormat
 from seedflood.training.objectives.batches import TextBatch
 from seedflood.training.objectives.language_modelling import LanguageModelling
 from seedflood.training.rows import Row
+from seedflood.training.tasks import load_task
 
 TEXTS_AT_ONCE = 1024
 """Given to the tokenizer in one call, which spreads them over the cores."""
@@ -88,6 +90,23 @@ class PackedTask:
     def _permute(self, origin: int, number: int) -> Tensor:
         key = randomness.derive_key("packed rows", self.run_seed, origin, number)
         return randomness.permutation(key, len(self.train_ST))
+
+
+def load_packed(
+    settings: RunSettings, tokenizer: Any, *, data: str | None = None, shard: str | None = None
+) -> PackedTask:
+    """The packed rows of a run's texts, those of a shard for training. data, shard: as in `tasks.load_task`.
+
+    Raises DataError or ConfigError.
+    """
+    task = load_task(settings, tokenizer, data=data, shard=shard)
+    if not isinstance(task.encoder, TextEncoder):
+        raise ConfigError(
+            f'Pre-training needs texts, and task "{settings.objective.task}" has prompts: set task = "lm".'
+        )
+    form, length = TextFormat(task.encoder.columns[0]), settings.objective.max_length
+    packed = [pack(rows, tokenizer, length, form=form) for rows in (task.train_rows, task.validation_rows)]
+    return PackedTask(packed[0], packed[1], batch_size=settings.batch_size, run_seed=settings.seed)
 
 
 def text_batch(tokens_BT: Tensor) -> TextBatch:

@@ -55,8 +55,10 @@ class Trainer:
         return self.worker.take_steps(count)
 
     def propose(self) -> Offer:
-        """Ends the local part of the round: what is to be told to the partners."""
-        return self.outer.propose()
+        """Ends the local part of the round: what is to be told to the partners, with its digest made already."""
+        offer = self.outer.propose()
+        offer.seal()
+        return offer
 
     def expect(self, size: int, digest: bytes, *, buffer: NDArray[numpy.uint8] | None = None) -> Arrival:
         """Where a partner's parameters are to be written. Raises PeerError for a size that cannot be meant."""
