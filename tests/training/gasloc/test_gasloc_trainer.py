@@ -7,7 +7,7 @@ from reference import FAMILIES, tiny_model
 from seedflood.errors import PeerError
 from seedflood.training.causal import CausalModel
 from seedflood.training.gasloc.held_out import evaluate_packed
-from seedflood.training.gasloc.initial import draw_weights
+from seedflood.training.gasloc.initial import draw_weights, load_fresh
 from seedflood.training.gasloc.outer import OuterSettings, Pull
 from seedflood.training.models import distinct_parameters, load_model
 
@@ -110,6 +110,14 @@ def test_weights_from_scratch_follow_from_the_seed_alone(family):
     assert drawn == sum(parameter.dim() > 1 for parameter in first.parameters())
     tokens_BT = torch.arange(8).unsqueeze(0)
     assert CausalModel(first).hidden_states(tokens_BT).isfinite().all()
+
+
+def test_a_fresh_model_has_the_shape_of_the_one_named_and_a_digest_of_its_own():
+    trained, fresh, again, other = load_model("embedded"), *(load_fresh("embedded", seed) for seed in (1, 1, 2))
+    assert fresh.digest == again.digest
+    assert len({trained.digest, fresh.digest, other.digest}) == 3
+    assert fresh.parameters_count == trained.parameters_count
+    assert fresh.dtype == torch.float32
 
 
 def test_drawing_weights_leaves_the_random_numbers_of_torch_alone():

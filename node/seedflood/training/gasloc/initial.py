@@ -9,10 +9,17 @@ import torch
 from torch import nn
 
 from seedflood.training import randomness
-from seedflood.training.models import distinct_parameters
+from seedflood.training.models import BaseModel, distinct_parameters, load_model, prepare_model
 
 DEVIATION = 0.02
 """If a configuration names none."""
+
+
+def load_fresh(name: str, run_seed: int, *, device: str = "cpu") -> BaseModel:
+    """A model as `models.load_model` finds it, but with weights from scratch, in float32. Raises ModelError."""
+    found = load_model(name, dtype="float32")
+    draw_weights(found.model, run_seed)
+    return prepare_model(found.model, found.tokenizer, name=name, device=device, dtype="float32")
 
 
 @torch.no_grad()
