@@ -60,6 +60,7 @@ class Sweep:
 
     @property
     def is_helpful(self) -> bool:
+        """Did the best learning rate bring the loss down at all?"""
         return self.best.loss < self.best.before.loss
 
     def facts(self) -> dict[str, Any]:

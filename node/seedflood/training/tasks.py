@@ -63,6 +63,8 @@ class Task:
 
     @property
     def validation_examples(self) -> list[Example]:
+        """The validation rows of the run as tokens, made when first asked for. Raises DataError for a row without
+        text."""
         if self._validation_examples is None:
             self._validation_examples = self.encoder.encode(self._validation)
         return self._validation_examples

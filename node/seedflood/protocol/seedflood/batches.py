@@ -14,11 +14,12 @@ BATCH_BYTES = 64 << 10
 
 
 def tells_payloads(bundles: Sequence[Bundle]) -> bool:
+    """Do these bundles carry payloads, and not pairs?"""
     return bool(bundles) and bundles[0].probes[0].__class__ is bytes
 
 
 def payload_bytes(bundles: Sequence[Bundle]) -> int:
-    """Of all payloads in them; 0 if they tell pairs."""
+    """The bytes of all payloads in these bundles; 0 if they carry pairs."""
     return sum([len(told) for bundle in bundles for told in bundle.probes]) if tells_payloads(bundles) else 0
 
 

@@ -55,7 +55,7 @@ class Closings:
         self._held: dict[int, Frontier] = {}
         """By epoch, until it is compact: the steps that its bundles cover, and its sum if there is one."""
         self._digests: dict[int, EpochDigest] = {}
-        """Of the sums of closed epochs."""
+        """By closed epoch: the digests of its sum."""
         self._chain = Chain()
         """Over the digests of the epochs from the first on, as far as they have no gap."""
         self._sums: dict[int, ClosedEpoch] = {}

@@ -40,11 +40,11 @@ class Chain:
         self._links.append((_linked(frontiers, digest.frontier_digest), _linked(sums, digest.sum_digest)))
 
     def cut(self, count: int) -> None:
-        """Forgets all but so many epochs."""
+        """Forgets all but the first `count` epochs."""
         del self.digests[count:], self._links[count + 1 :]
 
     def at(self, count: int) -> tuple[bytes, bytes]:
-        """What someone states who has closed so many epochs: 32 bytes each, or none."""
+        """What a host states that has closed the first `count` epochs: two digests of 32 bytes; both empty for none."""
         return self._links[count]
 
 

@@ -100,6 +100,7 @@ class Exchange:
             self._outbox.send(peer, self.watch.latest)
 
     def disconnected(self, peer: OriginId) -> None:
+        """The link to the peer is down."""
         self._holdings.disconnect(peer)
         self.repair.disconnect(peer)
         self._evidence.pop(peer, None)
@@ -151,7 +152,8 @@ class Exchange:
         return is_caught_up and self.announcement.is_heard(first, now)
 
     def agreed(self) -> set[OriginId]:
-        """Neighbours that say that they are complete and hold what we hold, with equal digests of all of it."""
+        """The neighbours that say that they are complete, and hold and have applied exactly what we have, with an equal
+        digest."""
         frontier, digest = self._holdings.frontier, self._holdings.applied.digest()
         return {p for p in self.linked if self.repair.agrees(p, frontier) and self.watch.is_equal_at(p, digest)}
 

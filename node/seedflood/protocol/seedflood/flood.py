@@ -43,6 +43,7 @@ class Flood:
         return peer in self._queues
 
     def connect(self, peer: OriginId, frontier: Iterable[Held]) -> None:
+        """The peer is linked. frontier: what it held when it said hello."""
         held = Frontier(frontier)
         self._queues[peer] = _Queue(held, max(map(held.last, held.origins), default=-1))
 

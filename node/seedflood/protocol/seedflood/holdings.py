@@ -161,6 +161,7 @@ class Holdings:
             self._settle_at = WAITING_BUNDLES + 2 * len(self.pending)
 
     def apply(self, window: ClosedWindow | None) -> None:
+        """Orders these updates to be applied; None: nothing."""
         if window is not None:
             self._outbox.outputs.order(window)
 

@@ -77,6 +77,7 @@ class Contents:
         self._summed: set[int] = set()
 
     def note(self, bundles: Iterable[Bundle]) -> None:
+        """These bundles are held from now on."""
         period, latest = self._period, -1
         for origin, step, _, _, signature in bundles:
             epoch = step // period

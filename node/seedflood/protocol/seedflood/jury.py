@@ -48,7 +48,7 @@ class Jury:
         return unequal if 2 * len(unequal) > len(said) else []
 
     def mute(self, accusers: Iterable[OriginId], now: float) -> None:
-        """These raised a false alarm."""
+        """These neighbours raised a false alarm: their word counts for nothing for a while."""
         self._muted = {o: (until, length) for o, (until, length) in self._muted.items() if now < until + length}
         for origin in accusers:
             length = min(2 * self._muted[origin][1], MUTED_SECONDS_MAX) if origin in self._muted else MUTED_SECONDS_MIN

@@ -196,6 +196,7 @@ class Equivocation(AlgorithmMessage):
 
 
 def count_updates(bundles: Sequence[Bundle]) -> int:
+    """How many updates these bundles hold."""
     return sum([len(bundle.probes) for bundle in bundles])
 
 

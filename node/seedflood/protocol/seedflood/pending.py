@@ -42,6 +42,7 @@ class Pending:
             yield from self._by_last[last]
 
     def add(self, bundles: Iterable[Bundle]) -> None:
+        """These bundles wait from now on."""
         latest = -1
         for bundle in bundles:
             _, step, probes, _, _ = bundle

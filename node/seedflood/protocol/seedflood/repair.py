@@ -83,7 +83,8 @@ class Repair:
         return comparison.goal.held if comparison is not None and comparison.goal is not None else ()
 
     def connect(self, peer: OriginId, goal: tuple[Held, ...], frontier: Frontier, *, is_wanted: bool = False) -> None:
-        """is_wanted: pull even if nothing is lacking, to be told the neighbour's standing."""
+        """The peer is linked. goal: what it holds. is_wanted: pull even if nothing is lacking, to learn its
+        standing."""
         self._peers[peer] = _Comparison(_Goal(goal), is_wanted=is_wanted)
         self._look(peer, frontier)
 

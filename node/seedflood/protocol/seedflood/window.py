@@ -93,11 +93,11 @@ class Window:
         return (self.rule == "strict" or now < self.until_joined) and membership.taking_part < self.clients
 
     def deadline(self, bound: Callable[[], float]) -> float:
-        """When the window closes whoever is missing; infinite for strict."""
+        """The moment at which the window closes even if hosts are missing; infinite unless it is bounded."""
         return self.opened_at + bound() if self.rule == "bounded" else float("inf")
 
     def wake_at(self, membership: Membership, bound: Callable[[], float]) -> float:
-        """When time alone closes the window; infinite if only news can."""
+        """The moment at which time alone closes the window; infinite if only news can."""
         if self.rule == "strict":
             return float("inf")
         all_joined_at = self.opened_at if membership.taking_part >= self.clients else self.until_joined

@@ -77,7 +77,7 @@ class OpenWindows:
         self._open.clear()
 
     def wake_at(self) -> float:
-        """When time alone closes the oldest one; infinite if only news can."""
+        """The moment at which time alone closes the oldest window; infinite if only news can."""
         oldest = self.oldest
         return float("inf") if oldest is None else oldest.wake_at(self._membership, self._bound)
 

@@ -43,6 +43,7 @@ class HopDelays:
         self._sum_seconds = 0.0
 
     def ping(self, peer: OriginId, now: float) -> None:
+        """A ping is sent to the peer."""
         self._sent[peer] = now
 
     def pong(self, peer: OriginId, sent_at: float, now: float) -> None:

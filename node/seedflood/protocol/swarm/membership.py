@@ -147,7 +147,7 @@ class Membership:
         return self._hop_seconds
 
     def newer_than(self, told: Iterable[Member]) -> list[Member]:
-        """The statements that would be news to whoever told these."""
+        """The statements that we know, and that would be news to a host that told these."""
         theirs = Membership(told)
         return [member for member in self.told() if theirs.is_news(member)]
 

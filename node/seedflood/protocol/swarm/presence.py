@@ -67,7 +67,7 @@ class Presence:
         return self._statement.member
 
     def introduce(self) -> tuple[Member, tuple[Member, ...]]:
-        """What a new link is told first: our statement, and all others that count."""
+        """What we tell first on a new link: our statement, and all others that count."""
         return self.ours, tuple(member for member in self.membership.told() if member != self.ours)
 
     def declare(self, **changes: Any) -> None:

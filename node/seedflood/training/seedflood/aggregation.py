@@ -136,7 +136,7 @@ class Stepwise:
         self._shelf = shelf
         self._epochs: dict[int, _Steps] = {}
         self._places: dict[int, Place] = {}
-        """Those that were put aside."""
+        """The epochs that were put aside, and where they are."""
 
     def changed(self, epoch: int, held_F: Tensor, updates: Sequence[Update]) -> Tensor:
         steps = self._steps(epoch, held_F)

@@ -91,12 +91,15 @@ class Trainer:
         )
 
     def apply(self, updates: Iterable[Update]) -> None:
+        """See `Replica.apply`."""
         self.replica.apply(updates)
 
     def sum_epoch(self, epoch: int) -> bytes:
+        """See `Replica.sum_epoch`."""
         return self.replica.sum_epoch(epoch)
 
     def adopt(self, epoch: int, packed: bytes, updates: Iterable[Update]) -> None:
+        """See `Replica.adopt`."""
         self.replica.adopt(epoch, packed, updates)
 
     def rebuild(self, closed: Iterable[ClosedEpoch], pages: Iterable[Sequence[Update]]) -> None:
@@ -120,6 +123,7 @@ class Trainer:
         self.replica.open_epoch(epoch)
 
     def snapshot(self) -> tuple[Arrays, dict[str, str]]:
+        """See `Replica.snapshot`; the facts name the run, too."""
         arrays, facts = self.replica.snapshot()
         return arrays, facts | {"run_id": self.run.run_id().hex()}
 
@@ -128,6 +132,7 @@ class Trainer:
         return facts.get("run_id") == self.run.run_id().hex() and self.replica.is_restorable(facts)
 
     def restore(self, arrays: Mapping[str, Any], facts: Mapping[str, str]) -> None:
+        """See `Replica.restore`."""
         self.replica.restore(arrays, facts)
 
     def _measure_in_turn(self, origin: OriginId, step: int, count: int) -> list[Measurement]:
@@ -162,12 +167,15 @@ class Trainer:
         self.replica.open_latest()
 
     def evaluate(self) -> Evaluation:
+        """The figures over the validation rows, with the weights as they are. Raises DataError if there are no rows."""
         return evaluate(self.replica.causal, self.task)
 
     def digest(self) -> bytes:
+        """See `Replica.digest`."""
         return self.replica.digest()
 
     def export(self, folder: Path) -> Path:
+        """Writes the weights as a Hugging Face folder. Raises ModelError."""
         return self.replica.export(folder)
 
 
