@@ -105,7 +105,7 @@ def test_a_loss_that_is_not_finite_is_flagged():
     replica = tiny_replica()
     replica.model.get_decoder().layers[0].fc1.weight.fill_(math.nan)
     measured = replica.measure(0, 1, LABELS, tiny_batch())
-    assert measured.scalar == 0
+    assert measured.told[1] == 0
     assert not measured.is_finite
 
 
@@ -124,7 +124,7 @@ def test_one_sided_estimates_are_those_of_perturbed_models(family, tied, labelle
     plain = tiny_model(family, tied=tied)
     plain.load_state_dict(replica.weights())
     measured = replica.measure_one_sided(5, seeds, objective_of(batch), batch)
-    assert [one.seed for one in measured] == seeds
+    assert [one.told[0] for one in measured] == seeds
     for seed, one in zip(seeds, measured, strict=True):
         plus, _ = dense_losses(plain, replica.subspace, 0, seed, batch, epsilon)
         centre = plain_loss(plain, batch)

@@ -213,7 +213,7 @@ def test_every_family_learns_a_batch(family):
         updates = []
         for origin in range(2):
             seed = probe_seed(7, origin, step)
-            updates.append(Update(origin, step, (seed, replica.measure(step, seed, LABELS, batch).scalar)))
+            updates.append(Update(origin, step, replica.measure(step, seed, LABELS, batch).told))
         replica.apply(updates)
     assert loss() < 0.7 * before
 

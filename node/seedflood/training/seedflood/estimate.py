@@ -42,21 +42,10 @@ class Measurement:
     is_clipped: bool
 
     @property
-    def seed(self) -> int:
-        return self._probe[0]
-
-    @property
-    def scalar(self) -> int:
-        return self._probe[1]
-
-    @property
-    def _probe(self) -> tuple[int, int]:
-        assert isinstance(self.told, tuple), "a gradient has no seed and scalar"
-        return self.told
-
-    @property
     def alpha(self) -> float:
-        return self.scalar * 2.0**-SCALAR_UNIT_BITS
+        """The slope that a probe tells, as a number."""
+        assert isinstance(self.told, tuple), "a gradient has no seed and scalar"
+        return self.told[1] * 2.0**-SCALAR_UNIT_BITS
 
 
 def to_fixed_point(alpha: float) -> tuple[int, bool]:
