@@ -39,7 +39,8 @@ SECTIONS: dict[str, type[Section]] = {
 
 
 def add_algorithm(name: str, table: type[AlgorithmSettings]) -> None:
-    """From now on `[run] mode` may be this, with a table `[run.NAME]` of these settings, all of which have defaults."""
+    """Registers an algorithm: from now on `[run] mode` may be `name`, with a table `[run.NAME]`. table: its settings,
+    all of which have defaults."""
     run = SECTIONS["run"]
     fields: dict[str, Any] = {name: (table, table())}
     SECTIONS["run"] = create_model("RunSettings", __base__=run, **fields)
