@@ -15,7 +15,7 @@ REACH_MAX = 3
 """Attributes in a row, with the method that is called: `self._exchange.watch.take`. Code that reaches further depends
 on how the parts of its parts are built; it should ask its own part instead."""
 
-DEEPER_ROOMS = dict.fromkeys(("host/", "operations/", "storage/", "transport/"), 4)
+DEEPER_ROOMS = {"host/": 4, "operations/": 4}
 """Rooms that may still reach further. These numbers only ever shrink."""
 
 MODULES = {
