@@ -140,8 +140,8 @@ class DigestWatch:
         self.jury.forget(peer)
 
     def compared(self, peer: OriginId, who: str, outbox: Outbox[Outputs], now: float, *, is_equal: bool) -> bool:
-        """A neighbour's digest was compared with ours. Returns True if this is the first that is equal for a while.
-        who: the neighbour's name, for the log."""
+        """A neighbour's digest was compared with ours. Returns True if it is equal, and none was since we began or last
+        doubted. who: the neighbour's name, for the log."""
         self.jury.hear(peer, is_equal)
         accusers = self.jury.accusers(now)
         if accusers:
