@@ -1,7 +1,8 @@
 """GASLoC as an algorithm of a swarm: local steps, then an exchange of parameters with the partners of the round.
 
-What follows what in the life of a node stands in `phase`. A round is numbered alike on all hosts, and a host that falls
-behind gives its parameters the number that the others have reached: it has done fewer steps, and nobody waits for it.
+`phase` says which phases of a node may follow each other. Rounds have the same numbers on all hosts. A host that falls
+behind gives its parameters the number of the round that the others have reached: it has done fewer steps, and nobody
+waits for it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -37,11 +38,12 @@ from seedflood.protocol.swarm.standstill import Standstill
 from seedflood.protocol.view import Blocker, View
 
 BEHIND_ROUNDS = 2
-"""Half of the swarm has exchanged the round that we come to, and the next one is under way."""
+"""A host that is so far behind jumps to the round of the others: half of the swarm has exchanged the next round, and
+the one after it is under way."""
 
 
 class Gasloc:
-    """round: whose local steps are done, or which is exchanged."""
+    """GASLoC on one node. round: the one whose local steps are being done, or which is exchanged."""
 
     def __init__(self, rules: GaslocRules, presence: Presence, outbox: Outbox, sinks: Sinks, habits: Habits) -> None:
         bounds = habits.bounds
@@ -66,10 +68,11 @@ class Gasloc:
         self._known: Member | None = None
         """The last statement of an earlier life of ours that the journal has."""
         self._past_round = -1
-        """In which one was, as far as others know, that the journal does not have."""
+        """The last round of a life of ours that our journal does not know, as far as others know it; -1: there is
+        none."""
         self.is_restored = False
         self._has_parameters = False
-        """Other ones than the base model's?"""
+        """Do we have other parameters than the base model?"""
         self.is_computing = False
         """Do we wait for local steps or for encoding?"""
         self._ahead = 0
@@ -93,8 +96,8 @@ class Gasloc:
         return self._is_forgetful
 
     def hear_of_past(self, member: Member) -> None:
-        """A journal that was not lost knows the last statement: it was kept before it was sent. If it does not, nothing
-        of the rounds of that life is said again."""
+        """A statement is journalled before it is sent. So if our journal lacks this one, it was lost, and nothing of
+        that life's rounds may be said again."""
         if self._known is None or member.age > self._known.age:
             self._is_forgetful = True
             self._past_round = max(self._past_round, stated(member).round)
@@ -117,7 +120,7 @@ class Gasloc:
 
     @property
     def is_ready(self) -> bool:
-        """Has it parameters of the run, and does it take part?"""
+        """Does it have parameters of the run, and take part?"""
         return self.life.is_active or self.life.is_over
 
     @property
@@ -279,14 +282,14 @@ class Gasloc:
         return bool(self.talk.progress) or self._rules.clients == 1 or now >= self.since + self._patience.start_seconds
 
     def _is_copy_needed(self) -> bool:
-        """Are the others so far on that parameters like ours would set them back?"""
+        """Are the others so far ahead that parameters like ours would set them back?"""
         if not self._has_parameters:
             return self.talk.swarm_round() > self._rules.fresh_rounds
         stale = self._rules.stale_rounds
         return stale > 0 and self.talk.swarm_round() - self.round > stale
 
     def _begin(self, now: float) -> None:
-        """Takes part, from the round on that no past life of ours has said anything of."""
+        """Takes part, beginning with a round of which no past life of ours has said anything."""
         self.fetch.end()
         self._has_parameters = True
         if self._is_forgetful:
@@ -320,7 +323,8 @@ class Gasloc:
         self._outbox.order(TakeLocalSteps(round_, count))
 
     def _encode(self) -> None:
-        """Our local steps are done. If the others are far ahead, they count for the round that these have reached."""
+        """Our local steps are done. If the others are far ahead, these steps count for the round that the others have
+        reached."""
         reached = min(self.talk.swarm_round(), self._rules.rounds - 1)
         if reached >= self.round + BEHIND_ROUNDS:
             self._jump(reached)
@@ -329,7 +333,7 @@ class Gasloc:
         self._outbox.order(Encode(self.round, self._rules.encoding))
 
     def _go_on(self, now: float) -> None:
-        """The exchange is over, or is not to be had: on to the next round."""
+        """If the exchange is over, or cannot take place any more: on to the next round."""
         exchange = self.exchange
         while exchange.content is not None and exchange.is_over and not self.is_computing and self.life.is_active:
             reached = min(self.talk.swarm_round(), self._rules.rounds - 1)
@@ -384,6 +388,6 @@ class Gasloc:
     # Small things
 
     def _keep_checkpoint(self, round_: int) -> None:
-        """round_: with which to go on from it."""
+        """Orders a checkpoint. round_: the round with which to go on from it."""
         self._checkpoint_at = round_
         self._outbox.order(KeepCheckpoint(self.ledger.take_serial(), round_))

@@ -1,7 +1,7 @@
-"""The transfers of a node: what is on its way to neighbours and from them.
+"""The transfers of a node, to neighbours and from them.
 
-A transfer belongs to the peer and the content, not to the link: after a break it goes on over whichever link is up. The
-receiver asks; whoever sends remembers nothing but what it has offered.
+A transfer belongs to a peer and a content, not to a link: after a break it goes on over the next link with that peer.
+The receiver asks; the sender remembers only what it has offered.
 """
 
 from seedflood.protocol.gasloc.messages import Accept, Chunk, Credit, Saying, encode
@@ -30,7 +30,7 @@ class Carrier:
         self._outbox = outbox
 
     def say(self, peer: OriginId, saying: Saying) -> None:
-        """To a peer that is linked; nobody else hears it."""
+        """Sends to a peer if it is linked."""
         if peer in self._neighbours:
             self._outbox.send(peer, Opaque(encode(saying)))
 
@@ -68,7 +68,7 @@ class Carrier:
     # From neighbours
 
     def accept(self, peer: OriginId, digest: bytes, size: int, now: float) -> Receiving:
-        """Asks for it, or asks again, from where it stopped."""
+        """Asks for a content, or asks again from where it stopped."""
         key = (peer, key_of(digest))
         if key not in self._receiving:
             self._receiving[key] = Receiving(digest, size, self._sinks.open(digest, size), now)
@@ -82,7 +82,8 @@ class Carrier:
         self._receiving.pop((peer, key_of(digest)), None)
 
     def take(self, peer: OriginId, chunk: Chunk, now: float) -> Receiving | None:
-        """The transfer that this chunk makes whole, if it does. What nobody has asked for costs next to nothing."""
+        """Takes a chunk. Returns the transfer if this completes it. A chunk that was not asked for costs next to
+        nothing."""
         receiving = self._receiving.get((peer, chunk.key))
         if receiving is None:
             return None

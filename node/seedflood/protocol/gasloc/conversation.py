@@ -36,7 +36,7 @@ class Standing(Protocol):
 
 
 class Conversation:
-    """progress: where each neighbour is, by its own word."""
+    """Talks with the neighbours. progress: where each of them is, by its own word."""
 
     def __init__(
         self,

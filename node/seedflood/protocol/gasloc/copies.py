@@ -1,8 +1,8 @@
 """Copies of a replica for hosts that join: parameters and the state of the optimiser, from a neighbour.
 
-A host that joins asks one neighbour at a time, and the next one if that has nothing, breaks off or stands still. What
-it holds of a copy it keeps: if the link comes back, the transfer goes on where it stopped. A donor serves one host at a
-time, and none again right after it: a copy is large.
+A host that joins asks one neighbour at a time, and the next one if that has nothing, breaks off or stands still. It
+keeps what it holds of a copy: if the link comes back, the transfer goes on where it stopped. A copy is large, so a
+donor serves one host at a time, and no host again right after it was served.
 """
 
 from collections.abc import Mapping
@@ -19,10 +19,10 @@ from seedflood.protocol.swarm.neighbours import Neighbours
 from seedflood.protocol.view import CatchingUp
 
 STILL_SECONDS = 30.0
-"""A donor from which nothing has come for so long is given up, and so is a host that takes nothing."""
+"""A donor that has sent nothing for so long is given up, and so is a host that has taken nothing."""
 
 REST_FACTOR = 4
-"""Whoever took a copy gets the next one when so many times as long has passed as it took."""
+"""A host that took a copy gets the next one only after so many times as long as the first one took."""
 
 
 class Fetch:
@@ -47,7 +47,7 @@ class Fetch:
         return self.donor is not None or self.is_adopting
 
     def advance(self, progress: Mapping[OriginId, Progress], now: float) -> None:
-        """Asks somebody, unless somebody is at it. progress: of the neighbours."""
+        """Asks a neighbour for a copy, unless one is sending. progress: of the neighbours."""
         receiving = self._receiving
         if receiving is not None and receiving.held > self._held:
             self._held, self._heard_at = receiving.held, now
@@ -95,13 +95,13 @@ class Fetch:
             self._carrier.say(peer, Want())
 
     def progress(self) -> CatchingUp | None:
-        """In bytes."""
+        """How far the copy has come, in bytes; None if none is."""
         if self.donor is None or self._receiving is None:
             return None
         return CatchingUp(self.donor, self._receiving.held, self._receiving.size)
 
     def end(self) -> None:
-        """Nothing is wanted any more."""
+        """No copy is wanted any more."""
         self._next()
         self._tried.clear()
         self.is_adopted = False

@@ -1,7 +1,7 @@
-"""The exchange of a round: with whom, how far it is, and when nobody is waited for any more.
+"""The exchange of a round: with whom, how far it is, and until when partners are waited for.
 
-What it does not know: whose turn is next in the life of the node (`algorithm`), how bytes travel (`transfer`), and what
-they mean.
+It does not know what comes next in the life of the node (`algorithm`), how bytes travel (`transfer`), or what they
+mean.
 """
 
 from collections.abc import Iterator
@@ -23,12 +23,13 @@ from seedflood.protocol.swarm.presence import Presence
 from seedflood.protocol.view import Blocker
 
 DISTRUST_ROUNDS = 4
-"""So long nothing is taken from a neighbour that sent what it had not offered; each time twice as long."""
+"""For so many rounds nothing is taken from a neighbour that sent other bytes than it had offered; each time for twice
+as long."""
 
 
 class Exchange:
-    """round: the one that is exchanged, or was last. content: ours of it; None if none is exchanged. mixed, skipped:
-    how many pairs, in this life. seconds: what the last exchange took."""
+    """One exchange after the other. round: the one that is exchanged, or was last. content: our parameters for it; None
+    if none is exchanged. mixed, skipped: how many pairs, in this life. seconds: what the last exchange took."""
 
     def __init__(
         self,
@@ -60,7 +61,7 @@ class Exchange:
         self._offers: dict[OriginId, Offer] = {}
         """The last one of each neighbour."""
         self._distrust: dict[OriginId, tuple[int, int]] = {}
-        """From which round on something is taken again, and how long it was not."""
+        """By neighbour: from which round on something is taken again, and for how many rounds it was not."""
 
     @property
     def is_open(self) -> bool:
@@ -73,7 +74,7 @@ class Exchange:
 
     @property
     def is_vain(self) -> bool:
-        """Has nobody mixed with us, and will nobody?"""
+        """Were all pairs skipped?"""
         return all(pairing.stage is Stage.SKIPPED for pairing in self._pairings.values())
 
     # A round
@@ -97,7 +98,7 @@ class Exchange:
                 self._consider(peer, offer, now)
 
     def end(self, now: float) -> tuple[Share, ...]:
-        """The round is over: who mixes. What is in doubt stays so."""
+        """Ends the round. Returns the partners that mix with us. Pairs in doubt stay in doubt."""
         assert self.content is not None, "a round ends once"
         assert self.is_over, "somebody is waited for"
         shares = tuple(one.share for one in self._pairings.values() if one.stage is Stage.MIXED)
@@ -129,7 +130,8 @@ class Exchange:
             self._begin_transfer(pairing, offer, now)
 
     def _consider(self, peer: OriginId, offer: Offer, now: float) -> None:
-        """We had not thought of it: its view of the graph is another one. Is there a place left?"""
+        """An offer of a neighbour that is no partner by our view of the graph; its view is another one. Is there a
+        place left?"""
         taken = sum(one.stage is not Stage.SKIPPED for one in self._pairings.values())
         if not self._is_trusted(peer):
             self._decline(peer, offer, Reason.DISTRUST)
@@ -156,7 +158,8 @@ class Exchange:
     # What partners say
 
     def offered(self, peer: OriginId, offer: Offer, now: float, our_round: int) -> None:
-        """our_round: the next one that we exchange, if none is. Raises PeerError for what is never offered."""
+        """Takes an offer. our_round: the next one that we exchange, if none is being exchanged. Raises PeerError for
+        what is never offered."""
         self._check_offer(peer, offer)
         self._offers[peer] = offer
         our_round = self.round if self.is_open else our_round
@@ -226,7 +229,7 @@ class Exchange:
             self._carrier.say(peer, Outcome(kept.round, self._ledger.has_mixed(peer, kept.round)))
 
     def heard_outcome(self, peer: OriginId, outcome: Outcome) -> None:
-        """The word about the pair that we are prepared for."""
+        """The decision about the pair that we are prepared for."""
         entry = self._ledger.doubt(peer)
         if entry is None or entry.round != outcome.round:
             return
@@ -246,7 +249,7 @@ class Exchange:
                 self._skip(pairing, "late")
 
     def remind(self) -> None:
-        """Now and then: says again what may have been lost."""
+        """Called now and then: repeats what may have been lost."""
         for partner, pairing in self._pairings.items():
             if self.is_open and pairing.stage in (Stage.OFFERED, Stage.MOVING):
                 self._carrier.say(partner, pairing.ours)
@@ -265,7 +268,7 @@ class Exchange:
     # Time
 
     def advance(self, now: float) -> None:
-        """Nobody is waited for beyond the bound, and a link that broke is given a shorter time."""
+        """Gives up partners whose time is over. A partner whose link broke has less time."""
         for partner, pairing in self._pairings.items():
             if not pairing.is_pending:
                 continue
@@ -337,7 +340,7 @@ class Exchange:
         self._carrier.say(peer, Decline(Kind.ROUND, offer.round, reason, max(self.round, 0)))
 
     def _remind(self, partner: OriginId) -> None:
-        """Asks for the word about what we are prepared for."""
+        """Asks the partner for its decision, if we are prepared for a pair with it."""
         entry = self._ledger.doubt(partner)
         if entry is not None:
             self._carrier.say(partner, Kept(entry.round, entry.theirs))

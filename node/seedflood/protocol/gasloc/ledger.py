@@ -1,15 +1,15 @@
-"""What is written down of exchanges, so that a crash breaks nobody's round.
+"""What is journalled of exchanges, so that a crash breaks nobody's round.
 
-A pair of hosts mixes together or not at all; else the mean of all replicas would move. One of the two decides (the
-smaller origin), and the other is *prepared* from the moment it says that it has kept the partner's parameters until it
-hears the decision: two-phase commit of two, with abort presumed. Nobody waits for it: a prepared host goes on, and adds
-its part late (`Correct`) if the word comes late.
+A pair of hosts mixes together or not at all; otherwise the mean of all replicas would move. The host with the smaller
+origin decides. The other one is *prepared* from the moment it says that it has kept the partner's parameters until it
+hears the decision. This is a two-phase commit of two, with abort presumed. Nobody waits for it: a prepared host goes
+on, and adds its part later (`Correct`) if the decision comes late.
 
 Three things are durable before anyone hears of them: what was offered (never two things for one round and partner),
 that we are prepared, and that we have decided to mix.
 
 Mixing is linear. So after a crash the parts that the loaded checkpoint lacks are added to it once more, whatever else
-it lacks: all that is lost is local steps. serial: the first checkpoint in which a part is contained.
+is missing in it: only local steps are lost. serial: the first checkpoint that contains a part.
 """
 
 import struct
@@ -29,8 +29,9 @@ _ENTRY = struct.Struct(">QH32sQ")
 
 @dataclass(slots=True)
 class Entry:
-    """A pair that we are prepared for or have mixed. degree: its weight follows from it. theirs: digest of what we keep
-    of the partner. serial: see above; 0 while it is not known whether to mix."""
+    """A pair that we are prepared for, or have mixed. degree: the weight of the pair follows from it. theirs: digest of
+    what we keep of the partner. serial: the first checkpoint that contains it; 0 while it is not known whether to
+    mix."""
 
     round: int
     degree: int
@@ -48,7 +49,8 @@ class Entry:
 
 @dataclass(slots=True)
 class Account:
-    """What there is of one partner. offered: the last round and digest. mixed: the last that we decided to mix."""
+    """What is known of one partner. offered_round, offered_digest: of our last offer. mixed_round: the last that we
+    decided to mix. entries: pairs that may still be needed."""
 
     offered_round: int = -1
     offered_digest: bytes = bytes(32)
@@ -82,7 +84,7 @@ class Ledger:
 
     @property
     def last_round(self) -> int:
-        """The last one of which anything was offered; -1 before."""
+        """The last round in which anything was offered; -1 before."""
         return max((account.offered_round for account in self._accounts.values()), default=-1)
 
     def offered(self, partner: OriginId) -> tuple[int, bytes]:
@@ -103,8 +105,8 @@ class Ledger:
                 yield origin, one
 
     def has_mixed(self, partner: OriginId, round_: int) -> bool:
-        """Did we decide to mix this round with the partner? What is asked is the last pair of the two: there is no next
-        one before it is settled."""
+        """Did we decide to mix this round with the partner? Only the last pair of the two is ever asked about: no other
+        one begins before it is settled."""
         account = self._accounts.get(partner)
         return account is not None and account.mixed_round == round_
 
@@ -127,7 +129,7 @@ class Ledger:
         self._write(partner)
 
     def settle(self, partner: OriginId, entry: Entry, *, is_mixed: bool) -> None:
-        """The word about a pair that we were prepared for."""
+        """The decision about a pair that we were prepared for has come."""
         if is_mixed:
             entry.serial = self.serial
         else:
@@ -135,15 +137,15 @@ class Ledger:
         self._write(partner)
 
     def restored(self, serial: int) -> list[tuple[OriginId, Entry]]:
-        """A checkpoint is loaded (0: none, the base model): which parts does it lack? They go into the next one."""
+        """A checkpoint is loaded (0: the base model). Returns the parts that it lacks; they will be in the next one."""
         self.serial = 1 + max([serial, *(one.serial for _, one in self.entries())])
         lacking = [(origin, one) for origin, one in self.entries() if one.serial > serial]
         self._count_into_next(lacking)
         return lacking
 
     def replaced(self) -> list[tuple[OriginId, int]]:
-        """Other parameters have taken the place of ours: no part of the past is missing in them. Says what of doubts is
-        not needed any more."""
+        """Other parameters have replaced ours, so no earlier part has to be added. Returns (partner, round) of doubts
+        that are not needed any more."""
         doubts = self.doubts()
         for origin, one in doubts:
             self._accounts[origin].entries.remove(one)
@@ -152,7 +154,7 @@ class Ledger:
         return [(origin, one.round) for origin, one in doubts]
 
     def take_serial(self) -> int:
-        """For a checkpoint that is to be written now."""
+        """The serial of a checkpoint that is to be written now."""
         self.serial += 1
         return self.serial - 1
 
@@ -162,7 +164,7 @@ class Ledger:
         return any(one.serial == self.serial for _, one in self.entries())
 
     def checkpointed(self, serial: int) -> list[tuple[OriginId, int]]:
-        """This checkpoint is durable: of which partners and rounds is nothing needed any more?"""
+        """This checkpoint is durable. Returns (partner, round) of everything that is not needed any more."""
         done = [(origin, one) for origin, one in self.entries() if 0 < one.serial <= serial]
         for origin, one in done:
             self._accounts[origin].entries.remove(one)

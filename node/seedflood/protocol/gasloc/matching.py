@@ -1,9 +1,9 @@
 """Who exchanges with whom in a round: a random matching of the graph that everyone knows.
 
 Every edge draws a number from (run seed, round, edge). Edges are taken in the order of their numbers, each if both of
-its ends have a place left. So whoever knows the same graph finds the same pairs without a message; where views differ,
-the ends of a pair do not agree that they are one, and one of them declines. No edge is preferred: the numbers know
-neither names nor places.
+its ends have a place left. So hosts that know the same graph find the same pairs without a message. If their views
+differ, one end of a pair may not know that it is one, and declines. No edge is preferred: the numbers do not depend on
+names or places.
 
 A slow edge of class k takes part in every 2^k-th round on average, drawn from the same hash.
 """
@@ -32,7 +32,8 @@ class Lottery:
         self._key = hashlib.sha256(b"seedflood gasloc matching 1\0" + str(run_seed).encode()).digest()
 
     def edges(self, graph: Mapping[Edge, int], round_: int) -> list[Edge]:
-        """Those that take part in the round, in the order in which they are taken. graph: the class of each edge."""
+        """The edges that take part in the round, in the order in which they are taken. graph: the class of each
+        edge."""
         key, pack, blake2b = self._key, struct.Struct(">QQQ").pack, hashlib.blake2b
         drawn = [(blake2b(pack(round_, *edge), digest_size=9, key=key).digest(), edge) for edge in graph]
         drawn.sort()
@@ -53,6 +54,6 @@ def match(
 
 
 def weight(degree: int) -> float:
-    """Of a pair in the Laplacian (Metropolis): degree is that of the end that has more partners. Both ends take the
-    same, and what all give away adds up to no more than they have."""
+    """The weight of a pair in the Laplacian (Metropolis). degree: of the end that has more partners. Both ends take the
+    same weight, and no end gives away more than it has."""
     return 1 / (1 + degree)

@@ -1,7 +1,7 @@
-"""What neighbours say to each other that exchange parameters, and how it is spelled in bytes.
+"""What neighbours that exchange parameters say to each other, and how it is spelled in bytes.
 
-Each message is the data of one `Opaque`: a byte for its kind, then its fields in network order. Foreign bytes are
-checked here, once: what `decode` returns has the form that it should have.
+Each message is the data of one `Opaque`: a byte for its kind, then its fields in network order. Bytes of others are
+checked only here: what `decode` returns has a right form.
 """
 
 import struct
@@ -16,7 +16,7 @@ from seedflood.protocol.gasloc.rules import ENCODING_BYTES_MAX
 from seedflood.protocol.origin import STEP_MAX
 
 CHUNK_BYTES_MAX = 240 << 10
-"""With its head it fits into an `Opaque`."""
+"""The most bytes of data in a chunk; with its head it fits into an `Opaque`."""
 
 DIGEST_BYTES, KEY_BYTES = 32, 8
 SIZE_MAX = 1 << 48
@@ -52,8 +52,8 @@ class Reason(IntEnum):
 
 
 class Progress(NamedTuple):
-    """Where a host is. round: whose local steps it does, or which it exchanges. is_active: it takes part. can_serve: it
-    has something for one that joins. is_over: it has finished."""
+    """Where a host is. round: the one whose local steps it does, or which it exchanges. is_active: it takes part.
+    can_serve: it can give a copy to a host that joins. is_over: it has finished."""
 
     round: int
     is_active: bool
@@ -63,8 +63,8 @@ class Progress(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """These parameters are to be had. size: in bytes as they travel. degree: how many partners the host takes in this
-    round. encoding: a word of the run."""
+    """The sender can give these parameters. size: in bytes as they travel. degree: how many partners it takes in this
+    round. encoding: how the parameters travel, a word that the run agrees on."""
 
     kind: Kind
     round: int
@@ -75,7 +75,7 @@ class Offer:
 
 
 class Accept(NamedTuple):
-    """Send what you offered, from byte `start` on: what is before is here."""
+    """Asks for what was offered, from byte `start` on: everything before is here."""
 
     digest: bytes
     start: int
@@ -110,14 +110,15 @@ class Credit(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """What you offered for the round is on my disk, whole. digest: of it. What became of the pair is yours to say."""
+    """The sender holds on its disk all that you offered for the round, and waits for your decision. digest: of what you
+    offered."""
 
     round: int
     digest: bytes
 
 
 class Outcome(NamedTuple):
-    """The word of the end that decides: was the round mixed with this partner?"""
+    """The decision about a pair: was the round mixed with this partner?"""
 
     round: int
     is_mixed: bool
@@ -162,7 +163,7 @@ def encode(saying: Saying) -> bytes:
 
 
 def decode(data: bytes) -> Saying:
-    """Raises PeerError for what no host of the run says."""
+    """Undoes `encode`. Raises PeerError for bytes that no host of the run sends."""
     if not data:
         raise PeerError("an empty message", reason="limit")
     if data[0] == _CHUNK:
@@ -174,7 +175,7 @@ def decode(data: bytes) -> Saying:
 
 
 def checksum(key: bytes, offset: int, data: bytes | memoryview) -> int:
-    """Of a chunk, its place included."""
+    """CRC-32 of a chunk and its place."""
     return zlib.crc32(data, zlib.crc32(key + offset.to_bytes(8, "big")))
 
 

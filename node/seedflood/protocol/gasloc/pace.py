@@ -1,4 +1,4 @@
-"""How fast links and hosts are, and how long to wait for them therefore."""
+"""How fast links and hosts are, and how long to wait for them."""
 
 from collections.abc import Iterable
 from math import ceil, log2
@@ -9,10 +9,11 @@ from seedflood.protocol.origin import OriginId
 from seedflood.protocol.swarm.delays import HOP_SAFETY, HOP_SECONDS_MIN, HopDelays
 
 GAIN = 0.5
-"""How much of what was learned last counts: a link exchanges seldom, and changes in between."""
+"""The weight of the last measurement in the mean: a link exchanges seldom, and changes in between."""
 
 HYSTERESIS = 1.25
-"""A class changes when the link is past its border by so much: each change is a statement that floods to everyone."""
+"""A class changes only when a link is past its border by this factor: each change is a statement that floods to
+everyone."""
 
 
 STILL_SECONDS, STILL_ROUNDS = 60.0, 16
@@ -57,7 +58,7 @@ class Pace:
         return {origin for origin, at in self._heard.items() if now - at > patience}
 
     def measured(self, peer: OriginId, bytes_per_second: float) -> None:
-        """So fast our last transfer from the peer was."""
+        """The throughput of our last transfer from the peer."""
         known = self._throughput.get(peer)
         self._throughput[peer] = bytes_per_second if known is None else known + GAIN * (bytes_per_second - known)
         self._classify(peer)

@@ -1,4 +1,4 @@
-"""What nodes of a run agree on that trains by GASLoC, and how long one of them waits."""
+"""What all nodes of a GASLoC run agree on, and how long one of them waits."""
 
 from dataclasses import dataclass, field
 from typing import Literal
@@ -7,7 +7,7 @@ from seedflood.errors import ConfigError
 from seedflood.protocol.swarm.rules import Patience, SwarmRules
 
 Matching = Literal["one", "two", "full"]
-"""With how many neighbours a round is exchanged: a random one, random two, or all."""
+"""The partners of a round: one random neighbour, two, or all."""
 
 ENCODING_BYTES_MAX = 16
 
@@ -104,8 +104,8 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Habits:
-    """What a host does as it likes, whatever others do. local_steps: in a round; None: as many as the run says.
-    checkpoint_rounds: between two checkpoints; after a crash the local steps since the last one are lost."""
+    """What each host chooses for itself. local_steps: per round; None: as many as the run says. checkpoint_rounds:
+    between two checkpoints; after a crash the local steps since the last one are lost."""
 
     local_steps: int | None = None
     checkpoint_rounds: int = 1

@@ -15,7 +15,7 @@ from seedflood.protocol.swarm.membership import Membership
 from seedflood.protocol.swarm.messages import Member
 
 SLOW_LINKS_MAX = 100
-"""The slowest of a node's links are stated; a statement holds no more."""
+"""The most slow links in a statement, the slowest ones."""
 
 _HEAD = struct.Struct(">QB")
 _LINK = struct.Struct(">QB")
@@ -23,7 +23,7 @@ _LINK = struct.Struct(">QB")
 
 @dataclass(frozen=True, slots=True)
 class Stated:
-    """round: in which the node is. slow: the class of each link that is slow."""
+    """What a node states. round: where it is. slow: the class of each slow link."""
 
     round: int = 0
     slow: Mapping[OriginId, int] = field(default_factory=dict)
@@ -35,7 +35,7 @@ class Stated:
 
 @lru_cache(maxsize=4096)
 def unpack(state: bytes) -> Stated:
-    """Raises PeerError for what no node states. Empty: it has not stated anything yet."""
+    """Undoes `packed`. Raises PeerError for bytes that no node states. Empty bytes: nothing was stated yet."""
     if not state:
         return Stated()
     if len(state) < _HEAD.size:
@@ -54,8 +54,8 @@ def stated(member: Member) -> Stated:
 
 
 def known_graph(membership: Membership, still: Collection[OriginId] = ()) -> dict[Edge, int]:
-    """The links of those who take part, by the word of both ends, with the class of each. still: who stands still, and
-    is matched with nobody."""
+    """The links, stated by both ends, between hosts that take part, with the class of each. still: hosts that stand
+    still, and are matched with nobody."""
     taking_part = {
         member.origin: member
         for member in membership.all()
@@ -72,8 +72,9 @@ def known_graph(membership: Membership, still: Collection[OriginId] = ()) -> dic
 
 
 def swarm_round(membership: Membership, told: Mapping[OriginId, int], rounds: int) -> int:
-    """The round that half of the hosts have reached: no minority moves anyone. told: what we know beside statements, of
-    ourselves and of neighbours. Who has finished the run counts, too; who left before does not."""
+    """The round that half of the hosts have reached, so that no minority moves anyone. told: rounds that we know
+    besides statements, our own and those of neighbours. Hosts that have finished the run count, those that left before
+    do not."""
     reached = []
     for member in membership.all():
         round_ = max(stated(member).round, told.get(member.origin, 0))

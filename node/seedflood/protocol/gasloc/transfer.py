@@ -1,12 +1,12 @@
-"""How many bytes travel over a link, piece by piece, without being in the way of anything else.
+"""How large contents travel over a link, piece by piece, without being in the way of anything else.
 
-The sender keeps only so much under way that little of it waits in queues: other frames of the link are behind that
+The sender keeps so little under way that little of it waits in queues; other frames of the link wait behind that
 little. It learns from the time between a chunk and its credit. While that is hardly longer than the shortest seen, the
-link carries all that is sent, and the window grows; when it grows beyond that, the window shrinks (a delay-based
-window, as in LEDBAT, RFC 6817). The size of a chunk follows the throughput, so that one never holds a link for long.
+link carries all that is sent, and the window grows. When it becomes longer, the window shrinks (a delay-based window,
+as in LEDBAT, RFC 6817). The size of a chunk follows the throughput, so that no chunk holds a link for long.
 
-The receiver takes chunks in order and says how far it is. If one is missing it asks again from there, at once and then
-now and then: what was accepted can be continued at any byte, over whichever link is up.
+The receiver takes chunks in order and says how far it is. If one is missing, it asks again from there, first at once
+and then now and then: a transfer can go on at any byte, over any link with the same peer.
 """
 
 from collections import deque
@@ -18,27 +18,28 @@ from seedflood.protocol.gasloc.messages import CHUNK_BYTES_MAX, KEY_BYTES, Chunk
 
 CHUNK_BYTES_MIN, CHUNK_BYTES_FIRST = 2 << 10, 8 << 10
 CHUNK_SECONDS = 0.005
-"""What a chunk may take on the link."""
+"""How long a chunk may take on the link."""
 
 WINDOW_BYTES_MIN, WINDOW_BYTES_FIRST, WINDOW_BYTES_MAX = 4 << 10, 16 << 10, 8 << 20
 QUEUE_SECONDS = 0.008
 """How long what is under way may wait in queues."""
 
 SHRINK, GROWTH = 0.8, 0.1
-"""By which the window changes in a round trip, after the first queue was seen. Before that it doubles."""
+"""How much the window changes in a round trip, after the first queue was seen. Before that it doubles."""
 
 RATES = 4
-"""The link carries the best of so many measurements: the last ones."""
+"""The rate of a link is the best of so many last measurements."""
 
 RETRY_SECONDS = 3.0
-"""So long a receiver waits for the next chunk before it asks again."""
+"""How long a receiver waits for the next chunk before it asks again."""
 
 SENT_FACTOR, SENT_BYTES_SPARE = 4, 16 << 20
-"""More than so many times its size, and this, is not sent of a content: to whoever asks again and again."""
+"""Of one content no more than this many times its size, and this many bytes, is sent, however often a peer asks
+again."""
 
 
 class Content(Protocol):
-    """Bytes to be sent that do not change. digest: 32 bytes, of all of it; how it is made is for the compute side."""
+    """Bytes to be sent, which do not change. digest: 32 bytes over all of them; the compute side makes it."""
 
     @property
     def digest(self) -> bytes: ...
@@ -47,24 +48,24 @@ class Content(Protocol):
     def size(self) -> int: ...
 
     def read(self, offset: int, count: int) -> memoryview | bytes:
-        """Exactly so many bytes; never for long."""
+        """Exactly `count` bytes from `offset` on. It must not block for long."""
 
 
 class Sink(Protocol):
-    """Where received bytes go. held: how many are there, from the first on; not 0 if an earlier life received some."""
+    """Where received bytes go. held: how many are there, from the first on; an earlier life may have received some."""
 
     @property
     def held(self) -> int: ...
 
     def write(self, data: memoryview | bytes) -> None:
-        """Appends; never for long."""
+        """Appends. It must not block for long."""
 
 
 class Sinks(Protocol):
     """Where sinks come from."""
 
     def open(self, digest: bytes, size: int) -> Sink:
-        """For bytes that have this digest, as their sender says."""
+        """A sink for bytes that, by their sender's word, have this digest."""
 
 
 def key_of(digest: bytes) -> bytes:
@@ -156,7 +157,7 @@ class Sending:
         self.heard_at = now
         self._total = 0
         self._furthest = 0
-        """Of what was ever sent. What was under way when it was asked for again may still arrive."""
+        """The end of everything that was ever sent. What was under way when it was asked for again may still arrive."""
         self.window = Window(window)
 
     @property
@@ -164,7 +165,8 @@ class Sending:
         return self.held == self.content.size
 
     def accept(self, start: int, now: float) -> None:
-        """The receiver has everything before `start`, and wants the rest. Raises PeerError if it cannot be so."""
+        """The receiver has everything before `start`, and wants the rest. Raises PeerError if there are not that many
+        bytes."""
         if start > self.content.size:
             raise PeerError(f"asked to go on at byte {start:,} of {self.content.size:,}", reason="limit")
         if self._total > SENT_FACTOR * self.content.size + SENT_BYTES_SPARE:
@@ -175,7 +177,7 @@ class Sending:
         self.window.restart(start, now)
 
     def pause(self) -> None:
-        """Until it is accepted again."""
+        """Sends nothing until the content is accepted again."""
         self.position = self.content.size
 
     def credit(self, held: int, now: float) -> bool:
@@ -221,12 +223,13 @@ class Receiving:
         return self.held == self.size
 
     def ask(self, now: float) -> None:
-        """It is asked for from here on."""
+        """The rest of the content is asked for now."""
         self._began_at, self._began_with = now, self.held
         self.ask_at = now + RETRY_SECONDS
 
     def take(self, chunk: Chunk, now: float) -> bool:
-        """Is it the next one? Then it is used. What came twice is passed over. Raises PeerError if it is too long."""
+        """Uses the chunk if it is the next one, and returns whether it was. One that came before is passed over. Raises
+        PeerError if it ends beyond the content."""
         end = chunk.offset + len(chunk.data)
         if end > self.size:
             raise PeerError("a chunk beyond what was offered", reason="limit")
@@ -238,8 +241,8 @@ class Receiving:
         return True
 
     def must_ask_again(self, chunk: Chunk) -> bool:
-        """Is something missing before this chunk? True once for each hole: the rest of what is under way shows it
-        again."""
+        """Is something missing before this chunk? True only once for each hole, which all other chunks under way show,
+        too."""
         is_new = chunk.offset > self.held and self._asked_for != self.held
         if is_new:
             self._asked_for = self.held
