@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import count
 
+from seedflood.errors import PeerError
 from seedflood.protocol.gasloc.node import GaslocNode
 from seedflood.protocol.gasloc.orders import (
     Keep,
@@ -57,7 +58,14 @@ class Memory:
 
 
 class Memories:
+    """Where sinks come from. most: bytes that any content has."""
+
+    def __init__(self, most):
+        self.most = most
+
     def open(self, digest, size):
+        if size > self.most:
+            raise PeerError(f"{size} bytes are not parameters of this run", reason="size")
         return Memory()
 
 
@@ -244,7 +252,7 @@ class Host:
             member,
             lambda data: hashlib.sha512(data).digest(),
             lambda *_: True,
-            Memories(),
+            Memories(self.world.most),
             Habits(self.local_steps, self.checkpoint_rounds, self.world.bounds, self.world.patience),
         )
         self.compute = Compute(self)
@@ -324,6 +332,7 @@ class World:
         self.drop = lambda sender, receiver, message: False
         """Frames that never arrive."""
         self.change = lambda sender, receiver, message: message
+        self.most = 1 << 30
         self.doom = lambda host: None
 
     def at(self, when, action):

@@ -159,6 +159,20 @@ def test_parameters_that_are_not_what_was_offered_are_not_mixed_and_their_sender
     assert {others for host in world.hosts for _, others in host.mixes} == {()}
 
 
+@pytest.mark.parametrize("is_liar_slow", [False, True])
+def test_offers_of_a_size_that_parameters_cannot_have_cost_the_exchange_alone(is_liar_slow):
+    """Whoever of the two comes to the round first."""
+    world = World(clients=2, steps=80)
+    world.most = 1000
+    honest, liar = world.add(), world.add(padding=5000, step_seconds=0.4 if is_liar_slow else 0.1)
+    world.ring()
+    world.finish()
+    assert "size" in {event.facts["reason"] for event in honest.named("exchange skipped")}
+    assert len(honest.named("a neighbour exchanges no parameters of this run")) <= 5
+    assert {others for host in world.hosts for _, others in host.mixes} == {()}
+    assert honest.refused == liar.refused == []
+
+
 def test_a_neighbour_that_sends_nothing_costs_no_more_than_the_bound():
     world = World(clients=2, steps=40)
     honest, liar = world.add(), world.add()

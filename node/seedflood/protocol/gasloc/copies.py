@@ -69,8 +69,8 @@ class Fetch:
             return
         if self._receiving is not None and self._receiving.digest != offer.digest:
             self._carrier.forget(peer, self._receiving.digest)
-        self.round, self._heard_at = offer.round, now
         self._receiving = self._carrier.accept(peer, offer.digest, offer.size, now)
+        self.round, self._heard_at = offer.round, now
         self._held = self._receiving.held
         if self._receiving.is_whole:
             self.arrived(peer, self._receiving)

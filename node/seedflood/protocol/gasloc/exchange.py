@@ -151,7 +151,11 @@ class Exchange:
         pairing.enter(Stage.MOVING)
         size = pairing.ours.size + offer.size
         pairing.deadline = now + self._pace.transfer_seconds(pairing.partner, size)
-        receiving = self._carrier.accept(pairing.partner, offer.digest, offer.size, now)
+        try:
+            receiving = self._carrier.accept(pairing.partner, offer.digest, offer.size, now)
+        except PeerError:
+            self._refuse(pairing, "size")
+            return
         if receiving.is_whole:
             self.arrived(pairing.partner, receiving, now)
 
@@ -204,9 +208,7 @@ class Exchange:
         if pairing is None or not is_wanted:
             self._outbox.order(Drop(round_, partner))
         elif not is_right:
-            self._begin_distrust(partner)
-            self._carrier.say(partner, Decline(Kind.ROUND, round_, Reason.DISTRUST, self.round))
-            self._skip(pairing, "digest")
+            self._refuse(pairing, "digest")
         else:
             pairing.enter(Stage.HELD)
             if not pairing.is_decider:
@@ -336,6 +338,13 @@ class Exchange:
         name = self._presence.membership.name(pairing.partner)
         self._outbox.tell("exchange skipped", partner=name, round=pairing.round, reason=reason)
 
+    def _refuse(self, pairing: Pairing, reason: str) -> None:
+        """What it offers, or has sent, are no parameters of this run. Perhaps we look at that at a time of our own, so
+        no link is blamed."""
+        self._begin_distrust(pairing.partner)
+        self._carrier.say(pairing.partner, Decline(Kind.ROUND, pairing.round, Reason.DISTRUST, self.round))
+        self._skip(pairing, reason)
+
     def _decline(self, peer: OriginId, offer: Offer, reason: Reason) -> None:
         self._carrier.say(peer, Decline(Kind.ROUND, offer.round, reason, max(self.round, 0)))
 
@@ -365,4 +374,4 @@ class Exchange:
         _, rounds = self._distrust.get(peer, (0, DISTRUST_ROUNDS // 2))
         self._distrust[peer] = (self.round + 2 * rounds, 2 * rounds)
         name = self._presence.membership.name(peer)
-        self._outbox.tell("a neighbour sent what it had not offered", "warning", peer=name, round=self.round)
+        self._outbox.tell("a neighbour exchanges no parameters of this run", "warning", peer=name, round=self.round)

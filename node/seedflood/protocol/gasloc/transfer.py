@@ -39,7 +39,8 @@ again."""
 
 
 class Content(Protocol):
-    """Bytes to be sent, which do not change. digest: 32 bytes over all of them; the compute side makes it."""
+    """Bytes to be sent, which do not change. digest: 32 bytes over all of them; the compute side makes it before it
+    hands the content over, for nothing here may take long."""
 
     @property
     def digest(self) -> bytes: ...
@@ -65,7 +66,8 @@ class Sinks(Protocol):
     """Where sinks come from."""
 
     def open(self, digest: bytes, size: int) -> Sink:
-        """A sink for bytes that, by their sender's word, have this digest."""
+        """A sink for bytes that, by their sender's word, have this digest. Raises PeerError for a size that they cannot
+        have."""
 
 
 def key_of(digest: bytes) -> bytes:
