@@ -95,6 +95,7 @@ class Lots:
     # What is due
 
     def recall(self, records, now):
+        self._since = now
         lots = [LOT.unpack(name + number) for name, number in records.items() if name != WHOLE.key]
         self.known = {(origin, step): number for origin, step, number in lots}
         if self._is_key_fresh or WHOLE.key in records:
