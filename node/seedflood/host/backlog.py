@@ -47,14 +47,15 @@ class Backlog:
 
     def _sift_members(self, peer: OriginId, message: Members) -> Message | None:
         """Statements of ours that are not kept wait."""
-        early = [member for member in message.members if self._is_early(member)]
+        early = [member for member in message.members if self.is_early(member)]
         if not early:
             return message
         self._withheld.append((peer, Members(tuple(early))))
         others = tuple(member for member in message.members if member not in early)
         return Members(others) if others else None
 
-    def _is_early(self, member: Member) -> bool:
+    def is_early(self, member: Member) -> bool:
+        """Is it a statement of ours that is not kept yet?"""
         return member.origin == self._origin and member in self.members.values()
 
     def release(self) -> list[tuple[OriginId, Message]]:

@@ -10,6 +10,7 @@ shell, for the core believes by then that things are kept which are not.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from seedflood.errors import DiskFullError
@@ -51,6 +52,8 @@ class Driver:
         self._observer = observer
         self._clock = clock
         self._backlog = backlog or Backlog(node.origin)
+        self._stated: Member | None = None
+        """The last statement of ours that is on the disk."""
 
     @property
     def is_disk_full(self) -> bool:
@@ -69,8 +72,11 @@ class Driver:
         self.tick()
 
     def hello(self) -> Hello:
-        """What to say first on a new link."""
-        return self.node.hello()
+        """What to say first on a new link: of ourselves the last statement that is kept, if there is one."""
+        hello = self.node.hello()
+        if self._stated is None or not self._backlog.is_early(hello.member):
+            return hello
+        return replace(hello, member=self._stated)
 
     def answer(self, frontier: Iterable[Held]) -> Iterator[Any]:
         """The answer to a pull, made as it is taken: who takes part. An algorithm with a history says more.
@@ -161,6 +167,7 @@ class Driver:
         try:
             self._journal.keep(out.members, out.records, durable=out.is_durable or bool(out.records))
             self._journal.commit()
+            self._note_stated()
             self._backlog.clear()
         except DiskFullError as error:
             self._stick(error)
@@ -204,7 +211,13 @@ class Driver:
     def _write_backlog(self) -> None:
         self._journal.keep(self._backlog.members.values(), self._backlog.records.values(), durable=True)
 
+    def _note_stated(self) -> None:
+        """All of the backlog is on the disk."""
+        ours = [member for member in self._backlog.members.values() if member.origin == self.node.origin]
+        self._stated = max([*ours, *filter(None, [self._stated])], key=lambda member: member.age, default=None)
+
     def _resume(self) -> None:
         """All that waited is written: says what was withheld."""
+        self._note_stated()
         for peer, message in self._backlog.release():
             self._send(peer, message)

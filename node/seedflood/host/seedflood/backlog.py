@@ -91,7 +91,7 @@ class BundleBacklog(Backlog):
         self.measure = self.published = None
         return waiting
 
-    def _is_early(self, member: Member) -> bool:
+    def is_early(self, member: Member) -> bool:
         """A statement of ours that tells how far we have spoken shall not count what is not kept."""
         first = self.first_unsaved
         return member.origin == self._origin and first is not None and stated(member).said_before > first

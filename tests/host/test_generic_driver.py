@@ -1,0 +1,108 @@
+"""What the driver of any algorithm promises, with hosts that draw lots: what is not kept is not told."""
+
+import pytest
+from lots import LotDriver, LotNode
+
+from seedflood.errors import DiskFullError, JournalError
+from seedflood.protocol.swarm.messages import Hello, Member, Members, Opaque
+from seedflood.protocol.swarm.rules import SwarmRules
+
+RULES = SwarmRules(b"r" * 32, b"b" * 32, clients=2, steps=3)
+
+
+class Seams:
+    """Journal, links and observer that write down what happens to them, in order."""
+
+    def __init__(self):
+        self.happened, self.kept, self.draws, self.error = [], [], [], None
+
+    def keep(self, members, records=(), *, durable):
+        if self.error is not None:
+            raise self.error
+        members, records = list(members), list(records)
+        self.happened.append(("keep", durable, len(records)))
+        self.kept += [*members, *records]
+
+    def commit(self):
+        self.happened.append(("commit",))
+
+    def send(self, peer, messages):
+        self.happened += [("send", peer, message) for message in messages]
+
+    def noted(self, event):
+        self.happened.append(("noted", event.name))
+
+    def sent(self, peer, message): ...
+
+    def finished(self): ...
+
+    def superseded(self): ...
+
+    def draw(self, then):
+        self.draws.append(then)
+
+    def sends(self):
+        return [one[2] for one in self.happened if one[0] == "send"]
+
+
+def make_node(name):
+    member = Member(name.encode().ljust(32, b"."), name, 1)
+    return LotNode(RULES, member, lambda _: bytes(64), lambda *_: True, is_key_fresh=True)
+
+
+@pytest.fixture
+def seams():
+    return Seams()
+
+
+@pytest.fixture
+def driver(seams):
+    """Linked with bob, and about to draw."""
+    driver = LotDriver(make_node("ada"), seams, seams, seams, lambda: 1.0, seams.draw)
+    driver.recall([], {})
+    bob = make_node("bob")
+    bob.recall([], 1.0)
+    driver.connected(bob.origin, bob.hello())
+    seams.happened.clear()
+    return driver
+
+
+def test_a_record_is_durable_before_it_is_told(driver, seams):
+    seams.draws[0](0.5)
+    kinds = [one[0] for one in seams.happened]
+    assert kinds.index("keep") < kinds.index("commit") < kinds.index("send")
+    assert next(one for one in seams.happened if one[0] == "keep") == ("keep", True, 1)
+
+
+def test_a_full_disk_withholds_what_is_ours_and_tells_it_in_order_once_there_is_space(driver, seams):
+    seams.error = DiskFullError("full")
+    seams.draws[0](0.5)
+    assert driver.is_disk_full
+    assert [one for one in seams.sends() if isinstance(one, Opaque | Members)] == []
+    seams.error = None
+    driver.tick()
+    assert not driver.is_disk_full
+    assert any(isinstance(one, Opaque) for one in seams.sends())
+
+
+def test_a_hello_says_nothing_of_ourselves_that_is_not_kept(driver, seams):
+    kept = driver.hello().member
+    seams.error = DiskFullError("full")
+    driver.do(lambda now: driver.node.lots._presence.declare(hop_milliseconds=7))
+    assert driver.node.hello().member.version == kept.version + 1
+    hello = driver.hello()
+    assert isinstance(hello, Hello)
+    assert hello.member == kept
+    seams.error = None
+    driver.tick()
+    assert driver.hello().member == driver.node.hello().member != kept
+
+
+def test_a_disk_that_fails_halts_the_driver_and_nothing_is_told(driver, seams):
+    seams.error = JournalError("broken")
+    with pytest.raises(JournalError):
+        seams.draws[0](0.5)
+    assert driver.is_halted
+    assert seams.sends() == []
+    driver.tick()
+    assert seams.sends() == []
