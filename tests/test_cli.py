@@ -8,7 +8,7 @@ from rich.console import Console
 
 from seedflood import cli
 from seedflood.cli.options import parse_overrides
-from seedflood.cluster.local import show_result
+from seedflood.cluster.local import is_sound, show_result
 from seedflood.errors import ConfigError, ExitCode
 
 
@@ -146,3 +146,22 @@ def test_the_table_of_a_cluster_fits_a_terminal_of_eighty_columns(figures, cells
     assert "…" not in shown
     assert "node-4: 65.7 / 160.9" in shown
     assert all(cell in shown for cell in cells)
+
+
+@pytest.mark.parametrize(
+    ("mode", "said"), [("seedflood", "The digests differ."), ("gasloc", "differ, as they may: by 3.0%")]
+)
+def test_replicas_that_differ_are_a_fault_only_if_they_should_not(mode, said):
+    node = {
+        "name": "a",
+        "steps": 4,
+        "spent_seconds": 1.0,
+        "digest": "0b0ea459ff",
+        "links": [],
+        "consensus_distance": 0.03,
+    }
+    result = {"run_id": "7b6c" * 8, "mode": mode, "seconds": 1.0, "nodes": [node], "digests_equal": False}
+    console = Console(width=80, record=True, file=io.StringIO())
+    show_result(result, console)
+    assert said in console.export_text()
+    assert is_sound(result) is (mode == "gasloc")

@@ -173,7 +173,7 @@ def test_the_driver_and_the_simulation_need_neither_torch_nor_grpc_nor_sqlite():
 
 
 OF_SEEDFLOOD = ("seedflood.seams", "seedflood.driver", "seedflood.backlog", "seedflood.history")
-SHARED_OF_HOST = ("seams", "driver", "backlog", *OF_SEEDFLOOD)
+SHARED_OF_HOST = ("seams", "driver", "backlog", *OF_SEEDFLOOD, "gasloc.driver")
 """What the simulation runs, too."""
 
 
@@ -246,7 +246,12 @@ def test_what_a_node_looks_like_is_made_of_nothing_that_lives():
 def test_async_appears_where_there_is_a_loop_only():
     asynchronous = modules_with(lambda node: isinstance(node, ast.AsyncFunctionDef | ast.AsyncWith | ast.AsyncFor))
     loops = ("transport/", "operations/server.py", "operations/console.py")
-    engines = ("host/engine.py", "host/seedflood/engine.py", "host/seedflood/compute_adapter.py")
+    engines = (
+        "host/engine.py",
+        "host/seedflood/engine.py",
+        "host/seedflood/compute_adapter.py",
+        "host/gasloc/engine.py",
+    )
     shells = ("host/daemon.py", "host/process.py", "cluster/local.py", *engines)
     assert outside(asynchronous, *loops, *shells) == set()
 

@@ -70,7 +70,7 @@ def test_it_says_for_whom_it_waits_in_the_words_of_the_algorithm(shown: Page, st
     assert shown.text("window-title") == "Waiting"
     assert shown.text("window-waiting") == "Waits for beta."
     assert texts(shown, "blockers") == ["Partner (beta), for 12 s."]
-    assert shown.text("state-reason") == "Has waited for 12 s: partner (beta)."
+    assert shown.text("state-reason") == "Has waited for 12 s: companion (beta)."
     strange.node.show(blockers=())
     shown.wait_for("window-waiting", "Waits for nobody.")
     assert shown.text("state-reason") == "Takes part."

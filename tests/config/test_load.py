@@ -38,6 +38,9 @@ def test_settings_of_one_file_do_not_leak_into_the_next(write):
     assert load_settings(None).run.steps == 400
 
 
+GASLOC = '[run]\nmode = "gasloc"\nobjective.task = "lm"\n'
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -52,7 +55,14 @@ def test_settings_of_one_file_do_not_leak_into_the_next(write):
         ('[run.seedflood]\ntask = "lm"\n', ['no key "task"', "it belongs to [run.objective]"]),
         ("[seedflood]\nrank = 3\n", ["did you mean [run.seedflood]"]),
         ("[run]\nseedflood = 3\n", ["[run.seedflood]", "must be a table"]),
-        ('[run]\nmode = "gasloc"\n', ['"mode"', "seedflood"]),
+        ('[run]\nmode = "gossip"\n', ['"mode"', "seedflood, gasloc"]),
+        ('[run]\nmode = "gasloc"\n', ['task = "lm"', "[run.objective]"]),
+        (GASLOC + "steps = 30\n", ["steps (30)", "multiple", "local_steps (20)"]),
+        (GASLOC + "[run.gasloc]\ndelay_steps = 21\n", ["delay_steps (21)", "at most", "local_steps (20)"]),
+        (GASLOC + "[run.gasloc]\nwarmup_steps = 400\n", ["warmup_steps (400)", "fewer than steps (400)"]),
+        (GASLOC + '[run.gasloc]\noptimiser = "SGD"\n', ['no key "optimiser"', 'did you mean "optimizer"']),
+        (GASLOC + "[run.gasloc]\nalpha = 0\n", ['[run.gasloc] "alpha"', "greater than 0"]),
+        (GASLOC + "[run.gasloc]\nrank = 4\n", ['no key "rank"', "it belongs to [run.seedflood]"]),
         ('[run.objective]\nlabel_words = "good"\n', ['[run.objective] "label_words"', "must be a list"]),
         ("[run]\nlabel_skew = inf\n", ['[run] "label_skew"', "finite"]),
         ("[run.seedflood]\nlearning_rate = inf\n", ['[run.seedflood] "learning_rate"', "finite"]),

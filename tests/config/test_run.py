@@ -134,10 +134,20 @@ def test_keys_are_placed_by_their_bare_names():
     assert placed == {"steps": 3, "seedflood": {"rank": 4, "delay": 1}, "objective": {"task": "lm"}}
 
 
-def test_no_key_stands_in_two_tables():
-    tables = [RunSettings, *(type(getattr(RunSettings(), name)) for name in ("objective", "seedflood"))]
-    keys = [key for table in tables for key in table.model_fields]
-    assert len(keys) == len(set(keys))
+def test_keys_of_two_algorithms_are_placed_by_the_mode():
+    keys = {"local_steps": 3, "rank": 4, "task": "lm"}
+    tables = {"objective": {"task": "lm"}, "seedflood": {"local_steps": 3, "rank": 4}}
+    assert RunSettings.place(keys) == tables
+    placed = RunSettings.place({"mode": "gasloc", "local_steps": 3, "learning_rate": 0.1, "task": "lm"})
+    assert placed.pop("gasloc") == {"local_steps": 3, "learning_rate": 0.1}
+    assert placed == {"mode": "gasloc", "objective": {"task": "lm"}}
+
+
+def test_no_key_stands_in_two_tables_that_can_be_there_at_once():
+    for mode in RunSettings.algorithms():
+        tables = [RunSettings, *(type(getattr(RunSettings(), name)) for name in ("objective", mode))]
+        keys = [key for table in tables for key in table.model_fields]
+        assert len(keys) == len(set(keys))
 
 
 def test_a_gradient_has_defaults_of_its_own():

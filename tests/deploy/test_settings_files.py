@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from seedflood.config import SECTIONS, Settings, load_settings
+from seedflood.config import SECTIONS, RunSettings, Settings, load_settings
 
 REPOSITORY = Path(__file__).parents[2]
 EXPLAINED = REPOSITORY / "deploy" / "peers.toml"
@@ -17,8 +17,8 @@ def keys_of(section: str) -> set[str]:
     """Keys that stand under a section of deploy/peers.toml, commented or not."""
     found, current = set(), ""
     for line in EXPLAINED.read_text().splitlines():
-        if line.startswith("["):
-            current = line.strip("[]")
+        if line.removeprefix("# ").startswith("["):  # a table of another mode than the file's is commented out
+            current = line.removeprefix("# ").strip("[]")
         elif current == section and (match := KEY.match(line)):
             found.add(match["key"])
     return found
@@ -49,13 +49,24 @@ def test_every_line_explains_itself():
     assert bare == []
 
 
-def test_what_is_commented_out_can_be_taken_in(tmp_path):
-    lines = [re.sub(r"^# (?=[a-z_]+ = )", "", line) for line in EXPLAINED.read_text().splitlines()]
-    (tmp_path / "peers.toml").write_text("\n".join(lines))
+@pytest.mark.parametrize("mode", RunSettings.algorithms())
+def test_what_is_commented_out_can_be_taken_in(tmp_path, mode):
+    lines = [re.sub(r"^# (?=[a-z_]+ = |\[)", "", line) for line in EXPLAINED.read_text().splitlines()]
+    tables = re.split(r"(?m)^(?=\[)", "\n".join(lines))
+    others = {f"run.{name}" for name in RunSettings.algorithms()} - {f"run.{mode}"}
+    text = "".join(table for table in tables if table[1:].partition("]")[0] not in others)
+    text = text.replace('mode = "seedflood"', f'mode = "{mode}"')
+    if mode == "gasloc":
+        text = text.replace('task = "sst2"', 'task = "lm"')
+    (tmp_path / "peers.toml").write_text(text)
     taken = load_settings(tmp_path / "peers.toml")
     assert taken.model_fields_set == set(Settings.model_fields)
-    for section in set(SECTIONS) - {"peers"}:
-        assert attrgetter(section)(taken).model_fields_set == set(SECTIONS[section].model_fields)
+    assert taken.run.mode == mode
+    for section in set(SECTIONS) - {"peers"} - others:
+        expected = set(SECTIONS[section].model_fields)
+        if section == "run":
+            expected -= {name.removeprefix("run.") for name in others}
+        assert attrgetter(section)(taken).model_fields_set == expected
 
 
 @pytest.mark.parametrize("path", ["deploy/peers.toml", "docker/peers.toml", "deploy/kubernetes/base/peers.toml"])

@@ -155,3 +155,9 @@ def test_a_node_that_told_no_digest_is_compared_with_none(stopped, base, tmp_pat
 def test_a_folder_without_a_journal_is_named(stopped):
     with pytest.raises(ConfigError, match="does not exist"):
         replay(stopped)
+
+
+def test_a_journal_that_holds_nothing_learned_is_refused(tmp_path):
+    run = RunSettings.place({"mode": "gasloc", "task": "lm"})
+    with pytest.raises(ConfigError, match="export"):
+        rebuild(load_settings(None, {"run": run, "node": {"state": tmp_path}}))

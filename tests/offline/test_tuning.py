@@ -70,6 +70,12 @@ def test_rates_lie_around_the_default_with_two_digits():
     assert FACTOR > 3
 
 
+def test_rates_of_another_algorithm_are_not_tried(tmp_path):
+    settings = Settings(run=RunSettings.of(mode="gasloc", task="lm"), node=NodeSettings(state=tmp_path))
+    with pytest.raises(UsageError, match='mode is "gasloc"'):
+        sweep(settings, [], None, silence)
+
+
 def test_a_shortened_run_has_whole_rounds():
     run = RunSettings.of(**RUN, steps=400, local_steps=8, refresh_period=800)
     assert shorten(run, 30).steps == 24

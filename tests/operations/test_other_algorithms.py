@@ -82,12 +82,12 @@ async def test_what_the_algorithm_has_not_is_null(console, http):
 
 async def test_a_blocker_that_has_no_words_is_shown_as_it_is(console, http):
     (blocker,) = (await status_of(http, console))["blockers"]
-    assert (blocker["kind"], blocker["seconds"], blocker["reason"]) == ("partner", 12.0, "partner (beta)")
+    assert (blocker["kind"], blocker["seconds"], blocker["reason"]) == ("companion", 12.0, "companion (beta)")
 
 
 async def test_a_node_that_is_not_ready_says_for_whom_it_waits(console, node, http):
     node.show(is_ready=False)
-    reason = "it does not take part yet\nhas waited for 12 s: partner (beta)\n"
+    reason = "it does not take part yet\nhas waited for 12 s: companion (beta)\n"
     assert await get(http, console, "/readyz") == (503, reason)
 
 

@@ -194,8 +194,9 @@ class Hosts:
         for k in range(count):
             folder = self.folder / f"h{k}"
             folder.mkdir()
+            usual = RUN if run.get("mode", "seedflood") == "seedflood" else {"model": "embedded", "batch_size": 2}
             sections = {
-                "run": RunSettings.place(RUN | {"clients": count} | run),
+                "run": RunSettings.place(usual | {"clients": count} | run),
                 "node": {
                     "name": f"h{k}",
                     "listen": addresses[k],

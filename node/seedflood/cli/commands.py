@@ -118,7 +118,7 @@ def local(
 
         seedflood local --nodes 4 --topology ring --model ./opt-125m --task sst2 --data ./sst2 --steps 400
     """
-    from seedflood.cluster.local import ClusterPlan, run_cluster, show_result
+    from seedflood.cluster.local import ClusterPlan, is_sound, run_cluster, show_result
 
     flags = parse_overrides(overrides)
     if estimate is not None:
@@ -144,7 +144,7 @@ def local(
         typer.echo(json.dumps(result))
     else:
         show_result(result, table_console())
-    if not result["digests_equal"]:
+    if not is_sound(result):
         raise DivergenceError(f"the nodes ended with different digests; keep {result['folder']} and report this.")
 
 

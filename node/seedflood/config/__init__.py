@@ -3,6 +3,7 @@
 `[run]` must be equal on all hosts, and its hash is the run id. Everything else belongs to one host.
 """
 
+from seedflood.config.gasloc import GaslocSettings
 from seedflood.config.load import SECTIONS, Settings, add_algorithm, check_folders, load_settings
 from seedflood.config.migrate import MOVED, migrate_file
 from seedflood.config.node import NodeSettings, PeerSettings, TlsSettings, check_address, is_loopback
@@ -14,6 +15,7 @@ __all__ = [
     "MOVED",
     "SECTIONS",
     "AlgorithmSettings",
+    "GaslocSettings",
     "NodeSettings",
     "ObjectiveSettings",
     "PeerSettings",

@@ -14,6 +14,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
+from seedflood.config.gasloc import GaslocSettings
 from seedflood.config.seedflood import SeedfloodSettings
 from seedflood.config.tables import AlgorithmSettings, Name, Section, Tables, merge, sections_of
 
@@ -57,6 +58,7 @@ class RunSettings(Section):
     )
     objective: ObjectiveSettings = ObjectiveSettings()
     seedflood: SeedfloodSettings = SeedfloodSettings()
+    gasloc: GaslocSettings = GaslocSettings()
 
     @classmethod
     def algorithms(cls) -> list[str]:
@@ -90,8 +92,9 @@ class RunSettings(Section):
         return mode
 
     @model_validator(mode="after")
-    def _check_steps(self) -> Self:
+    def _check_algorithm(self) -> Self:
         self.algorithm.check_steps(self.steps)
+        self.algorithm.check_task(self.objective.task)
         return self
 
     @model_serializer(mode="wrap")
@@ -100,19 +103,24 @@ class RunSettings(Section):
         return {key: value for key, value in dump(self).items() if key == self.mode or key not in self.algorithms()}
 
     @classmethod
-    def table_of(cls, key: str) -> str | None:
-        """The table that has this key: "run", or one within it such as "run.objective"; None if none has it."""
+    def table_of(cls, key: str, mode: str | None = None) -> str | None:
+        """The table that has this key: "run", or one within it such as "run.objective"; None if none has it.
+
+        mode: of the algorithms whose tables have it, this one is meant (None: the default).
+        """
         if key in cls.model_fields:
             return "run"
-        tables = sections_of(cls).items()
-        return next((f"run.{name}" for name, table in tables if key in table.model_fields), None)
+        tables = sections_of(cls)
+        selected = mode or cls.model_fields["mode"].default
+        names = sorted(tables, key=lambda name: name != selected)  # that one first, else as they stand
+        return next((f"run.{name}" for name in names if key in tables[name].model_fields), None)
 
     @classmethod
     def place(cls, keys: Tables) -> dict[str, Any]:
         """Puts keys, given by their bare names, into their tables. A value that is a table already stays as it is."""
         placed: dict[str, Any] = {}
         for key, value in keys.items():
-            _, _, table = (cls.table_of(key) or "run").partition(".")
+            _, _, table = (cls.table_of(key, keys.get("mode")) or "run").partition(".")
             placed = merge(placed, {table: {key: value}} if table else {key: value})
         return placed
 

@@ -27,6 +27,9 @@ class AlgorithmSettings(Section):
     def check_steps(self, steps: int) -> None:
         """Raises ValueError if a run of this length cannot have these settings."""
 
+    def check_task(self, task: str) -> None:
+        """Raises ValueError if the algorithm cannot learn this task."""
+
     def shown(self) -> dict[str, Any]:
         """What the status of a node shows of them: names and plain values."""
         return self.model_dump(mode="json")

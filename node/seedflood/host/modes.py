@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack
 from seedflood.config import AlgorithmSettings, Settings, add_algorithm
 from seedflood.host.compute_thread import ComputeThread
 from seedflood.host.engine import Engine
+from seedflood.host.gasloc.engine import open_gasloc
 from seedflood.host.seedflood.engine import open_seedflood
 from seedflood.identity import Identity
 from seedflood.operations.hub import TelemetryHub
@@ -18,7 +19,7 @@ Open = Callable[[Settings, Identity, ComputeThread, TelemetryHub, AsyncExitStack
 """Loads model and journal: (settings, key, compute thread, telemetry, what to undo if the daemon does not come up).
 Raises SeedfloodError."""
 
-MODES: dict[str, Open] = {"seedflood": open_seedflood}
+MODES: dict[str, Open] = {"seedflood": open_seedflood, "gasloc": open_gasloc}
 
 
 def add_mode(name: str, table: type[AlgorithmSettings], open_engine: Open) -> None:

@@ -93,6 +93,11 @@ def replay(settings: Settings) -> Replayed:
 @contextlib.contextmanager
 def _stopped_node(settings: Settings) -> Iterator[tuple[Trainer, BundleJournal]]:
     path = settings.node.state / JOURNAL_FILE
+    if settings.run.mode != "seedflood":
+        raise ConfigError(
+            f'the journal of a node with mode = "{settings.run.mode}" does not hold what it has learned: set [node] '
+            "export, and the node writes a model when its run ends."
+        )
     if not path.exists():
         raise ConfigError(f"{path} does not exist; name the state folder of a node that ran, with [node] state.")
     trainer = Trainer(settings.run, settings.node)

@@ -86,6 +86,8 @@ Report = Callable[[float, int, int], None]
 
 def sweep(settings: Settings, rates: Sequence[float], steps: int | None, report: Report) -> Sweep:
     """Tries these learning rates; if there are none, some around the default. Raises what loading a run raises."""
+    if settings.run.mode != "seedflood":
+        raise UsageError(f'learning rates are tried of mode = "seedflood" alone, and mode is "{settings.run.mode}".')
     run = shorten(settings.run, steps)
     tried: dict[float, Try] = {}
     waiting = list(rates) or rates_about(Rehearsal(run, settings.node).learning_rate)

@@ -19,6 +19,9 @@ _CLAUSES: dict[str, str] = {
     "away": "{name} is not linked, and may lack something",
     "agreement": "{name} has not said that it holds the same",
     "own replica": "its own replica is made again",
+    "partner": "the parameters of {name} for the round have not come",
+    "outcome": "{name} has not said whether their last exchange counts",
+    "neighbour": "{name} has not come to the end of the run",
 }
 
 

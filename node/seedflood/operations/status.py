@@ -93,7 +93,7 @@ def why_not_ready(hub: TelemetryHub) -> str | None:
     catching_up = view.catching_up
     if catching_up is not None:
         name = next(member.name for member in view.members if member.origin == catching_up.donor)
-        return f"catching up: {catching_up.held} of {catching_up.wanted} steps held, from {name}"
+        return f"catching up: {catching_up.held} of {catching_up.wanted} {catching_up.unit} held, from {name}"
     if view.phase == "joining":
         return "catching up"
     return hub.unready_reason

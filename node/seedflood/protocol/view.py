@@ -63,12 +63,13 @@ class WindowView:
 
 @dataclass(frozen=True, slots=True)
 class CatchingUp:
-    """How far a node has caught up. wanted: steps of all origins that the donor held when we linked. held: how many of
-    them are held here."""
+    """How far a node has caught up. wanted: steps of all origins that the donor held when we linked, or what else the
+    unit says. held: how many of them are held here."""
 
     donor: OriginId
     held: int
     wanted: int
+    unit: str = "steps"
 
 
 @dataclass(frozen=True, slots=True)

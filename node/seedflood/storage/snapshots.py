@@ -24,6 +24,8 @@ from seedflood.storage.disk import told
 Arrays = dict[str, NDArray[Any]]
 Facts = dict[str, str]
 
+SET_ASIDE_SUFFIX = ".unusable"
+
 _DIGEST = "sha256"
 
 
@@ -67,8 +69,8 @@ class Snapshots:
         self.skipped.clear()
         for path in self._newest_first():
             try:
-                arrays, facts = _load(path)
-            except (SafetensorError, OSError, ValueError) as error:
+                arrays, facts = load(path)
+            except (OSError, ValueError) as error:
                 self.skipped.append((path, f"cannot be read: {error}"))
                 continue
             if is_usable(facts):
@@ -76,6 +78,17 @@ class Snapshots:
             self.skipped.append((path, "does not fit"))
             del arrays  # one set of arrays in memory at a time
         return None
+
+    def newest(self) -> Path | None:
+        """The file of the newest snapshot, which is whole; None if there is none."""
+        return next(iter(self._newest_first()), None)
+
+    def set_aside(self) -> None:
+        """Those that `load_latest` passed over count no more: the next one may have a lower number. Raises
+        JournalError."""
+        for path, _ in self.skipped:
+            with told(path, "set aside", "snapshot"):
+                path.rename(path.with_name(path.name + SET_ASIDE_SUFFIX))
 
     def _newest_first(self) -> list[Path]:
         return sorted(self._folder.glob("step-*.safetensors"), key=_step, reverse=True)
@@ -90,14 +103,31 @@ def _write(path: Path, arrays: Arrays, facts: Facts) -> None:
         raise OSError(int(number[1]) if number else errno.EIO, str(error)) from error
 
 
-def _load(path: Path) -> tuple[Arrays, Facts]:
-    """Raises ValueError if they are not what was saved."""
-    with safe_open(path, framework="np") as file:
-        facts: Facts = dict(file.metadata() or {})
-    arrays: Arrays = load_file(path)
+def load(path: Path) -> tuple[Arrays, Facts]:
+    """Raises ValueError or OSError if they are not what was saved."""
+    facts = _read_facts(path)
+    try:
+        arrays: Arrays = load_file(path)
+    except SafetensorError as error:
+        raise ValueError(str(error)) from error
     if facts.pop(_DIGEST, None) != _digest(arrays, facts):
         raise ValueError("it fails its checksum")
     return arrays, facts
+
+
+def load_facts(path: Path) -> Facts:
+    """Unchecked, without the arrays. Raises ValueError or OSError."""
+    facts = _read_facts(path)
+    facts.pop(_DIGEST, None)
+    return facts
+
+
+def _read_facts(path: Path) -> Facts:
+    try:
+        with safe_open(path, framework="np") as file:
+            return dict(file.metadata() or {})
+    except SafetensorError as error:
+        raise ValueError(str(error)) from error
 
 
 def _digest(arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, str]) -> str:

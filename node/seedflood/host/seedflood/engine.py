@@ -14,9 +14,9 @@ from seedflood.host.compute_thread import ComputeThread
 from seedflood.host.engine import Engine, Shell
 from seedflood.host.places import JOURNAL_FILE, SNAPSHOTS_FOLDER
 from seedflood.host.report import RESULT_FILE, Report
+from seedflood.host.results import Results
 from seedflood.host.seedflood.compute_adapter import ComputeAdapter
 from seedflood.host.seedflood.driver import SeedfloodDriver
-from seedflood.host.seedflood.results import Results
 from seedflood.identity import Identity, verify
 from seedflood.operations.hub import TelemetryHub
 from seedflood.operations.seedflood.observer import SeedfloodObserver

@@ -84,6 +84,8 @@ class Gasloc:
         """Since when we join, or are finishing."""
         self._now = 0.0
         self._standstill = Standstill()
+        self.shown: dict[str, float] = {}
+        """Figures of the compute side, which are shown beside ours."""
 
     # What the swarm says of us
 
@@ -128,7 +130,8 @@ class Gasloc:
         return False
 
     def describe(self, view: View) -> View:
-        return replace(view, figures={**view.figures, **figures_of(self)}, catching_up=self.fetch.progress())
+        figures = {**view.figures, **figures_of(self), **self.shown}
+        return replace(view, figures=figures, catching_up=self.fetch.progress())
 
     def blockers(self, now: float) -> tuple[Blocker, ...]:
         return tuple(find_blockers(self, self._presence.membership))

@@ -98,7 +98,7 @@ class Fetch:
         """How far the copy has come, in bytes; None if none is."""
         if self.donor is None or self._receiving is None:
             return None
-        return CatchingUp(self.donor, self._receiving.held, self._receiving.size)
+        return CatchingUp(self.donor, self._receiving.held, self._receiving.size, "bytes")
 
     def end(self) -> None:
         """No copy is wanted any more."""

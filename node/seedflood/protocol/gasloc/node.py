@@ -49,6 +49,10 @@ class GaslocNode(Swarm[Outputs]):
         once the journal is recalled and nothing is being kept."""
         return {(entry.round, partner) for partner, entry in self.gasloc.ledger.entries()}
 
+    def show(self, **figures: float) -> None:
+        """Figures of the compute side, for operators."""
+        self.gasloc.shown |= figures
+
     # What the compute side answers
 
     def restored(self, serial: int, round_: int, now: float) -> None:

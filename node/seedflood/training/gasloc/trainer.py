@@ -25,7 +25,7 @@ from seedflood.training.gasloc.held_out import evaluate_packed
 from seedflood.training.gasloc.outer import Mixed, Outer, OuterSettings, Pull
 from seedflood.training.gasloc.packing import PackedTask
 from seedflood.training.gasloc.worker import LocalSteps, Worker, WorkerSettings
-from seedflood.training.models import BaseModel, export_model
+from seedflood.training.models import BaseModel, digest_weights, export_model
 
 
 class Trainer:
@@ -98,6 +98,14 @@ class Trainer:
     def restore(self, arrays: Mapping[str, Any], facts: Mapping[str, str]) -> None:
         """Goes on from there. Raises ValueError, and changes nothing, if it does not fit."""
         checkpoint.restore(self.worker, self.outer, arrays, facts)
+
+    def complete(self) -> None:
+        """Nothing is left open at the end of a run."""
+
+    def digest(self) -> bytes:
+        """32 bytes over the parameters as they stand."""
+        flat = self.worker.flat
+        return digest_weights(flat.layout.views(flat.values_F))
 
     def evaluate(self) -> Evaluation:
         """Loss and perplexity of the parameters as they stand."""

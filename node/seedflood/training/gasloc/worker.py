@@ -155,7 +155,7 @@ def make_optimiser(flat: FlatModel, settings: WorkerSettings) -> torch.optim.Opt
     name = settings.optimiser
     kind = getattr(torch.optim, name, None)
     if not (isinstance(kind, type) and issubclass(kind, torch.optim.Optimizer)) or name in UNSUITABLE:
-        raise ConfigError(f'optimiser = "{name}" is none of torch.optim that can be used: try "AdamW" or "SGD".')
+        raise ConfigError(f'optimizer = "{name}" is none of torch.optim that can be used: try "AdamW" or "SGD".')
     options = dict(settings.options)
     if name in FUSED:
         options.setdefault("fused", True)
@@ -173,7 +173,7 @@ def make_optimiser(flat: FlatModel, settings: WorkerSettings) -> torch.optim.Opt
     try:
         return make(filled, lr=settings.learning_rate, **options)
     except (TypeError, ValueError) as error:
-        raise ConfigError(f'optimiser = "{name}" cannot be used with this model and these options: {error}.') from error
+        raise ConfigError(f'optimizer = "{name}" cannot be used with this model and these options: {error}.') from error
 
 
 def _pieces(batch: Batch, micro_batch: int | None) -> Iterator[Batch]:

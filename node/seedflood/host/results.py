@@ -4,19 +4,35 @@ The model is asked on the compute thread; figures are told to whoever watches th
 """
 
 from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
 
 from seedflood.config import Settings
 from seedflood.host.compute_thread import Run, nothing
 from seedflood.host.report import Figures, Report
 from seedflood.operations.hub import TelemetryHub
 from seedflood.training.evaluation import Evaluation
-from seedflood.training.seedflood.trainer import Trainer
+
+
+class Learner(Protocol):
+    """A trainer, whatever it trains by; for the compute thread alone."""
+
+    def complete(self) -> None:
+        """The run is over: nothing is left open."""
+
+    def evaluate(self) -> Evaluation: ...
+
+    def export(self, folder: Path) -> Path:
+        """Writes the model as a Hugging Face folder."""
+
+    def digest(self) -> bytes:
+        """32 bytes of what was learned."""
 
 
 class Results:
     """report: the figures, as far as they are known."""
 
-    def __init__(self, settings: Settings, trainer: Trainer, report: Report, hub: TelemetryHub, run: Run) -> None:
+    def __init__(self, settings: Settings, trainer: Learner, report: Report, hub: TelemetryHub, run: Run) -> None:
         self.report = report
         self._settings = settings
         self._trainer = trainer

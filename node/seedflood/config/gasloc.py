@@ -1,0 +1,65 @@
+"""`[run.gasloc]`: how hosts train by GASLoC. Like all of `[run]` it is equal on all hosts."""
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from seedflood.config.tables import AlgorithmSettings
+
+
+class GaslocSettings(AlgorithmSettings):
+    """`[run.gasloc]`: rounds of local steps, each with an exchange of parameters at its end."""
+
+    local_steps: int = Field(20, ge=1, le=2**20, description="Steps that every host takes between two exchanges.")
+    matching: Literal["one", "two", "full"] = Field(
+        "one", description="With whom a round is exchanged: one random neighbour, two, or all of them (full)."
+    )
+    encoding: Literal["float32", "bfloat16", "uint8"] = Field(
+        "bfloat16", description="How parameters travel; what an encoding leaves out is told with the next round."
+    )
+    alpha: float = Field(1.0, gt=0, le=1, description="How far parameters are pulled towards those of the partners.")
+    gamma: float = Field(0.0, ge=0, lt=1, description="Momentum of the exchange; 0 is plain gossip.")
+    eta: float = Field(1.0, gt=0, le=2, description="How much of what the local steps have changed counts.")
+    delay_steps: int = Field(
+        0, ge=0, description="Steps of the next round that are taken while this one is exchanged; local_steps at most."
+    )
+    final_rounds: int = Field(
+        0, ge=0, le=1000, description="Exchanges with all neighbours, without local steps, at the end of the run."
+    )
+    initial: Literal["pretrained", "random"] = Field(
+        "pretrained", description="What the run begins with: the model as it is, or weights drawn from the run's seed."
+    )
+    optimizer: str = Field(
+        "AdamW", pattern=r"^[A-Z][A-Za-z]*$", description="Of the local steps: the name of a class of torch.optim."
+    )
+    learning_rate: float = Field(1e-3, gt=0, allow_inf_nan=False, description="Of the local steps.")
+    weight_decay: float = Field(0.1, ge=0, lt=1, description="Of matrices alone, if the optimizer knows it.")
+    warmup_steps: int = Field(0, ge=0, description="Steps in which the learning rate grows to its full size.")
+    schedule: Literal["cosine", "constant"] = Field(
+        "cosine", description="How the learning rate goes down after that: to a tenth at the end of the run, or not."
+    )
+    clip_norm: float = Field(
+        1.0, ge=0, allow_inf_nan=False, description="Largest norm of a gradient; 0: gradients stay as they are."
+    )
+
+    def check_steps(self, steps: int) -> None:
+        if steps % self.local_steps:
+            raise ValueError(
+                f"steps ({steps}) must be a multiple of the local_steps ({self.local_steps}) of [run.gasloc]"
+            )
+        if self.delay_steps > self.local_steps:
+            raise ValueError(
+                f"delay_steps ({self.delay_steps}) of [run.gasloc] must be at most its local_steps ({self.local_steps})"
+            )
+        if self.warmup_steps >= steps and self.warmup_steps:
+            raise ValueError(f"warmup_steps ({self.warmup_steps}) of [run.gasloc] must be fewer than steps ({steps})")
+
+    def check_task(self, task: str) -> None:
+        if task != "lm":
+            raise ValueError(
+                f'mode = "gasloc" learns to go on with a text, but the task is "{task}": set task = "lm" in '
+                "[run.objective]"
+            )
+
+    def shown(self) -> dict[str, Any]:
+        return {"local_steps": self.local_steps, "matching": self.matching, "encoding": self.encoding}

@@ -1,0 +1,52 @@
+"""The driver of a node that trains by GASLoC: it gives the orders of the node to whoever computes.
+
+No order is given before all is on the disk that the node wanted kept when it gave it, or before: while the disk is
+full, orders wait.
+"""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from seedflood.host import seams
+from seedflood.host.driver import Driver
+from seedflood.protocol.gasloc.node import GaslocNode
+from seedflood.protocol.gasloc.orders import Order
+
+
+class Compute(Protocol):
+    """What carries out orders, one after the other; it answers by `Driver.do`."""
+
+    def put(self, order: Order) -> None:
+        """Returns at once."""
+
+
+class GaslocDriver(Driver):
+    node: GaslocNode
+
+    def __init__(
+        self,
+        node: GaslocNode,
+        journal: seams.Journal,
+        links: seams.Links,
+        observer: seams.Observer,
+        clock: Callable[[], float],
+        compute: Compute,
+    ) -> None:
+        super().__init__(node, journal, links, observer, clock)
+        self._compute = compute
+        self._waiting: list[Order] = []
+        """For space on the disk."""
+
+    def _perform(self, out: Any, kept: Any) -> None:
+        self._waiting += out.orders
+        if not self._backlog.is_stuck:
+            self._give()
+
+    def _resume(self) -> None:
+        super()._resume()
+        self._give()
+
+    def _give(self) -> None:
+        orders, self._waiting = self._waiting, []
+        for order in orders:
+            self._compute.put(order)

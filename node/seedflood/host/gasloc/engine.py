@@ -1,0 +1,205 @@
+"""GASLoC's engine: the trainer, checkpoints and files, and what stands between them and the daemon."""
+
+import asyncio
+import math
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from typing import Any
+
+import structlog
+
+from seedflood.config import Settings
+from seedflood.errors import ConfigError
+from seedflood.host.compute_thread import ComputeThread, nothing
+from seedflood.host.engine import Engine, Shell
+from seedflood.host.gasloc.compute_adapter import ComputeAdapter, Places, Watcher
+from seedflood.host.gasloc.driver import GaslocDriver
+from seedflood.host.gasloc.files import Incoming, KeptParts
+from seedflood.host.places import GASLOC_FOLDER, JOURNAL_FILE, SNAPSHOTS_FOLDER
+from seedflood.host.report import RESULT_FILE, Report
+from seedflood.host.results import Results
+from seedflood.identity import Identity, verify
+from seedflood.operations.hub import TelemetryHub
+from seedflood.protocol.gasloc.node import GaslocNode
+from seedflood.protocol.gasloc.rules import GaslocRules, Habits
+from seedflood.protocol.swarm.messages import Member
+from seedflood.protocol.swarm.rules import Patience
+from seedflood.storage.journal import Journal
+from seedflood.storage.snapshots import Snapshots
+from seedflood.training.gasloc.encodings import ENCODINGS, payload_size
+from seedflood.training.gasloc.loading import load_trainer
+from seedflood.training.gasloc.outer import Mixed
+from seedflood.training.gasloc.trainer import Trainer
+from seedflood.training.gasloc.worker import LocalSteps
+from seedflood.transport.budget import Use
+
+IDLE_SECONDS = 30.0
+"""For the checkpoint that is written when the daemon closes."""
+
+COPY_FACTOR, COPY_BYTES_SPARE = 8, 1 << 24
+"""A copy is at most so many float32 numbers per parameter: itself, three of the outer step, four of an optimiser."""
+
+_log = structlog.stdlib.get_logger("seedflood")
+
+
+async def open_gasloc(
+    settings: Settings, identity: Identity, compute: ComputeThread, hub: TelemetryHub, undo: AsyncExitStack
+) -> "GaslocEngine":
+    """Loads model and rows, opens journal and folders. Raises SeedfloodError.
+
+    undo: whatever is to be let go of if the daemon does not come up.
+    """
+    run, node = settings.run, settings.node
+    if not node.snapshots:
+        raise ConfigError('[node] snapshots = 0 cannot be with mode = "gasloc": a host goes on from its checkpoints.')
+    trainer = await compute.run(lambda: load_trainer(run, node, identity.origin))
+    hub.tell("opening the journal")
+    place = (node.state / JOURNAL_FILE, run.run_id(), trainer.base.digest)
+    journal = undo.enter_context(await asyncio.to_thread(Journal.open, *place))
+    folder = node.state / GASLOC_FOLDER
+    places = Places(
+        Incoming(folder / "incoming"),
+        KeptParts(folder / "kept"),
+        Snapshots(node.state / SNAPSHOTS_FOLDER, node.snapshots),
+    )
+    return GaslocEngine(settings, trainer, journal, places, compute)
+
+
+class GaslocEngine(Engine, Watcher):
+    """One node that trains by GASLoC."""
+
+    node: GaslocNode
+    driver: GaslocDriver
+
+    def __init__(
+        self, settings: Settings, trainer: Trainer, journal: Journal, places: Places, compute: ComputeThread
+    ) -> None:
+        self.journal = journal
+        count = trainer.base.parameters_count
+        self.parameters = (count, count * trainer.base.dtype.itemsize)
+        self.report = Report(settings.node.state / RESULT_FILE, trainer.task.objective.names)
+        self.trainer = trainer
+        self._settings = settings
+        self._places = places
+        self._compute = compute
+        self._tokens = 0
+        self._train_seconds = 0.0
+        self._distance = 0.0
+
+    def assemble(self, shell: Shell, member: Member) -> None:
+        run, node, said = self._settings.run, self._settings.node, self._settings.run.gasloc
+        numbers = len(self.trainer.worker.flat.values_F)
+        rules = GaslocRules(
+            run_id=run.run_id(),
+            base_digest=self.trainer.base.digest,
+            clients=run.clients,
+            steps=run.steps,
+            run_seed=run.seed,
+            local_steps=said.local_steps,
+            alpha=said.alpha,
+            gamma=said.gamma,
+            matching=said.matching,
+            encoding=said.encoding,
+            delay_steps=said.delay_steps,
+            final_rounds=said.final_rounds,
+            content_bytes_max=payload_size(ENCODINGS[said.encoding], numbers),
+            copy_bytes_max=COPY_FACTOR * 4 * numbers + COPY_BYTES_SPARE,
+        )
+        habits = Habits(patience=Patience(start_seconds=node.start_seconds, linger_seconds=node.linger_seconds))
+        self._shell = shell
+        self._hub = shell.hub
+        self.node = GaslocNode(rules, member, shell.identity.sign, verify, self._places.incoming, habits)
+        self._results = Results(self._settings, self.trainer, self.report, shell.hub, shell.run)
+        adapter = ComputeAdapter(self.trainer, self._places, shell.run, run.run_id(), self)
+        driver = GaslocDriver(self.node, self.journal, shell, shell, shell.loop.time, adapter)
+        adapter.node, adapter.do = self.node, lambda action: shell.drive(lambda: driver.do(action))
+        self.driver = driver
+
+    def start(self) -> None:
+        self._results.evaluate_before()
+        super().start()
+
+    def used(self) -> Use:
+        return Use(self.node.news, in_vain=sum(self.node.admission.refused.values()))
+
+    # What the model did (Watcher)
+
+    def loaded(self, what: str, step: int) -> None:
+        self._hub.tell(f"{what} loaded", step=step)
+
+    def stepped(self, step: int, taken: LocalSteps) -> None:
+        self._shell.identity.use()
+        loss = round(taken.loss, 4) if math.isfinite(taken.loss) else None
+        self._hub.measured(step, taken.steps, loss, taken.seconds)
+        self._tokens += taken.tokens
+        self._train_seconds += taken.seconds
+        self.node.show(tokens=float(self._tokens), tokens_per_second=self._tokens_per_second)
+        if taken.skipped:
+            sentence = "the gradient is not finite; nothing is learned of such steps"
+            self._hub.tell(sentence, "warning", step=step, steps=taken.skipped)
+
+    def mixed(self, mixed: Mixed) -> None:
+        if mixed.neighbours:
+            self._distance = mixed.distance
+            self.node.show(consensus_distance=mixed.distance)
+        step = self.node.step
+        self._results.evaluate_on_the_way(step)
+        pause = 0.0 if step >= self._settings.run.steps else self._settings.node.progress_seconds
+        if self.report.is_due(self._shell.loop.time(), pause):
+            self._tell_progress(step)
+
+    def troubled(self, sentence: str, reason: str) -> None:
+        self._hub.tell(sentence, "error", reason=reason)
+
+    def _tell_progress(self, step: int) -> None:
+        _log.info(
+            "progress",
+            step=step,
+            steps=self._settings.run.steps,
+            loss=self._hub.loss,
+            step_seconds=round(self._hub.step_seconds or 0.0, 4),
+            spent_seconds=round(self._hub.spent_seconds() or 0.0, 3),
+            sent_bytes=sum(one.bytes_sent for _, one in self._shell.link_counters()),
+            tokens_per_second=round(self._tokens_per_second),
+            distance=round(self._distance, 6),
+            peers=len(self.node.neighbours),
+        )
+
+    @property
+    def _tokens_per_second(self) -> float:
+        """While local steps are taken, in this life."""
+        return self._tokens / self._train_seconds if self._train_seconds else 0.0
+
+    # The end
+
+    def conclude(self, then: Callable[[], None]) -> None:
+        def keep(digest: bytes) -> None:
+            self._digest = digest
+            then()
+
+        self._results.conclude(keep)
+
+    def result(self) -> dict[str, Any]:
+        """tokens, seconds and bytes: of this life of the process."""
+        exchange, carrier = self.node.gasloc.exchange, self.node.gasloc.carrier
+        return {
+            **self.report.figures(),
+            "digest": self._digest.hex(),
+            "rounds": self.node.gasloc.round,
+            "exchanges": exchange.mixed,
+            "exchanges_skipped": exchange.skipped,
+            "consensus_distance": round(self._distance, 9),
+            "tokens": self._tokens,
+            "tokens_per_second": round(self._tokens_per_second, 1),
+            "parameter_bytes_sent": carrier.bytes_sent,
+            "parameter_bytes_received": carrier.bytes_received,
+            "spent_seconds": round(self._hub.spent_seconds() or 0.0, 3),
+        }
+
+    async def close(self) -> None:
+        """Waits for the orders that were given: the last of them is a checkpoint."""
+        await asyncio.wait({self._compute.run(_nothing)}, timeout=IDLE_SECONDS)
+
+
+def _nothing() -> None:
+    nothing(None)

@@ -1,0 +1,49 @@
+"""A trainer from settings: the base model, in float32 and as the run begins with it, and packed rows of this host."""
+
+import torch
+
+from seedflood.config import GaslocSettings, NodeSettings, RunSettings
+from seedflood.errors import ConfigError
+from seedflood.protocol.origin import OriginId
+from seedflood.training.gasloc.initial import draw_weights
+from seedflood.training.gasloc.outer import OuterSettings
+from seedflood.training.gasloc.packing import load_packed
+from seedflood.training.gasloc.schedule import Schedule
+from seedflood.training.gasloc.trainer import Trainer
+from seedflood.training.gasloc.worker import WorkerSettings
+from seedflood.training.loading import load_base
+from seedflood.training.models import BaseModel, digest_weights, distinct_parameters
+
+
+def load_trainer(run: RunSettings, node: NodeSettings, origin: OriginId) -> Trainer:
+    """Raises ConfigError, ModelError or DataError."""
+    if node.threads is not None:
+        torch.set_num_threads(node.threads)
+    if node.dtype == "float16":
+        raise ConfigError('[node] dtype = "float16" has too small a range for GASLoC: use "bfloat16", or "float32".')
+    base = load_base(run, node.model_copy(update={"dtype": "float32"}))
+    if run.gasloc.initial == "random":
+        draw_weights(base.model, run.seed)
+        base.digest = digest_weights({name: one.data for name, one in distinct_parameters(base.model)})
+    task = load_packed(run, base.tokenizer, data=node.data, shard=node.shard)
+    task.validation_ST = task.validation_ST[: node.evaluate_examples]
+    return Trainer(base, task, origin, _worker_settings(run, node, base), _outer_settings(run.gasloc))
+
+
+def _worker_settings(run: RunSettings, node: NodeSettings, base: BaseModel) -> WorkerSettings:
+    said, is_cuda = run.gasloc, base.device.type == "cuda"
+    return WorkerSettings(
+        optimiser=said.optimizer,
+        learning_rate=said.learning_rate,
+        weight_decay=said.weight_decay,
+        schedule=Schedule(said.schedule, said.warmup_steps, run.steps),
+        clip_norm=said.clip_norm or None,
+        micro_batch=node.micro_batch,
+        is_bfloat16=node.dtype == "bfloat16" or (node.dtype == "auto" and is_cuda and torch.cuda.is_bf16_supported()),
+        is_checkpointed=node.gradient_checkpointing,
+    )
+
+
+def _outer_settings(said: GaslocSettings) -> OuterSettings:
+    """Overlapped, whatever the delay: the part of an earlier round may come to be known while ours is offered."""
+    return OuterSettings(said.eta, said.alpha, said.gamma, said.encoding, is_overlapped=True)

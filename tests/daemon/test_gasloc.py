@@ -1,0 +1,195 @@
+"""Whole nodes that train by GASLoC over real gRPC: from scratch, on texts of the embedded language."""
+
+import json
+
+import aiohttp
+import numpy as np
+import pytest
+import pytest_asyncio
+from safetensors.numpy import load_file
+
+from clusters import Cluster
+from seedflood.config import RunSettings
+from seedflood.embedded import grammar
+from seedflood.errors import ConfigError
+from seedflood.host.places import SNAPSHOTS_FOLDER
+
+RUN = {
+    "mode": "gasloc",
+    "model": "embedded",
+    "task": "lm",
+    "text_column": "sentence",
+    "max_length": 16,
+    "steps": 60,
+    "batch_size": 4,
+    "local_steps": 6,
+    "initial": "random",
+    "learning_rate": 1e-2,
+    "warmup_steps": 4,
+    "matching": "two",
+    "encoding": "float32",
+}
+
+
+class GaslocCluster(Cluster):
+    """Hosts that pre-train on rows of the embedded language, all of them on the same ones, in other orders."""
+
+    def run_settings(self, run):
+        return RunSettings.place(RUN | run)
+
+    def settings(self, name, peers, run, node):
+        rows = self.folder / "rows"
+        if not rows.exists():
+            rows.mkdir()
+            for split, some in zip(("train", "validation"), grammar.rows(7, (400, 40)), strict=True):
+                (rows / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in some))
+        return super().settings(name, peers, run, {"data": str(rows), "evaluate": True} | node)
+
+    def _watch(self, daemon):
+        """Also wakes `until` after whatever happens to a node, and when it ends."""
+        super()._watch(daemon)
+        do = daemon.engine.driver.do
+
+        def note(*happened, **facts):
+            do(*happened, **facts)
+            self._moved.set()
+
+        daemon.engine.driver.do = note
+        daemon.ended.add_done_callback(lambda _: self._moved.set())
+
+    def parameters(self, name):
+        """As the last checkpoint of a host has them."""
+        newest = max((self.folder / name / SNAPSHOTS_FOLDER).glob("step-*.safetensors"))
+        return load_file(newest)["values"]
+
+
+@pytest_asyncio.fixture
+async def cluster(tmp_path):
+    one = GaslocCluster(tmp_path)
+    yield one
+    await one.close()
+
+
+@pytest_asyncio.fixture
+async def http():
+    async with aiohttp.ClientSession() as session:
+        yield session
+
+
+def spread(daemons):
+    """How far the replicas are apart, relative to their size."""
+    all_ = np.stack([daemon.engine.trainer.worker.flat.values_F.numpy() for daemon in daemons])
+    mean = all_.mean(axis=0)
+    return float(np.sqrt(((all_ - mean) ** 2).sum(axis=1).mean()) / np.linalg.norm(mean))
+
+
+async def kill(daemon):
+    """From here on it says and writes nothing: a crash, but for the links, which a kernel would close."""
+    daemon.failed(RuntimeError("killed"))
+    await daemon.close()
+    with pytest.raises(RuntimeError):
+        await daemon.ended
+
+
+async def left_alone(cluster, count, changes):
+    """Hosts that train as the others do, each in a run of its own."""
+    names = [f"alone{k}" for k in range(count)]
+    daemons = [await cluster.start(name, [], {"clients": 1} | changes) for name in names]
+    await cluster.finish(*daemons)
+    for name in names:
+        await cluster.daemons.pop(name).close()
+    return daemons
+
+
+HABITS = {
+    "plain gossip": {},
+    "momentum, in few bytes, steps beside exchanges": {"encoding": "uint8", "gamma": 0.3, "eta": 0.9, "delay_steps": 2},
+    "one partner a round, all at the end": {"matching": "one", "encoding": "bfloat16", "final_rounds": 2},
+}
+
+
+@pytest.mark.parametrize("changes", HABITS.values(), ids=HABITS)
+async def test_a_ring_learns_from_scratch_and_its_replicas_stay_together(cluster, changes):
+    alone = await left_alone(cluster, 4, changes)
+    daemons = await cluster.ring(4, changes)
+    results = await cluster.finish()
+    assert [result["steps"] for result in results] == [60] * 4
+    assert all(result["exchanges"] >= 4 and result["parameter_bytes_sent"] for result in results)
+    assert all(result["perplexity_before"] > 200 > 40 > result["perplexity_after"] for result in results)
+    assert spread(daemons) < spread(alone) / 5
+
+
+async def test_a_host_that_is_killed_goes_on_from_its_checkpoint_and_holds_nobody_up(cluster):
+    run = {"clients": 3, "steps": 120}
+    await cluster.start("a", [], run)
+    await cluster.start("b", ["a"], run)
+    c = await cluster.start("c", ["a", "b"], run)
+    await cluster.until(lambda: c.node.gasloc.round >= 3)
+    await kill(c)
+    a = cluster.daemons["a"]
+    seen = a.node.gasloc.round
+    await cluster.until(lambda: a.node.gasloc.round > seen + 2)
+    again = await cluster.start("c", ["a", "b"], run)
+    await cluster.until(lambda: again.node.gasloc.is_restored)
+    assert again.engine.trainer.step > 0
+    results = await cluster.finish()
+    assert [result["steps"] for result in results] == [120] * 3
+    assert again.engine.trainer.round > 0
+    assert spread(list(cluster.daemons.values())) < 0.05
+
+
+async def test_a_host_that_leaves_finds_its_parameters_again(cluster):
+    run = {"clients": 2, "steps": 600}
+    await cluster.start("a", [], run)
+    b = await cluster.start("b", ["a"], run)
+    await cluster.until(lambda: b.node.gasloc.exchange.mixed >= 2)
+    b.drain()
+    await b.close()
+    step, values = b.engine.trainer.step, cluster.parameters("b")
+    assert np.array_equal(values, b.engine.trainer.worker.flat.values_F.numpy())
+    restored = await cluster.start("b", [], run, {"start_seconds": 1000.0})
+    await cluster.until(lambda: restored.node.gasloc.is_restored)
+    assert restored.engine.trainer.step == step
+    assert np.array_equal(restored.engine.trainer.worker.flat.values_F.numpy(), values)
+
+
+async def test_a_late_host_begins_with_a_copy_of_a_neighbour(cluster):
+    run = {"clients": 2, "steps": 240}
+    a = await cluster.start("a", [], run, {"start_seconds": 0.1})
+    await cluster.until(lambda: a.node.gasloc.round >= 10)
+    b = await cluster.start("b", ["a"], run)
+    await cluster.until(lambda: b.node.is_ready)
+    assert b.node.gasloc.round >= 10
+    assert b.engine.trainer.step >= 40
+    assert not any((b.settings.node.state / "gasloc" / "incoming").iterdir())
+    results = await cluster.finish()
+    assert results[1]["tokens"] < results[0]["tokens"]
+
+
+async def test_operators_see_what_is_learned_and_exchanged(cluster, http):
+    a = await cluster.start("a", [], {"clients": 2})
+    async with http.get(f"http://{a.address}/api/status") as answer:
+        said = await answer.json()
+    assert [one["kind"] for one in said["blockers"]] in (["no link"], ["own replica"])
+    await cluster.start("b", ["a"], {"clients": 2})
+    await cluster.finish()
+    async with http.get(f"http://{a.address}/api/status") as answer:
+        said = await answer.json()
+    shown = {"round", "exchanges", "tokens", "tokens_per_second", "consensus_distance", "bytes_sent"}
+    assert shown <= said["figures"].keys()
+    assert said["node"]["run"]["algorithm"] == {"local_steps": 6, "matching": "two", "encoding": "float32"}
+    assert said["history"]["loss"]
+    assert {"perplexity", "loss"} <= said["history"]["figures"].keys()
+
+
+async def test_without_checkpoints_no_host_starts(cluster):
+    with pytest.raises(ConfigError, match="snapshots = 0"):
+        await cluster.start("a", [], {}, {"snapshots": 0})
+
+
+async def test_hosts_of_unlike_settings_never_link(cluster):
+    a = await cluster.start("a", [], {"clients": 2})
+    b = await cluster.start("b", ["a"], {"clients": 2, "alpha": 0.5})
+    await cluster.until(lambda: b.ended.done())
+    assert "another run" in str(b.ended.exception())
+    assert len(a.links.peers) == 0

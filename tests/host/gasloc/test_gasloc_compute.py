@@ -1,0 +1,257 @@
+"""The orders of a node, carried out on a real trainer: what a crash in between must not change."""
+
+import hashlib
+import json
+
+import numpy as np
+import pytest
+
+from seedflood.config import RunSettings, load_settings
+from seedflood.embedded import grammar
+from seedflood.errors import DiskFullError
+from seedflood.host.gasloc.compute_adapter import ComputeAdapter, Places, Watcher
+from seedflood.host.gasloc.files import Incoming, KeptParts
+from seedflood.protocol.gasloc.orders import (
+    Adopt,
+    Correct,
+    Drop,
+    Encode,
+    Keep,
+    KeepCheckpoint,
+    Mix,
+    OpenCopy,
+    Restore,
+    Share,
+    TakeLocalSteps,
+)
+from seedflood.storage.snapshots import Snapshots
+from seedflood.training.gasloc.loading import load_trainer
+
+RUN = {
+    "mode": "gasloc",
+    "model": "embedded",
+    "task": "lm",
+    "text_column": "sentence",
+    "max_length": 16,
+    "steps": 20,
+    "local_steps": 2,
+    "batch_size": 2,
+    "gamma": 0.5,
+    "eta": 0.75,
+    "encoding": "bfloat16",
+    "learning_rate": 1e-2,
+}
+RUN_ID = b"r" * 32
+ONE, OTHER = 1, 2
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory):
+    rows = tmp_path_factory.mktemp("rows")
+    for split, some in zip(("train", "validation"), grammar.rows(7, (40, 10)), strict=True):
+        (rows / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in some))
+    return load_settings(None, {"run": RunSettings.place(RUN), "node": {"data": str(rows), "device": "cpu"}})
+
+
+class Node:
+    """Answers of the compute side, the newest last; what is needed of the past."""
+
+    def __init__(self, needed=()):
+        self.past, self.answers = set(needed), []
+
+    def needed(self):
+        return self.past
+
+    def __getattr__(self, name):
+        return lambda *values, **facts: self.answers.append((name, values, facts))
+
+
+class Notes(Watcher):
+    def __init__(self):
+        self.pieces, self.distances, self.troubles = [], [], []
+
+    def stepped(self, step, taken):
+        self.pieces.append((step, taken.steps))
+
+    def mixed(self, mixed):
+        self.distances.append(mixed.distance)
+
+    def troubled(self, sentence, reason):
+        self.troubles.append(sentence)
+
+
+class Host:
+    """One life of a host, whose orders are carried out at once."""
+
+    def __init__(self, settings, folder, origin, needed=(), snapshots=None):
+        self.trainer = load_trainer(settings.run, settings.node, origin)
+        self.notes, self.node = Notes(), Node(needed)
+        self.snapshots = snapshots or Snapshots(folder / "snapshots", 2)
+        self.kept, self.incoming = KeptParts(folder / "kept"), Incoming(folder / "incoming")
+        places = Places(self.incoming, self.kept, self.snapshots)
+        self.adapter = ComputeAdapter(
+            self.trainer, places, lambda job, then: then(job()), run_id=RUN_ID, watcher=self.notes
+        )
+        self.adapter.node, self.adapter.do = self.node, lambda action: action(0.0)
+
+    @property
+    def values(self):
+        return self.trainer.worker.flat.values_F.numpy().copy()
+
+    def put(self, *orders):
+        """Returns the last answer."""
+        for order in orders:
+            self.adapter.put(order)
+        return self.node.answers[-1] if self.node.answers else None
+
+    def begin(self):
+        """Local steps, and their result made ready."""
+        return self.put(Restore(), TakeLocalSteps(0, 2), Encode(0, "bfloat16"))[1][0]
+
+    def receive(self, content):
+        """A sink with all bytes of a content."""
+        sink = self.incoming.open(content.digest, content.size)
+        for offset in range(0, content.size, 50_000):
+            sink.write(content.read(offset, min(50_000, content.size - offset)))
+        return sink
+
+    def keep(self, content):
+        return self.put(Keep(0, OTHER, content.digest, self.receive(content)))
+
+
+@pytest.fixture
+def pair(settings, tmp_path):
+    """A host that has begun a round, and what a partner offers."""
+    one = Host(settings, tmp_path / "one", ONE)
+    other = Host(settings, tmp_path / "other", OTHER)
+    one.begin()
+    return one, other.begin()
+
+
+MIX = Mix(0, (Share(OTHER, 0.5),))
+
+
+def test_a_round_that_a_crash_broke_off_ends_as_if_nothing_had_happened(settings, tmp_path, pair):
+    one, theirs = pair
+    one.put(KeepCheckpoint(1, 1))
+    assert one.keep(theirs)[0::2] == ("kept", {"is_right": True, "now": 0.0})
+    before = one.values
+    one.put(MIX)
+    assert not np.array_equal(one.values, before)
+    again = Host(settings, tmp_path / "one", ONE, needed=[(0, OTHER)])
+    assert again.put(Restore()) == ("restored", (1, 1, 0.0), {})
+    again.put(Correct(0, OTHER, 0.5))
+    np.testing.assert_allclose(again.values, one.values, rtol=0, atol=1e-6)
+    for name in ("anchor_F", "previous_F"):
+        ours, expected = (getattr(host.trainer.outer, name).numpy() for host in (again, one))
+        np.testing.assert_allclose(ours, expected, rtol=0, atol=1e-6)
+    assert one.trainer.step == again.trainer.step == 2
+
+
+def test_a_part_that_comes_to_be_known_while_parameters_are_offered_is_in_the_next_checkpoint(pair):
+    one, theirs = pair
+    one.keep(theirs)
+    offered = bytes(one.trainer.outer.offer.read(0, 1000))
+    before = one.values
+    one.put(Correct(0, OTHER, 0.5), KeepCheckpoint(1, 1), Drop(0, OTHER))
+    assert bytes(one.trainer.outer.offer.read(0, 1000)) == offered
+    kept = one.snapshots.load_latest(lambda facts: True).arrays["values"]
+    assert not np.array_equal(kept, before)
+    assert np.array_equal(kept, one.values)
+    assert one.kept.load(0, OTHER, len(before)) is None
+
+
+def test_other_bytes_than_were_offered_are_not_kept(pair):
+    one, theirs = pair
+    sink = one.receive(theirs)
+    data = bytearray(sink.path.read_bytes())
+    data[1000] ^= 1
+    sink.path.write_bytes(data)
+    assert one.put(Keep(0, OTHER, theirs.digest, sink))[2]["is_right"] is False
+    assert one.kept.load(0, OTHER, len(one.values)) is None
+    assert one.incoming.all() == []
+
+
+def test_what_is_left_of_a_round_is_gone_when_it_is_mixed(pair):
+    one, theirs = pair
+    one.incoming.open(bytes(32), 100).write(b"cut off")
+    one.keep(theirs)
+    one.put(MIX)
+    assert one.incoming.all() == []
+    assert one.notes.distances[0] > 0
+    assert one.notes.troubles == []
+
+
+def test_a_part_that_the_disk_has_lost_is_told_and_left_out(pair):
+    one, theirs = pair
+    one.keep(theirs)
+    one.kept.drop(0, OTHER)
+    one.put(MIX)
+    assert one.notes.troubles == ["a part of an exchange is lost"]
+    assert one.trainer.outer.offer is None
+
+
+def test_local_steps_are_many_jobs_and_one_answer(settings, tmp_path):
+    one = Host(settings, tmp_path, ONE)
+    one.adapter._piece = 2
+    assert one.put(TakeLocalSteps(0, 5))[0] == "stepped"
+    assert one.notes.pieces[0] == (0, 2)
+    assert sum(steps for _, steps in one.notes.pieces) == 5
+    assert len(one.node.answers) == 1
+
+
+def test_a_copy_is_a_checkpoint_that_somebody_else_goes_on_from(settings, tmp_path, pair):
+    donor, _ = pair
+    assert donor.put(OpenCopy(9))[1] == (9, None, 0, 0.0)
+    donor.put(KeepCheckpoint(4, 7))
+    name, (peer, content, round_, _), _ = donor.put(OpenCopy(9))
+    assert (name, peer, round_) == ("opened", 9, 7)
+    joiner = Host(settings, tmp_path / "joiner", 9)
+    answer = joiner.put(Adopt(ONE, content.digest, joiner.receive(content)))
+    assert answer[2]["is_right"] is True
+    assert joiner.trainer.step == 2
+    assert joiner.trainer.outer.offer is None
+    joiner.put(TakeLocalSteps(7, 2), Encode(7, "bfloat16"), Mix(7, ()))
+
+
+@pytest.mark.parametrize("spoil", ["digest", "foreign", "noise"])
+def test_what_is_no_copy_of_the_run_changes_nothing(settings, tmp_path, pair, spoil):
+    donor, theirs = pair
+    donor.put(KeepCheckpoint(4, 7))
+    content = donor.put(OpenCopy(9))[1][1]
+    joiner = Host(settings, tmp_path / "joiner", 9)
+    before, digest = joiner.values, content.digest
+    if spoil == "digest":
+        digest = bytes(32)
+    if spoil == "foreign":
+        joiner.adapter._run_id = "another"
+    if spoil == "noise":
+        content, digest = theirs, hashlib.sha256(theirs.read(0, theirs.size)).digest()
+    assert joiner.put(Adopt(ONE, digest, joiner.receive(content)))[2]["is_right"] is False
+    assert np.array_equal(joiner.values, before)
+    assert joiner.incoming.all() == []
+
+
+def test_a_full_disk_costs_a_checkpoint_and_no_more(settings, tmp_path):
+    class Full(Snapshots):
+        def save(self, step, arrays, facts):
+            raise DiskFullError("no space", path="here")
+
+    one = Host(settings, tmp_path, ONE, snapshots=Full(tmp_path / "snapshots", 2))
+    one.begin()
+    answers = len(one.node.answers)
+    one.put(KeepCheckpoint(1, 1))
+    assert one.notes.troubles == ["no checkpoint was written"]
+    assert len(one.node.answers) == answers
+
+
+def test_a_checkpoint_that_cannot_be_used_is_out_of_the_way_of_the_next(settings, tmp_path):
+    one = Host(settings, tmp_path, ONE)
+    one.begin()
+    one.put(KeepCheckpoint(5, 1))
+    (path,) = (tmp_path / "snapshots").glob("*.safetensors")
+    path.write_bytes(b"torn")
+    again = Host(settings, tmp_path, ONE, snapshots=Snapshots(tmp_path / "snapshots", 1))
+    assert again.put(Restore()) == ("restored", (0, 0, 0.0), {})
+    again.put(TakeLocalSteps(0, 2), Encode(0, "bfloat16"), KeepCheckpoint(1, 1))
+    assert Host(settings, tmp_path, ONE).put(Restore())[1][:2] == (1, 1)
