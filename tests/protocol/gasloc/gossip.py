@@ -162,7 +162,7 @@ class Compute:
 
         def write():
             if host.life == life:
-                host.disk.checkpoints.append(kept)
+                host.disk.checkpoints = sorted([*host.disk.checkpoints, kept], key=lambda one: one[0])
                 host.do(lambda now: host.node.checkpointed(order.serial, now))
 
         host.world.at(host.world.now + host.disk_seconds(), write)

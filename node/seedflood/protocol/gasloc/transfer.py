@@ -183,10 +183,9 @@ class Sending:
         self.position = self.content.size
 
     def credit(self, held: int, now: float) -> bool:
-        """The receiver has everything before `held`; is that news? Raises PeerError if it was not sent."""
-        if held > self._furthest:
-            raise PeerError("credit for what was not sent", reason="limit")
-        if held <= self.held:
+        """The receiver has everything before `held`; is that news? Credit for what was not sent is none: it may
+        belong to an earlier offer of the same content."""
+        if not self.held < held <= self._furthest:
             return False
         self.held, self.heard_at = held, now
         self.position = max(self.position, held)
