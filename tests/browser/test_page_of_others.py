@@ -69,7 +69,7 @@ def test_its_figures_stand_in_a_table_with_their_curves(shown: Page, strange):
 def test_it_says_for_whom_it_waits_in_the_words_of_the_algorithm(shown: Page, strange):
     assert shown.text("window-title") == "Waiting"
     assert shown.text("window-waiting") == "Waits for beta."
-    assert texts(shown, "blockers") == ["Partner (beta), for 12 s."]
+    assert texts(shown, "blockers") == ["Companion (beta), for 12 s."]
     assert shown.text("state-reason") == "Has waited for 12 s: companion (beta)."
     strange.node.show(blockers=())
     shown.wait_for("window-waiting", "Waits for nobody.")
