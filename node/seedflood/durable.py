@@ -1,8 +1,8 @@
-"""The one way to make a file of the state folder: whole and on the disk under its name, or not there at all.
+"""Atomic writes: a file of the state folder is complete and on the disk under its name, or not there at all.
 
-It is written beside its place, flushed and renamed; then the folder is flushed, too. A crash at any instant leaves
-what was there before or the new file, and perhaps a draft, which the next writer of the same name takes away; of files
-that several may make at once drafts have names of their own and stay.
+A draft is written beside it, fsynced and renamed; then the folder is fsynced, too. A crash at any moment leaves the old
+file or the new one, and perhaps a draft. The next writer of the same name deletes that draft. If several processes may
+make the file at once (`is_contested`), each draft has its own name, and one that a crash leaves stays.
 """
 
 import contextlib
@@ -15,16 +15,16 @@ DRAFT_SUFFIX = ".draft"
 
 
 def write(path: Path, data: bytes, *, mode: int = 0o600) -> None:
-    """Raises OSError; then the file is the old or the new one, whole."""
+    """Writes a file atomically. Raises OSError; even then the file is either the old or the new one, complete."""
     with draft(path, mode=mode) as written:
         written.write_bytes(data)
 
 
 @contextlib.contextmanager
 def draft(path: Path, *, mode: int = 0o600, is_contested: bool = False) -> Iterator[Path]:
-    """An empty file to be filled, which at the end takes the place of `path`; if anything is raised it is gone.
+    """An empty file for the block to fill. Afterwards it takes the place of `path`; if the block fails it is deleted.
 
-    is_contested: other processes may make the same file now. The first one stays, the others get FileExistsError.
+    is_contested: other processes may make the same file now. The first one wins, the others get FileExistsError.
     """
     token = f".{secrets.token_hex(8)}" if is_contested else ""
     written = path.with_name(f"{path.name}{token}{DRAFT_SUFFIX}")
@@ -44,7 +44,7 @@ def draft(path: Path, *, mode: int = 0o600, is_contested: bool = False) -> Itera
 
 
 def sync_folder(folder: Path) -> None:
-    """Makes the names of new, renamed and removed files durable."""
+    """Makes the names of new, renamed and deleted files durable (fsync)."""
     _sync(folder, os.O_RDONLY | os.O_DIRECTORY)
 
 

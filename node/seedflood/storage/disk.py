@@ -1,4 +1,4 @@
-"""Faults of the disk, as they are told to an operator."""
+"""Disk errors, in words for an operator."""
 
 import contextlib
 import errno
@@ -16,7 +16,8 @@ _PROBE_BYTES = 1 << 16
 
 @contextlib.contextmanager
 def told(path: Path, verb: str, what: str = "journal") -> Iterator[None]:
-    """Tells an operator what sqlite and the operating system tell programs: as JournalError or DiskFullError."""
+    """Turns errors of sqlite and of the operating system into JournalError or DiskFullError, with a sentence for an
+    operator."""
     try:
         yield
     except (sqlite3.Error, OSError) as error:
@@ -33,7 +34,8 @@ def told(path: Path, verb: str, what: str = "journal") -> Iterator[None]:
 
 
 def _is_full(error: sqlite3.Error | OSError, folder: Path) -> bool:
-    """Only ENOSPC while it writes a page is "full" for sqlite; whether another fault comes from it is tried out."""
+    """Did it fail for lack of space? sqlite says "full" only if a page could not be written; for some other errors we
+    try to write a file ourselves."""
     if isinstance(error, OSError):
         return error.errno in _NO_SPACE
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF

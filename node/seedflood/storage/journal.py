@@ -1,16 +1,17 @@
-"""The journal: what any node has to find again after a crash, whatever it trains by.
+"""The journal, a write-ahead log: what any node has to find again after a crash, whatever it trains by.
 
-That is the newest statement of each member, how often the node was started, and the records of its algorithm: values
-under keys of its own. An algorithm that keeps more derives a journal with more tables (`storage/seedflood`). What is
-kept joins a group (`store`), which ends
+It holds the newest statement of each member, how often the node was started, and the records of the algorithm: values
+under keys that the algorithm chooses. An algorithm that keeps more derives a journal with more tables
+(`storage/seedflood`). Each write joins a group (`store`), which ends in one of two ways:
 
-* durably (what we are about to say): on the disk before `keep` returns, so that after any crash, power failure
-  included, nobody hears something else from this node;
-* by `commit` (what others said): a power failure may lose the tail, which neighbours have and repair brings back.
+* durably, for what we are about to say: the group is on the disk before `keep` returns. So after any crash, even a
+  power failure, nobody hears something different from this node;
+* by `commit`, for what others said: a power failure may lose the last groups. Neighbours have them, and repair brings
+  them back.
 
-A damaged file is found when it is opened, and what can be read of it is kept (`salvage`). Then an earlier value of a
-record may take the place of one that was lost. Reads never hold a statement open between batches: a slow peer blocks
-neither writes nor the checkpoint that keeps the log file small.
+A damaged file is recognised when it is opened, and every record that can still be read is kept (`salvage`). If the
+newest value of a record was lost, an earlier one may take its place. No SQL statement stays open between two batches
+of a read, so a slow peer blocks neither writes nor the checkpoint that keeps the log file small.
 """
 
 import contextlib
@@ -32,13 +33,13 @@ from seedflood.storage.tables import Members, Meta, Records, Table
 
 
 class JournalLockedError(JournalError):
-    """Another living process has the journal: it may be on its way out, so trying again is right."""
+    """Another process has the journal open. It may be about to end, so it is right to try again."""
 
     exit_code = ExitCode.TRY_AGAIN
 
 
 class Opened(NamedTuple):
-    """A file that can be used. damage: what had happened to it. lock: the descriptor that keeps other processes out."""
+    """A file that can be used. damage: what was wrong with it. lock: the descriptor that keeps other processes out."""
 
     store: Store
     identity: Identity
@@ -47,10 +48,10 @@ class Opened(NamedTuple):
 
 
 class Journal:
-    """`Journal.open`, then `keep`, `commit`; `close`. One thread at a time.
+    """`Journal.open`, then `keep`, `commit`; `close`. For one thread at a time.
 
-    Every method raises JournalError, those that write DiskFullError if there is no space. Whatever fails undoes the
-    whole open group. damage: what had happened to the file when it was opened, if anything.
+    Every method raises JournalError; those that write raise DiskFullError if there is no space. A write that fails
+    rolls back the whole open group. damage: what was wrong with the file when it was opened, if anything.
     """
 
     def __init__(self, file: Opened) -> None:
@@ -64,10 +65,10 @@ class Journal:
 
     @classmethod
     def open(cls, path: Path | str, run_id: bytes, base_digest: bytes) -> Self:
-        """Opens or creates the file (mode 0600); what is damaged of it is lost, the rest is kept.
+        """Opens or creates the file (mode 0600). Damaged records are lost, all others are kept.
 
-        Raises JournalLockedError if another process has it, ConfigError if it belongs to another run or base model,
-        JournalError if it cannot be read or written.
+        Raises JournalLockedError if another process has the file open, ConfigError if it belongs to another run or base
+        model, JournalError if it cannot be read or written.
         """
         identity = identity_of(run_id, base_digest)
         with opened(path, identity, lambda store: cls.tables_of(store, identity)) as file:
@@ -75,7 +76,7 @@ class Journal:
 
     @staticmethod
     def tables_of(store: Store, identity: Identity) -> list[Table]:
-        """What any journal has in its file."""
+        """The tables of any journal, apart from `Meta`."""
         return [Members(store, identity), Records(store, identity)]
 
     def __enter__(self) -> Self:
@@ -85,7 +86,7 @@ class Journal:
         self.close()
 
     def close(self) -> None:
-        """Ends the open group; idempotent. What was kept is in one file afterwards."""
+        """Commits the open group and closes the file; idempotent. Afterwards everything is in one file."""
         if self._lock < 0:
             return
         try:
@@ -95,9 +96,9 @@ class Journal:
             self._lock = -1
 
     def keep(self, members: Iterable[Member], records: Iterable[Record] = (), *, durable: bool) -> None:
-        """Adds to the open group; `durable`: the group is on the disk before this returns.
+        """Adds to the open group. durable: the group is on the disk before this returns.
 
-        A statement older than the one that is there is skipped; a record takes the place of the one with its key.
+        A statement is skipped if a newer one of its origin is there. A record replaces the one with its key.
         """
         with self._store.writing(durable=durable):
             for member in members:
@@ -105,20 +106,20 @@ class Journal:
             self._records.put(records)
 
     def commit(self) -> None:
-        """Ends the open group: from here on kill -9 cannot take it away."""
+        """Ends the open group: afterwards `kill -9` cannot undo it."""
         self._tidy()
         self._store.commit()
 
     def members(self) -> list[Member]:
-        """Of each origin the newest statement that speaks of its steps, and the newest that does not."""
+        """For each origin, the newest statement that speaks of its steps and the newest one that does not."""
         return self._members.all()
 
     def records(self) -> dict[bytes, bytes]:
-        """Of each key the newest value, in the order in which these were kept."""
+        """The newest value of each key, in the order in which these values were written."""
         return self._records.all()
 
     def size(self) -> dict[str, int]:
-        """What operators are shown: the bytes of the file and its log, and how much there is, by kind."""
+        """For operators: the bytes of the file and its log, and how many items of each kind it holds."""
         size = 0
         for path in (self.path, self.path.with_name(f"{self.path.name}-wal")):
             with contextlib.suppress(OSError):
@@ -126,25 +127,26 @@ class Journal:
         return {"bytes": size, "records": self._records.count()}
 
     def next_incarnation(self, at_least: int = 1) -> int:
-        """Counts the starts of this node, durably. at_least: the clock, so that a lost journal does not count again."""
+        """Counts the starts of this node, durably, and returns the new number. at_least: taken from the clock, so that
+        a node that lost its journal does not use its old numbers again."""
         incarnation = max(self._meta.last_incarnation() + 1, at_least)
         with self._store.writing(durable=True):
             self._meta.put_incarnation(incarnation)
         return incarnation
 
     def _tidy(self) -> None:
-        """Joins the group before it ends."""
+        """Cleans up a little, as part of the group that is about to end."""
         self._store.shrink()
 
 
 def identity_of(run_id: bytes, base_digest: bytes) -> Identity:
-    """Of a journal that this release writes."""
+    """The identity of a journal that this release writes."""
     return Identity(FORMAT_VERSION, run_id, base_digest)
 
 
 @contextlib.contextmanager
 def opened(path: Path | str, identity: Identity, tables_of: TablesOf) -> Iterator[Opened]:
-    """The file, locked and fit for use; closed again if the block that makes a journal of it fails. Raises like
+    """The file, locked and checked. If the block fails, the file is closed and unlocked again. Raises like
     `Journal.open`."""
     path = Path(path)
     with contextlib.ExitStack() as undo:
@@ -159,7 +161,7 @@ def opened(path: Path | str, identity: Identity, tables_of: TablesOf) -> Iterato
 
 
 def _take_lock(path: Path) -> int:
-    """The lock is a file of its own and falls with the process, however that ends."""
+    """Locks a file beside the journal. The operating system drops the lock when the process ends, however it ends."""
     with told(path, "open"):
         lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

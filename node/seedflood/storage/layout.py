@@ -1,11 +1,11 @@
-"""The file behind a journal: how it comes into being, and whose it may be.
+"""The file behind a journal: how it is created, and a check that it belongs to this run.
 
-A journal is made as a draft and renamed when it is complete and on the disk, so that a file in its place without
-tables is a damaged one, never a young one.
+A journal is made as a draft, and renamed when it is complete and on the disk. So a file under its name that has no
+tables is damaged, not new.
 
-Pages that compaction frees are used again; while they are more than half of the file, some are given back to the file
-system with every commit (auto_vacuum = INCREMENTAL). One process has the file at a time, so sqlite needs no index of
-its log in shared memory (locking_mode = EXCLUSIVE in `store`): one file less that can be damaged or run out of space.
+Pages that compaction frees are used again. While they are more than half of the file, every commit gives some back to
+the file system (auto_vacuum = INCREMENTAL). Only one process has the file open, so sqlite needs no index of its log in
+shared memory (locking_mode = EXCLUSIVE in `store`): one file less that can be damaged or run out of space.
 """
 
 import contextlib
@@ -18,14 +18,14 @@ from seedflood.errors import ConfigError
 from seedflood.storage.records import Identity
 
 FORMAT_VERSION = 6
-"""5: without records, and members where `sqlite_pages` finds none."""
+"""Format 5 had no records, and kept members in a table that `sqlite_pages` cannot read."""
 
 PAGE_BYTES = 4096
 
 
 @contextlib.contextmanager
 def draft(place: Path) -> Iterator[sqlite3.Connection]:
-    """A new file (mode 0600), in which tables are to be made; at the end it is on the disk and named `place`."""
+    """A new file (mode 0600), for the block to create tables in. After the block it is on the disk, named `place`."""
     with (
         durable.draft(place) as path,
         contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection,
@@ -39,7 +39,7 @@ def draft(place: Path) -> Iterator[sqlite3.Connection]:
 
 
 def check_identity(path: Path, found: Identity, wanted: Identity) -> None:
-    """Raises ConfigError if the journal is not that of this run, or made by another release."""
+    """Raises ConfigError if the journal belongs to another run or base model, or has another format."""
     if found.format != wanted.format:
         raise ConfigError(
             f"{path} has journal format {found.format}, this release reads {wanted.format}; use the release that "

@@ -1,9 +1,9 @@
-"""How what any algorithm keeps looks on disk: packed, with a CRC-32 at the end.
+"""The format of records on the disk, for any algorithm: packed bytes with a CRC-32 at the end.
 
-Independent of the wire format, so that a journal written today is read by any later release. sqlite does not checksum
-its pages: the CRC is what tells a flipped bit from what was written. It starts from a number that follows from the kind
-of the record, the run and the base model, so that a record found anywhere in a damaged file proves what it is and that
-it belongs to this run.
+It does not depend on the wire format, so a later release can read a journal that is written today. sqlite does not
+checksum its pages, so the CRC is what reveals a flipped bit. Each CRC starts from a *salt*: a number made of the kind
+of record, the run and the base model. So a record that is found anywhere in a damaged file proves of which kind it is,
+and that it belongs to this run.
 """
 
 import struct
@@ -13,55 +13,56 @@ from typing import NamedTuple
 from seedflood.protocol.swarm.messages import Member
 
 _MEMBER = struct.Struct(">32sQQQqIHHB")  # key, incarnation, version, first_step, last_step, hop_milliseconds,
-#       neighbours, bytes of what the algorithm states, of the name; these three, and the signature
+#       neighbours, bytes of the algorithm's statement, bytes of the name; then these three, and the signature
 _IDENTITY = struct.Struct(">I32s32s")
 _NUMBER = struct.Struct(">Q")
-_VALUE = struct.Struct(">QI")  # how what a value is bound to starts: number, bytes of the key; then the key
+_VALUE = struct.Struct(">QI")  # what the salt of a value is made of: number, bytes of the key; then the key
 _CRC = struct.Struct("<I")
 CRC_BYTES = _CRC.size
 _RESIDUE = 0x2144DF1C
-"""The CRC-32 of anything followed by its own CRC-32 in little-endian order, wherever it started."""
+"""The CRC-32 of any data followed by its own CRC-32 (little-endian), from whatever salt it starts."""
 _STILL_HERE = -2
 
 
 class ChecksumError(ValueError):
-    """The record is not what was written."""
+    """The record differs from what was written."""
 
 
 class Identity(NamedTuple):
-    """Whose journal it is. format: of the file; run_id and base_digest: 32 bytes each."""
+    """To which run a journal belongs. format: version of the file format. run_id, base_digest: 32 bytes each."""
 
     format: int
     run_id: bytes
     base_digest: bytes
 
     def salt(self, kind: str) -> int:
-        """Where the CRCs of a kind of records of this run start."""
+        """The number from which the CRCs of this kind of records start, in this run."""
         return zlib.crc32(kind.encode() + self.run_id + self.base_digest)
 
 
-_IDENTITY_SALT = zlib.crc32(b"identity")  # of no run: it is there to tell whose journal it is
+_IDENTITY_SALT = zlib.crc32(b"identity")  # without the run: this record is what tells the run
 
 
 def is_whole(record: object, salt: int) -> bool:
-    """Is it what was written? Of a flipped bit sqlite may make a number or a text."""
+    """Is the record what was written? It may be any object: after a flipped bit sqlite may return a number or a
+    text."""
     return isinstance(record, bytes) and zlib.crc32(record, salt) == _RESIDUE
 
 
 def sealed(data: bytes, salt: int) -> bytes:
-    """With its CRC behind it."""
+    """The data with its CRC appended."""
     return data + _CRC.pack(zlib.crc32(data, salt))
 
 
 def unsealed(record: bytes, salt: int) -> bytes:
-    """What was sealed. Raises ChecksumError."""
+    """Undoes `sealed`. Raises ChecksumError."""
     if zlib.crc32(record, salt) != _RESIDUE or len(record) < CRC_BYTES:
         raise ChecksumError
     return record[:-CRC_BYTES]
 
 
 def seal_of(record: bytes) -> int:
-    """Its CRC: what is sealed with this as the salt belongs to this record and no other."""
+    """The CRC of a record. Whatever is sealed with this CRC as its salt belongs to this record and no other."""
     (crc,) = _CRC.unpack(record[-CRC_BYTES:])
     return int(crc)
 
@@ -105,7 +106,7 @@ def decode_member(record: bytes, salt: int) -> Member:
 
 
 def value_salt(key: bytes, number: int, salt: int) -> int:
-    """Binds a value to its key and its number, by which a later one is told from an earlier one."""
+    """A salt that binds a value to its key and its number. Numbers tell later values from earlier ones."""
     return zlib.crc32(_VALUE.pack(number % (1 << 64), len(key)) + key, salt)
 
 

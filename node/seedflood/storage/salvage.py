@@ -1,11 +1,12 @@
-"""A journal that can be used, whatever had happened to the file.
+"""Makes a journal usable, whatever has happened to its file.
 
-Opening checks everything: the pages (sqlite's integrity check, which compares the index too), the log, and the CRC of
-every record. A file that fails is replaced by a new one with every record that can still be read, and kept beside it.
-Nobody has to decide anything then: the neighbours have what is lost, and the node pulls it.
+Opening checks everything: the pages (sqlite's integrity check, which covers the indexes), the log, and the CRC of every
+record. A file that fails is replaced by a new one with every record that can still be read; the damaged file stays
+beside it. The operator has nothing to decide: the node pulls what is lost from its neighbours.
 
-Records carry the run in their checksums (`records`). So nothing of another run is ever taken over, not even when the
-record that tells whose journal it is can no longer be read; a journal of which that can be read is not touched.
+The run is part of each record's checksum (`records`). So no record of another run is ever taken over, even if the
+record that names the run can no longer be read. If that one can be read and names another run, the file is left as it
+is.
 """
 
 import contextlib
@@ -23,7 +24,7 @@ from seedflood.storage.store import Store
 from seedflood.storage.tables import Meta, Table
 
 TablesOf = Callable[[Store], Sequence[Table]]
-"""What a class of journals has beside `Meta`, in a file that is open."""
+"""The tables that a class of journals has beside `Meta`, in an open file."""
 
 _SALVAGED = ".salvaged"
 _DAMAGED = ".damaged"
@@ -44,8 +45,8 @@ _UNREADABLE = {sqlite3.SQLITE_IOERR_READ, sqlite3.SQLITE_IOERR_SHORT_READ, sqlit
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """A journal was damaged when it was opened. By kind: how much of it there still is, and how much was lost, None if
-    nobody can tell. kept_at: the damaged file."""
+    """A journal was damaged when it was opened. kept, lost: how many items of each kind; lost is None if it cannot be
+    known. kept_at: the damaged file."""
 
     kept: Mapping[str, int]
     lost: Mapping[str, int | None]
@@ -59,9 +60,9 @@ class Damage:
 
 
 def make_usable(path: Path, identity: Identity, tables_of: TablesOf) -> Damage | None:
-    """Creates the journal, finds it sound, or salvages it; says what had happened to it.
+    """Creates the journal, finds it sound, or salvages it. Returns the damage, None if there was none.
 
-    Whatever is in it afterwards has passed `Table.is_whole`. Raises ConfigError, sqlite3.Error, OSError.
+    Afterwards all its tables have passed `Table.is_whole`. Raises ConfigError, sqlite3.Error, OSError.
     """
     is_interrupted = _with(path, _SALVAGED).exists()
     if is_interrupted:
@@ -87,10 +88,10 @@ def make_usable(path: Path, identity: Identity, tables_of: TablesOf) -> Damage |
 
 
 class _Tables:
-    """All tables of a file that is open."""
+    """All tables of an open file."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection, identity: Identity, tables_of: TablesOf) -> None:
-        """path: the journal, also if the file is a draft of it."""
+        """path: of the journal, even if the open file is a draft of it."""
         store = Store(path, connection)
         self._connection = connection
         self._meta = Meta(store, identity)
@@ -102,7 +103,7 @@ class _Tables:
         self._meta.put_identity()
 
     def are_there(self) -> bool:
-        """Raises ConfigError if they are those of another run."""
+        """Is the schema the expected one? Raises ConfigError if the file belongs to another run."""
         schema = self._connection.execute("SELECT CAST(sql AS BLOB) FROM sqlite_master ORDER BY rowid").fetchall()
         if schema != [(statement.encode(),) for statement in self._schema()]:
             return False
@@ -116,7 +117,7 @@ class _Tables:
         return all(table.is_whole() for table in self._all)
 
     def rescue(self, rows: Iterable[Row]) -> None:
-        """Raises ConfigError if they are those of another run."""
+        """Raises ConfigError if the rows belong to another run."""
         for row in rows:
             for table in self._all:
                 table.rescue(row)
@@ -128,13 +129,13 @@ class _Tables:
 
 
 def _is_there(path: Path) -> bool:
-    """Is there anything but an empty file, which may be young?"""
+    """Is there a file or a log that is not empty?"""
     return any(file.exists() and file.stat().st_size for file in (path, _with(path, "-wal")))
 
 
 def _is_sound(path: Path, identity: Identity, tables_of: TablesOf, counts: dict[str, int]) -> bool:
-    """Counts what there is, if sqlite can. Raises ConfigError if it is the journal of another run; what sqlite cannot
-    read is no error."""
+    """Does the journal pass all checks? Also fills `counts`, if sqlite can read so much. Raises ConfigError if the
+    journal belongs to another run. A file that sqlite cannot read is not sound, and no error."""
     try:
         with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
             connection.execute("PRAGMA locking_mode = EXCLUSIVE")
@@ -148,13 +149,14 @@ def _is_sound(path: Path, identity: Identity, tables_of: TablesOf, counts: dict[
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)
         if code & 0xFF in _FAULTS_OF_THE_HOST and code not in _UNREADABLE:
             raise
-    except (ChecksumError, UnicodeDecodeError):  # the latter: sqlite complains of a schema, in the words of the schema
+    except (ChecksumError, UnicodeDecodeError):  # the latter: sqlite quotes a damaged schema in its error message
         pass
     return False
 
 
 def _replace(path: Path) -> None:
-    """The salvaged file takes the place of the damaged one. A crash in between is made good by the next opening."""
+    """Puts the salvaged file in the place of the damaged one. After a crash in between, the next opening finishes
+    this."""
     damaged = _with(path, _DAMAGED)
     for suffix in ("-wal", "-shm", "-journal"):  # sqlite would apply the log of the old file to the new one
         _with(damaged, suffix).unlink(missing_ok=True)

@@ -1,8 +1,8 @@
-"""Snapshots: arrays of a replica at a step, so that a restart need not make them again from the journal.
+"""Snapshots: arrays of a replica at a step, so that a restart need not compute them again from the journal.
 
-A snapshot is a convenience, never the truth: one that is broken or does not fit is passed over for the one before it,
-and without any the journal is enough. It is written as a draft and renamed once it is on the disk. Only safetensors,
-nothing pickled; a SHA-256 over facts and arrays tells what the disk has changed.
+A snapshot only saves time. If it is broken or does not fit the journal, the one before it is used; without any, the
+journal is enough. It is written as a draft and renamed once it is on the disk. The format is safetensors, nothing is
+pickled. A SHA-256 over facts and arrays reveals what the disk has changed.
 """
 
 import errno
@@ -31,7 +31,7 @@ _DIGEST = "sha256"
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What was saved, as it was saved. facts: whatever tells what the arrays are."""
+    """Arrays that were saved after `step`. facts: texts that say what the arrays are."""
 
     step: int
     arrays: Arrays
@@ -39,9 +39,9 @@ class Snapshot:
 
 
 class Snapshots:
-    """The newest `keep` snapshots in a folder, which is made if it is not there. Raises JournalError.
+    """The newest `keep` snapshots in a folder, which is created if needed. Raises JournalError.
 
-    skipped: the files that `load_latest` passed over, with the reason.
+    skipped: the files that the last `load_latest` did not use, each with the reason.
     """
 
     def __init__(self, folder: Path, keep: int) -> None:
@@ -55,7 +55,8 @@ class Snapshots:
                     left.unlink()
 
     def save(self, step: int, arrays: Arrays, facts: Facts) -> None:
-        """Raises DiskFullError, JournalError; then no older one is missing that it was to take the place of."""
+        """Writes a snapshot, then deletes those beyond the newest `keep`. Raises DiskFullError or JournalError if it
+        cannot be written; then none is deleted."""
         path = self._folder / f"step-{step:09d}.safetensors"
         arrays = {name: np.asarray(array, order="C") for name, array in arrays.items()}  # copies only what is not
         with told(path, "write", "snapshot"):
@@ -65,7 +66,8 @@ class Snapshots:
                 old.unlink()
 
     def load_latest(self, is_usable: Callable[[Facts], bool]) -> Snapshot | None:
-        """The newest snapshot that is whole and whose facts are accepted. One that cannot be read is no error."""
+        """The newest snapshot that passes its checksum and whose facts are usable. A file that cannot be read is
+        skipped, without an error."""
         self.skipped.clear()
         for path in self._newest_first():
             try:
@@ -80,12 +82,12 @@ class Snapshots:
         return None
 
     def newest(self) -> Path | None:
-        """The file of the newest snapshot, which is whole; None if there is none."""
+        """The file of the newest snapshot, None if there is none. It is complete: drafts have other names."""
         return next(iter(self._newest_first()), None)
 
     def set_aside(self) -> None:
-        """Those that `load_latest` passed over count no more: the next one may have a lower number. Raises
-        JournalError."""
+        """Renames the files that `load_latest` skipped, so that they do not count as the newest when the next snapshot
+        has a lower step. Raises JournalError."""
         for path, _ in self.skipped:
             with told(path, "set aside", "snapshot"):
                 path.rename(path.with_name(path.name + SET_ASIDE_SUFFIX))
@@ -95,7 +97,7 @@ class Snapshots:
 
 
 def _write(path: Path, arrays: Arrays, facts: Facts) -> None:
-    """Raises OSError, with the number that the library tells in words only."""
+    """Raises OSError. Its errno is parsed from the library's message, which is all that safetensors gives."""
     try:
         save_file(arrays, path, metadata=facts | {_DIGEST: _digest(arrays, facts)})
     except SafetensorError as error:
@@ -104,7 +106,7 @@ def _write(path: Path, arrays: Arrays, facts: Facts) -> None:
 
 
 def load(path: Path) -> tuple[Arrays, Facts]:
-    """Raises ValueError or OSError if they are not what was saved."""
+    """The arrays and facts of a file. Raises ValueError or OSError if it cannot be read or fails its checksum."""
     facts = _read_facts(path)
     try:
         arrays: Arrays = load_file(path)
@@ -116,7 +118,7 @@ def load(path: Path) -> tuple[Arrays, Facts]:
 
 
 def load_facts(path: Path) -> Facts:
-    """Unchecked, without the arrays. Raises ValueError or OSError."""
+    """Only the facts of a file, without a check of the checksum. Raises ValueError or OSError."""
     facts = _read_facts(path)
     facts.pop(_DIGEST, None)
     return facts
@@ -139,6 +141,6 @@ def _digest(arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, str]) -> str
 
 
 def _step(path: Path) -> int:
-    """A name that is none of ours counts as the oldest."""
+    """The step in a file's name; -1, older than all others, if the name is not one of ours."""
     digits = path.stem.removeprefix("step-")
     return int(digits) if digits.isascii() and digits.isdigit() else -1

@@ -1,9 +1,9 @@
-"""What a damaged sqlite file still holds: every row on every page that can be parsed, without trusting any index.
+"""Reads a damaged sqlite file: every row on every page that can be parsed, without the help of any index.
 
-A table's rows stand on leaf pages of its tree. sqlite finds a leaf through the pages above it, so that one flipped bit
-there takes everything below along; here every page of the file, and every committed page in its write-ahead log, is
-looked at by itself. What comes out may be a row that was deleted since, never one that was not committed; whether it is
-what was written, the caller has to tell by its checksum.
+The rows of a table are on the leaf pages of its b-tree. sqlite finds a leaf through the pages above it, so one flipped
+bit there loses everything below. Here every page of the file, and every committed page of its write-ahead log, is
+parsed by itself. A row that is found may have been deleted since, but it was committed once. The caller checks by its
+checksum whether it is what was written.
 
 Format: https://www.sqlite.org/fileformat2.html, sections 1.6 (b-tree pages), 2.1 (records), 4 (the log).
 """
@@ -34,11 +34,11 @@ _INTEGER_BYTES = (0, 1, 2, 3, 4, 6, 8)
 _LOG_HEADER = struct.Struct(">8I")  # magic, version, page bytes, checkpoints, salt 1, salt 2, checksum 1, checksum 2
 _FRAME_HEADER = struct.Struct(">6I")  # page, pages of the file if it commits, salt 1, salt 2, checksum 1, checksum 2
 _FRAME_BYTES = _FRAME_HEADER.size + PAGE_BYTES
-_LOG_MAGIC = 0x377F0682  # or one more: then checksums are over big-endian words
+_LOG_MAGIC = 0x377F0682  # or this plus one: then checksums are over big-endian words
 
 
 class SqlitePages:
-    """A file and its log as they are found; open files, so that they may be renamed meanwhile."""
+    """A file and its log, as they are. Both stay open, so that they may be renamed meanwhile."""
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -94,7 +94,7 @@ class SqlitePages:
         return number, tuple(_columns(payload))
 
     def _overflow(self, number: int, size: int) -> bytes:
-        """The rest of a payload, from the newest version of the pages that it is chained through."""
+        """The rest of a payload, from a chain of overflow pages, each in its newest version."""
         if size > self._bytes:
             raise IndexError
         parts = []
@@ -129,7 +129,7 @@ def _columns(payload: bytes) -> Iterator[Column]:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """(value, where it ends): seven bits per byte, of the ninth byte eight."""
+    """(value, offset behind it). Each byte holds seven bits, the ninth one eight."""
     value = 0
     for k in range(8):
         byte = data[at + k]
@@ -140,11 +140,11 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _read_log(log: int) -> tuple[bool, list[tuple[int, int]]]:
-    """(is it all as it was written, (page, offset) of every frame up to the last that commits).
+    """(is the log intact, (page, offset) of every frame up to the last one that commits).
 
-    sqlite silently takes a log to end at the first frame with a wrong checksum. Here it ends at the last frame that
-    carries one of the log's two salts and commits; a frame before it that fails is damage. Frames of an earlier use of
-    the log carry neither salt.
+    For sqlite a log silently ends at the first frame with a wrong checksum. Here it ends at the last frame that commits
+    and has one of the log's two salts, and a wrong checksum before that is damage. Frames of an earlier use of the log
+    have neither salt.
     """
     header = _read(log, 0, _LOG_HEADER.size)
     if len(header) < _LOG_HEADER.size:
@@ -168,7 +168,7 @@ def _read_log(log: int) -> tuple[bool, list[tuple[int, int]]]:
 def _is_chained(
     log: int, frames: list[tuple[int, int]], salts: tuple[int, int], state: tuple[int, int], order: str
 ) -> bool:
-    """Does every frame carry the salts and the checksum of everything before it?"""
+    """Does every frame have the log's salts, and the checksum of everything up to it?"""
     for k, (_, offset) in enumerate(frames):
         start = _LOG_HEADER.size + k * _FRAME_BYTES
         frame = _read(log, start, _FRAME_BYTES)
@@ -189,7 +189,7 @@ def _checksum(data: bytes, state: tuple[int, int], order: str) -> tuple[int, int
 
 
 def _read(descriptor: int, offset: int, size: int) -> bytes:
-    """What a broken disk does not give is empty."""
+    """Up to `size` bytes at an offset; empty if the disk cannot read them."""
     try:
         return os.pread(descriptor, size, offset)
     except OSError:

@@ -1,13 +1,15 @@
-"""One sqlite file in write-ahead mode, written in groups.
+"""One sqlite file in write-ahead mode, written with group commit.
 
-A *group* is one transaction. It opens with the first write and ends
+A *group* is one transaction. The first write opens it. It ends in one of two ways:
 
-* durably: on the disk before the write returns. sqlite commits (synchronous = NORMAL: it writes the log file and does
-  not wait for the disk), then the log file is forced here: one fdatasync for all that was ever written. Asking sqlite
-  for it (synchronous = FULL) must happen before the group opens, when nobody knows yet how it will end.
-* by `commit`: handed to the operating system, so kill -9 loses nothing; a power failure may lose the tail.
+* durably: on the disk before the write returns. sqlite commits with synchronous = NORMAL, which writes the log file but
+  does not wait for the disk. Then one fdatasync of the log file, called here, covers everything that was written so
+  far. sqlite could do that itself (synchronous = FULL), but this must be set before a group opens, and nobody knows
+  then how the group will end.
+* by `commit`: the data is with the operating system, so `kill -9` loses nothing; a power failure may lose the last
+  groups.
 
-Whatever fails undoes the whole group. Reads see the open group, and never hold a statement open.
+A write that fails rolls back the whole group. Reads see the open group. No SQL statement stays open after a read.
 """
 
 import contextlib
@@ -23,30 +25,31 @@ from seedflood.storage.disk import told
 from seedflood.storage.records import ChecksumError
 
 WAL_BYTES_MAX = 64 << 20
-"""What the log file is cut back to after a checkpoint."""
+"""After a checkpoint the log file is cut back to this size."""
 
 CHECKPOINT_PAGES = 4096
-"""16 MB of log between two checkpoints, which wait for the disk: pages that are written often are copied less often."""
+"""Pages of log between two checkpoints: 16 MB. A checkpoint waits for the disk; with fewer of them, pages that are
+written often are copied less often."""
 
 SHRINK_PAGES = 16
-"""Given back to the file system at once: about 1 ms."""
+"""The most pages that are given back to the file system at once, which takes about 1 ms."""
 
 CACHE_BYTES = 16 << 20
-"""Who reads by origin meets every page of an epoch once per origin: 9 MB for 64 origins and 1,000 steps."""
+"""Enough for one epoch, whose pages are read once per origin: 9 MB for 64 origins and 1,000 steps."""
 
 _Decoded = TypeVar("_Decoded")
 
 
 class Store:
-    """`Store.open` an existing file, then `writing`, `commit`, `rows`; `close`. One thread at a time."""
+    """`Store.open` an existing file, then `writing`, `commit`, `rows`; `close`. For one thread at a time."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection, log: int = -1) -> None:
         self.path = path
         self.connection = connection
         self.group = 0
-        """The open group, or the last one: they are counted."""
+        """The number of the open group, or of the last one if none is open."""
         self.when_undone: list[Callable[[], None]] = []
-        """Told when a group is undone: whoever remembers what is in the file has to forget what was in it."""
+        """Called when a group is rolled back: whoever caches content of the file must drop what that group wrote."""
         self._log = log
 
     @classmethod
@@ -61,7 +64,7 @@ class Store:
             connection.execute(f"PRAGMA cache_size = {-CACHE_BYTES >> 10}")
             connection.execute("PRAGMA synchronous = NORMAL")
             connection.execute("PRAGMA secure_delete = OFF")  # there is nothing secret in it
-            connection.execute("BEGIN IMMEDIATE")  # from here on there is a log file
+            connection.execute("BEGIN IMMEDIATE")  # creates the log file
             connection.execute("COMMIT")
             log = os.open(f"{path}-wal", os.O_RDONLY | os.O_CLOEXEC)
             sync_folder(path.parent)
@@ -71,7 +74,8 @@ class Store:
         return cls(path, connection, log)
 
     def close(self) -> None:
-        """Commits; idempotent. Afterwards all is in one file, if there is space for that. Raises JournalError."""
+        """Commits and closes; idempotent. Afterwards everything is in one file, if there is space. Raises
+        JournalError."""
         if self._log < 0:
             return
         try:
@@ -84,7 +88,8 @@ class Store:
 
     @contextlib.contextmanager
     def writing(self, *, durable: bool) -> Iterator[None]:
-        """Joins or opens the group; `durable` also ends it. Raises JournalError."""
+        """A block of writes in the open group, or in a new one. durable: the group also ends with the block. Raises
+        JournalError."""
         with self._undoing():
             if not self.connection.in_transaction:
                 self.connection.execute("BEGIN IMMEDIATE")
@@ -101,20 +106,21 @@ class Store:
                 self.connection.execute("COMMIT")
 
     def shrink(self) -> None:
-        """Gives some pages back to the file system if more than half of the file is free; joins the group."""
+        """Gives some pages back to the file system if more than half of the file is free. Part of the open group."""
         ((pages,),), ((free,),) = self.rows("PRAGMA page_count"), self.rows("PRAGMA freelist_count")
         if 2 * free > pages:
             with self.writing(durable=False):
                 for _ in range(min(2 * free - pages, SHRINK_PAGES)):
-                    self.connection.execute("PRAGMA incremental_vacuum(1)")  # gives no rows, so it goes one step only
+                    # one page per call: the statement returns no rows, so sqlite runs it for one step only
+                    self.connection.execute("PRAGMA incremental_vacuum(1)")
 
     def rows(self, query: str, *values: int) -> list[Any]:
-        """Everything at once: no statement stays open. Raises JournalError."""
+        """All rows at once, so that no SQL statement stays open. Raises JournalError."""
         with told(self.path, "read"):
             return self.connection.execute(query, values).fetchall()
 
     def decode(self, decode: Callable[[bytes, int], _Decoded], record: bytes, salt: int, name: str) -> _Decoded:
-        """Raises JournalError that names the record."""
+        """decode(record, salt). A wrong checksum raises JournalError, which calls the record by this name."""
         try:
             return decode(record, salt)
         except ChecksumError:
@@ -137,7 +143,8 @@ class Store:
                 raise
 
     def _force(self) -> None:
-        """A disk that fails here has failed for good: the kernel forgets what it could not write."""
+        """Fsyncs the log. An error is final: the kernel drops pages that it could not write, so a retry proves
+        nothing."""
         try:
             os.fdatasync(self._log)
         except OSError as error:

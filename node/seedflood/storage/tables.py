@@ -1,7 +1,7 @@
-"""The tables of any journal: whose it is and how often it was started, statements of members, records of an algorithm.
+"""The tables of any journal: run and starts of the node (`Meta`), statements of members, records of an algorithm.
 
-Those methods that opening calls may raise what sqlite raises, the others JournalError; those that write join the open
-group. All tables have a rowid: in others `sqlite_pages` finds nothing.
+Methods that are called while a journal is opened may raise sqlite3.Error, all others JournalError. Writes join the open
+group. All tables have a rowid, because `sqlite_pages` can read no others.
 """
 
 import contextlib
@@ -47,33 +47,33 @@ _PUT_RECORD = "INSERT OR REPLACE INTO records VALUES (?, ?, ?)"
 
 
 class Table(ABC):
-    """A table of a journal, or some that belong together. What opening asks of it is here: how it is made, whether it
-    is whole, and what becomes of rows that were found in a damaged file.
+    """A table of a journal, or some that belong together. These methods serve the opening of a journal: create the
+    table, check it, and take over rows that were found in a damaged file.
 
-    schema: makes it, in statements that sqlite keeps word by word.
+    schema: the SQL statements that create it. sqlite keeps their text, and a text that differs counts as damage.
     """
 
     schema: ClassVar[tuple[str, ...]]
 
     def counts(self) -> dict[str, int]:
-        """How much there is, by kind, of what operators are told when a journal was damaged."""
+        """How many items of each kind there are; shown to operators when a journal was damaged."""
         return {}
 
     @abstractmethod
     def is_whole(self) -> bool:
-        """Is every record what was written? Looks at one row after the other: a journal may be longer than memory."""
+        """Is every record what was written? Reads row by row, for a journal may be larger than memory."""
 
     @abstractmethod
     def rescue(self, row: Row) -> None:
-        """Takes a row that was found, if it is one of this table and whole. Rows come in any order, some twice, some in
-        versions that were replaced since."""
+        """Takes over a row that was found in a damaged file, if it belongs to this table and passes its checksum. Rows
+        come in any order. Some come twice, some in versions that have been replaced since."""
 
     def settle(self) -> None:  # noqa: B027  # most tables have nothing left to do
-        """All rows were found."""
+        """Called once, when all rows have been passed to `rescue`."""
 
 
 class Meta(Table):
-    """Whose journal it is, and the incarnation of its node."""
+    """To which run the journal belongs, and the incarnation of its node."""
 
     schema = ("CREATE TABLE meta (key INTEGER PRIMARY KEY, record BLOB NOT NULL)",)
 
@@ -86,14 +86,14 @@ class Meta(Table):
         self._store.connection.execute(_PUT_META, (_IDENTITY, encode_identity(self._identity)))
 
     def check(self) -> None:
-        """Raises ConfigError if it is that of another run, ChecksumError if nobody can tell."""
+        """Raises ConfigError if the journal belongs to another run, ChecksumError if that cannot be read."""
         rows = self._store.connection.execute(_SELECT_META, (_IDENTITY,)).fetchall()
         if not rows or not isinstance(rows[0][0], bytes):
             raise ChecksumError
         self._check(rows[0][0])
 
     def last_incarnation(self) -> int:
-        """0 if there was none."""
+        """The newest incarnation of the node; 0 before its first start."""
         rows = self._store.rows(_SELECT_META, _INCARNATION)
         return self._store.decode(decode_number, rows[0][0], self._salt, "the incarnation") if rows else 0
 
@@ -105,7 +105,7 @@ class Meta(Table):
         return all(is_whole(record, self._salt) for (record,) in rows)
 
     def rescue(self, row: Row) -> None:
-        """Raises ConfigError if it tells that the journal is that of another run."""
+        """Raises ConfigError if the row says that the journal belongs to another run."""
         match row:
             case (int(key), (None, bytes(record))):
                 with contextlib.suppress(ChecksumError):
@@ -119,7 +119,7 @@ class Meta(Table):
 
 
 class Members(Table):
-    """Of each origin the newest statement that speaks of its steps, and the newest that does not."""
+    """For each origin, the newest statement that speaks of its steps and the newest one that does not."""
 
     schema = (
         "CREATE TABLE members (number INTEGER PRIMARY KEY, origin INTEGER NOT NULL, has_spoken INTEGER NOT NULL, "
@@ -136,7 +136,7 @@ class Members(Table):
         return [self._store.decode(decode_member, record, self._salt, "a member") for (record,) in rows]
 
     def put(self, member: Member) -> None:
-        """Skips a statement that is older than the one that is there."""
+        """Writes a statement, unless a newer one of its origin is there."""
         name = _name(member)
         for (record,) in self._store.rows(_SELECT_MEMBER, *name):
             there = self._store.decode(decode_member, record, self._salt, f"the member {member.name}")
@@ -159,8 +159,8 @@ class Members(Table):
 
 
 class Records(Table):
-    """What an algorithm keeps, by keys of its own. Numbered as they are written: an earlier value of a key may be found
-    in a damaged file beside a later one."""
+    """What an algorithm keeps, by keys of its own. Each write has a number: in a damaged file an earlier value of a key
+    may be found beside a later one."""
 
     schema = (
         "CREATE TABLE records (number INTEGER PRIMARY KEY, key BLOB NOT NULL, record BLOB NOT NULL)",
@@ -172,7 +172,7 @@ class Records(Table):
         self._salt = identity.salt("record")
 
     def all(self) -> dict[bytes, bytes]:
-        """By key, in the order in which they were written last."""
+        """The values by key, in the order in which they were written."""
         rows = self._store.rows("SELECT number, key, record FROM records ORDER BY number")
         return {key: self._decode(number, key, record) for number, key, record in rows}
 
@@ -197,7 +197,7 @@ class Records(Table):
         return all(self._is_record(*row) for row in rows)
 
     def rescue(self, row: Row) -> None:
-        """Of several values of a key the one that was written last."""
+        """Of several values of a key, keeps the one that was written last."""
         match row:
             case (int(number), (None, bytes(key), bytes(record))) if self._is_record(number, key, record):
                 later = "SELECT 1 FROM records WHERE key = ? AND number >= ?"
@@ -213,10 +213,10 @@ class Records(Table):
 
 
 def signed(origin: OriginId) -> int:
-    """sqlite's integers are signed."""
+    """An origin id as sqlite stores it: its integers are signed."""
     return origin - (1 << 64) if origin >= 1 << 63 else origin
 
 
 def _name(member: Member) -> tuple[int, int]:
-    """The columns by which a statement is found."""
+    """The key of a statement: origin (signed), has_spoken."""
     return signed(member.origin), int(member.has_spoken)

@@ -1,12 +1,12 @@
-"""SeedFlood's journal: every bundle a node has, or the sum that has taken its place.
+"""SeedFlood's journal: every bundle that a node has, or the sum that replaced it.
 
-The weights follow from the journal alone, and a peer that lacks something is served from it.
+The weights can be computed from the journal alone, and it serves peers that lack something.
 
-An epoch is kept as bundles, or as what they add up to: a sum of ours (*compacted*) or of a neighbour (*adopted*), and
-the frontier of the bundles that it stands for. From then on nobody is given these bundles; they are deleted at once,
-or, when they are many and nobody waits for it, a little with every commit.
+An epoch is kept as bundles or as a sum: what its bundles add up to, with the frontier of the bundles in it. The sum is
+ours (*compacted*) or a neighbour's (*adopted*). From then on its bundles are served to nobody. They are deleted at
+once, or a few with every commit if they are many and nobody waits.
 
-Not known here: whether signatures are right, or whether steps follow each other; that is the core's.
+Signatures and the order of steps are not checked here; that is the core's task.
 """
 
 import sys
@@ -30,10 +30,10 @@ from seedflood.storage.store import Store
 from seedflood.storage.tables import Table
 
 SLICE_STEPS = 4
-"""What a sum has replaced is deleted in slices of so many steps: neighbours on the disk."""
+"""Bundles that a sum replaced are deleted in slices of this many steps, which lie side by side on the disk."""
 
 TIDY_WORK = 1024
-"""Bundles and looks for them with one commit: no fewer than a round of 1,000 origins brings."""
+"""How many bundles are deleted or looked for with one commit: at least as many as a round of 1,000 origins adds."""
 
 
 class BundleJournal(Journal):
@@ -50,7 +50,7 @@ class BundleJournal(Journal):
         self._replaced = deque(
             (held, *steps_of(epoch, self._refresh_period)) for epoch, held in self._sums.frontiers().items()
         )
-        """What sums stand for, and may still be there: (frontier, first step, last step)."""
+        """Bundles that sums replaced and that may not be deleted yet: (frontier, first step, last step)."""
 
     @classmethod
     def open(  # type: ignore[override]  # it has to be told more
@@ -67,11 +67,11 @@ class BundleJournal(Journal):
             return cls(file, survey)
 
     def append(self, bundles: Sequence[Bundle], members: Iterable[Member] = (), *, durable: bool) -> int:
-        """Adds to the open group; `durable`: the group is on the disk before this returns.
+        """Adds to the open group. durable: the group is on the disk before this returns.
 
-        Returns how many bundles were new. What is there already is skipped, as is a statement older than the one that
-        is there. A bundle that differs from the one under its (origin, step) is a JournalError: the caller must not
-        let equivocation come this far.
+        Returns how many bundles were new. Bundles that are there already are skipped, and so are statements older than
+        those that are there. A bundle that differs from the one with the same origin and step raises JournalError:
+        callers must catch equivocation before.
         """
         self._inventory = None
         with self._store.writing(durable=durable):
@@ -101,7 +101,7 @@ class BundleJournal(Journal):
         return super().size() | {"bundles": self.count(), "closed_epochs": self.count_closed()}
 
     def inventory(self) -> Inventory:
-        """What is there. Known from the opening when it is asked for first; else everything is read."""
+        """What the journal holds. The first call returns what was found while opening; any other reads everything."""
         inventory, self._inventory = self._inventory, None
         if inventory is not None:
             return inventory
@@ -110,7 +110,8 @@ class BundleJournal(Journal):
         return self._survey.inventory
 
     def replay(self) -> Iterator[Bundle]:
-        """All bundles that no sum stands for, strand by strand in the order in which these began; streamed."""
+        """All bundles that are not in a sum, as a stream: strand by strand, in the order in which strands were
+        begun."""
         covered = {epoch: Frontier(held) for epoch, held in self._sums.frontiers().items()}
         for bundle in self._bundles.replay():
             frontier = covered.get(bundle.step // self._refresh_period)
@@ -133,14 +134,14 @@ class BundleJournal(Journal):
         return found if found is not None and self.find(origin, found.step) == found else None
 
     def replace(self, bundle: Bundle) -> None:
-        """Keeps this one in the place of the one of the same origin and step, or of none, durably: its origin has said
-        both, or has declared the step as skipped."""
+        """Writes a bundle, durably, in the place of the one with the same origin and step, if there is one. For an
+        origin that contradicts itself: it published both, or declared the step as skipped."""
         self._store.commit()  # what fails below undoes nothing else
         with self._store.writing(durable=True):
             self._bundles.replace(bundle)
 
     def adopt(self, closed: ClosedEpoch) -> list[Bundle]:
-        """Keeps a foreign sum in the place of the bundles it covers, durably; returns the epoch's other bundles."""
+        """Replaces bundles by a neighbour's sum, durably. Returns those bundles of the epoch that it does not cover."""
         assert Frontier(closed.frontier).covers(self._sums.frontier(closed.epoch)), "this would lose updates"
         steps = steps_of(closed.epoch, self._refresh_period)
         self._store.commit()  # what fails below undoes nothing else
@@ -150,9 +151,9 @@ class BundleJournal(Journal):
             return self._bundles.thin(closed.frontier, *steps)
 
     def compact(self, closed: ClosedEpoch) -> int:
-        """Keeps a sum of ours in the place of its bundles, if that takes less room; returns how many it replaced.
+        """Replaces the bundles of an epoch by our sum, if that takes less space. Returns how many it replaced.
 
-        In the place of another sum always: what it stands for is what neighbours are told.
+        Another sum is always replaced: neighbours must be told the frontier of this one.
         """
         first, last = steps_of(closed.epoch, self._refresh_period)
         covered = stretches(closed.frontier, first, last)
@@ -171,10 +172,10 @@ class BundleJournal(Journal):
         return self._bundles.count(covered)
 
     def read_missing(self, frontier: Iterable[Held], limit: int = 1024) -> Iterator[ClosedEpoch | list[Bundle]]:
-        """What the frontier lacks: sums, and before each the bundles of earlier epochs, per origin by step.
+        """What the frontier lacks: sums by epoch, and before each sum the bundles of earlier epochs, per origin by
+        step. A peer that is cut off in between then holds one range per origin, not one per sum.
 
-        Bundles come in batches of up to `limit`; an empty one means that it took a while to find nothing. By epochs,
-        so that who is cut off in between holds one range of an origin, not one per sum.
+        Bundles come in batches of up to `limit`. An empty batch means that a long search has found nothing yet.
         """
         asked = Frontier(frontier, ranges_max=sys.maxsize)
         known = Frontier(asked.held(), ranges_max=sys.maxsize)
@@ -197,7 +198,8 @@ class BundleJournal(Journal):
         yield from self._bundles.missing(known, limit)
 
     def _tidy(self) -> None:
-        """Deletes a little of what compaction has left to do, too; if that is undone, the next start does it."""
+        """Also deletes some of the bundles that sums replaced. If the group is rolled back, they stay until the next
+        start."""
         work = 0
         while self._replaced and work < TIDY_WORK:
             replaced = stretches(*self._replaced.popleft())

@@ -1,4 +1,4 @@
-"""What was learned, as those see it who open a journal: strands of bundles, and sums that stand for some of them."""
+"""The tables of bundles and sums as the opening of a journal sees them: checked, surveyed and, if damaged, salvaged."""
 
 import contextlib
 
@@ -15,8 +15,7 @@ from seedflood.storage.tables import Table
 
 
 class Learned(Table):
-    """bundles, sums: where they are read and written. Whoever asks whether all is whole finds in the survey what there
-    is."""
+    """bundles, sums: read and write the tables. `is_whole` also fills the survey."""
 
     schema = (
         "CREATE TABLE strands (number INTEGER PRIMARY KEY, origin INTEGER NOT NULL, step INTEGER NOT NULL, "
@@ -26,7 +25,7 @@ class Learned(Table):
     )
 
     def __init__(self, store: Store, identity: Identity, survey: Survey) -> None:
-        """survey: of what is there, if it was asked whether it is whole before."""
+        """survey: filled if `is_whole` was called before on this file, else empty."""
         self._connection = store.connection
         self._salt, self._sums_salt = identity.salt("strand"), identity.salt("epoch")
         self._survey = survey
@@ -40,7 +39,7 @@ class Learned(Table):
         return {"bundles": bundles, "epochs": epochs}
 
     def is_whole(self) -> bool:
-        """Surveys it, as far as it is whole."""
+        """Also surveys the rows, up to the first one that is damaged."""
         self._survey.clear()
         for epoch, frontier, coefficients in self._connection.execute("SELECT * FROM epochs"):
             if not (is_whole(frontier, self._sums_salt) and is_whole(coefficients, seal_of(frontier))):
@@ -66,22 +65,24 @@ class Learned(Table):
                     self._rescue_sum(epoch, frontier, coefficients)
 
     def settle(self) -> None:
-        """Bundles that are long deleted are often still found."""
+        """Deletes bundles that are in a sum: on free pages, bundles that were deleted long ago are often still
+        found."""
         for epoch, held in self.sums.frontiers().items():
             self.bundles.thin(held, *steps_of(epoch, self._refresh_period))
 
     def _rescue_strand(self, record: bytes) -> None:
-        """Some may have been taken already: a bundle of an older row stands in another strand since."""
+        """Adds the bundles of a strand. Some may be there already: strands are rewritten, and both versions are
+        found."""
         bundles = decode_strand(record, self._salt)
         try:
             self.bundles.add(bundles)
-        except JournalError:  # two different ones under one name: the first is as good as the other
+        except JournalError:  # two different bundles of one origin and step: one is as good as the other
             for bundle in bundles:
                 with contextlib.suppress(JournalError):
                     self.bundles.add([bundle])
 
     def _rescue_sum(self, epoch: int, frontier: bytes, coefficients: bytes) -> None:
-        """Of several sums of an epoch the one that stands for most."""
+        """Of several sums of an epoch, keeps the one that covers most."""
         found, held = decode_epoch(frontier, self._sums_salt)
         whole = ClosedEpoch(epoch, held, unsealed(coefficients, seal_of(frontier)))
         if found == epoch and not Frontier(self.sums.frontier(epoch)).covers(held):

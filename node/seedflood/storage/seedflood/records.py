@@ -1,8 +1,8 @@
-"""How strands of bundles and epochs look on disk: packed, with a CRC-32 at the end, as `storage.records` has it.
+"""The format of strands and epochs on the disk: packed bytes with a CRC-32 at the end, as in `storage.records`.
 
 A *strand* is a row of the journal: bundles of one origin that follow each other without a hole and were learned
-together. Live it is mostly a single bundle; a node that catches up, or hears a busy stream, writes and reads many at
-once, for what a row costs.
+together. In a live run it is mostly a single bundle. A node that catches up, or hears a busy stream, writes many
+bundles at the cost of one row.
 """
 
 import struct
@@ -17,30 +17,31 @@ from seedflood.storage.records import CRC_BYTES, is_whole, sealed, unsealed
 
 _STRAND = struct.Struct(">QQQHH")  # origin, step, last, bundles, updates in each (or | _PAYLOADS); then the bundles
 _PAYLOADS = 1 << 15
-_NAME = struct.Struct(">qqqH")  # how it starts, as the columns of its row: origin (signed), step, last, bundles
+_NAME = struct.Struct(">qqqH")  # the start of a strand, as the columns of its row: origin (signed), step, last, bundles
 _BUNDLES = [struct.Struct(f">I{'Iq' * n}64s") for n in range(BUNDLE_UPDATES_MAX + 1)]  # skipped, probes, signature
-_SKIPPED = struct.Struct(">I")  # how one of the bundles starts
+_SKIPPED = struct.Struct(">I")  # the start of each bundle
 _SIZES = [struct.Struct(f">I{n}I") for n in range(BUNDLE_UPDATES_MAX + 1)]  # skipped, sizes; then payloads, signature
 _SIGNATURE_BYTES = 64
 _EPOCH = struct.Struct(">QI")  # epoch, origins; then the frontier
 _HELD = struct.Struct(">QQI")  # origin, mark, ranges; then ranges * (first u64, last u64)
 
 STRAND_BYTES_MAX = 4000
-"""A row that fits a page of the file needs no other page."""
+"""The most bytes of a strand: such a row fits into one page of the file."""
 
 _STRAND_ROOM = STRAND_BYTES_MAX - _STRAND.size - CRC_BYTES
 STRAND_BUNDLES = [_STRAND_ROOM // one.size for one in _BUNDLES]
-"""How many bundles of pairs make a strand at most, by the number of updates in each."""
+"""The most bundles of pairs in a strand, by the number of updates in each bundle."""
 
 
 def is_strand(salt: int, record: bytes, *columns: int) -> bool:
-    """Is it what was written, and in the row with these columns: origin (signed), step, last, bundles?"""
+    """Is the record what was written, and does it belong to a row with these columns: origin (signed), step, last,
+    bundles?"""
     is_record = is_whole(record, salt) and len(record) >= _STRAND.size
     return is_record and _NAME.unpack_from(record) == columns
 
 
 def fits_strand(strand: Sequence[Bundle], updates: int, bundle: Bundle) -> bool:
-    """May a bundle, of so many updates as each of these, stand behind them in one record?"""
+    """Is there room in the strand for this bundle? It has `updates` updates, like each bundle of the strand."""
     if bundle.probes[0].__class__ is tuple:
         return len(strand) < STRAND_BUNDLES[updates]
     sizes = _SIZES[updates].size + _SIGNATURE_BYTES
@@ -49,14 +50,15 @@ def fits_strand(strand: Sequence[Bundle], updates: int, bundle: Bundle) -> bool:
 
 
 def strand_span(record: bytes) -> Span:
-    """What a strand covers, of a record that was checked."""
+    """The steps that a strand covers. record: with a checksum that was checked before."""
     origin, step, last, _, _ = _STRAND.unpack_from(record)
     (skipped,) = _SKIPPED.unpack_from(record, _STRAND.size)
     return origin, step - skipped, last
 
 
 def encode_strand(bundles: Sequence[Bundle], salt: int) -> bytes:
-    """Bundles of one origin without a hole between them, each of as many updates as the first."""
+    """A strand as bytes. bundles: of one origin, without a hole between them, each with as many updates as the
+    first."""
     first = bundles[0]
     updates = len(first.probes)
     if tells_payloads(bundles):
@@ -100,7 +102,7 @@ def decode_strand(record: bytes, salt: int) -> list[Bundle]:
 
 
 def _payload_bundles(data: bytes, origin: int, step: int, updates: int) -> Iterator[Bundle]:
-    """Of a strand of bundles with payloads, which starts at this step."""
+    """The bundles of a strand with payloads. step: of the first bundle. updates: how many each bundle has."""
     at = _STRAND.size
     covered: int | None = None
     while at < len(data):
@@ -115,7 +117,7 @@ def _payload_bundles(data: bytes, origin: int, step: int, updates: int) -> Itera
 
 
 def encode_epoch(epoch: int, frontier: Iterable[Held], salt: int) -> bytes:
-    """What the coefficients of an epoch stand for."""
+    """An epoch and its frontier, as bytes: which bundles its coefficients are the sum of."""
     held = tuple(frontier)
     parts = [_EPOCH.pack(epoch, len(held))]
     for one in held:

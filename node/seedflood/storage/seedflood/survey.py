@@ -1,8 +1,7 @@
-"""What a journal holds, found in one pass over its rows without keeping any of them.
+"""What a journal holds, found in one pass over its rows, without keeping any row in memory.
 
-The pass that checks every record when a journal is opened (`learned`) tells what the bundles cover, too: a strand
-says where it begins and ends, and its bundles follow each other without a hole, so two numbers of it are all that is
-needed.
+Opening a journal checks every record (`learned`). The same pass finds which steps the bundles cover. For that the first
+and the last step of a strand are enough, because its bundles follow each other without a hole.
 """
 
 import contextlib
@@ -15,7 +14,7 @@ from seedflood.storage.seedflood.records import decode_strand, strand_span
 
 
 class Survey:
-    """`note_sum` all sums, then `note` all strands. bundles: how many there are."""
+    """Call `note_sum` for all sums, then `note` for all strands. bundles: how many there are."""
 
     def __init__(self, salt: int, refresh_period: int) -> None:
         self._salt = salt
@@ -32,20 +31,20 @@ class Survey:
         return self._inventory
 
     def note_sum(self, epoch: int, held: tuple[Held, ...], coefficients: bytes) -> None:
-        """coefficients: packed."""
+        """held: which steps the sum covers. coefficients: packed."""
         self._inventory.sums[epoch] = held
-        with contextlib.suppress(zlib.error):  # then the core says what is wrong with it
+        with contextlib.suppress(zlib.error):  # the core finds such a sum and reports it
             self._inventory.digests[epoch] = hashlib.sha256(zlib.decompress(coefficients)).digest()
         self._sums[epoch] = Frontier(held)
 
     def note(self, record: bytes, step: int, bundles: int) -> None:
-        """A strand that was checked. None reaches from one epoch into the next."""
+        """Takes a strand whose checksum was checked. No strand reaches from one epoch into the next."""
         self.bundles += bundles
         epoch = step // self.refresh_period
         summed = self._sums.get(epoch)
         if summed is None:
             self._inventory.note(epoch, strand_span(record))
             return
-        for bundle in decode_strand(record, self._salt):  # some may wait there for being deleted
+        for bundle in decode_strand(record, self._salt):  # some may be in the sum, and not deleted yet
             if not summed.holds(*bundle.span):
                 self._inventory.note(epoch, bundle.span)

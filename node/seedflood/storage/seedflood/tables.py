@@ -1,6 +1,6 @@
-"""The tables of what was learned: strands of bundles, and the sums that stand for all bundles of an epoch.
+"""The tables of SeedFlood: strands of bundles, and the sums that replace the bundles of an epoch.
 
-Every method raises JournalError; those that write join the open group.
+Every method raises JournalError. Writes join the open group.
 """
 
 import sys
@@ -19,17 +19,18 @@ from seedflood.storage.store import Store
 from seedflood.storage.tables import signed
 
 Stretch = tuple[OriginId, int, int, int]
-"""(origin, first, last, end): its strands that begin at one of the steps first..last and end by `end`."""
+"""(origin, first, last, end): the strands of an origin that begin at one of the steps first..last and end by `end`."""
 
 READ_BYTES = 4 << 20
-"""Read at once, about: a strand of pairs is a page at most, one of payloads may be 64."""
+"""About how much is read at once. A strand of pairs is one page at most, a strand of payloads up to 64 pages."""
 
 FIRST_STRANDS = 16
-"""Read at first, when it is not known how large they are."""
+"""How many strands are read at first, when their size is not known yet."""
 
 PAGE_STRANDS, PAGE_BYTES = 128, 512 << 10
 LOOKS_MAX = 16
-"""The same for a neighbour, while others wait: a page takes some milliseconds at most, most take less than one."""
+"""Strands and bytes per read, and reads per batch, when a neighbour is served while others wait: a read takes a few
+milliseconds at most, usually less than one."""
 
 _INSERT = "INSERT INTO strands (origin, step, last, bundles, record) VALUES (?, ?, ?, ?, ?)"
 _AFTER = "SELECT MIN(step) FROM strands WHERE origin = ? AND step > ?"
@@ -54,25 +55,28 @@ _NO_GAP = (0, -1)
 
 
 class Bundles:
-    """In strands, in the order in which their first bundles were learned, and by origin and step.
+    """All bundles, in strands. They can be read in the order in which strands were begun, or by origin and step.
 
     No two strands of an origin share a step.
     """
 
     def __init__(self, store: Store, salt: int, refresh_period: int, count: int = 0) -> None:
-        """count: how many are there already."""
+        """count: how many bundles are there already."""
         self._store = store
         self._salt = salt
         self._refresh_period = refresh_period
         self._gaps: dict[OriginId, tuple[int, int]] = {}
-        """Of each origin steps (first, last) that no strand has: those behind what came last, up to what is there."""
+        """For each origin, steps (first, last) that no strand has: from behind the bundle that was added last up to the
+        next strand. A bundle for one of them is new without a look into the table."""
         self._count = self._count_before = count
-        """How many there are; and before the open group, which may be undone: to count them takes all rows."""
+        """How many bundles there are now, and before the open group, which may be rolled back. To count them anew would
+        read all rows."""
         self._group = 0
         store.when_undone.append(self._forget_what_was_undone)
 
     def add(self, bundles: Iterable[Bundle]) -> int:
-        """Skips what is there already; returns how many were new. JournalError if one differs from what is there."""
+        """Writes the bundles that are new, and returns how many these are. Raises JournalError if one differs from the
+        bundle that is there."""
         self._remember_count()
         new = 0
         strands: list[list[Bundle]] = []
@@ -82,7 +86,7 @@ class Bundles:
             origin, step, probes, _, _ = bundle
             first, last = gaps.get(origin, _NO_GAP)
             if not first <= step <= last:
-                self._insert(strands)  # what is there is found in the table
+                self._insert(strands)  # so that the look into the table finds them
                 strands, latest = [], {}
                 if self._is_there(bundle):
                     continue
@@ -100,7 +104,7 @@ class Bundles:
         return new
 
     def delete(self, stretches: Iterable[Stretch]) -> int:
-        """Returns how many bundles these were."""
+        """Deletes the strands of these stretches. Returns how many bundles these were."""
         self._remember_count()
         deleted = 0
         for stretch in stretches:
@@ -112,7 +116,7 @@ class Bundles:
         return deleted
 
     def thin(self, held: Iterable[Held], first: int, last: int) -> list[Bundle]:
-        """Of those with these steps deletes what is held; returns the others."""
+        """Deletes those bundles of the steps first..last that are held. Returns the others of these steps."""
         frontier = Frontier(held)
         bundles = self.between(first, last)
         others = [bundle for bundle in bundles if not frontier.holds(bundle.origin, bundle.step)]
@@ -127,8 +131,8 @@ class Bundles:
         return next((one for one in self._read(origin, step, STEP_MAX) if one.step >= step), None)
 
     def replace(self, bundle: Bundle) -> None:
-        """Writes the strand that has its step anew, with this one in the place of the one of the same step, or between
-        its neighbours; if there is none, a strand of its own."""
+        """Rewrites the strand that covers the bundle's step: with this bundle instead of the one of the same step, or
+        between its neighbours. If no strand covers the step, the bundle gets its own."""
         origin, step = bundle.origin, bundle.step
         ((start,),) = self._store.rows(_BEFORE, signed(origin), step)
         found = [] if start is None else self._store.rows(_SELECT, signed(origin), start, start, 1)
@@ -151,12 +155,12 @@ class Bundles:
         return int(rows[0][0]) if rows else -1
 
     def take_more(self, room: int, stretches: Iterable[Stretch]) -> bool:
-        """Do these take more bytes? No more of them are read than it needs to tell."""
+        """Do the strands of these stretches take more than `room` bytes? Stops reading as soon as that is known."""
         records = (int(self._store.rows(_BYTES, signed(origin), *steps)[0][0]) for origin, *steps in stretches)
         return any(taken > room for taken in accumulate(records))
 
     def replay(self) -> Iterator[Bundle]:
-        """All of them, strand by strand; streamed."""
+        """All bundles, strand by strand, as a stream."""
         number, count = 0, FIRST_STRANDS
         while rows := self._store.rows(_REPLAY, number, count):
             count = _count_next(rows)
@@ -164,18 +168,19 @@ class Bundles:
                 yield from self._decode(number, record)
 
     def between(self, first: int, last: int) -> list[Bundle]:
-        """Those of all origins with these steps."""
+        """The bundles of all origins that begin at one of the steps first..last."""
         return [
             bundle
             for origin in self._origins()
             for bundle in self._read(origin, first, last)
-            if bundle.step >= first  # else it only reaches into these steps
+            if bundle.step >= first  # a bundle that begins earlier may end in these steps
         ]
 
     def missing(self, held: Frontier, limit: int, first: int = 0, last: int = STEP_MAX) -> Iterator[list[Bundle]]:
-        """What is not held of those with these steps, per origin by step, in batches of up to `limit`.
+        """The bundles of the steps first..last that are not held, per origin by step, in batches of up to `limit`.
 
-        An empty one after so many looks in vain: the caller may have others to serve.
+        After LOOKS_MAX reads a batch comes even if it is not full or empty, so that the caller can serve others
+        meanwhile.
         """
         batch: list[Bundle] = []
         looks = 0
@@ -199,14 +204,14 @@ class Bundles:
             yield batch
 
     def _page(self, origin: OriginId, step: int, last: int, count: int) -> list[tuple[int, int, int, bytes]]:
-        """Strands of an origin that begin at `last` at the latest, from the one on that holds the step."""
+        """Up to `count` strands of an origin: from the one that covers the step, to those that begin at `last`."""
         if step > last:
             return []
         ((start,),) = self._store.rows(_BEFORE, signed(origin), step)
         return self._store.rows(_PAGE, signed(origin), step if start is None else start, last, count)
 
     def _remember_count(self) -> None:
-        """Before the first change of a group."""
+        """Called before each change: keeps the count as it was when the open group began."""
         if self._group != self._store.group:
             self._group, self._count_before = self._store.group, self._count
 
@@ -216,7 +221,7 @@ class Bundles:
             self._count = self._count_before
 
     def _continues(self, strand: list[Bundle], bundle: Bundle) -> bool:
-        """May it stand behind these in one record?"""
+        """May the bundle be appended to the strand?"""
         _, before, probes_before, _, _ = strand[-1]
         _, step, probes, skipped, _ = bundle
         updates, period = len(probes), self._refresh_period
@@ -235,12 +240,12 @@ class Bundles:
         self._store.connection.executemany(_INSERT, rows)
 
     def _gap_end(self, origin: OriginId, step: int) -> int:
-        """The last step behind this one before what is there; it is in no strand itself."""
+        """The last step before the next strand of the origin. step: one that no strand covers."""
         ((after,),) = self._store.rows(_AFTER, signed(origin), step)
         return STEP_MAX if after is None else int(after) - 1
 
     def _is_there(self, bundle: Bundle) -> bool:
-        """Raises JournalError if another one has its place."""
+        """Is the bundle in the table? Raises JournalError if there is another one with its origin and step."""
         there = [one for one in self._read(bundle.origin, bundle.step, bundle.step) if one.step == bundle.step]
         if there and there != [bundle]:
             raise JournalError(
@@ -251,7 +256,7 @@ class Bundles:
         return bool(there)
 
     def _read(self, origin: OriginId, first: int, last: int) -> Iterator[Bundle]:
-        """Those of an origin that begin at `last` at the latest, and end at `first` at the earliest."""
+        """The bundles of an origin that overlap with the steps first..last."""
         ((start,),) = self._store.rows(_BEFORE, signed(origin), first)
         start, count = first if start is None else start, FIRST_STRANDS
         while rows := self._store.rows(_SELECT, signed(origin), start, last, count):
@@ -263,7 +268,7 @@ class Bundles:
                         yield bundle
 
     def _origins(self) -> Iterator[OriginId]:
-        """The index is skipped through, origin by origin, instead of being read."""
+        """All origins that have strands. Jumps from origin to origin in the index, instead of reading all of it."""
         origin = -(1 << 63) - 1
         while origin + 1 < 1 << 63 and (rows := self._store.rows(_NEXT_ORIGIN, origin + 1)):
             ((origin,),) = rows
@@ -274,7 +279,7 @@ class Bundles:
 
 
 class Sums:
-    """By epoch, each with the frontier of the bundles that it stands for."""
+    """The sums by epoch, each with the frontier of the bundles that it replaces."""
 
     def __init__(self, store: Store, salt: int) -> None:
         self._store = store
@@ -283,7 +288,7 @@ class Sums:
         store.when_undone.append(self._forget_what_was_undone)
 
     def all(self) -> Frontier:
-        """What all sums together stand for. Read once: there may be thousands."""
+        """All steps that are in a sum. Cached: there may be thousands of sums."""
         if self._all is None:
             self._all = Frontier(ranges_max=sys.maxsize)
             for frontier in self.frontiers().values():
@@ -292,15 +297,15 @@ class Sums:
         return self._all
 
     def frontiers(self, first: int = 0, last: int = STEP_MAX) -> dict[int, tuple[Held, ...]]:
-        """Of these epochs, in order."""
+        """The frontier of each sum of the epochs first..last, in order of epochs."""
         return {epoch: self._decode(epoch, record) for epoch, record in self._store.rows(_FRONTIERS, first, last)}
 
     def epochs(self) -> list[int]:
-        """In order."""
+        """The epochs that have a sum, in order."""
         return [epoch for (epoch,) in self._store.rows(_EPOCHS)]
 
     def frontier(self, epoch: int) -> tuple[Held, ...]:
-        """Empty if there is no sum of the epoch."""
+        """The frontier of an epoch's sum; empty if it has none."""
         return self.frontiers(epoch, epoch).get(epoch, ())
 
     def get(self, epoch: int) -> ClosedEpoch:
@@ -333,7 +338,8 @@ def steps_of(epoch: int, refresh_period: int) -> tuple[int, int]:
 
 
 def stretches(held: Iterable[Held], first: int, last: int) -> list[Stretch]:
-    """What is held of the steps first..last, and what is held that begins in these."""
+    """The held ranges that overlap with the steps first..last, as stretches: they begin in these steps, and end where
+    the held range ends."""
     return [
         (one.origin, max(low, first), min(high, last), high)
         for one in held
@@ -343,5 +349,6 @@ def stretches(held: Iterable[Held], first: int, last: int) -> list[Stretch]:
 
 
 def _count_next(rows: Sequence[tuple[Any, ...]], room: int = READ_BYTES) -> int:
-    """How many strands to read next, if they are as large as the largest record of these, the last column."""
+    """How many strands to read next, if all are as large as the largest of these rows. The record is their last
+    column."""
     return max(1, room // max(len(row[-1]) for row in rows))
