@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy
 import pytest
 import torch
-from dense_gossip import exchange, weights_of
+from dense_gossip import agree, exchange, weights_of
 from torchft_vectors import (
     INNER_RATE,
     LOCAL_STEPS,
@@ -49,7 +49,11 @@ def gossip(outers):
     exchange(outers, weights_of("complete", WORKERS))
 
 
-@pytest.mark.parametrize("end_round", [follow, gossip])
+def tree(outers):
+    agree(outers, [0, *((worker - 1) // 2 for worker in range(1, WORKERS))])
+
+
+@pytest.mark.parametrize("end_round", [follow, gossip, tree])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_mean_takes_the_course_of_torchfts_diloco(seed, end_round):
     for found, expected in zip(our_course(seed, end_round), RECORDED[str(seed)], strict=True):

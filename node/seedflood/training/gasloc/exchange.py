@@ -56,7 +56,7 @@ class Offer:
 
     def seal(self) -> None:
         """Makes the digest: reads the whole payload once. Where that would hold up others, `digest` comes later."""
-        hasher = _hasher(self.encoding, self.numbers)
+        hasher = begin_digest(self.encoding, self.numbers)
         for index in range(len(self.pieces)):
             hasher.update(_bytes(self._encoded(index)))
         self._digest = hasher.digest()
@@ -144,7 +144,7 @@ class Arrival:
 
     def check(self) -> None:
         """Is it what was offered, and made of numbers? Raises PeerError."""
-        hasher = _hasher(self.encoding, self._numbers)
+        hasher = begin_digest(self.encoding, self._numbers)
         hasher.update(self._memory[: self.held])
         if hasher.digest() != self._digest:
             raise PeerError("sent other parameters than it offered", reason="digest")
@@ -195,7 +195,8 @@ class KeptDifference:
         return self._difference_F[_part(self._pieces[index])].to(self._device)
 
 
-def _hasher(encoding: Encoding, numbers: int) -> "hashlib._Hash":
+def begin_digest(encoding: Encoding, numbers: int) -> "hashlib._Hash":
+    """Of what travels: the bytes of all pieces follow."""
     return hashlib.sha256(f"seedflood parameters 1\0{encoding.name}\0{numbers}\0".encode())
 
 

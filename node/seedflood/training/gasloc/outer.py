@@ -25,20 +25,22 @@ is what counts, at both ends: the mean is kept exactly, and what was left out st
 **Overlap.** An outer step is a correction that is added: theta_(t+1) - phi_t, of phi as it was when it was offered. So
 local steps may go on meanwhile; the correction comes late, and their progress counts to the next round.
 
-**DiLoCo** is `follow`: everyone takes the mean phi in place of its own. **D-Adam, DSGD** are one local step a round,
-eta = alpha = 1 and gamma = 0 (`PLAIN`), with that optimiser.
+**DiLoCo** is `follow`: everyone goes on from mean phi + gamma (mean phi - the mean before). In a swarm the root of a
+tree makes that (`gathering`), and everyone `take`s the bytes as they travel: all are equal bit by bit.
+
+**D-Adam, DSGD** are one local step a round, eta = alpha = 1 and gamma = 0 (`PLAIN`), with that optimiser.
 
 Shapes: F numbers of all parameters (flat.py), N of a piece.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from seedflood.training.gasloc.encodings import ENCODINGS, EncodingName, pieces_of
+from seedflood.training.gasloc.encodings import ENCODINGS, Encoding, EncodingName, Piece, pieces_of
 from seedflood.training.gasloc.exchange import Difference, Offer
 
 
@@ -95,6 +97,8 @@ class Outer:
         self.settings = settings
         self.round = 0
         self.offer: Offer | None = None
+        self._left_out_F: Tensor | None = None
+        """What a sum that we have told leaves out; it counts once the round has ended with a result."""
         self._late: list[Pull] = []
         """Corrections that the anchor lacks while it is offered: they are no local progress."""
         self._values_F = values_F
@@ -104,25 +108,37 @@ class Outer:
         is_exact = settings.encoding == "float32"
         self.residual_F = None if is_exact else torch.zeros_like(values_F, dtype=torch.bfloat16)
 
+    @property
+    def phi(self) -> Tensor:
+        """(F,) What is offered: the parameters themselves, unless local steps go on."""
+        if self.anchor_F is not None and self.settings.is_overlapped:
+            return self.anchor_F
+        return self._values_F
+
     @torch.no_grad()
-    def propose(self) -> Offer:
-        """The local steps of the round are done: their result becomes phi, which is offered."""
+    def propose(self, encoding: EncodingName | None = None) -> Offer:
+        """The local steps of the round are done: their result becomes phi, which is offered. encoding: another one than
+        that of the settings, and without error feedback."""
         assert self.offer is None, "an offer is open"
         if self.anchor_F is not None and self.settings.eta != 1:
             torch.lerp(self.anchor_F, self._values_F, self.settings.eta, out=self._values_F)
         if self.anchor_F is not None and self.settings.is_overlapped:
             self.anchor_F.copy_(self._values_F)
-        self.offer = Offer(self._phi(), self.settings.encoding, self.residual_F)
+        if encoding in (None, self.settings.encoding):
+            self.offer = Offer(self.phi, self.settings.encoding, self.residual_F)
+        else:
+            self.offer = Offer(self.phi, encoding)
+        self._left_out_F = None
         return self.offer
 
     @torch.no_grad()
     def mix(self, pulls: Sequence[Pull]) -> Mixed:
         """The outer step with the neighbours whose parameters have arrived, perhaps none. The round is over."""
         assert self.offer is not None, "nothing was offered"
-        offer, phi_F = self.offer, self._phi()
+        offer, phi_F = self.offer, self.phi
         squares = torch.zeros(2, dtype=torch.float64, device=phi_F.device)
         for index, piece in enumerate(offer.pieces):
-            part = slice(piece.start, piece.end)
+            part = _part(piece)
             phi_N = phi_F[part]
             change_N = self._momentum(phi_N, part)
             for pull in pulls:
@@ -151,29 +167,69 @@ class Outer:
         elif self.anchor_F is not None:
             self._late.append(pull)
 
-    @torch.no_grad()
-    def follow(self, mean_F: Tensor) -> None:
+    def follow(self, mean_F: Tensor) -> Mixed:
         """DiLoCo's outer step: everyone's phi was averaged, and everyone goes on from the same parameters."""
         assert self.offer is not None, "nothing was offered"
-        phi_F = self._phi()
-        for piece in self.offer.pieces:
-            part = slice(piece.start, piece.end)
-            phi_N, mean_N = phi_F[part], mean_F[part]
-            change_N = self._momentum(mean_N, part).add_(mean_N - phi_N)
-            self._close(part, phi_N, change_N)
+        parts = [_part(piece) for piece in self.offer.pieces]
+        return self.take(lambda index: self.carried_on(mean_F[parts[index]], parts[index]))
+
+    def carried_on(self, mean_N: Tensor, part: slice) -> Tensor:
+        """What a round of DiLoCo ends with: the mean with momentum, which is that of the mean."""
+        if self.previous_F is None:
+            return mean_N
+        return mean_N + (mean_N - self.previous_F[part]).mul_(self.settings.gamma)
+
+    def tell(self, values_N: Tensor, part: slice, encoding: Encoding) -> Tensor:
+        """A piece of a sum as it travels; what was left out before is told with it."""
+        if self.residual_F is None or encoding.name != self.settings.encoding:
+            return encoding.encode(values_N)
+        if self._left_out_F is None:
+            self._left_out_F = torch.zeros_like(self.residual_F)
+        wanted_N = values_N + self.residual_F[part]
+        payload = encoding.encode(wanted_N)
+        self._left_out_F[part] = wanted_N.sub_(encoding.decode(payload, len(wanted_N)))
+        return payload
+
+    @torch.no_grad()
+    def take(self, result: Callable[[int], Tensor], *, is_last: bool = False) -> Mixed:
+        """Ends the round with what all go on from, piece by piece. is_last: it is the end of the run, and nothing is to
+        be added to it any more.
+
+        What the mean was is found from it, so that everyone knows it if it has to make the next result.
+        """
+        assert self.offer is not None, "nothing was offered"
+        offer, phi_F, gamma = self.offer, self.phi, self.settings.gamma
+        squares = torch.zeros(2, dtype=torch.float64, device=phi_F.device)
+        for index, piece in enumerate(offer.pieces):
+            part = _part(piece)
+            next_N, phi_N = result(index), phi_F[part]
+            squares[0] += torch.linalg.vector_norm(next_N - phi_N).square()
+            squares[1] += torch.linalg.vector_norm(phi_N).square()
+            if self.previous_F is not None:
+                self.previous_F[part] = (next_N + gamma * self.previous_F[part]) / (1 + gamma)
+            if self._left_out_F is None:
+                offer.settle(index, offer.told(index))
+            elif self.residual_F is not None:
+                self.residual_F[part] = self._left_out_F[part]
+            since_N = None if is_last else self._values_F[part] - phi_N  # local steps that went on
+            self._values_F[part] = next_N if since_N is None else next_N + since_N
+            if self.anchor_F is not None:
+                self.anchor_F[part] = next_N
+        self._late.clear()
         self._finish()
+        apart, size = (math.sqrt(square) for square in squares.tolist())
+        return Mixed(1, apart / size if size else 0.0)
+
+    def close(self) -> None:
+        """Ends the round, if one is open, and leaves the parameters as they are."""
+        if self.offer is not None:
+            self._finish()
 
     def resume(self, round_: int, *, is_offered: bool) -> None:
         """Goes on where a checkpoint was made, its tensors restored. The open offer has the digest that it had."""
         self.round = round_
         self._late.clear()
-        self.offer = Offer(self._phi(), self.settings.encoding, self.residual_F) if is_offered else None
-
-    def _phi(self) -> Tensor:
-        """What is offered: the parameters themselves, unless local steps go on."""
-        if self.anchor_F is not None and self.settings.is_overlapped:
-            return self.anchor_F
-        return self._values_F
+        self.offer = Offer(self.phi, self.settings.encoding, self.residual_F) if is_offered else None
 
     def _momentum(self, phi_N: Tensor, part: slice) -> Tensor:
         """gamma (phi - the one before), whose place it takes; a new tensor."""
@@ -204,3 +260,7 @@ class Outer:
         for index, piece in enumerate(pieces_of(ENCODINGS["float32"], len(target_F))):
             scale = -self.settings.alpha * pull.weight
             target_F[piece.start : piece.end].add_(pull.difference.piece(index), alpha=scale)
+
+
+def _part(piece: Piece) -> slice:
+    return slice(piece.start, piece.end)

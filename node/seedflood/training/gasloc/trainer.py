@@ -2,8 +2,8 @@
 
 How the orders of `protocol/gasloc/orders.py` are carried out: `TakeLocalSteps` by `take_steps`, `Encode` by `propose`
 (whose offer is the content), sinks by `expect`, `Keep` by `difference`, which writes itself to a file, `Mix` by `mix`
-and `Correct` by `correct` with what was kept (`KeptDifference`), `KeepCheckpoint` by `snapshot`, `Restore` and `Adopt`
-by `restore`.
+and `Correct` by `correct` with what was kept (`KeptDifference`), `Gather` and `Total` by a `gathering`, `Agree` by
+`take`, `Close` by `close`, `KeepCheckpoint` by `snapshot`, `Restore` and `Adopt` by `restore`.
 
 Not safe for threads, with two exceptions: an open offer may be read and an arrival written elsewhere. Local steps, and
 corrections, may go on while an offer is open if the outer step is overlapped.
@@ -15,12 +15,13 @@ from typing import Any
 
 import numpy
 from numpy.typing import NDArray
-from torch import Tensor
 
 from seedflood.training.evaluation import Evaluation
 from seedflood.training.gasloc import checkpoint
 from seedflood.training.gasloc.checkpoint import Arrays, Facts
+from seedflood.training.gasloc.encodings import EncodingName
 from seedflood.training.gasloc.exchange import Arrival, FreshDifference, Offer
+from seedflood.training.gasloc.gathering import Gathering
 from seedflood.training.gasloc.held_out import evaluate_packed
 from seedflood.training.gasloc.outer import Mixed, Outer, OuterSettings, Pull
 from seedflood.training.gasloc.packing import PackedTask
@@ -54,15 +55,17 @@ class Trainer:
         assert self.outer.offer is None or self.outer.settings.is_overlapped, "the parameters are offered"
         return self.worker.take_steps(count)
 
-    def propose(self) -> Offer:
-        """Ends the local part of the round: what is to be told to the partners, with its digest made already."""
-        offer = self.outer.propose()
+    def propose(self, encoding: EncodingName | None = None) -> Offer:
+        """Ends the local part of the round: what is to be told to the partners, with its digest made already. encoding:
+        another one than that of the settings."""
+        offer = self.outer.propose(encoding)
         offer.seal()
         return offer
 
     def expect(self, size: int, digest: bytes, *, buffer: NDArray[numpy.uint8] | None = None) -> Arrival:
         """Where a partner's parameters are to be written. Raises PeerError for a size that cannot be meant."""
-        values_F, encoding = self.worker.flat.values_F, self.outer.settings.encoding
+        values_F, offer = self.worker.flat.values_F, self.outer.offer
+        encoding = self.outer.settings.encoding if offer is None else offer.encoding.name
         return Arrival(len(values_F), encoding, size, digest, buffer=buffer, device=values_F.device)
 
     def difference(self, arrival: Arrival) -> FreshDifference:
@@ -79,9 +82,19 @@ class Trainer:
         """Adds the part of an earlier round that came to be known late."""
         self.outer.correct(pull)
 
-    def follow(self, mean_F: Tensor) -> None:
-        """Ends the round as DiLoCo does: `mean_F` is that of all offers."""
-        self.outer.follow(mean_F)
+    def gathering(self) -> Gathering:
+        """Our parameters, and those of hosts below us."""
+        return Gathering(self.outer)
+
+    def take(self, result: Arrival, *, is_last: bool) -> Mixed:
+        """Ends the round: everyone goes on from this. Raises PeerError for other bytes than offered, and changes
+        nothing."""
+        result.check()
+        return self.outer.take(result.told, is_last=is_last)
+
+    def close(self) -> None:
+        """Ends the round with nobody."""
+        self.outer.close()
 
     def snapshot(self) -> tuple[Arrays, Facts]:
         """For a file, before the next step; the facts name the base model, too."""
