@@ -83,6 +83,19 @@ def spread(daemons):
     return float(np.sqrt(((all_ - mean) ** 2).sum(axis=1).mean()) / np.linalg.norm(mean))
 
 
+def watch_results(daemon, rounds):
+    """Notes the parameters of a host after every outer step, by round."""
+    trainer, agreement = daemon.engine.trainer, daemon.node.gasloc.agreement
+    take = trainer.take
+
+    def note(*happened, **facts):
+        mixed = take(*happened, **facts)
+        rounds.setdefault(agreement.round, []).append(trainer.digest())
+        return mixed
+
+    trainer.take = note
+
+
 async def kill(daemon):
     """From here on it says and writes nothing: a crash, but for the links, which a kernel would close."""
     daemon.failed(RuntimeError("killed"))
@@ -102,7 +115,8 @@ async def left_alone(cluster, count, changes):
 
 
 HABITS = {
-    "plain gossip": {},
+    "plain gossip": {"final": "apart"},
+    "plain gossip, and one model at the end": {},
     "momentum, in few bytes, steps beside exchanges": {"encoding": "uint8", "gamma": 0.3, "eta": 0.9, "delay_steps": 2},
     "one partner a round, all at the end": {"matching": "one", "encoding": "bfloat16", "final_rounds": 2},
 }
@@ -116,7 +130,59 @@ async def test_a_ring_learns_from_scratch_and_its_replicas_stay_together(cluster
     assert [result["steps"] for result in results] == [60] * 4
     assert all(result["exchanges"] >= 4 and result["parameter_bytes_sent"] for result in results)
     assert all(result["perplexity_before"] > 200 > 40 > result["perplexity_after"] for result in results)
-    assert spread(daemons) < spread(alone) / 5
+    if changes.get("final") == "apart":
+        assert 0 < spread(daemons) < spread(alone) / 5
+    else:
+        assert len({result["digest"] for result in results}) == 1
+        assert [result["agreed_hosts"] for result in results] == [4] * 4
+
+
+DILOCO = {"matching": "all", "encoding": "bfloat16", "eta": 0.7, "gamma": 0.5}
+
+
+async def test_all_hosts_of_a_diloco_run_go_on_from_the_same_parameters(cluster):
+    daemons = await cluster.ring(4, DILOCO | {"final": "apart"})
+    rounds = {}
+    for daemon in daemons:
+        watch_results(daemon, rounds)
+    results = await cluster.finish()
+    # before that some may not have linked yet
+    together = [digests for round_, digests in rounds.items() if round_ >= 4]
+    assert [len(digests) for digests in together] == [4] * 6
+    assert all(len(set(digests)) == 1 for digests in together)
+    assert len({result["digest"] for result in results}) == 1
+    assert all(result["perplexity_after"] < 40 for result in results)
+    assert all(result["agreements"] >= 6 and result["agreed_hosts"] == 4 for result in results)
+
+
+async def test_a_host_that_is_killed_in_a_diloco_run_agrees_with_the_others_when_it_is_back(cluster):
+    run = DILOCO | {"clients": 3, "steps": 240}
+    await cluster.start("a", [], run)
+    await cluster.start("b", ["a"], run)
+    c = await cluster.start("c", ["a", "b"], run)
+    await cluster.until(lambda: c.node.gasloc.round >= 3)
+    await kill(c)
+    a = cluster.daemons["a"]
+    seen = a.node.gasloc.agreement.agreed
+    await cluster.until(lambda: a.node.gasloc.agreement.agreed > seen + 2)
+    again = await cluster.start("c", ["a", "b"], run)
+    results = await cluster.finish()
+    assert again.node.gasloc.agreement.agreed > 0
+    assert len({result["digest"] for result in results}) == 1
+
+
+async def test_a_host_that_comes_back_when_all_have_finished_takes_the_agreed_parameters(cluster):
+    run, serve = {"clients": 3, "steps": 120}, {"when_finished": "serve"}
+    await cluster.start("a", [], run, serve)
+    await cluster.start("b", ["a"], run, serve)
+    c = await cluster.start("c", ["a", "b"], run, {"linger_seconds": 1.0})
+    await cluster.until(lambda: c.node.gasloc.round >= 3)
+    await kill(c)
+    others = [cluster.daemons[name] for name in "ab"]
+    await cluster.until(lambda: all(one.node.phase == "finished" for one in others))
+    again = await cluster.start("c", ["a", "b"], run)
+    await cluster.until(lambda: again.node.phase == "finished")
+    assert len({one.engine.trainer.digest() for one in (again, *others)}) == 1
 
 
 async def test_a_host_that_is_killed_goes_on_from_its_checkpoint_and_holds_nobody_up(cluster):

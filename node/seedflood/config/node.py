@@ -29,6 +29,13 @@ class NodeSettings(Section):
     micro_batch: int | None = Field(
         None, ge=1, description="Rows of a gradient at once, to save memory (default: all); results differ by rounding."
     )
+    local_steps: int | None = Field(
+        None,
+        ge=1,
+        le=2**20,
+        description="GASLoC: steps of this host between two exchanges, if it is slower or faster than the others "
+        "(default: as [run.gasloc] says).",
+    )
     gradient_checkpointing: bool = Field(
         False, description="Save memory of a gradient: compute the layers again in the backward pass."
     )

@@ -13,9 +13,12 @@ from seedflood.host.gasloc.compute_adapter import ComputeAdapter, Places, Watche
 from seedflood.host.gasloc.files import Incoming, KeptParts
 from seedflood.protocol.gasloc.orders import (
     Adopt,
+    Agree,
+    Close,
     Correct,
     Drop,
     Encode,
+    Gather,
     Keep,
     KeepCheckpoint,
     Mix,
@@ -23,6 +26,7 @@ from seedflood.protocol.gasloc.orders import (
     Restore,
     Share,
     TakeLocalSteps,
+    Total,
 )
 from seedflood.storage.snapshots import Snapshots
 from seedflood.training.gasloc.loading import load_trainer
@@ -159,6 +163,40 @@ def test_a_part_that_comes_to_be_known_while_parameters_are_offered_is_in_the_ne
     assert not np.array_equal(kept, before)
     assert np.array_equal(kept, one.values)
     assert one.kept.load(0, OTHER, len(before)) is None
+
+
+def test_two_hosts_agree_and_are_equal(settings, tmp_path, pair):
+    one, theirs = pair
+    other = Host(settings, tmp_path / "third", OTHER)
+    other.begin()
+    assert one.put(Gather(0, OTHER, theirs.digest, 1, one.receive(theirs)))[0::2] == (
+        "gathered",
+        {"is_right": True, "now": 0.0},
+    )
+    name, (round_, mean, hosts, _), _ = one.put(Total(0, has_momentum=True))
+    assert (name, round_, hosts) == ("totalled", 0, 2)
+    sink = other.receive(mean)
+    assert one.put(Agree(0, mean.digest, None, is_last=False))[1][1].digest == mean.digest
+    result = other.put(Agree(0, mean.digest, sink, is_last=False))[1][1]
+    assert bytes(result.read(0, result.size)) == bytes(mean.read(0, mean.size))
+    assert np.array_equal(one.values, other.values)
+    assert one.incoming.all() == other.incoming.all() == []
+    assert one.trainer.round == other.trainer.round == 1
+    one.put(TakeLocalSteps(1, 2), Encode(1, "float32"))
+    assert one.trainer.outer.offer.encoding.name == "float32"
+
+
+def test_sums_and_results_that_are_none_change_nothing(pair):
+    one, theirs = pair
+    before = one.values
+    assert one.put(Gather(0, OTHER, bytes(32), 1, one.receive(theirs)))[2]["is_right"] is False
+    assert one.put(Agree(0, bytes(32), one.receive(theirs), is_last=False))[1][:2] == (0, None)
+    assert one.put(Total(0, has_momentum=False))[1][2] == 1
+    assert np.array_equal(one.values, before)
+    one.put(Close(0))
+    assert np.array_equal(one.values, before)
+    assert one.trainer.round == 1
+    assert one.put(Total(0, has_momentum=False))[1][1:3] == (None, 0), "the round is over"
 
 
 def test_other_bytes_than_were_offered_are_not_kept(pair):

@@ -93,7 +93,9 @@ class Compute:
 
     def __init__(self, host):
         self.host, self.values, self.ours = host, list(host.disk.base), None
-        self.previous = None
+        self.previous = self.made = None
+        self.sums = {}
+        """By round: how many hosts are in it, and the sum of their values."""
         self.free_at, self.life = 0.0, host.life
 
     def put(self, order):
@@ -148,6 +150,41 @@ class Compute:
         gamma = Fraction(self.host.world.rules.gamma)
         before, self.previous = self.previous or self.ours, self.ours
         self.values = [v + gamma * (a - b) for v, a, b in zip(self.values, self.ours, before, strict=True)]
+
+    def gather(self, order):
+        is_right = hashlib.sha256(order.sink.data).digest() == order.digest
+        if is_right:
+            hosts, sums = self._gathered(order.round)
+            sums = [a + order.hosts * b for a, b in zip(sums, read(order.sink.data), strict=True)]
+            self.sums[order.round] = hosts + order.hosts, sums
+        self.host.do(lambda now: self.host.node.gathered(order.round, order.partner, is_right=is_right, now=now))
+
+    def total(self, order):
+        hosts, sums = self._gathered(order.round)
+        means = [one / hosts for one in sums]
+        if order.has_momentum:
+            gamma, before = Fraction(self.host.world.rules.gamma), self.previous or self.host.disk.base
+            means = [mean + gamma * (mean - one) for mean, one in zip(means, before, strict=True)]
+        self.made = Bytes(spell(means, self.host.padding))
+        self.host.do(lambda now: self.host.node.totalled(order.round, self.made, hosts, now))
+
+    def agree(self, order):
+        content = self.made if order.sink is None else Bytes(bytes(order.sink.data))
+        if content.digest != order.digest:
+            self.host.do(lambda now: self.host.node.taken(order.round, None, now))
+            return
+        result, gamma = read(content.data), Fraction(self.host.world.rules.gamma)
+        self.values = [v + new - ours for v, new, ours in zip(self.values, result, self.ours, strict=True)]
+        before = self.previous or self.host.disk.base
+        self.previous = [(new + gamma * one) / (1 + gamma) for new, one in zip(result, before, strict=True)]
+        self.host.agreed.append((order.round, tuple(result)))
+        self.host.do(lambda now: self.host.node.taken(order.round, content, now))
+
+    def close(self, order):
+        self.host.closed.append(order.round)
+
+    def _gathered(self, round_):
+        return self.sums.get(round_, (1, self.ours))
 
     def correct(self, order):
         self._pull(order.round, order.partner, order.weight)
@@ -210,6 +247,8 @@ class Host:
         """As its disk knows; `life` is counted by the world."""
         self.drifted, self.corrections, self.adopted = Fraction(0), 0, 0
         self.encoded, self.mixes, self.events, self.finished_at = [], [], [], None
+        self.agreed, self.closed = [], []
+        """Rounds with a result, and what it was; rounds without."""
         self.said = {}
         """What was offered in any life, by (round, partner)."""
         self.refused = []

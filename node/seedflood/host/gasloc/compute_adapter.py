@@ -7,18 +7,24 @@ node means. Local steps are many short jobs: other orders come between them, and
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
 from seedflood.errors import DiskFullError, PeerError
 from seedflood.host.compute_thread import Run, nothing
-from seedflood.host.gasloc.files import FileContent, FileSink, Incoming, KeptParts, digest_of, remove
+from seedflood.host.gasloc.agreeing import Sums
+from seedflood.host.gasloc.files import FileContent, Incoming, KeptParts, digest_of, path_of, remove
 from seedflood.protocol.gasloc.node import GaslocNode
 from seedflood.protocol.gasloc.orders import (
     Adopt,
+    Agree,
+    Agreeing,
+    Close,
     Correct,
     Drop,
     Encode,
+    Gather,
     Keep,
     KeepCheckpoint,
     Mix,
@@ -26,10 +32,12 @@ from seedflood.protocol.gasloc.orders import (
     Order,
     Restore,
     TakeLocalSteps,
+    Total,
 )
-from seedflood.protocol.gasloc.transfer import Content, Sink
+from seedflood.protocol.gasloc.transfer import Content
 from seedflood.protocol.origin import STEP_MAX, OriginId
 from seedflood.storage.snapshots import Facts, Snapshots, load, load_facts
+from seedflood.training.gasloc.encodings import EncodingName
 from seedflood.training.gasloc.exchange import KeptDifference
 from seedflood.training.gasloc.outer import Mixed, Pull
 from seedflood.training.gasloc.trainer import Trainer
@@ -86,6 +94,7 @@ class ComputeAdapter:
         """Local steps in one job."""
         self._numbers = len(trainer.worker.flat.values_F)
         self._opened: tuple[Path, FileContent] | None = None
+        self._sums = Sums(trainer, places.incoming)
 
     def put(self, order: Order) -> None:
         match order:
@@ -94,7 +103,9 @@ class ComputeAdapter:
             case TakeLocalSteps():
                 self._take_steps(order.count)
             case Encode():
-                self._order_encode()
+                self._order_encode(order)
+            case Gather() | Total() | Agree() | Close():
+                self._agree(order)
             case Mix() | Correct():
                 self._add(order)
             case Keep():
@@ -172,9 +183,9 @@ class ComputeAdapter:
 
         self._run(take, go_on)
 
-    def _order_encode(self) -> None:
+    def _order_encode(self, order: Encode) -> None:
         def encode() -> Content:
-            return self._trainer.propose()
+            return self._trainer.propose(cast(EncodingName, order.encoding))
 
         self._run(encode, lambda content: self.do(lambda now: self.node.encoded(content, now)))
 
@@ -190,7 +201,7 @@ class ComputeAdapter:
 
     def _keep(self, order: Keep) -> bool | None:
         """Is it right? None: there is no space. Then nobody hears of it, and the round ends without the partner."""
-        path, trainer = _path_of(order.sink), self._trainer
+        path, trainer = path_of(order.sink), self._trainer
         try:
             buffer = np.memmap(path, dtype=np.uint8, mode="r+")
             arrival = trainer.expect(len(buffer), order.digest, buffer=buffer)
@@ -222,6 +233,48 @@ class ComputeAdapter:
             self._watcher.mixed(mixed)
 
         self._run(mix, tell)
+
+    def _agree(self, order: Agreeing) -> None:
+        match order:
+            case Gather():
+                self._order_gather(order)
+            case Total():
+                self._order_total(order)
+            case Agree():
+                self._order_agree(order)
+            case Close():
+                self._run(self._sums.close, nothing)
+
+    def _order_gather(self, order: Gather) -> None:
+        def answer(is_right: bool) -> None:
+            gathered = (order.round, order.partner)
+            self.do(lambda now: self.node.gathered(*gathered, is_right=is_right, now=now))
+
+        self._run(lambda: self._sums.gather(order), answer)
+
+    def _order_total(self, order: Total) -> None:
+        def answer(made: tuple[FileContent, int] | None) -> None:
+            content, hosts = made or (None, 0)
+            self.do(lambda now: self.node.totalled(order.round, content, hosts, now))
+
+        self._run(lambda: self._sums.total(order), answer)
+
+    def _order_agree(self, order: Agree) -> None:
+        left = self._incoming.all()
+
+        def agree() -> tuple[FileContent, Mixed] | None:
+            taken = self._sums.agree(order)
+            if taken is not None:
+                remove(left)  # what is still read stays until it is closed
+            return taken
+
+        def answer(taken: tuple[FileContent, Mixed] | None) -> None:
+            content, mixed = taken or (None, None)
+            if mixed is not None:
+                self._watcher.mixed(mixed)
+            self.do(lambda now: self.node.taken(order.round, content, now))
+
+        self._run(agree, answer)
 
     def _correct(self, order: Correct) -> int:
         """How many parts were lost."""
@@ -281,7 +334,7 @@ class ComputeAdapter:
 
     def _order_adopt(self, order: Adopt) -> None:
         def adopt() -> bool:
-            path = _path_of(order.sink)
+            path = path_of(order.sink)
             try:
                 return digest_of(path) == order.digest and self._adopt(path)
             except UNFIT:
@@ -305,8 +358,3 @@ class ComputeAdapter:
         self._trainer.restore(arrays, facts)
         self._close_offer()
         return True
-
-
-def _path_of(sink: Sink) -> Path:
-    assert isinstance(sink, FileSink), "sinks are files here"
-    return sink.path

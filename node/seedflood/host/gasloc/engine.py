@@ -26,7 +26,7 @@ from seedflood.protocol.swarm.messages import Member
 from seedflood.protocol.swarm.rules import Patience
 from seedflood.storage.journal import Journal
 from seedflood.storage.snapshots import Snapshots
-from seedflood.training.gasloc.encodings import ENCODINGS, payload_size
+from seedflood.training.gasloc.encodings import ENCODINGS, EncodingName, payload_size
 from seedflood.training.gasloc.loading import load_trainer
 from seedflood.training.gasloc.outer import Mixed
 from seedflood.training.gasloc.trainer import Trainer
@@ -38,6 +38,9 @@ IDLE_SECONDS = 30.0
 
 COPY_FACTOR, COPY_BYTES_SPARE = 8, 1 << 24
 """A copy is at most so many float32 numbers per parameter: itself, three of the outer step, four of an optimiser."""
+
+LAST_ENCODING: EncodingName = "float32"
+"""At the end of a run nobody can make up for what an encoding left out."""
 
 _log = structlog.stdlib.get_logger("seedflood")
 
@@ -102,10 +105,13 @@ class GaslocEngine(Engine, Watcher):
             encoding=said.encoding,
             delay_steps=said.delay_steps,
             final_rounds=said.final_rounds,
-            content_bytes_max=payload_size(ENCODINGS[said.encoding], numbers),
+            agrees_at_end=said.final == "agree",
+            content_bytes_max=max(payload_size(ENCODINGS[name], numbers) for name in (said.encoding, LAST_ENCODING)),
+            last_encoding=LAST_ENCODING,
             copy_bytes_max=COPY_FACTOR * 4 * numbers + COPY_BYTES_SPARE,
         )
-        habits = Habits(patience=Patience(start_seconds=node.start_seconds, linger_seconds=node.linger_seconds))
+        patience = Patience(start_seconds=node.start_seconds, linger_seconds=node.linger_seconds)
+        habits = Habits(node.local_steps, patience=patience)
         self._shell = shell
         self._hub = shell.hub
         self.node = GaslocNode(rules, member, shell.identity.sign, verify, self._places.incoming, habits)
@@ -182,12 +188,16 @@ class GaslocEngine(Engine, Watcher):
     def result(self) -> dict[str, Any]:
         """tokens, seconds and bytes: of this life of the process."""
         exchange, carrier = self.node.gasloc.exchange, self.node.gasloc.carrier
+        agreement = self.node.gasloc.agreement
         return {
             **self.report.figures(),
             "digest": self._digest.hex(),
             "rounds": self.node.gasloc.round,
             "exchanges": exchange.mixed,
             "exchanges_skipped": exchange.skipped,
+            "agreements": agreement.agreed,
+            "agreements_missed": agreement.missed,
+            "agreed_hosts": agreement.hosts,
             "consensus_distance": round(self._distance, 9),
             "tokens": self._tokens,
             "tokens_per_second": round(self._tokens_per_second, 1),

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seedflood import durable
+from seedflood.protocol.gasloc.transfer import Sink
 from seedflood.protocol.origin import OriginId
 from seedflood.storage.disk import told
 
@@ -62,6 +63,13 @@ class Incoming:
         name = next(name for name in names if name not in self._open)
         sink = self._open[name] = FileSink(self._folder / name, size)
         return sink
+
+    def draft(self, digits: str, size: int) -> Path:
+        """A file of zeros for something of our own that is sent."""
+        path = self._folder / digits
+        with told(path, "write", "file"), path.open("wb") as file:
+            file.truncate(size)
+        return path
 
     def all(self) -> list[Path]:
         return list(self._folder.iterdir())
@@ -116,14 +124,19 @@ class KeptParts:
 class FileContent:
     """A file that is sent as it is now, though another one may take its place meanwhile (`transfer.Content`)."""
 
-    def __init__(self, path: Path) -> None:
-        """Reads all of it once. Raises OSError."""
+    def __init__(self, path: Path, digest: bytes | None = None) -> None:
+        """digest: if it is known; else all of it is read once. Raises OSError."""
         self._bytes = np.memmap(path, dtype=np.uint8, mode="r")
         self.size = len(self._bytes)
-        self.digest = hashlib.sha256(self._bytes.data).digest()
+        self.digest = hashlib.sha256(self._bytes.data).digest() if digest is None else digest
 
     def read(self, offset: int, count: int) -> memoryview:
         return self._bytes[offset : offset + count].data
+
+
+def path_of(sink: Sink) -> Path:
+    assert isinstance(sink, FileSink), "sinks are files here"
+    return sink.path
 
 
 def digest_of(path: Path) -> bytes:

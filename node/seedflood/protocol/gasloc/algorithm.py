@@ -9,12 +9,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from seedflood.protocol.frontier import Held
+from seedflood.protocol.gasloc.agreement import Agreement
 from seedflood.protocol.gasloc.carrier import Carrier
 from seedflood.protocol.gasloc.conversation import Conversation
 from seedflood.protocol.gasloc.copies import Fetch, Serve
 from seedflood.protocol.gasloc.exchange import Exchange
 from seedflood.protocol.gasloc.ledger import Ledger
 from seedflood.protocol.gasloc.orders import (
+    Close,
     Correct,
     Drop,
     Encode,
@@ -53,9 +55,10 @@ class Gasloc:
         self.pace = Pace(bounds, presence.delays)
         self.carrier = Carrier(presence.neighbours, sinks, outbox)
         self.exchange = Exchange(rules, bounds, presence, self.pace, self.ledger, self.carrier, outbox)
+        self.agreement = Agreement(rules, bounds, presence, self.pace, self.ledger, self.carrier, outbox)
         self.fetch = Fetch(rules, presence.neighbours, self.carrier, outbox)
         self.serve = Serve(self.carrier, outbox)
-        parts = (self.carrier, self.exchange, self.fetch, self.serve)
+        parts = (self.carrier, self.exchange, self.agreement, self.fetch, self.serve)
         self.talk = Conversation(rules, presence, *parts, self)
         self._rules = rules
         self._presence = presence
@@ -63,26 +66,27 @@ class Gasloc:
         self._patience = habits.patience
         self._local_steps = habits.local_steps or rules.local_steps
         self._checkpoint_rounds = habits.checkpoint_rounds
-        self._has_spoken = False
-        self._is_forgetful = False
+        self._has_spoken = self._is_forgetful = False
         self._known: Member | None = None
         """The last statement of an earlier life of ours that the journal has."""
         self._past_round = -1
         """The last round of a life of ours that our journal does not know, as far as others know it; -1: there is
         none."""
         self.is_restored = False
+        self._is_agreed = self._is_apart = False
+        """Do we have what all agreed on at the end of the run? Or could nobody give us that, and we end with our own
+        parameters?"""
         self._has_parameters = False
         """Do we have other parameters than the base model?"""
         self.is_computing = False
         """Do we wait for local steps or for encoding?"""
-        self._ahead = 0
-        """Local steps of the next round that are done, or being done, while this one is exchanged."""
+        self._ahead = self._checkpoint_at = 0
+        """Local steps of the next round that are done, or being done, while this one is exchanged. The round of the
+        last checkpoint."""
         self._asked_at = (0.0, 0)
         """When local steps were ordered last, and how many."""
-        self._checkpoint_at = 0
-        self.since = 0.0
+        self.since = self._now = 0.0
         """Since when we join, or are finishing."""
-        self._now = 0.0
         self._standstill = Standstill()
         self.shown: dict[str, float] = {}
         """Figures of the compute side, which are shown beside ours."""
@@ -109,6 +113,16 @@ class Gasloc:
 
     def held(self) -> tuple[Held, ...]:
         return ()
+
+    @property
+    def has_result(self) -> bool:
+        """If the run ends by agreement: do we have the agreed parameters?"""
+        return self._is_agreed or not self._rules.agrees_at_end
+
+    @property
+    def _meeting(self) -> Exchange | Agreement:
+        """What the round of ours ends with."""
+        return self.agreement if self._rules.is_agreement(self.round) else self.exchange
 
     # What operators are shown
 
@@ -148,6 +162,7 @@ class Gasloc:
     def restored(self, serial: int, round_: int) -> None:
         """Answers a `Restore`: the numbers of the checkpoint that is loaded; zeros if it is the base model."""
         self.is_restored, self._has_parameters = True, serial > 0
+        self._is_agreed = self._rules.agrees_at_end and round_ >= self._rules.rounds
         self.round = max(round_, self.ledger.last_round + 1)
         for partner, entry in self.ledger.restored(serial):
             self._outbox.order(Correct(entry.round, partner, entry.weight))
@@ -155,8 +170,8 @@ class Gasloc:
     def leave(self) -> None:
         if self.life.phase is Phase.LEFT:
             return
-        if self.exchange.is_open:
-            self.exchange.abandon(self._now)
+        if self._meeting.is_open:
+            self._meeting.abandon(self._now)
             self._mix(self._now)
         if self.life.is_active:
             self._keep_checkpoint(self.round)
@@ -185,7 +200,7 @@ class Gasloc:
         self.is_computing = False
         if not self.life.is_active:
             return
-        if self.exchange.is_open:
+        if self._meeting.is_open:
             self.life.enter(Phase.EXCHANGING)
         else:
             self._encode()
@@ -197,7 +212,7 @@ class Gasloc:
             return
         if self.round + 1 - self._checkpoint_at >= self._checkpoint_rounds:
             self._keep_checkpoint(self.round + 1)
-        self.exchange.begin(self.round, content, now)
+        self._meeting.begin(self.round, content, now)
         self._ahead = min(self._rules.delay_steps, self._steps_of(self.round + 1))
         if self._ahead:
             self._take_steps(self.round + 1, self._ahead, now)
@@ -222,6 +237,7 @@ class Gasloc:
             for partner, round_ in self.ledger.replaced():
                 self._outbox.order(Drop(round_, partner))
             self._has_parameters = True
+            self._is_agreed = self._rules.agrees_at_end and self.fetch.round >= self._rules.rounds
             self._keep_checkpoint(max(self.round, self.fetch.round))
 
     # What is due
@@ -234,6 +250,7 @@ class Gasloc:
         self.carrier.advance(now)
         self.serve.advance(now)
         self.exchange.advance(now)
+        self.agreement.advance(now)
         if self.life.phase is Phase.JOINING and self.is_restored:
             self._join(now)
         elif self.life.is_active:
@@ -245,6 +262,7 @@ class Gasloc:
         """Says again what may have been lost, and to everyone how far we are."""
         self.talk.tell_progress()
         self.exchange.remind()
+        self.agreement.remind(self._now)
         if self.state() != self._presence.ours.algorithm and self.life.phase is not Phase.LEFT:
             self._presence.declare()
 
@@ -258,9 +276,10 @@ class Gasloc:
             self._outbox.tell("waiting", "warning", step=self.step, **facts)
 
     def wake_at(self, now: float) -> float:
-        times = [self.exchange.wake_at(), self.carrier.wake_at(), self.serve.wake_at(), self.fetch.wake_at(now)]
+        times = [self.exchange.wake_at(), self.agreement.wake_at(), self.carrier.wake_at(), self.serve.wake_at()]
+        times.append(self.fetch.wake_at(now))
         if self.life.phase is Phase.JOINING:
-            times.append(self.since + self._patience.start_seconds)
+            times += [self.since + self._patience.start_seconds, self._apart_at]
         if self.life.phase is Phase.FINISHING:
             times.append(self.since + self._patience.linger_seconds)
         return min((one for one in times if one > now), default=float("inf"))
@@ -275,7 +294,12 @@ class Gasloc:
         if self.fetch.is_adopted:
             self.round = max(self.round, self.fetch.round, self.talk.swarm_round())
             self._begin(now)
+        elif self._lacks_result and now >= self._apart_at and not self.fetch.is_under_way:
+            self._is_apart = True
+            self._outbox.tell("ends with its own parameters: nobody had those that all agreed on", "warning")
+            self._begin(now)
         elif self.fetch.is_under_way or (self._has_waited(now) and self._is_copy_needed()):
+            self.fetch.least_round = self._rules.rounds if self._lacks_result else 0
             self.fetch.advance(self.talk.progress, now)
         elif self._has_waited(now):
             self._begin(now)
@@ -286,10 +310,26 @@ class Gasloc:
 
     def _is_copy_needed(self) -> bool:
         """Are the others so far ahead that parameters like ours would set them back?"""
+        if self._lacks_result:
+            return True
         if not self._has_parameters:
             return self.talk.swarm_round() > self._rules.fresh_rounds
+        return self._is_stale()
+
+    def _is_stale(self) -> bool:
         stale = self._rules.stale_rounds
         return stale > 0 and self.talk.swarm_round() - self.round > stale
+
+    @property
+    def _lacks_result(self) -> bool:
+        """Have the others agreed at the end of the run, and we have not?"""
+        reached = max(self.round, self.talk.swarm_round())
+        return reached >= self._rules.rounds and not self.has_result and not self._is_apart
+
+    @property
+    def _apart_at(self) -> float:
+        """Until when we wait for a neighbour that can give us the agreed parameters."""
+        return self.since + self._patience.start_seconds + self._patience.linger_seconds
 
     def _begin(self, now: float) -> None:
         """Takes part, beginning with a round of which no past life of ours has said anything."""
@@ -308,7 +348,10 @@ class Gasloc:
     def _begin_round(self, round_: int, now: float) -> None:
         self.round = round_
         if round_ >= self._rules.rounds:
-            self._end(now)
+            if self._lacks_result:
+                self._take_copy("a copy is needed: all have agreed without us", now)
+            else:
+                self._end(now)
             return
         steps, self._ahead = self._steps_of(round_) - self._ahead, 0
         if steps > 0:
@@ -333,27 +376,37 @@ class Gasloc:
             self._jump(reached)
         self.life.enter(Phase.EXCHANGING)
         self.is_computing = True
-        self._outbox.order(Encode(self.round, self._rules.encoding))
+        self._outbox.order(Encode(self.round, self._rules.encoding_of(self.round)))
 
     def _go_on(self, now: float) -> None:
         """If the exchange is over, or cannot take place any more: on to the next round."""
-        exchange = self.exchange
-        while exchange.content is not None and exchange.is_over and not self.is_computing and self.life.is_active:
+        while self._meeting.is_over and not self.is_computing and self.life.is_active:
+            meeting, content = self._meeting, self._meeting.content
+            if content is None:
+                return
             reached = min(self.talk.swarm_round(), self._rules.rounds - 1)
-            if exchange.is_vain and reached > self.round:  # our partners are there
-                content = exchange.content
-                exchange.end(now)
+            is_passed = meeting.is_vain and reached > self.round
+            if is_passed and self._rules.are_alike(self.round, reached):  # our partners are there
+                meeting.end(now)
                 self._jump(reached)
-                exchange.begin(self.round, content, now)
+                meeting.begin(self.round, content, now)
                 continue
             self._mix(now)
-            if self._is_copy_needed():
-                self.life.enter(Phase.JOINING)
-                self.round, self.since, self._ahead = self.round + 1, now, 0
-                self._outbox.tell("takes a copy: too far behind", "warning", round=self.round)
-                self._join(now)
+            if self._is_stale():
+                self.round += 1
+                self._take_copy("takes a copy: too far behind", now)
+            elif self._is_agreed:
+                self._begin_round(self._rules.rounds, now)
             else:
-                self._begin_round(self.round + 1, now)
+                self._begin_round(reached if is_passed else self.round + 1, now)
+
+    def _take_copy(self, why: str, now: float) -> None:
+        """Goes on once it has one."""
+        if self.life.phase is not Phase.JOINING:
+            self.life.enter(Phase.JOINING)
+        self.since, self._ahead = now, 0
+        self._outbox.tell(why, "warning", round=self.round)
+        self._join(now)
 
     def _jump(self, round_: int) -> None:
         self._outbox.tell("behind the others", round=self.round, goes_on_with=round_)
@@ -361,6 +414,21 @@ class Gasloc:
         self.talk.tell_progress()
 
     def _mix(self, now: float) -> None:
+        """The outer step."""
+        if self._rules.is_agreement(self.round):
+            self._end_agreement(now)
+        else:
+            self._mix_pairs(now)
+
+    def _end_agreement(self, now: float) -> None:
+        if not self.agreement.end(now):
+            self._outbox.order(Close(self.round))
+            return
+        for partner, round_ in self.ledger.replaced():
+            self._outbox.order(Drop(round_, partner))
+        self._is_agreed = self._rules.is_last_agreement(self.round)
+
+    def _mix_pairs(self, now: float) -> None:
         shares = self.exchange.end(now)
         partners = self._presence.membership.names(share.partner for share in shares)
         facts = {"partners": partners, "seconds": round(self.exchange.seconds, 3)}
@@ -391,6 +459,9 @@ class Gasloc:
     # Small things
 
     def _keep_checkpoint(self, round_: int) -> None:
-        """Orders a checkpoint. round_: the round with which to go on from it."""
+        """Orders a checkpoint. round_: the round with which to go on from it. One of the end of a run is of the agreed
+        parameters, if it ends by agreement."""
+        if not self.has_result:
+            round_ = min(round_, self._rules.rounds - 1)
         self._checkpoint_at = round_
         self._outbox.order(KeepCheckpoint(self.ledger.take_serial(), round_))

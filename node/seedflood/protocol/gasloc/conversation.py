@@ -3,6 +3,7 @@
 from typing import Protocol
 
 from seedflood.errors import PeerError
+from seedflood.protocol.gasloc.agreement import Agreement
 from seedflood.protocol.gasloc.carrier import Carrier
 from seedflood.protocol.gasloc.copies import Fetch, Serve
 from seedflood.protocol.gasloc.exchange import Exchange
@@ -34,6 +35,10 @@ class Standing(Protocol):
     round: int
     life: Lifecycle
 
+    @property
+    def has_result(self) -> bool:
+        """If the run ends by agreement: do we have the agreed parameters?"""
+
 
 class Conversation:
     """Talks with the neighbours. progress: where each of them is, by its own word."""
@@ -44,6 +49,7 @@ class Conversation:
         presence: Presence,
         carrier: Carrier,
         exchange: Exchange,
+        agreement: Agreement,
         fetch: Fetch,
         serve: Serve,
         us: Standing,
@@ -53,6 +59,7 @@ class Conversation:
         self._presence = presence
         self._carrier = carrier
         self._exchange = exchange
+        self._agreement = agreement
         self._fetch = fetch
         self._serve = serve
         self._us = us
@@ -60,12 +67,14 @@ class Conversation:
     def connected(self, peer: OriginId, now: float) -> None:
         self._carrier.say(peer, self._where())
         self._exchange.connected(peer)
+        self._agreement.connected(peer, now)
         self._fetch.connected(peer)
         self._carrier.connected(peer, now)
 
     def disconnected(self, peer: OriginId) -> None:
         self.progress.pop(peer, None)
         self._exchange.disconnected(peer)
+        self._agreement.disconnected(peer)
         self._carrier.disconnected(peer)
 
     def received(self, peer: OriginId, message: AlgorithmMessage, now: float) -> None:
@@ -79,6 +88,8 @@ class Conversation:
                 self._hear_transfer(peer, saying, now)
             case Want() | Offer(kind=Kind.COPY) | Decline(kind=Kind.COPY) as saying:
                 self._hear_copy(peer, saying, now)
+            case Offer(kind=Kind.SUM | Kind.RESULT) | Decline(kind=Kind.SUM | Kind.RESULT) as saying:
+                self._hear_agreement(peer, saying, now)
             case saying:
                 self._hear_exchange(peer, saying, now)
 
@@ -103,7 +114,8 @@ class Conversation:
     def _where(self) -> Progress:
         life = self._us.life
         is_over = life.is_over or life.phase is Phase.LEFT
-        return Progress(self._us.round, life.is_active, life.is_active or life.is_over, is_over)
+        can_serve = life.is_active or (life.is_over and self._us.has_result)
+        return Progress(self._us.round, life.is_active, can_serve, is_over)
 
     def _hear_transfer(self, peer: OriginId, saying: Chunk | Credit | Accept, now: float) -> None:
         match saying:
@@ -111,6 +123,7 @@ class Conversation:
                 receiving = self._carrier.take(peer, chunk, now)
                 if receiving is not None:
                     self._exchange.arrived(peer, receiving, now)
+                    self._agreement.arrived(peer, receiving, now)
                     self._fetch.arrived(peer, receiving)
             case Credit() as credit:
                 self._carrier.credited(peer, credit, now)
@@ -125,6 +138,14 @@ class Conversation:
                 self._fetch.offered(peer, offer, now)
             case Decline():
                 self._fetch.declined(peer)
+
+    def _hear_agreement(self, peer: OriginId, saying: Offer | Decline, now: float) -> None:
+        if isinstance(saying, Decline):
+            self._agreement.declined(peer, saying, now)
+        elif saying.kind is Kind.SUM and not self._us.life.is_active:
+            self._carrier.say(peer, Decline(Kind.SUM, saying.round, Reason.AWAY, self._us.round))
+        else:
+            self._agreement.offered(peer, saying, now, self._us.round)
 
     def _hear_exchange(self, peer: OriginId, saying: Offer | Decline | Kept | Outcome, now: float) -> None:
         match saying:

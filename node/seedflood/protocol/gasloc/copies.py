@@ -26,11 +26,12 @@ REST_FACTOR = 4
 
 
 class Fetch:
-    """The side that joins. round: of the copy that is fetched or was adopted. is_adopting: it is all here."""
+    """The side that joins. round: of the copy that is fetched or was adopted. is_adopting: it is all here. least_round:
+    an older copy is of no use."""
 
     def __init__(self, rules: GaslocRules, neighbours: Neighbours, carrier: Carrier, outbox: Outbox) -> None:
         self.donor: OriginId | None = None
-        self.round = 0
+        self.round = self.least_round = 0
         self.is_adopting = False
         self.is_adopted = False
         self._rules = rules
@@ -66,6 +67,9 @@ class Fetch:
         if offer.size > self._rules.copy_bytes_max or offer.round > self._rules.rounds:
             raise PeerError(f"offers a copy of {offer.size:,} bytes for round {offer.round}", reason="limit")
         if peer != self.donor or self.is_adopting:
+            return
+        if offer.round < self.least_round:
+            self._next()
             return
         if self._receiving is not None and self._receiving.digest != offer.digest:
             self._carrier.forget(peer, self._receiving.digest)
@@ -107,7 +111,8 @@ class Fetch:
         self.is_adopted = False
 
     def _ask(self, progress: Mapping[OriginId, Progress], now: float) -> None:
-        able = [peer for peer, one in progress.items() if one.can_serve and peer in self._neighbours]
+        donors = [peer for peer, one in progress.items() if one.can_serve and one.round >= self.least_round]
+        able = [peer for peer in donors if peer in self._neighbours]
         untried = [peer for peer in able if peer not in self._tried]
         if able and not untried:  # all of them said no: not at once again
             self._tried.clear()

@@ -116,6 +116,10 @@ class Ledger:
         account.offered_round, account.offered_digest = round_, digest
         self._write(partner)
 
+    def enter(self, origin: OriginId, round_: int) -> None:
+        """A round in which all agree begins: no later life of ours (origin) says anything in it."""
+        self.offer(origin, round_, bytes(32))
+
     def prepare(self, partner: OriginId, round_: int, degree: int, theirs: bytes) -> None:
         assert self.doubt(partner) is None, "one doubt after the other"
         self._account(partner).entries.append(Entry(round_, degree, theirs))

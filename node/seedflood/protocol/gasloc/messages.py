@@ -30,6 +30,10 @@ class Kind(IntEnum):
     """The parameters of a round, for a partner."""
     COPY = 1
     """Parameters and the state of the optimiser, for one that joins."""
+    SUM = 2
+    """The mean of a host and all below it, for the one above."""
+    RESULT = 3
+    """What all go on from."""
 
 
 class Reason(IntEnum):
@@ -38,7 +42,7 @@ class Reason(IntEnum):
     PASSED = 0
     """The round is over here, or the host is at another one."""
     TAKEN = 1
-    """Others are our partners in this round."""
+    """Others are our partners in this round. Of a sum: it goes to another host."""
     DOUBT = 2
     """It is not known yet how the last exchange with this partner ended."""
     DISTRUST = 3
@@ -64,7 +68,7 @@ class Progress(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Offer:
     """The sender can give these parameters. size: in bytes as they travel. degree: how many partners it takes in this
-    round. encoding: how the parameters travel, a word that the run agrees on."""
+    round; of a sum or a result, how many hosts are in it. encoding: how they travel, a word that the run agrees on."""
 
     kind: Kind
     round: int

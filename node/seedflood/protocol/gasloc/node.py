@@ -75,6 +75,22 @@ class GaslocNode(Swarm[Outputs]):
         self.gasloc.kept(round_, partner, digest, is_right=is_right)
         self.gasloc.advance(now)
 
+    def gathered(self, round_: int, partner: OriginId, *, is_right: bool, now: float) -> None:
+        """A `Gather` is done. is_right: the bytes have the digest, and are parameters of the run."""
+        self.gasloc.agreement.gathered(round_, partner, now, is_right=is_right)
+        self.gasloc.advance(now)
+
+    def totalled(self, round_: int, content: Content | None, hosts: int, now: float) -> None:
+        """A `Total` is done. content: stays as it is; None: there was no space for it. hosts: how many are in it."""
+        self.gasloc.agreement.totalled(round_, content, hosts, now)
+        self.gasloc.advance(now)
+
+    def taken(self, round_: int, content: Content | None, now: float) -> None:
+        """An `Agree` is done. content: what we go on from, and which stays as it is; None: it was not what was
+        offered."""
+        self.gasloc.agreement.taken(round_, content, now)
+        self.gasloc.advance(now)
+
     def checkpointed(self, serial: int, now: float) -> None:
         """A `KeepCheckpoint` is durable."""
         self.gasloc.checkpointed(serial)

@@ -62,6 +62,45 @@ class Mix:
 
 
 @dataclass(frozen=True, slots=True)
+class Gather:
+    """All bytes of a sum are here. Check that they have this digest, and add them, `hosts` times, to those of the round
+    that are here already. Answered by `gathered`."""
+
+    round: int
+    partner: OriginId
+    digest: bytes
+    hosts: int
+    sink: Sink
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """Make the mean of our own parameters and all that was gathered for the round ready to travel. Answered by
+    `totalled`. has_momentum: add gamma * (mean - the mean before)."""
+
+    round: int
+    has_momentum: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Agree:
+    """The outer step of a round in which all agree: go on from these parameters, as they have travelled, after checking
+    their digest. sink: None: what `Total` has made. is_last: at the end of the run. Answered by `taken`."""
+
+    round: int
+    digest: bytes
+    sink: Sink | None
+    is_last: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """The round is over, and the parameters stay as they are."""
+
+    round: int
+
+
+@dataclass(frozen=True, slots=True)
 class Correct:
     """Add -alpha * weight * (ours - theirs) of this earlier round: the partner has mixed, and we had not."""
 
@@ -103,4 +142,5 @@ class Adopt:
     sink: Sink
 
 
-Order = Restore | TakeLocalSteps | Encode | Keep | Mix | Correct | Drop | KeepCheckpoint | OpenCopy | Adopt
+Agreeing = Gather | Total | Agree | Close
+Order = Restore | TakeLocalSteps | Encode | Keep | Mix | Agreeing | Correct | Drop | KeepCheckpoint | OpenCopy | Adopt

@@ -6,12 +6,16 @@ from typing import Literal
 from seedflood.errors import ConfigError
 from seedflood.protocol.swarm.rules import Patience, SwarmRules
 
-Matching = Literal["one", "two", "full"]
-"""The partners of a round: one random neighbour, two, or all."""
+Matching = Literal["one", "two", "full", "all"]
+"""With whom a round is exchanged: one random neighbour, two, or all of them (full); all hosts of the swarm agree on
+their mean (all)."""
 
 ENCODING_BYTES_MAX = 16
 
 SLOTS: dict[Matching, int | None] = {"one": 1, "two": 2, "full": None}
+
+LAST_AGREEMENTS = 3
+"""Attempts at the end of a run; a host that dies in the middle of one may cost the others that attempt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +26,7 @@ class GaslocRules(SwarmRules):
     slower or faster may do fewer or more, a round is a round. alpha, gamma: of the outer step (`Mix`). encoding: how
     parameters travel; the protocol only compares the word. delay_steps: so many steps of the next round are done while
     a round is exchanged. final_rounds: exchanges with all neighbours and without local steps, at the end.
+    agrees_at_end: after that, all hosts take the mean of all replicas, which travels as last_encoding.
     content_bytes_max, copy_bytes_max: of the parameters as they travel, and of a copy with the state of the optimiser.
 
     fresh_rounds: whoever joins up to this round begins with the base model, later with a copy of a neighbour. stale
@@ -38,6 +43,8 @@ class GaslocRules(SwarmRules):
     encoding: str = "bf16"
     delay_steps: int = 0
     final_rounds: int = 0
+    agrees_at_end: bool = False
+    last_encoding: str = "float32"
     content_bytes_max: int = 1 << 32
     copy_bytes_max: int = 1 << 34
     fresh_rounds: int = 2
@@ -62,10 +69,28 @@ class GaslocRules(SwarmRules):
     @property
     def rounds(self) -> int:
         """All exchanges of the run."""
-        return self.training_rounds + self.final_rounds
+        return self.training_rounds + self.final_rounds + LAST_AGREEMENTS * self.agrees_at_end
 
     def matching_of(self, round_: int) -> Matching:
+        if self.is_last_agreement(round_):
+            return "all"
         return self.matching if round_ < self.training_rounds else "full"
+
+    def is_agreement(self, round_: int) -> bool:
+        """Do all hosts agree in this round?"""
+        return self.matching_of(round_) == "all"
+
+    def is_last_agreement(self, round_: int) -> bool:
+        """Is it one of the attempts at the end of the run?"""
+        return round_ >= self.training_rounds + self.final_rounds
+
+    def encoding_of(self, round_: int) -> str:
+        return self.last_encoding if self.is_last_agreement(round_) else self.encoding
+
+    def are_alike(self, round_: int, other: int) -> bool:
+        """Could what was made ready for one of the rounds be exchanged in the other one?"""
+        of_both = {(self.is_agreement(one), self.encoding_of(one)) for one in (round_, other)}
+        return len(of_both) == 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ neighbour    at the end of the run: it has not come to the end, and may need som
 from collections.abc import Iterator
 from typing import Protocol
 
+from seedflood.protocol.gasloc.agreement import Agreement
 from seedflood.protocol.gasloc.carrier import Carrier
 from seedflood.protocol.gasloc.conversation import Conversation
 from seedflood.protocol.gasloc.copies import Fetch
@@ -31,6 +32,7 @@ class Sight(Protocol):
     since: float
     life: Lifecycle
     exchange: Exchange
+    agreement: Agreement
     carrier: Carrier
     fetch: Fetch
     ledger: Ledger
@@ -45,6 +47,9 @@ def figures_of(node: Sight) -> dict[str, float]:
         "exchanges_skipped": float(node.exchange.skipped),
         "exchanges_in_doubt": float(len(node.ledger.doubts())),
         "exchange_seconds": node.exchange.seconds,
+        "agreements": float(node.agreement.agreed),
+        "agreements_missed": float(node.agreement.missed),
+        "agreed_hosts": float(node.agreement.hosts),
         "local_seconds": node.pace.local_seconds,
         "bytes_sent": float(node.carrier.bytes_sent),
         "bytes_received": float(node.carrier.bytes_received),
@@ -63,6 +68,8 @@ def find_blockers(node: Sight, membership: Membership) -> Iterator[Blocker]:
                 yield Blocker(kinds[origin], origin, membership.name(origin), None, node.since)
         case _ if node.exchange.is_open and not node.is_computing:
             yield from node.exchange.blockers()
+        case _ if node.agreement.is_open and not node.is_computing:
+            yield from node.agreement.blockers()
 
 
 def _while_joining(node: Sight, membership: Membership) -> Blocker:

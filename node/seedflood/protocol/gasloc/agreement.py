@@ -1,0 +1,521 @@
+"""Exact agreement in a round: all hosts go on from the same parameters, the mean of theirs.
+
+**Up by a tree, down by flooding.** A host waits for the sums of the hosts below it in the tree (`tree`), adds its own
+parameters, and offers their mean to the host above, with how many are in it. The root's mean is the result. Whoever has
+the result offers it to all neighbours, and everyone takes it from the first that does. Each host, the root too, goes on
+from the bytes as they travel. So replicas are equal bit by bit, whatever the encoding.
+
+**Views of the graph may differ.** A host that is above another one in its own view alone is told so and does not wait;
+one that is offered a sum takes it, whatever its view is. A sum is closed before it is offered, so nobody is counted
+twice.
+
+**Nobody is waited for beyond a bound.** A host that is missing below is left out, with all below it. A host without a
+result in time keeps its parameters, and the next round heals it. Two roots (their views differed) give two results;
+that, too, is healed by the next round.
+
+gathering  the sums from below are waited for
+summing    the compute side makes the mean
+waiting    our mean is offered above; the result is waited for
+fetching   the result comes in
+taking     the compute side checks it, and goes on from it
+agreed     done; the result is offered to all neighbours
+missed     there is no result for us
+
+It does not know what comes next in the life of the node (`algorithm`), or how bytes travel (`transfer`).
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from seedflood.errors import PeerError
+from seedflood.protocol.gasloc.carrier import Carrier
+from seedflood.protocol.gasloc.ledger import Ledger
+from seedflood.protocol.gasloc.messages import Decline, Kind, Offer, Reason
+from seedflood.protocol.gasloc.orders import Agree, Gather, Total
+from seedflood.protocol.gasloc.outbox import Outbox
+from seedflood.protocol.gasloc.pace import Pace
+from seedflood.protocol.gasloc.rules import Bounds, GaslocRules
+from seedflood.protocol.gasloc.stated import known_graph
+from seedflood.protocol.gasloc.transfer import Content, Receiving, Sink
+from seedflood.protocol.gasloc.tree import find_place
+from seedflood.protocol.origin import OriginId
+from seedflood.protocol.swarm.presence import Presence
+from seedflood.protocol.view import Blocker
+
+DISTRUST_ROUNDS = 4
+"""For so many rounds nothing is taken from a neighbour that sent other bytes than it had offered."""
+
+LAST_WAIT_FACTOR = 3
+"""At the end of a run a host is waited for so many times as long: who misses that has to take a copy."""
+
+
+class Stage(StrEnum):
+    GATHERING = "gathering"
+    SUMMING = "summing"
+    WAITING = "waiting"
+    FETCHING = "fetching"
+    TAKING = "taking"
+    AGREED = "agreed"
+    MISSED = "missed"
+
+
+TRANSITIONS: Mapping[Stage, tuple[Stage, ...]] = {
+    Stage.GATHERING: (Stage.SUMMING, Stage.WAITING, Stage.FETCHING, Stage.MISSED),
+    Stage.SUMMING: (Stage.WAITING, Stage.TAKING, Stage.MISSED),
+    Stage.WAITING: (Stage.FETCHING, Stage.MISSED),
+    Stage.FETCHING: (Stage.TAKING, Stage.WAITING, Stage.MISSED),
+    Stage.TAKING: (Stage.AGREED, Stage.WAITING, Stage.MISSED),
+    Stage.AGREED: (),
+    Stage.MISSED: (),
+}
+"""What may follow in one round. From gathering to waiting: nobody is below us, so our own parameters are offered. To
+fetching: the others have a result without us. Back to waiting: what was fetched was no result, or its link broke."""
+
+
+@dataclass(slots=True)
+class Below:
+    """A host whose sum is waited for. offer: of the sum, once it came. is_here: all of its bytes."""
+
+    deadline: float
+    offer: Offer | None = None
+    is_here: bool = False
+
+
+class Agreement:
+    """One round after the other. round: the one that is open, or was last. content: our parameters for it; None if none
+    is open. agreed, missed: rounds, in this life. hosts: how many are in the last result. seconds: what the last round
+    took."""
+
+    def __init__(
+        self,
+        rules: GaslocRules,
+        bounds: Bounds,
+        presence: Presence,
+        pace: Pace,
+        ledger: Ledger,
+        carrier: Carrier,
+        outbox: Outbox,
+    ) -> None:
+        self.round = -1
+        self.agreed = self.missed = self.hosts = 0
+        self.seconds = 0.0
+        self.content: Content | None = None
+        self.stage = Stage.MISSED
+        self._origin = presence.ours.origin
+        self._rules = rules
+        self._bounds = bounds
+        self._presence = presence
+        self._pace = pace
+        self._ledger = ledger
+        self._carrier = carrier
+        self._outbox = outbox
+        self._parent: OriginId | None = None
+        self._below: dict[OriginId, Below] = {}
+        self._has_gathered = False
+        """Is anybody but us in our sum?"""
+        self._began_at = self._until = 0.0
+        self._raised: tuple[Offer, Content] | None = None
+        """What we have offered to the parent."""
+        self._source: tuple[OriginId, Offer, float] | None = None
+        """From whom the result is fetched, which it is, and until when."""
+        self._result: tuple[Offer, Content] | None = None
+        """The last one that we have, for neighbours that lack it."""
+        self._lost_at: dict[OriginId, float] = {}
+        """Since when the links to those that we wait for are down."""
+        self._sums: dict[OriginId, Offer] = {}
+        self._results: dict[OriginId, Offer] = {}
+        """The last offer of each neighbour."""
+        self._given: set[OriginId] = set()
+        """To whom the result is offered."""
+        self._elsewhere: dict[OriginId, int] = {}
+        """The last round in which a neighbour was below somebody else."""
+        self._distrust: dict[OriginId, int] = {}
+        """By neighbour: from which round on something is taken again."""
+
+    @property
+    def is_open(self) -> bool:
+        return self.content is not None
+
+    @property
+    def is_over(self) -> bool:
+        """Is nobody waited for?"""
+        return self.stage in (Stage.AGREED, Stage.MISSED)
+
+    @property
+    def is_vain(self) -> bool:
+        return self.stage is Stage.MISSED
+
+    # A round
+
+    def begin(self, round_: int, content: Content, now: float) -> None:
+        """Waits for what is below us, or for a result."""
+        self.round, self.content, self._began_at = round_, content, now
+        self.stage, self._raised, self._source = Stage.GATHERING, None, None
+        self._has_gathered = False
+        self._lost_at.clear()
+        self._pace.size = content.size
+        self._ledger.enter(self._origin, round_)
+        graph = known_graph(self._presence.membership, self._pace.still(now) - {self._origin})
+        place = find_place(graph, self._origin)
+        wait = self._pace.wait_seconds() * (LAST_WAIT_FACTOR if self._rules.is_last_agreement(round_) else 1)
+        level = self._bounds.transfer_seconds(content.size, None, self._pace.hop_seconds)
+        self._until = min(now + wait + (2 * place.height + 1) * level, now + self._bounds.seconds_max)
+        self._parent = place.parent
+        self._below = {
+            child: Below(now + wait + levels * level)
+            for child, levels in place.children.items()
+            if child in self._presence.neighbours and self._is_trusted(child) and self._is_below_us(child)
+        }
+        self._outbox.tell("agreement begins", "debug", round=round_, below=self._names(self._below))
+        for peer in self._presence.neighbours:
+            if peer != self._parent:
+                self._carrier.say(peer, Decline(Kind.SUM, round_, Reason.TAKEN, round_))
+        for peer, offer in list(self._sums.items()):
+            self._take_sum(peer, offer, now)
+        self._fetch_any(now)
+        self._close_if_whole(now)
+
+    def end(self, now: float) -> bool:
+        """Ends the round. Returns whether there is a result, from which we go on already."""
+        assert self.content is not None, "a round ends once"
+        assert self.is_over, "somebody is waited for"
+        self._withdraw()
+        self.content = None
+        self.seconds = now - self._began_at
+        if self.stage is Stage.AGREED:
+            self.agreed += 1
+        else:
+            self.missed += 1
+            self._outbox.tell("no agreement", round=self.round)
+        return self.stage is Stage.AGREED
+
+    def abandon(self, now: float) -> None:
+        """We go: nobody is waited for any more."""
+        if not self.is_over:
+            self._enter(Stage.MISSED)
+
+    # What neighbours say
+
+    def offered(self, peer: OriginId, offer: Offer, now: float, our_round: int) -> None:
+        """Takes an offer of a sum or a result. our_round: the next one, if none is open. Raises PeerError for what is
+        never offered."""
+        self._check_offer(peer, offer)
+        if offer.kind is Kind.SUM:
+            self._sums[peer] = offer
+            if offer.round < (self.round if self.is_open else our_round):
+                self._carrier.say(peer, Decline(Kind.SUM, offer.round, Reason.PASSED, max(self.round, 0)))
+            else:
+                self._take_sum(peer, offer, now)
+        else:
+            self._results[peer] = offer
+            self._fetch_any(now)
+
+    def declined(self, peer: OriginId, decline: Decline, now: float) -> None:
+        """By our parent: our sum does not count. By another one: it is not below us."""
+        if decline.kind is not Kind.SUM:
+            return
+        if peer == self._parent and self.is_open and decline.round == self.round and decline.reason != Reason.TAKEN:
+            self._hurry(now)
+        elif decline.reason == Reason.TAKEN:
+            self._elsewhere[peer] = decline.round
+            if decline.round == self.round and peer in self._below and self._below[peer].offer is None:
+                del self._below[peer]
+                self._close_if_whole(now)
+
+    def arrived(self, peer: OriginId, receiving: Receiving, now: float) -> None:
+        """All bytes of a content are here."""
+        digest, sink = receiving.digest, receiving.sink
+        below = self._below.get(peer) if self.stage is Stage.GATHERING else None
+        if below is not None and below.offer is not None and below.offer.digest == digest and not below.is_here:
+            below.is_here = True
+            self._measure(peer, receiving, now)
+            self._outbox.order(Gather(self.round, peer, digest, below.offer.degree, sink))
+        elif self.stage is Stage.FETCHING and self._is_source(peer, digest):
+            self._measure(peer, receiving, now)
+            self._enter(Stage.TAKING)
+            self._order_agree(digest, sink)
+
+    def connected(self, peer: OriginId, now: float) -> None:
+        self._lost_at.pop(peer, None)
+        self._repeat(peer, now)
+
+    def disconnected(self, peer: OriginId) -> None:
+        self._sums.pop(peer, None)
+        self._results.pop(peer, None)
+
+    def remind(self, now: float) -> None:
+        """Called now and then: repeats what may have been lost."""
+        for peer in self._presence.neighbours:
+            self._repeat(peer, now)
+
+    # What the compute side answers
+
+    def gathered(self, round_: int, peer: OriginId, now: float, *, is_right: bool) -> None:
+        """A `Gather` is done."""
+        if round_ != self.round or self.stage is not Stage.GATHERING:
+            return
+        if is_right:
+            self._has_gathered = True
+        else:
+            self._begin_distrust(peer)
+        self._below.pop(peer, None)
+        self._close_if_whole(now)
+
+    def totalled(self, round_: int, content: Content | None, hosts: int, now: float) -> None:
+        """A `Total` is done."""
+        if round_ != self.round or self.stage is not Stage.SUMMING:
+            return
+        if content is None:
+            self._enter(Stage.MISSED)
+        elif self._parent is None:
+            offer = self._make_offer(Kind.RESULT, content, hosts)
+            self._source = self._origin, offer, self._until
+            self._enter(Stage.TAKING)
+            self._order_agree(content.digest, None)
+        else:
+            self._raise(self._parent, content, hosts, now)
+
+    def taken(self, round_: int, content: Content | None, now: float) -> None:
+        """An `Agree` is done. content: the result; None if it was none."""
+        if round_ != self.round or self.stage is not Stage.TAKING or self._source is None:
+            return
+        source, offer, _ = self._source
+        if content is None:
+            self._begin_distrust(source)
+            self._fail_fetch(now)
+            return
+        self._enter(Stage.AGREED)
+        self._withdraw()
+        self._forget_result()
+        self._result, self.hosts = (offer, content), offer.degree
+        facts = {"hosts": offer.degree, "seconds": round(now - self._began_at, 3)}
+        self._outbox.tell("agreed", "debug", round=offer.round, **facts)
+        for peer in self._presence.neighbours:
+            if peer != source:
+                self._give(peer, now)
+
+    # Time
+
+    def advance(self, now: float) -> None:
+        """Gives up those whose time is over. One whose link broke has less time."""
+        if not self.is_open or self.is_over or self.stage in (Stage.SUMMING, Stage.TAKING):
+            return
+        for peer in self._awaited():
+            if peer in self._presence.neighbours:
+                self._lost_at.pop(peer, None)
+            else:
+                self._lost_at.setdefault(peer, now)
+        if self.stage is Stage.FETCHING and self._source is not None:
+            if now >= self._end_of(self._source[0], self._source[2]):
+                self._fail_fetch(now)
+        elif self.stage is Stage.GATHERING:
+            for peer, one in list(self._below.items()):
+                if not one.is_here and now >= self._end_of(peer, one.deadline):
+                    self._leave_out(peer)
+            self._close_if_whole(now)
+        elif now >= self._end_of_wait():
+            self._enter(Stage.MISSED)
+
+    def wake_at(self) -> float:
+        if not self.is_open or self.is_over:
+            return float("inf")
+        if self.stage is Stage.FETCHING and self._source is not None:
+            return self._end_of(self._source[0], self._source[2])
+        if self.stage is Stage.GATHERING:
+            ends = (self._end_of(peer, one.deadline) for peer, one in self._below.items() if not one.is_here)
+            return min(ends, default=float("inf"))
+        return self._end_of_wait() if self.stage is Stage.WAITING else float("inf")
+
+    def blockers(self) -> Iterator[Blocker]:
+        membership = self._presence.membership
+        for peer in self._awaited():
+            step = min(self.round * self._rules.local_steps, self._rules.steps)
+            yield Blocker("partner", peer, membership.name(peer), step, self._began_at)
+
+    # Small things
+
+    def _enter(self, stage: Stage) -> None:
+        """Raises AssertionError, having changed nothing, if the stage may not follow."""
+        if stage not in TRANSITIONS[self.stage]:
+            raise AssertionError(f"{stage.value} does not follow {self.stage.value}")
+        self.stage = stage
+
+    def _awaited(self) -> list[OriginId]:
+        if self.stage is Stage.GATHERING:
+            return list(self._below)
+        if self.stage is Stage.FETCHING and self._source is not None:
+            return [self._source[0]]
+        return [self._parent] if self.stage is Stage.WAITING and self._parent is not None else []
+
+    def _end_of(self, peer: OriginId, deadline: float) -> float:
+        lost_at = self._lost_at.get(peer)
+        return deadline if lost_at is None else min(deadline, lost_at + self._bounds.relink_seconds)
+
+    def _end_of_wait(self) -> float:
+        return self._until if self._parent is None else self._end_of(self._parent, self._until)
+
+    def _take_sum(self, peer: OriginId, offer: Offer, now: float) -> None:
+        if not self.is_open or self.stage is not Stage.GATHERING or offer.round != self.round:
+            return
+        if not self._is_trusted(peer):
+            self._carrier.say(peer, Decline(Kind.SUM, offer.round, Reason.DISTRUST, self.round))
+            return
+        below = self._below.setdefault(peer, Below(now))
+        if below.offer is not None:
+            return
+        below.offer = offer
+        below.deadline = now + self._pace.transfer_seconds(peer, offer.size)
+        receiving = self._accept(peer, offer, now)
+        if receiving is None:
+            self._leave_out(peer)
+        elif receiving.is_whole:
+            self.arrived(peer, receiving, now)
+
+    def _accept(self, peer: OriginId, offer: Offer, now: float) -> Receiving | None:
+        """None: it has a size that nothing of this run has."""
+        try:
+            return self._carrier.accept(peer, offer.digest, offer.size, now)
+        except PeerError:
+            self._begin_distrust(peer)
+            return None
+
+    def _close_if_whole(self, now: float) -> None:
+        """Nobody below is waited for any more."""
+        if self.stage is not Stage.GATHERING or self._below:
+            return
+        if self._parent is not None and not self._has_gathered and self.content is not None:
+            self._raise(self._parent, self.content, 1, now)
+            return
+        self._enter(Stage.SUMMING)
+        is_root, is_last = self._parent is None, self._rules.is_last_agreement(self.round)
+        self._outbox.order(Total(self.round, has_momentum=is_root and not is_last))
+
+    def _raise(self, parent: OriginId, content: Content, hosts: int, now: float) -> None:
+        """Offers our sum above."""
+        self._enter(Stage.WAITING)
+        offer = self._make_offer(Kind.SUM, content, hosts)
+        self._raised = offer, content
+        self._carrier.offer(parent, content, now)
+        self._carrier.say(parent, offer)
+        self._fetch_any(now)
+
+    def _order_agree(self, digest: bytes, sink: Sink | None) -> None:
+        self._outbox.order(Agree(self.round, digest, sink, self._rules.is_last_agreement(self.round)))
+
+    def _make_offer(self, kind: Kind, content: Content, hosts: int) -> Offer:
+        encoding = self._rules.encoding_of(self.round)
+        return Offer(kind, self.round, content.digest, content.size, hosts, encoding)
+
+    def _fetch_any(self, now: float) -> None:
+        """Fetches a result that is offered, if we lack it. Of several the one with most hosts in it."""
+        if not self.is_open or self.stage not in (Stage.GATHERING, Stage.WAITING):
+            return
+        fit = [
+            (offer.degree, peer)
+            for peer, offer in self._results.items()
+            if self._is_ours(offer) and peer in self._presence.neighbours and self._is_trusted(peer)
+        ]
+        if not fit:
+            return
+        _, peer = max(fit)
+        offer = self._results[peer]
+        for child in list(self._below):
+            self._leave_out(child)
+        self._enter(Stage.FETCHING)
+        self._source = peer, offer, now + self._pace.transfer_seconds(peer, offer.size)
+        receiving = self._accept(peer, offer, now)
+        if receiving is None:
+            self._fail_fetch(now)
+        elif receiving.is_whole:
+            self.arrived(peer, receiving, now)
+
+    def _fail_fetch(self, now: float) -> None:
+        assert self._source is not None, "nothing is fetched"
+        peer, offer, _ = self._source
+        self._carrier.forget(peer, offer.digest)
+        self._results.pop(peer, None)
+        self._enter(Stage.WAITING)
+        self._fetch_any(now)
+
+    def _is_source(self, peer: OriginId, digest: bytes) -> bool:
+        return self._source is not None and self._source[0] == peer and self._source[1].digest == digest
+
+    def _is_ours(self, offer: Offer) -> bool:
+        """Is it a result of our round? At the end of the run that of any attempt is."""
+        is_last = self._rules.is_last_agreement
+        return offer.round == self.round or (is_last(offer.round) and is_last(self.round))
+
+    def _hurry(self, now: float) -> None:
+        """Our sum counts for nothing: wait only for a result that the others may have."""
+        self._until = min(self._until, now + self._pace.wait_seconds())
+
+    def _leave_out(self, peer: OriginId) -> None:
+        one = self._below.pop(peer)
+        if one.offer is not None:
+            self._carrier.forget(peer, one.offer.digest)
+        name = self._presence.membership.name(peer)
+        self._outbox.tell("left out of an agreement", partner=name, round=self.round)
+
+    def _give(self, peer: OriginId, now: float) -> None:
+        assert self._result is not None, "there is no result"
+        offer, content = self._result
+        self._given.add(peer)
+        self._carrier.offer(peer, content, now)
+        self._carrier.say(peer, offer)
+
+    def _repeat(self, peer: OriginId, now: float) -> None:
+        if self._raised is not None and peer == self._parent and self.stage is Stage.WAITING:
+            self._carrier.say(peer, self._raised[0])
+        if self._result is not None:
+            self._give(peer, now)
+
+    def _withdraw(self) -> None:
+        """Our sum, and what was still coming in."""
+        if self._raised is not None and self._parent is not None:
+            self._carrier.withdraw(self._parent, self._raised[1].digest)
+        self._raised = None
+        for peer, one in self._below.items():
+            if one.offer is not None:
+                self._carrier.forget(peer, one.offer.digest)
+        self._below.clear()
+        if self.stage is Stage.MISSED and self._source is not None:
+            self._carrier.forget(self._source[0], self._source[1].digest)
+
+    def _forget_result(self) -> None:
+        if self._result is not None:
+            for peer in self._given:
+                self._carrier.withdraw(peer, self._result[1].digest)
+        self._given.clear()
+
+    def _measure(self, peer: OriginId, receiving: Receiving, now: float) -> None:
+        self._carrier.forget(peer, receiving.digest)
+        rate = receiving.throughput(now)
+        if rate is not None:
+            self._pace.measured(peer, rate)
+
+    def _check_offer(self, peer: OriginId, offer: Offer) -> None:
+        rules = self._rules
+        known = (self._sums if offer.kind is Kind.SUM else self._results).get(peer)
+        if offer.round >= rules.rounds or not rules.is_agreement(offer.round):
+            raise PeerError(f"offers to agree in round {offer.round}, in which nobody does", reason="limit")
+        if offer.size > rules.content_bytes_max:
+            raise PeerError(f"offers {offer.size:,} bytes, more than a replica takes", reason="limit")
+        if offer.encoding != rules.encoding_of(offer.round) or not 0 < offer.degree <= rules.origins_max:
+            raise PeerError("offers parameters that this run does not exchange", reason="limit")
+        if known is not None and known.round == offer.round and known != offer:
+            raise PeerError("offers two things for one round", reason="equivocation")
+
+    def _is_below_us(self, peer: OriginId) -> bool:
+        return self._elsewhere.get(peer) != self.round
+
+    def _is_trusted(self, peer: OriginId) -> bool:
+        return self.round >= self._distrust.get(peer, 0)
+
+    def _begin_distrust(self, peer: OriginId) -> None:
+        self._distrust[peer] = self.round + DISTRUST_ROUNDS
+        name = self._presence.membership.name(peer)
+        self._outbox.tell("a neighbour exchanges no parameters of this run", "warning", peer=name, round=self.round)
+
+    def _names(self, peers: Mapping[OriginId, Below]) -> list[str]:
+        return self._presence.membership.names(peers)

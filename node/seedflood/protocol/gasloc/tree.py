@@ -1,0 +1,46 @@
+"""The tree along which sums travel: breadth-first over the known graph, from the smallest origin that can be reached.
+
+Hosts that know the same graph find the same tree without a message.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from seedflood.protocol.gasloc.matching import Edge
+from seedflood.protocol.origin import OriginId
+
+
+class Place(NamedTuple):
+    """Where a host is in the tree. parent: None for the root. children: how many levels each of them has below it.
+    height: levels of the whole tree below its root."""
+
+    parent: OriginId | None
+    children: Mapping[OriginId, int]
+    height: int
+
+
+def find_place(graph: Iterable[Edge], origin: OriginId) -> Place:
+    """A host that has no edges is a tree by itself."""
+    links: dict[OriginId, list[OriginId]] = {}
+    for a, b in graph:
+        links.setdefault(a, []).append(b)
+        links.setdefault(b, []).append(a)
+    root = min(_spread(links, origin))
+    parents = _spread(links, root)
+    below = dict.fromkeys(parents, 0)
+    for child, parent in reversed(parents.items()):
+        if child != root:
+            below[parent] = max(below[parent], below[child] + 1)
+    children = {child: below[child] for child, parent in parents.items() if parent == origin != child}
+    return Place(None if origin == root else parents[origin], children, below[root])
+
+
+def _spread(links: Mapping[OriginId, list[OriginId]], start: OriginId) -> dict[OriginId, OriginId]:
+    """All that can be reached, nearest first, with the host over which; the start over itself."""
+    over = {start: start}
+    for origin in (reached := [start]):
+        for other in sorted(links.get(origin, ())):
+            if other not in over:
+                over[other] = origin
+                reached.append(other)
+    return over
