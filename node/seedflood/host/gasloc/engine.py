@@ -39,6 +39,10 @@ IDLE_SECONDS = 30.0
 COPY_FACTOR, COPY_BYTES_SPARE = 8, 1 << 24
 """A copy is at most so many float32 numbers per parameter: itself, three of the outer step, four of an optimiser."""
 
+CHECKPOINT_STEPS = 5
+"""A checkpoint comes with each round, or if rounds are shorter with so many local steps: it takes as long as several of
+these. What is exchanged until the next one stays on the disk."""
+
 LAST_ENCODING: EncodingName = "float32"
 """At the end of a run nobody can make up for what an encoding left out."""
 
@@ -111,7 +115,8 @@ class GaslocEngine(Engine, Watcher):
             copy_bytes_max=COPY_FACTOR * 4 * numbers + COPY_BYTES_SPARE,
         )
         patience = Patience(start_seconds=node.start_seconds, linger_seconds=node.linger_seconds)
-        habits = Habits(node.local_steps, patience=patience)
+        rounds = max(1, CHECKPOINT_STEPS // (node.local_steps or said.local_steps))
+        habits = Habits(node.local_steps, checkpoint_rounds=rounds, patience=patience)
         self._shell = shell
         self._hub = shell.hub
         self.node = GaslocNode(rules, member, shell.identity.sign, verify, self._places.incoming, habits)
