@@ -232,6 +232,27 @@ async def test_a_late_host_begins_with_a_copy_of_a_neighbour(cluster):
     assert results[1]["tokens"] < results[0]["tokens"]
 
 
+async def test_a_host_may_take_fewer_steps_between_two_exchanges_than_the_others(cluster):
+    run = {"clients": 2}
+    await cluster.start("a", [], run)
+    await cluster.start("b", ["a"], run, {"local_steps": 3})
+    results = await cluster.finish()
+    assert results[1]["tokens"] <= results[0]["tokens"] / 2
+    assert results[0]["exchanges"] == results[1]["exchanges"] > 0
+    assert len({result["digest"] for result in results}) == 1
+
+
+SINGLE = {"local_steps": 1, "matching": "full"}
+
+
+@pytest.mark.parametrize("optimiser", [{"optimizer": "Adam"}, {"optimizer": "SGD", "learning_rate": 1.0}], ids=str)
+async def test_d_adam_and_dsgd_are_settings(cluster, optimiser):
+    await cluster.ring(3, SINGLE | optimiser | {"final": "apart"})
+    results = await cluster.finish()
+    assert all(result["rounds"] == 60 and result["exchanges"] > 60 for result in results)
+    assert all(result["perplexity_after"] < 100 for result in results)
+
+
 async def test_operators_see_what_is_learned_and_exchanged(cluster, http):
     a = await cluster.start("a", [], {"clients": 2})
     async with http.get(f"http://{a.address}/api/status") as answer:
