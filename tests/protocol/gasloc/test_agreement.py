@@ -1,5 +1,6 @@
 """All hosts go on from the same parameters: the mean of theirs."""
 
+from dataclasses import replace
 from fractions import Fraction
 from statistics import mean
 
@@ -179,6 +180,29 @@ def test_what_is_never_offered_is_refused():
     agreement.offered(peer, good, world.now, 0)
     with pytest.raises(PeerError, match="two things"):
         agreement.offered(peer, Offer(Kind.SUM, good.round, b"x" * 32, 10, 1, "float32"), world.now, 0)
+
+
+def test_a_sum_of_more_hosts_than_there_are_is_not_taken():
+    world = make_world(3, "complete", steps=16)
+    liar = max(world.hosts, key=lambda host: host.origin)
+
+    def lie(sender, receiver, message):
+        saying = decode(message.data) if sender is liar and isinstance(message, Opaque) else None
+        if isinstance(saying, Offer) and saying.kind is Kind.SUM:
+            return Opaque(encode(replace(saying, degree=30)))
+        return message
+
+    world.change = lie
+    world.finish()
+    honest = [host for host in world.hosts if host is not liar]
+    assert all(dict(host.agreed)[0] == (mean(sorted(one.disk.base[0] for one in honest)),) for host in honest)
+
+
+def test_a_sum_that_is_offered_again_counts_once():
+    world = make_world(3, "complete", steps=16, how=[{}, {}, {"step_seconds": 1.0}])
+    world.finish()
+    assert any(one > 2 for host in world.hosts for one in [host.gasloc.agreement.seconds])
+    assert {values for found in results(world).values() for values in found} == {(Fraction(1),)}
 
 
 def test_a_host_that_is_below_another_one_is_not_waited_for():

@@ -112,6 +112,8 @@ class Agreement:
         self._outbox = outbox
         self._parent: OriginId | None = None
         self._below: dict[OriginId, Below] = {}
+        self._heard: set[OriginId] = set()
+        """Whose sums were looked at in this round, whether they count or not."""
         self._has_gathered = False
         """Is anybody but us in our sum?"""
         self._began_at = self._until = 0.0
@@ -153,6 +155,7 @@ class Agreement:
         self.round, self.content, self._began_at = round_, content, now
         self.stage, self._raised, self._source = Stage.GATHERING, None, None
         self._has_gathered = False
+        self._heard.clear()
         self._lost_at.clear()
         self._pace.size = content.size
         self._ledger.enter(self._origin, round_)
@@ -356,19 +359,17 @@ class Agreement:
         return self._until if self._parent is None else self._end_of(self._parent, self._until)
 
     def _take_sum(self, peer: OriginId, offer: Offer, now: float) -> None:
-        if not self.is_open or self.stage is not Stage.GATHERING or offer.round != self.round:
+        is_late = not self.is_open or self.stage is not Stage.GATHERING or offer.round != self.round
+        if is_late or peer in self._heard:
             return
-        if not self._is_trusted(peer):
-            self._carrier.say(peer, Decline(Kind.SUM, offer.round, Reason.DISTRUST, self.round))
-            return
-        below = self._below.setdefault(peer, Below(now))
-        if below.offer is not None:
-            return
-        below.offer = offer
-        below.deadline = now + self._pace.transfer_seconds(peer, offer.size)
-        receiving = self._accept(peer, offer, now)
+        self._heard.add(peer)
+        is_credible = offer.degree < len(self._presence.membership)  # we are not in it
+        self._below[peer] = Below(now + self._pace.transfer_seconds(peer, offer.size), offer)
+        receiving = self._accept(peer, offer, now) if is_credible and self._is_trusted(peer) else None
         if receiving is None:
+            self._carrier.say(peer, Decline(Kind.SUM, offer.round, Reason.DISTRUST, self.round))
             self._leave_out(peer)
+            self._close_if_whole(now)
         elif receiving.is_whole:
             self.arrived(peer, receiving, now)
 
