@@ -8,8 +8,6 @@ from typing import Any
 from seedflood.config import RunSettings, Settings, load_settings
 from seedflood.host.daemon import Daemon
 from seedflood.host.process import start_daemon
-from seedflood.host.seedflood.engine import SeedfloodEngine
-from seedflood.protocol.seedflood.outputs import ClosedWindow
 
 RUN: dict[str, Any] = {"model": "embedded", "task": "embedded", "rank": 8, "batch_size": 4, "train_examples": 64}
 
@@ -51,25 +49,20 @@ class Cluster:
         return daemon
 
     def _watch(self, daemon: Daemon) -> None:
-        """Wakes `until` whenever a window of the daemon has closed or it tells of something."""
-        if isinstance(daemon.engine, SeedfloodEngine):
-            applied = daemon.engine.applied
+        """Wakes `until` after whatever happens to a node, when it tells of something, and when it ends."""
+        daemon.engine.driver.do = self._moving(daemon.engine.driver.do)  # type: ignore[method-assign]
+        daemon.hub.tell = self._moving(daemon.hub.tell)  # type: ignore[method-assign]
+        daemon.ended.add_done_callback(lambda _: self._moved.set())
 
-            def tell(window: ClosedWindow) -> None:
-                applied(window)
-                self._moved.set()
-
-            daemon.engine.applied = tell  # type: ignore[method-assign]
-        told = daemon.hub.tell
-
-        def note(event: str, level: str = "info", **facts: Any) -> None:
-            told(event, level, **facts)
+    def _moving(self, function: Callable[..., None]) -> Callable[..., None]:
+        def call(*positional: Any, **named: Any) -> None:
+            function(*positional, **named)
             self._moved.set()
 
-        daemon.hub.tell = note  # type: ignore[method-assign]
+        return call
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Waits for what windows bring about, or of which the log tells: links, readiness, waiting, the end."""
+        """Waits for what a node does or tells of."""
         async with asyncio.timeout(60):
             while not condition():
                 self._moved.clear()

@@ -45,18 +45,6 @@ class GaslocCluster(Cluster):
                 (rows / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in some))
         return super().settings(name, peers, run, {"data": str(rows), "evaluate": True} | node)
 
-    def _watch(self, daemon):
-        """Also wakes `until` after whatever happens to a node, and when it ends."""
-        super()._watch(daemon)
-        do = daemon.engine.driver.do
-
-        def note(*happened, **facts):
-            do(*happened, **facts)
-            self._moved.set()
-
-        daemon.engine.driver.do = note
-        daemon.ended.add_done_callback(lambda _: self._moved.set())
-
     def parameters(self, name):
         """As the last checkpoint of a host has them."""
         newest = max((self.folder / name / SNAPSHOTS_FOLDER).glob("step-*.safetensors"))

@@ -14,17 +14,6 @@ class LotCluster(Cluster):
     def run_settings(self, run):
         return {"mode": "lots", "steps": 5} | run
 
-    def _watch(self, daemon):
-        """Also wakes `until` after whatever happens to a node."""
-        super()._watch(daemon)
-        do = daemon.engine.driver.do
-
-        def note(*happened, **facts):
-            do(*happened, **facts)
-            self._moved.set()
-
-        daemon.engine.driver.do = note
-
 
 @pytest.fixture
 def lots():

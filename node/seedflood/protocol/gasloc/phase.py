@@ -11,6 +11,8 @@ left        `leave` was called: answer until the shell closes the links
 from collections.abc import Mapping
 from enum import StrEnum
 
+from seedflood.protocol.lifecycle import PhaseMachine
+
 
 class Phase(StrEnum):
     JOINING = "joining"
@@ -33,17 +35,11 @@ TRANSITIONS: Mapping[Phase, tuple[Phase, ...]] = {
 more: a round without local steps."""
 
 
-class Lifecycle:
+class Lifecycle(PhaseMachine[Phase]):
     """The phase of a node, changed by `enter` alone."""
 
     def __init__(self) -> None:
-        self.phase = Phase.JOINING
-
-    def enter(self, phase: Phase) -> None:
-        """Raises AssertionError, having changed nothing, if the phase may not follow."""
-        if phase not in TRANSITIONS[self.phase]:
-            raise AssertionError(f"{phase.value} does not follow {self.phase.value}")
-        self.phase = phase
+        super().__init__(Phase.JOINING, TRANSITIONS)
 
     @property
     def is_active(self) -> bool:

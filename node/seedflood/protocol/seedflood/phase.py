@@ -12,6 +12,8 @@ left        `leave` was called: relay until the shell closes the links, say noth
 from collections.abc import Mapping
 from enum import StrEnum
 
+from seedflood.protocol.lifecycle import PhaseMachine
+
 
 class Phase(StrEnum):
     JOINING = "joining"
@@ -33,14 +35,14 @@ TRANSITIONS: Mapping[Phase, tuple[Phase, ...]] = {
 """What may follow each phase. From joining to collecting: with the open window of a past life."""
 
 
-class Lifecycle:
+class Lifecycle(PhaseMachine[Phase]):
     """The phase of a node; only `enter` changes it.
 
     is_joining: the node has not spoken yet in this life. A node that leaves while it joins never does.
     """
 
     def __init__(self) -> None:
-        self.phase = Phase.JOINING
+        super().__init__(Phase.JOINING, TRANSITIONS)
         self.is_joining = True
 
     @property
@@ -49,8 +51,5 @@ class Lifecycle:
         return self.phase in (Phase.FINISHING, Phase.FINISHED)
 
     def enter(self, phase: Phase) -> None:
-        """Raises AssertionError, having changed nothing, if the phase may not follow."""
-        if phase not in TRANSITIONS[self.phase]:
-            raise AssertionError(f"{phase.value} does not follow {self.phase.value}")
-        self.phase = phase
+        super().enter(phase)
         self.is_joining = self.is_joining and phase is Phase.LEFT
