@@ -17,8 +17,8 @@ demo: $(VENV)/.ready  ## Four daemons on a ring fine-tune the embedded model tog
 test: $(VENV)/.ready-dev  ## The tests, but for those below
 	$(BIN)/python -m pytest -n auto --dist loadfile
 
-test-long: $(VENV)/.ready-dev  ## The long ones: real daemons beside liars, and with their network cut
-	$(BIN)/python -m pytest -m long
+test-long: $(VENV)/.ready-dev  ## The long ones: real daemons that crash, lose disks, are cut off, or sit beside liars
+	$(BIN)/python -m pytest -m long -n auto --dist loadfile
 
 compose-test: $(VENV)/.ready-dev  ## The image, and clusters of containers in trouble; needs a Docker engine
 	$(BIN)/python -m pytest tests/deploy -m docker

@@ -4,7 +4,7 @@ import pytest
 from ledgers import Ledger, check_replays, finish
 from processes import Host, Hosts, ring
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.system, pytest.mark.long, pytest.mark.timeout(900)]
 
 STEPS, PERIOD = 400, 40
 GRADIENT = {"steps": 160, "refresh_period": 16, "estimate": "gradient"}

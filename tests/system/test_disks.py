@@ -14,7 +14,7 @@ from processes import Host, Hosts, ring
 from fullness import fill
 from seedflood.host.places import KEY_FILE, SNAPSHOTS_FOLDER
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.system, pytest.mark.long, pytest.mark.timeout(900)]
 
 PATH = [(0, 1), (1, 2)]
 Spoil = Callable[[Path], None]

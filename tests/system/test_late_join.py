@@ -18,7 +18,7 @@ from seedflood.storage.seedflood.journal import BundleJournal
 from seedflood.training.loading import load_base
 from seedflood.training.seedflood.trainer import Trainer
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.system, pytest.mark.long, pytest.mark.timeout(900)]
 
 PAST_STEPS = 20_000
 

@@ -15,7 +15,7 @@ from ledgers import finish
 from networks import PORT, Network, inside
 from processes import Host, Hosts
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.system, pytest.mark.long, pytest.mark.timeout(900)]
 
 
 class Place:

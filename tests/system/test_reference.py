@@ -22,7 +22,7 @@ from seedflood.training.seedflood.replica import Replica
 sys.path.append(str(Path(__file__).parent.parent / "training"))
 from reference import dense_losses, dense_weights, direction, distinct_parameters
 
-pytestmark = [pytest.mark.system, pytest.mark.shared]
+pytestmark = [pytest.mark.system, pytest.mark.long, pytest.mark.shared]
 
 NODES, STEPS = 4, 10
 

@@ -6,7 +6,7 @@ import pytest
 from ledgers import check_replays, finish
 from processes import Hosts, ring
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.system, pytest.mark.long, pytest.mark.timeout(900)]
 
 
 def test_in_bounded_windows_the_others_go_on_without_a_suspended_node(hosts: Hosts):
