@@ -7,11 +7,11 @@ from worlds import STORMY, make_world, run_world
 
 from seedflood.host.seedflood.driver import SeedfloodDriver
 from seedflood.protocol.frontier import Frontier
+from seedflood.protocol.seedflood.donors import Donors
 from seedflood.protocol.seedflood.flood import Flood
 from seedflood.protocol.seedflood.holdings import Holdings
 from seedflood.protocol.seedflood.messages import Bundle, Update, Updates
 from seedflood.protocol.seedflood.pending import Pending
-from seedflood.protocol.seedflood.repair import Repair
 from seedflood.protocol.seedflood.watch import DigestWatch
 from seedflood.simulation.checks import find_refusals, find_stuck
 from seedflood.simulation.seedflood.checks import find_mistakes, find_violations
@@ -154,13 +154,13 @@ def test_without_suppression_of_duplicates_updates_are_applied_twice(monkeypatch
 
 
 def test_without_repair_a_lost_frame_is_missed_for_ever(monkeypatch):
-    monkeypatch.setattr(Repair, "collect", lambda repair, frontier: None)
+    monkeypatch.setattr(Donors, "collect", lambda donors, frontier: None)
     monkeypatch.setattr(Flood, "offer", lambda flood, peer, bundles: None)
     assert judged(make_world("path", 5, steps=30, window="none", weather=STORMY)) != []
 
 
 def test_without_flooding_and_repair_nobody_hears_anything(monkeypatch):
-    monkeypatch.setattr(Repair, "collect", lambda repair, frontier: None)
+    monkeypatch.setattr(Donors, "collect", lambda donors, frontier: None)
     monkeypatch.setattr(Flood, "spread", lambda flood, bundle: None)
     monkeypatch.setattr(Flood, "offer", lambda flood, peer, bundles: None)
     assert len([line for line in judged(make_world("ring", 3)) if " at step 0" in line]) == 3

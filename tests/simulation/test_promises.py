@@ -12,6 +12,7 @@ from worlds import make_world
 from seedflood.errors import PeerError
 from seedflood.host.seedflood.backlog import BundleBacklog
 from seedflood.protocol.seedflood.catchup import CatchUp
+from seedflood.protocol.seedflood.donors import Donors
 from seedflood.protocol.seedflood.epochs import Closings
 from seedflood.protocol.seedflood.flood import Flood
 from seedflood.protocol.seedflood.holdings import Holdings
@@ -19,7 +20,6 @@ from seedflood.protocol.seedflood.inquiry import Inquiry
 from seedflood.protocol.seedflood.node import Node
 from seedflood.protocol.seedflood.payload import Coefficients, Slopes
 from seedflood.protocol.seedflood.phase import Phase
-from seedflood.protocol.seedflood.repair import Repair
 from seedflood.protocol.seedflood.watch import DigestWatch
 from seedflood.protocol.swarm.liveness import SUSPICION_SECONDS_MAX, Liveness
 from seedflood.protocol.swarm.membership import Membership
@@ -295,7 +295,7 @@ def take_all(holdings, peer, bundles):
 
 
 PROMISES = {
-    "P1 everything reaches everyone": (lossy, [(Repair, "compare", nothing), (Flood, "offer", nothing)]),
+    "P1 everything reaches everyone": (lossy, [(Donors, "compare", nothing), (Flood, "offer", nothing)]),
     "P2 nothing is applied twice": (doubled, [(Holdings, "receive", take_all)]),
     "P3 a crash of all loses nothing": (powerless, [(MemoryBundleJournal, "_sync", nothing)]),
     "P4 a lost disk contradicts nothing": (
@@ -310,9 +310,9 @@ PROMISES = {
     "P5 a replica that differs is found and made again": (flipped, [(DigestWatch, "doubt", nothing)]),
     "P6 a partition heals by itself": (
         parted,
-        [(Repair, "connect", lambda repair, peer, *_, **__: nothing()), (Repair, "compare", nothing)],
+        [(Donors, "connect", lambda donors, peer, *_, **__: nothing()), (Donors, "compare", nothing)],
     ),
-    "P7 a late join ends": (orphaned, [(Repair, "retry", nothing)]),
+    "P7 a late join ends": (orphaned, [(Donors, "retry", nothing)]),
     "P8 the dead gate nobody for long": (gated, [(Liveness, "review", lambda *_: [])]),
     "P9 memory is bounded": (growing, [(Closings, "agreed", lambda *_: [])]),
     "P10 a full disk makes nobody forget what it said": (

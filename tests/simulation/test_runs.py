@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from seedflood.errors import ConfigError
-from seedflood.protocol.seedflood.repair import Repair
+from seedflood.protocol.seedflood.donors import Donors
 from seedflood.simulation.runs import parse_seeds, show_sweep
 from seedflood.simulation.seedflood import runs
 from seedflood.simulation.seedflood.faults import SeedfloodChaos
@@ -98,7 +98,7 @@ def test_what_cannot_heal_is_stuck_and_named(monkeypatch):
 
 
 def test_a_core_without_repair_fails(monkeypatch):
-    monkeypatch.setattr(Repair, "collect", lambda repair, frontier: None)
+    monkeypatch.setattr(Donors, "collect", lambda donors, frontier: None)
     monkeypatch.setattr(runs, "HEALING_SECONDS_MAX", 60.0)
     assert not all(simulate(Plan(clients=5, profile="network", window="bounded", seed=s)).is_good for s in range(3))
 

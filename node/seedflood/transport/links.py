@@ -30,7 +30,7 @@ from seedflood.transport.crowd import Crowd
 from seedflood.transport.link import BROKEN, Link, Stream
 from seedflood.transport.owner import LinkSettings, Owner
 from seedflood.transport.precedence import is_outlived, is_preferred
-from seedflood.transport.pulls import PullService
+from seedflood.transport.pull_service import PullService
 from seedflood.transport.queue import SendQueue
 from seedflood.transport.server import AcceptedStream, Credentials, DialledStream, PlainCredentials, bind, make_server
 from seedflood.transport.texts import plain

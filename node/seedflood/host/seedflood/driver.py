@@ -118,7 +118,7 @@ class SeedfloodDriver(Driver):
 
     def progressed(self, peer: OriginId) -> None:
         """A part of a sum has come: nothing to be done, but the donor is at work."""
-        self.node.repair.hear(peer)
+        self.node.donors.hear(peer)
 
     def published(self, step: int, probes: Sequence[Told]) -> None:
         if self.is_disk_full:

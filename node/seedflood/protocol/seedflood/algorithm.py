@@ -16,6 +16,7 @@ from seedflood.protocol.seedflood.exchange import Exchange
 from seedflood.protocol.seedflood.flood import Flood
 from seedflood.protocol.seedflood.holdings import Holdings
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, Told, Updates
+from seedflood.protocol.seedflood.open_windows import OpenWindows
 from seedflood.protocol.seedflood.outputs import Measure, Outputs
 from seedflood.protocol.seedflood.own_state import OwnState
 from seedflood.protocol.seedflood.phase import Lifecycle, Phase
@@ -23,7 +24,6 @@ from seedflood.protocol.seedflood.rounds import applied_before, first_round, nex
 from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.seedflood.view import add_to_view
 from seedflood.protocol.seedflood.watch import DIGEST_ROUNDS
-from seedflood.protocol.seedflood.windows import OpenWindows
 from seedflood.protocol.swarm.messages import AlgorithmMessage, Hello, Member, Sign
 from seedflood.protocol.swarm.outbox import Outbox
 from seedflood.protocol.swarm.presence import Presence
@@ -181,10 +181,10 @@ class SeedFlood:
 
     def compare(self, now: float) -> None:
         """Tells the neighbours what is held here; pulls again what broken pulls did not bring."""
-        repair = self.exchange.repair
-        repair.retry()
+        donors = self.exchange.donors
+        donors.retry()
         on_the_way = 2 * self.rules.delay * self.rules.local_steps  # neighbours are so much further apart
-        before = repair.settled_before(self.frontier, self.step - on_the_way, self.rules.local_steps)
+        before = donors.settled_before(self.frontier, self.step - on_the_way, self.rules.local_steps)
         self.exchange.say_digests(before, is_complete=self.ending.is_complete)
         if before == STEP_MAX:
             self.exchange.watch.take(self.applied, self._outbox)
@@ -212,7 +212,7 @@ class SeedFlood:
         return add_to_view(view, self._presence, self.exchange, self.frontier, window, duplicates=duplicates)
 
     def _is_waiting(self) -> bool:
-        is_served = self.phase is Phase.JOINING and self.exchange.repair.donor is not None  # it says how far it is
+        is_served = self.phase is Phase.JOINING and self.exchange.donors.donor is not None  # it says how far it is
         return self.phase in (Phase.JOINING, Phase.COLLECTING, Phase.FINISHING) and not is_served
 
     def _go_on(self, past: Member | None, now: float) -> None:
@@ -336,7 +336,7 @@ class SeedFlood:
         exchange = self.exchange
         if ending.is_complete:
             exchange.watch.take(self.applied, self._outbox)
-        of = (exchange.repair, exchange.watch, self.applied, exchange.linked)
+        of = (exchange.donors, exchange.watch, self.applied, exchange.linked)
         if ending.may_end(*of, now=now):
             self.life.enter(Phase.FINISHED)
             exchange.tell_shortcomings(ending)

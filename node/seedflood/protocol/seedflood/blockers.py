@@ -14,10 +14,10 @@ from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.blocker_kinds import BlockerKind
 from seedflood.protocol.seedflood.ending import Ending
 from seedflood.protocol.seedflood.exchange import Exchange
+from seedflood.protocol.seedflood.open_windows import OpenWindows
 from seedflood.protocol.seedflood.phase import Lifecycle, Phase
 from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.seedflood.window import Window
-from seedflood.protocol.seedflood.windows import OpenWindows
 from seedflood.protocol.swarm.membership import shorten
 from seedflood.protocol.swarm.presence import Presence
 from seedflood.protocol.view import Blocker
@@ -81,8 +81,8 @@ class Blockers:
     def _while_joining(self, now: float) -> Iterator[Blocker]:
         """What keeps a node from speaking (`catchup`, `announcement`)."""
         exchange, membership, ours = self._exchange, self._presence.membership, self._presence.ours.origin
-        reached, linked = exchange.repair.reached, set(exchange.linked)
-        catchup, donor = exchange.catchup, exchange.repair.donor
+        reached, linked = exchange.donors.reached, set(exchange.linked)
+        catchup, donor = exchange.catchup, exchange.donors.donor
         if donor is not None:
             yield from self._of("donor", [donor], now)
         elif former := catchup.unreached(reached, membership.present()):

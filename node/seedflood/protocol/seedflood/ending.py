@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.origin import STEP_MAX, OriginId
-from seedflood.protocol.seedflood.repair import Repair
+from seedflood.protocol.seedflood.donors import Donors
 from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.seedflood.watch import DigestWatch
 from seedflood.protocol.swarm.membership import NAMED_MAX, Membership
@@ -73,7 +73,7 @@ class Ending:
 
     def may_end(
         self,
-        repair: Repair,
+        donors: Donors,
         watch: DigestWatch,
         applied: Frontier,
         linked: Iterable[OriginId],
@@ -91,7 +91,7 @@ class Ending:
             return is_enough and watch.is_settled(self.patient_until)
         linked = set(linked)
         is_nobody_away = not self._membership.neighbours(self._origin) - linked
-        is_agreed = all(repair.agrees(peer, self._frontier) for peer in linked)
+        is_agreed = all(donors.agrees(peer, self._frontier) for peer in linked)
         is_sure = watch.is_current and not watch.is_doubted
         if not (is_sure and is_nobody_away and is_agreed and self.holds_everything()):
             return False

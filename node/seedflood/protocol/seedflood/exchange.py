@@ -9,6 +9,7 @@ from seedflood.protocol.origin import STEP_MAX, OriginId
 from seedflood.protocol.seedflood.admission import Admission
 from seedflood.protocol.seedflood.announcement import Announcement
 from seedflood.protocol.seedflood.catchup import CatchUp, describe_progress
+from seedflood.protocol.seedflood.donors import Donors
 from seedflood.protocol.seedflood.ending import Ending
 from seedflood.protocol.seedflood.evidence import Evidence
 from seedflood.protocol.seedflood.holdings import Holdings
@@ -25,7 +26,6 @@ from seedflood.protocol.seedflood.messages import (
 )
 from seedflood.protocol.seedflood.outputs import Outputs
 from seedflood.protocol.seedflood.own_state import OwnState
-from seedflood.protocol.seedflood.repair import Repair
 from seedflood.protocol.seedflood.rounds import applied_before
 from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.seedflood.statement import stated
@@ -58,7 +58,7 @@ class Exchange:
         rules: Rules,
         course: Course,
     ) -> None:
-        self.repair = Repair()
+        self.donors = Donors()
         self.watch = DigestWatch()
         self.inquiry = Inquiry(
             rules,
@@ -67,7 +67,7 @@ class Exchange:
             presence.membership,
             admission,
             presence.neighbours,
-            self.repair,
+            self.donors,
             outbox,
         )
         self._holdings = holdings
@@ -95,14 +95,14 @@ class Exchange:
         """A link is up. held: by the peer."""
         self.catchup.link(now)
         self._holdings.connect(peer, held)
-        self.repair.connect(peer, held, self._holdings.frontier, is_wanted=self.is_joining)
+        self.donors.connect(peer, held, self._holdings.frontier, is_wanted=self.is_joining)
         if self.watch.latest is not None:
             self._outbox.send(peer, self.watch.latest)
 
     def disconnected(self, peer: OriginId) -> None:
         """The link to the peer is down."""
         self._holdings.disconnect(peer)
-        self.repair.disconnect(peer)
+        self.donors.disconnect(peer)
         self._evidence.pop(peer, None)
         self.inquiry.disconnect(peer)
         self.watch.forget(peer)
@@ -113,7 +113,7 @@ class Exchange:
             case Updates():
                 self._receive_updates(peer, message)
             case FrontierDigest():
-                self.repair.compare(peer, message, self._holdings.frontier, self._presence.membership.digest())
+                self.donors.compare(peer, message, self._holdings.frontier, self._presence.membership.digest())
             case ReplicaDigest():
                 self._compared(peer, self.watch.heard(peer, message), now)
             case ClosedDigests() | ClosedEpoch():
@@ -132,7 +132,7 @@ class Exchange:
         """A pull from the peer ended, whole or broken off."""
         self._evidence.pop(peer, None)
         self.inquiry.pulled(peer)
-        self.repair.pulled(peer, self._holdings.frontier)
+        self.donors.pulled(peer, self._holdings.frontier)
 
     def may_speak(self, first: int, now: float) -> bool:
         """Does a node that joins know enough, and do its neighbours know that it takes part from this step on?"""
@@ -141,13 +141,13 @@ class Exchange:
         present = membership.present()
         held_before = frontier.last(own) + 1
         is_caught_up = self.catchup.may_speak(
-            self.repair.reached,
+            self.donors.reached,
             present,
             now,
-            has_pulled=self.repair.has_pulled,
+            has_pulled=self.donors.has_pulled,
             held_before=held_before,
             is_whole=frontier.mark(own) >= max(held_before, self.catchup.said_before),
-            is_everyone_met=len(membership) >= self._rules.clients and present <= {*self.repair.reached, own},
+            is_everyone_met=len(membership) >= self._rules.clients and present <= {*self.donors.reached, own},
         )
         return is_caught_up and self.announcement.is_heard(first, now)
 
@@ -155,7 +155,7 @@ class Exchange:
         """The neighbours that say that they are complete, and hold and have applied exactly what we have, with an equal
         digest."""
         frontier, digest = self._holdings.frontier, self._holdings.applied.digest()
-        return {p for p in self.linked if self.repair.agrees(p, frontier) and self.watch.is_equal_at(p, digest)}
+        return {p for p in self.linked if self.donors.agrees(p, frontier) and self.watch.is_equal_at(p, digest)}
 
     def describe_missing(self, ending: Ending) -> dict[str, object]:
         """Facts for the log: without which updates a run cannot end, and who may have them."""
@@ -183,9 +183,9 @@ class Exchange:
 
     def tell_progress(self) -> None:
         """Logs how far we have caught up."""
-        donor = self.repair.donor
+        donor = self.donors.donor
         if self.is_joining and donor is not None:
-            progress = describe_progress(self._holdings.frontier, self.repair.goal(donor))
+            progress = describe_progress(self._holdings.frontier, self.donors.goal(donor))
             self._outbox.tell("catching up", donor=self._presence.membership.name(donor), **progress)
 
     def compare_epochs(self, now: float) -> None:
@@ -223,7 +223,7 @@ class Exchange:
         taken = self._holdings.receive(peer, message.bundles)
         self.inquiry.receive_again(peer, message.bundles)
         if taken:
-            self.repair.progressed(peer, self._holdings.frontier)
+            self.donors.progressed(peer, self._holdings.frontier)
         if self.is_joining:
             self._holdings.settle(self._course.may_apply_before)
         elif self._presence.ours.origin in self._holdings.heard:
@@ -231,7 +231,7 @@ class Exchange:
 
     def _receive_sums(self, peer: OriginId, message: ClosedDigests | ClosedEpoch, now: float) -> None:
         """Takes sums, and the digests that come before them, only as the answer to a pull."""
-        if not self.repair.is_pulling(peer):
+        if not self.donors.is_pulling(peer):
             return
         if isinstance(message, ClosedDigests):
             self._evidence.setdefault(peer, Evidence(self._rules)).take(message)
@@ -254,7 +254,7 @@ class Exchange:
             self._outbox.tell("epoch not adopted", "warning", epoch=closed.epoch, donor=presence.membership.name(peer))
             self._admission.refuse("unsigned sum")
         elif not holdings.closings.is_closed(closed.epoch, digest) and holdings.receive_epoch(closed, digest):
-            self.repair.progressed(peer, holdings.frontier)
+            self.donors.progressed(peer, holdings.frontier)
             if is_held:
                 self.watch.outdate(now)
 

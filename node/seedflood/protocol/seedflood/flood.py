@@ -4,7 +4,8 @@ There are three rules: never send a bundle back to where it came from, never sen
 old ones to a neighbour that reconnects. Only new bundles are spread, and the node's own frontier tells which are new,
 so the second rule needs nothing here. The third needs what the neighbour said in its hello.
 
-This is for speed. A full queue or a broken link may lose what was sent here; `repair` makes sure that it arrives.
+This is for speed. A full queue or a broken link may lose what was sent here; repair (`donors`) makes sure that it
+arrives.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -32,9 +32,9 @@ from itertools import islice
 from seedflood.protocol.frontier import Frontier, without
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.admission import Admission
+from seedflood.protocol.seedflood.donors import Donors
 from seedflood.protocol.seedflood.messages import BlockDigests, Bundle, Equivocation
 from seedflood.protocol.seedflood.outputs import Outputs
-from seedflood.protocol.seedflood.repair import Repair
 from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.swarm.membership import Membership
 from seedflood.protocol.swarm.neighbours import Neighbours
@@ -146,7 +146,7 @@ class Inquiry:
         membership: Membership,
         admission: Admission,
         neighbours: Neighbours,
-        repair: Repair,
+        donors: Donors,
         outbox: Outbox[Outputs],
     ) -> None:
         self.counts: dict[OriginId, int] = {}
@@ -156,7 +156,7 @@ class Inquiry:
         self._membership = membership
         self._admission = admission
         self._neighbours = neighbours
-        self._repair = repair
+        self._donors = donors
         self._outbox = outbox
         self._proven: dict[tuple[OriginId, int, int], list[Rank]] = {}
         """By (origin, the steps of the two bundles): the ranks of what stood or was measured, the greatest last."""
@@ -190,7 +190,7 @@ class Inquiry:
     def receive(self, peer: OriginId, told: BlockDigests, now: float) -> None:
         """Pulls the blocks that differ, as if we lacked them."""
         tell_at, ask_at, pause = self._pauses.get(peer, (now, now, INQUIRY_SECONDS_MIN))
-        if now < ask_at or self._repair.is_pulling(peer):
+        if now < ask_at or self._donors.is_pulling(peer):
             return
         contents = self._contents
         summed = [block for block in contents.summed(told) if self._frontier.holds(*contents.steps(block))]
@@ -198,7 +198,7 @@ class Inquiry:
         if not blocks:
             return
         self._pauses[peer] = (tell_at, now + pause, min(2 * pause, INQUIRY_SECONDS_MAX))
-        self._repair.ask(peer)
+        self._donors.ask(peer)
         self._asked[peer] = blocks
         spans = [contents.steps(block) for block in blocks]
         outputs = self._outbox.outputs

@@ -40,7 +40,7 @@ class Node(Swarm[Outputs]):
         self.seedflood = SeedFlood(rules, presence, self.admission, self.frontier, sign, outbox, patience)
         super().__init__(rules, presence, self.admission, self.seedflood, outbox, patience)
         exchange, holdings = self.seedflood.exchange, self.seedflood.holdings
-        self.repair, self.inquiry, self._watch = exchange.repair, exchange.inquiry, exchange.watch
+        self.donors, self.inquiry, self._watch = exchange.donors, exchange.inquiry, exchange.watch
         self.closings, self.contradicting = holdings.closings, holdings.contradicting
         self.may_insert = holdings.may_insert
         self.read = holdings.contents.note  # what `start` was told of alone, as it comes from the journal
@@ -140,7 +140,7 @@ class Node(Swarm[Outputs]):
     def collect(self) -> Outputs:
         """Takes what is to be done now."""
         out = super().collect()
-        donor = self.repair.collect(self.frontier)
+        donor = self.donors.collect(self.frontier)
         if donor is not None:
             out.pull.append((donor, tellable(self.frontier.held())))
         return out

@@ -3,7 +3,7 @@
 joining     until enough is known to speak (`catchup`): nobody contradicts what it said in a past life
 measuring   a `Measure` was handed out, `published` is awaited
 collecting  the own bundle is published; its window is open, and perhaps those of the `delay` rounds before: the
-            next round begins when none that is in its way is (`windows`)
+            next round begins when none that is in its way is (`open_windows`)
 finishing   no steps are left: wait until the neighbours hold everything
 finished    `Outputs.is_finished` was said: relay until the shell closes the links, and sum what comes late
 left        `leave` was called: relay until the shell closes the links, say nothing of our own

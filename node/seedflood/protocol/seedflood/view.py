@@ -42,8 +42,8 @@ def _view_window(window: Window | None, membership: Membership, presence: Presen
 
 
 def _view_catching_up(exchange: Exchange, frontier: Frontier) -> CatchingUp | None:
-    donor = exchange.repair.donor
+    donor = exchange.donors.donor
     if not exchange.is_joining or donor is None:
         return None
-    progress = describe_progress(frontier, exchange.repair.goal(donor))
+    progress = describe_progress(frontier, exchange.donors.goal(donor))
     return CatchingUp(donor, progress["held"], progress["wanted"])

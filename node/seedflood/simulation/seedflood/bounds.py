@@ -98,8 +98,8 @@ BOUNDS: dict[str, Bound] = {
     "Pending._by_last": _bundles,
     "Pending._by_last[]": _bundles,
     "Pending._lasts": _bundles,
-    "Repair._peers": linked,
-    "Repair.reached": origins,
+    "Donors._peers": linked,
+    "Donors.reached": origins,
     "Window.waiting": origins,
     "_Queue.updates": at_once,
 }

@@ -57,7 +57,7 @@ class _Comparison:
     members_differ: int = 0
 
 
-class Repair:
+class Donors:
     """What is known of each linked neighbour's frontier, and the pulls that follow from it."""
 
     def __init__(self) -> None:
