@@ -1,4 +1,4 @@
-"""One daemon as an operating system process: start-up, signals, exit code.
+"""One daemon as an operating system process: start-up and signals (exit codes: `errors`).
 
 SIGTERM and SIGINT drain, a second one forces; SIGHUP reads `[[peers]]` again.
 """

@@ -8,15 +8,18 @@ P = TypeVar("P", bound=StrEnum)
 
 
 class PhaseMachine(Generic[P]):
-    """Goes from phase to phase as a table allows."""
+    """Goes from phase to phase as a table allows.
 
-    def __init__(self, first: P, transitions: Mapping[P, tuple[P, ...]]) -> None:
-        """transitions: what may follow each phase."""
+    transitions: of each algorithm: what may follow each phase.
+    """
+
+    transitions: Mapping[P, tuple[P, ...]]
+
+    def __init__(self, first: P) -> None:
         self.phase = first
-        self._transitions = transitions
 
     def enter(self, phase: P) -> None:
         """Raises AssertionError, having changed nothing, if the phase may not follow."""
-        if phase not in self._transitions[self.phase]:
+        if phase not in self.transitions[self.phase]:
             raise AssertionError(f"{phase.value} does not follow {self.phase.value}")
         self.phase = phase

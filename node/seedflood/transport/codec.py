@@ -1,8 +1,8 @@
 """Messages to frames and back. Every byte that the network brings is checked here, once.
 
 What `decode` returns has the shapes and ranges that messages.py promises, so no layer above checks again; what it
-cannot return it raises as PeerError, whatever the bytes. It does not verify signatures: that takes the allow-list,
-which is the core's. Frames of a kind that we do not know come from a newer peer and are skipped, not refused.
+cannot return it raises as PeerError, whatever the bytes. It does not verify signatures: that takes the known members,
+which are the core's. Frames of a kind that we do not know come from a newer peer and are skipped, not refused.
 """
 
 import math

@@ -38,8 +38,10 @@ more: a round without local steps."""
 class Lifecycle(PhaseMachine[Phase]):
     """The phase of a node, changed by `enter` alone."""
 
+    transitions = TRANSITIONS
+
     def __init__(self) -> None:
-        super().__init__(Phase.JOINING, TRANSITIONS)
+        super().__init__(Phase.JOINING)
 
     @property
     def is_active(self) -> bool:

@@ -40,7 +40,7 @@ class GaslocRules(SwarmRules):
     alpha: float = 1.0
     gamma: float = 0.0
     matching: Matching = "one"
-    encoding: str = "bf16"
+    encoding: str = "bfloat16"
     delay_steps: int = 0
     final_rounds: int = 0
     agrees_at_end: bool = False

@@ -41,8 +41,10 @@ class Lifecycle(PhaseMachine[Phase]):
     is_joining: the node has not spoken yet in this life. A node that leaves while it joins never does.
     """
 
+    transitions = TRANSITIONS
+
     def __init__(self) -> None:
-        super().__init__(Phase.JOINING, TRANSITIONS)
+        super().__init__(Phase.JOINING)
         self.is_joining = True
 
     @property
