@@ -1,9 +1,8 @@
-"""The answer to a pull: cut into parts on the donor's side, put together again on the asker's.
+"""The answer to a pull: the donor cuts it into parts, the asker puts them together again.
 
-Parts are small because live frames pass between them: eight parts of an epoch on their way are half a megabyte. The
-asker holds one epoch at most, still compressed. That the coefficients are what they should be, even in size, only the
-core can tell. Messages that are opaque here are no longer than their algorithm makes them: it cuts its answers itself,
-into 64 KiB as well.
+Parts are small so that live frames can pass between them: eight parts of an epoch in flight are half a megabyte. The
+asker holds one epoch at most, still compressed. Only the core can check coefficients, even their size. `Opaque`
+messages are not cut here: their algorithm cuts its answers itself, also into 64 KiB.
 """
 
 from collections.abc import Iterable, Iterator
@@ -16,18 +15,19 @@ from seedflood.transport.codec import AnswerPart, EpochPart
 from seedflood.transport.columns import check
 
 PULL_BUNDLES = 256
-"""Bundles per part, about 22 KB; of payloads 64 KiB at most, or one bundle."""
+"""Bundles per part, about 22 KB. A part with payloads has 64 KiB of them at most, or one bundle."""
 
 EPOCH_PART_BYTES = 64 << 10
 EPOCH_BYTES_MAX = 64 << 20
-"""Of the coefficients of one epoch, compressed: enough for rank 128 in 500 matrices if nothing is gained by it."""
+"""The most bytes of one epoch's coefficients, compressed: enough for rank 128 in 500 matrices even if compression gains
+nothing."""
 
 AnswerItem = Members | ClosedDigests | ClosedEpoch | Updates | Standing | Opaque
-"""What an answer is made of, in the donor's journal as in the asker's core."""
+"""An answer consists of these: as the donor's journal gives them, and as the asker's core receives them."""
 
 
 def cut(answer: Iterable[AnswerItem]) -> Iterator[AnswerPart | None]:
-    """The parts of an answer, made one at a time. None: not yet, let others have a turn."""
+    """The parts of an answer, made one at a time. None means: nothing found yet, let other tasks run."""
     for item in answer:
         match item:
             case ClosedEpoch():
@@ -48,7 +48,8 @@ def _cut_epoch(closed: ClosedEpoch) -> Iterator[EpochPart]:
 
 
 class Assembly:
-    """Puts the parts of one answer together. `join` and `end` raise PeerError for what is out of order or too much."""
+    """Puts the parts of one answer together. `join` and `end` raise PeerError for parts that are out of order or too
+    large."""
 
     def __init__(self, epoch_bytes_max: int = EPOCH_BYTES_MAX) -> None:
         self._epoch_bytes_max = epoch_bytes_max
@@ -56,7 +57,7 @@ class Assembly:
         self._data = bytearray()
 
     def join(self, part: AnswerPart) -> AnswerItem | None:
-        """What the part completes: itself, an epoch, or nothing yet."""
+        """The item that this part completes: the part itself, an epoch, or None while more parts of one must come."""
         if not isinstance(part, EpochPart):
             self.end()
             return part
@@ -77,6 +78,6 @@ class Assembly:
         return closed
 
     def end(self) -> None:
-        """Nothing may be half told now."""
+        """Raises PeerError if an epoch is incomplete."""
         if self._first is not None:
             raise PeerError("the last part of an epoch is missing", reason="order")

@@ -1,14 +1,15 @@
-"""What a neighbour may cost: token buckets per peer, for work that brings nothing new.
+"""Rate limits: token buckets per peer, for work that brings nothing new.
 
-Good news is free, however much of it there is: a budget that counted volume would hold up who has most to say. What is
-paid for could go on for ever without use: frames without news, bundles that were held already, signatures verified in
-vain, statements, digests, pulls. A flood is symmetric, so every neighbour may say once what any other has said: each
-new bundle earns every peer one repeat.
+New bundles are free, however many there are: a limit on volume would slow down the peer that has most to say. Only work
+that could go on for ever without use is charged: frames without news, bundles that were held already, signatures
+verified in vain, statements, digests, pulls. In a flood every neighbour may repeat once what another one said first, so
+each new bundle earns every peer one free repeat.
 
-Whoever has spent a bucket is *muted*: nothing is read from it until it has paid, so HTTP/2's flow control slows it
-down, and nothing of what it says is lost. A score of seconds muted, which halves every minute, ends the link of one who
-goes on for long; that, and what the protocol does not allow, is answered by a back-off that doubles. Nothing here
-follows from what others say of a peer, and peers of our own configuration are muted but never refused.
+A peer that has emptied a bucket is *muted*: nothing is read from it until the bucket is refilled. HTTP/2's flow control
+then slows it down, and none of its messages is lost. The seconds that it was muted add up to a score, which halves
+every minute. If the score gets too high the link ends. After that, and after a breach of the protocol, the peer is
+refused for a back-off time that doubles. Only a peer's own behaviour counts, never what others say of it. Peers of our
+configuration are muted, but never refused.
 """
 
 from collections import OrderedDict
@@ -37,14 +38,15 @@ ALLOWANCES: dict[Kind, Allowance] = {
     "digests": Allowance(50, 1_000),
     "pulls": Allowance(2, 32),
 }
-"""Each takes some 5 % of a core at most. The bursts are a restart of all hosts, or a healed partition."""
+"""Each kind costs about 5 % of a core at most. The bursts are sized for a restart of all hosts, or a partition that
+heals."""
 
 MUTE_SECONDS_MAX = 2.0
-"""At a time: pings of a muted peer are answered later, not never."""
+"""A peer is muted for no longer than this at a time, so that its pings are answered late, but answered."""
 
 SCORE_HALVES_SECONDS = 60.0
 SCORE_MAX = 40.0
-"""Seconds muted, of the last minutes: a link that is muted nearly all the time ends after about one."""
+"""The highest score, in muted seconds. A link that is muted nearly all the time ends after about a minute."""
 
 BACK_OFF_SECONDS_MIN, BACK_OFF_SECONDS_MAX = 0.5, 60.0
 
@@ -52,13 +54,14 @@ BACK_OFF_SECONDS_MIN, BACK_OFF_SECONDS_MAX = 0.5, 60.0
 PEERS_REMEMBERED = 4096
 
 RANGES_PER_PULL = 1024
-"""So many cost as much again: each has to be looked for."""
+"""Each this many ranges of a pull cost as much as one more pull, because each range has to be looked up."""
 
 
 class Use(NamedTuple):
-    """What came of a message: news, repeats of what was held, and what was verified or unpacked in vain.
+    """What a message was good for: how much was new, how much was held already, and how much was verified or unpacked
+    in vain.
 
-    SeedFlood counts bundles. A message that is opaque here is one piece of news if its algorithm had a use for it.
+    SeedFlood counts bundles. An `Opaque` message counts as one piece of news if its algorithm could use it.
     """
 
     news: int = 0
@@ -68,14 +71,14 @@ class Use(NamedTuple):
 
 @dataclass(slots=True)
 class Bucket:
-    """level: what may be taken now; below 0: what is owed."""
+    """A token bucket. level: the tokens in it at the time `at`; below 0, the debt."""
 
     allowance: Allowance
     level: float
     at: float
 
     def take(self, amount: float, now: float) -> float:
-        """Takes it; the seconds until that is paid for."""
+        """Takes tokens. Returns the seconds until the debt is paid, 0 if there is none."""
         self.level = min(self.allowance.burst, self.level + (now - self.at) * self.allowance.per_second) - amount
         self.at = now
         return max(0.0, -self.level / self.allowance.per_second)
@@ -85,7 +88,7 @@ class Bucket:
 
 
 class Conduct:
-    """One peer, over all of its links."""
+    """How one peer has behaved, over all of its links."""
 
     def __init__(self, now: float) -> None:
         self._buckets = {kind: Bucket(allowance, allowance.burst, now) for kind, allowance in ALLOWANCES.items()}
@@ -96,7 +99,8 @@ class Conduct:
         self._earned = 0
 
     def take(self, costs: dict[Kind, float], news_of_all: int, now: float) -> float:
-        """For how many seconds nothing is to be read from it. news_of_all: new bundles so far, whoever told them."""
+        """Charges the peer. Returns for how many seconds nothing may be read from it. news_of_all: new bundles so far,
+        from all peers."""
         earned: float = news_of_all - self._earned
         self._earned = news_of_all
         seconds = 0.0
@@ -118,7 +122,7 @@ class Conduct:
         return self.score(now) > SCORE_MAX
 
     def offend(self, now: float) -> None:
-        """Its link was ended for a fault of its own: the next one waits, twice as long as last time."""
+        """The link was ended for a fault of this peer. It is refused for a while, twice as long as last time."""
         if now > self._refused_until + BACK_OFF_SECONDS_MAX:
             self._back_off = 0.0
         self._back_off = min(max(2 * self._back_off, BACK_OFF_SECONDS_MIN), BACK_OFF_SECONDS_MAX)
@@ -130,10 +134,10 @@ class Conduct:
 
 
 class Budgets:
-    """Of all peers. news: new bundles so far, whoever told them.
+    """The conduct of all peers. news: new bundles so far, from all peers.
 
-    A peer is known by its address and its key: nothing proves a key before TLS does, and nobody shall spend what is
-    another's.
+    A peer is known by its address and its key together: without TLS a key proves nothing, and nobody may spend another
+    peer's budget.
     """
 
     def __init__(self) -> None:
@@ -149,7 +153,7 @@ class Budgets:
 
 
 def costs_of(message: LinkMessage | None, size: int, use: Use) -> dict[Kind, float]:
-    """What a frame of so many bytes is charged for. Answers to our own pulls come as fast as we ask for them."""
+    """What a frame of `size` bytes costs. Answers to our own pulls cost nothing by volume: we set their pace."""
     costs: dict[Kind, float] = {"repeats": use.repeats, "verifications": use.in_vain}
     told = message.message if isinstance(message, PullPart) else message
     if isinstance(told, Members):

@@ -1,8 +1,8 @@
 """Messages to frames and back. Every byte that the network brings is checked here, once.
 
-What `decode` returns has the shapes and ranges that messages.py promises, so no layer above checks again; what it
-cannot return it raises as PeerError, whatever the bytes. It does not verify signatures: that takes the known members,
-which are the core's. Frames of a kind that we do not know come from a newer peer and are skipped, not refused.
+What `decode` returns has the shapes and ranges that messages.py promises, so no layer above checks them again. For all
+other bytes, whatever they are, it raises PeerError. It does not verify signatures: that needs the known members, which
+the core has. Frames of an unknown kind come from a newer peer; they are skipped, not refused.
 """
 
 import math
@@ -62,16 +62,17 @@ from seedflood.transport.texts import plain
 from seedflood.wire import flood_pb2 as pb
 
 FRAME_BYTES_MAX = 4 << 20
-"""gRPC's default limit of a message, kept: what is larger is split."""
+"""The most bytes of a frame: gRPC's default limit. Larger messages are split."""
 
 HELLO_BYTES_MAX = 1 << 20
-"""A frontier at its limits, 560 KB, and statements, 256 KB: whoever is not known yet says no more at once."""
+"""The most bytes of a first frame, which comes from a stranger: the largest frontier (560 KB) and statements (256
+KB)."""
 
 FRAME_MEMBERS_MAX = 256
-"""Statements in a frame. Verifying so many takes 20 ms; then the loop turns."""
+"""The most statements in a frame. Verifying them takes 20 ms; then other tasks of the loop run."""
 
 MEMBERS_BYTES_MAX = 256 << 10
-"""Statements are spread over frames of about this size."""
+"""About how large a frame of statements may be before the next one is begun."""
 
 EPOCH_PART_BYTES_MAX = 1 << 20
 REASON_CHARACTERS_MAX = 256
@@ -91,7 +92,7 @@ class Pull:
 
 @dataclass(frozen=True, slots=True)
 class PullEnd:
-    """Everything asked for was sent, or (not is_complete) the donor could not go on."""
+    """The end of an answer. is_complete: everything was sent; else the donor could not go on."""
 
     id: int
     is_complete: bool
@@ -99,14 +100,14 @@ class PullEnd:
 
 @dataclass(frozen=True, slots=True)
 class PullMore:
-    """One part of the answer was worked off: one more may be sent."""
+    """Acknowledges one part of the answer: one more may be sent."""
 
     id: int
 
 
 @dataclass(frozen=True, slots=True)
 class EpochPart:
-    """A piece of a `ClosedEpoch`. frontier: in the first piece alone, else None. data: of its coefficients."""
+    """A piece of a `ClosedEpoch`. frontier: only in the first piece, else None. data: a piece of its coefficients."""
 
     epoch: int
     frontier: tuple[Held, ...] | None
@@ -117,7 +118,7 @@ class EpochPart:
 AnswerPart = Updates | Members | ClosedDigests | EpochPart | Standing | Opaque
 
 ANSWER_ONLY: tuple[type, ...] = (EpochPart, Standing)
-"""What nobody says outside of an answer."""
+"""Messages that may come only in an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +134,7 @@ LinkMessage = Message | Pull | PullEnd | PullMore | PullPart | EpochPart
 
 
 class Encoder:
-    """Remembers what it encoded last: flooding hands one batch to several links, one right after the other."""
+    """Encodes messages, and remembers the last one: flooding gives one batch to several links, one after the other."""
 
     def __init__(self) -> None:
         self._message: LinkMessage | None = None
@@ -151,7 +152,7 @@ def encode(message: LinkMessage) -> list[bytes]:
 
 
 def decode(data: bytes) -> LinkMessage | None:
-    """What a frame says; None for a kind that we do not know. Raises PeerError."""
+    """The message of a frame; None if its kind is unknown. Raises PeerError."""
     if len(data) > FRAME_BYTES_MAX:
         raise PeerError(f"a frame of {len(data)} bytes, more than {FRAME_BYTES_MAX}", reason="oversize")
     try:
@@ -165,7 +166,7 @@ def decode(data: bytes) -> LinkMessage | None:
 
 
 def decode_pull_request(data: bytes) -> tuple[bytes, tuple[Held, ...]]:
-    """What Flood.Pull is asked for: run id and frontier. Raises PeerError, whatever the bytes."""
+    """The run id and the frontier of a Flood.Pull request. Raises PeerError if the bytes are anything else."""
     try:
         wire = pb.PullRequest.FromString(data)
     except DecodeError as error:

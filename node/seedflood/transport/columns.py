@@ -1,6 +1,6 @@
-"""Bundles and frontiers as packed columns: the bulk of what is on the wire, and why a frame is parsed by a few calls.
+"""Wire format of bundles and frontiers, most of the traffic: packed columns, which a few calls can parse.
 
-Like the codec, whose part this is, it checks what comes in and raises PeerError.
+It is a part of the codec: it checks what comes from the network, and raises PeerError.
 """
 
 from collections.abc import Sequence
@@ -21,10 +21,10 @@ from seedflood.protocol.seedflood.messages import (
 from seedflood.wire import flood_pb2 as pb
 
 FRAME_BUNDLES_MAX = 4096
-"""At most 2.7 MiB, with 64 updates in each bundle."""
+"""The most bundles in a frame: 2.7 MiB with 64 updates in each."""
 
 FRAME_PAYLOADS_BYTES_MAX = 1 << 20
-"""Of payloads in a frame: beside them stand 85 bytes a bundle. Queues and answers cut smaller ones."""
+"""The most bytes of payloads in a frame; each bundle takes 85 bytes more. Queues and answers make smaller frames."""
 
 SIGNATURE_BYTES = 64
 
@@ -83,7 +83,7 @@ def updates_from_wire(wire: pb.Updates) -> tuple[Bundle, ...]:
 
 
 def _told_from_wire(wire: pb.Updates) -> Sequence[Told]:
-    """What is told of all steps of all bundles, in turn: pairs or payloads."""
+    """The pairs, or the payloads, of all steps of all bundles in order."""
     if wire.payloads:
         check(len(wire.payloads) <= FRAME_BUNDLES_MAX * BUNDLE_UPDATES_MAX, "too many payloads in a frame")
         payloads = list(wire.payloads)
@@ -97,12 +97,12 @@ def _told_from_wire(wire: pb.Updates) -> Sequence[Told]:
 
 
 def frontier_to_wire(frontier: Sequence[Held]) -> pb.Frontier:
-    """Claims what is held, or less if nobody would accept all of it."""
+    """A frontier for peers. It is cut to the size that every node accepts, so it may claim less than is held."""
     return exact_frontier_to_wire(tellable(frontier))
 
 
 def exact_frontier_to_wire(frontier: Sequence[Held]) -> pb.Frontier:
-    """For what must not claim less. Who makes it sees to it that it `is_tellable`."""
+    """A frontier that must not be cut. The caller makes sure that it `is_tellable`."""
     wire = pb.Frontier(origins=[held.origin for held in frontier], marks=[held.mark for held in frontier])
     if any(held.beyond for held in frontier):
         for held in frontier:

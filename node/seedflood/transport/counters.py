@@ -1,6 +1,6 @@
-"""What is counted of links, for metrics and for people: by the neighbour's name, and faults of whomever by their kind.
+"""Counters of links, for metrics and for people: traffic by the neighbour's name, faults by their kind.
 
-Names are claimed by those who bear them and faults come from anyone, so neither may be a place where memory grows.
+Peers choose their names, and anyone can cause faults. So both tables are bounded.
 """
 
 import dataclasses
@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 NAMES_MAX = 1024
-"""Counted apart; who linked first and is gone joins the others."""
+"""How many names have their own counters. Beyond that, those of peers that are no longer linked are added up as
+`OTHERS`, the oldest first."""
 
 OTHERS = "other"
 
@@ -17,7 +18,7 @@ Fault = Literal[
     "frame", "oversize", "columns", "limit", "name", "order", "hello", "signature", "run", "base", "version",
     "identity", "self", "busy", "budget", "other",
 ]  # fmt: skip
-"""Why a frame or a link was refused: each is a series of the metrics."""
+"""Why a frame or a link was refused. Each reason is a time series of the metrics."""
 
 
 @dataclass(slots=True)
@@ -31,13 +32,13 @@ class LinkCounters:
     updates_sent: int = 0
     updates_received: int = 0
     updates_dropped: int = 0
-    """Updates, or opaque messages of another algorithm, that gave way because the peer reads too slowly."""
+    """Updates, or opaque messages of another algorithm, that were dropped because the peer reads too slowly."""
     pull_bytes_received: int = 0
-    """Of bytes_received, those that answered our pulls."""
+    """The part of bytes_received that answered our pulls."""
     links_opened: int = 0
     peer_errors: int = 0
     muted_seconds: float = 0.0
-    """For so long nothing was read from it, since its budget was spent."""
+    """How long nothing was read from the peer because it had used up its budget."""
 
     def add(self, other: "LinkCounters") -> None:
         for field in dataclasses.fields(self):
@@ -50,7 +51,7 @@ class Ledger:
         self._of: dict[str, LinkCounters] = {}
 
     def open(self, name: str, linked: Collection[str]) -> LinkCounters:
-        """The counters of a peer that links now. linked: the names of those who are."""
+        """The counters of a peer that links now. linked: the names of all linked peers."""
         counters = self._of.pop(name, None) or LinkCounters()
         self._of[name] = counters
         if len(self._of) > NAMES_MAX:

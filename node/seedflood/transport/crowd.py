@@ -1,8 +1,8 @@
-"""Places for streams of strangers: a fixed number, so that whoever takes them all takes them from themselves first.
+"""A fixed number of places for streams of strangers, so that a flood of them evicts its own streams first.
 
-A stream that nobody knows yet (no hello said, a health watch, a pull without a link) costs memory for as long as its
-other side likes. When all places are taken and one more comes, the one that has been there longest goes, of the address
-that holds most: hosts that behave hold few, and for a short time.
+A stream of an unknown peer (no hello yet, a health watch, a pull without a link) costs memory for as long as its other
+side likes. When all places are taken and one more stream comes, one is evicted: the oldest stream of the address that
+holds most places. Hosts that behave hold few places, for a short time.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 
 
 class Crowd:
-    """`async with crowd.enter(source)`: TimeoutError if the place is needed, or was held for too long."""
+    """`async with crowd.enter(source)`. The block gets TimeoutError when it is evicted, or after `seconds`."""
 
     def __init__(self, places: int) -> None:
         self._places = places
@@ -39,7 +39,7 @@ class Crowd:
         most = max(held[one] for one in self._inside.values())
         oldest = next(stay for stay, one in self._inside.items() if held[one] == most)
         del self._inside[oldest]
-        if not oldest.expired():  # else its time was up a moment ago, and it is on its way out
+        if not oldest.expired():  # else its time was up a moment ago, and it ends already
             oldest.reschedule(asyncio.get_running_loop().time())
 
 

@@ -1,6 +1,6 @@
-"""Digests of epochs and of blocks, and proofs, to the wire and back: what is told when hosts do not trust each other.
+"""Wire format of what finds and proves lies: digests of epochs and blocks, and proofs of equivocation.
 
-Like the codec, whose part this is, it checks what comes in and raises PeerError.
+It is a part of the codec: it checks what comes from the network, and raises PeerError.
 """
 
 from collections.abc import Sequence

@@ -1,9 +1,9 @@
 """gRPC health (grpc.health.v1) and reflection on the node's own port, for probes that speak gRPC.
 
-Every service is NOT_SERVING while the node loads, catches up or drains, though links are served all the time: it is
-said to balancers and orchestrators, not to neighbours. Anyone may ask, so streams that stay (watches, reflection) have
-places of their own (`crowd`); grpcio's servicer lets them take all streams of the server, and one that does not read
-holds up what is told to the others.
+Every service is NOT_SERVING while the node loads, catches up or drains, though links are served all the time: the
+status is for load balancers and orchestrators, not for neighbours. Anyone may ask, so long streams (watches,
+reflection) have a limited number of places (`crowd`). With grpcio's own servicer they could take all streams of the
+server, and one that does not read would delay the others.
 """
 
 import asyncio
@@ -56,7 +56,7 @@ class _HealthServicer(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
         self.watches = Crowd(WATCHES_MAX)
         self._status = _STATUS.NOT_SERVING
         self._changed = asyncio.Event()
-        """Of the status that is said now; the next one has another event."""
+        """Set when the present status ends. The next status has another event."""
 
     def tell(self, status: int) -> None:
         if status != self._status:
@@ -70,7 +70,7 @@ class _HealthServicer(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
         return _STATUS(status=self._status)
 
     async def Watch(self, request: Any, context: Any) -> None:  # noqa: N802
-        """What changes faster than it is read is not said: only how it is now."""
+        """Sends the status whenever it changes. A slow reader gets the newest one, and may miss some in between."""
         is_known = request.service in SERVICES
         said = None
         try:

@@ -1,11 +1,11 @@
-"""One link: a stream with a neighbour, what waits for it, and the pulls that share it with live frames.
+"""One link: a stream to a neighbour, its send queue, and the pulls that share it with live frames.
 
-A pull travels on the link because either side must be able to ask, and the one who was dialled may have no address for
-the other. The donor takes the next part of its answer only when nothing live waits and fewer than PULL_PARTS parts
-are on their way; the asker acknowledges a part when it has worked it off. HTTP/2's own flow control is not enough: it
-lets megabytes pile up before a slow reader, and live frames would wait behind them (280 ms on loopback, now 8). So a
-pull of a million updates holds one batch in the donor's memory, gives its loop back between parts, and lets live frames
-pass on both sides.
+A pull travels on the link because both sides must be able to ask, and the side that was dialled may have no address for
+the other. The donor sends the next part of its answer only if no live frame waits and fewer than PULL_PARTS parts are
+in flight. The asker acknowledges each part once it is processed. HTTP/2's own flow control is not enough for this: it
+lets megabytes pile up in front of a slow reader, and live frames would wait behind them (280 ms on loopback, now 8). So
+a pull of a million updates keeps one batch in the donor's memory, yields to the event loop between parts, and lets live
+frames pass on both sides.
 """
 
 import asyncio
@@ -34,55 +34,55 @@ BROKEN = (grpc.RpcError, grpc.aio.BaseError, asyncio.InvalidStateError)
 """What grpc.aio raises when a stream ends under a read or a write."""
 
 PULL_PARTS = 8
-"""Parts on their way. Per round trip 2,048 bundles or 180 KB, a quarter of a second of the asker's time; or 512 KB of
-coefficients, which cost it nothing until the last."""
+"""The most parts in flight. In one round trip these are 2,048 bundles (180 KB), which take the asker a quarter of a
+second, or 512 KB of coefficients, which cost it nothing before the last part."""
 
 RECEIVED_BUNDLES = 256
-"""Bundles given to the core at once: verifying their signatures takes it 15 ms, then the loop turns."""
+"""How many bundles the core gets at once. It verifies their signatures in 15 ms, then other tasks of the loop run."""
 
 FAREWELL_SECONDS = 5.0
-"""How long the dialling side of a link waits for the other to close after a goodbye."""
+"""How long the dialling side waits after its goodbye for the other side to close."""
 
 
 class Stream(Protocol):
-    """A Flood.Link stream from one side. `is_dialled`: we opened it."""
+    """Our side of a Flood.Link stream. is_dialled: we opened it."""
 
     is_dialled: bool
     source: str
-    """The address of the other side: as we dialled it, or without the port from which it dialled us."""
+    """The address of the other side: the one that we dialled, or its host without a port."""
     handshake: tuple[int, int, int]
-    """Frames sent, bytes sent and bytes received before there was a link: hellos."""
+    """Frames sent, bytes sent and bytes received in the handshake, before the link was counted."""
 
     async def read(self) -> bytes | None:
-        """The next frame, None when the other side has closed."""
+        """The next frame; None if the other side has closed the stream."""
 
     async def write(self, frame: bytes) -> None: ...
 
     async def finish(self) -> None:
-        """Says that no more is written."""
+        """Says that we write nothing more."""
 
 
 class LinkOwner(Protocol):
     """What a link calls while it is open."""
 
     def received(self, peer: OriginId, message: Message) -> Use:
-        """Says what came of it."""
+        """Takes a message and returns what it was good for. Raises PeerError."""
 
     def pulled(self, peer: OriginId, is_complete: bool) -> None: ...
 
     def progressed(self, peer: OriginId) -> None:
-        """A part of the answer came that is not whole yet."""
+        """A part of an item came; more parts of that item are still missing."""
 
     def pull_answer(self, frontier: tuple[Held, ...]) -> Iterator[AnswerItem]:
-        """Everything that the frontier lacks, read as it is sent. The asker `received`s it item by item."""
+        """Everything that the frontier lacks, read while it is sent. The asker gets it item by item in `received`."""
 
     def failed(self, error: Exception) -> None: ...
 
 
 class Link:
-    """An open link: `run` reads and writes until it ends; everything else returns at once.
+    """An open link. `run` reads and writes until it ends; all other methods return at once.
 
-    has_outlived_dial: the peer, whom we dialled, dialled us in turn and was told that there is a link.
+    has_outlived_dial: we had dialled the peer, it then dialled us, and was told that there is a link already.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class Link:
             self.close("the peer does not read")
 
     def pull(self, frontier: tuple[Held, ...]) -> bool:
-        """Asks for what the frontier lacks; False if an earlier pull has not ended."""
+        """Asks the peer for everything that the frontier lacks. False, and nothing is sent, if a pull is under way."""
         if self._is_pulling or self._closing.done():
             return False
         self._is_pulling = True
@@ -148,7 +148,7 @@ class Link:
         return True
 
     def close(self, reason: str) -> None:
-        """Ends the link now; what waits is not sent."""
+        """Ends the link now. Queued messages are not sent."""
         if not self._closing.done():
             self._closing.set_result(reason)
 
@@ -159,7 +159,7 @@ class Link:
             self._owner.pulled(self.peer, is_complete)
 
     async def run(self) -> str:
-        """Reads and writes until the link ends; returns why. `error` is set if it was the peer's fault."""
+        """Reads and writes until the link ends. Returns why it ended; `error` is set if that was the peer's fault."""
         reader = asyncio.create_task(self._read_frames())
         writer = asyncio.create_task(self._write_frames())
         try:
@@ -189,8 +189,8 @@ class Link:
     async def finish_writing(self) -> None:
         """After `run`, on the dialled side: waits for a write that is under way.
 
-        gRPC cannot send a status while a message is pending, and without a status the other side would believe in the
-        link for ever. If it never reads on, its end of the stream or that of the server ends this wait.
+        gRPC cannot send a status while a message is pending, and without a status the other side would never learn that
+        the link has ended. If the peer never reads, the wait ends when it closes the stream, or when our server stops.
         """
         if self._writer is not None:
             try:
@@ -228,12 +228,13 @@ class Link:
         return "closed by the peer"
 
     async def _charge(self, message: LinkMessage | None, size: int, use: Use) -> None:
-        """Waits until the peer has paid for what it sent: so long nothing more is read."""
+        """Charges the peer for a frame and, if its budget is used up, waits. Nothing is read from it meanwhile. Raises
+        PeerError if it was muted for too long."""
         now = asyncio.get_running_loop().time()
         self._budgets.news += use.news
         seconds = self.conduct.take(costs_of(message, size, use), self._budgets.news, now)
         if self.conduct.is_unbearable(now):
-            raise PeerError("it sent too much that is of no use", reason="budget")
+            raise PeerError("it sent too much that brings nothing new", reason="budget")
         if seconds:
             self._counters.muted_seconds += seconds
             await asyncio.wait({self._closing}, timeout=seconds)
@@ -243,7 +244,7 @@ class Link:
         if self._closing.done():
             return use
         if not self._is_pulling or part.id != self._pulls:
-            raise PeerError("an answer to a pull that is not under way", reason="order")
+            raise PeerError("an answer to a pull that we did not send", reason="order")
         item = self._assembly.join(part.message)
         if isinstance(item, Updates):
             use = await self._receive_updates(item)
@@ -295,7 +296,7 @@ class Link:
             while not self._closing.done():
                 message = self._queue.take() or self._next_answer()
                 if message is None and self._may_answer:
-                    await asyncio.sleep(0)  # the journal is looked through in vain, so far
+                    await asyncio.sleep(0)  # the search of the journal has found nothing yet
                     continue
                 if message is None:
                     self._wake.clear()
@@ -333,7 +334,7 @@ class Link:
         return self._answer is not None and self._parts_allowed > 0
 
     def _next_answer(self) -> LinkMessage | None:
-        """None while `_may_answer`: look again, soon."""
+        """The next part of the answer. None, while `_may_answer`, means that the search goes on: ask again soon."""
         if self._answer is None or not self._parts_allowed:
             return None
         try:

@@ -1,10 +1,10 @@
-"""All links of a node: who is dialled, who is let in, and one link per neighbour.
+"""All links of a node: dials peers, accepts others, and keeps one link per neighbour.
 
-Of two streams between two nodes one stays (`precedence`). The core sees a replaced link as disconnected, then
-connected: per connection what is sent arrives in order or the connection ends.
+If there are two streams between two nodes, one stays (`precedence`). When a link is replaced, the core sees
+"disconnected", then "connected". On one connection messages arrive in order, or the connection ends.
 
-Dialling goes on for ever, with capped exponential back-off and full jitter. It rests while there is a link with the
-peer of which that peer has told us. Every dial makes a new channel, so names are resolved again.
+A peer is dialled until the node stops, with capped exponential back-off and full jitter. If the peer answers that there
+is a link already, it is dialled again when that link ends. Every dial makes a new channel, so names are resolved again.
 """
 
 import asyncio
@@ -36,21 +36,21 @@ from seedflood.transport.server import AcceptedStream, Credentials, DialledStrea
 from seedflood.transport.texts import plain
 
 STOP_SECONDS = 2.0
-"""What closing the server waits for streams that were told to end."""
+"""How long a closing server waits for streams that were told to end."""
 
 LAST_TURNS = 10
-"""Turns of the loop in which gRPC's own tasks end after their streams."""
+"""How many turns of the event loop gRPC's own tasks get to end after their streams."""
 
 REFUSALS_REMEMBERED = 64
 
 HALF_OPEN_MAX = 32
-"""Streams on which no hello was read yet. One that is honest says it within a round trip."""
+"""The most streams without a hello. An honest peer sends its hello within a round trip."""
 
 _log = logging.getLogger(__name__)
 
 
 class Links:
-    """Start, then send and pull; `drain` says goodbye, `close` ends everything that was started."""
+    """`start`, then `send` and `pull`. `drain` says goodbye, `close` ends everything that was started."""
 
     def __init__(
         self,
@@ -94,19 +94,19 @@ class Links:
 
     @property
     def dialled(self) -> dict[str, OriginId | None]:
-        """The addresses that are dialled, and who was found there last."""
+        """The addresses that are dialled, each with the peer that was found there last."""
         return {address: self._found.get(address) for address in self._dials}
 
     def stats(self) -> dict[str, LinkCounters]:
-        """Counters by the peer's name, over all of its links; copies."""
+        """Copies of the counters by peer name, each over all links of that peer."""
         return self._ledger.stats()
 
     def faults(self) -> Mapping[Fault, int]:
-        """How often a frame or a link of others was refused, by reason."""
+        """How often a frame or a link was refused, by reason."""
         return self._ledger.faults
 
     async def start(self) -> int:
-        """Listens; returns the port. Raises BindError."""
+        """Starts to listen and returns the port. Raises BindError."""
         server = make_server(self._accept, self._pulls.answer)
         if self._add_services is not None:
             await self._add_services(server)
@@ -116,7 +116,7 @@ class Links:
         return port
 
     def dial(self, addresses: Iterable[str]) -> None:
-        """These addresses, and no others, are dialled from now on. Links that an address no longer stands for end."""
+        """Sets the addresses that are dialled from now on. Links by addresses that are no longer among them end."""
         wanted = set(addresses)
         for address in self._dials.keys() - wanted:
             task = self._dials.pop(address)
@@ -127,22 +127,24 @@ class Links:
             self._dials[address] = asyncio.create_task(self._dial_for_ever(address), name=f"dial {address}")
 
     def send(self, peer: OriginId, messages: Iterable[Message]) -> None:
-        """Queues; never waits. What is sent to a peer without a link is lost (repair brings it)."""
+        """Queues messages and never waits. Messages to a peer without a link are lost (repair brings them)."""
         link = self._links.get(peer)
         if link is not None:
             for message in messages:
                 link.send(message)
 
     def pull(self, peer: OriginId, frontier: tuple[Held, ...]) -> bool:
-        """Asks the peer for what the frontier lacks. It comes by `received`, then `pulled` is called exactly once.
+        """Asks the peer for everything that the frontier lacks. The owner gets it by `received`; then `pulled` is
+        called exactly once.
 
-        False, and nothing will come, if there is no link or an earlier pull from this peer has not ended.
+        False, and nothing will come, if there is no link or a pull from this peer is under way.
         """
         link = self._links.get(peer)
         return link is not None and link.pull(frontier)
 
     async def drain(self, seconds: float) -> None:
-        """Stops dialling and accepting; sends what is queued, then a goodbye; waits so long for the links to end."""
+        """Stops dialling and accepting, sends what is queued and a goodbye, and waits up to `seconds` for the links to
+        end."""
         self._is_stopping = True
         linked = list(self._links.values())
         for link in linked:
@@ -155,7 +157,7 @@ class Links:
             await asyncio.gather(*late, return_exceptions=True)
 
     async def close(self) -> None:
-        """Ends every link, task, channel and the server. Returns when nothing is left."""
+        """Ends every link, task and channel, and the server. Returns when all have ended."""
         self._is_stopping = True
         self.dial(())
         for link in list(self._running):
@@ -206,11 +208,11 @@ class Links:
                 await self._sleep(self._uniform(0.0, min(bound, settings.redial_seconds_max)))
 
     async def _dial(self, address: str) -> tuple[bool, OriginId | None]:
-        """Dials once and serves the link to its end: (was there a link, who is there).
+        """Dials once and serves the link until it ends. Returns (was there a link, the peer at this address).
 
-        Raises SeedfloodError if we and they do not fit, one of BROKEN or TimeoutError if they cannot be reached.
+        Raises SeedfloodError if the peer does not fit, one of BROKEN or TimeoutError if it cannot be reached.
         """
-        self._check_room(NEIGHBOURS_MAX)  # before anybody there believes in a link
+        self._check_room(NEIGHBOURS_MAX)  # before the other side opens a link
         channel = self._credentials.channel(address)
         stream = DialledStream(channel, address)
         run_id = self._owner.hello().run_id
@@ -288,20 +290,20 @@ class Links:
             pass  # they were gone before the hello was read or the refusal told
 
     async def _introduce(self, ours: Hello, stream: AcceptedStream) -> None:
-        """Our hello, before a refusal. It takes a place of those who have not said theirs: nobody has to read it."""
+        """Sends our hello before a refusal. The peer need not read it, so the stream takes a half-open place."""
         with contextlib.suppress(TimeoutError):
             async with self._half_open.enter(stream.source, self._settings.hello_seconds):
                 for frame in encode(ours):
                     await stream.write(frame)
 
     def _check_conduct(self, peer: OriginId, source: str) -> None:
-        """Raises PeerError while a peer that was cut off has to wait. Those of our configuration are taken at once."""
+        """Raises PeerError while a peer is refused for its conduct. Peers that we dial are never refused for it."""
         now = asyncio.get_running_loop().time()
         if self._budgets.of(source, peer, now).is_refused(now) and peer not in self._found.values():
             raise PeerError("a link of yours was ended for a fault just now; later", reason="budget")
 
     def _log_refusal(self, source: str, error: PeerError) -> None:
-        """Once per host and sentence: a stranger who dials for ever shall not fill the log."""
+        """Warns once per host and sentence, so that a stranger who keeps dialling cannot fill the log."""
         line = f"refused {source.rpartition(':')[0]}: {error}"
         _log.log(logging.DEBUG if line in self._refusals else logging.WARNING, "%s", line)
         self._refusals.append(line)
@@ -309,9 +311,10 @@ class Links:
     # Both sides
 
     def _admit(self, hello: Hello, ours: Hello, stream: Stream) -> Link:
-        """Makes the link, ending the one it replaces. Raises PeerError("duplicate") if the one we have stays.
+        """Opens the link and ends the one that it replaces. Raises PeerError: "duplicate" if the existing link stays,
+        "stopping" if this node stops, "busy" if it has too many links.
 
-        If we were dialled, our hello is the first thing that the link says: before anything that the core sends.
+        If we were dialled, our hello is queued first, before anything from the core.
         """
         if self._is_stopping:
             raise PeerError("this node is stopping", reason="stopping")
@@ -361,7 +364,7 @@ class Links:
             self._forget(link, reason)
 
     def _forget(self, link: Link, reason: str) -> None:
-        """Tells the core that a link has ended, once."""
+        """Removes a link and tells the core once that it has ended."""
         link.close(reason)
         if self._links.get(link.peer) is link:
             del self._links[link.peer]

@@ -1,4 +1,4 @@
-"""Whose links these are: what is asked of the node behind them, and how many it takes."""
+"""The owner of the links: what they ask of the node behind them, and its settings."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -12,23 +12,23 @@ from seedflood.transport.queue import QUEUE_BUNDLES_MAX
 
 
 class Owner(LinkOwner, Protocol):
-    """What the links tell and ask; every call comes on the event loop and must return soon.
+    """The node that owns the links. Every method is called on the event loop and must return soon.
 
-    Only PeerError may be raised, from `is_welcome` and `received`: the link is closed and the fault counted.
+    Only `is_welcome` and `received` may raise, and only PeerError: then the link is closed and the fault counted.
     """
 
     def hello(self) -> Hello:
-        """Our hello as of now."""
+        """Our hello, up to date."""
 
     def is_welcome(self, hello: Hello) -> None:
-        """Raises PeerError if the sender may not take part. Run, base model and version were compared before."""
+        """Raises PeerError if the sender may not take part. Run, base model and version have been compared before."""
 
     def connected(self, peer: OriginId, hello: Hello) -> None: ...
 
     def disconnected(self, peer: OriginId, reason: str) -> None: ...
 
     def refused(self, address: str, error: SeedfloodError) -> None:
-        """A dialled peer and we do not fit: RunMismatchError or PeerError. It is dialled again, slowly."""
+        """A peer that we dialled does not fit: RunMismatchError or PeerError. It is dialled again, slowly."""
 
 
 @dataclass(frozen=True, slots=True)

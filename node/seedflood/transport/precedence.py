@@ -1,16 +1,17 @@
-"""Both sides may dial, so two streams can stand between two nodes. Which of them stays:
+"""Which stream stays if there are two between two nodes, because both have dialled:
 
-1. the stream of the newer incarnation: a restarted peer is not locked out by its half-dead old link;
-2. else, of two streams by the same dialler, the newer;
-3. else the dialled side keeps the link that it has. The dialler may not have known whose address it dialled; it is told
-   and from then on dials only while it has no link with that peer. So at its next dial the link is dead, and replaced;
-4. else the hellos have crossed and either side has accepted the other's stream: the one of the smaller origin stays, on
-   both sides alike.
+1. The stream of the newer incarnation: a peer that restarted is not locked out by its old, half-dead link.
+2. Else, if the same side dialled both, the newer one.
+3. Else the dialled side keeps the link that it has. The dialler may not have known whose address it dialled. It is told
+   so, and from then on it dials only while it has no link with that peer. If it dials again, the old link is dead, and
+   is replaced.
+4. Else the hellos have crossed, and each side has accepted the other's stream. Both keep the one that the smaller
+   origin dialled.
 
-Whoever is refused because a newer incarnation of it is linked is told our hello first: it names the newer one, under
-that one's signature. It may be the older of two processes with one key, and has to end; if only its clock has gone
-back, it outbids what it finds and dials again. Where it is we who dial the older one, it hears the same: what was
-dialled is dialled again when its link ends, whoever is linked by then.
+A peer is refused if a newer incarnation of it is linked. First we send it our hello, which names the newer incarnation
+with that one's signature. If it is the older of two processes with one key, it has to end. If only its clock has gone
+back, it takes a higher incarnation and dials again. If we are the ones who dial the older process, it gets the same
+hello: an address is dialled again when its link ends, even if its peer is linked by another stream then.
 """
 
 from seedflood.protocol.swarm.messages import Hello
@@ -18,7 +19,7 @@ from seedflood.transport.link import Link, Stream
 
 
 def is_preferred(hello: Hello, ours: Hello, stream: Stream, old: Link) -> bool:
-    """Does a stream with this hello take the place of the link that there is with its peer?"""
+    """Does a stream with this hello replace the link that we have with its sender?"""
     if hello.member.incarnation != old.hello.member.incarnation:
         return hello.member.incarnation > old.hello.member.incarnation
     if stream.is_dialled == old.is_dialled:

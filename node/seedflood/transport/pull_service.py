@@ -1,4 +1,4 @@
-"""Flood.Pull: the answer to a pull for those who have no link, and may be anyone who knows the run."""
+"""Flood.Pull: answers pulls of those who have no link. Anyone who knows the run id may ask."""
 
 import asyncio
 from collections.abc import Iterator
@@ -17,15 +17,15 @@ from seedflood.transport.codec import decode_pull_request, encode
 from seedflood.transport.crowd import Crowd, host_of
 
 PULLS_MAX = 4
-"""Answers at a time."""
+"""The most answers at the same time."""
 
 
 REQUEST_BYTES = 4096
-"""So many of a request cost as much as another one."""
+"""Each this many bytes of a request cost as much as one more request."""
 
 
 class Donor(Protocol):
-    """Whoever has the journal."""
+    """The node that has the journal."""
 
     def hello(self) -> Hello: ...
 
@@ -41,7 +41,7 @@ class PullService:
         self._budgets = Budgets()
 
     async def answer(self, request: bytes, context: grpc.aio.ServicerContext) -> None:
-        """Reads the journal as fast as the asker takes it, one part at a time."""
+        """Sends the answer one part at a time, and reads the journal only as fast as the asker takes them."""
         donor, source = self._donor, host_of(context.peer())
         try:
             self._charge(source, len(request))
@@ -59,7 +59,8 @@ class PullService:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "the journal cannot be read")
 
     def _charge(self, source: str, size: int) -> None:
-        """Raises PeerError for one request too many of an address: before a look at it, for it may be long."""
+        """Raises PeerError if an address sends too many requests. Called before a request is decoded, for it may be
+        long."""
         now = asyncio.get_running_loop().time()
         conduct = self._budgets.of(source, 0, now)
         if conduct.take({"pulls": 1 + size / REQUEST_BYTES}, 0, now):

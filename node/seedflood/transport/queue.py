@@ -1,18 +1,21 @@
-"""What waits to be sent on one link: one structure with one promise.
+"""The send queue of one link.
 
-Promise: memory stays bounded, what is said is said in its newest form, and everything else leaves in the order in which
-it came. A peer that reads slower than the swarm speaks loses the *oldest waiting updates*; repair (digest and pull)
-brings them later, in bulk. Of messages that cannot be read here (`Opaque`) the oldest give way, too: their algorithm
-has to bear that, as it bears a link that breaks. Of what replaces itself (digests, pings, the statements of each
-origin) only the newest waits, so chatter, whoever's it is, neither fills a slow link nor ends it.
+Its memory is bounded, and messages leave in the order in which they came, with two exceptions:
 
-Order is kept between updates and digests because a digest that overtook updates would look like a difference and start
-a pull for what is on its way anyway. Only the transport's own frames and pings overtake: they measure and steer the
-link, and must not wait behind the load that they are about. They overtake one at a time, since a fast pull asks for
-more after every frame and would keep everything else waiting.
+* When the peer reads too slowly, the *oldest queued updates* are dropped; repair (digest and pull) brings them later,
+  in bulk. The oldest `Opaque` messages are dropped as well; their algorithm must expect that, as it must expect a link
+  that breaks.
+* Digests, pings and the statements of an origin replace older ones of their kind, so such chatter can neither fill nor
+  end a slow link.
 
-Small batches of updates that wait are joined when they are taken: a busy stream gets larger frames, not more. A batch
-that fills a frame well leaves as the object that came, which other links send too: it is encoded once (`codec`).
+Updates and digests keep their order, because a digest that overtook updates would look like a difference, and start a
+pull for updates that are in flight anyway. Only pings and the transport's own frames overtake: they measure and steer
+the link, and must not wait behind its load. They overtake one at a time, because a fast pull asks for more after every
+frame and would keep everything else waiting.
+
+Small batches of updates are joined when they are taken, so a busy stream gets larger frames, not more of them. A batch
+that fills a frame well is passed on as the same object. Other links send the same object, so it is encoded once
+(`codec`).
 """
 
 from collections import deque
@@ -36,26 +39,27 @@ QUEUE_BUNDLES_MAX = 65_536
 """Half a megabyte of references (bundles and batches are shared between links), or 6 MB on the wire."""
 
 QUEUE_BYTES_MAX = 16 << 20
-"""Of payloads: 64 bundles of the largest size, or 8,000 of 2 kB. Of opaque messages as much."""
+"""The most bytes of payloads and `Opaque` messages in a queue: 64 bundles of the largest size, or 8,000 of 2 kB."""
 
 OPAQUE_OBJECT_BYTES = 128
-"""What an opaque message takes beside its bytes, so that small ones are bounded, too: 131,072 of one byte."""
+"""Memory that an `Opaque` message counts for, beside its bytes. It bounds the number of small ones: 131,072 of one
+byte."""
 
 BATCH_BUNDLES = 256
-"""A batch of so many, or with 64 KiB of payloads, is not joined with the next one."""
+"""A batch with this many bundles, or with 64 KiB of payloads, is not joined with the next one."""
 
 CONTROL_MAX = 4096
-"""A peer that lets this many control messages wait, none of which replaces another, does not read at all: the link is
-given up."""
+"""A peer for which more than this many messages wait that can neither be dropped nor replaced does not read at all. Its
+link ends."""
 
 STALE_MAX = 256
-"""Digests that newer ones have replaced are swept out when there are so many."""
+"""Replaced digests stay in the queue until there are this many, and are removed together."""
 
 Kind = type[LinkMessage]
 
 
 class SendQueue:
-    """Messages in, batches out. `dropped` counts updates, or opaque messages, that gave way."""
+    """Messages in, batches out. dropped: how many updates and `Opaque` messages were dropped."""
 
     def __init__(self, bundles_max: int = QUEUE_BUNDLES_MAX, bytes_max: int = QUEUE_BYTES_MAX) -> None:
         self._bundles_max = bundles_max
@@ -63,12 +67,12 @@ class SendQueue:
         self._urgent: deque[LinkMessage | Kind] = deque()
         self._waiting: deque[Message | Kind] = deque()
         self._newest: dict[Kind, LinkMessage] = {}
-        """Of what replaces itself."""
+        """The newest message of each kind that replaces itself."""
         self._statements: dict[OriginId, Member] = {}
-        """They leave when it is the turn of `Members`."""
+        """Queued statements. `_waiting` holds the class `Members` in their place."""
         self._stale = 0
         self._batches = 0
-        """How many of those that wait may give way, how many bundles these hold, and how many bytes."""
+        """How many queued messages may be dropped; the next two: how many bundles and how many bytes they hold."""
         self._bundles = 0
         self._bytes = 0
         self._is_turn_of_waiting = False
@@ -112,7 +116,7 @@ class SendQueue:
                 self._waiting.append(message)
 
     def take(self) -> LinkMessage | None:
-        """The next message to send; small batches of updates in a row come as one. None: nothing waits."""
+        """The next message to send, None if the queue is empty. Small batches of updates in a row come as one."""
         self._skip_stale()
         if self._urgent and not (self._is_turn_of_waiting and self._waiting):
             self._is_turn_of_waiting = True
@@ -149,7 +153,8 @@ class SendQueue:
         return members
 
     def _put_digest(self, digest: FrontierDigest | ReplicaDigest) -> None:
-        """It stands for what is queued before it, so it does not take the place of the older one."""
+        """Appends the digest. It covers the updates that are queued before it, so it must not move forward into the
+        place of an older one."""
         self._stale += type(digest) in self._newest
         self._newest[type(digest)] = digest
         self._waiting.append(digest)
@@ -182,8 +187,8 @@ class SendQueue:
         return batches[0] if len(batches) == 1 else Updates(tuple(chain.from_iterable(one.bundles for one in batches)))
 
     def _drop(self, excess: int) -> None:
-        """Of the oldest batch so many bundles, or all that it has; all of it, if it is bytes that are too many. Or the
-        oldest opaque message, if that came first."""
+        """Drops from the oldest batch: `excess` bundles, or all of it if the queue has too many bytes. If an `Opaque`
+        message is older, drops that one instead."""
         at, oldest = next((k, one) for k, one in enumerate(self._waiting) if isinstance(one, Updates | Opaque))
         if isinstance(oldest, Opaque):
             del self._waiting[at]

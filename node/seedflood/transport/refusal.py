@@ -1,8 +1,8 @@
-"""Why a link is refused, and how that is told to the other side: a gRPC status whose message is a little JSON.
+"""Why a link is refused, and how the other side learns it: from a gRPC status with a short JSON message.
 
-The dialler learns from it what an operator must change. Whoever asks may be a stranger, so nothing of `[run]` is told,
-only the beginning of its digest: both sides name both runs in their logs, and `seedflood config check` prints which one
-a host's file describes. What the other side answers may come from anyone, too: it is bounded.
+It tells the dialler what its operator must change. The dialler may be a stranger, so it gets only the first bytes of
+the run id and nothing else of `[run]`. Both sides then name both runs in their logs, and `seedflood config check`
+prints the run that a host's file describes. The refusal that we read may come from anyone, too, so its size is limited.
 """
 
 import json
@@ -17,11 +17,11 @@ from seedflood.protocol.swarm.messages import Hello
 from seedflood.transport.texts import plain
 
 DETAILS_BYTES_MAX = 4096
-"""HTTP/2 stacks drop trailers beyond 8 KiB."""
+"""The most bytes of a refusal: HTTP/2 stacks drop trailers beyond 8 KiB."""
 
 TEXT_CHARACTERS_MAX = 500
 RUN_BYTES_SHOWN = 8
-"""Of a run id, as `seedflood config check` shows it. All 32 of them are what `Flood.Pull` asks for."""
+"""How many bytes of a run id are shown, also by `seedflood config check`. All 32 bytes would permit a `Flood.Pull`."""
 
 _RUN = re.compile(f"[0-9a-f]{{{2 * RUN_BYTES_SHOWN}}}")
 _CODES = {
@@ -62,12 +62,12 @@ def check_hello(theirs: Hello, ours: Hello) -> None:
 
 
 def run_fingerprint(run_id: bytes) -> str:
-    """Shows a run to people, and tells strangers no more of it."""
+    """The first bytes of a run id in hex, for people and strangers."""
     return run_id[:RUN_BYTES_SHOWN].hex()
 
 
 def status(error: PeerError, ours: Hello) -> tuple[grpc.StatusCode, str]:
-    """What the server answers."""
+    """The gRPC status with which the server refuses a link."""
     facts = {
         "reason": error.reason,
         "message": str(error)[:TEXT_CHARACTERS_MAX],
@@ -79,7 +79,7 @@ def status(error: PeerError, ours: Hello) -> tuple[grpc.StatusCode, str]:
 
 
 def parse(details: str | None) -> dict[str, Any] | None:
-    """The facts of a refusal, None if the status is no refusal of ours."""
+    """The facts of a refusal; None if this is not the status of a refusal."""
     if not details or len(details) > DETAILS_BYTES_MAX or not details.startswith("{"):
         return None
     try:
@@ -97,7 +97,7 @@ def origin_in(facts: dict[str, Any]) -> OriginId | None:
 
 
 def as_error(facts: dict[str, Any], address: str, run_id: bytes) -> SeedfloodError:
-    """What the dialler, who is of the run `run_id`, tells its operator about a refusal."""
+    """A refusal as an error, for the operator of the dialler. run_id: the dialler's run."""
     reason, text = facts["reason"], plain(str(facts.get("message", "")), TEXT_CHARACTERS_MAX)
     match reason:
         case "run":

@@ -1,4 +1,4 @@
-"""Streams and channels: everything that is gRPC about a link, and where TLS will enter."""
+"""Streams, channels and the server: the gRPC side of a link, and the place for TLS."""
 
 import asyncio
 import contextlib
@@ -18,23 +18,22 @@ SERVICE = "seedflood.wire.Flood"
 LINK_PATH = f"/{SERVICE}/Link"
 
 RPCS_MAX = 2048
-"""Concurrent streams of all peers together. Links, and each kind of stream that strangers may open, have limits of
-their own, which together leave some of these free: an answer that says no needs one, too."""
+"""The most concurrent streams of all peers together. Links, and each kind of stream that strangers may open, have their
+own limits. Together these stay below this number, because a refusal needs a free stream, too."""
 
 HANDSHAKE_MILLISECONDS = 10_000
 IDLE_MILLISECONDS = 60_000
-"""After these a connection that says nothing, or has no stream, is closed."""
+"""When a connection is closed that does not finish its handshake, or that has no stream."""
 
 CLOSE_SECONDS = 1.0
 
 KEEPALIVE_MILLISECONDS = 15_000
 KEEPALIVE_TIMEOUT_MILLISECONDS = 10_000
-"""A silent peer is noticed after 25 s at most; for faster news there are the core's pings."""
+"""gRPC notices a dead connection after 25 s at most. The core's pings notice it earlier."""
 
 WINDOW_BYTES = 1 << 20
-"""HTTP/2's flow control lets so much be on its way. gRPC would find out by itself how much a connection carries, by
-pings among small frames, 3 % of the bytes of a live link. What a link needs is known: an answer to a pull has at most
-512 KiB on their way."""
+"""HTTP/2's flow control window. It is set here because gRPC's own estimate (bdp_probe) costs pings, 3 % of the bytes of
+a live link. The need is known: an answer to a pull has at most 512 KiB in flight."""
 
 _TUNING = [
     ("grpc.keepalive_time_ms", KEEPALIVE_MILLISECONDS),
@@ -48,7 +47,7 @@ _TUNING = [
 ]
 CHANNEL_OPTIONS: list[tuple[str, Any]] = [
     *_TUNING,
-    ("grpc.use_local_subchannel_pool", 1),  # every dial resolves and connects anew, without gRPC's own back-off
+    ("grpc.use_local_subchannel_pool", 1),  # every dial resolves and connects again, without gRPC's own back-off
     ("grpc.enable_retries", 0),
 ]
 SERVER_OPTIONS: list[tuple[str, Any]] = [
@@ -63,7 +62,7 @@ SERVER_OPTIONS: list[tuple[str, Any]] = [
 
 
 class Credentials(Protocol):
-    """How channels and ports are secured: plain now, mTLS beside it."""
+    """How channels and ports are secured. Now only in plain text; mTLS can be added here."""
 
     def channel(self, address: str) -> grpc.aio.Channel: ...
 
@@ -91,7 +90,7 @@ class DialledStream:
         self.handshake = (0, 0, 0)
 
     async def connect(self) -> None:
-        """Waits until there is a connection."""
+        """Waits until the connection is up."""
         await self._call.wait_for_connection()
 
     async def read(self) -> bytes | None:
@@ -148,7 +147,7 @@ def make_server(
 
 
 def bind(server: grpc.aio.Server, address: str, credentials: Credentials) -> int:
-    """Listens at `host:port` and returns the port (another one if 0 was asked for). Raises BindError."""
+    """Listens at `host:port` and returns the port, which the system chooses if it is 0. Raises BindError."""
     _probe(address)
     try:
         port = credentials.add_port(server, address)
@@ -160,7 +159,7 @@ def bind(server: grpc.aio.Server, address: str, credentials: Credentials) -> int
 
 
 def _probe(address: str) -> None:
-    """Binds and closes a plain socket first, because gRPC keeps the reason of a failure to itself."""
+    """Binds and closes a plain socket first, because gRPC does not tell why it cannot listen. Raises BindError."""
     host, _, port = address.rpartition(":")
     host = host.strip("[]")
     try:
