@@ -1,1 +1,1 @@
-"""The shell around one node: what gives the pure core its clock, disk, links, model and signals."""
+"""The shell around one node: it gives the pure core a clock, a disk, links, a model and signals."""

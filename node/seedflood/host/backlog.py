@@ -1,7 +1,7 @@
-"""What is not on the disk yet: the open group of the journal, and, while the disk is full, all that waits for it.
+"""What is not on the disk yet: the open group of the journal and, while the disk is full, everything that waits.
 
-While it is full the node goes on hearing others and passing on what they state. Of itself it says nothing that a crash
-could make it forget: what it would have sent is withheld here until there is space.
+While the disk is full the node still hears others and relays their statements. Of its own it sends nothing that it
+would forget in a crash: such messages are withheld here until there is space.
 """
 
 from collections import deque
@@ -12,32 +12,32 @@ from seedflood.protocol.swarm.messages import AlgorithmMessage, Member, Members,
 from seedflood.protocol.swarm.outputs import Record
 
 WITHHELD_MAX = 1024
-"""Messages. Of more the oldest are dropped, as a broken link drops them."""
+"""The most withheld messages. Then the oldest are dropped, as if a link had broken."""
 
 
 class Backlog:
-    """Statements and records since the last commit. is_stuck: the disk was full when they should have been written."""
+    """Statements and records since the last commit. is_stuck: they could not be written because the disk was full."""
 
     def __init__(self, origin: OriginId) -> None:
         self.members: dict[tuple[OriginId, bool], Member] = {}
-        """By (origin, does the statement speak of its steps), as the journal keeps them."""
+        """By (origin, has_spoken), as the journal keeps them."""
         self.records: dict[bytes, Record] = {}
         self.is_stuck = False
         self._origin = origin
         self._withheld: deque[tuple[OriginId, Message]] = deque(maxlen=WITHHELD_MAX)
 
     def add(self, members: Iterable[Member], records: Iterable[Record]) -> None:
-        """They are to be written."""
+        """Takes what is to be written."""
         self.members |= {(member.origin, member.has_spoken): member for member in members}
         self.records |= {record.key: record for record in records}
 
     def clear(self) -> None:
-        """Everything was written."""
+        """Forgets everything, because it was written."""
         self.members.clear()
         self.records.clear()
 
     def sift(self, peer: OriginId, message: Message) -> Message | None:
-        """What of the message may be sent now; the rest is withheld."""
+        """The part of the message that may be sent now, None if there is none. The rest is withheld."""
         if not self.is_stuck:
             return message
         if isinstance(message, AlgorithmMessage):
@@ -46,7 +46,7 @@ class Backlog:
         return self._sift_members(peer, message) if isinstance(message, Members) else message
 
     def _sift_members(self, peer: OriginId, message: Members) -> Message | None:
-        """Statements of ours that are not kept wait."""
+        """Withholds our own statements that are not on the disk yet."""
         early = [member for member in message.members if self.is_early(member)]
         if not early:
             return message
@@ -55,11 +55,11 @@ class Backlog:
         return Members(others) if others else None
 
     def is_early(self, member: Member) -> bool:
-        """Is it a statement of ours that is not kept yet?"""
+        """Is it our own statement, and not on the disk yet?"""
         return member.origin == self._origin and member in self.members.values()
 
     def release(self) -> list[tuple[OriginId, Message]]:
-        """There is space again, and all is written: what to send."""
+        """Called when there is space again and everything is written. Returns the withheld messages, to be sent."""
         withheld = list(self._withheld)
         self._withheld.clear()
         self.clear()

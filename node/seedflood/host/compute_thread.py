@@ -1,8 +1,8 @@
-"""The compute thread: the trainer's jobs, one after the other, away from the event loop.
+"""The compute thread: runs the trainer's jobs one after the other, away from the event loop.
 
-One thread, so jobs run in the order in which they were given: a window is applied before the next step is measured.
-The thread never touches grpc; results come back on the loop. It is a daemon thread of its own and no executor, because
-an executor makes the interpreter wait for its last job, and a job may be the download of a model.
+There is one thread, so jobs run in the order in which they were given: a window is applied before the next step is
+measured. The thread never touches gRPC; results come back on the loop. It is a daemon thread and not an executor,
+because the interpreter waits for the last job of an executor, and a job may be the download of a model.
 """
 
 import asyncio
@@ -16,13 +16,14 @@ Result = TypeVar("Result")
 
 
 class Run(Protocol):
-    """Runs a job on the compute thread, then hands its result over on the loop; a fault of either ends the daemon."""
+    """Runs a job on the compute thread, then calls `then` with its result on the loop. An exception of either ends the
+    daemon."""
 
     def __call__(self, job: Callable[[], Result], then: Callable[[Result], None]) -> None: ...
 
 
 def nothing(_: object) -> None:
-    """What follows a job whose result nobody wants."""
+    """The `then` of a job whose result nobody wants."""
 
 
 class ComputeThread:
@@ -53,8 +54,8 @@ class ComputeThread:
         return future
 
     def close(self, seconds_max: float) -> bool:
-        """Drops what was not begun and waits so long for the job that runs. False: it runs on, and only the end of the
-        process ends it."""
+        """Drops jobs that have not begun, and waits up to seconds_max for the running one. False: it still runs, and
+        ends only with the process."""
         with self._wake:
             self._is_closed = True
             self._jobs.clear()
@@ -75,11 +76,11 @@ class ComputeThread:
 def _tell(
     loop: asyncio.AbstractEventLoop, future: "asyncio.Future[Any]", method: Callable[[Any], None], value: object
 ) -> None:
-    """Sets the future on its loop, unless nobody waits any more."""
+    """Sets the future on its loop, unless it is done or cancelled already."""
 
     def tell() -> None:
         if not future.done():
             method(value)
 
-    with contextlib.suppress(RuntimeError):  # a closed loop: the process is on its way out
+    with contextlib.suppress(RuntimeError):  # the loop is closed: the process is about to end
         loop.call_soon_threadsafe(tell)

@@ -1,8 +1,8 @@
 """The daemon: one event loop, one compute thread, and the driver between them.
 
-Everything that happens is a callback on the loop that ends in the driver; everything the driver wants done leaves
-through the methods it finds here. A fault of this host (disk, model) ends the daemon; nothing a peer says or does ends
-it, except that every configured peer belongs to another run.
+Every event is a callback on the loop that calls the driver. What the driver wants done, it does through the methods of
+this class. A fault of this host (disk, model) ends the daemon. No peer can end it, with two exceptions: every peer that
+we dial belongs to another run, or a newer process with our key appears.
 """
 
 import asyncio
@@ -31,13 +31,13 @@ from seedflood.transport.links import Links
 from seedflood.transport.owner import LinkSettings
 
 DRAIN_SECONDS = 5.0
-"""For queued frames and goodbyes to reach the neighbours."""
+"""How long a draining node waits for queued frames and goodbyes to reach the neighbours."""
 
 COMPUTE_SECONDS = 10.0
-"""For the job that runs when the daemon closes."""
+"""How long a closing daemon waits for the running compute job."""
 
 LINKS_MIN = 64
-"""A node takes twice as many links as there are clients, and so many in a small run."""
+"""A node accepts twice as many links as there are clients, and at least this many."""
 
 _log = structlog.stdlib.get_logger("seedflood")
 
@@ -45,7 +45,7 @@ _log = structlog.stdlib.get_logger("seedflood")
 class Daemon:
     """One node of one run. `start` it, await `ended`, `close` it.
 
-    ended: done when the run is over or `drain` was called; holds the SeedfloodError if a fault ended the daemon.
+    ended: done when the run is over or `drain` was called. It holds the exception if a fault ended the daemon.
     """
 
     def __init__(
@@ -86,11 +86,11 @@ class Daemon:
 
     @property
     def address(self) -> str | None:
-        """Where HTTP is served."""
+        """The address at which HTTP is served; None if it is not."""
         return self._console.address
 
     async def start(self) -> None:
-        """Goes on with what the journal holds, then listens and dials. Raises SeedfloodError."""
+        """Listens, resumes from the journal, then dials. Raises SeedfloodError."""
         addresses = [peer.address for peer in self.settings.peers]
         listen = self.settings.node.listen
         if listen:
@@ -111,15 +111,15 @@ class Daemon:
         )
 
     def dial(self, addresses: Iterable[str]) -> None:
-        """These peers, and no others, are dialled from now on."""
+        """Sets the addresses that are dialled from now on."""
         self._dialled = set(addresses)
         self._mismatches &= self._dialled
         self.links.dial(self._dialled)
 
     def drain(self) -> None:
-        """Goes in peace: nothing is published any more, the neighbours are told, `close` flushes.
+        """Leaves the run: publishes nothing more, tells the neighbours, and sets `ended`. `close` then flushes.
 
-        When the run is over already, its result comes first.
+        If the run is over already, `ended` waits for its result.
         """
         self.status_source.is_draining = True
         if not self.status_source.is_finished:
@@ -130,8 +130,8 @@ class Daemon:
         self._tell_ready()
 
     async def close(self) -> None:
-        """Flushes, says goodbye, closes links, journal, thread, console. Nothing is left, unless a job runs on for so
-        long that it is not waited for; then `is_compute_idle` is False."""
+        """Flushes, says goodbye, closes links, journal, compute thread and console. A compute job that takes too long
+        is left running; then `is_compute_idle` is False."""
         self._end()
         await self.links.drain(0.0 if self._driver.is_halted else DRAIN_SECONDS)
         await self.links.close()
@@ -174,20 +174,20 @@ class Daemon:
         return self._driver.answer(frontier)
 
     def refused(self, address: str, error: SeedfloodError) -> None:
-        """If nobody we dial is of our run, and nobody ever was, then it is we who are wrong."""
+        """Ends the daemon if all peers that we dial belong to another run, and we never had a link."""
         if isinstance(error, RunMismatchError):
             self._mismatches.add(address)
             if not self._was_linked and self._mismatches >= self._dialled:
                 self.failed(error)
 
     def failed(self, error: BaseException) -> None:
-        """A fault of this host: from here on it says and does nothing more."""
+        """A fault of this host: halts the driver and ends the daemon with this error."""
         self._driver.halt()
         if not self.ended.done():
             self.ended.set_exception(error)
 
     def link_counters(self) -> list[tuple[str, LinkCounters]]:
-        """Of all neighbours of this life, by name."""
+        """(name, counters) of all neighbours since the start of this process, sorted by name."""
         return sorted(self.links.stats().items())
 
     # What the driver asks (seams.Links, seams.Observer)
@@ -202,10 +202,10 @@ class Daemon:
         self.hub.noted(event)
 
     def sent(self, peer: OriginId, message: Message) -> None:
-        """Nothing: an engine with something to tell of messages is an observer itself."""
+        """Does nothing. An engine that wants to know of messages is the driver's observer itself."""
 
     def finished(self) -> None:
-        """The run is over: final figures, export, the result on stdout; then go, or stay to serve."""
+        """The run is over: final figures, export, the result on stdout. Then ends the daemon, or keeps serving."""
         self.status_source.is_finished = True
         self.engine.conclude(self._conclude)
 
@@ -241,7 +241,7 @@ class Daemon:
         elif node.when_finished == "exit":
             self._end()
         else:
-            self.hub.tell("serving late comers until stopped")
+            self.hub.tell("the run is over; serving nodes that join late until stopped")
 
     def _end(self) -> None:
         if not self.ended.done():
@@ -253,10 +253,11 @@ class Daemon:
         try:
             self.engine.journal.close()
         except JournalError as error:
-            _log.error("the journal was not closed well; what neighbours have of it is pulled again", reason=str(error))
+            _log.error("closing the journal failed; the next start pulls what is missing", reason=str(error))
 
     def run(self, job: Callable[[], Result], then: Callable[[Result], None]) -> None:
-        """A job for the compute thread; `then` on the loop. Any exception of either is a fault of this host."""
+        """Runs a job on the compute thread, then `then` with its result on the loop. An exception of either is a fault
+        of this host."""
 
         def deliver(future: "asyncio.Future[Result]") -> None:
             if future.cancelled() or self._driver.is_halted:
@@ -270,7 +271,8 @@ class Daemon:
             self._compute.run(job).add_done_callback(deliver)
 
     def drive(self, action: Callable[[], None]) -> None:
-        """Every entry into the driver: afterwards the timer stands where the core wants it next. Raises PeerError."""
+        """Runs an action that calls the driver, then sets the timer for the core's next tick. Raises PeerError; any
+        other exception is a fault of this host."""
         try:
             action()
         except PeerError:

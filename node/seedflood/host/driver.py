@@ -1,12 +1,12 @@
-"""The driver: the seams to the outside, and the one ordered way to honour what a node decides.
+"""The driver: calls the pure core, and carries out what it decides: persist, then send, then all else.
 
-Synchronous. The daemon and the simulation run this same code; they differ in what stands behind the seams and in whose
-clock they read. Persist, then send, then all else: the order is made here and nowhere else. This much is the same for
-any algorithm; one that computes, or keeps more than records, has a driver that goes on from this one.
+Only the driver makes this order. It is synchronous. The daemon and the simulation run the same code; they differ in
+what is behind the seams, and in the clock. This class serves any algorithm. An algorithm that computes, or keeps more
+than records, has a driver that extends it.
 
-Two things can be wrong with a disk. It is full: then the node says nothing of its own that is not kept, until there is
-space (`backlog`). Or it fails: then the driver halts, nothing more is sent or done, and `JournalError` rises to the
-shell, for the core believes by then that things are kept which are not.
+Two things can be wrong with a disk. If it is full, the node sends nothing of its own that is not on the disk, until
+there is space (`backlog`). If it fails, the driver halts and sends and does nothing more, because the core takes for
+kept what is not. The JournalError is passed on to the shell.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -24,11 +24,11 @@ from seedflood.protocol.swarm.swarm import Swarm
 from seedflood.protocol.view import Blocker
 
 RETRY_SECONDS = 1.0
-"""Between two attempts to write to a full disk."""
+"""How long to wait between two attempts to write to a full disk."""
 
 
 class Driver:
-    """One node and the seams around it. `clock` returns seconds, monotonic."""
+    """One node and the seams around it. clock: returns monotonic seconds."""
 
     node: Swarm[Any]
     _backlog: Backlog
@@ -46,7 +46,7 @@ class Driver:
         self.node = node
         self.is_halted = False
         self.turns = 0
-        """How often something has happened: as long as it stays the same, so does all that can be seen of the node."""
+        """Counts what happened to the node. While it stays the same, views of the node stay the same, too."""
         self._journal = journal
         self._links = links
         self._observer = observer
@@ -57,7 +57,7 @@ class Driver:
 
     @property
     def is_disk_full(self) -> bool:
-        """Is there something that could not be written yet? Then nothing of our own is said."""
+        """Was the disk full at the last write? Then nothing of our own is sent."""
         return self._backlog.is_stuck
 
     def blockers(self) -> tuple[Blocker, ...]:
@@ -67,21 +67,22 @@ class Driver:
     # What happens
 
     def recall(self, members: Iterable[Member], records: Mapping[bytes, bytes]) -> None:
-        """Goes on with what the journal holds."""
+        """Resumes from what the journal holds."""
         self.do(lambda now: self.node.recall(members, now, records))
         self.tick()
 
     def hello(self) -> Hello:
-        """What to say first on a new link: of ourselves the last statement that is kept, if there is one."""
+        """The first message on a new link. Our statement in it is the last one that is on the disk, if there is
+        one."""
         hello = self.node.hello()
         if self._stated is None or not self._backlog.is_early(hello.member):
             return hello
         return replace(hello, member=self._stated)
 
     def answer(self, frontier: Iterable[Held]) -> Iterator[Any]:
-        """The answer to a pull, made as it is taken: who takes part. An algorithm with a history says more.
+        """The answer to a pull, made while it is sent: the members. An algorithm with a history adds more.
 
-        Its parts are `Members` and messages of the algorithm that are told in answers (`transport.answer`).
+        Its parts are `Members` and those messages of the algorithm that answers may contain (`transport.answer`).
         """
         yield Members(self.node.membership.told())
 
@@ -92,14 +93,14 @@ class Driver:
         self.do(lambda now: self.node.disconnected(peer, now, reason))
 
     def received(self, peer: OriginId, message: Message) -> None:
-        """Raises PeerError if the message is not allowed; then the link should be closed."""
+        """Raises PeerError if the message is not allowed. The caller should then close the link."""
         self.do(lambda now: self.node.received(peer, message, now), source=peer)
 
     def pulled(self, peer: OriginId) -> None:
-        """A pull from the peer ended, whole or broken off."""
+        """A pull from the peer has ended, complete or not."""
 
     def progressed(self, peer: OriginId) -> None:
-        """A part of something large has come of a pull: the peer is at work."""
+        """A pull has brought a part of a large item: the peer is still sending."""
 
     def leave(self) -> None:
         """The operator wants us to go."""
@@ -111,18 +112,19 @@ class Driver:
         self.do(self.node.tick)
 
     def halt(self) -> None:
-        """From now on nothing is taken in or done: this host is at fault, and what it would say cannot be trusted."""
+        """Stops the node for good: it ignores all input and does nothing more. For faults of this host, after which
+        its messages cannot be trusted."""
         self.is_halted = True
 
     def seconds_to_tick(self) -> float:
-        """How long the shell may wait before it must call `tick`."""
+        """How many seconds the shell may wait before it must call `tick`."""
         now = self._clock()
         seconds = max(0.0, self.node.next_tick(now) - now)
         return min(seconds, RETRY_SECONDS) if self.is_disk_full else seconds
 
     def do(self, action: Callable[[float], None], source: OriginId | None = None) -> None:
-        """Lets the node hear of something, and does what it wants then. action: is given the time. source: the
-        neighbour that caused it."""
+        """Calls the node, then carries out what it wants. action: called with the time. source: the neighbour that
+        caused it."""
         if self.is_halted:
             return
         try:
@@ -158,7 +160,7 @@ class Driver:
         self._go_on(out, kept)
 
     def _persist(self, out: Any) -> Any:
-        """Writes what is to be kept, before anything is sent; what it returns is told to the steps that follow."""
+        """Writes what is to be kept, before anything is sent. What it returns is passed to the steps that follow."""
         if not (out.members or out.records or out.is_durable):
             return
         self._backlog.add(out.members, out.records)
@@ -173,26 +175,27 @@ class Driver:
             self._stick(error)
 
     def _tell_kept(self, out: Any, kept: Any, source: OriginId | None) -> None:
-        """The observer hears of what was kept."""
+        """Tells the observer what was kept."""
 
     def _perform(self, out: Any, kept: Any) -> None:
-        """What follows the sending: pulls, and orders for a model."""
+        """Comes after sending: pulls, and orders for a model."""
 
     def _go_on(self, out: Any, kept: Any) -> None:
-        """What comes last: it may make something happen again."""
+        """Comes last, because it may call `do` again."""
 
     def _send(self, peer: OriginId, message: Message) -> None:
         self._links.send(peer, (message,))
         self._observer.sent(peer, message)
 
     def _stick(self, error: DiskFullError) -> None:
-        """The open group is undone: it waits in the backlog, and so does all that is ours."""
+        """The disk is full, and the open group was rolled back. From now on it waits in the backlog, with everything of
+        our own."""
         self._backlog.is_stuck = True
         self.turns += 1
         self._observer.noted(Event("disk full", "error", {"reason": str(error), "publishing": False}))
 
     def _retry(self) -> None:
-        """Writes what waits for space; once that succeeds, goes on where publishing stopped."""
+        """Tries to write the backlog. If that succeeds, goes on where publishing stopped."""
         written = self._count_unwritten()
         try:
             self._write_backlog()
@@ -212,12 +215,12 @@ class Driver:
         self._journal.keep(self._backlog.members.values(), self._backlog.records.values(), durable=True)
 
     def _note_stated(self) -> None:
-        """All of the backlog is on the disk."""
+        """Remembers our newest statement in the backlog. Called when all of it is on the disk."""
         ours = [member for member in self._backlog.members.values() if member.origin == self.node.origin]
         self._stated = max([*ours, *filter(None, [self._stated])], key=lambda member: member.age, default=None)
 
     def _resume(self) -> None:
-        """All that waited is written: says what was withheld."""
+        """Sends what was withheld. Called when the backlog is on the disk."""
         self._note_stated()
         for peer, message in self._backlog.release():
             self._send(peer, message)

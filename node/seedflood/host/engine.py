@@ -1,8 +1,7 @@
-"""The engine: one way of training, as one host runs it. What a daemon asks of it, and what it finds around it.
+"""The engine: one way of training on one host. Here is what the daemon asks of an engine, and an engine of the daemon.
 
-A mode (`modes`) opens an engine: loads what there is to load, opens the journal. The daemon has it make its node and
-driver, starts it, and lets it end; links, time, signals and what operators look at are the daemon's, whatever is
-trained.
+A mode (`modes`) opens an engine, which loads its model and opens its journal. The daemon asks the engine to make node
+and driver, starts it, and ends it. The daemon itself has links, timers, signals and what operators see, for any engine.
 """
 
 import asyncio
@@ -28,11 +27,11 @@ from seedflood.transport.counters import LinkCounters
 
 
 class Shell(seams.Links, seams.Observer, Protocol):
-    """The daemon, as an engine finds it: links, someone to tell, and the rest of it."""
+    """The daemon as an engine sees it: its links and its observer, and what follows."""
 
     @property
     def run(self) -> Run:
-        """For jobs of the compute thread."""
+        """Runs jobs on the compute thread."""
 
     @property
     def settings(self) -> Settings: ...
@@ -47,21 +46,21 @@ class Shell(seams.Links, seams.Observer, Protocol):
     def hub(self) -> TelemetryHub: ...
 
     def pull(self, peer: OriginId, frontier: tuple[Held, ...]) -> None:
-        """Asks the peer for what the frontier lacks; ends with `Driver.pulled`."""
+        """Asks the peer for everything that the frontier lacks. At the end `Driver.pulled` is called."""
 
     def drive(self, action: Callable[[], None]) -> None:
-        """Every entry into the driver that is not the daemon's own goes through this."""
+        """Runs an action that calls the driver. An engine must wrap each of its calls to the driver in this."""
 
     def failed(self, error: BaseException) -> None:
-        """A fault of this host: from here on it says and does nothing more."""
+        """A fault of this host: halts the driver and ends the daemon with this error."""
 
     def link_counters(self) -> Sequence[tuple[str, LinkCounters]]:
-        """Of all neighbours of this life, by name."""
+        """(name, counters) of all neighbours since the start of this process, sorted by name."""
 
 
 class Engine(ABC):
-    """journal: open; the daemon closes it. report: figures of the run. node, driver: set by `assemble`. parameters: how
-    many the model has, and how many bytes they take in its type; None without a model."""
+    """journal: open; the daemon closes it. report: figures of the run. node, driver: set by `assemble`. parameters:
+    (how many the model has, how many bytes they take in its type); None without a model."""
 
     journal: Journal
     node: Swarm[Any]
@@ -71,32 +70,32 @@ class Engine(ABC):
 
     @abstractmethod
     def assemble(self, shell: Shell, member: Member) -> None:
-        """Makes node and driver. member: ourselves, of this life."""
+        """Makes node and driver. member: ourselves, with the incarnation of this process."""
 
     def start(self) -> None:
-        """Goes on with what the journal holds, inside of `Shell.drive`. Links come afterwards."""
+        """Resumes from the journal. Called inside `Shell.drive`, before there are links."""
         self.driver.recall(self.journal.members(), self.journal.records())
 
     @property
     def frame_bytes_max(self) -> int:
-        """Of the largest thing that a neighbour may hand over in parts."""
+        """The size in bytes of the largest item that a neighbour may send in parts."""
         return 0
 
     def used(self) -> Use:
-        """What came of all messages until now; the difference is what a neighbour is charged for."""
+        """What all messages so far were good for. A neighbour is charged for the difference that its message makes."""
         return Use()
 
     def conclude(self, then: Callable[[], None]) -> None:
-        """The run is over: last figures and exports; then `then`."""
+        """Called when the run is over: final evaluation and exports. Calls `then` when these are done."""
         then()
 
     def result(self) -> dict[str, Any]:
-        """What `result.json` says of the run beside names, steps, seconds and links."""
+        """What the algorithm adds to `result.json`, beside names, steps, seconds and links."""
         return {}
 
     def fault(self) -> SeedfloodError | None:
-        """What is wrong with what came of the run, if something is."""
+        """What is wrong with the result of the run; None if nothing is."""
         return None
 
-    async def close(self) -> None:  # noqa: B027 - an engine without a model has nothing to let go of
-        """Lets go of all but the journal."""
+    async def close(self) -> None:  # noqa: B027 - an engine without a model has nothing to release
+        """Releases everything but the journal."""

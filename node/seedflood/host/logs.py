@@ -16,7 +16,7 @@ _QUIET = ("transformers", "urllib3", "httpx", "httpcore", "filelock", "fsspec", 
 
 
 def configure_logging(level: str, log_format: LogFormat, node: str) -> None:
-    """Once per process. node: the name that every line carries."""
+    """Called once per process. node: the name that stands in every line."""
 
     def name_node(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
         event.setdefault("node", node)

@@ -1,7 +1,7 @@
-"""The modes of a run, by name: how a host opens the engine of each.
+"""The modes of a run by name, each with the function that opens its engine.
 
-One that is built in stands here, and has its table in `config/run`. Another one comes in by `add_mode`, before any
-settings are loaded.
+A built-in mode is listed here and has its table of settings in `config/run`. Any other is registered with `add_mode`
+before settings are loaded.
 """
 
 from collections.abc import Awaitable, Callable
@@ -16,13 +16,14 @@ from seedflood.identity import Identity
 from seedflood.operations.hub import TelemetryHub
 
 Open = Callable[[Settings, Identity, ComputeThread, TelemetryHub, AsyncExitStack], Awaitable[Engine]]
-"""Loads model and journal: (settings, key, compute thread, telemetry, what to undo if the daemon does not come up).
-Raises SeedfloodError."""
+"""Loads model and journal: (settings, key, compute thread, telemetry hub, clean-up if the daemon does not start) ->
+engine. Raises SeedfloodError."""
 
 MODES: dict[str, Open] = {"seedflood": open_seedflood, "gasloc": open_gasloc}
 
 
 def add_mode(name: str, table: type[AlgorithmSettings], open_engine: Open) -> None:
-    """One more way of training: `[run] mode` may be this name, and `[run.NAME]` has the settings of the table."""
+    """Registers a way of training. Then `[run] mode` may be this name, and `[run.NAME]` holds the settings of
+    `table`."""
     add_algorithm(name, table)
     MODES[name] = open_engine

@@ -1,6 +1,6 @@
-"""What a node has to show: progress while it runs, a result when it has ended, both for people and machines.
+"""The report of a node: progress while it runs and a result at the end, for people and machines.
 
-`result.json` in the state folder outlives restarts: the figures of the base model are measured once, in the first life.
+`result.json` in the state folder survives restarts, so the base model is evaluated only once, in the first life.
 """
 
 import json
@@ -20,12 +20,13 @@ _log = structlog.stdlib.get_logger("seedflood")
 RESULT_FILE = "result.json"
 
 Figures = dict[str, float | None]
-"""As `Evaluation.rounded` has them, and `rows`."""
+"""Figures by name, as `Evaluation.rounded` returns them, and `rows`."""
 
 
 @dataclass(slots=True)
 class Report:
-    """Numbers of one node. names: of its objective's figures. before, after: these and `rows`, as evaluated."""
+    """The figures of one node. names: of its objective's figures. before, after: evaluations of the base model and of
+    the result."""
 
     path: Path
     names: Sequence[str]
@@ -36,7 +37,7 @@ class Report:
     evaluated_at: int = 0
 
     def recall(self) -> bool:
-        """Takes the figures of the base model from an earlier life; False if there are none."""
+        """Reads the figures of the base model that an earlier life kept. False if there are none."""
         try:
             known = json.loads(self.path.read_text())
         except (OSError, ValueError):
@@ -46,14 +47,14 @@ class Report:
         return bool(self.before)
 
     def keep(self, result: dict[str, Any] | None = None) -> None:
-        """Writes the file, if the state folder can be written: figures are no reason to end."""
+        """Writes the file. If that fails it only logs a warning: figures are no reason to end."""
         try:
             self.write(result)
         except JournalError as error:  # a full disk may have space again
             _log.warning("figures were not kept", reason=str(error))
 
     def write(self, result: dict[str, Any] | None = None) -> None:
-        """Raises JournalError: the state folder cannot be written."""
+        """Writes the file. Raises JournalError if that fails."""
         data = json.dumps({"before": self.before, "result": result}, indent=1).encode()
         try:
             durable.write(self.path, data, mode=0o644)
@@ -61,20 +62,20 @@ class Report:
             raise JournalError(f"{self.path} cannot be written: {error.strerror}.", path=str(self.path)) from None
 
     def publish(self, result: dict[str, Any]) -> None:
-        """One line of JSON on stdout."""
+        """Prints the result on stdout, as one line of JSON."""
         try:
             print(json.dumps(result), flush=True)
         except OSError as error:
-            _log.warning("nobody reads stdout; the result is in the state folder", reason=str(error))
+            _log.warning("cannot write the result to stdout; it is in the state folder", reason=str(error))
 
     def is_due(self, now: float, every_seconds: float) -> bool:
-        """Is it time for another progress line?"""
+        """Is it time for a progress line? If so, the next one is due after every_seconds."""
         if now - self.logged_at < every_seconds:
             return False
         self.logged_at = now
         return True
 
     def figures(self) -> dict[str, float | None]:
-        """As the result tells them; None for what was not evaluated, or is no number."""
+        """The figures as `NAME_before` and `NAME_after`; None if one was not evaluated or is no finite number."""
         ends = (("before", self.before), ("after", self.after))
         return {f"{name}_{when}": figures.get(name) for name in self.names for when, figures in ends}

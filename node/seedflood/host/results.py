@@ -1,6 +1,6 @@
-"""What comes of a run: evaluations before, during and after it.
+"""The results of a run: evaluations before, during and after it, and the exported model.
 
-The model is asked on the compute thread; figures are told to whoever watches the node and kept in `result.json`.
+The model is evaluated on the compute thread. Figures go to the telemetry hub and into `result.json`.
 """
 
 from collections.abc import Callable
@@ -15,10 +15,10 @@ from seedflood.training.evaluation import Evaluation
 
 
 class Learner(Protocol):
-    """A trainer, whatever it trains by; for the compute thread alone."""
+    """The trainer of any algorithm. Only the compute thread calls it."""
 
     def complete(self) -> None:
-        """The run is over: nothing is left open."""
+        """Called when the run is over: finishes what is still open."""
 
     def evaluate(self) -> Evaluation: ...
 
@@ -26,11 +26,11 @@ class Learner(Protocol):
         """Writes the model as a Hugging Face folder."""
 
     def digest(self) -> bytes:
-        """32 bytes of what was learned."""
+        """A digest of what was learned, 32 bytes."""
 
 
 class Results:
-    """report: the figures, as far as they are known."""
+    """report: the figures that are known so far."""
 
     def __init__(self, settings: Settings, trainer: Learner, report: Report, hub: TelemetryHub, run: Run) -> None:
         self.report = report
@@ -40,7 +40,8 @@ class Results:
         self._run = run
 
     def evaluate_before(self) -> None:
-        """Figures of the base model: measured in the first life of a node, remembered in all later ones."""
+        """Evaluates the base model. This is done in a node's first life; later lives read the figures from the
+        report."""
         if self._settings.node.evaluate and not self.report.recall():
 
             def remember(figures: Figures) -> None:
@@ -50,14 +51,14 @@ class Results:
             self._evaluate(0, remember)
 
     def evaluate_on_the_way(self, step: int) -> None:
-        """If the settings want it now."""
+        """Evaluates after `step` steps, if `evaluate_every` asks for it."""
         every = self._settings.node.evaluate_every
         if every and step - self.report.evaluated_at >= every and step < self._settings.run.steps:
             self.report.evaluated_at = step
             self._evaluate(step, nothing)
 
     def conclude(self, then: Callable[[bytes], None]) -> None:
-        """The run is over: final figures and export; `then` is given the digest."""
+        """Called when the run is over: final evaluation and export. Then calls `then` with the digest."""
         self._run(self._trainer.complete, nothing)
         if self._settings.node.evaluate:
             self._evaluate(self._settings.run.steps, self.report.after.update)

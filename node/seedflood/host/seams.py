@@ -1,7 +1,7 @@
-"""The seams of a driver: what stands behind them differs between daemon, simulation and tests.
+"""The seams of a driver: interfaces that daemon, simulation and tests implement differently.
 
-This is what any algorithm needs. One that computes has a seam for its model, too, and one that keeps or tells more has
-seams that go on from these.
+Any algorithm needs these. An algorithm with a model adds a seam for it, and one that keeps or reports more extends
+these.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,31 +13,31 @@ from seedflood.protocol.swarm.outputs import Event, Record
 
 
 class Journal(Protocol):
-    """The durable log. Every method raises JournalError, those that write DiskFullError if there is no space."""
+    """The durable log. Every method raises JournalError; those that write raise DiskFullError if there is no space."""
 
     def keep(self, members: Iterable[Member], records: Iterable[Record] = (), *, durable: bool) -> None:
-        """Adds to the open group; `durable`: the group is on the disk before this returns. If it raises, the whole
-        group since the last `commit` is undone."""
+        """Adds to the open group. durable: the group is on the disk before this returns. If it raises, everything since
+        the last `commit` is rolled back."""
 
     def commit(self) -> None:
-        """Ends the open group: from here on kill -9 cannot take it away. If it raises, the group is undone."""
+        """Ends the open group: afterwards `kill -9` cannot undo it. If it raises, the group is rolled back."""
 
 
 class Links(Protocol):
-    """The neighbours. Neither method blocks or raises; what cannot be sent is repaired later."""
+    """The links to neighbours. No method blocks or raises; repair makes up for what cannot be sent."""
 
     def send(self, peer: OriginId, messages: Sequence[Message]) -> None: ...
 
 
 class Observer(Protocol):
-    """Whoever wants to know: log, metrics, a test. Called often and on the hot path: must return at once."""
+    """Hears of what happens: log, metrics, a test. It is called often, on the hot path, and must return at once."""
 
     def noted(self, event: Event) -> None: ...
 
     def sent(self, peer: OriginId, message: Message) -> None:
-        """A message was handed to the link with the peer. Answers to pulls do not pass here."""
+        """A message was given to the link with the peer. Not called for answers to pulls."""
 
     def finished(self) -> None: ...
 
     def superseded(self) -> None:
-        """Another process with our key was started later: the driver has halted."""
+        """Another process with our key was started later. The driver has halted."""

@@ -1,4 +1,4 @@
-"""What operators are shown of a running node: reads its parts, and hands out values."""
+"""The status of a running node, for operators: reads its parts and returns plain values."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -13,11 +13,11 @@ from seedflood.transport.counters import Fault, LinkCounters
 from seedflood.transport.links import Links
 
 JOURNAL_SECONDS = 10.0
-"""For so long the counted size of the journal is believed: counting reads an index of all bundles."""
+"""How long the size of the journal is cached: counting reads an index of all bundles."""
 
 
 class StatusSource:
-    """What `operations.subject.Subject` asks for. is_draining, is_finished: set by the daemon."""
+    """Implements `operations.subject.Subject`. is_draining, is_finished: set by the daemon."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class StatusSource:
         self._clock = clock
         self._view: View | None = None
         self._viewed_at = -1
-        """The turn of the driver."""
+        """The `Driver.turns` at which the view was made."""
         self._journal_size: Mapping[str, int] = {"bytes": 0}
         self._counted_at = float("-inf")
 
@@ -49,7 +49,7 @@ class StatusSource:
         return self._driver.is_disk_full
 
     def view(self) -> View:
-        """Made once per turn of the driver, whoever asks for it: page, metrics, probes."""
+        """A view of the node. It is made once per turn of the driver, for page, metrics and probes together."""
         now = self._clock()
         if self._view is None or self._viewed_at != self._driver.turns:
             self._view, self._viewed_at = self._node.view(now), self._driver.turns

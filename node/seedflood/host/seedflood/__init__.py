@@ -1,1 +1,1 @@
-"""SeedFlood on a host: how what it keeps, computes and tells meets journal, compute thread and operators."""
+"""SeedFlood on a host: its driver and engine, which connect it with journal, compute thread and operators."""

@@ -1,7 +1,7 @@
-"""What SeedFlood keeps that is not on the disk yet: bundles.
+"""The backlog of SeedFlood: bundles that are not on the disk yet.
 
-While the disk is full the node goes on hearing and relaying others, whose bundles neighbours have, too. Its own ones,
-and statements that count them, are withheld, and so is the round that it would measure next.
+While the disk is full the node still hears and relays others, because neighbours have their bundles, too. Its own
+bundles, statements that count them, and the next round to be measured are withheld.
 """
 
 from collections.abc import Sequence
@@ -16,22 +16,23 @@ from seedflood.protocol.seedflood.statement import stated
 from seedflood.protocol.swarm.messages import Member, Members, Message
 
 GROUP_BUNDLES_MAX = 4096
-"""A node that catches up closes no windows, but shall not keep everything in one open group."""
+"""The most bundles in one group. Usually a window ends the group, but a node that catches up closes no windows."""
 
 GROUP_BYTES_MAX = 4 << 20
-"""Of payloads."""
+"""The most bytes of payloads in one group."""
 
 UNSAVED_BUNDLES_MAX = 1 << 18
-"""Some 100 MB in memory. Beyond it the node ends (74): a restart forgets them and pulls them again."""
+"""The most bundles that wait for space, about 100 MB in memory. Beyond that the node ends (exit code 74). After a
+restart it pulls them again."""
 
 UNSAVED_BYTES_MAX = 256 << 20
-"""Of payloads."""
+"""The most bytes of payloads that wait for space."""
 
 Probes = Sequence[Told]
 
 
 class BundleBacklog(Backlog):
-    """Bundles since the last commit, too. measure, published: what waits for space with them."""
+    """Also bundles since the last commit. measure, published: the order and the measured round that wait for space."""
 
     def __init__(self, origin: OriginId) -> None:
         super().__init__(origin)
@@ -43,21 +44,21 @@ class BundleBacklog(Backlog):
 
     @property
     def is_large(self) -> bool:
-        """Is it time to end the group, whatever is done with it?"""
+        """Is the group so large that it must end now?"""
         return len(self.bundles) >= GROUP_BUNDLES_MAX or self._bytes >= GROUP_BYTES_MAX
 
     @property
     def unwritten(self) -> list[Bundle]:
-        """What even a reader of the journal in this process does not find there."""
+        """The bundles that are not even in an open group of the journal, because the disk is full."""
         return self.bundles if self.is_stuck else []
 
     @property
     def first_unsaved(self) -> int | None:
-        """The first own step that is not kept."""
+        """Our first step that is not on the disk, while the disk is full; else None."""
         return min((bundle.first_covered for bundle in self._own), default=None) if self.is_stuck else None
 
     def add_bundles(self, bundles: Sequence[Bundle], *, is_durable: bool) -> None:
-        """Raises DiskFullError when there is too much to remember."""
+        """Takes bundles that are to be written. Raises DiskFullError if too many wait for space."""
         self.bundles += bundles
         if is_durable:
             self._own.update(bundle for bundle in bundles if bundle.origin == self._origin)
@@ -66,14 +67,14 @@ class BundleBacklog(Backlog):
             raise DiskFullError("the disk was full for too long; free some space and restart.")
 
     def clear(self) -> None:
-        """Everything was written."""
+        """Forgets everything, because it was written."""
         super().clear()
         self.bundles.clear()
         self._own.clear()
         self._bytes = 0
 
     def sift(self, peer: OriginId, message: Message) -> Message | None:
-        """What of the message may be sent now; the rest is withheld."""
+        """The part of the message that may be sent now, None if there is none. The rest is withheld."""
         if self.is_stuck and isinstance(message, Members):
             return self._sift_members(peer, message)
         if not (self.is_stuck and isinstance(message, Updates)):
@@ -86,12 +87,12 @@ class BundleBacklog(Backlog):
         return Updates(others) if others else None
 
     def take_round(self) -> tuple[Measure | None, tuple[int, Probes] | None]:
-        """There is space again: (what to measure, what to publish)."""
+        """Called when there is space again. Returns and forgets (what to measure, what to publish)."""
         waiting = self.measure, self.published
         self.measure = self.published = None
         return waiting
 
     def is_early(self, member: Member) -> bool:
-        """A statement of ours that tells how far we have spoken shall not count what is not kept."""
+        """Is it our own statement, and does it count steps that are not on the disk yet?"""
         first = self.first_unsaved
         return member.origin == self._origin and first is not None and stated(member).said_before > first

@@ -1,7 +1,7 @@
 """The compute adapter: carries out the driver's orders on the compute thread, and answers on the loop.
 
-It is the daemon's end of the seam `seams.Compute`. Jobs run in the order of the orders, so a digest stands for exactly
-what was ordered before it, and a sum of an epoch for exactly the frontier that is told with it.
+It implements the seam `seams.Compute` in the daemon. Jobs run in the order in which they were ordered. So a digest
+covers exactly what was ordered before it, and the sum of an epoch has exactly the frontier of its order.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ _log = structlog.stdlib.get_logger("seedflood")
 
 
 class Answers(Protocol):
-    """Where results go; `driver.Driver` in the daemon."""
+    """Takes the results; in the daemon this is `driver.SeedfloodDriver`."""
 
     def published(self, step: int, probes: Sequence[Told]) -> None: ...
 
@@ -37,7 +37,7 @@ class Answers(Protocol):
 
 
 class ComputeAdapter:
-    """answers: set before the first order. measured: told of every round, for the log."""
+    """answers: must be set before the first order. measured: called with every measured round, for the log."""
 
     answers: Answers
 
@@ -50,7 +50,7 @@ class ComputeAdapter:
         measured: Callable[[Measure, Round], None],
         snapshots: Snapshots | None,
     ) -> None:
-        """drive: every entry into the driver goes through it. snapshots: None for none."""
+        """drive: runs an action that calls the driver. snapshots: None if none are to be written."""
         self._origin = origin
         self._trainer = trainer
         self._run = run
@@ -109,7 +109,8 @@ class ComputeAdapter:
         self._run(rebuild, lambda is_changed: self._drive(lambda: self.answers.rebuilt(is_changed)))
 
     def _elsewhere(self, items: Iterator[Item]) -> Iterator[Item]:
-        """For a job: every item is made on the loop, which has the journal, and the job waits for it."""
+        """An iterator for a job on the compute thread. Each item is made on the loop, where the journal is, while the
+        job waits."""
         loop = asyncio.get_running_loop()
 
         def give(answer: "Future[Item | None]") -> None:
@@ -132,13 +133,14 @@ class ComputeAdapter:
         return take()
 
     async def close(self) -> None:
-        """Reads no more for jobs. Waits for a snapshot that is being written."""
+        """Stops reading for jobs, and waits for a snapshot that is being written."""
         self._is_closed = True
         if self._saving is not None:
             await asyncio.gather(self._saving, return_exceptions=True)
 
     def _save(self, snapshot: tuple[Arrays, Facts]) -> None:
-        """Writes it on a thread of its own: the next step does not wait for the disk. One at a time is enough."""
+        """Writes a snapshot on another thread, so that the next step does not wait for the disk. Skips it if one is
+        being written already."""
         if self._saving is None or self._saving.done():
             self._saving = asyncio.create_task(self._write(*snapshot))
 

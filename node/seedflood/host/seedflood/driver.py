@@ -1,6 +1,6 @@
-"""What SeedFlood adds to the driver: it persists bundles and sums, then sends, then applies.
+"""The driver of SeedFlood: it persists bundles and sums, then sends, then applies.
 
-While the disk is full the node stops publishing, and goes on relaying what others say (`backlog`).
+While the disk is full the node stops publishing, but still relays what others say (`backlog`).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -33,12 +33,12 @@ from seedflood.protocol.swarm.messages import Hello, Member, Members
 from seedflood.protocol.swarm.outputs import Event
 
 ANSWER_BUNDLES = 256
-"""Read at once for a neighbour, 22 KB on the wire: live frames pass in between."""
+"""How many bundles are read at once for a neighbour, 22 KB on the wire. Live frames are sent in between."""
 
 
 class _Kept(NamedTuple):
-    """What persisting found: sums that were adopted, with what else their epochs hold; bundles that took the place of
-    others, or of none."""
+    """What was persisted. adopted: sums, each with the other bundles of its epoch. settled: (old, new) bundles after an
+    equivocation; the old one is None if there was none."""
 
     adopted: list[tuple[ClosedEpoch, list[Bundle]]]
     settled: list[tuple[Bundle | None, Bundle]]
@@ -66,8 +66,8 @@ class SeedfloodDriver(Driver):
         self._compute = compute
 
     def start(self, members: Iterable[Member], *, is_journal_damaged: bool = False, is_key_fresh: bool = True) -> None:
-        """Goes on with what the journal holds: its last bundles wait for their windows, the others are read and applied
-        page by page, while the node is at work. is_key_fresh: nothing was ever published with our key."""
+        """Resumes from the journal. Its last bundles wait for their windows; all others are read and applied page by
+        page while the node works already. is_key_fresh: nothing was ever published with our key."""
         journal, members = self._journal, list(members)
         settled, waiting, closed, contradicting = take_stock(journal, members, self.node.origin, self.node.rules)
         self.node.contradicting.update(contradicting)
@@ -86,7 +86,7 @@ class SeedfloodDriver(Driver):
         )
 
     def hello(self) -> Hello:
-        """What to say first on a new link: nothing of ourselves that is not kept yet."""
+        """The first message on a new link. It claims none of our own steps that are not on the disk yet."""
         hello = self.node.hello()
         unsaved = self._backlog.first_unsaved
         if unsaved is None:
@@ -96,9 +96,9 @@ class SeedfloodDriver(Driver):
         return replace(hello, frontier=frontier)
 
     def answer(self, frontier: Iterable[Held]) -> Iterator[Members | ClosedDigests | ClosedEpoch | Updates | Standing]:
-        """The answer to a pull: all that the frontier lacks, and what the digest of it all was. Made as it is taken.
+        """The answer to a pull: everything that the frontier lacks, then our standing. Made while it is sent.
 
-        Raises JournalError. Who takes it serves others between its parts, some of which are empty.
+        Raises JournalError. The caller should serve others between its parts, of which some are empty.
         """
         yield Members(self.node.membership.told())
         is_proven = False
@@ -131,7 +131,7 @@ class SeedfloodDriver(Driver):
         self.do(lambda now: self.node.digested(frontier_digest, replica_digest, now))
 
     def rebuilt(self, is_changed: bool) -> None:
-        """Answers a Rebuild. is_changed: the coefficients were not those that the journal gives."""
+        """Answers a Rebuild. is_changed: the coefficients differed from those that follow from the journal."""
         self.do(lambda now: self.node.rebuilt(is_changed, now))
 
     def summed(self, closed: ClosedEpoch) -> None:
@@ -142,7 +142,7 @@ class SeedfloodDriver(Driver):
         self.do(lambda now: self.node.leave(now, self._backlog.first_unsaved))
 
     def _persist(self, out: Outputs) -> _Kept:
-        """One group of the journal per window. It also ends when something of ours is in it, or when it is large."""
+        """Writes to the journal. A group ends with each window, with anything of our own, or when it is large."""
         adopted = [(closed, [*self._journal.adopt(closed), *self._unwritten(closed)]) for closed in out.adopt]
         self._append(out)
         return _Kept(adopted, [change for proof in out.settle for change in self._settle(proof, out)])
@@ -204,12 +204,13 @@ class SeedfloodDriver(Driver):
             self._check(peer, bundle)
 
     def _held(self, bundle: Bundle) -> Bundle | None:
-        """What the journal has under the same step, or what waits for it."""
+        """The bundle of the same origin and step in the journal or in the backlog, if there is one."""
         waiting = (one for one in self._backlog.unwritten if (one.origin, one.step) == (bundle.origin, bundle.step))
         return next(waiting, None) or self._journal.find(bundle.origin, bundle.step)
 
     def _check(self, peer: OriginId, bundle: Bundle) -> None:
-        """Holds what a neighbour told against the journal. Where it is there, it may skip what is there, too."""
+        """Compares a neighbour's bundle with the journal, and reports a contradiction. Even if the journal has the same
+        bundle, it may have others of steps that this one declares as skipped."""
         held, origin = self._held(bundle), bundle.origin
         if held == bundle:
             held = self._journal.following(origin, bundle.first_covered)
@@ -223,26 +224,27 @@ class SeedfloodDriver(Driver):
         self.do(lambda _: self.node.inquiry.contradicted(peer, held, bundle))
 
     def _settle(self, proof: Equivocation, out: Outputs) -> Iterator[tuple[Bundle | None, Bundle]]:
-        """Keeps the bundles that stand if others are held, or none; (that one, this one). What finds no space is found
-        out again later: digests go on differing."""
+        """Of two bundles that contradict each other, writes the one that counts. Yields (the bundle that was held or
+        None, the one that replaced it). If the disk is full nothing is lost: digests still differ, so the contradiction
+        is found again."""
         for bundle in (proof.kept, proof.dropped):
             held = self._held(bundle)
             if self.is_disk_full or held == bundle or (held is None and not self.node.may_insert(bundle)):
                 continue
             if held is not None and not self.node.inquiry.stands_over(bundle, held):
                 if held not in (proof.kept, proof.dropped):
-                    out.check.append((bundle.origin, bundle))  # a third one, of which others do not know
+                    out.check.append((bundle.origin, bundle))  # we hold a third one, which others do not know
                 continue
             try:
                 self._journal.replace(bundle)
             except DiskFullError as error:
                 self._stick(error)
                 continue
-            self._backlog.clear()  # the open group was written before it
+            self._backlog.clear()  # `replace` has committed the open group
             yield held, bundle
 
     def _unwritten(self, closed: ClosedEpoch) -> list[Bundle]:
-        """What waits for a full disk, and the sum of its epoch does not stand for."""
+        """The bundles of an epoch that wait for space and that its sum does not cover."""
         period, covered = self.node.rules.refresh_period, Frontier(closed.frontier)
         waiting = [bundle for bundle in self._backlog.unwritten if bundle.step // period == closed.epoch]
         return [bundle for bundle in waiting if not covered.holds(*bundle.span)]
@@ -276,7 +278,7 @@ class SeedfloodDriver(Driver):
 
     def _compact(self, closed: ClosedEpoch) -> None:
         if self.is_disk_full:
-            return  # the bundles stay, and are as good
+            return  # the bundles stay, which is as good
         try:
             dropped = self._journal.compact(closed)
         except DiskFullError as error:

@@ -1,4 +1,4 @@
-"""SeedFlood's engine: the trainer, the journal of bundles, and what stands between them and the daemon."""
+"""SeedFlood's engine: trainer, journal, node and driver, connected with the daemon."""
 
 import asyncio
 from collections import Counter
@@ -41,15 +41,15 @@ _log = structlog.stdlib.get_logger("seedflood")
 async def open_seedflood(
     settings: Settings, identity: Identity, compute: ComputeThread, hub: TelemetryHub, undo: AsyncExitStack
 ) -> "SeedfloodEngine":
-    """Loads model and rows, opens the journal, puts the weights back that it stands for. Raises SeedfloodError.
+    """Loads model and rows, opens the journal, and restores the weights. Raises SeedfloodError.
 
-    undo: whatever is to be let go of if the daemon does not come up.
+    undo: takes what must be closed if the daemon does not start.
     """
     node, run = settings.node, settings.run
     trainer = await compute.run(lambda: Trainer(run, node))
     hub.tell("opening the journal")
     journal = undo.enter_context(
-        await asyncio.to_thread(  # every record is looked at: minutes, if there are many millions
+        await asyncio.to_thread(  # checks every record: minutes, if there are many millions
             BundleJournal.open,
             node.state / JOURNAL_FILE,
             run.run_id(),
@@ -133,7 +133,7 @@ class SeedfloodEngine(Engine):
         return Use(self._news, self.node.duplicates + sum(refused.values()) - vain, vain)
 
     def _find_update(self, origin: OriginId, step: int) -> tuple[bool, bool]:
-        """Is it held, and is it applied?"""
+        """(is the update held, is it applied)."""
         return self.node.frontier.holds(origin, step), self.node.applied.holds(origin, step)
 
     # Whoever wants to know (seams.Observer)
@@ -194,7 +194,7 @@ class SeedfloodEngine(Engine):
             self._warn("a scalar was clipped; the learning rate may be too high", order.step)
 
     def _warn(self, sentence: str, step: int) -> None:
-        """The first time, and whenever it has happened twice as often: a run that went wrong says so at every step."""
+        """Warns the 1st, 2nd, 4th, 8th... time, because a run that goes wrong would warn at every step."""
         self._oddities[sentence] += 1
         times = self._oddities[sentence]
         if times & (times - 1) == 0:
@@ -231,19 +231,20 @@ class SeedfloodEngine(Engine):
 
 
 def load_sums(trainer: Trainer, journal: BundleJournal, snapshots: Snapshots | None, origin: OriginId) -> None:
-    """Closed epochs take effect: by a snapshot of the weights, where there is one of just them, which saves folding."""
+    """Applies all sums of the journal to the weights. A snapshot of weights with exactly these sums saves the
+    folding."""
     for one in journal.closed_epochs():
         trainer.adopt(one.epoch, one.coefficients, ())
     period = trainer.run.seedflood.refresh_period
     next_step = journal.last_step(origin) + 1
 
     def is_usable(facts: Mapping[str, str]) -> bool:
-        """Not if we go on before it: a journal that was lost is pulled again from the start."""
+        """Does the snapshot fit? Not if our next step is before it: then the journal was lost, and is pulled again."""
         return trainer.is_restorable(facts) and int(facts["epoch"]) * period <= next_step
 
     snapshot = snapshots.load_latest(is_usable) if snapshots is not None else None
     for path, reason in snapshots.skipped if snapshots is not None else ():
-        _log.info("snapshot passed over", path=str(path), reason=reason)
+        _log.info("snapshot skipped", path=str(path), reason=reason)
     if snapshot is not None:
         trainer.restore(snapshot.arrays, snapshot.facts)
         _log.info("snapshot loaded", epoch=snapshot.step)

@@ -1,7 +1,7 @@
-"""What a journal holds, read for the model: at start all but the last rounds, for a rebuild all that counts as applied.
+"""Reads a journal for the model: at start all but the last rounds, for a rebuild everything that counts as applied.
 
-A journal may be long, so nothing here holds it in memory: what waits for its window is some rounds of each origin, the
-rest is read page by page while the node is at work, and each page goes to the model before the next is read.
+A journal may be long, so it is never held in memory. Only bundles that wait for their windows are, some rounds of each
+origin. The rest is read page by page while the node works, and the model gets each page before the next one is read.
 """
 
 import sys
@@ -17,7 +17,7 @@ from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.swarm.messages import Member
 
 PAGE_BUNDLES = 1024
-"""Read at once, some 5 ms."""
+"""How many bundles are read at once, which takes about 5 ms."""
 
 
 def take_stock(
@@ -28,8 +28,8 @@ def take_stock(
     *,
     waiting_rounds: int = WAITING_ROUNDS,
 ) -> tuple[dict[int, Frontier], list[Bundle], Iterable[ClosedEpoch], set[OriginId]]:
-    """At start: (by epoch what is to be applied at once, the bundles that wait for their windows, the sums, who skips
-    in some bundles what it tells in others)."""
+    """Divides the content of a journal at start: (what is to be applied at once, by epoch; bundles that wait for their
+    windows; sums; origins that declare steps as skipped for which they also published updates)."""
     inventory = journal.inventory()
     bundles = inventory.of_bundles()
     early = bundles.below(settled_ends(bundles, members, origin, rules, waiting_rounds))
@@ -37,9 +37,9 @@ def take_stock(
     waiting = _beyond(journal, joined([early, sums]))
     settled = inventory.settled(waiting)
     while contradicting and len(more := _beyond(journal, joined([*settled.values(), sums]))) > len(waiting):
-        waiting, settled = more, inventory.settled(more)  # one that waits skips what others tell
+        waiting, settled = more, inventory.settled(more)  # a waiting bundle skips a step for which others have updates
     closed: Iterable[ClosedEpoch] = journal.closed_epochs()
-    if inventory.digests.keys() == inventory.sums.keys():  # to unpack them all would take the loop a while
+    if inventory.digests.keys() == inventory.sums.keys():  # saves unpacking all sums on the event loop
         closed = [ClosedEpoch(epoch, held, b"", inventory.digests[epoch]) for epoch, held in inventory.sums.items()]
     return settled, waiting, closed, contradicting
 
@@ -56,10 +56,11 @@ def pages(
     read: Callable[[Sequence[Bundle]], None] | None = None,
     contradicting: Container[OriginId] = (),
 ) -> Iterator[list[Update]]:
-    """The updates of all bundles that this frontier covers, from the disk and, in the end, what waits for it. read: is
-    told of the bundles. contradicting: of these origins what one bundle skips another may tell.
+    """The updates of all bundles that the frontier `applied` covers, page by page: from the disk, and at last from the
+    backlog. unwritten: the bundles of the backlog. read: called with the bundles of each page. contradicting: origins
+    that may declare steps as skipped for which they also published updates.
 
-    The node goes on meanwhile: groups may be undone and written again, and nothing is told twice.
+    The node works meanwhile. Groups may be rolled back and written again, but no update comes twice.
     """
     told = Frontier(ranges_max=sys.maxsize)
 

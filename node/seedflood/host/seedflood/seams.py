@@ -1,4 +1,4 @@
-"""What SeedFlood needs behind the seams of a driver: bundles and sums in the journal, a replica, who hears of both."""
+"""The seams of SeedFlood's driver: a journal of bundles and sums, links that pull, a replica, and an observer."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
@@ -13,55 +13,56 @@ from seedflood.protocol.swarm.messages import Member
 
 
 class Journal(seams.Journal, Protocol):
-    """The durable log. Every method raises JournalError, those that write DiskFullError if there is no space."""
+    """The durable log. Every method raises JournalError; those that write raise DiskFullError if there is no space."""
 
     def append(self, bundles: Sequence[Bundle], members: Sequence[Member], *, durable: bool) -> int:
-        """Adds to the open group; `durable`: the group is on the disk before this returns.
+        """Adds to the open group. durable: the group is on the disk before this returns.
 
-        Returns how many bundles were new. If it raises, the whole group since the last `commit` is undone.
+        Returns how many bundles were new. If it raises, everything since the last `commit` is rolled back.
         """
 
     def find(self, origin: OriginId, step: int) -> Bundle | None:
-        """The bundle that begins with this step, unless a sum has taken its place."""
+        """The bundle that begins with this step, unless a sum has replaced it."""
 
     def replace(self, bundle: Bundle) -> None:
-        """Keeps this one in the place of the one of the same origin and step, or of none, durably. Ends the open group
-        first."""
+        """Writes a bundle, durably, in the place of the one with the same origin and step, if there is one. Commits the
+        open group first."""
 
     def following(self, origin: OriginId, step: int) -> Bundle | None:
-        """The first bundle of the origin that begins with this step or a later one, unless a sum has its place."""
+        """The first bundle of the origin that begins with this step or a later one, unless a sum has replaced it."""
 
     def adopt(self, closed: ClosedEpoch) -> list[Bundle]:
-        """Keeps a foreign epoch in the place of the bundles it covers, durably; returns the epoch's other bundles."""
+        """Replaces bundles by a neighbour's sum, durably. Returns those bundles of the epoch that it does not cover."""
 
     def compact(self, closed: ClosedEpoch) -> int:
-        """Keeps a sum of ours in the place of its bundles, if that takes less room; returns how many it replaced."""
+        """Replaces bundles by our sum, if that takes less space. Returns how many it replaced."""
 
     def closed_epochs(self) -> Iterator[ClosedEpoch]:
         """All epochs that are kept as sums."""
 
     def inventory(self) -> Inventory:
-        """What is there, without reading it all again. Asked for once, at start."""
+        """What the journal holds, found while it was opened. Called once, at start."""
 
     def replay(self) -> Iterator[Bundle]:
-        """All bundles that no closed epoch covers; those of one origin in the order of their steps, as a rule."""
+        """All bundles that are not in a sum. Those of one origin usually come in the order of their steps."""
 
     def read_missing(self, frontier: Iterable[Held], limit: int) -> Iterator[ClosedEpoch | list[Bundle]]:
-        """What a frontier lacks: sums, and bundles that no sum stands for, in batches of up to `limit`.
+        """Everything that a frontier lacks: sums, and bundles that are in no sum, in batches of up to `limit`.
 
-        Read as it is asked for. An empty batch means that nothing was found for a while: others may be served now.
+        It is read as the caller asks for it. An empty batch means that a long search has found nothing yet, so that
+        the caller can serve others.
         """
 
 
 class Links(seams.Links, Protocol):
-    """The neighbours, who can be asked for what is lacking, too."""
+    """The links to neighbours, which can also pull."""
 
     def pull(self, peer: OriginId, frontier: tuple[Held, ...]) -> object:
-        """Asks for what the frontier lacks; ends with `Driver.pulled`."""
+        """Asks the peer for everything that the frontier lacks. At the end `Driver.pulled` is called."""
 
 
 class Compute(Protocol):
-    """The model, on its own thread: takes orders in sequence. The answers come back to the driver."""
+    """The model on its own thread. It carries out orders one after the other, and answers by methods of the driver."""
 
     def apply(self, window: ClosedWindow) -> None: ...
 
@@ -75,26 +76,27 @@ class Compute(Protocol):
         """Answered by `Driver.summed`."""
 
     def keep_snapshot(self) -> None:
-        """The journal has one more sum: weights with these sums in them may save time at a restart."""
+        """Called when the journal has a new sum: a snapshot of weights that include it can save time at a restart."""
 
     def adopt(self, closed: ClosedEpoch, others: Sequence[Bundle]) -> None:
-        """The coefficients of the epoch become those of `closed` plus the updates of `others`."""
+        """Sets the coefficients of the epoch to those of `closed` plus the updates of `others`."""
 
     def replay(self, pages: Iterator[Sequence[Update]]) -> None:
-        """These are applied on top, page by page. The pages are read where the driver runs, never elsewhere."""
+        """Applies these updates page by page. The iterator must run on the driver's thread."""
 
     def rebuild(self, closed: Iterator[ClosedEpoch], pages: Iterator[Sequence[Update]]) -> None:
-        """The coefficients become those of the closed epochs plus these updates, read like those of `replay`. Answered
-        by `Driver.rebuilt`."""
+        """Sets the coefficients to those of the closed epochs plus these updates. Both iterators must run on the
+        driver's thread. Answered by `Driver.rebuilt`."""
 
 
 class Observer(seams.Observer, Protocol):
-    """Whoever wants to know, also of what was kept and applied."""
+    """Hears of what happens, also of what was kept and applied."""
 
     def adopted(self, closed: ClosedEpoch, source: OriginId | None) -> None:
-        """A foreign sum of an epoch was kept in the place of bundles. source: the neighbour it came from."""
+        """A neighbour's sum has replaced the bundles of an epoch. source: that neighbour."""
 
     def learned(self, bundles: Sequence[Bundle], source: OriginId | None) -> None:
-        """New bundles were journalled (or wait for a full disk). source: the neighbour they came from; None: ours."""
+        """New bundles were written to the journal, or wait for space. source: the neighbour that sent them, None if
+        they are our own."""
 
     def applied(self, window: ClosedWindow) -> None: ...
