@@ -1,7 +1,7 @@
-"""Memory that is bounded, looked at while a run goes on: no table of a node is larger than the code promises.
+"""Checks during a run that memory is bounded: no table of a node is larger than the code promises.
 
-All containers that a node's parts hold between two events are found by walking through them, and every one of them has
-its bound in a table: one that is new and has none is seen, too. Here are the bounds of a swarm; an algorithm adds those
+A walk through the parts of a node finds all containers that they hold between two events. Each must have a bound in the
+table below; a new container without a bound is reported, too. Here are the bounds of a swarm; an algorithm adds those
 of its own parts.
 """
 
@@ -16,10 +16,10 @@ from seedflood.protocol.swarm.messages import NEIGHBOURS_MAX
 
 Answer = TypeVar("Answer")
 Bound = Callable[[Any], int]
-"""Of a node."""
+"""Called with a node."""
 CONTAINERS = (dict, set, list, deque)
 REASONS_MAX = 64
-"""For which something is refused."""
+"""How many reasons there may be to refuse something."""
 
 
 def fixed(most: int) -> Bound:
@@ -39,7 +39,7 @@ def statements(node: Any) -> int:
     return 2 * origins(node)
 
 
-at_once = fixed(0)  # empty again before anything else happens
+at_once = fixed(0)  # empty again after each event
 
 SWARM_BOUNDS: dict[str, Bound] = {
     "Backlog._withheld": fixed(WITHHELD_MAX),
@@ -66,14 +66,14 @@ SWARM_BOUNDS: dict[str, Bound] = {
     "Outputs.send": at_once,
     "Presence.changed": origins,
 }
-"""By the part that holds it, or a class that it comes from; [] is what a table holds by its keys."""
+"""By the class of the part, or one of its base classes, and the field. [] stands for each container inside a table."""
 
 
 def find_excess(
     driver: Driver, bounds: Mapping[str, Bound] = SWARM_BOUNDS, *, claimed: tuple[str, str] | None = None
 ) -> list[str]:
-    """Tables that are larger than promised, or of which nothing is promised. claimed: (part, field) that is not looked
-    at, for it holds what a neighbour says."""
+    """Tables that are larger than their bound, or that have none. claimed: (part, field) that is left out, because it
+    holds what a neighbour claims."""
     node = driver.node
     excess = []
     for kind, field, size in _containers(driver, claimed):
@@ -87,12 +87,12 @@ def find_excess(
 
 
 def parts_of(driver: Driver, claimed: tuple[str, str] | None = None) -> Iterator[object]:
-    """A node, its backlog, and everything that these are made of."""
+    """A node, its backlog, its algorithm, and all their parts."""
     return (part for part, _ in _walk(driver, claimed))
 
 
 def _containers(driver: Driver, claimed: tuple[str, str] | None) -> Iterator[tuple[type, str, int]]:
-    """(whose, what, how many are in it)"""
+    """(class of the part, field, size) of all containers."""
     for part, fields in _walk(driver, claimed):
         for field, value in fields:
             if _is_container(type(value)):
@@ -101,7 +101,7 @@ def _containers(driver: Driver, claimed: tuple[str, str] | None) -> Iterator[tup
 
 
 def _walk(driver: Driver, claimed: tuple[str, str] | None) -> Iterator[tuple[object, Sequence[tuple[str, Any]]]]:
-    """Every part once, and its fields. Walked so often that what is known of a type is remembered."""
+    """Every part once, with its fields. This runs often, so what is known about types is cached."""
     seen: set[int] = set()
     parts: list[object] = [driver.node, driver._backlog, driver.node._algorithm]
     while parts:
@@ -120,14 +120,14 @@ def _walk(driver: Driver, claimed: tuple[str, str] | None) -> Iterator[tuple[obj
 
 
 def _inside(container: Any, is_wanted: Callable[[type], bool]) -> list[Any]:
-    """What a container holds that is of wanted types: mostly nothing, and most containers hold one type only."""
+    """The values in a container that are of wanted types. Usually there are none, and all values are of one type."""
     values = container.values() if isinstance(container, dict) else container
     wanted = set(filter(is_wanted, set(map(type, values))))
     return [value for value in values if type(value) in wanted] if wanted else []
 
 
 class _Known(dict[type, Answer], Generic[Answer]):
-    """Answers to a question about types, each asked once."""
+    """A cache of answers to a question about types."""
 
     def __init__(self, ask: Callable[[type], Answer]) -> None:
         super().__init__()
@@ -139,7 +139,7 @@ class _Known(dict[type, Answer], Generic[Answer]):
 
 
 def _belongs(kind: type) -> bool:
-    """Is it of a node's own parts? What it was given to send or to keep has limits where it came in."""
+    """Is this a class of a node's own parts? Messages are not: their size was checked when they came in."""
     return issubclass(kind, Backlog) or (
         kind.__module__.startswith("seedflood.protocol.") and not kind.__module__.endswith(".messages")
     )

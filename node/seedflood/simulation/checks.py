@@ -1,4 +1,4 @@
-"""What must hold of hosts of any algorithm, judged from outside."""
+"""Checks of hosts from outside, whatever their algorithm."""
 
 from collections.abc import Mapping, Sequence
 
@@ -6,16 +6,16 @@ from seedflood.protocol.view import Blocker
 from seedflood.simulation.host import Host
 
 HARMLESS = ("duplicate", "self")
-"""Why honest hosts refuse each other: both have dialled, or one was started twice."""
+"""Reasons for which honest hosts refuse each other: both have dialled, or one was started twice."""
 
 
 def find_mistakes(hosts: Sequence[Host]) -> list[str]:
-    """What hosts did that may not happen at any moment, whatever the faults are."""
+    """What hosts did that must never happen, whatever the faults are."""
     return [f"{host.name} {mistake}" for host in hosts for mistake in (*host.mistakes, *host.judge())]
 
 
 def find_refusals(hosts: Sequence[Host], refusals: Mapping[tuple[int, int, str], int]) -> list[str]:
-    """Whom these hosts refused among themselves. refusals: how often, by receiver, sender and reason."""
+    """Refusals among these hosts, but for harmless reasons. refusals: how often, by receiver, sender and reason."""
     names = {host.index: host.name for host in hosts}
     return [
         f"{names[receiver]} refused {names[sender]} ({reason}, {count} times)"
@@ -25,7 +25,7 @@ def find_refusals(hosts: Sequence[Host], refusals: Mapping[tuple[int, int, str],
 
 
 def find_stuck(hosts: Sequence[Host]) -> list[str]:
-    """Who has not finished, and what it waits for."""
+    """The hosts that have not finished, and what each waits for."""
     return [
         f"{host.name} is {host.node.phase if host.is_up else 'down'} at step {host.node.step}"
         + (f", waits for {', '.join(map(_spell, host.driver.blockers()))}" if host.is_up else "")

@@ -1,8 +1,8 @@
-"""What a world is like for the whole of a run, before anything goes wrong in it: drawn from the seed.
+"""The speed of links and hosts for a whole run, drawn from the seed. Faults come on top.
 
-usual    steps take longer than hops
-far      hops take longer than many steps
-uneven   hosts of very different speed: one is fast and all others are slow, or each has a pace of its own
+usual    a step takes longer than a hop
+far      a hop takes longer than many steps
+uneven   hosts of very different speed: one is fast and all others are slow, or each has its own speed
 """
 
 import random
@@ -16,12 +16,12 @@ FAR_PACE = Pace(0.01, 0.025)
 FAR_DELAYS = (0.15, 0.3)
 SLOWEST_FACTOR = 40.0
 REDIAL_SECONDS = (1.0, 2.5)
-"""Of so many, at most, is the pause between two dials: production waits half as long as it is patient."""
+"""The longest pause between two dials is one of these. In production it is half of the patience."""
 
 
 @dataclass(frozen=True, slots=True)
 class Climate:
-    """paces: of each host."""
+    """paces: one for each host."""
 
     name: str
     weather: Weather
@@ -29,7 +29,7 @@ class Climate:
 
 
 def draw_climate(names: tuple[str, ...], weather: Weather, clients: int, rng: random.Random) -> Climate:
-    """One of these, with dialling of any kind; the usual one alone is always the same."""
+    """Draws one of the named climates, and how hosts dial. `("usual",)` alone draws nothing."""
     if names == ("usual",):
         return Climate("usual", weather, (USUAL_PACE,) * clients)
     name = rng.choice(names)

@@ -1,4 +1,5 @@
-"""Virtual time: events run in the order of their moments, equal moments in the order of their making."""
+"""Virtual time: events run in the order of their times; events of the same time in the order in which they were
+added."""
 
 import heapq
 from collections.abc import Callable
@@ -20,7 +21,7 @@ class Clock:
         heapq.heappush(self._events, (moment, next(self._order), action, args))
 
     def run(self, until: Callable[[], bool], seconds_max: float) -> bool:
-        """Runs events until `until()` holds, which is asked after each; False if time or events ran out before."""
+        """Runs events until `until()` holds, which is asked before each one. False if time or events run out first."""
         end = self.now + seconds_max
         while not until():
             if not self._events or self._events[0][0] > end:

@@ -1,4 +1,4 @@
-"""What simulated links need of a host, of any algorithm."""
+"""What simulated links need of a host, whatever its algorithm."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
@@ -10,14 +10,14 @@ from seedflood.protocol.swarm.messages import Hello
 
 
 class Door(Protocol):
-    """Who is let in by a node."""
+    """The part of a node that decides whom it links with."""
 
     @property
     def admission(self) -> MemberAdmission: ...
 
 
 class Hearer(Protocol):
-    """What links tell a driver, and ask it."""
+    """The methods of a driver that links call."""
 
     def hello(self) -> Hello: ...
 
@@ -49,4 +49,4 @@ class Endpoint(Protocol):
     def driver(self) -> Hearer: ...
 
     def enter(self, action: Callable[..., None], *args: object) -> None:
-        """Does it now; a host that is paused does it when it goes on."""
+        """Calls the action now, or if the host is paused, when it resumes."""

@@ -1,8 +1,8 @@
-"""Chaos: faults strike hosts and links at random moments, until `end` lets all of them heal.
+"""Chaos: faults strike hosts and links at random moments, until `end` heals all of them.
 
-These are faults that any node can meet. One of them destroys what is durable (`lose_disk`): it waits for a moment at
-which the neighbours hold, durably, what will be destroyed, and the next one waits until this one is overcome; a swarm
-that loses all copies of something cannot have it. Whether neighbours hold it only an algorithm can say.
+These faults can strike nodes of any algorithm. One of them destroys durable data (`lose_disk`). A swarm that loses all
+copies of something cannot bring it back. So this fault waits until the neighbours hold copies durably, and until the
+last host that it struck has recovered. Only an algorithm can say whether neighbours hold copies (`holds_past_of`).
 """
 
 import random
@@ -16,21 +16,21 @@ from seedflood.simulation.world import AnyHost, World
 
 DOWN_SECONDS = (0.1, 4.0)
 FAULT_SECONDS = (0.5, 8.0)
-"""How long a fault lasts that is no crash."""
+"""How long a fault lasts, other than a crash."""
 LATE_SECONDS = (2.0, 10.0)
 FAREWELL_SECONDS = (0.1, 1.0)
 """Between a goodbye and the end of the process."""
 WRITES_MAX = 40
-"""A killed process dies within so many writes and sends."""
+"""A killed process dies within this many writes and sends."""
 SOON_SECONDS = (0.05, 0.5)
 SLOW_FACTOR = 10.0
 
 Fault = Callable[[], bool]
-"""Strikes; says whether it did."""
+"""Strikes, if it can. Returns whether it did."""
 
 
 class Chaos(Generic[AnyHost]):
-    """Strikes a world by the rates of a profile. faults: how often each kind happened."""
+    """Strikes a world at the rates of a profile. faults: how often each kind has struck."""
 
     def __init__(self, world: World[AnyHost], profile: Profile) -> None:
         self.faults: Counter[str] = Counter()
@@ -40,12 +40,12 @@ class Chaos(Generic[AnyHost]):
         self._is_over = False
         self._is_divided = False
         self._patient: AnyHost | None = None
-        """Who lost something durable and has not recovered yet."""
+        """The host that lost durable data last. No other may lose any before it has recovered."""
         self._paces = {host.index: host.pace for host in world.hosts}
         self._kinds = self.kinds()
 
     def kinds(self) -> Mapping[str, Fault]:
-        """All faults that there are, by name."""
+        """All faults by name."""
         return {
             "kill": self._kill,
             "lose_power": self._lose_power,
@@ -61,11 +61,11 @@ class Chaos(Generic[AnyHost]):
         }
 
     def holds_past_of(self, host: AnyHost, keeper: AnyHost) -> bool:
-        """Does the keeper hold, durably, all that the host ever said, so that the host may lose it?"""
+        """Does the keeper hold durably all that the host ever published, so that the host may lose it?"""
         return False
 
     def begin(self) -> None:
-        """Starts all hosts, some of them late, and lets the faults come."""
+        """Starts all hosts, some of them late, and the faults."""
         for host in self._world.hosts:
             is_late = self._rng.random() < self._profile.late
             self.faults["late_join"] += is_late
@@ -74,7 +74,7 @@ class Chaos(Generic[AnyHost]):
             self._wait(kind, rate * len(self._world.hosts))
 
     def end(self) -> None:
-        """No more faults; all that are there heal at once."""
+        """Stops all faults, and heals those that are there."""
         self._is_over = True
         network = self._world.network
         network.weather = replace(network.weather, duplicate=0.0, reorder=0.0, lose=0.0, break_per_second=0.0)
@@ -100,7 +100,7 @@ class Chaos(Generic[AnyHost]):
     def _strike(self, kind: str, per_second: float) -> None:
         if self._is_over:
             return
-        if not self._world.has_doubles:  # the older of two can only end if it hears of the newer one
+        if not self._world.has_doubles:  # else no fault may keep the older process from hearing of the newer one
             self.faults[kind] += self._kinds[kind]()
         self._wait(kind, per_second)
 
@@ -112,7 +112,7 @@ class Chaos(Generic[AnyHost]):
             action(*args)
 
     def _victim(self, is_meant: Callable[[AnyHost], bool] = lambda _: True) -> AnyHost | None:
-        """A host that runs, if there is one."""
+        """A random host that runs, if there is one. is_meant: which hosts to choose from."""
         hosts = [host for host in self._world.hosts if host.is_up and not host.is_paused and is_meant(host)]
         return self._rng.choice(hosts) if hosts else None
 
@@ -122,7 +122,7 @@ class Chaos(Generic[AnyHost]):
     # Hosts
 
     def _kill(self) -> bool:
-        """SIGKILL somewhere in the midst of persisting and sending."""
+        """SIGKILL at some point while it persists and sends."""
         host = self._victim()
         if host is not None:
             host.die_within(self._rng.randrange(WRITES_MAX))
@@ -168,7 +168,7 @@ class Chaos(Generic[AnyHost]):
         return True
 
     def _bid_farewell(self, host: AnyHost, span: tuple[float, float]) -> None:
-        """It leaves, its process ends within this time, and it comes back."""
+        """The host leaves, its process ends within this time, and starts again later."""
         host.leave()
         self._later(span, self._end_farewell, host)
 
@@ -178,7 +178,8 @@ class Chaos(Generic[AnyHost]):
             self._restart(host)
 
     def _copy_key(self) -> bool:
-        """The same host is started on another machine, with its key alone, while it runs on."""
+        """The host is started a second time on another machine, with its key but without its journal, while it runs
+        on."""
         network = self._world.network
         host = None if self._is_divided else self._patient_to_be()
         if host is None or network.is_silent(host.index):
@@ -210,7 +211,7 @@ class Chaos(Generic[AnyHost]):
         return True
 
     def _patient_to_be(self, among: Collection[int] | None = None) -> AnyHost | None:
-        """A host whose disk may fail now, if there is one: the promise holds while one fails at a time."""
+        """A host whose disk may fail now, if there is one. What is promised holds only if one disk fails at a time."""
         if self._patient is not None and not (self._patient.is_up and self._patient.node.is_ready):
             return None
         chosen = self._world.hosts if among is None else [host for host in self._world.hosts if host.index in among]
@@ -219,7 +220,7 @@ class Chaos(Generic[AnyHost]):
         return self._patient
 
     def _is_backed_up(self, host: AnyHost) -> bool:
-        """Do all neighbours hold, durably, all that the host ever said?"""
+        """Do all its neighbours hold durably all that the host ever published?"""
         network = self._world.network
         neighbours = [self._world.hosts[index] for index in network.neighbours(host.index)]
         met = [one for one in neighbours if one.journal.incarnation and not one.is_retired]
@@ -235,7 +236,7 @@ class Chaos(Generic[AnyHost]):
     # Links
 
     def _silence(self) -> bool:
-        """Nothing arrives one way for a while; then all of it, or the link breaks."""
+        """In one direction nothing arrives for a while. Then all of it arrives, or the link breaks."""
         pairs = self._world.network.linked_pairs()
         if not pairs:
             return False
@@ -249,7 +250,7 @@ class Chaos(Generic[AnyHost]):
         return True
 
     def _partition(self) -> bool:
-        """A random cut; one at a time."""
+        """Divides the hosts at random. There is one partition at a time."""
         if self._is_divided:
             return False
         self._is_divided = True

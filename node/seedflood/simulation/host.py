@@ -1,8 +1,7 @@
 """A simulated host: the production node and driver of any algorithm, over memory instead of disk and sockets.
 
-Whatever happens to the process comes in through `enter`, so that a paused host can do it later, and a host that dies in
-the middle of something dies there: `writing` and `send` are the instants at which the outside can be cut off from
-what the core believes.
+Every event reaches the process through `enter`, so a paused host can handle it later. A host that is to die dies inside
+`writing` or `send`: only there can the core believe something that the outside does not see.
 """
 
 import random
@@ -24,18 +23,18 @@ from seedflood.simulation.notary import Notary
 from seedflood.simulation.work import Pace, WorkQueue
 
 TIMER_SECONDS_MIN = 0.001
-"""A timer of a real loop is no finer, and virtual time moves on whatever the core wants."""
+"""Timers are no finer than this, like those of a real loop. So virtual time always moves on."""
 
 
 class KilledError(BaseException):
-    """The process ends at this instant. Nothing catches it but its host."""
+    """The process ends at this moment. Only its host catches this."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a host stands in its world: what is its own, and what it shares with the others.
+    """What a host gets from its world: its own index, name, key and pace, and what it shares with the others.
 
-    died: what is told of a process that ends by itself. replaced: of one that a newer one with its key ends.
+    died: called when its process ends by itself. replaced: called when a newer process with its key ends it.
     """
 
     index: int
@@ -51,12 +50,12 @@ class Place:
 
 
 Maker = Callable[[Any], tuple[Swarm[Any], Driver]]
-"""What a process is made of when a host starts it: its node and driver. The host is journal owner, links and observer.
-Orders for a model may go to `Host.work`."""
+"""Makes the node and the driver of a process. Called with the host, which owns the journal and serves as links and
+observer. Orders for a model may go to `Host.work`."""
 
 
 class Host:
-    """One host: it can be started, crashed and started again; journal and key survive."""
+    """One host. It can be started, crashed and started again; journal and key survive."""
 
     node: Swarm[Any]
     driver: Driver
@@ -72,7 +71,7 @@ class Host:
         self.journal = self._new_disk()
         self.events: list[Event] = []
         self.mistakes: list[str] = []
-        """What no host may ever do, of all its lives."""
+        """What it did that no host may ever do, in all its lives."""
         self.is_finished = False
         self.is_retired = False
         """Will it never be started again?"""
@@ -86,9 +85,9 @@ class Host:
         self._replaced = place.replaced
         self._life = 0
         self._timer = 0.0
-        """When the next tick comes; 0: never."""
+        """The time of the next tick; 0 if none is set."""
         self._wanted = 0.0
-        """When the core wants it."""
+        """The time at which the core wants the next tick."""
         self._writes_left: int | None = None
         """See `die_within`."""
         self._is_leaving = False
@@ -97,35 +96,35 @@ class Host:
 
     @property
     def member(self) -> Member:
-        """Who this process is."""
+        """This process as a member."""
         return Member(self.public_key, self.name, self.journal.incarnation)
 
     @property
     def is_done(self) -> bool:
-        """Has it finished, its model too?"""
+        """Has it finished the run, and its model all jobs?"""
         return self.is_up and self.is_finished and not self.work
 
-    # What the simulation of an algorithm may know better
+    # What the host of an algorithm may override
 
     @property
     def has_left(self) -> bool:
-        """Was it told to go, in this life?"""
+        """Was this process told to leave?"""
         return self._is_leaving
 
     def judge(self) -> list[str]:
-        """What this life did wrong so far. It is forgotten with it, so `_end` asks, too."""
+        """What the present process did wrong so far. This is lost when it ends, so `_end` calls it, too."""
         return []
 
     def _new_disk(self) -> MemoryJournal:
         return MemoryJournal(self)
 
     def _recall(self, *, is_journal_damaged: bool) -> None:
-        """The process reads its journal, and goes on from there."""
+        """The process resumes from its journal."""
         members, records = self.journal.members(), self.journal.records()
         self.enter(lambda: self.driver.recall(members, records))
 
     def _entered(self) -> None:
-        """Something has happened."""
+        """Called after every event."""
 
     # Its lives
 
@@ -144,23 +143,24 @@ class Host:
         self.journal.crash(self.rng)
 
     def superseded(self) -> None:
-        """It ends with 75, and no supervisor starts it again: its key is in use elsewhere, or seems to be."""
+        """The process ends with exit code 75, and no supervisor restarts it, because its key seems to be in use
+        elsewhere."""
         self.is_retired = True
         self.crash()
         self._replaced(self)
 
     def lose_power(self) -> int:
-        """Also takes the end of what was committed but is not durable. Returns how much was lost."""
+        """Crashes, and also loses the last of what was committed but is not durable. Returns how much was lost."""
         self._end()
         return self.journal.tear(self.rng)
 
     def lose_disk(self) -> None:
-        """The process dies with its disk. The key is kept elsewhere."""
+        """Crashes and loses the disk. The key was stored elsewhere."""
         self._end()
         self.journal = self._new_disk()
 
     def die_within(self, writes: int | None) -> None:
-        """SIGKILL when the process has begun so many more writes and sends: between any two of them. None: live on."""
+        """SIGKILL after this many more writes and sends, at the next one. None: it lives on."""
         self._writes_left = writes
 
     def pause(self) -> None:
@@ -168,7 +168,7 @@ class Host:
         self.is_paused = True
 
     def resume(self) -> None:
-        """SIGCONT: what came meanwhile happens now, in order."""
+        """SIGCONT: events that came meanwhile are handled now, in order."""
         self.is_paused = False
         deferred, self._deferred = self._deferred, []
         life = self._life
@@ -189,7 +189,7 @@ class Host:
         self.work.clear()
         self._network.vanished(self)
 
-    # Whatever happens
+    # Events
 
     def enter(self, action: Callable[..., None], *args: object) -> None:
         if self.is_paused:
@@ -233,7 +233,7 @@ class Host:
     def pull(self, peer: OriginId, frontier: tuple[Held, ...]) -> bool:
         return self._network.pull(self, peer, frontier)
 
-    # Whoever wants to know
+    # The observer
 
     def noted(self, event: Event) -> None:
         self.events.append(event)
@@ -247,7 +247,7 @@ class Host:
     # Time
 
     def later(self, seconds: float, action: Callable[..., None], *args: object) -> None:
-        """Lets it happen later, unless this life of the host has ended by then."""
+        """Calls the action after some seconds, unless this process has ended by then."""
         self.clock.after(seconds, self._if_alive, self._life, action, args)
 
     def _if_alive(self, life: int, action: Callable[..., None], args: tuple[object, ...]) -> None:
@@ -255,7 +255,7 @@ class Host:
             self.enter(action, *args)
 
     def _set_timer(self) -> None:
-        """The next tick comes when the core wants it, and never before: as the daemon does."""
+        """Sets the next tick to when the core wants it, never earlier, as the daemon does."""
         if not self.is_up:
             return
         moment = self.clock.now + self.driver.seconds_to_tick()

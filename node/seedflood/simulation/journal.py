@@ -1,7 +1,8 @@
-"""A disk in memory: what is written, what of it a crash or a power failure spares, and what a full disk refuses.
+"""A disk in memory, with crashes, power failures and lack of space.
 
-It answers like `storage.Journal`, and loses like it or worse. What is written is *open* until its group is committed:
-then kill -9 cannot take it; a power failure can, from the end, until something durable is written behind it.
+It behaves like `storage.Journal`, and loses as much or more. What is written is *open* until its group is committed;
+then `kill -9` cannot take it. A power failure can take the last of what was committed, until something durable is
+written after it.
 """
 
 import random
@@ -19,11 +20,11 @@ class Owner(Protocol):
     """The host of the disk."""
 
     def writing(self) -> None:
-        """Called before every write; may raise to end the process at this instant."""
+        """Called before every write. It may raise to end the process at this moment."""
 
 
 class MemoryJournal:
-    """What is on the disk of one host, over all its lives. is_full: whatever wants to write is refused.
+    """The disk of one host, over all its lives. is_full: every write is refused.
 
     incarnation: how often the host was started with this disk.
     """
@@ -33,20 +34,20 @@ class MemoryJournal:
         self.is_full = False
         self._owner = owner
         self._members: dict[tuple[OriginId, bool], Member] = {}
-        """By (origin, does the statement speak of its steps)."""
+        """By (origin, has_spoken)."""
         self._records: dict[bytes, tuple[int, bytes]] = {}
-        """The newest value of each key, and when it was kept."""
+        """The newest value of each key, with the number of its write."""
         self._order = count()
         self._undo: list[tuple[object, Callable[[], object]]] = []
-        """For everything that is not durable, oldest first: its name, and how it is undone."""
+        """For each write that is not durable, oldest first: its name, and how to undo it."""
         self._committed = 0
-        """How many of these belong to groups that were committed."""
+        """How many of these belong to committed groups."""
 
     def members(self) -> list[Member]:
         return list(self._members.values())
 
     def records(self) -> dict[bytes, bytes]:
-        """In the order in which they were kept."""
+        """The newest value of each key, in the order in which these values were written."""
         newest = sorted(self._records.items(), key=lambda record: record[1])
         return {key: value for key, (_, value) in newest}
 
@@ -69,16 +70,15 @@ class MemoryJournal:
     # What happens to disks
 
     def crash(self, rng: random.Random) -> int:
-        """SIGKILL: the end of the open group is lost, from a random place on. Returns how much was lost."""
+        """SIGKILL: loses the open group from a random write on. Returns how many writes were lost."""
         return self._end(rng.randint(self._committed, len(self._undo)))
 
     def tear(self, rng: random.Random) -> int:
-        """Power failure: the end of all that is not durable is lost. Returns how much was lost."""
+        """Power failure: loses what is not durable from a random write on. Returns how many writes were lost."""
         return self._end(rng.randint(0, len(self._undo)))
 
     def is_open(self, name: object) -> bool:
-        """Could a power failure take back what was written last under this name? It has the form that `_put` and the
-        like give it."""
+        """Could a power failure undo the last write of this name? name: as `_put` and its like record it."""
         return any(name == undone for undone, _ in self._undo)
 
     def _put(self, record: Record) -> None:
@@ -101,7 +101,7 @@ class MemoryJournal:
         self._members[key] = member
 
     def _begin(self) -> None:
-        """Raises DiskFullError if there is no space; the open group is undone, as sqlite rolls back."""
+        """Raises DiskFullError if there is no space. The open group is then rolled back, as in sqlite."""
         self._owner.writing()
         if self.is_full:
             self._lose(self._committed)
@@ -112,7 +112,7 @@ class MemoryJournal:
         self._committed = 0
 
     def _end(self, kept: int) -> int:
-        """The process ends: so much of what is open is found again by the next one, which cannot undo it."""
+        """The process ends. The next one finds `kept` of the writes that can be undone, and cannot undo them."""
         lost = self._lose(kept)
         self._committed = len(self._undo)
         return lost

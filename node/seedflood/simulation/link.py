@@ -1,8 +1,8 @@
-"""A simulated link: two ends, and a stream each way that carries messages until the codec has its say.
+"""A simulated link: two ends, and a stream of messages each way.
 
-What is on its way is kept as the message it was and encoded when it arrives, so that batches can be joined meanwhile,
-as the queue of the transport does; a liar may put raw bytes on the way. Encoding and decoding are pure, and a flood
-hands the same batch to many links: both are remembered.
+A message in flight is encoded and decoded only when it arrives. Until then batches can be joined, as the transport's
+queue joins them. A liar may send raw bytes. Encoding and decoding are pure, and a flood gives the same batch to many
+links, so the results of both are cached.
 """
 
 from collections import OrderedDict, deque
@@ -17,14 +17,14 @@ from seedflood.transport.answer import Assembly
 from seedflood.transport.codec import LinkMessage
 
 Item = LinkMessage | bytes
-"""What is on its way: a message, or the bytes of a frame."""
+"""What is in flight: a message, or the bytes of a frame."""
 
 ENCODED_MAX = 512
 decode = lru_cache(maxsize=4096)(codec.decode)
 
 
 class Encoder:
-    """Remembers the frames of messages, by identity."""
+    """Caches the frames of messages, by identity."""
 
     def __init__(self) -> None:
         self._frames: OrderedDict[int, tuple[LinkMessage, list[bytes]]] = OrderedDict()
@@ -41,7 +41,7 @@ class Encoder:
 
 
 def join_statements(waiting: Item, item: Item) -> Item | None:
-    """One message of two, where that is what the queue of the transport would make of them; else None."""
+    """The message into which the transport's queue would join these two; None if it would not."""
     if isinstance(waiting, Members) and isinstance(item, Members):
         return Members(waiting.members + item.members)
     return None
@@ -49,10 +49,10 @@ def join_statements(waiting: Item, item: Item) -> Item | None:
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """What an algorithm says on links, as far as it matters to them.
+    """What links must know about the messages of an algorithm.
 
-    loose: messages of these types may be lost before they are on their way, come twice or overtake each other. join:
-    one message of one that waits and the one behind it; None: they stay two.
+    loose: messages of these types may be lost before they are sent, come twice, or overtake each other. join: joins a
+    queued message with the one behind it; None if they stay two.
     """
 
     loose: tuple[type, ...] = ()
@@ -60,17 +60,17 @@ class Traffic:
 
 
 class Way:
-    """One direction of a link while it lives: batches of messages in the order of their arrival."""
+    """One direction of an open link: batches of messages in the order of their arrival."""
 
     def __init__(self, traffic: Traffic) -> None:
         self._traffic = traffic
         self.batches: deque[list[Item]] = deque()
         self.arrival = 0.0
-        """Of the last batch."""
+        """When the last batch arrives."""
         self.silent_until = 0.0
 
     def append(self, item: Item) -> None:
-        """A stream that is busy joins what waits, as the queue of the transport does."""
+        """Adds an item to the last batch, or joins it with the last item, as the transport's queue does."""
         batch = self.batches[-1]
         joined = self._traffic.join(batch[-1], item)
         if joined is None:
@@ -79,13 +79,13 @@ class Way:
             batch[-1] = joined
 
     def places_of_loose(self) -> list[tuple[list[Item], int]]:
-        """Where messages stand that are on their way and may be overtaken."""
+        """The places (batch, index) of messages in flight that may be overtaken."""
         loose = self._traffic.loose
         return [(batch, k) for batch in self.batches for k, item in enumerate(batch) if isinstance(item, loose)]
 
 
 class End:
-    """One side of a link that lives. hello: what the other side said first; None: not linked yet."""
+    """One side of an open link. hello: the other side's hello; None before it has come."""
 
     def __init__(self) -> None:
         self.hello: Hello | None = None
@@ -116,13 +116,13 @@ class Link:
         self.awaited: dict[int, float] = {}
         self.ends: dict[int, End] = {}
         self.ways: dict[int, Way] = {}
-        """By the index of the sender."""
+        """The two directions, by the index of the sender."""
 
     def far_end(self, index: int) -> int:
         return self.edge[0] if self.edge[1] == index else self.edge[1]
 
     def is_greeted(self, index: int) -> bool:
-        """Was this end told of the link?"""
+        """Has this end had the other's hello, so that its host knows of the link?"""
         return index in self.ends and self.ends[index].hello is not None
 
     def open(self, now: float, traffic: Traffic) -> None:

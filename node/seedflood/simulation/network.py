@@ -1,13 +1,14 @@
-"""Simulated links: streams in order, each way with its own delays, that lose what is on its way when they break.
+"""Simulated links: ordered streams with random delays. What is in flight is lost when a link breaks.
 
-A link never drops a frame in the middle: TCP does not. But what would enter a full queue is dropped before (`lose`),
-a stream may stand still while both ends believe in it (`silence`), frames of loose traffic may come twice or overtake
-each other, and links break and are dialled again some time later.
+Like TCP, a link never drops a frame in the middle of the stream. But frames of loose traffic (`Traffic.loose`) may be
+dropped before they are sent, as by a full queue (`lose`), or come twice, or overtake each other. A stream may also
+deliver nothing while both ends believe in it (`silence`). Links break, and are dialled again some time later.
 
-Every frame passes the codec of the transport, and what it says is handled in the order and with the refusals of
-`transport.link`: whoever sends what may not be said loses the link, and is dialled again with growing delays.
+Every frame passes the transport's codec. Messages are handled in the same order and refused for the same reasons as in
+`transport.link`: a host that breaks the protocol loses the link, and is dialled again with growing delays.
 
-Frames that arrive at the same moment are one event: streams are in order, so a slow frame gathers those behind it.
+Frames that arrive at the same moment are one event. Streams are ordered, so a slow frame holds up those behind it, and
+they arrive with it.
 """
 
 import random
@@ -26,7 +27,7 @@ from seedflood.transport.answer import AnswerItem, cut
 from seedflood.transport.codec import ANSWER_ONLY, LinkMessage, Pull, PullEnd, PullMore, PullPart
 
 DIAL_SECONDS = 0.25
-"""Bound of the delay before the first dial; it doubles with every dial that makes no lasting link."""
+"""The longest delay before the first dial. It doubles with every dial after which no link lasts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +66,9 @@ class Network:
         self.weather = weather
         self.faults: Counter[str] = Counter()
         self.refusals: Counter[tuple[int, int, str]] = Counter()
-        """How often, by who did not take it, who sent it, and why."""
+        """How often frames were refused, by (receiver, sender, reason)."""
         self.forgers: dict[int, Callable[[Iterable[AnswerItem]], Iterable[AnswerItem]]] = {}
-        """What liars make of their answers to pulls, by index."""
+        """How liars change their answers to pulls, by index."""
         self._clock = clock
         self._rng = rng
         self._traffic = traffic or Traffic()
@@ -76,12 +77,12 @@ class Network:
         self._links: dict[tuple[int, int], Link] = {}
         self._links_of: dict[int, list[Link]] = {}
         self._open: dict[tuple[int, OriginId], Link] = {}
-        """By who was told of the link, and with whom."""
+        """Links by (index of a host that knows of the link, its peer)."""
         for edge in sorted({(min(e), max(e)) for e in edges}):
             self.add(edge)
 
     def add(self, edge: tuple[int, int], *, dialler: int | None = None) -> None:
-        """One more pair of hosts that may be linked. dialler: who alone dials."""
+        """Adds a pair of hosts that may be linked. dialler: the only one that dials; None: drawn, or both."""
         if dialler is None and self.weather.is_one_sided:
             dialler = self._rng.choice(edge)
         diallers = edge if dialler is None else (dialler,)
@@ -92,7 +93,7 @@ class Network:
     # Hosts come and go
 
     def joined(self, host: Endpoint) -> None:
-        """A host came up: it dials, and so do those that have its address."""
+        """A host has started: it dials, and so do the hosts that have its address."""
         self._hosts[host.index] = host
         for link in self._links_of.get(host.index, ()):
             link.failures[host.index] = 0
@@ -101,7 +102,7 @@ class Network:
                 self._redial(link, index)
 
     def vanished(self, host: Endpoint) -> None:
-        """A host is gone: its neighbours see their streams end."""
+        """A host has stopped: its neighbours see their streams end."""
         for link in self._links_of.get(host.index, ()):
             self._break(link, "the host is gone")
 
@@ -110,12 +111,12 @@ class Network:
         return [link.far_end(index) for link in self._links_of.get(index, ())]
 
     def is_silent(self, index: int) -> bool:
-        """Does something stand still on its way to or from this host?"""
+        """Is a stream to or from this host silenced?"""
         ways = (way for link in self._links_of.get(index, ()) for way in link.ways.values())
         return any(self._clock.now < way.silent_until for way in ways)
 
     def is_linked(self, one: int, other: int) -> bool:
-        """Do both ends believe in the link?"""
+        """Do both ends know of the link?"""
         link = self._links[min(one, other), max(one, other)]
         return link.is_up and all(map(link.is_greeted, link.edge))
 
@@ -139,14 +140,15 @@ class Network:
             link.is_blocked = False
 
     def heal(self) -> None:
-        """Ends whatever lasts: partitions and silence."""
+        """Ends all lasting faults: partitions and silence."""
         self.unite()
         for link in self._links.values():
             for way in link.ways.values():
                 way.silent_until = 0.0
 
     def silence(self, one: int, other: int, seconds: float) -> None:
-        """Nothing that `one` sends arrives for so long, and nobody is told: a half-open stream. Then it all arrives."""
+        """A half-open stream: for some seconds nothing that `one` sends arrives, and neither end notices. Then all of
+        it arrives."""
         way = self._links[min(one, other), max(one, other)].ways.get(one)
         if way is not None:
             way.silent_until = self._clock.now + seconds
@@ -172,12 +174,12 @@ class Network:
             self._carry(link, sender.index, message)
 
     def send_raw(self, sender: Endpoint, neighbour: int, item: Item) -> None:
-        """Whatever a liar likes to put on the way."""
+        """Sends anything that a liar likes."""
         link = self._links[min(sender.index, neighbour), max(sender.index, neighbour)]
         self._carry(link, sender.index, item)
 
     def pull(self, puller: Endpoint, peer: OriginId, frontier: tuple[Held, ...]) -> bool:
-        """A request one way, what is missing back, then the end. False if one is under way already."""
+        """Asks the peer for everything that the frontier lacks. False if a pull is under way already."""
         link = self._open.get((puller.index, peer))
         if link is None or link.ends[puller.index].is_pulling:
             return False
@@ -187,10 +189,10 @@ class Network:
         self._carry(link, puller.index, Pull(end.pulls, frontier))
         return True
 
-    # On the way
+    # In flight
 
     def _copies(self) -> int:
-        """How often a frame of loose traffic arrives."""
+        """How often a loose frame arrives: 0, 1 or 2 times."""
         if self._rng.random() < self.weather.lose:
             self.faults["lost_frames"] += 1
             return 0
@@ -200,7 +202,7 @@ class Network:
         return 1
 
     def _carry(self, link: Link, sender: int, item: Item) -> None:
-        """It arrives some time later, if the link lives that long."""
+        """Sends an item: it arrives some time later, if the link is still open then."""
         if not link.is_up:
             return
         way = link.ways[sender]
@@ -242,7 +244,7 @@ class Network:
             self.refusals[receiver.index, link.far_end(receiver.index), error.reason] += 1
             self._break(link, f"refused ({error.reason}): {error}", is_refused=not link.is_greeted(receiver.index))
 
-    # What an end makes of a message: as `transport.link` does
+    # How an end handles a message: as `transport.link` does
 
     def _receive(self, link: Link, receiver: Endpoint, message: LinkMessage) -> None:
         end = link.ends[receiver.index]
@@ -296,7 +298,7 @@ class Network:
     @staticmethod
     def _receive_part(end: End, puller: Endpoint, part: PullPart) -> None:
         if not end.is_pulling or part.id != end.pulls:
-            raise PeerError("an answer to a pull that is not under way", reason="order")
+            raise PeerError("an answer to a pull that we did not send", reason="order")
         item = end.assembly.join(part.message)
         if item is not None:
             puller.driver.received(end.peer, item)
@@ -316,7 +318,7 @@ class Network:
     # Links come and go
 
     def _redial(self, link: Link, index: int, *, is_refused: bool = False) -> None:
-        """This end dials again, if it has the address: soon, and ever later if nothing lasting comes of it."""
+        """Lets this end dial again, if it has the address. Delays grow until a link lasts."""
         if index not in link.diallers or index in link.awaited or link.is_up or not self._is_up(index):
             return
         bound = self.weather.redial_max
@@ -350,7 +352,8 @@ class Network:
             self._break(link, "the link broke")
 
     def _break(self, link: Link, reason: str, *, is_refused: bool = False) -> None:
-        """Ends the link: whoever was told of it is told again, pulls first. is_refused: already its hello was."""
+        """Ends the link, and tells the hosts that know of it: first that pulls ended, then that the link did.
+        is_refused: its hello was refused."""
         if not link.is_up:
             return
         link.is_up = False

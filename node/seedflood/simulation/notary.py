@@ -1,11 +1,11 @@
-"""Signatures for simulations: a keyed hash under secrets that only this object holds. As binding here as Ed25519 is
-outside, and a hundred times faster; what it does not test is the signature scheme itself."""
+"""Signatures for simulations: a keyed hash whose secret only the notary has. In a simulation nobody can forge them, and
+they are a hundred times faster than Ed25519. The signature scheme itself is not tested by them."""
 
 import hashlib
 
 
 class Notary:
-    """Signs for every host, and knows every signature."""
+    """Signs for every host, and verifies every signature."""
 
     def __init__(self) -> None:
         self._secret = b"notary"

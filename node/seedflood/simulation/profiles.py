@@ -1,4 +1,4 @@
-"""What goes wrong in a simulated run, and how often: sets of faults that any node can meet."""
+"""Which faults strike in a simulated run, and how often. These can strike nodes of any algorithm."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,9 +8,8 @@ from seedflood.simulation.network import Weather
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """rates: faults of a kind (see `faults.Chaos`) per host and virtual second. late: share of hosts that join late.
-
-    climates: one of them is drawn (`climate`).
+    """weather: faults of links. rates: faults of each kind (see `faults.Chaos`) per host and virtual second. late:
+    share of hosts that join late. climates: one of them is drawn (`climate`).
     """
 
     weather: Weather = field(default_factory=Weather)

@@ -1,7 +1,7 @@
-"""Whole simulated runs of any algorithm: chaos, healing, judgement; and many seeds over all cores.
+"""Whole simulated runs of any algorithm: chaos, healing, checks; and many seeds over all cores.
 
-Chaos is judged for safety: what may never happen, whatever goes wrong. Then everything heals, and the run is judged for
-liveness: it must come to its end within a bound of virtual time, and what must hold then is looked at.
+During chaos only safety is checked: what must never happen, whatever goes wrong. Then everything heals, and liveness is
+checked: the run must end within a bound of virtual time, and keep all its promises.
 
 An algorithm brings a world of its hosts, the chaos that can strike them, and a judge.
 """
@@ -32,21 +32,21 @@ JudgedHost = TypeVar("JudgedHost", bound=Host, contravariant=True)
 
 
 class Judge(Protocol[JudgedHost]):
-    """What an algorithm promises, judged from outside. Each complaint is a sentence that names the host."""
+    """Checks from outside what an algorithm promises. Each complaint is a sentence that names the host."""
 
     def look_at(self, host: JudgedHost) -> Iterable[str]:
-        """What may never be seen of a host that is up, its name left out. Asked again and again."""
+        """What is wrong with a host that is up, in sentences without its name. Called again and again."""
 
     def find_mistakes(self, hosts: Sequence[JudgedHost]) -> list[str]:
-        """What may not happen at any moment, whatever the faults are."""
+        """What hosts did that must never happen, whatever the faults are."""
 
     def find_violations(self, hosts: Sequence[JudgedHost]) -> list[str]:
-        """Broken promises of finished, healed hosts; mistakes, too."""
+        """Broken promises of hosts that have healed and finished, including mistakes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a run. violations: broken promises; stuck: who had not finished when time was up."""
+    """The outcome of a run. violations: broken promises. stuck: hosts that had not finished when time was up."""
 
     violations: list[str]
     stuck: list[str]
@@ -56,7 +56,7 @@ class Outcome:
 
 
 class Trial(Generic[AnyHost]):
-    """A world that is put to the test."""
+    """A test of a world: chaos, healing, checks."""
 
     def __init__(self, world: World[AnyHost], chaos: Chaos[AnyHost], judge: Judge[AnyHost]) -> None:
         self.world: World[AnyHost] = world
@@ -64,7 +64,7 @@ class Trial(Generic[AnyHost]):
         self.judge: Judge[AnyHost] = judge
 
     def run(self, is_enough: Callable[[AnyHost], bool], healing_seconds: float = HEALING_SECONDS_MAX) -> Outcome:
-        """is_enough: is a host that is up so far that chaos may end?"""
+        """is_enough: chaos ends as soon as this holds for a host that is up."""
         began, world, judge = time.monotonic(), self.world, self.judge
         self.begin()
         self._watch()
@@ -84,14 +84,14 @@ class Trial(Generic[AnyHost]):
         )
 
     def begin(self) -> None:
-        """Hosts start, and faults come."""
+        """Starts hosts and faults."""
         self.chaos.begin()
 
     def settle(self) -> None:
-        """Everything has healed and could end: what is to happen before it is judged."""
+        """Called before the final checks, when everything has healed and had time to end."""
 
     def _watch(self) -> None:
-        """From now on, again and again."""
+        """Checks all hosts now, and again and again from now on."""
         for host in self.world.hosts:
             if host.is_up and not host.is_paused:
                 host.mistakes += [mistake for mistake in self.judge.look_at(host) if mistake not in host.mistakes]
@@ -116,7 +116,7 @@ class Seeded(Protocol):
 
 
 class Judged(Protocol):
-    """What is told of a run that was one of many."""
+    """What is shown of one run among many."""
 
     @property
     def plan(self) -> Seeded: ...
@@ -139,8 +139,8 @@ AnyJudged = TypeVar("AnyJudged", bound=Judged)
 def sweep(
     simulate: Callable[[AnyPlan], AnyResult], plans: Iterable[AnyPlan], processes: int | None = None
 ) -> Iterator[AnyResult]:
-    """Each plan, over so many processes (default: one per core); results as they come. simulate: a function of a
-    module, for other processes look it up by its name."""
+    """Simulates each plan, in this many processes (default: one per core). Yields results as they come. simulate: a
+    function of a module, because other processes look it up by its name."""
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
         futures: list[Future[AnyResult]] = [pool.submit(simulate, plan) for plan in plans]
         try:
@@ -152,7 +152,7 @@ def sweep(
 
 
 def parse_seeds(text: str) -> range:
-    """ "1..200": both ends belong to it; "7" is one seed. Raises UsageError."""
+    """ "1..200" includes both ends; "7" is one seed. Raises UsageError."""
     first, _, last = text.partition("..")
     try:
         seeds = range(int(first), int(last or first) + 1)
@@ -164,7 +164,7 @@ def parse_seeds(text: str) -> range:
 
 
 def show_sweep(results: Iterable[AnyJudged], console: Console, *, count: int) -> list[AnyJudged]:
-    """Many runs, for people: bad seeds as they come. Returns those."""
+    """Prints bad seeds as they come. Returns the results of these."""
     bad = []
     done = 0
     for done, result in enumerate(results, start=1):

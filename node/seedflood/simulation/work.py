@@ -1,4 +1,4 @@
-"""What a model has to do, one thing after the other, each in its time; and what a host takes for a step."""
+"""The jobs of a simulated model, which run one after the other, and the time that a host takes for a step."""
 
 from collections import deque
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How long a host measures one step: uniform between the two, in seconds."""
+    """How long a host takes to measure one step: uniformly distributed between the two, in seconds."""
 
     seconds_min: float = 0.05
     seconds_max: float = 0.15
@@ -17,14 +17,14 @@ class Pace:
 
 
 class WorkQueue:
-    """later: lets something happen after so many seconds, unless the process has ended by then."""
+    """A queue of jobs. later: calls an action after some seconds, unless the process has ended by then."""
 
     def __init__(self, later: Callable[[float, Callable[[], None]], None]) -> None:
         self._later = later
         self._jobs: deque[tuple[float, Callable[..., None], tuple[object, ...]]] = deque()
 
     def __bool__(self) -> bool:
-        """Is something still to be done?"""
+        """Is a job running or waiting?"""
         return bool(self._jobs)
 
     def put(self, seconds: float, action: Callable[..., None], *args: object) -> None:
@@ -33,14 +33,14 @@ class WorkQueue:
             self._later(seconds, self._finish)
 
     def clear(self) -> None:
-        """The process has ended, and what was to be done with it."""
+        """Drops all jobs, because the process has ended."""
         self._jobs.clear()
 
     def _finish(self) -> None:
         job = self._jobs[0]
         _, action, args = job
         action(*args)
-        if self._jobs and self._jobs[0] is job:  # else the process has ended in it
+        if self._jobs and self._jobs[0] is job:  # else the process has ended in the action
             self._jobs.popleft()
             if self._jobs:
                 self._later(self._jobs[0][0], self._finish)

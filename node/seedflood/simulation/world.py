@@ -1,4 +1,4 @@
-"""A world: hosts on the vertices of a graph, links on its edges, everything that happens from one seed."""
+"""A world: hosts on the vertices of a graph and links on its edges. Everything that happens follows from one seed."""
 
 import random
 from collections.abc import Callable, Iterable, Sequence
@@ -13,14 +13,14 @@ from seedflood.simulation.notary import Notary, make_keys
 from seedflood.simulation.work import Pace
 
 RESTART_SECONDS = 1.0
-"""A supervisor starts a process again that ended by itself."""
+"""After this time a supervisor restarts a process that ended by itself."""
 
 AnyHost = TypeVar("AnyHost", bound=Host)
 
 
 class World(Generic[AnyHost]):
-    """Builds the hosts of a run; `start` and `run` it, crash and restart hosts, then ask judges. build: makes a host of
-    the place where it stands."""
+    """Builds the hosts of a run. `start` and `run` it, crash and restart hosts, then check it. build: makes a host from
+    its place."""
 
     def __init__(
         self,
@@ -40,9 +40,9 @@ class World(Generic[AnyHost]):
         self.notary = Notary()
         self._build = build
         self._doubled: set[OriginId] = set()
-        """Keys that two processes have."""
+        """Keys that two processes use."""
         self._ended: set[int] = set()
-        """Processes of whose key another one is left."""
+        """Processes that ended because another one has their key."""
         paces = pace if isinstance(pace, Sequence) else [pace or Pace()] * clients
         self.hosts: list[AnyHost] = []
         for key, one in zip(make_keys(seed, clients), paces, strict=True):
@@ -68,7 +68,7 @@ class World(Generic[AnyHost]):
 
     @property
     def honest(self) -> list[AnyHost]:
-        """Who is judged: all but those that a newer process with their key has ended."""
+        """The hosts that are judged: all but those that were ended by a newer process with their key."""
         return [host for host in self.hosts if host.index not in self._ended]
 
     @property
@@ -82,16 +82,16 @@ class World(Generic[AnyHost]):
             self.start_later(host, self.rng.random())
 
     def start_later(self, host: AnyHost, seconds: float, *, is_journal_damaged: bool = False) -> None:
-        """Starts the host then, unless it is up already."""
+        """Starts the host after this time, unless it is up by then."""
         self.clock.after(seconds, _start, host, is_journal_damaged)
 
     def run(self, seconds_max: float = 3600.0) -> bool:
-        """Until every honest host is done; False if virtual time runs out before."""
+        """Runs until every honest host is done. False if virtual time runs out before."""
         judged = self.honest
         return self.clock.run(lambda: all(host.is_done for host in judged), seconds_max)
 
     def run_until_step(self, step: int, seconds_max: float = 3600.0) -> bool:
-        """Until some host has reached the step."""
+        """Runs until some host has reached the step. False if virtual time runs out before."""
         return self.clock.run(lambda: any(h.is_up and h.node.step >= step for h in self.hosts), seconds_max)
 
     def run_for(self, seconds: float) -> None:
@@ -103,8 +103,8 @@ class World(Generic[AnyHost]):
         self.start_later(self.hosts[index], down_seconds)
 
     def copy_key(self, host: AnyHost) -> AnyHost:
-        """A second process with the key of a host, on another machine that has the addresses of its neighbours. The
-        journal was not copied. It is to be started yet."""
+        """Makes a second process with the key of a host, on another machine with the addresses of its neighbours and
+        without its journal. The caller starts it."""
         twin = self._add_host(host.public_key, host.pace, host.name)
         twin.journal.incarnation = host.journal.incarnation + 1
         for index in self.network.neighbours(host.index):
@@ -114,9 +114,9 @@ class World(Generic[AnyHost]):
         return twin
 
     def _replaced(self, host: AnyHost) -> None:
-        """A process has ended because a newer one has its key: that one answers for both. If there is none, it was its
-        own past life that it heard of, whose count of starts it had lost with its disk: its operator starts it again,
-        and it has the last word."""
+        """A process has ended because a newer one seems to have its key. If there is one, it is judged for the mistakes
+        of both. If not, the process has heard of its own past life, whose incarnation it lost with its disk: its
+        operator starts it again, and then it is the newest."""
         if host.origin not in self._doubled:
             host.is_retired = False
             self.start_later(host, RESTART_SECONDS)
@@ -128,7 +128,7 @@ class World(Generic[AnyHost]):
             self._unite(one)
 
     def _unite(self, host: AnyHost) -> None:
-        """Of two processes with its key this one is left."""
+        """Of two processes with one key, only this one is left."""
         self._doubled.discard(host.origin)
 
 

@@ -1,16 +1,16 @@
 """SeedFlood's part of the simulation.
 
-traffic     what its messages may suffer on links
+traffic     what may happen to its messages on links
 journal     bundles and sums on a disk in memory
-ledger      a stand-in for the model, and the chronicle of everything that was ever said
-optimisers  what the ledger makes of what was told
-telling     what origins tell
+ledger      a stand-in for the model, and the chronicle of everything that was ever published
+optimisers  how the ledger turns updates into coefficients
+telling     the updates that origins publish
 host        one node with its driver, journal and ledger, over all its lives
 world       hosts and links together
 profiles    which faults, how often
-faults      those that matter to SeedFlood alone
+faults      those that only SeedFlood has
 liars       participants that lie
-checks      what must hold, judged from outside
-bounds      how much a node may keep
+checks      what must hold, checked from outside
+bounds      how much memory a node may use
 runs        a whole run in one call
 """

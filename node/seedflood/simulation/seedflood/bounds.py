@@ -1,5 +1,5 @@
-"""How much a node that trains by SeedFlood may keep. What waits for windows (`pending`) is looked at when it should be
-short."""
+"""How much memory a node that trains by SeedFlood may use. The queue of bundles that wait for windows (`pending`) is
+checked at moments when it should be short."""
 
 from collections.abc import Callable
 from typing import get_args
@@ -25,7 +25,7 @@ from seedflood.simulation import bounds
 from seedflood.simulation.bounds import SWARM_BOUNDS, Bound, at_once, fixed, linked, origins, statements
 
 CLAIMED = ("_Queue", "held")
-"""What a neighbour said in its hello: as much as a frame may claim."""
+"""What a neighbour claims in its hello, bounded by the size of a frame."""
 
 
 def _epochs(node: Node) -> int:
@@ -33,12 +33,12 @@ def _epochs(node: Node) -> int:
 
 
 def _blocks(node: Node) -> int:
-    """In one epoch."""
+    """Blocks in one epoch."""
     return node.rules.origins_max * (node.rules.refresh_period // BLOCK_STEPS + 2)
 
 
 def _bundles(node: Node) -> int:
-    """All there are: how many of them wait is looked at in its own way."""
+    """All bundles of the run. How many of them wait is checked by `find_waiting` and `find_ahead`."""
     return node.rules.origins_max * node.rules.steps
 
 
@@ -103,23 +103,24 @@ BOUNDS: dict[str, Bound] = {
     "Window.waiting": origins,
     "_Queue.updates": at_once,
 }
-"""By the part that holds it; [] is what a table holds by its keys."""
+"""By the class of the part and the field. [] stands for each container inside a table."""
 
 
 def find_excess(driver: SeedfloodDriver) -> list[str]:
-    """Tables of a node that are larger than promised, or of which nothing is promised."""
+    """Tables of a node that are larger than their bound, or that have none."""
     return bounds.find_excess(driver, BOUNDS, claimed=CLAIMED)
 
 
 def find_waiting(node: Node, window: ClosedWindow) -> str | None:
-    """Is more left than may wait, right after this window was closed?"""
+    """Do more bundles wait than may, right after this window was closed?"""
     rules, left = node.rules, len(node.seedflood.holdings.pending)
     most = {"none": 0, "bounded": AHEAD_BUNDLES * rules.clients}.get(rules.window)
     return f"leaves {left} bundles waiting behind step {window.steps[1]}" if most is not None and left > most else None
 
 
 def find_ahead(node: Node, order: Measure, trusted: Callable[[OriginId], bool]) -> str | None:
-    """In strict windows nobody who is trusted is further ahead than the delay of one who measures, if nobody left."""
+    """Do bundles wait that no honest host can have published yet? In strict windows, if nobody has left, honest hosts
+    are at most `delay` rounds ahead of a host that measures. trusted: is this origin honest?"""
     rules = node.rules
     last = order.step + (rules.delay + 1) * rules.local_steps - 1
     if rules.window != "strict":

@@ -1,4 +1,4 @@
-"""What must hold, judged from outside: from what hosts published, journalled and applied, not from what they say."""
+"""Checks from outside: they go by what hosts published, journalled and applied, not by what the hosts say of it."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from seedflood.simulation.seedflood.host import SeedfloodHost
 
 
 def find_violations(hosts: Sequence[SeedfloodHost]) -> list[str]:
-    """Broken promises of finished, healed hosts; each in a sentence that names the host and the update."""
+    """Broken promises of hosts that have healed and finished, each in a sentence that names the host and the update."""
     violations = find_mistakes(hosts)
     for host in hosts:
         violations += _find_losses(host)
@@ -29,12 +29,13 @@ def find_violations(hosts: Sequence[SeedfloodHost]) -> list[str]:
 
 
 def find_mistakes(hosts: Sequence[SeedfloodHost]) -> list[str]:
-    """What may not happen at any moment, whatever the faults are."""
+    """What hosts did that must never happen, whatever the faults are."""
     return [*hosts[0].chronicle.contradictions, *checks.find_mistakes(hosts)]
 
 
 def _find_unnamed(hosts: Sequence[SeedfloodHost]) -> list[str]:
-    """Of whom two honest hosts took two contents under one step, everybody has the proof, whoever was told of which."""
+    """Hosts that do not name an origin of which two honest hosts took different updates of one step. Everybody must
+    have the proof in the end."""
     culprits = sorted(hosts[0].chronicle.two_tongued)
     return [f"{host.name} does not name {one:016x}" for one in culprits for host in hosts if one not in host.named]
 
@@ -48,12 +49,13 @@ def has_equal_digests(hosts: Sequence[SeedfloodHost]) -> bool:
 
 
 def has_mended(hosts: Sequence[SeedfloodHost]) -> bool:
-    """Are they equal, and is none of them behind its journal? Then they are judged, or when time is up."""
+    """Are the digests of all hosts equal, and is no replica behind its journal? The final checks wait for this until
+    time is up."""
     return has_equal_digests(hosts) and all(host.is_current for host in hosts)
 
 
 def find_silence(host: SeedfloodHost) -> str | None:
-    """Does the host stand still without a reason that it can tell?"""
+    """Does the host stand still without a blocker?"""
     phase = host.node.phase
     if phase not in (Phase.JOINING, Phase.COLLECTING, Phase.FINISHING) or host.driver.blockers():
         return None
@@ -61,7 +63,7 @@ def find_silence(host: SeedfloodHost) -> str | None:
 
 
 def _find_losses(host: SeedfloodHost) -> list[str]:
-    """At the end everything that was ever said is applied everywhere, and nothing waits any more."""
+    """Published updates that a host has not applied at the end, and holes in its frontier."""
     liars = host.chronicle.liars
     lost = {name for name in host.chronicle.updates if name[0] not in liars} - host.ledger.applied.keys()
     losses = [f"{host.name} never applied ({origin:016x}, {step})" for origin, step in sorted(lost)]

@@ -1,6 +1,6 @@
-"""What can go wrong beside, where hosts train by SeedFlood: damage to what it keeps, and moments that matter to it.
+"""Faults that only SeedFlood has: damage to bundles and sums, and bad timing for its epochs and its catch-up.
 
-Every fault stays within what is promised: those that destroy what is durable wait as `lose_disk` does.
+SeedFlood promises to survive all of them. Those that destroy durable data wait as `lose_disk` does.
 """
 
 from collections.abc import Mapping
@@ -12,9 +12,9 @@ from seedflood.simulation.seedflood.profiles import Profile
 from seedflood.simulation.seedflood.world import SeedfloodWorld
 
 INTERRUPT_SECONDS = (0.05, 1.5)
-"""Between the start of a host and a SIGTERM that it gets while it catches up."""
+"""Time from the start of a host to a SIGTERM that it gets while it catches up."""
 MEETING_SECONDS = (2.0, 4.5)
-"""How long a host without its disk meets nobody but a newcomer."""
+"""How long a host that lost its disk is linked with nobody but a newcomer."""
 BRIEF_SECONDS = (0.1, 1.5)
 DAMAGED_SHARE = 0.3
 
@@ -57,7 +57,8 @@ class SeedfloodChaos(Chaos[SeedfloodHost]):
     # Hosts
 
     def _leave_at_epoch_end(self) -> bool:
-        """It returns before all others have heard that it left, if hops are long."""
+        """Leaves at the end of an epoch for a short time. If hops are long, it is back before all others have heard
+        that it left."""
         period = self._world.rules.refresh_period
         host = self._victim(lambda host: host.node.phase in RUNNING and (host.node.step + 1) % period <= 1)
         if host is None:
@@ -82,7 +83,7 @@ class SeedfloodChaos(Chaos[SeedfloodHost]):
             self._bid_farewell(host, FAREWELL_SECONDS)
 
     def _meet_amnesiac(self) -> bool:
-        """A host loses its disk, and the first that it meets is one that never ran before."""
+        """A host loses its disk, and the first host that it meets has never run before."""
         newcomers = [host for host in self._world.hosts if not host.journal.incarnation]
         doors = {one for new in newcomers for one in self._world.network.neighbours(new.index)}
         host = self._patient_to_be(doors)
@@ -100,7 +101,7 @@ class SeedfloodChaos(Chaos[SeedfloodHost]):
     # Disks, and the model
 
     def _damage(self) -> bool:
-        """Records of others get lost, sometimes own ones, too."""
+        """Loses records of others, sometimes own ones, too."""
         host = self._patient_to_be()
         if host is None:
             return False
@@ -111,7 +112,7 @@ class SeedfloodChaos(Chaos[SeedfloodHost]):
         return True
 
     def _fill_joining(self) -> bool:
-        """For a moment there is no space on the disk of a host that catches up."""
+        """Fills the disk of a host that catches up, for a moment."""
         host = self._victim(lambda host: host.node.phase is Phase.JOINING)
         if host is not None:
             self._fill(host, BRIEF_SECONDS)

@@ -1,4 +1,4 @@
-"""A simulated host that trains by SeedFlood: a ledger is its model."""
+"""A simulated host that trains by SeedFlood, with a ledger as its model."""
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
@@ -21,11 +21,11 @@ from seedflood.simulation.seedflood.ledger import Chronicle, Ledger, find_outdat
 from seedflood.simulation.seedflood.telling import draw_round
 
 COMPUTE_SECONDS = (0.0005, 0.005)
-"""What an order takes that is no measurement."""
+"""How long an order takes that is not a measurement."""
 
 
 class SeedfloodHost(Host):
-    """One host, its model, and what it did wrong."""
+    """One host and its model, with checks of what it does."""
 
     journal: MemoryBundleJournal
     node: Node
@@ -38,12 +38,12 @@ class SeedfloodHost(Host):
         self.ledger = Ledger(chronicle)
         self.windows: list[ClosedWindow] = []
         self.has_ended_in_doubt = False
-        """A daemon would have ended with 70."""
+        """Would a daemon have ended with exit code 70?"""
         self.named: set[OriginId] = set()
-        """Whom it saw contradict themselves, in all its lives."""
+        """Origins that it saw contradict themselves, in all its lives."""
         self.is_key_fresh = True
         self.is_corrupt = False
-        """Were coefficients changed behind its back that it has not made again since?"""
+        """Did `corrupt` change coefficients that it has not rebuilt since?"""
         self._was_ready = False
 
     def _make_process(self, patience: Patience) -> tuple[Node, SeedfloodDriver]:
@@ -55,11 +55,11 @@ class SeedfloodHost(Host):
 
     @property
     def published(self) -> dict[int, Told]:
-        """Everything that this origin ever said: step -> what it told of it."""
+        """Everything that this origin ever published, by step."""
         return {step: u.told for (origin, step), u in self.chronicle.updates.items() if origin == self.origin}
 
     def own_bundles(self) -> list[Bundle]:
-        """What its journal has of itself."""
+        """The bundles of this host in its own journal."""
         return [bundle for bundle in self.journal.bundles.values() if bundle.origin == self.origin]
 
     @property
@@ -68,7 +68,7 @@ class SeedfloodHost(Host):
 
     @property
     def is_current(self) -> bool:
-        """Or does it wait to make its coefficients again?"""
+        """Do its coefficients need no rebuild?"""
         exchange = self.node.seedflood.exchange
         return exchange.watch.is_current
 
@@ -80,7 +80,7 @@ class SeedfloodHost(Host):
         super().start(is_journal_damaged=is_journal_damaged)
 
     def _recall(self, *, is_journal_damaged: bool) -> None:
-        """As the shell does: the sums that the journal keeps are put back before the core starts."""
+        """Restores the sums of the journal before the core starts, as the shell does."""
         self.ledger.rebuild(list(self.journal.closed_epochs()), ())
         members, facts = self.journal.members(), (is_journal_damaged, self.is_key_fresh)
         self.enter(lambda: self.driver.start(members, is_journal_damaged=facts[0], is_key_fresh=facts[1]))
@@ -90,7 +90,7 @@ class SeedfloodHost(Host):
         super().leave()
 
     def corrupt(self) -> bool:
-        """A bit of some coefficient flips. False if there is none yet."""
+        """Flips a bit of some coefficient. False if there is none yet."""
         epochs = sorted(self.ledger.sums)
         if epochs:
             self.ledger.sums[self.rng.choice(epochs)] ^= 1 << self.rng.randrange(40)
@@ -109,11 +109,11 @@ class SeedfloodHost(Host):
 
     @property
     def _is_untold(self) -> bool:
-        """May it have applied what it measured and told nobody? While its disk is full, and forgets it with everything
-        else when it dies; or if another process has its key, and it ends with it."""
+        """May it have applied updates of its own that it has not published? It may while its disk is full, or while
+        another process has its key. It forgets them when it ends."""
         return self.driver.is_disk_full or self.origin in self.chronicle.doubles
 
-    # Whatever happens
+    # Events
 
     def _entered(self) -> None:
         if self.node.is_ready != self._was_ready:
@@ -122,13 +122,13 @@ class SeedfloodHost(Host):
                 self.work.put(0.0, self._check_ready, Frontier(self.node.applied.held()))
 
     def _check_ready(self, applied: Frontier) -> None:
-        """Runs behind all that was ordered before the node said that it is ready."""
+        """Runs after all orders that came before the node said that it is ready."""
         is_known = not (self.chronicle.is_tainted or self._is_untold)
         if is_known and self.ledger.digest() != self.chronicle.digest(applied):
             self.mistakes.append("said it is ready with other coefficients than its updates add up to")
 
     def _check_finished(self) -> None:
-        """Runs behind all that was ordered before the run was over."""
+        """Runs after all orders that came before the end of the run."""
         if not (self.is_corrupt or self.driver.is_disk_full):
             self._complain(find_outdated(self.node, self.journal, self.ledger))
 
@@ -154,7 +154,7 @@ class SeedfloodHost(Host):
             if bundle.origin == self.origin and not self.chronicle.is_kept(bundle):
                 self.mistakes.append(f"sent step {bundle.step} before it was durable")
 
-    # The model: one thing after the other, each takes its time
+    # The model: orders run one after the other, and take time
 
     def apply(self, window: ClosedWindow) -> None:
         if window.steps[0] <= window.steps[1]:
@@ -165,7 +165,7 @@ class SeedfloodHost(Host):
         self._order(self.ledger.apply, window.updates)
 
     def measure(self, order: Measure) -> None:
-        if not self.chronicle.has_anyone_left:  # else others went on, and it may follow
+        if not self.chronicle.has_anyone_left:  # else others may be further ahead
             self._complain(find_ahead(self.node, order, lambda origin: origin not in self.chronicle.liars))
         seconds = self.rng.uniform(self.pace.seconds_min, self.pace.seconds_max) * order.count
         self.work.put(seconds, self._measured, order)
@@ -177,7 +177,7 @@ class SeedfloodHost(Host):
         self._order(lambda: self._summed(order))
 
     def keep_snapshot(self) -> None:
-        """Snapshots only save time, and there is nothing to fold here."""
+        """Does nothing: snapshots only save time, and a ledger has no weights to fold."""
 
     def adopt(self, closed: ClosedEpoch, others: Sequence[Bundle]) -> None:
         self._order(self.ledger.adopt, closed, others)
@@ -211,7 +211,7 @@ class SeedfloodHost(Host):
     def _order(self, action: Callable[..., None], *args: object) -> None:
         self.work.put(self.rng.uniform(*COMPUTE_SECONDS), action, *args)
 
-    # Whoever wants to know
+    # The observer
 
     def noted(self, event: Event) -> None:
         super().noted(event)

@@ -1,4 +1,4 @@
-"""Bundles and sums on a disk in memory, beside what any journal keeps. It answers like `storage.seedflood.journal`."""
+"""A disk in memory that also keeps bundles and sums. It behaves like `storage.seedflood.journal`."""
 
 import random
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,7 +21,7 @@ class Owner(journal.Owner, Protocol):
     """The host of the disk."""
 
     def kept(self, bundles: Sequence[Bundle]) -> None:
-        """These are durable now, and were the point of being so: bundles of the host itself."""
+        """These bundles were written durably."""
 
 
 class MemoryBundleJournal(MemoryJournal):
@@ -35,7 +35,7 @@ class MemoryBundleJournal(MemoryJournal):
         self.closed: dict[int, ClosedEpoch] = {}
         self._refresh_period = refresh_period
         self._frontiers: dict[int, Frontier] = {}
-        """Of each closed epoch, as it can be asked."""
+        """The frontier of each closed epoch, ready for queries."""
 
     # The seam of the driver
 
@@ -76,7 +76,7 @@ class MemoryBundleJournal(MemoryJournal):
         return others
 
     def compact(self, closed: ClosedEpoch) -> int:
-        """Does it whatever takes less room: here it is to be seen that nothing is lost by it."""
+        """Always compacts, whichever takes less space, to show that nothing is lost by it."""
         before = len(self.bundles)
         self.adopt(closed)
         return before - len(self.bundles)
@@ -107,7 +107,7 @@ class MemoryBundleJournal(MemoryJournal):
     # What happens to disks
 
     def damage(self, rng: random.Random, *, share: float, spare: OriginId | None = None) -> int:
-        """Bad sectors: about this share of the records is lost, none that `spare` authored. Returns how many."""
+        """Bad sectors: loses about this share of the records, but none of the origin `spare`. Returns how many."""
         self._sync()
         bundles = [name for name in self.bundles if name[0] != spare and rng.random() < share]
         epochs = [epoch for epoch in sorted(self.closed) if rng.random() < share]
@@ -121,7 +121,7 @@ class MemoryBundleJournal(MemoryJournal):
         return len(bundles) + len(epochs) + len(members)
 
     def is_durable(self, bundle: Bundle) -> bool:
-        """Would this bundle survive a power failure now, as itself or in the coefficients of its epoch?"""
+        """Would this bundle survive a power failure now, by itself or in the sum of its epoch?"""
         if self._is_covered(bundle):
             return True
         name = (bundle.origin, bundle.step)

@@ -1,10 +1,11 @@
-"""A model of integers: it sums updates by epoch and counts which it holds, so that checks can look inside.
+"""The ledger: a stand-in for the model. It sums integers by epoch, and knows which updates are in them.
 
-An update adds its scalar (or a number that follows from its payload), times a small weight that follows from its name,
-to each of a few coefficients of its epoch, or to what was told of its step if the optimiser goes by steps: the order of
-arrival does not matter; equal sums on two hosts mean equal sets of updates (a false match has odds of 2^-64). All
-coefficients of an epoch are one integer here, 64 bits each. Sums that another host made come without names; which
-updates they are is told by the chronicle of everything that was ever published, and the sum proves it.
+An update adds a number to each of a few coefficients of its epoch, or, if the optimiser goes by steps, to the sum of
+its step. The number is its scalar (or a hash of its payload) times a small weight, a hash of its origin, step and seed.
+So the order of arrival does not matter, and equal sums on two hosts mean equal sets of updates (a false match has
+probability 2^-64). All coefficients of an epoch are one integer here, 64 bits each. Another host's sum does not say
+which updates are in it. The chronicle of everything that was ever published says what they must be, and the sum must
+match.
 """
 
 import hashlib
@@ -29,11 +30,11 @@ _COEFFICIENTS = struct.Struct(f"<{COEFFICIENTS}q")
 
 
 class Chronicle:
-    """Everything that any origin ever said, kept outside of all hosts: (origin, step) -> what it said first.
+    """Everything that any origin ever published, kept outside of all hosts: by (origin, step) what it said first.
 
-    contradictions: who said something else later. is_tainted: coefficients of some host were changed behind its back,
-    so that sums may be wrong until the digest watch has found it; or a liar said two things under one step, or skipped
-    one that it measured.
+    contradictions: honest origins that said something else later. is_tainted: sums cannot be checked, because a fault
+    has changed coefficients (they stay wrong until the digest watch notices), or because a liar published two updates
+    of one step, or skipped a step that it measured.
     """
 
     def __init__(self, refresh_period: int, telling: Telling = PAIRS, optimizer: OptimizerName = "sgd") -> None:
@@ -46,20 +47,21 @@ class Chronicle:
         self.is_tainted = False
         self.has_anyone_left = False
         self.liars: set[OriginId] = set()
-        """Origins that nobody answers for."""
+        """Origins that lie. They are not judged."""
         self.doubles: dict[OriginId, dict[Bundle, int]] = {}
-        """Origins with two processes: what each of these keeps. Said is of it what anybody else has taken."""
+        """For each origin with two processes: its bundles, with the process that wrote them down. Such a bundle counts
+        as published once another host has taken it."""
         self._tongues: dict[tuple[OriginId, int], Bundle] = {}
         self.two_tongued: set[OriginId] = set()
-        """Liars of whom honest hosts took two contents under one step."""
+        """Liars of which honest hosts took two different updates of one step."""
         self._skipped: set[tuple[OriginId, int]] = set()
-        """By liars."""
+        """Steps that liars declared as skipped."""
         self._last: dict[OriginId, Bundle] = {}
         self._epochs: dict[int, list[Update]] = {}
-        """By the epoch of the bundle."""
+        """Updates by the epoch of their bundle."""
 
     def say(self, bundle: Bundle) -> None:
-        """Notes a bundle that its origin wrote down or sent."""
+        """Notes a bundle that its origin has published."""
         known = self.bundles.get((bundle.origin, bundle.step))
         if known is not None:
             if known != bundle:
@@ -75,7 +77,7 @@ class Chronicle:
             self._note_skipped(bundle)
 
     def keep(self, bundle: Bundle, process: int) -> None:
-        """A process of its origin has written it down: it may be sent from now on, and is not lost any more."""
+        """A process of its origin has written the bundle durably. From now on it may be sent."""
         kept = self.doubles.get(bundle.origin)
         if kept is None:
             self.say(bundle)
@@ -83,12 +85,12 @@ class Chronicle:
             kept[bundle] = process
 
     def is_kept(self, bundle: Bundle) -> bool:
-        """May it be sent?"""
+        """May the bundle be sent?"""
         is_said = self.bundles.get((bundle.origin, bundle.step)) == bundle
         return is_said or bundle in self.doubles.get(bundle.origin, ())
 
     def take(self, bundle: Bundle) -> None:
-        """An honest host has taken it from its neighbour."""
+        """An honest host has taken the bundle from a neighbour."""
         if bundle.origin in self.doubles:
             self.say(bundle)
         if bundle.origin in self.liars:
@@ -97,13 +99,14 @@ class Chronicle:
                 self.two_tongued.add(bundle.origin)
 
     def unite(self, origin: OriginId, process: int) -> None:
-        """Only this one is left of two processes: what the other one kept and told nobody went with it."""
+        """Only this one of two processes is left. Bundles that the other one wrote but never sent are lost with it."""
         for bundle, keeper in self.doubles.pop(origin, {}).items():
             if keeper == process:
                 self.say(bundle)
 
     def _note_skipped(self, bundle: Bundle) -> None:
-        """What was measured stands beside what skips it, whichever was said first: sums change when it turns up."""
+        """Taints the chronicle if a step was both measured and skipped, in whatever order: sums change when the second
+        bundle is heard."""
         skipped = {(bundle.origin, step) for step in range(bundle.first_covered, bundle.step)}
         measured = {(update.origin, update.step) for update in bundle.updates()}
         if measured & self._skipped or skipped & self.updates.keys():
@@ -111,18 +114,19 @@ class Chronicle:
         self._skipped |= skipped
 
     def _contradict(self, origin: OriginId, step: int) -> None:
-        """A liar may: then nobody can say from outside what sums should be, only that they are equal."""
+        """Notes a contradiction. If the origin is a liar, sums can no longer be checked, only compared."""
         if origin in self.liars:
             self.is_tainted = True
         else:
             self.contradictions.append(f"{origin:016x} spoke twice about step {step}")
 
     def last(self, origin: OriginId) -> Bundle | None:
-        """What the origin said last."""
+        """The last bundle that the origin published."""
         return self._last.get(origin)
 
     def forget(self, before: int) -> None:
-        """For runs of many days: drops what was said about steps below this one, the first of an epoch."""
+        """Saves memory in long runs: drops everything about steps below this one, which must be the first of an
+        epoch."""
         for epoch in [one for one in self._epochs if one < before // self.refresh_period]:
             del self._epochs[epoch]
         for known in (self.bundles, self.updates):
@@ -130,19 +134,19 @@ class Chronicle:
                 del known[name]
 
     def covered(self, frontier: Frontier, epoch: int) -> list[Update]:
-        """What was said in this epoch and the frontier covers."""
+        """The published updates of this epoch that the frontier covers."""
         return [u for u in self._epochs.get(epoch, ()) if frontier.holds(u.origin, u.step)]
 
     def digest(self, frontier: Frontier) -> bytes:
-        """What a ledger with exactly this frontier applied must have."""
+        """The digest of a ledger that has applied exactly this frontier."""
         return digest_of({epoch: self.add_up(self.covered(frontier, epoch)) for epoch in self._epochs})
 
     def add_up(self, updates: Iterable[Update]) -> int:
-        """What the updates of one epoch come to."""
+        """The coefficients that the updates of one epoch give."""
         return after_steps(self.optimizer, 0, self.told(updates))
 
     def told(self, updates: Iterable[Update]) -> dict[int, int]:
-        """Of each step, together."""
+        """The sum of the updates of each step."""
         sums: dict[int, int] = {}
         for update in updates:
             sums[update.step] = sums.get(update.step, 0) + weigh(update, self.telling)
@@ -150,7 +154,7 @@ class Chronicle:
 
 
 class Ledger:
-    """Stands in for a replica. mistakes: updates applied twice, and sums that are not those of their updates."""
+    """Stands in for a replica. mistakes: updates that were applied twice, and sums that do not match their updates."""
 
     def __init__(self, chronicle: Chronicle) -> None:
         self.sums: dict[int, int] = {}
@@ -158,7 +162,8 @@ class Ledger:
         self.mistakes: list[str] = []
         self._chronicle = chronicle
         self._steps: dict[int, tuple[int, dict[int, int]]] = {}
-        """Of an optimiser that goes by steps, per epoch: what it began with, and what was told of each step since."""
+        """For an optimiser that goes by steps, by epoch: the coefficients at its start, and the sum of each step
+        since."""
 
     def apply(self, updates: Iterable[Update]) -> None:
         by_epoch: dict[int, list[Update]] = defaultdict(list)
@@ -186,7 +191,7 @@ class Ledger:
         return digest_of(self.sums)
 
     def forget(self, before: int) -> None:
-        """Which updates of steps below this one were applied; their sums stay."""
+        """Saves memory: forgets which updates below this step were applied. Their sums stay."""
         for name in [one for one in self.applied if one[1] < before]:
             del self.applied[name]
         for epoch in [one for one in self._steps if one < before // self._chronicle.refresh_period]:
@@ -212,10 +217,10 @@ class Ledger:
             self._count(update)
 
     def _count(self, update: Update) -> None:
-        """Said at once: a rebuild would hide it."""
+        """Counts how often an update was applied. A mistake is noted at once, because a rebuild would hide it."""
         name = update.origin, update.step
         if update.origin in self._chronicle.liars and name not in self._chronicle.updates:
-            self._chronicle.is_tainted = True  # it told us alone
+            self._chronicle.is_tainted = True  # the liar sent it only to us
         self.applied[name] += 1
         count = self.applied[name]
         if count > 1:
@@ -229,8 +234,8 @@ class Ledger:
 
 
 def find_outdated(node: Node, journal: MemoryBundleJournal, ledger: Ledger) -> str | None:
-    """Has a node that ends its run other coefficients than its journal gives? It may if its patience was over before an
-    origin contradicted itself."""
+    """Does a node that ends its run have other coefficients than follow from its journal? This is allowed if an origin
+    contradicted itself after the node's patience had run out."""
     watch, patient_until = (
         node.seedflood.exchange.watch,
         (node.seedflood.ending.since or 0.0) + node._patience.linger_seconds,
@@ -254,7 +259,7 @@ def digest_of(sums: Mapping[int, int]) -> bytes:
 
 @lru_cache(maxsize=1 << 16)
 def weigh(update: Update, telling: Telling = PAIRS) -> int:
-    """The same told by another origin or at another step weighs something else, and so does each value of a payload."""
+    """The integer that an update adds to its epoch. It depends on origin, step and everything in the update."""
     told = update.told
     seed, scalar = told if isinstance(told, tuple) else (0, _number(decode_payload(telling, told)))
     name = struct.pack(">QQI", update.origin, update.step, seed)
@@ -263,12 +268,13 @@ def weigh(update: Update, telling: Telling = PAIRS) -> int:
 
 
 def _number(values: Sequence[int]) -> int:
-    """24 bits, so that weighted it is no more than an update may add to a coefficient."""
+    """A number of 24 bits made of the values. Times its weight it is no more than an update may add to a
+    coefficient."""
     return 1 + int.from_bytes(hashlib.sha256(struct.pack(f">{len(values)}q", *values)).digest()[:3], "big")
 
 
 def _to_bytes(total: int) -> bytes:
-    """Each coefficient by itself, as a replica has them."""
+    """The coefficients as signed integers of 64 bits, like those of a replica."""
     cells: list[int] = []
     for _ in range(COEFFICIENTS):
         cell = (total + (1 << 63)) % (1 << 64) - (1 << 63)

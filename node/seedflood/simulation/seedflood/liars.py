@@ -1,8 +1,8 @@
-"""Hosts that lie: the real node and driver, with a key of their own and everything a participant can do with it.
+"""Hosts that lie (Byzantine): the real node and driver, with their own key and everything that a participant can do.
 
-A liar takes part as the others do; beside that it says, on the links it has, what no honest host would: each run draws
-which kinds of lies. What it signs is signed well, and most of its frames are well formed: what is to be seen is what
-the honest make of it. Only honest hosts are judged. Liars are chosen so that they never cut the honest ones apart.
+A liar takes part like the others. Besides, it sends on its links what no honest host would send; each run draws the
+kinds of lies. Its own signatures are valid, and most of its frames are well formed, because the test is how honest
+hosts handle them. Only honest hosts are judged. Liars are chosen so that the honest hosts stay connected without them.
 """
 
 import hashlib
@@ -38,10 +38,10 @@ from seedflood.transport.answer import AnswerItem, cut
 from seedflood.transport.codec import Pull, PullMore, PullPart
 
 LIE_SECONDS = (0.05, 2.0)
-"""Between two lies of one liar."""
+"""Time between two lies of one liar."""
 HEARD_MAX = 64
 STRANGERS_MAX = 200
-"""Over a run, of all liars together."""
+"""The most strangers in a run, of all liars together."""
 NUMBERS = (0, 1, 7, 1 << 31, STEP_MAX, (1 << 64) - 1)
 TEXTS = ("\x1b[2J\x1b[31mroot#", "bye\n2026-01-01 error: forged", "x" * 4096, "\u202egnp.exe", "")
 
@@ -72,7 +72,7 @@ def _is_connected(links: dict[int, set[int]], left: set[int]) -> bool:
 
 
 class Liar:
-    """One host that lies. told: how often each kind of lie was told, of all liars of the world."""
+    """One host that lies. told: how often each kind of lie was told, by all liars of the world."""
 
     def __init__(self, world: SeedfloodWorld, host: SeedfloodHost, told: Counter[str], kinds: Sequence[str]) -> None:
         self.host = host
@@ -83,7 +83,7 @@ class Liar:
         self._is_over = False
         self._versions = 1 << 20
         self._hidden: dict[int, int] = {}
-        """Of each neighbour: from which own step on it was not told what was measured."""
+        """For each neighbour, the first own step that was hidden from it and not yet declared as skipped."""
         self._lies = {kind: LIES[kind] for kind in kinds}
         self._send = host.send
         world.network.forgers[host.index] = self._forge
@@ -93,7 +93,7 @@ class Liar:
         self._world.clock.after(self._rng.uniform(*LIE_SECONDS), self._lie)
 
     def end(self) -> None:
-        """From now on it says nothing at all."""
+        """Stops the host for good."""
         self._is_over = True
         self.host.is_retired = True
         self.host.crash()
@@ -114,7 +114,7 @@ class Liar:
         return self._world.network.is_linked(self.host.index, other)
 
     def _listen(self, peer: int, messages: Sequence[Message]) -> None:
-        """What it sends as an honest host would, it can send again; some of it is withheld."""
+        """Sends what its node wants to send, with some of it withheld or changed. Remembers it for replays."""
         self._heard += messages
         if "withhold" in self._lies and self._rng.random() < 0.3:
             self._told["lie_withheld"] += 1
@@ -128,7 +128,7 @@ class Liar:
             self._send(peer, messages)
 
     def _other(self, message: Updates) -> Updates:
-        """What it tells for the first time may be something else for this neighbour."""
+        """Equivocation: sometimes replaces own bundles by others for this neighbour."""
         if self._rng.random() < 0.7 or all(bundle.origin != self.host.origin for bundle in message.bundles):
             return message
         self._told["lie_two_tongues"] += 1
@@ -141,7 +141,7 @@ class Liar:
         )
 
     def _as_skipped(self, peer: int, message: Updates) -> Updates:
-        """What it measured is skipped, for this neighbour: so says the next of its bundles that it tells there."""
+        """Hides own bundles from this neighbour; the next one that it gets declares their steps as skipped."""
         said = []
         for bundle in message.bundles:
             if bundle.origin == self.host.origin and bundle.step > 0:
@@ -156,7 +156,7 @@ class Liar:
         return Updates(tuple(said))
 
     def _forge(self, answer: Iterable[AnswerItem]) -> Iterable[AnswerItem]:
-        """A sum of its own amidst what it should answer, sometimes with digests that go with it."""
+        """Puts a forged sum into the answer to a pull, usually with matching digests."""
         parts = list(answer)
         if "sums" in self._lies and self._rng.random() < 0.7:
             self._told["lie_sums"] += 1
@@ -174,7 +174,7 @@ class Liar:
     # What it says
 
     def _forged_sum(self) -> ClosedEpoch:
-        """Coefficients that nobody summed, of steps that some have not said yet."""
+        """A sum with made-up coefficients. It covers steps that some hosts have not published yet."""
         rules = self._world.rules
         epoch = self._rng.randrange(max(1, rules.steps // rules.refresh_period))
         end = self._rng.choice(((epoch + 1) * rules.refresh_period, rules.steps))
@@ -183,7 +183,7 @@ class Liar:
         return ClosedEpoch(epoch, frontier, data)
 
     def sums(self) -> list[Item]:
-        """An answer to a pull that nobody began, or that somebody did."""
+        """Parts of an answer to a pull, which somebody has begun or nobody has."""
         return [PullPart(self._rng.randint(1, 5), part) for part in cut([self._forged_sum()]) if part]
 
     def digests(self) -> list[Item]:
@@ -202,7 +202,7 @@ class Liar:
         ]
 
     def frontiers(self) -> list[Item]:
-        """Pulls that claim to hold everything, nothing, or a comb of it."""
+        """Pulls that claim to hold everything, nothing, or every third step."""
         comb = tuple((3 * k + 1, 3 * k + 1) for k in range(1, RANGES_MAX + 1))
         origins = [host.origin for host in self._world.hosts]
         held = self._rng.choice(
@@ -215,7 +215,7 @@ class Liar:
         return [Pull(self._rng.randint(1, 1 << 20), held), PullMore(self._rng.randint(0, 1 << 20))]
 
     def statements(self) -> list[Item]:
-        """About itself, each newer than the last, and well signed."""
+        """Wrong statements about itself, each newer than the last, and validly signed."""
         self._versions += 1
         node = self.host.node
         ours = node.membership.get(self.host.origin)
@@ -233,12 +233,12 @@ class Liar:
         return [Members((self._signed(replace(ours, **fields)),))]
 
     def _closed(self, ours: Member) -> bytes:
-        """Epochs that it has not closed."""
+        """A claim that it has closed epochs which it has not closed."""
         before = self._rng.choice((1, self._world.rules.refresh_period, self._world.rules.steps))
         return pack_statement(stated(ours)._replace(closed=Closed(before, self._noise(), self._noise())))
 
     def strangers(self) -> list[Item]:
-        """Whoever they are, they were never invited."""
+        """Statements of new keys that nobody invited."""
         count = min(self._rng.randint(1, 20), STRANGERS_MAX - self._told["strangers"])
         self._told["strangers"] += max(0, count)
         members = []
@@ -250,14 +250,14 @@ class Liar:
         return [Members(tuple(members))] if members else []
 
     def forged(self) -> list[Item]:
-        """In the name of others, with signatures that are wrong."""
+        """A bundle or a statement in the name of another host, with an invalid signature."""
         other = self._rng.choice([host for host in self._world.hosts if host is not self.host])
         bundle = self._make(self.host.node.step, origin=other.origin)
         member = Member(other.public_key, other.name, 1 << 40, last_step=-1, signature=self._rng.randbytes(64))
         return [self._rng.choice((Updates((bundle,)), Members((member,))))]
 
     def equivocations(self) -> list[Item]:
-        """Two contents under one step: this one, and the one that its journal has."""
+        """Another bundle for a step that it has published already."""
         said = self.host.own_bundles()
         if not said:
             return []
@@ -265,7 +265,7 @@ class Liar:
         return [Updates((self._make(self._rng.choice(said[-4:]).step),))]
 
     def ahead(self) -> list[Item]:
-        """Of steps that nobody has come to, or that the run does not have."""
+        """A bundle of a step that nobody has reached yet, or that the run does not have."""
         rules = self._world.rules
         step = self._rng.choice((rules.steps - rules.local_steps, rules.steps, 1 << 40, self.host.node.step + 1))
         bundle = self._make(step, skipped=self._rng.choice((0, 0, min(step, 3))))
@@ -273,18 +273,18 @@ class Liar:
         return [Updates((bundle,))]
 
     def seeds(self) -> list[Item]:
-        """Of directions that it chose itself, under the step that is next or one of which it has told."""
+        """A bundle with seeds of its own choice, for the next step or for one that it has published."""
         step = self.host.node.step + self._world.rules.local_steps
         bundle = self._make(self._rng.choice((step, step, self._rng.randrange(step))))
         chosen = tuple(_chosen(told, self._rng) for told in bundle.probes)
         return [Updates((self._sign(bundle._replace(probes=chosen)),))] if chosen != bundle.probes else []
 
     def replays(self) -> list[Item]:
-        """What was said once, again."""
+        """Repeats a message that it sent before."""
         return [self._rng.choice(self._heard)] * self._rng.randint(1, 8) if self._heard else []
 
     def limits(self) -> list[Item]:
-        """Frames at their limits, and a little beyond them."""
+        """Frames at their limits and slightly beyond."""
         bundle = self._make(self.host.node.step)._replace(signature=self._noise() * 2)
         ours = self.host.node.hello()
         return [
@@ -305,11 +305,11 @@ class Liar:
         return [Goodbye(self._rng.choice(TEXTS))]
 
     def withhold(self) -> list[Item]:
-        """It is told in what is not sent: `_listen`."""
+        """Sends nothing more: this lie is what `_listen` does not send."""
         return []
 
     def skips(self) -> list[Item]:
-        """In what is sent: `_as_skipped`. And now and then to somebody who knows better."""
+        """Declares steps as skipped that a neighbour may hold already. More of this lie is in `_as_skipped`."""
         said = self.host.own_bundles()
         if not said:
             return []
@@ -318,7 +318,7 @@ class Liar:
         return [Updates((self._make(bundle.step, skipped=self._rng.randint(0, bundle.step)),))]
 
     def _make(self, step: int, skipped: int = 0, origin: OriginId | None = None) -> Bundle:
-        """origin: in whose name, if not in its own."""
+        """A signed bundle. origin: the host in whose name it is, by default this one."""
         rules, origin = self._world.rules, self.host.origin if origin is None else origin
         step = min(step - step % rules.local_steps, STEP_MAX >> 1)
         return self._sign(Bundle(origin, step, draw_round(rules, origin, step, self._rng), skipped))
@@ -337,7 +337,7 @@ class Liar:
 
 
 def _chosen(told: Told, rng: random.Random) -> Told:
-    """Another direction than the step has. A payload has none."""
+    """The same with another seed than the step must have. A payload has no seed."""
     return told if isinstance(told, bytes) else (told[0] ^ rng.randint(1, SEED_MAX), told[1])
 
 
@@ -362,7 +362,7 @@ LIES: dict[str, Callable[[Liar], list[Item]]] = {
 def let_lie(
     world: SeedfloodWorld, indices: Iterable[int], told: Counter[str], kinds: Sequence[str] | None = None
 ) -> list[Liar]:
-    """These hosts lie from now on, in these ways, or in some that the seed draws."""
+    """Lets these hosts lie from now on. kinds: their kinds of lies, by default drawn from the seed."""
     kinds = kinds or world.rng.sample(sorted(LIES), world.rng.randint(3, len(LIES)))
     liars = [Liar(world, world.hosts[index], told, kinds) for index in sorted(indices)]
     world.chronicle.liars = {liar.host.origin for liar in liars}

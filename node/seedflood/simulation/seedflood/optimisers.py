@@ -1,11 +1,11 @@
-"""Optimisers of integers: what makes the coefficients of an epoch of what was told of each of its steps.
+"""Optimisers of integers: they turn the updates of an epoch's steps into its coefficients.
 
-`sgd` adds it up: any order will do. The others go by steps, as those of the replica do
-(training/seedflood/aggregation.py): what all told of one step may come in any order, but another order of steps, or a
-step that is gone through in two halves, gives other coefficients. A state begins anew with an epoch, and where a sum of
-another host takes the place of bundles.
+`sgd` adds them up, in any order. The others go by steps, like those of the replica
+(training/seedflood/aggregation.py). The updates of one step may come in any order. But if steps come in another order,
+or a step is applied in two halves, the coefficients differ. The state of an optimiser starts again with each epoch, and
+where another host's sum replaces bundles.
 
-Integers of 512 bits that wrap around, each for all coefficients of an epoch.
+All coefficients of an epoch are one integer of 512 bits that wraps around.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,12 +22,12 @@ _HALF = sum(1 << (64 * k + 63) for k in range(COEFFICIENTS))
 
 
 def wrapped(total: int) -> int:
-    """As a host is told it that is given the coefficients: each of them has 64 bits and a sign."""
+    """The integer that a host gets which receives the coefficients as signed integers of 64 bits."""
     return ((total + _HALF) & _MASK) - _HALF
 
 
 def after_steps(optimizer: OptimizerName, total: int, sums: Mapping[int, int]) -> int:
-    """What `total` comes to after these steps. sums: what was told of each."""
+    """The coefficients after these steps. total: before them. sums: the sum of the updates of each step."""
     if optimizer == "sgd":
         return total + sum(sums.values())
     first = second = 0
@@ -40,5 +40,5 @@ def after_steps(optimizer: OptimizerName, total: int, sums: Mapping[int, int]) -
 
 
 def _in_turn(sums: Mapping[int, int]) -> Iterable[int]:
-    """A step of which zeros were told leaves no trace."""
+    """The sums in the order of steps. A sum of zero counts as no step."""
     return (sums[step] for step in sorted(sums) if sums[step])

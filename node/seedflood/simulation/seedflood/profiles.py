@@ -1,4 +1,4 @@
-"""What goes wrong where hosts train by SeedFlood: named sets of faults, each a difference to none at all."""
+"""Named fault profiles for hosts that train by SeedFlood, each given as what it adds to no faults at all."""
 
 from dataclasses import dataclass
 

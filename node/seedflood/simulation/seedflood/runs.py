@@ -1,4 +1,4 @@
-"""Whole simulated runs of SeedFlood: chaos, healing, judgement, in one call; and many seeds over all cores."""
+"""Whole simulated runs of SeedFlood: chaos, healing and checks in one call; and many seeds over all cores."""
 
 import random
 from collections.abc import Iterable, Iterator, Sequence
@@ -35,16 +35,16 @@ from seedflood.simulation.seedflood.world import SeedfloodWorld
 
 PATIENCE = Patience(start_seconds=5.0)
 CHAOS_SHARE = 0.7
-"""Chaos ends when somebody has done this share of the steps, or time is up."""
+"""Chaos ends when a host has done this share of the steps, or when time is up."""
 STALL_SECONDS_MAX = 60.0
-"""So long a strict run is watched that liars may keep from its end."""
+"""How long a strict run is simulated after chaos if there are liars, which may keep it from ending."""
 QUIET_SECONDS = 20.0
-"""Liars have gone, and the honest tell each other what they lack."""
+"""How long honest hosts have for repair after the liars are gone."""
 MENDING_SECONDS_MAX = 3 * MEND_SECONDS_MAX
-"""So long they may take until all have made their replicas again from what they hold then: who was told two things all
-the time does that once a minute. Then they are compared."""
+"""How long hosts may take then until all have rebuilt their replicas. A host that hears contradictions again and again
+rebuilds once a minute. Then replicas are compared."""
 DELAYS = (0, 0, 1, 1, 2, 3)
-"""Of a plan that names none."""
+"""One of these is drawn if the plan has no delay."""
 EPOCH_ROUNDS = (1, 2, 4, 4, 8, 16)
 """Rounds per epoch: short ones and long ones."""
 USUAL_EPOCH_ROUNDS = 4
@@ -54,7 +54,7 @@ USUAL_EPOCH_ROUNDS = 4
 class Plan:
     """What is simulated. The same plan gives exactly the same run, on any machine. Raises UsageError.
 
-    refresh_period, tell, delay, optimizer: None to have them drawn from the seed.
+    refresh_period, tell, delay, optimizer: drawn from the seed if None.
     """
 
     clients: int = 16
@@ -82,8 +82,7 @@ class Plan:
             )
 
     def drawn(self) -> "Plan":
-        """With nothing left open: runs that differ in their seed also differ in what they tell and how far ahead, and
-        in what makes coefficients of it."""
+        """The plan with tell, delay and optimizer drawn from the seed, where they are None."""
         rng = random.Random(f"plan {self.seed}")
         tell, delay = rng.choice(TELLS), rng.choice(DELAYS)
         optimizer = rng.choice(OPTIMIZERS) if self.window == "strict" else "sgd"
@@ -97,7 +96,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came of a plan. violations: broken promises; stuck: who had not finished when time was up."""
+    """The result of a plan. violations: broken promises. stuck: hosts that had not finished when time was up."""
 
     plan: Plan
     violations: list[str]
@@ -117,22 +116,23 @@ class Result:
 
     @property
     def is_good(self) -> bool:
-        """In strict windows a liar may keep the honest waiting: nobody goes on without it there."""
+        """Did the run heal without violations? With strict windows a run with liars need not heal, because nobody goes
+        on without them."""
         may_stall = self.liars > 0 and self.plan.window == "strict"
         return (self.healed or may_stall) and not self.violations
 
     def facts(self) -> dict[str, Any]:
-        """For machines: plain values."""
+        """The result as plain values, for machines."""
         facts = asdict(self)
         plan = facts.pop("plan")
         return {**plan, "healed": self.healed, **facts}
 
 
 class Judge:
-    """What SeedFlood promises."""
+    """Checks what SeedFlood promises."""
 
     def look_at(self, host: SeedfloodHost) -> list[str]:
-        """Is what nodes keep as little as is promised, and can all say why they wait?"""
+        """Is the host's memory within its bounds, and does it have a blocker if it waits?"""
         return [*find_excess(host.driver), *filter(None, [find_silence(host)])]
 
     def find_mistakes(self, hosts: Sequence[SeedfloodHost]) -> list[str]:
@@ -143,7 +143,7 @@ class Judge:
 
 
 class _Trial(Trial[SeedfloodHost]):
-    """Some hosts may lie, until the others could end."""
+    """A trial in which some hosts may lie, until the others have had time to end."""
 
     world: SeedfloodWorld
 
@@ -198,12 +198,12 @@ def simulate(plan: Plan) -> Result:
 
 
 def draw_epoch_rounds(profile: Profile, draws: random.Random) -> int:
-    """How many rounds an epoch has. Where the climate is always the same, so are epochs."""
+    """How many rounds an epoch has. It is drawn only if the climate is."""
     return USUAL_EPOCH_ROUNDS if profile.climates == ("usual",) else draws.choice(EPOCH_ROUNDS)
 
 
 def _make_world(plan: Plan, edges: Iterable[tuple[int, int]], climate: Climate) -> SeedfloodWorld:
-    """plan: with nothing left open."""
+    """plan: as `Plan.drawn` returns it, with a refresh period."""
     assert plan.refresh_period is not None
     assert plan.tell is not None
     assert plan.delay is not None
@@ -226,12 +226,13 @@ def _make_world(plan: Plan, edges: Iterable[tuple[int, int]], climate: Climate) 
 
 
 def sweep(plan: Plan, seeds: Iterable[int], processes: int | None = None) -> Iterator[Result]:
-    """The plan under each seed, over so many processes (default: one per core); results as they come."""
+    """Simulates the plan with each seed, in this many processes (default: one per core). Yields results as they
+    come."""
     return runs.sweep(simulate, (replace(plan, seed=seed) for seed in seeds), processes)
 
 
 def show_result(result: Result, console: Console) -> None:
-    """One run, for people."""
+    """Prints one run for people."""
     plan = result.plan
     hosts = f"{plan.clients} hosts, {plan.topology}, {plan.window}, delay {plan.delay}"
     what = f"{hosts}, {plan.tell}, {plan.optimizer}, seed {plan.seed}"
@@ -253,5 +254,5 @@ def show_result(result: Result, console: Console) -> None:
 
 
 def plan_of(result: Result) -> str:
-    """What was drawn from the seed."""
+    """The climate and the length of epochs, in words."""
     return f"{result.climate}, epochs of {result.plan.refresh_period} steps"

@@ -1,4 +1,4 @@
-"""What simulated origins tell: any of all that a run allows, drawn from the seed of the world."""
+"""The updates that simulated origins publish: any that the run allows, drawn from the seed of the world."""
 
 import random
 from typing import Literal, get_args
@@ -23,7 +23,7 @@ SCALAR_SEEN_MAX = 1 << 24
 
 
 def make_telling(tell: Tell, rng: random.Random) -> Telling:
-    """One of this kind, small enough for many hosts."""
+    """A form of updates of this kind, small enough for many hosts."""
     match tell:
         case "pairs":
             return Pairs()
@@ -34,7 +34,7 @@ def make_telling(tell: Tell, rng: random.Random) -> Telling:
 
 
 def draw_round(rules: Rules, origin: OriginId, step: int, rng: random.Random) -> tuple[Told, ...]:
-    """What an origin could measure in the round that begins at this step."""
+    """What an origin might measure in the round that begins at this step."""
     return tuple(_draw_told(rules, origin, one, rng) for one in range(step, step + rules.local_steps))
 
 

@@ -1,4 +1,4 @@
-"""What SeedFlood says on simulated links."""
+"""SeedFlood's messages on simulated links."""
 
 from seedflood.protocol.seedflood.messages import Updates
 from seedflood.simulation.link import Item, Traffic, join_statements
@@ -11,4 +11,4 @@ def _join(waiting: Item, item: Item) -> Item | None:
 
 
 TRAFFIC = Traffic((Updates,), _join)
-"""Updates come by several ways, and repair brings what is lost: their frames may do whatever they like."""
+"""Updates come by several paths, and repair brings what is lost. So their frames may be lost, doubled and reordered."""

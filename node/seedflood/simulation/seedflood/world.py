@@ -18,7 +18,7 @@ from seedflood.simulation.world import World
 
 
 class SeedfloodWorld(World[SeedfloodHost]):
-    """chronicle: everything that was ever said in it."""
+    """chronicle: everything that was ever published in it."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class SeedfloodWorld(World[SeedfloodHost]):
 
     @property
     def honest(self) -> list[SeedfloodHost]:
-        """Of those that are judged anyway, all that do not lie."""
+        """The hosts that are judged: also without those that lie."""
         return [host for host in super().honest if host.origin not in self.chronicle.liars]
 
     def copy_key(self, host: SeedfloodHost) -> SeedfloodHost:
