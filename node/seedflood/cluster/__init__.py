@@ -1,1 +1,1 @@
-"""Several nodes on this machine: their graph, their ports, their processes."""
+"""Several nodes on this machine: their graph, ports and processes."""

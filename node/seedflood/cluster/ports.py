@@ -11,8 +11,8 @@ EPHEMERAL_DEFAULT = 32_768
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports on which nobody listens, and which the kernel does not hand out to those who ask for any port (as `[node]
-    http` may)."""
+    """Ports on which nobody listens, outside of the ephemeral range: the kernel gives those to anyone who asks for any
+    port, as `[node] http` may."""
     candidates = list(range(LOWEST, _first_ephemeral()))
     random.shuffle(candidates)
     return list(islice(filter(_is_free, candidates), count))

@@ -1,4 +1,4 @@
-"""Graphs to link hosts by, for local clusters and simulations."""
+"""Graphs of links between hosts, for local clusters and simulations."""
 
 from typing import Literal, get_args
 
@@ -17,7 +17,7 @@ def make_topology(name: str, nodes: int, *, seed: int = 0) -> list[tuple[int, in
     ConfigError for an unknown name, or if there is no such graph.
     """
     if nodes < 1:
-        raise ConfigError(f"{nodes} nodes make no cluster; say --nodes 1 or more.")
+        raise ConfigError(f"a cluster needs --nodes 1 or more, not {nodes}.")
     if name not in TOPOLOGIES:
         raise ConfigError(f'unknown topology "{name}"; choose one of {", ".join(TOPOLOGIES)}.')
     match name:
