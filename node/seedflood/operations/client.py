@@ -1,4 +1,4 @@
-"""How a command asks a running node: where it is found, and what it answers. Blocking; for processes of their own."""
+"""How a command finds and queries a running node. It blocks, so it is for other processes than the node's own."""
 
 import http.client
 import json
@@ -24,7 +24,8 @@ class RunningNode:
     address: str
 
     def ask(self, path: str, **query: object) -> dict[str, Any]:
-        """The JSON of an answer. Raises NotRunningError, or ConfigError if the node says that the question is wrong."""
+        """Sends a GET request and returns the JSON of the answer. Raises NotRunningError, or UsageError if the node
+        rejects the request."""
         status, body = self._get(f"{path}?{urlencode(query)}" if query else path)
         if status in (400, 404):
             raise UsageError(f"the node at {self.address}: {body.decode(errors='replace').strip()[:200]}.")
@@ -53,7 +54,7 @@ class RunningNode:
 
 
 def node_at(address: str) -> RunningNode:
-    """Raises UsageError."""
+    """The node at host:port. Raises UsageError if that is no address."""
     try:
         return RunningNode(check_address(address))
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""The console: all that lets people watch one node, opened before the node is loaded and closed after it has ended."""
+"""The console: the hub and all that lets people watch a node. It opens before the node is loaded, and closes last."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -12,11 +12,11 @@ from seedflood.operations.tensorboard import TensorBoard
 from seedflood.protocol.origin import OriginId
 
 LOOK_SECONDS = 5.0
-"""Between two points of the figures that the algorithm shows of itself, if nobody looks at the page."""
+"""Time between two points of the curves of the algorithm's figures, if nobody looks at the page."""
 
 
 class Console:
-    """`Console.open`, then feed the hub. address: where HTTP is served; None if it is not."""
+    """`Console.open`, then feed the hub. address: of the HTTP server; None if there is none."""
 
     def __init__(self, hub: TelemetryHub, address: str | None, open_parts: AsyncExitStack) -> None:
         self.hub = hub
@@ -25,7 +25,7 @@ class Console:
 
     @classmethod
     async def open(cls, settings: Settings, origin: OriginId) -> "Console":
-        """Raises SeedfloodError, leaving nothing open."""
+        """Opens all parts that the settings ask for. Raises SeedfloodError, and leaves nothing open then."""
         node = settings.node
         async with AsyncExitStack() as undo:
             curves = TensorBoard(node.tensorboard) if node.tensorboard is not None else None

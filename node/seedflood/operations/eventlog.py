@@ -1,17 +1,17 @@
-"""The event log: what happened on this node, one JSON line per fact, for questions that are asked afterwards.
+"""The event log: what happened on this node, one JSON line per fact, for later questions.
 
-"Node 5 says it sent, node 3 never got it" is answered from the files of the two alone. So what an algorithm tells its
-neighbours and hears of them stands here, too (`seedflood/observer` for SeedFlood).
+"Node 5 says that it sent something, node 3 never got it": the event files of these two are enough to find out. So they
+also say what an algorithm sent to its neighbours and heard from them (`seedflood/observer` for SeedFlood).
 
     {"time":"2026-11-21T07:24:43.123456Z","event":"kept","level":"debug","node":"alpha","run":"0f3a…","from":"beta",…}
 
     measured    step, count, loss, seconds
     members     names                          fingerprint -> name; the first line of every file
-    connected, disconnected                    with the peer's name, and why
-    …                                          everything the log on stderr tells, and what the algorithm adds
+    connected, disconnected                    with the peer's name, and the reason
+    …                                          everything in the log on stderr, and what the algorithm adds
 
-Lines are encoded and written by a thread of their own, as many at a time as a turn of the loop has brought, so neither
-a flood nor a slow disk holds the loop up. A disk that is full or broken ends the event log, not the node.
+A separate thread encodes and writes the lines, all lines of a turn of the loop at once. So neither a flood nor a slow
+disk holds up the loop. If the disk is full or broken the event log ends, not the node.
 """
 
 import contextlib
@@ -28,10 +28,10 @@ import structlog
 
 EVENTS_FILE = "events.jsonl"
 FILES = 4
-"""The one that is written, and three older ones: a quarter of the room each."""
+"""The file that is written and three older ones. Each gets a quarter of the space."""
 
 WAITING_MAX = 1 << 16
-"""Lines that wait for the writer. A disk that is slower than the facts loses the newest, and their number is told."""
+"""The most lines that wait for the writer. If the disk is too slow, new lines are dropped and counted."""
 
 CLOSE_SECONDS = 5.0
 
@@ -43,13 +43,13 @@ _log = structlog.stdlib.get_logger("seedflood")
 
 
 class Spelled(str):
-    """JSON, as it is to be written."""
+    """A value that is JSON already, and is written as it is."""
 
     __slots__ = ()
 
 
 class Line(NamedTuple):
-    """A fact that waits to be written. facts: called by the writer, for what is costly to spell."""
+    """A line that waits to be written. facts: if they are costly to make, a function that the writer calls."""
 
     microseconds: int
     event: str
@@ -58,7 +58,7 @@ class Line(NamedTuple):
 
 
 class EventLog:
-    """`write` from the loop's thread; `close` writes what waits. lost: lines that were never written."""
+    """Call `write` on the loop's thread; `close` writes what waits. lost: how many lines were never written."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class EventLog:
         names: Callable[[], Mapping[str, str]],
         call_soon: Callable[[Callable[[], None]], object],
     ) -> None:
-        """names: fingerprints and names of all known origins, for the head of a file. call_soon: the loop's."""
+        """names: name of every known origin by fingerprint, for the first line of a file. call_soon: the loop's."""
         self.lost = 0
         self._path = folder / EVENTS_FILE
         self._file_bytes_max = max(1, bytes_max // FILES)
@@ -99,7 +99,7 @@ class EventLog:
         self._turn.append(line)
 
     def flush(self) -> threading.Event:
-        """Set once all that was told before is in the file (or lost)."""
+        """Returns an event that is set once all earlier lines are in the file, or lost."""
         self._hand_over()
         is_written = threading.Event()
         self._queue.put(is_written)
@@ -108,7 +108,7 @@ class EventLog:
         return is_written
 
     def close(self) -> None:
-        """Writes what waits. Blocks, but not for ever if the disk does."""
+        """Writes what waits. Blocks for CLOSE_SECONDS at most, even if the disk hangs."""
         self._hand_over()
         self._is_stopped = True
         self._queue.put(None)
@@ -164,7 +164,7 @@ class EventLog:
         self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         self._size = os.fstat(self._file).st_size
         if self._size and os.pread(self._file, 1, self._size - 1) != b"\n":
-            self._put(b"\n")  # a line that a crash has cut
+            self._put(b"\n")  # a crash has cut the last line
         head = Line(now_microseconds(), "members", "debug", {"names": dict(self._names())})
         self._put(encode(head, self._identity))
 
@@ -190,7 +190,7 @@ def now_microseconds() -> int:
 
 
 def spell_time(microseconds: int) -> str:
-    """UTC, ISO 8601."""
+    """Unix time in microseconds as ISO 8601, UTC."""
     seconds, rest = divmod(microseconds, MICROSECONDS)
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:06d}Z"
 
@@ -205,7 +205,7 @@ def encode(line: Line, identity: Mapping[str, str]) -> bytes:
 
 
 def older_file(path: Path, age: int) -> Path:
-    """The file that was `path` so many rotations ago."""
+    """The file that was `path` before `age` rotations."""
     return path if age == 0 else path.with_suffix(f".{age}{path.suffix}")
 
 
@@ -216,15 +216,15 @@ def event_files(folder: Path) -> list[Path]:
 
 
 def read_lines(paths: list[Path]) -> Iterator[bytes]:
-    """All lines of the files, one after the other. One that vanishes meanwhile (it is rotated), or cannot be read, is
-    passed over."""
+    """All lines of the files, one file after the other. A file that cannot be read, or vanishes because of a rotation,
+    is skipped."""
     for path in paths:
         with contextlib.suppress(OSError), path.open("rb") as file:
             yield from file
 
 
 def decode(line: bytes) -> dict[str, Any] | None:
-    """None if a crash has cut the line."""
+    """The values of a line; None if it is not a whole line, as after a crash."""
     try:
         whole = json.loads(line)
     except ValueError:

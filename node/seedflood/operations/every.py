@@ -1,11 +1,11 @@
-"""Something that is done on the loop again and again."""
+"""A periodic call on the event loop."""
 
 import asyncio
 from collections.abc import Callable
 
 
 class Every:
-    """Calls `act` every so many seconds, until it is stopped."""
+    """Calls `act` at this interval until it is stopped."""
 
     def __init__(self, seconds: float, act: Callable[[], object], loop: asyncio.AbstractEventLoop) -> None:
         self._seconds = seconds

@@ -1,4 +1,4 @@
-"""Curves that stay small however long a run lasts: when one is full, two neighbouring points become their mean."""
+"""Curves of bounded size: when one is full, each pair of neighbouring points is replaced by its mean."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -10,19 +10,19 @@ LOSS_POINTS_MAX = 600
 SPEED_POINTS_MAX = 300
 FIGURE_POINTS_MAX = 600
 FIGURES_MAX = 64
-"""Figures of an algorithm that have a curve; their names are its own affair."""
+"""The most figures of an algorithm that have a curve. The algorithm chooses their names."""
 
 SPEED_SECONDS = 1.0
-"""Between two samples of how many steps a second brings."""
+"""Time between two samples of the speed."""
 
 
 class Curve:
-    """Means over equal shares of what was added; each stands at the last x of its share."""
+    """A curve of means: each point is the mean of equally many samples, at the x of the last of them."""
 
     def __init__(self, points_max: int) -> None:
-        """points_max: three or more."""
+        """points_max: the most points; at least 3."""
         self._full_points = (points_max - 1) // 2 * 2
-        """An even number, and one point less for the share that is being filled."""
+        """An even number, and at least one less than points_max: the last point may be a mean that is not complete."""
         self._points: list[tuple[float, list[float]]] = []
         self._stride = 1
         self._share: list[tuple[float, list[float]]] = []
@@ -40,17 +40,17 @@ class Curve:
             self._share = []
 
     def points(self) -> list[list[float]]:
-        """The last one may stand for a share that is not full yet."""
+        """[x, *means] for each point. The last one may be the mean of fewer samples."""
         points = [*self._points, _mean(self._share)] if self._share else self._points
         return [[x, *values] for x, values in points]
 
 
 NO_FIGURES = {"time", "event", "level", "node", "run", "step", "rows"}
-"""What an event log says of an evaluation beside its figures."""
+"""Keys in a line about an evaluation that are not figures."""
 
 
 class History:
-    """loss by step, figures of evaluations by their name and step, speed and figures of the algorithm by time."""
+    """Curves of one node: loss by step, figures of evaluations by step, speed and figures of the algorithm by time."""
 
     def __init__(self) -> None:
         self.loss = Curve(LOSS_POINTS_MAX)
@@ -64,7 +64,7 @@ class History:
             self.loss.add(step, loss)
 
     def evaluated(self, step: int, figures: Mapping[str, float | None]) -> None:
-        """None: a figure that is no number, which no curve shows."""
+        """A figure is None if it is not a finite number; no curve shows it."""
         if step > self._evaluated_step:  # a restarted node evaluates the end of its run again
             self._evaluated_step = step
             for name, value in figures.items():
@@ -72,14 +72,14 @@ class History:
                     self.figures.setdefault(name, Curve(FIGURE_POINTS_MAX)).add(step, value)
 
     def described(self, at: float, figures: Mapping[str, float]) -> None:
-        """What the algorithm shows of itself. at: Unix time."""
+        """Adds figures of the algorithm. at: Unix time."""
         for name, value in figures.items():
             has_room = name in self.algorithm_figures or len(self.algorithm_figures) < FIGURES_MAX
             if has_room and math.isfinite(value):
                 self.algorithm_figures.setdefault(name, Curve(SPEED_POINTS_MAX)).add(round(at, 3), value)
 
     def recall(self, lines: Iterable[bytes]) -> list[dict[str, Any]]:
-        """Takes what an earlier life has written into the event log; returns its lines that are for people."""
+        """Restores curves from the event log that earlier lives wrote. Returns its last events for people."""
         told: list[dict[str, Any]] = []
         for line in lines:
             if b'"level":"debug"' in line and b'"event":"measured"' not in line:
@@ -103,13 +103,13 @@ class History:
                     }
                     self.evaluated(int(whole["step"]), figures)
         except (LookupError, TypeError, ValueError):
-            return  # of another version
+            return  # the line is of another version
         told.append(for_people(whole))
         del told[:-EVENTS_MAX]
 
 
 EVENTS_MAX = 500
-"""Events for people that are held in memory."""
+"""The most events for people that are kept in memory."""
 
 
 def for_people(whole: Facts) -> dict[str, Any]:

@@ -1,6 +1,6 @@
-"""Where a running node answers: a file in its state folder, from when it listens until it ends in peace.
+"""The address of a running node's HTTP server, in a file of its state folder, from its start until a clean end.
 
-A killed node leaves the file behind, so whoever reads it asks the node that answers there who it is.
+A node that was killed leaves the file behind. So a reader must ask the node at this address who it is.
 """
 
 import json
@@ -24,7 +24,7 @@ class HttpAddress:
 
 
 def keep_http_address(state: Path, http_address: HttpAddress) -> None:
-    """Only the owner of the node may read it. Raises JournalError."""
+    """Writes the file, which only its owner may read. Raises JournalError."""
     path = state / HTTP_FILE
     try:
         durable.write(path, json.dumps(asdict(http_address)).encode())
@@ -33,7 +33,7 @@ def keep_http_address(state: Path, http_address: HttpAddress) -> None:
 
 
 def find_http_address(state: Path) -> HttpAddress | None:
-    """None if no node has said where it is, or the file is of another version."""
+    """Reads the file. None if there is none, or if it is of another version."""
     try:
         facts = json.loads((state / HTTP_FILE).read_text())
         return HttpAddress(str(facts["address"]), str(facts["origin"]), str(facts["name"]), int(facts["pid"]))

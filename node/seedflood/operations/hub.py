@@ -1,8 +1,8 @@
-"""The hub: hears of everything that happens on a node, counts it, remembers it, and writes it down.
+"""The telemetry hub: hears of everything that happens on a node, counts it, and writes it into the event log.
 
-It is called on the hot path, so its methods only count and queue; what is costly happens when somebody looks (`status`,
-`metrics`) or on the event log's own thread. It knows no algorithm. Each has an observer that hears what its driver did
-and tells the hub (`operations/seedflood/observer`).
+It is called on the hot path, so its methods only count and queue. Costly work is done when somebody looks (`status`,
+`metrics`) or on the thread of the event log. The hub knows no algorithm: each has an observer that hears what its
+driver did and tells the hub (`operations/seedflood/observer`).
 """
 
 import asyncio
@@ -24,31 +24,32 @@ from seedflood.protocol.origin import OriginId, fingerprint
 from seedflood.protocol.swarm.outputs import Event
 
 Curves = Callable[[int, Mapping[str, float | None]], None]
-"""Takes points of several curves at one step: TensorBoard."""
+"""Called with (step, value of each curve at this step). TensorBoard is one."""
 
 Tracer = Callable[[str, int, str | None], Callable[[Iterable[bytes]], dict[str, Any]]]
-"""(origin's fingerprint, step, name) -> what, away from the loop, makes of the event log's lines a trace as JSON."""
+"""(origin's fingerprint, step, name) -> a function that turns lines of the event log into a trace as JSON. That
+function is slow, and must not be called on the loop."""
 
 SPEED_ROUNDS = 200
 SPEED_ROUND_SECONDS = 30.0
-"""Steps per second are those of so many rounds and seconds."""
+"""The speed is measured over at most this many rounds and seconds."""
 
 STANDSTILL_ROUNDS = 3
-"""Nothing moves if no step was done for as long as so many rounds took, and for SPEED_ROUND_SECONDS."""
+"""The speed is 0 if no step was done during the time of this many rounds, and for SPEED_ROUND_SECONDS."""
 
 MEGABYTE = 1_000_000
 
 LOG_SECONDS_MAX = 5.0
-"""A trace waits so long for a slow disk, then reads what is there."""
+"""How long a trace waits for a slow disk. Then it reads what is there."""
 
 _log = structlog.stdlib.get_logger("seedflood")
 
 
 class TelemetryHub:
-    """subject: None until the node is loaded. events: the last ones for people, the newest last.
+    """subject: None until the node is loaded. events: the last events for people, the newest last.
 
-    What the algorithm's observer sets: last_close, of an algorithm that has windows; tells_rounds, of one that calls
-    `stepped`; tracer, of one whose updates can be traced; unready_reason, why a node that is linked may not be ready.
+    The observer of the algorithm sets: last_close, if it has windows; tells_rounds, if it calls `stepped`; tracer, if
+    its updates can be traced; unready_reason, why a node with links may not be ready.
     """
 
     def __init__(
@@ -63,10 +64,10 @@ class TelemetryHub:
         self.started_at = time.time()
         self.loss: float | None = None
         self.figures: Mapping[str, float] = {}
-        """Those of the last evaluation, by name."""
+        """Figures of the last evaluation, by name."""
         self.step_seconds: float | None = None
         self.measuring_since: float | None = None
-        """When the first measurement of this life began, Unix time."""
+        """When the first measurement of this process began, Unix time."""
         self.last_close: LastClose | None = None
         self.tells_rounds = False
         self.tracer: Tracer | None = None
@@ -74,7 +75,7 @@ class TelemetryHub:
         self._curves = curves
         self._loop = loop
         self._linked: dict[OriginId, str] = {}
-        """Names of the neighbours."""
+        """The names of linked neighbours."""
         self._progress: deque[tuple[float, int]] = deque(maxlen=SPEED_ROUNDS)
         self._step: int | None = None
         self._speed_at = 0.0
@@ -97,19 +98,20 @@ class TelemetryHub:
         return self._log.lost if self._log is not None else 0
 
     def recall(self) -> None:
-        """Curves and events of earlier lives. Reads files: not on the loop, and before anything is told."""
+        """Restores curves and events of earlier lives. It reads files, so call it away from the loop, before anything
+        else."""
         if self._log is not None:
             self.events.extend(self.history.recall(read_lines(event_files(self.settings.node.state))))
 
     def wait_for_log(self) -> Callable[[], object]:
-        """Call what it returns away from the loop: it blocks until all that was told by now can be read."""
+        """A function that blocks until everything that was logged by now can be read. Call it away from the loop."""
         return partial(self._log.flush().wait, LOG_SECONDS_MAX) if self._log is not None else _nothing
 
     def close(self) -> None:
         if self._log is not None:
             self._log.close()
 
-    # For people: the log on stderr, the event log and the page tell the same
+    # For people: the log on stderr, the event log and the page show the same
 
     def tell(self, event: str, level: str = "info", **facts: Any) -> None:
         _log.log(logging.getLevelNamesMapping()[level.upper()], event, **facts)
@@ -121,8 +123,8 @@ class TelemetryHub:
         self.tell(event.name, event.level, **event.facts)
 
     def write(self, event: str, level: str, facts: Mapping[str, Any] | Callable[[], Mapping[str, Any]]) -> int:
-        """Into the event log alone; facts: made on its thread if they are costly. Returns when that was, in
-        microseconds of Unix time."""
+        """Writes into the event log only. facts: if they are costly to make, a function that the log's thread calls.
+        Returns the time of the line, in microseconds of Unix time."""
         line = Line(now_microseconds(), event, level, facts)
         if self._log is not None:
             self._log.write(line)
@@ -141,7 +143,7 @@ class TelemetryHub:
     # What the model did
 
     def measured(self, step: int, count: int, loss: float | None, seconds: float) -> None:
-        """seconds: of all `count` steps."""
+        """A round was measured. seconds: for all `count` steps together."""
         self.loss, self.step_seconds = loss, seconds / count
         if self.measuring_since is None:
             self.measuring_since = time.time() - seconds
@@ -152,20 +154,21 @@ class TelemetryHub:
         self.draw(step, {"loss/train": loss, "seconds/step": seconds / count})
 
     def spent_seconds(self) -> float | None:
-        """Wall clock of this life from the first measurement to the last window: what the present loss has taken."""
+        """Wall-clock time in this process from the first measurement to the last step: what it took to get to the
+        present loss."""
         if self.measuring_since is None:
             return None
         return max(0.0, (self.tally.last_step_at or time.time()) - self.measuring_since)
 
     def evaluated(self, step: int, figures: Mapping[str, float | None], rows: int) -> None:
-        """None: a figure that is no number."""
+        """The model was evaluated. A figure is None if it is not a finite number."""
         self.figures = {name: value for name, value in figures.items() if value is not None}
         self.history.evaluated(step, figures)
         facts: dict[str, Any] = {"step": step, **figures, "rows": rows}
         self.tell("evaluated", **facts)
         self.draw(step, {f"{name}/validation": value for name, value in figures.items()})
 
-    # How far
+    # Progress
 
     def stepped(self, step: int, count: int) -> None:
         """All steps below `step` are done, and the last `count` of them together."""
@@ -175,21 +178,23 @@ class TelemetryHub:
         if parameters is not None:
             self.tally.gossip_bytes += 2 * len(self._linked) * count * parameters[1]
         if self.steps_per_second() == 0:
-            self._progress.clear()  # it moves again: how long it stood still says nothing of its speed
+            self._progress.clear()  # it moves again: the time in which it stood still does not count
         self._progress.append((now, step))
         if now - self._speed_at >= SPEED_SECONDS and (speed := self.steps_per_second()) is not None:
             self._speed_at = now
             self.history.speed.add(round(now, 3), round(speed, 4))
 
     def reached(self, step: int) -> None:
-        """The node is at this step: told after whatever happened. It counts, from where this life began, unless an
-        observer tells of rounds: that one knows what was done, and what was only caught up with."""
+        """The node is at this step. Called after every event. It counts as progress since the process began, unless the
+        algorithm's observer calls `stepped`: an observer can tell steps that were done from steps that were caught up
+        with."""
         before, self._step = self._step, step
         if before is not None and step > before and not self.tells_rounds:
             self.stepped(step, step - before)
 
     def steps_per_second(self) -> float | None:
-        """Of the last seconds; it falls while a round takes longer than those before, and is 0 if nothing moves."""
+        """The speed over the last seconds. It falls while a round takes longer than those before, and is 0 if nothing
+        moves."""
         now = time.time()
         while self._progress and now - self._progress[0][0] > SPEED_ROUND_SECONDS and len(self._progress) > 2:
             self._progress.popleft()
@@ -202,26 +207,26 @@ class TelemetryHub:
         return (last - first) / max(now - began, 1e-6)
 
     def look(self) -> None:
-        """Remembers what the algorithm shows of itself, once a second at most."""
+        """Adds the algorithm's figures to their curves, once a second at most."""
         now = time.time()
         if self.subject is not None and now - self._looked_at >= SPEED_SECONDS:
             self._looked_at = now
             self.history.described(now, self.subject.view().figures)
 
     def draw(self, step: int, points: Mapping[str, float | None]) -> None:
-        """For TensorBoard, if it is on."""
+        """Adds points to TensorBoard's curves, if it is on."""
         if self._curves is not None:
             self._curves(step, points)
 
     # Small things
 
     def names(self) -> dict[str, str]:
-        """Of all known origins, by fingerprint; for any thread."""
+        """The names of all known origins, by fingerprint. For any thread."""
         known = self.subject.names() if self.subject is not None else {}
         return {fingerprint(origin): name for origin, name in ({self.origin: self.settings.node.name} | known).items()}
 
     def name(self, origin: OriginId | None) -> str | None:
-        """Of a neighbour."""
+        """The name of a neighbour, else the fingerprint; None for None."""
         return self._linked.get(origin) or fingerprint(origin) if origin is not None else None
 
 

@@ -1,4 +1,4 @@
-"""How late the event loop is: the time that a neighbour's frame, a probe, or a signal waits before it is looked at."""
+"""The lag of the event loop: how long a neighbour's frame, a probe or a signal waits before it is handled."""
 
 import asyncio
 
@@ -9,13 +9,13 @@ BOUNDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 
 
 class LoopLag:
-    """Asks to be called and looks how much later that is."""
+    """Sets a timer again and again, and measures how late it fires."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._timer: asyncio.TimerHandle | None = None
         self._histogram = Histogram(
             "seedflood_event_loop_lag_seconds",
-            "How much later than due the event loop looks at something, 50 times a second.",
+            "How late the event loop runs a timer, measured 50 times a second.",
             buckets=BOUNDS,
             registry=registry,
         )

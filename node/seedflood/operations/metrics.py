@@ -1,7 +1,7 @@
-"""Metrics for Prometheus: read from the node when somebody scrapes, so that they cost nothing in between.
+"""Metrics for Prometheus. They are read from the node at each scrape, so they cost nothing in between.
 
-Base units, `_total` for counters, and no label that grows with the run: reasons and states are closed sets, and only
-direct neighbours have a label of their own. `deploy/METRICS.md` lists them; a test compares it with a real scrape.
+They have base units and `_total` for counters. No label grows with the run: reasons and states are closed sets, and
+only direct neighbours have their own label. `deploy/METRICS.md` lists them; a test compares it with a real scrape.
 """
 
 import platform
@@ -24,7 +24,7 @@ from seedflood.protocol.view import Hops, MemberStatus
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
 LINKS_MAX = 256
-"""Neighbours with a label of their own; whoever links beyond these shares the label "other"."""
+"""The most neighbours with their own label. All others share the label "other"."""
 
 
 _OF_LINKS: tuple[tuple[str, str, Callable[[LinkState], float]], ...] = (
@@ -35,19 +35,19 @@ _OF_LINKS: tuple[tuple[str, str, Callable[[LinkState], float]], ...] = (
     ("opened", "Links that were opened with a neighbour.", lambda link: link.links_opened),
     (
         "muted_seconds",
-        "For how long nothing was read from a neighbour, since its budget was spent.",
+        "How long nothing was read from a neighbour because it had used up its budget.",
         lambda link: link.muted_seconds,
     ),
     (
         "dropped_updates",
-        "Updates, or opaque messages, that gave way to newer ones because a neighbour reads too slowly.",
+        "Updates, or opaque messages, that were dropped because a neighbour reads too slowly.",
         lambda link: link.updates_dropped,
     ),
 )
 
 
 class Metrics:
-    """`scrape` gives the text that Prometheus reads."""
+    """`scrape` returns the text that Prometheus reads."""
 
     def __init__(self, hub: TelemetryHub) -> None:
         self._registry = hub.tally.registry
@@ -63,7 +63,7 @@ class NodeCollector(Collector):
         self._hub = hub
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing: else the registry would collect before there is a node."""
+        """Describes nothing; else the registry would call `collect` before there is a node."""
         return ()
 
     def collect(self) -> Iterator[Metric]:
@@ -74,15 +74,15 @@ class NodeCollector(Collector):
         )
         build.add_metric([VERSION, platform.python_version()], 1)
         yield build
-        yield _gauge("ready", "Takes part, with a replica seen to equal a neighbour's.", why_not_ready(hub) is None)
+        yield _gauge("ready", "1 if the node is ready, as /readyz says, else 0.", why_not_ready(hub) is None)
         yield _counter("updates_originated", "Updates measured and published here.", tally.originated)
         yield _counter("updates_applied", "Updates applied to the replica, replays at start included.", tally.applied)
-        yield _counter("updates_late", "Of those, updates whose own window had closed.", tally.late)
-        yield _counter("replica_mismatches", "How often a neighbour's replica was seen to differ.", tally.mismatches)
+        yield _counter("updates_late", "Updates applied after their own window had closed.", tally.late)
+        yield _counter("replica_mismatches", "How often a neighbour's replica was found to differ.", tally.mismatches)
         yield _counter("event_lines_lost", "Lines that the event log could not write.", hub.lines_lost)
         yield _gauge("loss", "Training loss of the last measured round.", hub.loss)
         figures = GaugeMetricFamily(
-            "seedflood_figure", "By name: what the last evaluation measured on the validation rows.", labels=["name"]
+            "seedflood_figure", "Figures of the last evaluation on the validation rows.", labels=["name"]
         )
         for name, value in hub.figures.items():
             figures.add_metric([name], value)
@@ -96,7 +96,7 @@ class NodeCollector(Collector):
 def _node(subject: Subject, steps: int) -> Iterator[Metric]:
     view, journal = subject.view(), subject.journal_size()
     shown = GaugeMetricFamily(
-        "seedflood_algorithm_figure", "By name: what the algorithm of the run shows of itself.", labels=["name"]
+        "seedflood_algorithm_figure", "Figures that the algorithm of the run reports.", labels=["name"]
     )
     for name, value in view.figures.items():
         shown.add_metric([name], value)
@@ -114,10 +114,10 @@ def _node(subject: Subject, steps: int) -> Iterator[Metric]:
     for fault, count in sorted(subject.link_faults().items()):
         faults.add_metric([fault], count)
     yield faults
-    yield _counter("equivocations", "Steps of which a host was proven to say two things.", view.equivocations)
+    yield _counter("equivocations", "Steps for which a host provably published two updates.", view.equivocations)
     yield _gauge("window_step", "First step of the round that is measured or collected.", view.step)
     yield _gauge("run_steps", "Length of the run in steps.", steps)
-    peers = GaugeMetricFamily("seedflood_peers", "Other members of the run by what is known of them.", labels=["state"])
+    peers = GaugeMetricFamily("seedflood_peers", "Other members of the run by their status.", labels=["state"])
     for state in get_args(MemberStatus):
         if state != "self":
             peers.add_metric([state], sum(member.status == state for member in view.members))
@@ -156,5 +156,5 @@ def _counter(name: str, text: str, value: float) -> Metric:
 
 
 def _gauge(name: str, text: str, value: float | None) -> Metric:
-    """Without a sample while the value is not known."""
+    """A gauge. It has no sample if the value is None."""
     return GaugeMetricFamily(f"seedflood_{name}", text, value=None if value is None else float(value))

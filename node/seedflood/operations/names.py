@@ -1,4 +1,4 @@
-"""Names of hosts: as event files tell them, and as people type them."""
+"""Names of hosts, as found in event files and as people type them."""
 
 import re
 from collections.abc import Iterable
@@ -7,7 +7,8 @@ from seedflood.operations.eventlog import decode
 
 
 def resolve_origin(text: str, names: dict[str, str]) -> str | None:
-    """The fingerprint that a name, a fingerprint or the unique beginning of one means. names: fingerprint -> name."""
+    """The fingerprint that belongs to a name, to a fingerprint, or to the unique beginning of one. None if there is
+    none, or more than one. names: fingerprint -> name."""
     found = [origin for origin, name in names.items() if name == text]
     if not found:
         found = [origin for origin in names if origin.startswith(text.lower())]
@@ -17,7 +18,7 @@ def resolve_origin(text: str, names: dict[str, str]) -> str | None:
 
 
 def find_names(lines: Iterable[bytes]) -> dict[str, str]:
-    """fingerprint -> name, as the files tell."""
+    """fingerprint -> name, as found in lines of event files."""
     names: dict[str, str] = {}
     for line in lines:
         if b'"event":"members"' in line or b'"event":"member joined"' in line:

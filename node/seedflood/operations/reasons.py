@@ -8,17 +8,17 @@ from seedflood.protocol.view import Blocker
 _CLAUSES: dict[str, str] = {
     "disk full": "its own disk is full",
     "no link": "it has no link with {name}",
-    "donor": "{name} holds more than has come from it",
+    "donor": "not everything that {name} holds has come yet",
     "former neighbour": "{name} may know what this node said before its journal was lost",
     "own past": "it does not know all that it said before its journal was lost",
     "announcement": "{name} has not confirmed that it expects this node",
     "window": "{step} of {name} has not come",
     "joining": "{name} has not caught up",
     "never joined": "{name} of the run never joined",
-    "last words": "{step} of {name} has not come, and the run lacks it",
-    "away": "{name} is not linked, and may lack something",
-    "agreement": "{name} has not said that it holds the same",
-    "own replica": "its own replica is made again",
+    "last words": "{step} of {name} has not come, and the run cannot end without it",
+    "away": "{name} is not linked, and may still lack updates",
+    "agreement": "{name} has not confirmed that it holds the same updates",
+    "own replica": "its own replica is being rebuilt",
     "partner": "the parameters of {name} for the round have not come",
     "outcome": "{name} has not said whether their last exchange counts",
     "neighbour": "{name} has not come to the end of the run",
@@ -26,14 +26,14 @@ _CLAUSES: dict[str, str] = {
 
 
 def explain(blocker: Blocker) -> str:
-    """One clause. A kind that has no words here is shown as it is."""
+    """A clause about what the node waits for. A kind that is not listed above is shown by its name."""
     step = "an update" if blocker.first_lacking_step is None else f"step {blocker.first_lacking_step}"
     clause = _CLAUSES.get(blocker.kind)
     return clause.format(name=blocker.name, step=step) if clause else f"{blocker.kind} ({blocker.name})"
 
 
 def describe_blocker(blocker: Blocker, now: float) -> dict[str, Any]:
-    """As JSON."""
+    """The blocker as JSON values. now: on the node's clock."""
     return {
         "kind": blocker.kind,
         "name": blocker.name,

@@ -1,7 +1,8 @@
-"""The HTTP server of a node: probes, metrics, the status page and what it reads. It is GET only and changes nothing.
+"""The HTTP server of a node: probes, metrics, the status page and its data. It only answers GET, and changes nothing.
 
-`/livez` answers as long as the loop turns, whatever the model computes; `/readyz` says whether the node takes part with
-a replica that was compared. Where it listens stands in a file in the state folder, so that the commands find it.
+`/livez` answers as long as the event loop runs, whatever the model computes. `/readyz` says whether the node is ready:
+it takes part, and with SeedFlood its replica was compared. A file in the state folder has the server's address, so that
+the commands find it.
 """
 
 import asyncio
@@ -46,13 +47,13 @@ HEADERS = {
 
 _log = logging.getLogger("seedflood.http")
 _log.addFilter(lambda record: not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError)))
-"""Bytes that are no HTTP are the fault of whoever sent them, who is told: no matter for the node's log."""
+"""Bytes that are not HTTP are the sender's fault. The sender gets an error, and the node's log no line."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class OperationsServer:
-    """`start`, then requests are answered on the loop; `close` leaves nothing behind."""
+    """`start`; then it answers requests on the loop. `close` leaves nothing behind."""
 
     def __init__(self, hub: TelemetryHub) -> None:
         self.address = ""
@@ -62,7 +63,7 @@ class OperationsServer:
         self._tracing = asyncio.Semaphore(1)
 
     async def start(self) -> None:
-        """Raises BindError if the address is not to be had, JournalError if the state folder cannot be written."""
+        """Starts to listen. Raises BindError if it cannot, JournalError if the state folder cannot be written."""
         node = self._hub.settings.node
         listening = bind(node.http)
         is_guarded = is_loopback(node.http)
@@ -116,7 +117,7 @@ class OperationsServer:
         limit = _whole(request, "limit", EVENTS_DEFAULT)
         level = request.query.get("level", "info")
         if level not in LEVELS:
-            raise web.HTTPBadRequest(text=f"level is one of {', '.join(LEVELS)}\n")
+            raise web.HTTPBadRequest(text=f"level must be one of {', '.join(LEVELS)}\n")
         wanted = LEVELS[LEVELS.index(level) :]
         events = [event for event in self._hub.events if event["level"] in wanted]
         return _json({"events": events[-limit:] if limit else []})
@@ -126,13 +127,13 @@ class OperationsServer:
         origin = resolve_origin(request.query.get("origin", ""), names)
         if origin is None:
             known = ", ".join(sorted(set(names.values())))
-            raise web.HTTPNotFound(text=f"no origin, or more than one, goes by that name here; known are {known}\n")
+            raise web.HTTPNotFound(text=f"no origin, or more than one, has that name here; known are {known}\n")
         step = _whole(request, "step", None)
         tracer, state = self._hub.tracer, self._hub.settings.node.state
         if tracer is None:
             why = "the model is being loaded" if self._hub.subject is None else "this run has no updates to trace"
             raise web.HTTPNotFound(text=f"{why}\n")
-        async with self._tracing:  # one at a time: each may read all files
+        async with self._tracing:  # one at a time, because each may read all event files
             read, wait_for_log = tracer(origin, step, names.get(origin)), self._hub.wait_for_log()
 
             def wait_and_read() -> dict[str, Any]:
@@ -173,7 +174,7 @@ def bind(address: str) -> socket.socket:
 
 @web.middleware
 async def _harden(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """GET and HEAD only, and headers that keep the page to itself, on errors, too."""
+    """Allows GET and HEAD only. Adds headers that protect the page from other sites, to errors, too."""
     try:
         if request.method not in ("GET", "HEAD"):
             raise web.HTTPMethodNotAllowed(request.method, ["GET", "HEAD"])
@@ -182,14 +183,15 @@ async def _harden(request: web.Request, handler: Handler) -> web.StreamResponse:
         error.headers.update(HEADERS, **{"Cache-Control": "no-store"})
         raise
     response.headers.update(HEADERS)
-    # The page's modules may be kept, but asked for again: after an upgrade old and new ones must not meet.
+    # Browsers must revalidate the page's modules, so that old and new ones do not mix after an upgrade.
     response.headers["Cache-Control"] = "no-cache" if request.path.startswith("/static/") else "no-store"
     return response
 
 
 @web.middleware
 async def _guard_host(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """A page on the internet whose name was made to point to this machine is not answered."""
+    """Refuses requests under other host names than localhost, against DNS rebinding: a web page whose name was made to
+    point to this machine."""
     host = request.host.rsplit(":", 1)[0] if not request.host.endswith("]") else request.host
     if not _is_numeric(host.strip("[]")) and host != "localhost":
         raise web.HTTPMisdirectedRequest(text="this address is for localhost only\n")
@@ -205,15 +207,15 @@ def _is_numeric(host: str) -> bool:
 
 
 def _whole(request: web.Request, key: str, default: int | None) -> int:
-    """A number of the query. Raises HTTPBadRequest."""
+    """A whole number of the query. default: if the key is missing; None if it must be there. Raises HTTPBadRequest."""
     text = request.query.get(key)
     if text is None and default is not None:
         return default
     if text is None or not (text.isascii() and text.isdigit()) or len(text) > 16 or int(text) > STEP_MAX:
-        raise web.HTTPBadRequest(text=f"{key} is a whole number\n")
+        raise web.HTTPBadRequest(text=f"{key} must be a whole number\n")
     return int(text)
 
 
 def _json(value: dict[str, Any]) -> web.Response:
-    """Facts that are no JSON, such as a path, as text."""
+    """A JSON response. Values that JSON does not have, such as a path, become texts."""
     return web.json_response(value, dumps=lambda one: json.dumps(one, separators=(",", ":"), default=str))

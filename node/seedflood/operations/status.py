@@ -17,20 +17,20 @@ All keys are always there; what is not known yet is null. Origins are fingerprin
     window    step, opened_seconds, heard, expected, bound_seconds, last_close {step, reason, waited_seconds, heard,
               late, missing [names]}; all null if the algorithm has no windows
     members   [{name, origin, status, step, lag_steps, hop_seconds, first_step, last_step, incarnation}]
-              status: self | linked | reachable | silent | left | unknown; step: the first one of it not held here, 0 if
-              the algorithm holds none of others
+              status: self | linked | reachable | silent | left | unknown; step: its first step that is not held here,
+              0 if the algorithm holds no updates of others
     edges     [[origin, origin]]: links that both ends state
     diameter
     links     [{peer, origin, address, state, bytes_sent, bytes_received, pull_bytes_received, updates_dropped,
               hop_seconds, connected_at}]; state: connected | dialling
-    updates   originated, received, duplicate, applied, late, rejected {reason: n}: of this life of the process; null
-              but for what is rejected if the algorithm tells no updates
+    updates   originated, received, duplicate, applied, late, rejected {reason: n}: since the process began; all but
+              rejected are null if the algorithm has no updates
     delays    hop_seconds_p50, hop_seconds_p99, delivery_seconds [the last hops, in seconds]
     traffic   seedflood_bytes, gossip_bytes, parameters, parameter_bytes
-    history   loss [[step, loss]] of training, figures {name: [[step, value]]} of evaluations, the most telling first,
+    history   loss [[step, loss]] of training, figures {name: [[step, value]]} of evaluations, the most important first,
               steps_per_second [[unix seconds, value]], algorithm {name: [[unix seconds, value]]} of its figures
-    journal   bytes, records; bundles, closed_epochs: null if the algorithm keeps none
-    events    the last ones: [{time, level, event, ...}]
+    journal   bytes, records; bundles, closed_epochs: null if the algorithm has none
+    events    the last events: [{time, level, event, ...}]
 """
 
 import math
@@ -51,14 +51,14 @@ BLOCKERS_SHOWN = 100
 
 RUN_SETTINGS = ("name", "model", "mode", "clients", "steps", "batch_size")
 SEEDFLOOD_SETTINGS = ("window", "local_steps", "refresh_period")
-"""Keys that scripts have always found in `run`."""
+"""Settings of SeedFlood that scripts expect directly in `run`."""
 
 
 JOURNAL_KEYS = ("bundles", "bytes", "closed_epochs", "records")
 
 
 def describe_state(hub: TelemetryHub) -> str:
-    """One of the words that the module names."""
+    """The `state` of the status, one of the words listed above."""
     subject = hub.subject
     if subject is None:
         return "loading"
@@ -77,7 +77,7 @@ def describe_state(hub: TelemetryHub) -> str:
 
 
 def why_not_ready(hub: TelemetryHub) -> str | None:
-    """One sentence; None if the node is ready."""
+    """The reason in one sentence; None if the node is ready."""
     subject, state = hub.subject, describe_state(hub)
     if subject is None:
         return "the model is being loaded"
@@ -87,7 +87,7 @@ def why_not_ready(hub: TelemetryHub) -> str | None:
     if view.is_ready:
         return None
     if state == "doubted":
-        return "its replica differs from a neighbour's and is made again"
+        return "its replica differs from a neighbour's and is rebuilt"
     if not view.linked:
         return f"no neighbour is linked; it dials {len(hub.settings.peers)}"
     catching_up = view.catching_up
@@ -100,7 +100,7 @@ def why_not_ready(hub: TelemetryHub) -> str | None:
 
 
 def describe_readiness(hub: TelemetryHub) -> list[str]:
-    """Lines that say why the node is not ready, and what it waits for; none if it is."""
+    """Lines that say why the node is not ready and what it waits for. Empty if it is ready."""
     reason = why_not_ready(hub)
     if reason is None or hub.subject is None:
         return [reason] if reason is not None else []
@@ -298,5 +298,5 @@ def _journal(subject: Subject | None) -> dict[str, Any]:
 
 
 def _round(value: float | None) -> float | None:
-    """To microseconds; JSON has no infinity."""
+    """Rounded to six digits after the point; None if it is not finite, because JSON has no infinity."""
     return round(value, 6) if value is not None and math.isfinite(value) else None

@@ -1,4 +1,4 @@
-"""What this room may ask of the node it shows: values only, so that nothing here can change it."""
+"""What this room may ask of the node that it shows: values only, so that nothing here can change the node."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,8 +10,8 @@ from seedflood.protocol.view import View
 
 @dataclass(frozen=True, slots=True)
 class LinkState:
-    """A link that stands, or a peer that is dialled. connected_at: Unix time, None if it does not stand. Counters are
-    sums over all links with the peer since the process began. address: None if the peer dialled us."""
+    """A link, or a peer that is dialled. connected_at: Unix time; None if there is no link now. Counters are sums over
+    all links with the peer since the process began. address: None if the peer dialled us."""
 
     peer: str
     origin: OriginId | None
@@ -34,8 +34,8 @@ class LinkState:
 
 @dataclass(frozen=True, slots=True)
 class LastClose:
-    """The window that closed last. step: its last. late: updates in it whose own window had closed before. missing:
-    who was expected and not heard."""
+    """The window that closed last. step: its last step. late: updates in it whose own window had closed before.
+    missing: origins that were expected and not heard."""
 
     step: int
     reason: str
@@ -46,7 +46,7 @@ class LastClose:
 
 
 class Subject(Protocol):
-    """The daemon. All of it is asked on the loop's thread, but for `names`."""
+    """The daemon. All methods but `names` must be called on the loop's thread."""
 
     @property
     def incarnation(self) -> int: ...
@@ -63,19 +63,19 @@ class Subject(Protocol):
 
     @property
     def parameters(self) -> tuple[int, int] | None:
-        """How many the model has, and how many bytes they take in its type. None: there is no model."""
+        """(how many parameters the model has, how many bytes they take in its type). None without a model."""
 
     def view(self) -> View:
-        """The node now; asked again before anything has happened it costs nothing."""
+        """A view of the node now. It is cached until something happens."""
 
     def names(self) -> dict[OriginId, str]:
-        """Of all known origins, for any thread."""
+        """The names of all known origins. For any thread."""
 
     def link_states(self) -> list[LinkState]:
-        """Of all neighbours of this life, and of all who are dialled."""
+        """All neighbours since the process began, and all peers that are dialled."""
 
     def link_faults(self) -> Mapping[Any, int]:
-        """How often a frame or a link of others was refused, by reason: a closed set."""
+        """How often a frame or a link was refused, by reason (a closed set)."""
 
     def journal_size(self) -> Mapping[str, int]:
-        """bytes: on the disk. records: how many the algorithm keeps. Beside these, what the algorithm counts."""
+        """bytes: on the disk. records: how many the algorithm keeps. An algorithm may add other counts."""

@@ -1,6 +1,7 @@
-"""What systemd is told (sd_notify(3), Type=notify): ready, reloading, stopping, how it goes, and that the loop turns.
+"""Notifications to systemd (sd_notify(3), Type=notify): ready, reloading, stopping, a status line, and the watchdog.
 
-The watchdog's beat comes from the event loop, so a loop that hangs is found, and a step that takes minutes is not.
+The event loop sends the watchdog's keep-alive. So systemd notices a loop that hangs, but does not take a long step for
+one.
 """
 
 import asyncio
@@ -15,10 +16,10 @@ MICROSECONDS = 1_000_000
 
 
 class Notifier:
-    """Says nothing if no supervisor listens."""
+    """Sends notifications. Does nothing if there is no supervisor."""
 
     def __init__(self, path: str | None, watchdog_seconds: float | None = None) -> None:
-        """path: of the supervisor's datagram socket, "@..." for an abstract one."""
+        """path: of the supervisor's datagram socket; "@..." is an abstract socket."""
         self.watchdog_seconds = watchdog_seconds
         self._address = f"\0{path[1:]}" if path is not None and path.startswith("@") else path
         self._beat: asyncio.TimerHandle | None = None
@@ -34,7 +35,7 @@ class Notifier:
         self._tell("READY=1")
 
     def reloading(self) -> None:
-        """Ends with `ready`."""
+        """Call `ready` when it is done."""
         self._tell("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
     def stopping(self) -> None:
@@ -44,7 +45,7 @@ class Notifier:
         self._tell(f"STATUS={sentence}")
 
     def start_watchdog(self, loop: asyncio.AbstractEventLoop, status: Callable[[], str]) -> None:
-        """Beats twice per watchdog time, and tells each time how it goes."""
+        """Sends a keep-alive and the status twice per watchdog interval."""
         if self.watchdog_seconds is None or self._address is None:
             return
         self._tell("WATCHDOG=1", f"STATUS={status()}")

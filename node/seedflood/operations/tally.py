@@ -1,4 +1,4 @@
-"""Counts of this life of a node, which its metrics and its status page share."""
+"""Counters since the process began, for the metrics and the status page of a node."""
 
 from collections.abc import Iterable, Sequence
 
@@ -10,9 +10,9 @@ SECONDS_BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
 
 
 class Tally:
-    """registry: of this node alone, so that many may live in one process. last_step_at: Unix time at which the last
-    step was done. gossip_bytes: what exchanging all parameters with every neighbour, once per step, would have cost.
-    has_updates: does the algorithm tell updates, so that these can be counted?"""
+    """registry: of this node alone, so that several nodes can be in one process. last_step_at: Unix time at which the
+    last step was done. gossip_bytes: what it would have cost to exchange all parameters with every neighbour at each
+    step. has_updates: does the algorithm publish updates, so that these can be counted?"""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -24,7 +24,7 @@ class Tally:
         self.gossip_bytes = 0
         self.last_step_at: float | None = None
         self.steps = Histogram(
-            "seedflood_step_seconds", "What measuring a step took.", buckets=SECONDS_BOUNDS, registry=self.registry
+            "seedflood_step_seconds", "How long measuring a step took.", buckets=SECONDS_BOUNDS, registry=self.registry
         )
         self._windows = Histogram(
             "seedflood_window_close_seconds",
@@ -35,7 +35,8 @@ class Tally:
         )
 
     def count_updates(self, close_reasons: Iterable[str]) -> None:
-        """The algorithm has updates, and windows that close for these reasons: each is a series from the start."""
+        """Declares that the algorithm has updates, and windows that close for these reasons. Each reason is a time
+        series from the start."""
         self.has_updates = True
         for reason in close_reasons:
             self._windows.labels(label(reason))
@@ -49,5 +50,5 @@ def percentile(samples: Sequence[float], share: float) -> float | None:
 
 
 def label(words: str) -> str:
-    """A value of a metric's label: "all heard" is all_heard there."""
+    """Words as the value of a metric's label: "all heard" becomes all_heard."""
     return words.replace(" ", "_")

@@ -1,7 +1,7 @@
-"""Curves for TensorBoard, by its own writer, which needs neither torch nor TensorFlow. An optional extra.
+"""Curves for TensorBoard, an optional extra. Its own writer is used, which needs neither torch nor TensorFlow.
 
-Points are handed to a thread: the writer makes its caller wait when the disk is slow, and raises when it is full. Then
-the curves end, not the node.
+A separate thread writes the points, because the writer blocks if the disk is slow and raises if it is full. Then the
+curves end, not the node.
 """
 
 import threading

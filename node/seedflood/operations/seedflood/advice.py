@@ -1,10 +1,11 @@
-"""What delay and round length the measured hops call for.
+"""Advice on delay and round length, from the measured hops.
 
-With `delay = 0` a round takes its own work and then the flight across the graph. With `delay = D` the windows of D
-rounds may be on their way meanwhile, so nobody waits once D rounds take as long as the flight. Both more rounds on
-their way and longer ones do it; whoever measures with older weights learns a little less per step, so one long round is
-named first. Adam goes its full rate along what older weights told, and learned little with a delay where rounds of four
-steps without one cost no steps (benchmarks/RESULTS.md): it is told of such rounds and of larger batches alone.
+With `delay = 0` a round takes as long as its own work plus the flight of updates across the graph. With `delay = D` the
+windows of D rounds may be open meanwhile, so nobody waits if D rounds take as long as the flight. Longer rounds help as
+much as a longer delay. A step learns a little less if it is measured with older weights, so one long round is advised
+first. Adam takes steps of full size even along updates from older weights. With a delay it learned little, while rounds
+of four steps without a delay cost no extra steps (benchmarks/RESULTS.md). So with Adam only such rounds and larger
+batches are advised.
 """
 
 import math
@@ -15,15 +16,16 @@ DELAY_MAX = 64
 ADAM_LOCAL_STEPS_MAX = 4
 
 UTILISATION = 0.8
-"""Nodes that compute so much of their time need no advice."""
+"""A node that computes for at least this share of its time needs no advice."""
 
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What would be enough: local_steps with `delay = 1`, delay with the run's own local_steps; None: nothing allowed.
+    """What would be enough. local_steps: with `delay = 1`. delay: with the run's own local_steps. None: no allowed
+    value is enough.
 
-    utilisation: the share of its time that a node can compute at most, as the run is set. bears_delay: if not, rounds
-    of local_steps are meant with `delay = 0`, and do not suffice alone.
+    utilisation: the largest share of its time in which a node can compute, with the present settings. bears_delay:
+    False for Adam; then local_steps is for `delay = 0`, and is not enough alone.
     """
 
     utilisation: float
@@ -53,9 +55,9 @@ def advise(
     delay: int,
     optimizer: str = "sgd",
 ) -> Advice | None:
-    """hop_seconds: of one way between neighbours. step_seconds: of measuring. None: there is nothing to gain.
+    """hop_seconds: one way between neighbours. step_seconds: to measure a step. None if there is nothing to gain.
 
-    Adam with a delay is advised even if it never waits.
+    Adam with a delay gets advice even if it never waits.
     """
     flight = hop_seconds * diameter
     work = step_seconds * local_steps

@@ -1,14 +1,15 @@
-"""SeedFlood's observer: hears what its driver did with updates, counts it, and writes it into the hub.
+"""SeedFlood's observer: hears what its driver did with updates, counts it, and tells the hub.
 
-It stands behind the driver's observer seam and is called on the hot path, so its methods only count and queue. The
-event log gets one line per frame or window, never one per update. It says of every bundle where it came from, to whom
-it was handed and in which window it was applied:
+It implements the driver's observer seam and is called on the hot path, so its methods only count and queue. The event
+log gets one line per frame or window, never one per update. For every bundle the lines say where it came from, to whom
+it was sent, and in which window it was applied:
 
     published   updates                        our own bundle is on the disk
-    kept        from, updates                  new bundles came, and are journalled
-    adopted     from, epoch, updates           a sum came in the place of bundles
-    sent        to, updates                    bundles were handed to the link (answers to pulls: see `kept` there)
-    applied     steps, reason, updates, late   a window closed; reason "no waiting" with no steps: outside of any window
+    kept        from, updates                  new bundles came and are in the journal
+    adopted     from, epoch, updates           a sum came and has replaced bundles
+    sent        to, updates                    bundles were given to the link (not those in answers to pulls: the other
+                                               side's `kept` shows these)
+    applied     steps, reason, updates, late   a window closed; without steps: applied outside of any window
 
 `updates` is a list of [origin, first step, last step], with a fourth number if the origin skipped that many steps right
 before. They are spelled on the event log's thread (`spans`).
@@ -32,21 +33,21 @@ from seedflood.protocol.swarm.messages import Message
 from seedflood.protocol.swarm.outputs import Event
 
 ADVICE_WINDOWS = 32
-"""After so many it is told what the hops call for."""
+"""After this many windows the observer gives its advice."""
 
 FindUpdate = Callable[[OriginId, int], tuple[bool, bool]]
 """(origin, step) -> is its update held, and is it applied."""
 
 
 class SeedfloodObserver:
-    """settings: of the run of the hub. find_update: asks the node."""
+    """settings: of the run. find_update: asks the node about an update."""
 
     def __init__(self, hub: TelemetryHub, settings: SeedfloodSettings, find_update: FindUpdate) -> None:
         self._hub = hub
         self._settings = settings
         self._find_update = find_update
         self._spell_bundles = BundleSpans()
-        """Used by the event log's thread alone."""
+        """Used only on the event log's thread."""
         self._windows_to_advice = ADVICE_WINDOWS
         hub.tally.count_updates(get_args(CloseReason))
         hub.unready_reason = "its replica was not compared with a neighbour's yet"
@@ -95,10 +96,10 @@ class SeedfloodObserver:
             self._advise()
         hub.write("applied", "debug", lambda: _spell_window(window))
 
-    # What is made of it
+    # Advice and traces
 
     def _advise(self) -> None:
-        """Once, when hops and steps have been measured for a while: what delay and rounds they call for."""
+        """Logs once, after hops and steps have been measured for a while, which delay and round length would help."""
         self._windows_to_advice -= 1
         hub, settings = self._hub, self._settings
         if self._windows_to_advice > 0 or hub.subject is None or not hub.step_seconds:
@@ -127,7 +128,7 @@ class SeedfloodObserver:
             )
 
     def _trace(self, origin: str, step: int, name: str | None) -> Callable[[Iterable[bytes]], dict[str, Any]]:
-        """`hub.Tracer`: what the node says now is asked right away, and the lines are read later, elsewhere."""
+        """A `hub.Tracer`. It asks the node right away; the function that it returns reads the lines later."""
         hub = self._hub
         run, subject = hub.settings, hub.subject
         is_held, is_applied = self._find_update(int(origin, 16), step)
@@ -148,7 +149,7 @@ def _spell_window(window: ClosedWindow) -> dict[str, Any]:
     on_time: tuple[Update, ...] = window.updates
     late: tuple[Update, ...] = ()
     if is_outside:
-        on_time = tuple(sorted(on_time))  # what a catch-up or a start brings, origin by origin
+        on_time = tuple(sorted(on_time))  # from a catch-up or a start: by origin, so that spans are long
     elif window.late:
         on_time = tuple(update for update in window.updates if update.step >= first)
         late = tuple(update for update in window.updates if update.step < first)

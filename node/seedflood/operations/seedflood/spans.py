@@ -1,8 +1,8 @@
-"""Spans: which updates a line of the event log tells of, consecutive steps of an origin as one.
+"""Spans: the updates of a line of the event log, with consecutive steps of an origin as one span.
 
-Spelled as JSON right away: `[[origin, first step, last step], ...]`, and how many steps the origin skipped right before
-as a fourth number, if any. In a busy swarm this is most of what the event log costs, so the loops are plain, and the
-frame that goes on to several neighbours is spelled once.
+They are written as JSON: `[[origin, first step, last step], ...]`, with a fourth number if the origin skipped that many
+steps right before. In a busy swarm this is most of the event log's cost. So the loops are plain, and a frame that goes
+to several neighbours is spelled once.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,7 +17,7 @@ _name = lru_cache(maxsize=ORIGINS_REMEMBERED)(fingerprint)
 
 
 class BundleSpans:
-    """Spells bundles in order of arrival; what it has spelled last it gives again for the same bundles."""
+    """Spells bundles in order of arrival, and caches the last result for the same bundles."""
 
     def __init__(self) -> None:
         self._bundles: Sequence[Bundle] = ()
@@ -25,13 +25,13 @@ class BundleSpans:
 
     def __call__(self, bundles: Sequence[Bundle]) -> Spelled:
         bundles = tuple(bundles)
-        if bundles != self._bundles:  # compares identities first: forwarding passes the same objects on
+        if bundles != self._bundles:  # fast: identities are compared first, and forwarding passes the same objects on
             self._bundles, self._spelled = bundles, spell_bundles(bundles)
         return self._spelled
 
 
 def spell_bundles(bundles: Iterable[Bundle]) -> Spelled:
-    """In order of arrival."""
+    """The spans of bundles, in order of arrival."""
     spans: list[str] = []
     origin: OriginId = -1
     first = last = skipped = -2
@@ -49,7 +49,7 @@ def spell_bundles(bundles: Iterable[Bundle]) -> Spelled:
 
 
 def spell_updates(updates: Iterable[Update]) -> Spelled:
-    """In the order in which they are given; those of one bundle stand together in a window."""
+    """The spans of updates, in the given order. In a window the updates of a bundle follow each other."""
     spans: list[str] = []
     previous: OriginId = -1
     first = last = -2

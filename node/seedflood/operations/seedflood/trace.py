@@ -1,7 +1,8 @@
-"""What became of one update on one node, from its event files: who had it when, from whom, applied in which window.
+"""A trace: what happened to one update on one node, from its event files: when it came, from whom, and in which window
+it was applied.
 
-A trace is made of lines alone, so it can be asked of a dead node's files as well as of a running one, which adds what
-its frontier says now.
+Lines are enough to make a trace, so it works with the files of a dead node, too. A running node adds what its frontier
+says now.
 """
 
 import re
@@ -12,15 +13,15 @@ from typing import Any
 from seedflood.operations.eventlog import decode
 
 FACTS_MAX = 256
-"""Lines told of one update: restarts apply it again, repair may send it again."""
+"""The most lines about one update. Each restart applies it again, and repair may send it again."""
 
 _SPAN_FIELDS = ("updates", "late")
 
 
 @dataclass(slots=True)
 class Trace:
-    """origin: fingerprint. facts: the lines that tell of the update, in order, their spans cut away. has_log: is there
-    any line at all? is_held, is_applied, at_step, run_steps: as a running node says; None: only files were asked."""
+    """origin: fingerprint. facts: the lines about the update, in order, without their spans. has_log: is there any line
+    at all? is_held, is_applied, at_step, run_steps: from a running node; None if only files were read."""
 
     node: str | None
     origin: str
@@ -36,12 +37,12 @@ class Trace:
 
     @property
     def had_at(self) -> dict[str, Any] | None:
-        """The line that tells how the node came to have it."""
+        """The line that says how the node got the update."""
         return next((fact for fact in self.facts if fact["event"] in ("published", "kept", "adopted")), None)
 
     @property
     def applied(self) -> dict[str, Any] | None:
-        """The line of the window in which it was applied, else of what was applied at a start."""
+        """The line of the window in which it was applied, else the line of a start or catch-up that applied it."""
         lines = [fact for fact in self.facts if fact["event"] == "applied"]
         return next((fact for fact in lines if fact["steps"] is not None), lines[0] if lines else None)
 
@@ -63,7 +64,7 @@ class Trace:
         }
 
     def verdict(self) -> str:
-        """One sentence: what became of it, or why nothing did."""
+        """One sentence: what happened to the update, or why nothing did."""
         who = self.name or self.origin
         had, applied = self.had_at, self.applied
         if self.is_skipped and (had is None or had["event"] != "published"):
@@ -88,7 +89,7 @@ class Trace:
 
 
 def trace(lines: Iterable[bytes], origin: str, step: int, name: str | None = None) -> Trace:
-    """Reads all lines of one node, in order."""
+    """The trace of an update. lines: all lines of one node, in order."""
     found = Trace(None, origin, name, step)
     spans = re.compile(rf'\["{origin}",(\d+),(\d+)(?:,(\d+))?\]'.encode())
     for line in lines:

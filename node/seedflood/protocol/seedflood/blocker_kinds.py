@@ -17,19 +17,19 @@ BlockerKind = Literal[
     "agreement",
     "own replica",
 ]
-"""Why a node waits.
+"""Why a node waits. A blocker names the origin that the node waits for, called "the other" here.
 
-disk full         nothing of ours is published before there is room
-no link           to take part it needs a link with a neighbour
-donor             what it held when we linked is not all here
-former neighbour  our journal was lost, and it may know what we said
-own past          steps that we are known to have said are not here, or somebody else may still know of more
-announcement      it has not confirmed that it expects us
-window            the open window lacks its updates
-joining           it is there and has not caught up, and the run begins with all clients
-never joined      the same of hosts that nobody has heard of
-last words        the run lacks its updates
-away              it is our neighbour at the end of the run, and not linked
-agreement         it has not said that it holds the same, with the same digest
-own replica       our coefficients are made again, or are in doubt
+disk full         our disk is full, and nothing of ours is published before there is space
+no link           the node needs a link with any neighbour to take part
+donor             not everything that the other held when we linked is here yet
+former neighbour  our journal was lost, and the other may know what we said
+own past          steps that we are known to have published are not here, or somebody may still know of more
+announcement      the other has not confirmed that it expects us
+window            updates of the other are missing in the open window
+joining           the other has not caught up yet, and the run begins with all clients
+never joined      the same, for clients that nobody has heard of
+last words        updates of the other are missing, and the run cannot end without them
+away              the run ends, and the other, a neighbour, is not linked
+agreement         the other has not confirmed that it holds the same updates, with the same digest
+own replica       our coefficients are being rebuilt, or are in doubt
 """
