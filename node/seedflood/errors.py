@@ -5,12 +5,12 @@
     │   ├── UsageError    2   an argument of a command cannot be used
     │   ├── ModelError   78   the base model is missing or of an unsupported kind
     │   └── DataError    78   the training or validation rows cannot be used
-    ├── BindError        69   the listening address is not to be had
+    ├── BindError        69   the listening address cannot be used
     ├── JournalError     74   the disk: the journal cannot be read or written
-    │   ├── JournalLockedError 75  another living process has it (storage/journal.py)
-    │   └── DiskFullError     74  there is no space: the node goes on without publishing until there is
+    │   ├── JournalLockedError 75  another process has it open (storage/journal.py)
+    │   └── DiskFullError     74  there is no space: the node does not publish until there is
     ├── SupersededError  75   another process with the key of this node was started later
-    ├── NotRunningError  75   no running node was found where one was to be asked
+    ├── NotRunningError  75   no running node was found
     ├── RunMismatchError 76   every peer that answered belongs to another run
     ├── PeerError        77   them: a peer sent what the protocol does not allow
     └── DivergenceError  70   us: replicas that hold the same updates differ
@@ -22,7 +22,7 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """What the process returns; `deploy/` tells supervisors which of them must not restart."""
+    """Exit codes of the process. `deploy/` tells supervisors after which of them they must not restart it."""
 
     OK = 0
     USAGE = 2
@@ -90,7 +90,7 @@ class JournalError(SeedfloodError):
 
 
 class DiskFullError(JournalError):
-    """There is no space left. Nothing was written; the same can be written once there is space."""
+    """There is no space left. Nothing was written; the same write can be tried again once there is space."""
 
 
 class SupersededError(SeedfloodError):
@@ -126,7 +126,7 @@ class RunMismatchError(SeedfloodError):
 
 
 class PeerError(SeedfloodError):
-    """Their fault: a peer sent what the protocol does not allow; nothing of it was used.
+    """Their fault: a peer sent what the protocol does not allow. Nothing of it was used.
 
     Attributes: reason, a short stable word for counters ("signature", "equivocation", ...).
     """
@@ -139,4 +139,4 @@ class PeerError(SeedfloodError):
 
 
 class DivergenceError(SeedfloodError):
-    """Our fault: what should be equal on every host is not."""
+    """Our fault: replicas that should be equal differ."""

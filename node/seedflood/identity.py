@@ -1,8 +1,9 @@
 """Who we are: an Ed25519 key in a file that only its owner can read.
 
-libsodium signs and verifies: twice as fast as OpenSSL here, and verification is most of what a relay does. Libraries
-differ about signatures that no honest signer makes (keys of small order, for one), and nodes that disagree about what
-is signed would hold different sets of updates for ever: so there is one library for all, and one place that asks it.
+libsodium signs and verifies. It is twice as fast as OpenSSL here, and a relay spends most of its time on verification.
+Libraries disagree about signatures that no honest signer makes, for example with keys of small order. Nodes that
+disagree about a signature would hold different sets of updates for ever. So all nodes must use the same library, and
+only this module calls it.
 """
 
 import contextlib
@@ -32,7 +33,7 @@ from seedflood.protocol.origin import OriginId, fingerprint, origin_id
 
 KEY_FILE_BYTES_MAX = 16_384
 FRESH_SUFFIX = ".fresh"
-"""Of the mark beside a key that was made here and never used: the fingerprint of the key it stands for."""
+"""Suffix of the mark: a file beside a key that was made here and never used. It holds the fingerprint of that key."""
 
 
 class Identity:
@@ -64,11 +65,11 @@ class Identity:
 
     @property
     def is_fresh(self) -> bool:
-        """Was the key made here, and nothing ever published with it? Then no journal of it can have been lost."""
+        """Was the key made here and never used to publish anything? Then no journal of it can have been lost."""
         return self._mark is not None
 
     def use(self) -> None:
-        """From now on the key is not fresh, durably: called before something is published. Raises ConfigError."""
+        """Marks the key as used, durably. Call this before anything is published. Raises ConfigError."""
         if self._mark is None:
             return
         try:
@@ -89,12 +90,12 @@ class Identity:
         return fingerprint(self.origin)
 
     def sign(self, message: bytes) -> bytes:
-        """64 bytes."""
+        """The signature of a message, 64 bytes."""
         return crypto_sign(message, self._secret_key)[:crypto_sign_BYTES]
 
 
 def verify(public_key: bytes, message: bytes, signature: bytes) -> bool:
-    """Is it the key's signature of the message? Never raises, whatever the bytes."""
+    """Did this key sign the message? Never raises, whatever the bytes."""
     if len(public_key) != crypto_sign_PUBLICKEYBYTES or len(signature) != crypto_sign_BYTES:
         return False
     try:
@@ -105,7 +106,7 @@ def verify(public_key: bytes, message: bytes, signature: bytes) -> bool:
 
 
 def _create(path: Path) -> None:
-    """No half key and no second key can appear: if another process was first, its key is used."""
+    """Makes a key file atomically. If another process was faster, its key stays."""
     path.parent.mkdir(parents=True, exist_ok=True)
     key = Ed25519PrivateKey.generate()
     pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
