@@ -1,10 +1,10 @@
-// Curves, drawn by uPlot (vendor/uplot). Each stands in a <figure> whose caption tells its latest value in words.
+// Curves, drawn by uPlot (vendor/uplot). Each is in a <figure> whose caption says its latest value in words.
 
 import { make, setText } from "./elements.js";
 
 const { uPlot } = globalThis;
 
-/** What a curve is smoothed over: this share of its points, and at least so many. */
+/** How many points a curve is smoothed over: this share of its points, and at least this many. */
 const SMOOTHING_SHARE = 0.05;
 const SMOOTHING_POINTS_MIN = 5;
 

@@ -1,7 +1,7 @@
 // Links as hosts state them, and those that broke a while ago.
 //
-// When a host dies its neighbours take back their word on the link. The page goes on drawing it, broken, while one of
-// its ends is not heard, or for a minute: a host that has just been lost stays where one looks for it.
+// When a host dies its neighbours stop stating their links with it. The page goes on drawing such a link, broken, while
+// one of its ends is not heard, or for a minute, so that a host that was just lost stays in its place.
 
 import { isLive } from "./members.js";
 

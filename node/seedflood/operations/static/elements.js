@@ -1,5 +1,5 @@
-// Elements of the page. What comes from the network is only ever set as text, never as markup, and nothing is touched
-// that has not changed: selections, focus and scroll positions survive a poll.
+// Elements of the page. Data from the network is only ever set as text, never as markup. Elements that have not changed
+// are not touched, so selections, focus and scroll positions survive a poll.
 
 const SVG = "http://www.w3.org/2000/svg";
 

@@ -1,8 +1,8 @@
-// How values are written. What is not known is a dash, never a zero.
+// How values are written. An unknown value is a dash, never a zero.
 
 export const UNKNOWN = "–";
 
-/** A node that waits for less long than that is at work. */
+/** A node that waits for a shorter time than this counts as working. */
 export const STANDSTILL_SECONDS = 3;
 
 const grouped = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });

@@ -1,4 +1,4 @@
-// Whether what stands on the page is still true: a dot that lives, or a banner over stale figures.
+// Whether the page is up to date: a pulsing dot, or a banner over stale figures.
 
 import { byId, setAttribute, setText } from "./elements.js";
 import { age, timeOfDay } from "./formats.js";
@@ -29,7 +29,7 @@ function showBanner({ ageMilliseconds, fault, status }) {
   const ending =
     status.state === "finished"
       ? "The run is over and the node has ended."
-      : "The node was stopped and has left in peace.";
+      : "The node was stopped and said goodbye.";
   setText(byId("banner-title"), isOver ? ending : "This node cannot be reached.");
   const since = `Last answer ${timeOfDay(staleSince)}, ${old} ago`;
   setText(byId("banner-text"), isOver ? `${since}.` : `${since}; trying on${detail}.`);

@@ -1,4 +1,4 @@
-// The graph of all hosts: who is linked with whom, and how each of them fares.
+// The graph of all hosts: who is linked with whom, and the condition of each.
 
 import { Edges } from "./edges.js";
 import { byId, make, makeShape, makeSvg, reconcile, setAttribute, setText } from "./elements.js";

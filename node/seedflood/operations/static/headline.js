@@ -1,4 +1,4 @@
-// The first thing that is read: which node this is, how it fares, how far the run is.
+// The top of the page: which node this is, its state, and how far the run is.
 
 import { byId, setAttribute, setText } from "./elements.js";
 import { describeFigures } from "./figures.js";
@@ -9,15 +9,15 @@ import { isLive } from "./members.js";
 const STATES = {
   loading: { tone: "busy", shape: "busy", text: "Reads the model and its data." },
   joining: { tone: "busy", shape: "busy", text: "Looks for a neighbour that says how far the run is." },
-  "catching up": { tone: "busy", shape: "busy", text: "Takes in what it has missed; measures nothing yet." },
+  "catching up": { tone: "busy", shape: "busy", text: "Pulls what it has missed; measures nothing yet." },
   ready: { tone: "good", shape: "good", text: "Takes part." },
-  draining: { tone: "busy", shape: "busy", text: "Leaves in peace: publishes nothing any more." },
+  draining: { tone: "busy", shape: "busy", text: "Leaves the run: publishes nothing more." },
   finished: { tone: "good", shape: "good", text: "The run is over; nothing is missing." },
-  doubted: { tone: "bad", shape: "fault", text: "What it holds was seen to be wrong." },
+  doubted: { tone: "bad", shape: "fault", text: "Its data was found to differ from that of others." },
   "disk full": {
     tone: "bad",
     shape: "fault",
-    text: "Publishes nothing; relays what others say; goes on when there is space.",
+    text: "Publishes nothing, but relays what others say; goes on when there is space.",
   },
 };
 

@@ -7,7 +7,7 @@ export const CONDITIONS = {
   reachable: { shape: "reachable", word: "by relay", text: "No link with this node; its updates come through others." },
   joining: { shape: "behind", word: "catching up", text: "Here, but takes part in no step yet." },
   behind: { shape: "behind", word: "behind", text: "Here, but its updates lag several steps behind the foremost." },
-  silent: { shape: "silent", word: "silent", text: "Windows waited for it in vain, or nobody has a link with it." },
+  silent: { shape: "silent", word: "silent", text: "Windows waited for it too long, or nobody has a link with it." },
   left: { shape: "left", word: "left", text: "It said goodbye and is not waited for." },
   unknown: { shape: "unknown", word: "not here", text: "It never took part, and nobody has a link with it." },
 };

@@ -1,4 +1,4 @@
-// What the page knows of the node: its last answer, how old that is, and whether it still answers.
+// The page's data: the node's last answer, how old it is, and whether the node still answers.
 
 const POLL_MILLISECONDS = 1000;
 const ANSWER_MILLISECONDS_MAX = 5000;

@@ -27,7 +27,7 @@ const evaluated = new Chart("chart-evaluated", {
   write: (value) => figures[0].writeAxis(value),
   writeX: count,
   describe: (step, value) => `${figures[0].write(value)} at step ${count(step)}`,
-  empty: "No evaluation yet. evaluate and evaluate_every in peers.toml say when there is one.",
+  empty: "No evaluation yet. In peers.toml, evaluate and evaluate_every set when there is one.",
   get floor() {
     return figures[0].floor;
   },

@@ -1,4 +1,4 @@
-// The open window, what became of updates, what was sent, and which run this is.
+// The open window, counts of updates, traffic, and the settings of the run.
 
 import { describeAlgorithm } from "./algorithm.js";
 import { byId, make, reconcile, setAttribute, setText } from "./elements.js";
@@ -35,7 +35,7 @@ export function showWindow(status) {
 
 const BLOCKERS_MAX = 8;
 
-/** Why this node does not move, and for how long: what stands for a moment only belongs to every step. */
+/** Why this node does not move, and for how long. Short waits are part of every step, and not shown. */
 function showBlockers(blockers) {
   const standing = blockers.filter((one) => one.seconds >= STANDSTILL_SECONDS);
   const shown = standing.slice(0, BLOCKERS_MAX);

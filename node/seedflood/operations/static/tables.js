@@ -1,4 +1,4 @@
-// All hosts and how far they were heard; all links and what went over them; what happened lately.
+// All hosts and how far they were heard; all links and their traffic; recent events.
 
 import { byId, make, makeShape, reconcile, setAttribute, setText } from "./elements.js";
 import { UNKNOWN, bytes, count, dateAndTime, duration, timeOfDay } from "./formats.js";
@@ -90,7 +90,7 @@ export function showLinks({ links }) {
   });
 }
 
-/** Newest first. Only what is as grave as the reader asks for. */
+/** Newest first, and only events of the chosen level or above. */
 export function showEvents({ events }) {
   const least = LEVELS.indexOf(byId("events-level").value);
   const shown = events.filter((event) => LEVELS.indexOf(event.level) >= least).reverse();
