@@ -136,6 +136,29 @@ def test_a_host_that_nobody_can_give_the_result_ends_apart():
     assert max(round_ for _, round_, _, _ in lone.disk.checkpoints) < world.rules.rounds
 
 
+def test_at_the_end_fast_hosts_wait_for_slow_ones_and_for_those_that_are_away_for_a_moment():
+    how = [{"step_seconds": 0.05}, {"step_seconds": 0.05}, *[{"step_seconds": 1.0}] * 3]
+    world = make_world(5, how=how, matching="one", agrees_at_end=True)
+    quick = world.hosts[0]
+    world.run(300, until=lambda: quick.gasloc.is_waiting and quick.node.blockers(world.now))
+    assert {one.kind for one in quick.node.blockers(world.now)} == {"neighbour"}
+    for link in list(world.links.values()):
+        world.cut(*link.ends, redial=20)
+    world.finish()
+    assert {host.gasloc.agreement.hosts for host in world.hosts} == {5}
+    assert len({tuple(host.values) for host in world.hosts}) == 1
+
+
+def test_a_host_that_is_gone_for_good_is_waited_for_only_some_time():
+    world = make_world(3, matching="one", agrees_at_end=True)
+    world.run(8)
+    world.hosts[0].kill()
+    left = world.hosts[1:]
+    world.run(300, until=lambda: all(host.finished_at for host in left))
+    assert {host.gasloc.agreement.hosts for host in left} == {2}
+    assert max(host.finished_at for host in left) < 40 * 0.25 + 60 + 40
+
+
 def test_a_slower_host_is_waited_for_and_one_that_is_too_slow_takes_what_the_others_found():
     world = make_world(4, how=[{}, {}, {}, {"step_seconds": 2.0}], steps=160)
     world.finish()

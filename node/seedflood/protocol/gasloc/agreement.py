@@ -148,6 +148,11 @@ class Agreement:
     def is_vain(self) -> bool:
         return self.stage is Stage.MISSED
 
+    @property
+    def is_decided(self) -> bool:
+        """Is a result of the end of the run offered to us?"""
+        return any(self._rules.is_last_agreement(offer.round) for offer in self._results.values())
+
     # A round
 
     def begin(self, round_: int, content: Content, now: float) -> None:

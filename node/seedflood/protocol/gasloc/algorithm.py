@@ -30,7 +30,7 @@ from seedflood.protocol.gasloc.pace import Pace
 from seedflood.protocol.gasloc.phase import Lifecycle, Phase
 from seedflood.protocol.gasloc.rules import GaslocRules, Habits
 from seedflood.protocol.gasloc.sight import figures_of, find_blockers
-from seedflood.protocol.gasloc.stated import Stated, stated
+from seedflood.protocol.gasloc.stated import Stated, behind, stated
 from seedflood.protocol.gasloc.transfer import Content, Sinks
 from seedflood.protocol.origin import STEP_MAX, OriginId
 from seedflood.protocol.swarm.membership import shorten
@@ -78,8 +78,8 @@ class Gasloc:
         parameters?"""
         self._has_parameters = False
         """Do we have other parameters than the base model?"""
-        self.is_computing = False
-        """Do we wait for local steps or for encoding?"""
+        self.is_computing = self.is_waiting = False
+        """Do we wait for local steps or for encoding? Or for all to come to the end?"""
         self._ahead = self._checkpoint_at = 0
         """Local steps of the next round that are done, or being done, while this one is exchanged. The round of the
         last checkpoint."""
@@ -148,7 +148,7 @@ class Gasloc:
         return replace(view, figures=figures, catching_up=self.fetch.progress())
 
     def blockers(self, now: float) -> tuple[Blocker, ...]:
-        return tuple(find_blockers(self, self._presence.membership))
+        return tuple(find_blockers(self, self._presence.membership, now))
 
     # What happened
 
@@ -280,7 +280,7 @@ class Gasloc:
         times.append(self.fetch.wake_at(now))
         if self.life.phase is Phase.JOINING:
             times += [self.since + self._patience.start_seconds, self._apart_at]
-        if self.life.phase is Phase.FINISHING:
+        if self.life.phase is Phase.FINISHING or self.is_waiting:
             times.append(self.since + self._patience.linger_seconds)
         return min((one for one in times if one > now), default=float("inf"))
 
@@ -375,11 +375,30 @@ class Gasloc:
         if reached >= self.round + BEHIND_ROUNDS:
             self._jump(reached)
         self.life.enter(Phase.EXCHANGING)
+        if self._rules.is_last_agreement(self.round):
+            if not self.is_waiting:
+                self.since = self._now
+            self.is_waiting = bool(self.awaited_at_end(self._now))
+            if self.is_waiting:
+                return
         self.is_computing = True
         self._outbox.order(Encode(self.round, self._rules.encoding_of(self.round)))
 
+    def awaited_at_end(self, now: float) -> set[OriginId]:
+        """Whom the agreement at the end of the run waits for: all who still train, and those who are away for some
+        time. It would be another one without them."""
+        if self.agreement.is_decided:
+            return set()
+        told = {peer: one.round for peer, one in self.talk.progress.items()}
+        ours, end = self._presence.ours.origin, self._rules.first_last_agreement
+        linked, away = behind(self._presence.membership, ours, told, end, self.pace.still(now) - {ours})
+        return linked if now >= self.since + self._patience.linger_seconds else linked | away
+
     def _go_on(self, now: float) -> None:
         """If the exchange is over, or cannot take place any more: on to the next round."""
+        if self.is_waiting:
+            self._encode()
+            return
         while self._meeting.is_over and not self.is_computing and self.life.is_active:
             meeting, content = self._meeting, self._meeting.content
             if content is None:

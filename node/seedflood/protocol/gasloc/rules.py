@@ -82,7 +82,11 @@ class GaslocRules(SwarmRules):
 
     def is_last_agreement(self, round_: int) -> bool:
         """Is it one of the attempts at the end of the run?"""
-        return round_ >= self.training_rounds + self.final_rounds
+        return round_ >= self.first_last_agreement
+
+    @property
+    def first_last_agreement(self) -> int:
+        return self.training_rounds + self.final_rounds
 
     def encoding_of(self, round_: int) -> str:
         return self.last_encoding if self.is_last_agreement(round_) else self.encoding

@@ -5,7 +5,7 @@ donor        it joins, and needs a copy of a neighbour's replica
 own replica  it loads its own
 partner      the round waits for the partner, or for its parameters
 outcome      at the end of the run: whether the last exchange with it counts is its to say
-neighbour    at the end of the run: it has not come to the end, and may need something
+neighbour    at the end of the run: it has not come to the end, and is to agree with us, or may need something
 """
 
 from collections.abc import Iterator
@@ -19,6 +19,7 @@ from seedflood.protocol.gasloc.exchange import Exchange
 from seedflood.protocol.gasloc.ledger import Ledger
 from seedflood.protocol.gasloc.pace import Pace
 from seedflood.protocol.gasloc.phase import Lifecycle, Phase
+from seedflood.protocol.origin import OriginId
 from seedflood.protocol.swarm.membership import Membership
 from seedflood.protocol.view import Blocker
 
@@ -28,6 +29,7 @@ class Sight(Protocol):
 
     round: int
     is_computing: bool
+    is_waiting: bool
     is_restored: bool
     since: float
     life: Lifecycle
@@ -38,6 +40,8 @@ class Sight(Protocol):
     ledger: Ledger
     pace: Pace
     talk: Conversation
+
+    def awaited_at_end(self, now: float) -> set[OriginId]: ...
 
 
 def figures_of(node: Sight) -> dict[str, float]:
@@ -57,7 +61,7 @@ def figures_of(node: Sight) -> dict[str, float]:
     }
 
 
-def find_blockers(node: Sight, membership: Membership) -> Iterator[Blocker]:
+def find_blockers(node: Sight, membership: Membership, now: float) -> Iterator[Blocker]:
     match node.life.phase:
         case Phase.JOINING:
             yield _while_joining(node, membership)
@@ -66,6 +70,9 @@ def find_blockers(node: Sight, membership: Membership) -> Iterator[Blocker]:
             kinds |= {origin: "outcome" for origin, _ in node.ledger.doubts()}
             for origin in sorted(kinds, key=membership.name):
                 yield Blocker(kinds[origin], origin, membership.name(origin), None, node.since)
+        case _ if node.is_waiting:
+            for origin in sorted(node.awaited_at_end(now), key=membership.name):
+                yield Blocker("neighbour", origin, membership.name(origin), None, node.since)
         case _ if node.exchange.is_open and not node.is_computing:
             yield from node.exchange.blockers()
         case _ if node.agreement.is_open and not node.is_computing:

@@ -10,6 +10,7 @@ from functools import lru_cache
 
 from seedflood.errors import PeerError
 from seedflood.protocol.gasloc.matching import SLOW_CLASS_MAX, Edge, edge_of
+from seedflood.protocol.gasloc.tree import reachable
 from seedflood.protocol.origin import STEP_MAX, OriginId
 from seedflood.protocol.swarm.membership import Membership
 from seedflood.protocol.swarm.messages import Member
@@ -69,6 +70,21 @@ def known_graph(membership: Membership, still: Collection[OriginId] = ()) -> dic
                 classes = (stated(member).slow.get(other, 0), stated(partner).slow.get(origin, 0))
                 graph[edge_of(origin, other)] = max(classes)
     return graph
+
+
+def behind(
+    membership: Membership, us: OriginId, told: Mapping[OriginId, int], round_: int, still: Collection[OriginId]
+) -> tuple[set[OriginId], set[OriginId]]:
+    """Who takes part and has not come to this round: hosts that we are linked with, if only over others, and those that
+    are away. told: rounds of neighbours, which we know besides statements. still: hosts that stand still, and are
+    away."""
+    late = {
+        member.origin
+        for member in membership.all()
+        if member.has_spoken and not member.has_left and max(stated(member).round, told.get(member.origin, 0)) < round_
+    } - {us}
+    linked = reachable(known_graph(membership, still), us)
+    return late & linked, late - linked
 
 
 def swarm_round(membership: Membership, told: Mapping[OriginId, int], rounds: int) -> int:

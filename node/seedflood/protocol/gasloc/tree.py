@@ -21,10 +21,7 @@ class Place(NamedTuple):
 
 def find_place(graph: Iterable[Edge], origin: OriginId) -> Place:
     """A host that has no edges is a tree by itself."""
-    links: dict[OriginId, list[OriginId]] = {}
-    for a, b in graph:
-        links.setdefault(a, []).append(b)
-        links.setdefault(b, []).append(a)
+    links = _links(graph)
     root = min(_spread(links, origin))
     parents = _spread(links, root)
     below = dict.fromkeys(parents, 0)
@@ -33,6 +30,19 @@ def find_place(graph: Iterable[Edge], origin: OriginId) -> Place:
             below[parent] = max(below[parent], below[child] + 1)
     children = {child: below[child] for child, parent in parents.items() if parent == origin != child}
     return Place(None if origin == root else parents[origin], children, below[root])
+
+
+def reachable(graph: Iterable[Edge], origin: OriginId) -> set[OriginId]:
+    """Itself too."""
+    return set(_spread(_links(graph), origin))
+
+
+def _links(graph: Iterable[Edge]) -> dict[OriginId, list[OriginId]]:
+    links: dict[OriginId, list[OriginId]] = {}
+    for a, b in graph:
+        links.setdefault(a, []).append(b)
+        links.setdefault(b, []).append(a)
+    return links
 
 
 def _spread(links: Mapping[OriginId, list[OriginId]], start: OriginId) -> dict[OriginId, OriginId]:
