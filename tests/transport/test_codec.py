@@ -392,3 +392,21 @@ def test_a_message_that_goes_to_several_links_is_encoded_once() -> None:
 
 def test_a_goodbye_is_one_line_that_steers_no_terminal() -> None:
     assert decode(encode(Goodbye("\x1b[2Jbye\n2026-01-01 error"))[0]) == Goodbye("?[2Jbye?2026-01-01 error")
+
+
+@pytest.mark.parametrize("size", [1, 127, 128, 16_383, 16_384, OPAQUE_BYTES_MAX])
+def test_a_message_of_an_algorithm_is_spelled_as_protobuf_spells_it(size):
+    data = bytes(range(256)) * (size // 256 + 1)
+    assert encode(Opaque(data[:size])) == [wire(algorithm=data[:size])]
+
+
+def test_what_follows_a_message_of_an_algorithm_counts_as_it_does_for_protobuf():
+    said = wire(algorithm=b"said")
+    assert decode(said + wire(algorithm=b"later")) == Opaque(b"later")
+    assert decode(said + wire(ping=pb.Ping(sent_at=2.0))) == Ping(2.0)
+    assert decode(said + wire(answers=3)) == PullPart(3, Opaque(b"said"))
+    assert decode(b"\x92\x01\x84\x00said") == Opaque(b"said"), "a length in more bytes than it needs"
+    assert decode(b"\x92\x01\x84\x80\x80\x80\x00said") == Opaque(b"said")
+    for cut_off in (said[:1], said[:2], said[:3], said[:-1], said + b"\x92"):
+        with pytest.raises(PeerError):
+            decode(cut_off)
