@@ -251,7 +251,7 @@ def test_a_doubt_survives_the_death_of_both():
 
 
 def test_nothing_is_offered_twice_for_one_round_though_hosts_die():
-    world, rng = make_world(5)
+    world, rng = make_world(11)  # in which the hosts live long enough to say much
     unleash(world, rng)
     offered = {}
 

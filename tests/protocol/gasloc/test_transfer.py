@@ -25,6 +25,7 @@ class Pipe:
         self.sending = Sending(self.content, 0.0, window)
         self.sink = Memory()
         self.receiving = Receiving(self.content.digest, size, self.sink, 0.0)
+        self.on_credit = lambda: None
 
     def _at(self, when, action):
         heapq.heappush(self._events, (when, next(self._order), action))
@@ -54,22 +55,26 @@ class Pipe:
     def credit(self, held):
         self.sending.credit(held, self.now)
         self.send()
+        self.on_credit()
 
     def run(self, until=1e9):
         self.ask()
         while self.now < until and not self.receiving.is_whole:
-            if not self._events or self._events[0][0] > self.receiving.ask_at:
-                self.now = self.receiving.ask_at
-                self.ask()
-            self.now, _, action = heapq.heappop(self._events)
-            action()
+            due = min(self.receiving.ask_at, self.sending.send_at)
+            if self._events and self._events[0][0] <= due:
+                self.now, _, action = heapq.heappop(self._events)
+                action()
+            else:
+                self.now = due
+                self.send() if due == self.sending.send_at else self.ask()
         return self.now
 
 
 LINKS = {
     "1 Mbit/s": (1e5, 0.005, 0.95),
     "100 Mbit/s near": (12.5e6, 0.001, 0.95),
-    "100 Mbit/s far": (12.5e6, 0.02, 0.75),
+    "100 Mbit/s far": (12.5e6, 0.02, 0.85),
+    "100 Mbit/s very far": (12.5e6, 0.2, 0.6),
     "1 Gbit/s near": (125e6, 0.0005, 0.95),
     "1 Gbit/s far": (125e6, 0.01, 0.7),
 }
@@ -87,7 +92,44 @@ def test_a_transfer_uses_a_link_and_is_not_in_the_way_of_others(name):
     again = Pipe(size, rate=rate, delay=delay, window=first.sending.window)
     assert again.run() <= seconds * 1.05
     small_chunks = 16_384 / rate  # at first nothing is known, and this much is sent at once
-    assert max(first.longest_queue, again.longest_queue) < 0.02 + 2 * small_chunks
+    assert max(first.longest_queue, again.longest_queue) < 0.02 + 2 * small_chunks + delay / 10
+
+
+def test_a_link_that_became_slower_is_full_and_no_more():
+    """What was known of it is too much: that waits for one round trip, and no longer."""
+    known = Pipe(20_000_000, rate=12.5e6, delay=0.02)
+    known.run()
+    slower = Pipe(12_500_000, rate=6.25e6, delay=0.02, window=known.sending.window)
+    queues = []
+    slower.on_credit = lambda: queues.append((slower.now, slower._free_at - slower.now))
+    seconds = slower.run()
+    assert 12_500_000 / seconds / 6.25e6 > 0.9
+    assert max(queue for now, queue in queues if now > 0.3) < 0.025
+
+
+def test_a_window_on_a_far_link_leaves_evenly():
+    """It is far more than may wait in a queue."""
+    pipe = Pipe(40_000_000, rate=12.5e6, delay=0.2)
+    pipe.run()
+    window = pipe.sending.window
+    assert window.limit > 3_000_000
+    sending = Sending(pipe.content, 0.0, window)
+    sending.accept(0, 0.0)
+    first = sum(len(chunk.data) for chunk in sending.chunks(0.0))
+    assert first < 200_000
+    assert 0.0 < sending.send_at < 0.02
+    assert list(sending.chunks(sending.send_at / 2)) == []
+    assert list(sending.chunks(sending.send_at))
+
+
+def test_nothing_is_due_of_a_transfer_that_waits_for_credit_or_for_a_link():
+    sending = Sending(Bytes(bytes(1_000_000)), 0.0)
+    assert sending.send_at == float("inf")
+    sending.accept(0, 0.0)
+    list(sending.chunks(0.0))
+    assert sending.send_at == float("inf")
+    sending.pause()
+    assert sending.send_at == float("inf")
 
 
 @settings(max_examples=40)

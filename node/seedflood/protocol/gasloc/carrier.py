@@ -112,13 +112,17 @@ class Carrier:
                 sending.pause()
 
     def advance(self, now: float) -> None:
+        for (peer, _), sending in self._sending.items():
+            if now >= sending.send_at:
+                self._send(peer, sending, now)
         for (peer, _), receiving in self._receiving.items():
             if now >= receiving.ask_at and not receiving.is_whole:
                 self._ask(peer, receiving, now)
 
     def wake_at(self) -> float:
-        waiting = (one.ask_at for (peer, _), one in self._receiving.items() if not one.is_whole)
-        return min(waiting, default=float("inf"))
+        asking = (one.ask_at for one in self._receiving.values() if not one.is_whole)
+        sending = (one.send_at for one in self._sending.values())
+        return min((*asking, *sending), default=float("inf"))
 
     def _ask(self, peer: OriginId, receiving: Receiving, now: float) -> None:
         receiving.ask(now)

@@ -5,6 +5,10 @@ little. It learns from the time between a chunk and its credit. While that is ha
 link carries all that is sent, and the window grows. When it becomes longer, the window shrinks (a delay-based window,
 as in LEDBAT, RFC 6817). The size of a chunk follows the throughput, so that no chunk holds a link for long.
 
+What the link carries is known as soon as a first queue was seen: while something waits, chunks arrive as fast as the
+link can bring them. From then on a window leaves evenly over the time that a chunk takes there and back: on a far link
+it is much more than may wait at once.
+
 The receiver takes chunks in order and says how far it is. If one is missing, it asks again from there, first at once
 and then now and then: a transfer can go on at any byte, over any link with the same peer.
 """
@@ -24,8 +28,16 @@ WINDOW_BYTES_MIN, WINDOW_BYTES_FIRST, WINDOW_BYTES_MAX = 4 << 10, 16 << 10, 8 <<
 QUEUE_SECONDS = 0.008
 """How long what is under way may wait in queues."""
 
-SHRINK, GROWTH = 0.8, 0.1
-"""How much the window changes in a round trip, after the first queue was seen. Before that it doubles."""
+GROWTH, GROWTH_MAX = 0.1, 0.2
+"""How much the window grows in a round trip, after the first queue was seen. Before that it doubles. It grows by less
+where so much would wait, and twice as fast after each round trip without a queue, up to the maximum."""
+
+SHRINK, PATIENCE = 0.8, 2
+"""When something waits, the window becomes what the link carries. If that has not helped so many times, others fill the
+queue, and it gives way by this factor."""
+
+EMPTY_SECONDS = 0.002
+"""A chunk that has waited no longer has met no queue. As much may leave at once."""
 
 RATES = 4
 """The rate of a link is the best of so many last measurements."""
@@ -75,23 +87,31 @@ def key_of(digest: bytes) -> bytes:
 
 
 class Window:
-    """How much may be under way. limit: in bytes. known: what a window to the same receiver has learned before."""
+    """How much may be under way. limit: in bytes. send_at: before that nothing more leaves. known: what a window to the
+    same receiver has learned before."""
 
     def __init__(self, known: "Window | None" = None) -> None:
         self.limit = WINDOW_BYTES_FIRST
+        self.send_at = 0.0
         self._shortest = float("inf")
         self._rates: deque[float] = deque(maxlen=RATES)
-        self._sent: deque[tuple[int, float]] = deque()
-        """The end of each chunk under way, and when it left."""
+        self._sent: deque[tuple[int, int, float]] = deque()
+        """Size and end of each chunk under way, and when it left."""
         self._arrived = 0
         self._counted = 0
         self._counted_at = 0.0
-        self._shrunk_at = 0
+        self._emptied, self._emptied_at = 0, 0.0
+        """Where the link had no queue last, and when that was heard."""
+        self._turned_at = self._shrunk_at = 0
+        """Where the round trip ends at whose beginning the growth changed, or the window shrank."""
+        self._growth = GROWTH
+        self._shrunk = 0
+        """How often, without a round trip without a queue in between."""
         self._is_new = True
         """It grows fast until a queue is seen, and slowly from then on."""
         if known is not None and known.rate:
-            self._rates = deque(known._rates, maxlen=RATES)
-            self.limit = max(WINDOW_BYTES_MIN, int(known.rate * QUEUE_SECONDS / 2))  # all of it leaves at once
+            self._rates, self._is_new = deque(known._rates, maxlen=RATES), False
+            self.limit, self._growth = known._fitting(), known._least_growth()
 
     @property
     def rate(self) -> float:
@@ -107,32 +127,69 @@ class Window:
     def restart(self, at: int, now: float) -> None:
         """Nothing is under way any more; what is sent next begins at `at`."""
         self._sent.clear()
-        self._arrived = self._counted = at
-        self._counted_at, self._shrunk_at = now, 0
+        self._arrived = self._counted = self._emptied = at
+        self._counted_at = self._emptied_at = now
+        self._turned_at = self._shrunk_at = 0
+        self.send_at = 0.0
 
-    def sent(self, end: int, now: float) -> None:
+    def sent(self, count: int, end: int, now: float) -> None:
         if not self._sent:
             self._counted_at = now  # before, nothing could arrive
-        self._sent.append((end, now))
+        self._sent.append((count, end, now))
+        pace = self._pace()
+        if pace and not self._is_new:
+            self.send_at = max(self.send_at, now - EMPTY_SECONDS) + count / pace
 
     def arrived(self, held: int, now: float) -> None:
         """Everything before byte `held` is there."""
-        before, self._arrived, seconds = self._arrived, held, None
-        while self._sent and self._sent[0][0] <= held:
-            seconds = now - self._sent.popleft()[1]
-        if seconds is None:
+        before, self._arrived, last = self._arrived, held, None
+        while self._sent and self._sent[0][1] <= held:
+            last = self._sent.popleft()
+        if last is None:
             return
+        count, _, left_at = last
+        seconds = now - left_at
         self._shortest = min(self._shortest, seconds)
         self._measure(held, now)
-        waiting = seconds - self._shortest
+        own = min(count / self.rate, CHUNK_SECONDS) if self.rate else 0.0
+        waiting = seconds - self._shortest - own
+        if waiting <= EMPTY_SECONDS:
+            self._emptied, self._emptied_at = held, now
         if waiting <= QUEUE_SECONDS / 2:
-            growth = 1.0 if self._is_new else GROWTH
-            self.limit = min(self.limit + int(growth * (held - before)), WINDOW_BYTES_MAX)
-        elif waiting > QUEUE_SECONDS and held >= self._shrunk_at:
-            fitting = self.limit if self._is_new else self._fitting()
-            self.limit = max(min(int(self.limit * SHRINK), fitting), WINDOW_BYTES_MIN)
-            self._is_new = False
-            self._shrunk_at = self._sent[-1][0] if self._sent else held  # once for all that is under way
+            self._grow(held - before, held)
+        elif waiting > (QUEUE_SECONDS / 2 if self._is_new else QUEUE_SECONDS) and held >= self._shrunk_at:
+            self._shrink(held, now)
+
+    def _grow(self, more: int, held: int) -> None:
+        if held >= self._turned_at:  # a round trip is over
+            self._turned_at = self._under_way_to(held)
+            self._growth = min(2 * self._growth, GROWTH_MAX)
+            self._shrunk = 0
+        growth = 1.0 if self._is_new else self._growth
+        self.limit = min(self.limit + int(growth * more), WINDOW_BYTES_MAX)
+
+    def _shrink(self, held: int, now: float) -> None:
+        """Once for all that is under way."""
+        if now > self._emptied_at:  # since then there was a queue: this is what the link carries
+            self._rates.clear()
+            self._rates.append((held - self._emptied) / (now - self._emptied_at))
+        smaller = max(int(self.limit * SHRINK), WINDOW_BYTES_MIN)
+        if self._is_new:
+            self.limit = max(self._fitting(), smaller)
+        else:
+            self.limit = min(self._fitting(), smaller if self._shrunk >= PATIENCE else self.limit)
+            self._shrunk += 1
+        self._is_new, self._growth = False, self._least_growth()
+        self._turned_at = self._shrunk_at = self._under_way_to(held)
+
+    def _least_growth(self) -> float:
+        """What it adds in a round trip hardly waits."""
+        if self._shortest == float("inf"):
+            return self._growth  # nothing was learned since
+        return min(GROWTH, EMPTY_SECONDS / self._shortest) if self._shortest else GROWTH
+
+    def _under_way_to(self, held: int) -> int:
+        return self._sent[-1][1] if self._sent else held
 
     def _measure(self, held: int, now: float) -> None:
         """The rate, over at least as long as a chunk takes there and back."""
@@ -141,14 +198,21 @@ class Window:
             self._rates.append((held - self._counted) / seconds)
             self._counted, self._counted_at = held, now
 
+    def _pace(self) -> float:
+        """Bytes per second that leave; 0 if nothing is known."""
+        is_known = 0 < self._shortest < float("inf")
+        return self.limit / self._shortest if is_known else self.rate
+
     def _fitting(self) -> int:
         """With so much under way the link is full, and its queues are not."""
-        return int(self.rate * (self._shortest + QUEUE_SECONDS / 2)) or WINDOW_BYTES_FIRST
+        if not self.rate or self._shortest == float("inf"):
+            return self.limit  # nothing was learned since
+        return max(WINDOW_BYTES_MIN, min(int(self.rate * (self._shortest + QUEUE_SECONDS / 2)), WINDOW_BYTES_MAX))
 
 
 class Sending:
     """Content on its way to one receiver. position: of the next byte to send. heard_at: when the receiver was heard
-    last. window: what is known of the way there."""
+    last. send_at: when more may leave though no credit comes. window: what is known of the way there."""
 
     def __init__(self, content: Content, now: float, window: Window | None = None) -> None:
         self.content = content
@@ -157,6 +221,7 @@ class Sending:
         """Nothing is sent before it is accepted."""
         self.held = 0
         self.heard_at = now
+        self.send_at = float("inf")
         self._total = 0
         self._furthest = 0
         """The end of everything that was ever sent. What was under way when it was asked for again may still arrive."""
@@ -180,7 +245,7 @@ class Sending:
 
     def pause(self) -> None:
         """Sends nothing until the content is accepted again."""
-        self.position = self.content.size
+        self.position, self.send_at = self.content.size, float("inf")
 
     def credit(self, held: int, now: float) -> bool:
         """The receiver has everything before `held`; is that news? Credit for what was not sent is none: it may
@@ -194,17 +259,21 @@ class Sending:
 
     def chunks(self, now: float) -> Iterator[Chunk]:
         """What may be sent now."""
+        self.send_at = float("inf")
         size = self.content.size
         while self.position < size:
             count = min(self.window.chunk_bytes, size - self.position)
             under_way = self.position - self.held
             if under_way and under_way + count > self.window.limit:
                 return
+            if now < self.window.send_at:
+                self.send_at = self.window.send_at
+                return
             yield Chunk(self.key, self.position, self.content.read(self.position, count))
             self.position += count
             self._total += count
             self._furthest = max(self._furthest, self.position)
-            self.window.sent(self.position, now)
+            self.window.sent(count, self.position, now)
 
 
 class Receiving:
