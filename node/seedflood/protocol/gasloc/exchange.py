@@ -5,18 +5,19 @@ mean.
 """
 
 from collections.abc import Iterator
+from functools import partial
 
 from seedflood.errors import PeerError
 from seedflood.protocol.gasloc.carrier import Carrier
 from seedflood.protocol.gasloc.ledger import Ledger
-from seedflood.protocol.gasloc.matching import Lottery, match
+from seedflood.protocol.gasloc.matching import Lottery, Matching
 from seedflood.protocol.gasloc.messages import Decline, Kept, Kind, Offer, Outcome, Reason
 from seedflood.protocol.gasloc.orders import Correct, Drop, Keep, Share
 from seedflood.protocol.gasloc.outbox import Outbox
 from seedflood.protocol.gasloc.pace import Pace
 from seedflood.protocol.gasloc.pairing import Pairing, Stage
 from seedflood.protocol.gasloc.rules import SLOTS, Bounds, GaslocRules
-from seedflood.protocol.gasloc.stated import known_graph
+from seedflood.protocol.gasloc.stated import known_links
 from seedflood.protocol.gasloc.transfer import Content, Receiving
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.swarm.presence import Presence
@@ -85,8 +86,8 @@ class Exchange:
         self._open_until = now + self._pace.wait_seconds()
         self._pace.size, self._pairings = content.size, {}
         slots = SLOTS[self._rules.matching_of(round_)]
-        graph = known_graph(self._presence.membership, self._pace.still(now) - {self._origin})
-        partners = match(graph, self._lottery, round_, slots).get(self._origin, ())
+        links_of = partial(known_links, self._presence.membership, self._pace.still(now) - {self._origin})
+        partners = Matching(links_of, self._lottery, round_, slots).partners(self._origin)
         self._slots = slots or max(1, len(partners))
         names = self._presence.membership.names(partners)
         self._outbox.tell("matched", "debug", round=round_, partners=names)

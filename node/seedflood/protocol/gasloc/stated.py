@@ -54,22 +54,32 @@ def stated(member: Member) -> Stated:
     return unpack(member.algorithm)
 
 
+def known_links(membership: Membership, still: Collection[OriginId], origin: OriginId) -> dict[OriginId, int]:
+    """The links of a host, stated by both ends, with hosts that take part, and the class of each. still: hosts that
+    stand still, and are matched with nobody."""
+    member = _taking_part(membership, still, origin)
+    links: dict[OriginId, int] = {}
+    for other in member.neighbours if member is not None else ():
+        partner = _taking_part(membership, still, other)
+        if member is not None and partner is not None and origin in partner.neighbours:
+            links[other] = max(stated(member).slow.get(other, 0), stated(partner).slow.get(origin, 0))
+    return links
+
+
 def known_graph(membership: Membership, still: Collection[OriginId] = ()) -> dict[Edge, int]:
-    """The links, stated by both ends, between hosts that take part, with the class of each. still: hosts that stand
-    still, and are matched with nobody."""
-    taking_part = {
-        member.origin: member
+    """All of these links."""
+    return {
+        edge_of(member.origin, other): slow
         for member in membership.all()
-        if member.has_spoken and not member.has_left and member.origin not in still
+        for other, slow in known_links(membership, still, member.origin).items()
+        if member.origin < other
     }
-    graph: dict[Edge, int] = {}
-    for origin, member in taking_part.items():
-        for other in member.neighbours:
-            partner = taking_part.get(other)
-            if origin < other and partner is not None and origin in partner.neighbours:
-                classes = (stated(member).slow.get(other, 0), stated(partner).slow.get(origin, 0))
-                graph[edge_of(origin, other)] = max(classes)
-    return graph
+
+
+def _taking_part(membership: Membership, still: Collection[OriginId], origin: OriginId) -> Member | None:
+    member = membership.get(origin)
+    is_there = member is not None and member.has_spoken and not member.has_left and origin not in still
+    return member if is_there else None
 
 
 def behind(
