@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.numpy import save_file
 
 from fullness import fill
 from seedflood.errors import DiskFullError, JournalError
-from seedflood.storage.snapshots import Snapshots
+from seedflood.storage.snapshots import Snapshots, load_digest
 
 ARRAYS = {
     "weight": np.arange(12, dtype=np.float32).reshape(3, 4).T,
@@ -38,6 +39,26 @@ def test_a_snapshot_comes_back_as_it_was_saved(tmp_path: Path) -> None:
     assert found is not None
     assert (found.step, found.facts) == (1000, FACTS)
     assert same(found.arrays, ARRAYS)
+
+
+def test_a_snapshot_carries_a_digest_of_facts_and_arrays(tmp_path: Path) -> None:
+    snapshots = Snapshots(tmp_path, keep=9)
+    changed = {**ARRAYS, "sums": np.array([-(2**62), 6], dtype=np.int64)}
+    digests = []
+    for step, (arrays, facts) in enumerate([(ARRAYS, FACTS), (ARRAYS, FACTS), (changed, FACTS), (ARRAYS, {})]):
+        snapshots.save(step, arrays, facts)
+        newest = snapshots.newest()
+        assert newest is not None
+        digests.append(load_digest(newest))
+    assert digests[0] == digests[1]
+    assert len(set(digests)) == 3
+    assert {len(digest) for digest in digests} == {32}
+
+
+def test_a_file_of_another_hand_carries_none(tmp_path: Path) -> None:
+    save_file({"sums": np.arange(3)}, tmp_path / "other")
+    with pytest.raises(ValueError, match="hexadecimal"):
+        load_digest(tmp_path / "other")
 
 
 def test_a_folder_without_snapshots_has_none(tmp_path: Path) -> None:

@@ -124,6 +124,11 @@ def load_facts(path: Path) -> Facts:
     return facts
 
 
+def load_digest(path: Path) -> bytes:
+    """The SHA-256 that `load` checks, as the file tells it. Raises ValueError or OSError."""
+    return bytes.fromhex(_read_facts(path).get(_DIGEST, "none"))
+
+
 def _read_facts(path: Path) -> Facts:
     try:
         with safe_open(path, framework="np") as file:

@@ -1,12 +1,15 @@
 """Files of what hosts exchange: what comes in goes on where it stopped, and what is kept is what was kept."""
 
-import hashlib
+import contextlib
+import os
+import resource
+import signal
 
 import numpy as np
 import pytest
 
-from seedflood.errors import JournalError
-from seedflood.host.gasloc.files import FileContent, Incoming, KeptParts, digest_of
+from seedflood.errors import JournalError, PeerError
+from seedflood.host.gasloc.files import FileContent, Incoming, KeptParts
 
 DIGEST = bytes(range(32))
 
@@ -44,25 +47,29 @@ def test_a_file_that_cannot_be_written_is_a_fault_of_the_disk(tmp_path):
     assert sink.held == 0
 
 
-def filled(difference):
-    difference[:] = np.arange(len(difference))
+def pieces():
+    yield np.arange(3, dtype=np.float32)
+    yield np.arange(3, 5, dtype=np.float32)
 
 
 def test_what_is_kept_is_found_again_until_it_is_dropped(tmp_path):
     parts = KeptParts(tmp_path)
-    parts.keep(3, 7, 5, filled)
+    parts.keep(3, 7, pieces())
     again = KeptParts(tmp_path)
-    assert again.load(3, 7, 5).tolist() == [0, 1, 2, 3, 4]
+    found = again.load(3, 7, 5)
+    assert found[:].tolist() == [0, 1, 2, 3, 4]
+    assert found[1:3].tolist() == [1, 2]
     assert again.load(3, 8, 5) is None
     assert again.load(3, 7, 6) is None
     again.drop(3, 7)
     again.drop(3, 7)
     assert again.load(3, 7, 5) is None
+    assert found[3:].tolist() == [3, 4], "whoever has it open reads on"
 
 
 def test_what_the_disk_has_changed_is_not_used(tmp_path):
     parts = KeptParts(tmp_path)
-    parts.keep(3, 7, 5, filled)
+    parts.keep(3, 7, pieces())
     (path,) = tmp_path.iterdir()
     data = bytearray(path.read_bytes())
     data[4] ^= 1
@@ -73,17 +80,60 @@ def test_what_the_disk_has_changed_is_not_used(tmp_path):
 def test_parts_that_nobody_needs_are_cleared_away(tmp_path):
     parts = KeptParts(tmp_path)
     for partner in (7, 8, 9):
-        parts.keep(3, partner, 5, filled)
+        parts.keep(3, partner, pieces())
     parts.drop_others([(3, 8), (2, 7)])
     assert [parts.load(3, partner, 5) is not None for partner in (7, 8, 9)] == [False, True, False]
+
+
+def test_pieces_that_turn_out_wrong_leave_nothing(tmp_path):
+    def wrong():
+        yield from pieces()
+        raise PeerError("not what was offered", reason="digest")
+
+    parts = KeptParts(tmp_path)
+    with pytest.raises(PeerError):
+        parts.keep(3, 7, wrong())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_write_that_failed_half_way_is_not_taken_for_received(tmp_path):
+    sink = Incoming(tmp_path).open(DIGEST, 100_000)
+    sink.write(b"abc")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
+        with pytest.raises(JournalError):
+            sink.write(bytes(90_000))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, ignored)
+    assert sink.held == Incoming(tmp_path).open(DIGEST, 100_000).held == 3
+    sink.write(b"de")
+    assert sink.path.read_bytes() == b"abcde"
+
+
+def open_files(folder):
+    found = []
+    for number in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):  # that of the listing itself
+            found.append(os.readlink(f"/proc/self/fd/{number}"))
+    return [path for path in found if path.startswith(str(folder))]
+
+
+def test_no_file_stays_open_for_a_content_that_is_whole_or_forgotten(tmp_path):
+    whole, cut_off = Incoming(tmp_path).open(DIGEST, 3), Incoming(tmp_path).open(bytes(32), 9)
+    whole.write(b"abc")
+    cut_off.write(b"abc")
+    assert open_files(tmp_path) == [str(cut_off.path)]
+    del cut_off
+    assert open_files(tmp_path) == []
 
 
 def test_a_file_is_sent_as_it_was_when_it_was_opened(tmp_path):
     path = tmp_path / "file"
     path.write_bytes(b"0123456789")
-    content = FileContent(path)
+    content = FileContent(path, DIGEST)
     path.unlink()
     path.write_bytes(b"other")
-    assert (content.size, bytes(content.read(3, 4))) == (10, b"3456")
-    assert content.digest == hashlib.sha256(b"0123456789").digest()
-    assert digest_of(path) == hashlib.sha256(b"other").digest()
+    assert (content.size, content.digest, bytes(content.read(3, 4))) == (10, DIGEST, b"3456")

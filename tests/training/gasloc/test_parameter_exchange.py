@@ -43,18 +43,30 @@ def test_any_part_can_be_read_at_any_time(name, starts, data):
 @pytest.mark.parametrize("name", NAMES)
 def test_an_arrival_may_lie_in_a_file(tmp_path, name):
     offer = Offer(some_values(), name, residual(name))
-    buffer = numpy.memmap(tmp_path / "arrival", dtype=numpy.uint8, mode="w+", shape=(offer.size,))
-    arrival = arrived(offer, buffer=buffer)
+    (tmp_path / "arrival").write_bytes(sent(offer))
+    buffer = numpy.memmap(tmp_path / "arrival", dtype=numpy.uint8, mode="r+")
+    arrival = Arrival(offer.numbers, name, offer.size, offer.digest, buffer=buffer)
     assert arrival.held == offer.size
-    assert (tmp_path / "arrival").read_bytes() == sent(offer)
+    assert list(arrival.checked()) == [0, 1]
     assert torch.equal(arrival.told(1), offer.told(1))
+
+
+def test_pieces_of_what_was_not_offered_come_to_no_good_end():
+    ours, theirs = Offer(some_values(1), "float32"), Offer(some_values(2), "float32")
+    payload = bytearray(sent(theirs))
+    payload[-1] ^= 1
+    buffer = numpy.frombuffer(payload, dtype=numpy.uint8)
+    pieces = FreshDifference(ours, Arrival(NUMBERS, "float32", theirs.size, theirs.digest, buffer=buffer)).checked()
+    assert torch.equal(torch.from_numpy(next(pieces)), ours.told(0) - theirs.told(0))
+    next(pieces)
+    with pytest.raises(PeerError, match="other parameters"):
+        next(pieces)
 
 
 def test_a_difference_is_ours_less_theirs_as_they_travelled():
     ours, theirs = Offer(some_values(1), "uint8"), Offer(some_values(2), "uint8")
-    fresh, kept_F = FreshDifference(ours, arrived(theirs)), numpy.zeros(NUMBERS, dtype=numpy.float32)
-    fresh.keep(kept_F)
-    kept = KeptDifference(kept_F)
+    fresh = FreshDifference(ours, arrived(theirs))
+    kept = KeptDifference(numpy.concatenate(list(fresh.checked())))
     for index in range(2):
         assert torch.equal(fresh.piece(index), ours.told(index) - theirs.told(index))
         assert torch.equal(kept.piece(index), fresh.piece(index))

@@ -14,7 +14,7 @@ import numpy as np
 from seedflood.errors import DiskFullError, PeerError
 from seedflood.host.compute_thread import Run, nothing
 from seedflood.host.gasloc.agreeing import Sums
-from seedflood.host.gasloc.files import FileContent, Incoming, KeptParts, digest_of, path_of, remove
+from seedflood.host.gasloc.files import FileContent, Incoming, KeptParts, StoredArray, path_of, remove
 from seedflood.protocol.gasloc.node import GaslocNode
 from seedflood.protocol.gasloc.orders import (
     Adopt,
@@ -36,7 +36,7 @@ from seedflood.protocol.gasloc.orders import (
 )
 from seedflood.protocol.gasloc.transfer import Content
 from seedflood.protocol.origin import STEP_MAX, OriginId
-from seedflood.storage.snapshots import Facts, Snapshots, load, load_facts
+from seedflood.storage.snapshots import Facts, Snapshots, load, load_digest, load_facts
 from seedflood.training.gasloc.encodings import EncodingName
 from seedflood.training.gasloc.exchange import KeptDifference
 from seedflood.training.gasloc.outer import Mixed, Pull
@@ -93,7 +93,6 @@ class ComputeAdapter:
         self._piece = 1
         """Local steps in one job."""
         self._numbers = len(trainer.worker.flat.values_F)
-        self._opened: tuple[Path, FileContent] | None = None
         self._sums = Sums(trainer, places.incoming)
 
     def put(self, order: Order) -> None:
@@ -203,11 +202,9 @@ class ComputeAdapter:
         """Is it right? None: there is no space. Then nobody hears of it, and the round ends without the partner."""
         path, trainer = path_of(order.sink), self._trainer
         try:
-            buffer = np.memmap(path, dtype=np.uint8, mode="r+")
+            buffer = StoredArray(path, np.uint8, order.sink.held)
             arrival = trainer.expect(len(buffer), order.digest, buffer=buffer)
-            arrival.held = arrival.size
-            difference = trainer.difference(arrival)
-            self._kept.keep(order.round, order.partner, self._numbers, difference.keep)
+            self._kept.keep(order.round, order.partner, trainer.difference(arrival).checked())
         except (PeerError, ValueError):
             return False
         except DiskFullError:
@@ -325,18 +322,15 @@ class ComputeAdapter:
         if path is None:
             return None, 0
         try:
-            round_ = int(load_facts(path)["next_round"])
-            if self._opened is None or self._opened[0] != path:
-                self._opened = path, FileContent(path)
+            return FileContent(path, load_digest(path)), int(load_facts(path)["next_round"])
         except (OSError, ValueError, LookupError):
             return None, 0
-        return self._opened[1], round_
 
     def _order_adopt(self, order: Adopt) -> None:
         def adopt() -> bool:
             path = path_of(order.sink)
             try:
-                return digest_of(path) == order.digest and self._adopt(path)
+                return load_digest(path) == order.digest and self._adopt(path)
             except UNFIT:
                 return False
             finally:

@@ -2,15 +2,20 @@
 
 `incoming/` holds one file per content, named by its digest. It grows as chunks come, so a copy of a replica goes on
 where it stopped, even after a crash: what is torn fails its digest. `kept/` holds the difference of ours and theirs of
-each partner and round whose outcome counts: float32 numbers as they lie in memory, then their SHA-256. It is on the
+each partner and round whose outcome counts: float32 numbers as they lie in memory, then their CRC-32. It is on the
 disk before the partner hears that we are prepared.
+
+Files are read and written piece by piece, and none is mapped: an exchange takes hardly any memory.
 """
 
-import hashlib
+import contextlib
 import os
-from collections.abc import Callable, Collection
+import weakref
+import zlib
+from collections.abc import Collection, Iterable, Iterator
 from itertools import count
 from pathlib import Path
+from typing import Any, Generic, TypeVar
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -21,12 +26,21 @@ from seedflood.protocol.gasloc.transfer import Sink
 from seedflood.protocol.origin import OriginId
 from seedflood.storage.disk import told
 
-HASHED_BYTES = 1 << 22
-"""At once, so that a large file is not in memory."""
+PIECE_BYTES = 1 << 20
+"""Read at once."""
 
-_SHA_BYTES = hashlib.sha256().digest_size
+_CHECK_BYTES = 4
 
 Numbers = NDArray[np.float32]
+
+
+class _Descriptor:
+    """An open file, which may lose its name meanwhile. It is closed when nobody needs it any more."""
+
+    def __init__(self, path: Path, flags: int) -> None:
+        """Raises OSError."""
+        self.number = os.open(path, flags | os.O_CLOEXEC, 0o600)
+        self.close = weakref.finalize(self, os.close, self.number)
 
 
 class FileSink:
@@ -34,6 +48,8 @@ class FileSink:
 
     def __init__(self, path: Path, size: int) -> None:
         self.path = path
+        self._size = size
+        self._file: _Descriptor | None = None
         with told(path, "open", "file"):
             self.held = path.stat().st_size if path.exists() else 0
             if self.held > size:
@@ -41,10 +57,18 @@ class FileSink:
                 self.held = 0
 
     def write(self, data: memoryview | bytes) -> None:
-        with told(self.path, "write", "file"), self.path.open("ab") as file:
-            file.truncate(self.held)  # of a write that failed half-way
-            file.write(data)
+        with told(self.path, "write", "file"):
+            if self._file is None:
+                self._file = _Descriptor(self.path, os.O_WRONLY | os.O_CREAT)
+            try:
+                _write_all(self._file.number, data, self.held)
+            except OSError:
+                with contextlib.suppress(OSError):
+                    os.ftruncate(self._file.number, self.held)  # another life would take it for received
+                raise
         self.held += len(data)
+        if self.held == self._size:
+            self._file = None
 
 
 class Incoming:
@@ -75,6 +99,29 @@ class Incoming:
         return list(self._folder.iterdir())
 
 
+Item = TypeVar("Item", bound=np.generic)
+
+
+class StoredArray(Generic[Item]):
+    """An array in a file, of which what is asked for is read. The file may lose its name meanwhile."""
+
+    def __init__(self, path: Path, dtype: type[Item], length: int) -> None:
+        """Raises OSError."""
+        self._file = _Descriptor(path, os.O_RDONLY)
+        self._dtype = np.dtype(dtype)
+        self._length = length
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, part: slice, /) -> NDArray[Item]:
+        """Raises OSError if the file is shorter."""
+        start, end, _ = part.indices(self._length)
+        found: NDArray[Any] = np.empty(max(0, end - start), dtype=self._dtype)
+        _read_all(self._file.number, found.data.cast("B"), start * self._dtype.itemsize)
+        return found
+
+
 class KeptParts:
     """Differences by partner and round. Raises JournalError, DiskFullError."""
 
@@ -83,31 +130,29 @@ class KeptParts:
         with told(folder, "open", "folder"):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
-    def keep(self, round_: int, partner: OriginId, numbers: int, fill: Callable[[Numbers], None]) -> None:
-        """fill: writes the numbers, which are zeros, in place. On the disk when this returns."""
+    def keep(self, round_: int, partner: OriginId, pieces: Iterable[Numbers]) -> None:
+        """On the disk when this returns; if making the pieces raises, nothing is kept."""
         path = self._path(round_, partner)
-        with told(path, "write", "file"), durable.draft(path) as draft:
-            difference = np.memmap(draft, dtype=np.float32, mode="w+", shape=numbers)
-            fill(difference)
-            difference.flush()
-            digest = hashlib.sha256(difference.data.cast("B")).digest()
-            del difference
-            with draft.open("ab") as file:
-                file.write(digest)
+        with told(path, "write", "file"), durable.draft(path) as draft, draft.open("wb") as file:
+            check = 0
+            for piece in pieces:
+                check = zlib.crc32(piece.data, check)
+                file.write(piece.data)
+            file.write(check.to_bytes(_CHECK_BYTES, "big"))
 
-    def load(self, round_: int, partner: OriginId, numbers: int) -> Numbers | None:
+    def load(self, round_: int, partner: OriginId, numbers: int) -> StoredArray[np.float32] | None:
         """None if it is not there, or not what was kept."""
         path = self._path(round_, partner)
         try:
-            if path.stat().st_size != 4 * numbers + _SHA_BYTES:
+            if path.stat().st_size != 4 * numbers + _CHECK_BYTES:
                 return None
-            difference: Numbers = np.memmap(path, dtype=np.float32, mode="c", shape=numbers)
-            with path.open("rb") as file:
-                file.seek(-_SHA_BYTES, os.SEEK_END)
-                digest = file.read()
+            check = 0
+            for data in _pieces(StoredArray(path, np.uint8, 4 * numbers)):
+                check = zlib.crc32(data, check)
+            expected = StoredArray(path, np.uint8, 4 * numbers + _CHECK_BYTES)[4 * numbers :].tobytes()
+            return StoredArray(path, np.float32, numbers) if check == int.from_bytes(expected, "big") else None
         except OSError:
             return None
-        return difference if hashlib.sha256(difference.data.cast("B")).digest() == digest else None
 
     def drop(self, round_: int, partner: OriginId) -> None:
         remove([self._path(round_, partner)])
@@ -122,16 +167,20 @@ class KeptParts:
 
 
 class FileContent:
-    """A file that is sent as it is now, though another one may take its place meanwhile (`transfer.Content`)."""
+    """A file that is sent as it is now, though another one may take its place meanwhile (`transfer.Content`).
 
-    def __init__(self, path: Path, digest: bytes | None = None) -> None:
-        """digest: if it is known; else all of it is read once. Raises OSError."""
-        self._bytes = np.memmap(path, dtype=np.uint8, mode="r")
-        self.size = len(self._bytes)
-        self.digest = hashlib.sha256(self._bytes.data).digest() if digest is None else digest
+    digest: what it is offered by. Of a checkpoint the one that it carries: nothing has to be read for that, and whoever
+    loads it checks it.
+    """
+
+    def __init__(self, path: Path, digest: bytes) -> None:
+        """Raises OSError."""
+        self.digest = digest
+        self.size = path.stat().st_size
+        self._stored = StoredArray(path, np.uint8, self.size)
 
     def read(self, offset: int, count: int) -> memoryview:
-        return self._bytes[offset : offset + count].data
+        return self._stored[offset : offset + count].data
 
 
 def path_of(sink: Sink) -> Path:
@@ -139,17 +188,28 @@ def path_of(sink: Sink) -> Path:
     return sink.path
 
 
-def digest_of(path: Path) -> bytes:
-    """SHA-256. Raises OSError."""
-    hasher = hashlib.sha256()
-    with path.open("rb") as file:
-        while data := file.read(HASHED_BYTES):
-            hasher.update(data)
-    return hasher.digest()
-
-
 def remove(paths: Collection[Path]) -> None:
     """Raises JournalError."""
     for path in paths:
         with told(path, "remove", "file"):
             path.unlink(missing_ok=True)
+
+
+def _pieces(stored: StoredArray[np.uint8]) -> Iterator[memoryview]:
+    for start in range(0, len(stored), PIECE_BYTES):
+        yield stored[start : start + PIECE_BYTES].data
+
+
+def _write_all(descriptor: int, data: memoryview | bytes, offset: int) -> None:
+    left = memoryview(data)
+    while left:
+        written = os.pwrite(descriptor, left, offset)
+        left, offset = left[written:], offset + written
+
+
+def _read_all(descriptor: int, into: memoryview, offset: int) -> None:
+    while into:
+        got = os.preadv(descriptor, [into], offset)
+        if not got:
+            raise OSError("the file is shorter than it was")
+        into, offset = into[got:], offset + got

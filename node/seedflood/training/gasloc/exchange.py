@@ -2,8 +2,8 @@
 
 An offer makes its bytes when they are read, and holds one piece at a time. Of float32 in host memory it holds nothing:
 there the bytes are the parameters themselves. So nobody may change the offered numbers until the round is mixed. An
-arrival is one buffer of the payload's size, in memory or in a file. `Offer` is a `Content` and `Arrival` a `Sink` of
-`protocol/gasloc/transfer.py`.
+arrival is one buffer of the payload's size, or lies in a file of which one piece at a time is read. `Offer` is a
+`Content` and `Arrival` a `Sink` of `protocol/gasloc/transfer.py`.
 
 **Error feedback.** What an encoding leaves out of a number is kept (`residual_F`, bfloat16) and added to what is told
 next. So errors do not pile up: after any number of rounds, all that was told and all that should have been differ by
@@ -27,6 +27,14 @@ from torch import Tensor
 
 from seedflood.errors import PeerError
 from seedflood.training.gasloc.encodings import ENCODINGS, Encoding, EncodingName, Piece, payload_size, pieces_of
+
+
+class Stored(Protocol):
+    """An array of one dimension, perhaps in a file."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, part: slice, /) -> NDArray[Any]: ...
 
 
 class Offer:
@@ -102,7 +110,7 @@ class Offer:
 
 
 class Arrival:
-    """The payload of a partner's offer, as it comes in, from its first byte to its last.
+    """The payload of a partner's offer: as it comes in, from its first byte to its last, or all of it in a file.
 
     held: how many bytes are here.
     """
@@ -114,10 +122,10 @@ class Arrival:
         size: int,
         digest: bytes,
         *,
-        buffer: NDArray[numpy.uint8] | None = None,
+        buffer: Stored | None = None,
         device: torch.device | str = "cpu",
     ) -> None:
-        """numbers: of our own parameters. size, digest: as offered. buffer: of that size, perhaps a file (memmap).
+        """numbers: of our own parameters. size, digest: as offered. buffer: all bytes, uint8, if they are here already.
 
         Raises PeerError for a size that the parameters of the run do not have.
         """
@@ -127,36 +135,51 @@ class Arrival:
             raise PeerError(f"offers {size:,} bytes of parameters, not {expected:,}", reason="size")
         self.pieces = pieces_of(self.encoding, numbers)
         self.size = size
-        self.held = 0
+        self.held = 0 if buffer is None else size
         self._numbers = numbers
         self._digest = digest
         self._device = device
-        self._payload = torch.empty(size, dtype=torch.uint8) if buffer is None else torch.from_numpy(buffer)
-        self._memory = _bytes(self._payload)
+        self._payload: Stored = numpy.empty(size, dtype=numpy.uint8) if buffer is None else buffer
+        self._read: tuple[int, Tensor] | None = None
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Appends. Raises PeerError beyond the end."""
         end = self.held + len(data)
         if end > self.size:
             raise PeerError("sends parameters beyond the end of its offer", reason="size")
-        self._memory[self.held : end] = data
+        self._payload[self.held : end].data.cast("B")[:] = data
         self.held = end
 
     def check(self) -> None:
         """Is it what was offered, and made of numbers? Raises PeerError."""
-        hasher = begin_digest(self.encoding, self._numbers)
-        hasher.update(self._memory[: self.held])
+        for _ in self.checked():
+            pass
+
+    def checked(self) -> Iterator[int]:
+        """The index of each piece. Raises PeerError after the last one if it is not what was offered, or not made of
+        numbers: then nothing counts that was made of the pieces."""
+        hasher, is_finite = begin_digest(self.encoding, self._numbers), self.held == self.size
+        for index, piece in enumerate(self.pieces):
+            payload = self._piece(index)
+            hasher.update(_bytes(payload))
+            is_finite = is_finite and self.encoding.is_finite(payload, piece.end - piece.start)
+            yield index
         if hasher.digest() != self._digest:
             raise PeerError("sent other parameters than it offered", reason="digest")
-        for piece in self.pieces:
-            if not self.encoding.is_finite(self._payload[piece.first_byte : piece.end_byte], piece.end - piece.start):
-                raise PeerError("sent parameters that are not finite numbers", reason="parameters")
+        if not is_finite:
+            raise PeerError("sent parameters that are not finite numbers", reason="parameters")
 
     def told(self, index: int) -> Tensor:
         """The numbers of a piece, on the device; perhaps a view, to be left as it is."""
         piece = self.pieces[index]
-        payload = self._payload[piece.first_byte : piece.end_byte].to(self._device)
-        return self.encoding.decode(payload, piece.end - piece.start)
+        return self.encoding.decode(self._piece(index).to(self._device), piece.end - piece.start)
+
+    def _piece(self, index: int) -> Tensor:
+        """Its bytes. The last one is held on to: whoever checks it uses it next."""
+        if self._read is None or self._read[0] != index:
+            piece = self.pieces[index]
+            self._read = index, torch.from_numpy(self._payload[piece.first_byte : piece.end_byte])
+        return self._read[1]
 
 
 class Difference(Protocol):
@@ -168,7 +191,7 @@ class Difference(Protocol):
 
 
 class FreshDifference:
-    """Of an open offer and an arrival that was checked."""
+    """Of an open offer and an arrival that was checked, or is by `checked`."""
 
     def __init__(self, offer: Offer, arrival: Arrival) -> None:
         self._offer = offer
@@ -177,22 +200,23 @@ class FreshDifference:
     def piece(self, index: int) -> Tensor:
         return self._offer.told(index) - self._arrival.told(index)
 
-    def keep(self, out_F: NDArray[numpy.float32]) -> None:
-        """Writes all of it, piece by piece: into a file, say (memmap)."""
-        for index, piece in enumerate(self._offer.pieces):
-            out_F[_part(piece)] = self.piece(index).cpu().numpy()
+    def checked(self) -> Iterator[NDArray[numpy.float32]]:
+        """All pieces, in host memory. Raises PeerError after the last one if the arrival is not what was offered: then
+        none of them counts."""
+        for index in self._arrival.checked():
+            yield self.piece(index).cpu().numpy()
 
 
 class KeptDifference:
     """As it was kept, perhaps in an earlier life of the process."""
 
-    def __init__(self, difference_F: NDArray[Any], device: torch.device | str = "cpu") -> None:
-        self._difference_F = torch.from_numpy(difference_F)
+    def __init__(self, difference_F: Stored, device: torch.device | str = "cpu") -> None:
+        self._difference_F = difference_F
         self._pieces = pieces_of(ENCODINGS["float32"], len(difference_F))
         self._device = device
 
     def piece(self, index: int) -> Tensor:
-        return self._difference_F[_part(self._pieces[index])].to(self._device)
+        return torch.from_numpy(self._difference_F[_part(self._pieces[index])]).to(self._device)
 
 
 def begin_digest(encoding: Encoding, numbers: int) -> "hashlib._Hash":

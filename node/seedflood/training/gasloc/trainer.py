@@ -1,7 +1,7 @@
 """One origin's model, rows and outer steps: everything that a host asks of its compute thread is a method here.
 
 How the orders of `protocol/gasloc/orders.py` are carried out: `TakeLocalSteps` by `take_steps`, `Encode` by `propose`
-(whose offer is the content), sinks by `expect`, `Keep` by `difference`, which writes itself to a file, `Mix` by `mix`
+(whose offer is the content), sinks by `expect`, `Keep` by `difference`, which is written to a file, `Mix` by `mix`
 and `Correct` by `correct` with what was kept (`KeptDifference`), `Gather` and `Total` by a `gathering`, `Agree` by
 `take`, `Close` by `close`, `KeepCheckpoint` by `snapshot`, `Restore` and `Adopt` by `restore`.
 
@@ -13,14 +13,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy
-from numpy.typing import NDArray
-
 from seedflood.training.evaluation import Evaluation
 from seedflood.training.gasloc import checkpoint
 from seedflood.training.gasloc.checkpoint import Arrays, Facts
 from seedflood.training.gasloc.encodings import EncodingName
-from seedflood.training.gasloc.exchange import Arrival, FreshDifference, Offer
+from seedflood.training.gasloc.exchange import Arrival, FreshDifference, Offer, Stored
 from seedflood.training.gasloc.gathering import Gathering
 from seedflood.training.gasloc.held_out import evaluate_packed
 from seedflood.training.gasloc.outer import Mixed, Outer, OuterSettings, Pull
@@ -62,16 +59,15 @@ class Trainer:
         offer.seal()
         return offer
 
-    def expect(self, size: int, digest: bytes, *, buffer: NDArray[numpy.uint8] | None = None) -> Arrival:
-        """Where a partner's parameters are to be written. Raises PeerError for a size that cannot be meant."""
+    def expect(self, size: int, digest: bytes, *, buffer: Stored | None = None) -> Arrival:
+        """Where a partner's parameters are to be written, or are. Raises PeerError for a size that cannot be meant."""
         values_F, offer = self.worker.flat.values_F, self.outer.offer
         encoding = self.outer.settings.encoding if offer is None else offer.encoding.name
         return Arrival(len(values_F), encoding, size, digest, buffer=buffer, device=values_F.device)
 
     def difference(self, arrival: Arrival) -> FreshDifference:
-        """What a round needs of a partner, to be used or kept. Raises PeerError for other bytes than offered."""
+        """What a round needs of a partner, to be used or kept, once it is checked."""
         assert self.outer.offer is not None, "nothing was offered"
-        arrival.check()
         return FreshDifference(self.outer.offer, arrival)
 
     def mix(self, pulls: Sequence[Pull]) -> Mixed:
