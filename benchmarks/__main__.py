@@ -14,6 +14,7 @@ from rich.table import Table
 from benchmarks import (
     apply,
     dtype,
+    exchange,
     flood,
     gradient,
     join,
@@ -43,7 +44,7 @@ BENCHMARKS: Mapping[str, Callable[[], dict[str, Metric]]] = {
     "latency": latency.run,
     "scale": scale.run,
 }
-LONG = ("join", "learn", "opening", "overlap", "pretrain", "soak")
+LONG = ("exchange", "join", "learn", "opening", "overlap", "pretrain", "soak")
 """Only by name: they take minutes and hours."""
 PROFILES: Mapping[str, Callable[[], None]] = {"step": step.print_profile, "flood": flood.print_profiles}
 
@@ -71,6 +72,7 @@ def main(
     """Runs benchmarks and prints their metrics: medians over repetitions, with spread and target."""
     known: dict[str, Callable[[], dict[str, Metric]]] = {
         **BENCHMARKS,
+        "exchange": exchange.run,
         "join": join.run,
         "learn": partial(learn.run, part or ()),
         "opening": opening.run,

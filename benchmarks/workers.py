@@ -37,8 +37,8 @@ class Worker:
     def tell(self, *question: object) -> None:
         self._pipe.send(question)
 
-    def receive(self) -> Any:
-        if not self._pipe.poll(ANSWER_SECONDS_MAX):
+    def receive(self, seconds_max: float = ANSWER_SECONDS_MAX) -> Any:
+        if not self._pipe.poll(seconds_max):
             raise RuntimeError("a process of the benchmark does not answer")
         return self._pipe.recv()
 

@@ -1,0 +1,387 @@
+"""How fast two hosts exchange 100 MB of parameters, against a bare TCP copy and hivemind's averaging.
+
+Two processes, each a node that trains by GASLoC as a daemon does (`gossip`): local steps on a model of 25 M parameters,
+then an exchange in float32 over a real link on loopback, in both directions at once, into files. *Exchange* is from the
+later one's offer to the last byte at the later end: chunks, checksums, credit, the core, gRPC and the file are in it.
+*Round* is from the end of the later one's local steps to the end of the later one's outer step: encoding and a SHA-256
+before, and after it checking, keeping durably on both sides, the word that both have it, and the outer step.
+
+The *raw copy* sends as many bytes in both directions at once between two processes over one TCP connection, from memory
+to memory, without a checksum or a file. Hivemind averages a tensor of as many bytes between two peers
+(`baselines/averaging`); of that the all-reduce alone counts, without the seconds in which they find each other.
+
+*Busy* is the same exchange while both hosts take local steps (`delay_steps`), on the cores that there are. *Slow* is a
+link of 100 Mbit/s in each direction, made by a proxy (`delay`); all bytes of a round pass it. *Far* is the same with
+200 ms one way. *Waits*: other frames that share the link with the parameters, from being queued to being read at the
+other end (`gossip`), the longest of each exchange. *Memory*: the peak of resident memory within a round, mapped files
+included, less what the process had at the end of its local steps, as a part of the parameters' bytes. Beside it a host
+keeps the parameters as they were offered, since local steps may go on meanwhile: one copy more.
+"""
+
+import asyncio
+import json
+import logging
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import uvloop
+from transformers import AutoTokenizer, OPTConfig, OPTForCausalLM
+from transformers.utils.logging import disable_progress_bar
+
+from benchmarks.delay import DelayedLinks, Line
+from benchmarks.environments import HIVEMIND
+from benchmarks.gossip import GossipHost, Notes, Round
+from benchmarks.measure import Metric, make_metric
+from benchmarks.workers import Worker, next_question
+from seedflood import embedded
+from seedflood.cluster.ports import free_ports
+from seedflood.config import RunSettings, load_settings
+from seedflood.embedded import grammar
+from seedflood.host import garbage
+from seedflood.identity import Identity
+from seedflood.protocol.gasloc.rules import Bounds, GaslocRules, Habits
+from seedflood.protocol.swarm.rules import Patience
+from seedflood.training.gasloc.encodings import ENCODINGS, EncodingName, payload_size
+from seedflood.training.gasloc.loading import load_trainer
+
+SHAPE: dict[str, Any] = {"hidden_size": 512, "word_embed_proj_dim": 512, "ffn_dim": 2048, "num_hidden_layers": 8}
+HEADS = 8
+ROUNDS, SLOW_ROUNDS = 8, 3
+WARM_UP_ROUNDS = 1
+"""The first exchange learns what the link carries; of a slow link all count but this one, too."""
+
+SLOW_BYTES_PER_SECOND = 100e6 / 8
+FAR_SECONDS = 0.2
+NEVER = 1_000_000
+COPIES = 7
+COPY_BYTES = 1 << 20
+WAIT_SECONDS_MAX = 600.0
+BASELINE = Path(__file__).parent / "baselines" / "averaging.py"
+BASELINE_SECONDS_MAX = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Folders."""
+
+    model: Path
+    rows: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """What one host has noted. size: bytes of the parameters as they travelled; parameter_bytes: as they are."""
+
+    notes: Notes
+    size: int
+    parameter_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Both hosts, over the rounds that count."""
+
+    courses: tuple[Course, Course]
+
+    @property
+    def size(self) -> int:
+        return self.courses[0].size
+
+    def exchange_seconds(self) -> list[float]:
+        return self._seconds("offered_at", "arrived_at")
+
+    def round_seconds(self) -> list[float]:
+        return self._seconds("stepped_at", "mixed_at")
+
+    def waits(self) -> list[float]:
+        """The longest of each exchange, in milliseconds."""
+        found = []
+        for both in self.rounds():
+            begin, end = max(one.offered_at for one in both), max(one.arrived_at for one in both)
+            waits = [wait for course in self.courses for at, wait in course.notes.waits if begin <= at <= end]
+            found.append(1000 * max(waits, default=0.0))
+        return found
+
+    def extra(self) -> list[float]:
+        """Of memory, as a part of the parameters; of all rounds, for the first one may allocate what stays."""
+        return [
+            one.extra_bytes / course.parameter_bytes
+            for course in self.courses
+            for one in course.notes.rounds
+            if one.arrived_at
+        ]
+
+    def rounds(self) -> list[tuple[Round, Round]]:
+        first, second = (course.notes.rounds for course in self.courses)
+        both = [pair for pair in zip(first, second, strict=True) if all(one.arrived_at for one in pair)]
+        if len(both) < len(first):
+            raise RuntimeError(f"only {len(both)} of {len(first)} rounds were exchanged; is the machine busy?")
+        return both[WARM_UP_ROUNDS:]
+
+    def _seconds(self, begin: str, end: str) -> list[float]:
+        return [
+            max(getattr(one, end) for one in both) - max(getattr(one, begin) for one in both) for both in self.rounds()
+        ]
+
+
+def run() -> dict[str, Metric]:
+    slow_line, far_line = Line(0.0, SLOW_BYTES_PER_SECOND), Line(FAR_SECONDS, SLOW_BYTES_PER_SECOND)
+    with TemporaryDirectory(prefix="seedflood-exchange-") as home:
+        task = Task(_make_model(Path(home, "model")), _make_rows(Path(home, "rows")))
+        near = exchange(Path(home, "near"), task, Scene())
+        raw = measure_raw(near.size)
+        theirs = measure_hivemind(near.size)
+        busy = exchange(Path(home, "busy"), task, Scene(delay_steps=1))
+        slow = {name: exchange(Path(home, name), task, Scene(name, SLOW_ROUNDS, slow_line)) for name in ENCODINGS}
+        far = exchange(Path(home, "far"), task, Scene("float32", SLOW_ROUNDS, far_line))
+    return {
+        "exchange.to_raw_copy": _ratio(raw, near.exchange_seconds(), 0.5),
+        "exchange.round_to_raw_copy": _ratio(raw, near.round_seconds()),
+        **_compared("exchange.to_hivemind", theirs, near.exchange_seconds(), 3.0),
+        **_compared("exchange.round_to_hivemind", theirs, near.round_seconds()),
+        "exchange.megabytes_per_second": _throughput(near.size, near.exchange_seconds()),
+        "exchange.busy_megabytes_per_second": _throughput(near.size, busy.exchange_seconds()),
+        "exchange.raw_copy_megabytes_per_second": _throughput(near.size, raw),
+        "exchange.round_seconds": make_metric(near.round_seconds()),
+        "exchange.wait_milliseconds": make_metric(near.waits(), 20.0),
+        "exchange.busy_wait_milliseconds": make_metric(busy.waits(), 20.0),
+        "exchange.memory_to_copy": make_metric([max(near.extra())]),
+        "exchange.memory_with_offered_to_copy": make_metric([1 + max(near.extra())], 1.2),
+        **_slow_metrics(slow, far),
+    }
+
+
+def _slow_metrics(slow: dict[EncodingName, Pair], far: Pair) -> dict[str, Metric]:
+    seconds = {name: pair.exchange_seconds() for name, pair in slow.items()}
+    return {
+        "exchange.uint8_to_bfloat16": make_metric([a / median(seconds["bfloat16"]) for a in seconds["uint8"]], 0.55),
+        "exchange.bfloat16_to_float32": make_metric(
+            [a / median(seconds["float32"]) for a in seconds["bfloat16"]], 0.55
+        ),
+        "exchange.slow_utilisation": _utilisation(slow["float32"]),
+        "exchange.slow_wait_milliseconds": make_metric([wait for pair in slow.values() for wait in pair.waits()]),
+        "exchange.far_utilisation": _utilisation(far),
+        "exchange.far_wait_milliseconds": make_metric([wait - 1000 * FAR_SECONDS for wait in far.waits()]),
+    }
+
+
+def _throughput(size: int, seconds: Sequence[float]) -> Metric:
+    """10^6 bytes per second and direction."""
+    return make_metric([size / one / 1e6 for one in seconds])
+
+
+def _utilisation(pair: Pair) -> Metric:
+    """Of a slow link: how much of it carries parameters."""
+    return make_metric([pair.size / seconds / SLOW_BYTES_PER_SECOND for seconds in pair.exchange_seconds()])
+
+
+def _ratio(theirs: Sequence[float], ours: Sequence[float], target: float | None = None) -> Metric:
+    """Of throughputs: their median seconds to each of ours."""
+    return make_metric([median(theirs) / one for one in ours], target, more_is_better=True)
+
+
+def _compared(
+    name: str, theirs: Sequence[float], ours: Sequence[float], target: float | None = None
+) -> dict[str, Metric]:
+    return {name: _ratio(theirs, ours, target)} if theirs else {}
+
+
+# Ours
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What is exchanged, and how. line: None for loopback as it is. delay_steps: local steps meanwhile."""
+
+    encoding: EncodingName = "float32"
+    rounds: int = ROUNDS
+    line: Line | None = None
+    delay_steps: int = 0
+
+
+def exchange(home: Path, task: Task, scene: Scene) -> Pair:
+    """Two hosts, with one link between them."""
+    with ExitStack() as stack:
+        for number in (1, 2):
+            (home / f"host-{number}").mkdir(parents=True)
+        one, other = (
+            stack.enter_context(Worker(serve_host, home / f"host-{number}", task, scene)) for number in (1, 2)
+        )
+        port = one.receive()
+        other.receive()
+        if scene.line is not None:
+            (through,) = free_ports(1)
+            stack.enter_context(DelayedLinks({through: port}, scene.line.seconds, scene.line.bytes_per_second))
+            port = through
+        other.tell("dial", f"127.0.0.1:{port}")
+        courses = one.receive(WAIT_SECONDS_MAX), other.receive(WAIT_SECONDS_MAX)
+    pair = Pair(courses)
+    _tell(home.name, pair)
+    return pair
+
+
+def serve_host(pipe: Connection, folder: Path, task: Task, scene: Scene) -> None:
+    logging.disable(logging.WARNING)
+    uvloop.run(_serve_host(pipe, folder, task, scene))
+
+
+async def _serve_host(pipe: Connection, folder: Path, task: Task, scene: Scene) -> None:
+    host, size, parameter_bytes = _make_host(folder, task, scene)
+    try:
+        pipe.send(await host.start())
+        garbage.settle()
+        if folder.name.endswith("2"):
+            _, address = await asyncio.to_thread(next_question, pipe)
+            host.links.dial([address])
+        await host.done.wait()
+        if host.error is not None:
+            raise host.error
+        pipe.send(Course(host.notes, size, parameter_bytes))
+        await asyncio.to_thread(next_question, pipe)
+    finally:
+        await host.close()
+
+
+def _make_host(folder: Path, task: Task, scene: Scene) -> tuple[GossipHost, int, int]:
+    run = {
+        "mode": "gasloc",
+        "model": str(task.model),
+        "task": "lm",
+        "text_column": "sentence",
+        "max_length": 16,
+        "batch_size": 1,
+        "steps": scene.rounds,
+        "clients": 2,
+        "local_steps": 1,
+        "delay_steps": scene.delay_steps,
+        "initial": "random",
+        "encoding": scene.encoding,
+    }
+    node = {"data": str(task.rows), "device": "cpu", "threads": 1}
+    settings = load_settings(None, {"run": RunSettings.place(run), "node": node})
+    identity = Identity.generate()
+    trainer = load_trainer(settings.run, settings.node, identity.origin)
+    numbers = len(trainer.worker.flat.values_F)
+    size = payload_size(ENCODINGS[scene.encoding], numbers)
+    rules = GaslocRules(
+        settings.run.run_id(),
+        trainer.base.digest,
+        2,
+        scene.rounds,
+        run_seed=settings.run.seed,
+        local_steps=1,
+        encoding=scene.encoding,
+        delay_steps=scene.delay_steps,
+        content_bytes_max=size,
+    )
+    bounds = Bounds(floor_seconds=60.0, slow_share=float("inf"))
+    patience = Patience(start_seconds=WAIT_SECONDS_MAX, linger_seconds=5.0)
+    habits = Habits(checkpoint_rounds=NEVER, bounds=bounds, patience=patience)
+    return GossipHost(folder, trainer, rules, habits, identity), size, 4 * numbers
+
+
+def _make_model(folder: Path) -> Path:
+    """25 M parameters, and a tokenizer of the embedded language."""
+    disable_progress_bar()  # type: ignore[no-untyped-call]
+    tokenizer = AutoTokenizer.from_pretrained(embedded.MODEL_FOLDER)
+    config = OPTConfig(
+        vocab_size=len(tokenizer),
+        max_position_embeddings=64,
+        num_attention_heads=HEADS,
+        pad_token_id=tokenizer.pad_token_id,
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        dropout=0.0,
+        **SHAPE,
+    )
+    OPTForCausalLM(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def _make_rows(folder: Path) -> Path:
+    folder.mkdir()
+    for split, some in zip(("train", "validation"), grammar.rows(7, (64, 8)), strict=True):
+        (folder / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in some))
+    return folder
+
+
+def _tell(name: str, pair: Pair) -> None:
+    exchanges, rounds = median(pair.exchange_seconds()), median(pair.round_seconds())
+    print(
+        f"{name}: {pair.size / 1e6:.1f} MB in {exchanges:.3f} s, a round in {rounds:.3f} s; other frames waited "
+        f"{max(pair.waits()):.1f} ms at most; {max(pair.extra()):.2f} copies of memory",
+        file=sys.stderr,
+        flush=True,
+    )
+
+
+# Others
+
+
+def measure_raw(size: int) -> list[float]:
+    """Seconds of each copy: from when both are about to begin until both have everything."""
+    with Worker(copy_raw, size, 0) as one, Worker(copy_raw, size, one.receive()) as other:
+        times = list(zip(one.receive(), other.receive(), strict=True))
+    return [max(end for _, end in both) - max(begin for begin, _ in both) for both in times][WARM_UP_ROUNDS:]
+
+
+def copy_raw(pipe: Connection, size: int, port: int) -> None:
+    """One end. port: 0 listens, and tells where."""
+    if port:
+        link = socket.create_connection(("127.0.0.1", port))
+    else:
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            pipe.send(listening.getsockname()[1])
+            link, _ = listening.accept()
+    link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    ours, theirs = memoryview(bytes(size)), memoryview(bytearray(size))
+    times = []
+    with link:
+        for _ in range(WARM_UP_ROUNDS + COPIES):
+            link.sendall(b"!")  # both are there
+            link.recv(1)
+            began = time.monotonic()
+            sending = threading.Thread(target=_send_all, args=(link, ours))
+            sending.start()
+            held = 0
+            while held < size:
+                held += link.recv_into(theirs[held : held + COPY_BYTES])
+            sending.join()
+            times.append((began, time.monotonic()))
+    pipe.send(times)
+
+
+def _send_all(link: socket.socket, data: memoryview) -> None:
+    for offset in range(0, len(data), COPY_BYTES):
+        link.sendall(data[offset : offset + COPY_BYTES])
+
+
+def measure_hivemind(size: int) -> list[float]:
+    """Seconds of each all-reduce; nothing if hivemind cannot be installed or fails."""
+    try:
+        command = [str(HIVEMIND.make()), str(BASELINE), str(size)]
+        ran = subprocess.run(command, capture_output=True, text=True, check=True, timeout=BASELINE_SECONDS_MAX)
+        found: dict[str, Any] = json.loads(ran.stdout.splitlines()[-1])
+    except (subprocess.SubprocessError, OSError, ValueError, IndexError) as error:
+        reason = (getattr(error, "stderr", None) or str(error)).strip().splitlines()[-1:]
+        print(f"not compared with hivemind: {' '.join(reason)}", file=sys.stderr)
+        return []
+    print(
+        f"hivemind: all-reduce {median(found['seconds']):.3f} s, with finding each other "
+        f"{median(found['all_seconds']):.3f} s",
+        file=sys.stderr,
+        flush=True,
+    )
+    return list(found["seconds"])

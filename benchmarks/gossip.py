@@ -1,0 +1,224 @@
+"""A node that trains by GASLoC without a daemon around it: node, driver, journal, links, files and trainer are the real
+ones, on one loop and a compute thread. It notes when what happened, and what memory an exchange takes.
+
+A frame of another kind goes to the neighbour every few milliseconds while parameters travel, through the same queue
+and over the same link. Both ends read one clock, so it tells how long other traffic waits: in the queue of the link,
+in both loops, and behind chunks on their way.
+"""
+
+import asyncio
+import struct
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from seedflood.errors import PeerError, SeedfloodError
+from seedflood.host.compute_thread import ComputeThread, Result
+from seedflood.host.gasloc.compute_adapter import ComputeAdapter, Places, Watcher
+from seedflood.host.gasloc.driver import GaslocDriver
+from seedflood.host.gasloc.files import Incoming, KeptParts
+from seedflood.identity import Identity, verify
+from seedflood.protocol.frontier import Held
+from seedflood.protocol.gasloc.node import GaslocNode
+from seedflood.protocol.gasloc.orders import Encode, Keep, Order
+from seedflood.protocol.gasloc.rules import GaslocRules, Habits
+from seedflood.protocol.origin import OriginId
+from seedflood.protocol.swarm.messages import Hello, Member, Message, Opaque
+from seedflood.protocol.swarm.outputs import Event
+from seedflood.storage.journal import Journal
+from seedflood.storage.snapshots import Snapshots
+from seedflood.training.gasloc.outer import Mixed
+from seedflood.training.gasloc.trainer import Trainer
+from seedflood.transport.answer import AnswerItem
+from seedflood.transport.budget import Use
+from seedflood.transport.links import Links
+from seedflood.transport.owner import LinkSettings
+
+PROBE_SECONDS = 0.005
+_PROBE = struct.Struct(">Bd")
+_PROBE_KIND = 0xFF
+"""No message of GASLoC begins so."""
+
+
+@dataclass(slots=True)
+class Round:
+    """Moments of the clock of the machine. stepped_at: local steps are done. offered_at: the parameters are encoded.
+    arrived_at: all bytes of the partner are here. mixed_at: the outer step is done; 0.0 if that never was.
+
+    extra_bytes: the peak of resident memory from stepped_at to mixed_at, less what was there at stepped_at.
+    """
+
+    stepped_at: float
+    offered_at: float = 0.0
+    arrived_at: float = 0.0
+    mixed_at: float = 0.0
+    extra_bytes: int = 0
+
+
+@dataclass(slots=True)
+class Notes:
+    """waits: (when it came, seconds that it took) of each frame of other traffic."""
+
+    rounds: list[Round] = field(default_factory=list)
+    waits: list[tuple[float, float]] = field(default_factory=list)
+
+
+class GossipHost(Watcher):
+    """One host. `start`, await `done`, `close`.
+
+    done: the run is over, or something has failed (`error`).
+    """
+
+    def __init__(self, folder: Path, trainer: Trainer, rules: GaslocRules, habits: Habits, identity: Identity) -> None:
+        self.notes = Notes()
+        self.done = asyncio.Event()
+        self.error: BaseException | None = None
+        self._loop = asyncio.get_running_loop()
+        self._journal = Journal.open(folder / "journal.sqlite", rules.run_id, rules.base_digest)
+        incarnation = self._journal.next_incarnation(at_least=int(time.time()))
+        member = Member(identity.public_key, folder.name, incarnation)
+        places = Places(Incoming(folder / "incoming"), KeptParts(folder / "kept"), Snapshots(folder / "snapshots", 1))
+        self.node = GaslocNode(rules, member, identity.sign, verify, places.incoming, habits)
+        self._compute = ComputeThread()
+        self._adapter = adapter = ComputeAdapter(trainer, places, self.run, rules.run_id, self)
+        self._driver = GaslocDriver(self.node, self._journal, self, self, self._loop.time, self)
+        adapter.node, adapter.do = self.node, lambda action: self._drive(lambda: self._driver.do(action))
+        self.links = Links(LinkSettings("127.0.0.1:0"), self)
+        self._timer: asyncio.TimerHandle | None = None
+        self._resident_before = 0
+        self._probing = asyncio.create_task(self._probe())
+
+    async def start(self, addresses: Sequence[str] = ()) -> int:
+        port = await self.links.start()
+        self._drive(lambda: self._driver.recall(self._journal.members(), self._journal.records()))
+        self.links.dial(addresses)
+        return port
+
+    async def close(self) -> None:
+        self._driver.halt()
+        self._probing.cancel()
+        await self.links.drain(1.0)
+        await self.links.close()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._compute.close(10.0)
+        self._journal.close()
+
+    # What the links tell
+
+    def hello(self) -> Hello:
+        return self._driver.hello()
+
+    def is_welcome(self, hello: Hello) -> None:
+        self.node.admission.check_hello(hello)
+
+    def connected(self, peer: OriginId, hello: Hello) -> None:
+        self._drive(lambda: self._driver.connected(peer, hello))
+
+    def received(self, peer: OriginId, message: Message) -> Use:
+        if isinstance(message, Opaque) and message.data[0] == _PROBE_KIND:
+            now = self._loop.time()
+            self.notes.waits.append((now, now - _PROBE.unpack(message.data)[1]))
+            return Use(1)
+        before = self.node.news
+        self._drive(lambda: self._driver.received(peer, message))
+        return Use(self.node.news - before)
+
+    def pulled(self, peer: OriginId, is_complete: bool) -> None:
+        self._drive(lambda: self._driver.pulled(peer))
+
+    def progressed(self, peer: OriginId) -> None:
+        self._driver.progressed(peer)
+
+    def disconnected(self, peer: OriginId, reason: str) -> None:
+        self._drive(lambda: self._driver.disconnected(peer, reason))
+
+    def pull_answer(self, frontier: tuple[Held, ...]) -> Iterator[AnswerItem]:
+        return self._driver.answer(frontier)
+
+    def refused(self, address: str, error: SeedfloodError) -> None:
+        self.failed(error)
+
+    def failed(self, error: BaseException) -> None:
+        self._driver.halt()
+        self.error = self.error or error
+        self.done.set()
+
+    # What the driver asks
+
+    def send(self, peer: OriginId, messages: Sequence[Message]) -> None:
+        self.links.send(peer, messages)
+
+    def noted(self, event: Event) -> None:
+        if event.name == "matched":
+            self.notes.rounds[-1].offered_at = self._loop.time()
+
+    def sent(self, peer: OriginId, message: Message) -> None:
+        pass
+
+    def finished(self) -> None:
+        self.done.set()
+
+    def superseded(self) -> None:
+        self.failed(AssertionError("every host here has a key of its own"))
+
+    def put(self, order: Order) -> None:
+        """Notes when it was given, and has it carried out."""
+        match order:
+            case Encode():
+                self._resident_before = _reset_peak()
+                self.notes.rounds.append(Round(self._loop.time()))
+            case Keep():
+                self.notes.rounds[-1].arrived_at = self._loop.time()
+        self._adapter.put(order)
+
+    # What the model did (Watcher)
+
+    def mixed(self, mixed: Mixed) -> None:
+        last = self.notes.rounds[-1]
+        last.mixed_at = self._loop.time()
+        last.extra_bytes = _resident("VmHWM") - self._resident_before
+
+    def troubled(self, sentence: str, reason: str) -> None:
+        self.failed(RuntimeError(f"{sentence}: {reason}"))
+
+    # Small things
+
+    def run(self, job: Callable[[], Result], then: Callable[[Result], None]) -> None:
+        def deliver(future: "asyncio.Future[Result]") -> None:
+            try:
+                then(future.result())
+            except BaseException as error:
+                self.failed(error)
+
+        self._compute.run(job).add_done_callback(deliver)
+
+    async def _probe(self) -> None:
+        while True:
+            await asyncio.sleep(PROBE_SECONDS)
+            for peer in self.links.peers:
+                self.links.send(peer, [Opaque(_PROBE.pack(_PROBE_KIND, self._loop.time()))])
+
+    def _drive(self, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except PeerError:
+            raise
+        except Exception as error:
+            self.failed(error)
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = self._loop.call_later(self._driver.seconds_to_tick(), self._drive, self._driver.tick)
+
+
+def _reset_peak() -> int:
+    """The peak of this process begins anew. Returns its resident bytes now."""
+    Path("/proc/self/clear_refs").write_text("5")
+    return _resident("VmRSS")
+
+
+def _resident(name: str) -> int:
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition(f"{name}:")[2].split()[0]) * 1024
