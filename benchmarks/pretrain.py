@@ -1,5 +1,5 @@
 """How well a swarm pre-trains: GASLoC on a ring against DiLoCo at rounds of twenty local steps, and against D-Adam and
-DSGD at one step per exchange. All see the same number of tokens.
+DSGD at one step per exchange; Choco tells a tenth of the bytes. All see the same number of tokens.
 
 Four workers in one process train a small OPT from scratch on film reviews, each on reviews of its own, and exchange
 their parameters as bytes. Three run seeds. Perplexities are on held-out reviews, of every worker's own parameters, in
@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from statistics import mean
 from tempfile import TemporaryDirectory
@@ -20,9 +20,11 @@ from typing import Any
 import torch
 from transformers import AutoTokenizer, OPTConfig, OPTForCausalLM
 
+from benchmarks import swarm
 from benchmarks.measure import Metric, make_metric, ratios, shared_folder
 from benchmarks.missing import write_texts
 from seedflood.cluster.topology import make_topology
+from seedflood.training.gasloc.choco import Choco, Sparse
 from seedflood.training.gasloc.exchange import Arrival, FreshDifference, Offer
 from seedflood.training.gasloc.initial import draw_weights
 from seedflood.training.gasloc.outer import PLAIN, Outer, OuterSettings, Pull, pair_weight
@@ -53,22 +55,29 @@ SINGLE_OUTERS = tuple(OuterSettings(eta, 1.0, gamma) for eta, gamma in ((1.0, 0.
 
 OUTERS = tuple(OuterSettings(eta, 1.0, gamma) for eta, gamma in ((1.0, 0.0), (1.0, 0.5), (0.7, 0.9)))
 
-PARTS = ("gasloc", "diloco", "single", "dadam", "dsgd")
+CHOCO_FRACTION = 0.05
+CHOCO_STEPS = (0.2, 0.5)
+
+PARTS = ("gasloc", "diloco", "single", "dadam", "dsgd", "choco", "swarm")
+"""`swarm`: real daemons (`swarm`)."""
+
 RATIOS = (("gasloc", "diloco", 1.03), ("single", "dadam", 1.0), ("single", "dsgd", 1.0), ("gasloc", "dadam", None))
 """Of perplexities, seed by seed, and what they should be at most."""
 
-Round = Callable[[Sequence[Outer]], None]
+Begin = Callable[[Sequence[Outer]], Callable[[], None]]
+"""Before the first local step; what it returns ends each round."""
 
 
 @dataclass(frozen=True, slots=True)
 class Algorithm:
-    """round: how a round ends. local_steps: how many it has."""
+    """begin: how a round ends. local_steps: how many it has. share: of the parameters' bytes, what a round sends."""
 
     name: str
     worker: WorkerSettings
     outer: OuterSettings
-    round: Round
+    begin: Begin
     local_steps: int = LOCAL_STEPS
+    share: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,33 +100,60 @@ def run(parts: Sequence[str] = ()) -> dict[str, Metric]:
         "single": [Algorithm("GASLoC", adamw, outer, gossip, 1) for outer in SINGLE_OUTERS],
         "dadam": [Algorithm("D-Adam", adamw, PLAIN, gossip, 1)],
         "dsgd": [Algorithm("DSGD", one, PLAIN, gossip, 1) for one in sgd],
+        "choco": [
+            Algorithm("Choco", adamw, PLAIN, partial(tell_largest, step), share=2 * CHOCO_FRACTION)
+            for step in CHOCO_STEPS
+        ],
     }
-    found = {name: _all_seeds(algorithms[name]) for name in parts or algorithms}
+    found = {name: _all_seeds(algorithms[name]) for name in parts or algorithms if name in algorithms}
     metrics = {f"pretrain.{name}_perplexity": make_metric(_perplexities(courses)) for name, courses in found.items()}
     for name, other, target in RATIOS:
         if name in found and other in found:
             values = ratios(_perplexities(found[name]), _perplexities(found[other]))
             metrics[f"pretrain.{name}_to_{other}"] = make_metric(values, target)
+    if not parts or "swarm" in parts:
+        metrics |= swarm.run()
     return metrics
 
 
-def gossip(outers: Sequence[Outer]) -> None:
+def gossip(outers: Sequence[Outer]) -> Callable[[], None]:
     """Everyone exchanges with both neighbours on a ring."""
+    return partial(_gossip, outers)
+
+
+def _gossip(outers: Sequence[Outer]) -> None:
     for outer in outers:
         outer.propose()
     arrivals = [_sent(_open(outer)) for outer in outers]
-    edges = make_topology("ring", len(outers))
     pulls: list[list[Pull]] = []
-    for worker, outer in enumerate(outers):
-        others = [sum(edge) - worker for edge in edges if worker in edge]
+    for outer, others in zip(outers, _neighbours(len(outers)), strict=True):
         weight = pair_weight(len(others), len(others))
         pulls.append([Pull(weight, FreshDifference(_open(outer), arrivals[other])) for other in others])
     for outer, its in zip(outers, pulls, strict=True):
         outer.mix(its)
 
 
-def average(outers: Sequence[Outer]) -> None:
+def tell_largest(step: float, outers: Sequence[Outer]) -> Callable[[], None]:
+    """Choco: everyone tells both neighbours on a ring the largest of what they do not know of it. step: how far it goes
+    towards what they told."""
+    workers = [Choco(outer.phi, fraction=CHOCO_FRACTION, gamma=step) for outer in outers]
+    neighbours = _neighbours(len(outers))
+
+    def end() -> None:
+        told = [Sparse.unpack(worker.propose().pack(), len(worker.public_F)) for worker in workers]
+        for worker, its, others in zip(workers, told, neighbours, strict=True):
+            weight = pair_weight(len(others), len(others))
+            worker.mix(its, [(weight, told[other]) for other in others])
+
+    return end
+
+
+def average(outers: Sequence[Outer]) -> Callable[[], None]:
     """Everyone follows the mean, as an all-reduce makes it."""
+    return partial(_average, outers)
+
+
+def _average(outers: Sequence[Outer]) -> None:
     offers = [outer.propose() for outer in outers]
     mean_F = torch.cat(
         [torch.stack([offer.told(index) for offer in offers]).mean(dim=0) for index in range(len(offers[0].pieces))]
@@ -130,12 +166,12 @@ def follow(algorithm: Algorithm, seed: int) -> Course:
     """All workers of an algorithm, side by side."""
     trainers = [_trainer(algorithm, seed, index) for index in range(WORKERS)]
     outers = [trainer.outer for trainer in trainers]
-    begun, sent = time.perf_counter(), 0
+    begun, sent, end_round = time.perf_counter(), 0, algorithm.begin(outers)
     while trainers[0].step < STEPS:
         for trainer in trainers:
             trainer.take_steps(algorithm.local_steps)
-        algorithm.round(outers)
-        sent += 4 * len(trainers[0].worker.flat.values_F)
+        end_round()
+        sent += int(algorithm.share * 4 * len(trainers[0].worker.flat.values_F))
     seconds = time.perf_counter() - begun
     found = [trainer.evaluate().figures["perplexity"] for trainer in trainers]
     return Course(mean(found), max(found) - min(found), seconds, sent)
@@ -193,6 +229,11 @@ def _data() -> tuple[Any, list[torch.Tensor], torch.Tensor]:
     shares: list[list[Row]] = [train[index:TRAIN_REVIEWS:WORKERS] for index in range(WORKERS)]
     packed = [pack(share, tokenizer, LENGTH) for share in shares]
     return tokenizer, packed, pack(validation[:VALIDATION_REVIEWS], tokenizer, LENGTH)
+
+
+def _neighbours(workers: int) -> list[list[int]]:
+    edges = make_topology("ring", workers)
+    return [[sum(edge) - worker for edge in edges if worker in edge] for worker in range(workers)]
 
 
 def _open(outer: Outer) -> Offer:
