@@ -378,7 +378,7 @@ class Gasloc:
         if self._rules.is_last_agreement(self.round):
             if not self.is_waiting:
                 self.since = self._now
-            self.is_waiting = bool(self.awaited_at_end(self._now))
+            self.is_waiting = bool(self.awaited_at_end(self._now)) or self._has_unmet(self._now)
             if self.is_waiting:
                 return
         self.is_computing = True
@@ -393,6 +393,12 @@ class Gasloc:
         ours, end = self._presence.ours.origin, self._rules.first_last_agreement
         linked, away = behind(self._presence.membership, ours, told, end, self.pace.still(now) - {ours})
         return linked if now >= self.since + self._patience.linger_seconds else linked | away
+
+    def _has_unmet(self, now: float) -> bool:
+        """Were fewer hosts met than the run has? They are waited for like those that are away."""
+        met = sum(member.has_spoken for member in self._presence.membership.all())
+        is_missing = met < self._rules.clients and not self.agreement.is_decided
+        return is_missing and now < self.since + self._patience.linger_seconds
 
     def _go_on(self, now: float) -> None:
         """If the exchange is over, or cannot take place any more: on to the next round."""

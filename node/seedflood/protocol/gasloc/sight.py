@@ -71,12 +71,19 @@ def find_blockers(node: Sight, membership: Membership, now: float) -> Iterator[B
             for origin in sorted(kinds, key=membership.name):
                 yield Blocker(kinds[origin], origin, membership.name(origin), None, node.since)
         case _ if node.is_waiting:
-            for origin in sorted(node.awaited_at_end(now), key=membership.name):
-                yield Blocker("neighbour", origin, membership.name(origin), None, node.since)
+            yield from _at_the_end(node, membership, now)
         case _ if node.exchange.is_open and not node.is_computing:
             yield from node.exchange.blockers()
         case _ if node.agreement.is_open and not node.is_computing:
             yield from node.agreement.blockers()
+
+
+def _at_the_end(node: Sight, membership: Membership, now: float) -> Iterator[Blocker]:
+    awaited = sorted(node.awaited_at_end(now), key=membership.name)
+    for origin in awaited:
+        yield Blocker("neighbour", origin, membership.name(origin), None, node.since)
+    if not awaited:
+        yield Blocker("neighbour", None, "hosts that were never met", None, node.since)
 
 
 def _while_joining(node: Sight, membership: Membership) -> Blocker:
