@@ -5,7 +5,10 @@ from dense_gossip import exchange, weights_of
 from packed import trainer_of
 
 from seedflood.storage.snapshots import Snapshots
-from seedflood.training.gasloc.outer import PLAIN, OuterSettings
+from seedflood.training.gasloc.checkpoint import is_finite
+from seedflood.training.gasloc.exchange import KeptDifference
+from seedflood.training.gasloc.outer import PLAIN, OuterSettings, Pull
+from seedflood.training.gasloc.worker import ELEMENTWISE
 
 FULL = OuterSettings(eta=0.8, alpha=0.9, gamma=0.5, encoding="uint8")
 
@@ -69,6 +72,27 @@ def test_an_open_offer_is_open_again_with_its_digest(is_overlapped):
     assert state(again) == state(trainer)
 
 
+@pytest.mark.parametrize("eta", [1.0, 0.5])
+def test_a_correction_that_came_while_an_offer_was_open_is_no_local_progress_after_a_crash(eta):
+    """The rounds after it end as without the crash."""
+    outer = OuterSettings(eta=eta, gamma=0.5, is_overlapped=True)
+    trainer, again = trainer_of(1, outer), trainer_of(1, outer)
+    trainer.take_steps(2)
+    trainer.propose()
+    numbers = len(trainer.worker.flat.values_F)
+    trainer.correct(Pull(0.5, KeptDifference(numpy.full(numbers, -4.0, dtype=numpy.float32))))
+    trainer.take_steps(1)
+    arrays, facts = trainer.snapshot()
+    again.restore(copied(arrays), facts)
+    for one in (trainer, again):
+        one.mix([])
+        one.take_steps(1)
+        one.propose()
+        one.mix([])
+    assert state(again) == state(trainer)
+    assert "late" not in again.snapshot()[0]
+
+
 def test_a_worker_takes_what_another_origin_has_saved():
     """Late join: parameters and the optimiser's state of a neighbour, and rows of its own from there on."""
     donor, joiner = trainer_of(1, FULL), trainer_of(2, FULL)
@@ -116,6 +140,62 @@ def test_arrays_that_do_not_fit_change_nothing(damage, change):
     with pytest.raises(ValueError, match="form that is needed"):
         trainer.restore(arrays | {damage: change(arrays[damage])}, facts)
     assert state(trainer) == before
+
+
+@pytest.mark.parametrize("optimiser", [*ELEMENTWISE, "Adafactor"])
+def test_the_state_of_every_optimiser_is_taken_after_a_step_and_before_any(optimiser):
+    options = {"momentum": 0.9} if optimiser in ("SGD", "RMSprop") else {}
+    donor, trainer = (trainer_of(1, optimiser=optimiser, options=options) for _ in range(2))
+    for steps in (0, 1):
+        donor.take_steps(steps) if steps else None
+        arrays, facts = donor.snapshot()
+        trainer.restore(copied(arrays), facts)
+        assert state(trainer) == state(donor)
+
+
+def without(arrays, word):
+    return {name: array for name, array in arrays.items() if word not in name}
+
+
+@pytest.mark.parametrize(
+    ("optimiser", "spoil"),
+    [
+        ("AdamW", lambda arrays: without(arrays, "optimiser.1.")),
+        ("AdamW", lambda arrays: without(arrays, "exp_avg_sq")),
+        ("AdamW", lambda arrays: without(arrays, ".step")),
+        ("AdamW", lambda arrays: arrays | {"optimiser.0.more": arrays["optimiser.0.exp_avg"]}),
+        ("AdamW", lambda arrays: arrays | {"optimiser.7.exp_avg": arrays["optimiser.0.exp_avg"]}),
+        ("AdamW", lambda arrays: arrays | {"optimiser.0.step": numpy.float32(-1.0)}),
+        ("AdamW", lambda arrays: arrays | {"optimiser.0.step": numpy.float32("nan")}),
+        ("AdamW", lambda arrays: arrays | {"optimiser.0.exp_avg": numpy.zeros((1, 1), dtype=numpy.float32)}),
+        ("SGD", lambda arrays: arrays | {"optimiser.0.momentum_buffer": arrays["values"]}),
+        ("Adafactor", lambda arrays: without(arrays, "optimiser.0.row_var")),
+        ("Adafactor", lambda arrays: arrays | {"optimiser.0.row_var": arrays["optimiser.0.row_var"][:1]}),
+    ],
+)
+def test_a_state_that_the_optimiser_never_has_changes_nothing(optimiser, spoil):
+    """A neighbour may have made it: the next step would fail, or worse."""
+    donor, trainer = trainer_of(1, optimiser=optimiser), trainer_of(1, optimiser=optimiser)
+    donor.take_steps(1)
+    arrays, facts = donor.snapshot()
+    before = state(trainer)
+    with pytest.raises(ValueError, match="optimiser"):
+        trainer.restore(spoil(arrays), facts)
+    assert state(trainer) == before
+
+
+@pytest.mark.parametrize("name", ["values", "anchor", "previous", "residual", "optimiser.0.exp_avg"])
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf"), float("-inf")])
+def test_numbers_that_are_not_finite_are_seen_wherever_they_are(name, wrong):
+    trainer = trainer_of(1, FULL)
+    trainer.take_steps(1)
+    trainer.propose()
+    trainer.mix([])
+    arrays = copied(trainer.snapshot()[0])
+    assert is_finite(arrays)
+    value = torch.tensor(wrong, dtype=torch.bfloat16).view(torch.int16).numpy() if name == "residual" else wrong
+    arrays[name][3] = value
+    assert not is_finite(arrays)
 
 
 def test_saving_copies_nothing_that_is_in_host_memory():

@@ -37,6 +37,7 @@ from seedflood.protocol.gasloc.orders import (
 from seedflood.protocol.gasloc.transfer import Content
 from seedflood.protocol.origin import STEP_MAX, OriginId
 from seedflood.storage.snapshots import Facts, Snapshots, load, load_digest, load_facts
+from seedflood.training.gasloc.checkpoint import is_finite
 from seedflood.training.gasloc.encodings import EncodingName
 from seedflood.training.gasloc.exchange import KeptDifference
 from seedflood.training.gasloc.outer import Mixed, Pull
@@ -346,7 +347,7 @@ class ComputeAdapter:
     def _adopt(self, path: Path) -> bool:
         """Raises one of `UNFIT` for what is no checkpoint."""
         arrays, facts = load(path)
-        is_sane = bool(np.isfinite(arrays["values"]).all()) and 0 <= int(facts["step"]) <= STEP_MAX
+        is_sane = is_finite(arrays) and 0 <= int(facts["step"]) <= STEP_MAX
         if not is_sane or not self._is_usable(facts):
             return False
         self._trainer.restore(arrays, facts)

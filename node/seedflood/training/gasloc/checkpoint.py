@@ -1,12 +1,14 @@
 """What has to be kept of a worker so that it goes on bit by bit: arrays, and facts that tell what they are.
 
 Arrays: `values` (the parameters, flat), `optimiser.GROUP.NAME` of the optimiser's state, and of the outer step
-`anchor`, `previous` and `residual`, where they exist. Flat arrays of the same layout, so saving copies nothing but what
-is not in host memory; whoever wants weights by name exports a model. They may be saved between any two local steps.
+`anchor`, `previous`, `residual` and `late` (what the anchor lacks while it is offered), where they exist. Flat arrays
+of the same layout, so saving copies nothing but what is not in host memory; whoever wants weights by name exports a
+model. They may be saved between any two local steps.
 """
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,14 +17,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from seedflood.training.gasloc.exchange import KeptDifference
 from seedflood.training.gasloc.flat import Layout
 from seedflood.training.gasloc.outer import Outer
-from seedflood.training.gasloc.worker import ELEMENTWISE, Worker
+from seedflood.training.gasloc.worker import Worker, state_after_a_step
 
 Arrays = dict[str, NDArray[Any]]
 Facts = dict[str, str]
 
 _OPTIMISER = "optimiser."
+_BFLOAT16_EXPONENT = numpy.int16(0x7F80)
+"""All of these bits are set in what is no finite number."""
 
 
 def save(worker: Worker, outer: Outer) -> tuple[Arrays, Facts]:
@@ -37,6 +42,8 @@ def save(worker: Worker, outer: Outer) -> tuple[Arrays, Facts]:
             else:
                 numbers[key] = value
     tensors |= _outer_tensors(outer)
+    if (late_F := outer.late()) is not None:
+        tensors["late"] = late_F
     arrays = {name: _array(tensor) for name, tensor in tensors.items()}
     facts = _identity(worker, outer) | {
         "step": str(worker.step),
@@ -52,6 +59,11 @@ def is_restorable(worker: Worker, outer: Outer, facts: Mapping[str, str]) -> boo
     return all(facts.get(name) == value for name, value in _identity(worker, outer).items())
 
 
+def is_finite(arrays: Mapping[str, NDArray[Any]]) -> bool:
+    """Are all of these numbers finite? A neighbour's may be anything."""
+    return all(map(_is_array_finite, arrays.values()))
+
+
 @torch.no_grad()
 def restore(worker: Worker, outer: Outer, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, str]) -> None:
     """Goes on from a checkpoint, whoever's it is. Raises ValueError, and changes nothing, if it does not fit."""
@@ -59,7 +71,8 @@ def restore(worker: Worker, outer: Outer, arrays: Mapping[str, NDArray[Any]], fa
         raise ValueError("the checkpoint was made with another model, optimiser or outer step")
     step, round_, numbers = int(facts["step"]), int(facts["round"]), json.loads(facts["numbers"])
     targets = {"values": worker.flat.values_F} | _outer_tensors(outer)
-    for name, target in targets.items():
+    late = {"late": worker.flat.values_F} if "late" in arrays else {}
+    for name, target in (targets | late).items():
         array = arrays.get(name)
         if array is None or array.shape != tuple(target.shape) or array.dtype != _array(target).dtype:
             raise ValueError(f"the checkpoint does not hold {name} in the form that is needed here")
@@ -73,22 +86,41 @@ def restore(worker: Worker, outer: Outer, arrays: Mapping[str, NDArray[Any]], fa
     for name, target in targets.items():
         target.copy_(_tensor(arrays[name], target.dtype))
     worker.step = step
-    outer.resume(round_, is_offered=facts["is_offered"] == "True")
+    device = worker.flat.values_F.device
+    is_offered = facts["is_offered"] == "True"
+    outer.resume(round_, is_offered=is_offered, late=KeptDifference(arrays["late"].copy(), device) if late else None)
 
 
 def _check_state(worker: Worker, state: Mapping[int, Mapping[str, Any]]) -> None:
-    """Raises ValueError for one whose tensors have other sizes than the parameters."""
-    parameters = [parameter for group in worker.optimiser.param_groups for parameter in group["params"]]
+    """Raises ValueError for a state that this optimiser never has: it has none, or all that a step makes."""
+    expected = state_after_a_step(worker.optimiser, worker.settings) if state else {}
+    if state.keys() != expected.keys():
+        raise ValueError("the checkpoint holds the state of an optimiser of other parameters")
     for index, values in state.items():
-        if index >= len(parameters):
-            raise ValueError("the checkpoint was made with an optimiser of more parameters")
-        sizes = {1, parameters[index].numel()}
-        for name, value in values.items():
-            is_elementwise = worker.settings.optimiser in ELEMENTWISE
-            if is_elementwise and isinstance(value, Tensor) and value.numel() not in sizes:
-                raise ValueError(
-                    f"the checkpoint does not hold {name} of the optimiser in the form that is needed here"
-                )
+        odd = sorted(
+            name
+            for name in {*values, *expected[index]}
+            if _form(values.get(name, "")) != _form(expected[index].get(name, "")) or not _is_sane(values.get(name))
+        )
+        if odd:
+            raise ValueError(f"the checkpoint does not hold {odd[0]} of the optimiser in the form that is needed here")
+
+
+def _form(value: Any) -> object:
+    return tuple(value.shape) if isinstance(value, Tensor) else type(value)
+
+
+def _is_sane(value: Any) -> bool:
+    """A single number is a count of steps, or a share: an optimiser may divide by what follows from it."""
+    if isinstance(value, Tensor):
+        return value.dim() > 0 or bool(torch.isfinite(value) and value >= 0)
+    return value is None or (math.isfinite(value) and value >= 0)
+
+
+def _is_array_finite(array: NDArray[Any]) -> bool:
+    if array.dtype == numpy.int16:  # bfloat16
+        return bool(((array & _BFLOAT16_EXPONENT) != _BFLOAT16_EXPONENT).all())
+    return array.dtype.kind != "f" or bool(numpy.isfinite(array).all())
 
 
 def _outer_tensors(outer: Outer) -> dict[str, Tensor]:

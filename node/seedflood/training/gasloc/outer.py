@@ -99,8 +99,8 @@ class Outer:
         self.offer: Offer | None = None
         self._left_out_F: Tensor | None = None
         """What a sum that we have told leaves out; it counts once the round has ended with a result."""
-        self._late: list[Pull] = []
-        """Corrections that the anchor lacks while it is offered: they are no local progress."""
+        self._late: list[tuple[float, Difference]] = []
+        """Corrections that the anchor lacks while it is offered, and their factors: they are no local progress."""
         self._values_F = values_F
         needs_anchor = settings.eta != 1 or settings.is_overlapped
         self.anchor_F = values_F.clone() if needs_anchor else None
@@ -161,11 +161,12 @@ class Outer:
         While an offer is open only if it is overlapped, since the offered numbers must not change.
         """
         assert self.offer is None or self.settings.is_overlapped, "the parameters are offered"
-        self._add(pull, self._values_F)
+        scale = -self.settings.alpha * pull.weight
+        _add(scale, pull.difference, self._values_F)
         if self.anchor_F is not None and self.offer is None:
-            self._add(pull, self.anchor_F)
+            _add(scale, pull.difference, self.anchor_F)
         elif self.anchor_F is not None:
-            self._late.append(pull)
+            self._late.append((scale, pull.difference))
 
     def follow(self, mean_F: Tensor) -> Mixed:
         """DiLoCo's outer step: everyone's phi was averaged, and everyone goes on from the same parameters."""
@@ -225,10 +226,19 @@ class Outer:
         if self.offer is not None:
             self._finish()
 
-    def resume(self, round_: int, *, is_offered: bool) -> None:
+    def late(self) -> Tensor | None:
+        """What the anchor lacks, as a new tensor, while it is offered; None if that is nothing."""
+        if not self._late:
+            return None
+        late_F = torch.zeros_like(self._values_F)
+        for scale, difference in self._late:
+            _add(scale, difference, late_F)
+        return late_F
+
+    def resume(self, round_: int, *, is_offered: bool, late: Difference | None = None) -> None:
         """Goes on where a checkpoint was made, its tensors restored. The open offer has the digest that it had."""
         self.round = round_
-        self._late.clear()
+        self._late = [(1.0, late)] if late is not None else []
         self.offer = Offer(self.phi, self.settings.encoding, self.residual_F) if is_offered else None
 
     def _momentum(self, phi_N: Tensor, part: slice) -> Tensor:
@@ -250,16 +260,16 @@ class Outer:
     def _finish(self) -> None:
         self.offer = None
         self.round += 1
-        for pull in self._late:
+        for scale, difference in self._late:
             assert self.anchor_F is not None
-            self._add(pull, self.anchor_F)
+            _add(scale, difference, self.anchor_F)
         self._late.clear()
 
-    def _add(self, pull: Pull, target_F: Tensor) -> None:
-        """-alpha w_ij (ours - theirs), piece by piece."""
-        for index, piece in enumerate(pieces_of(ENCODINGS["float32"], len(target_F))):
-            scale = -self.settings.alpha * pull.weight
-            target_F[piece.start : piece.end].add_(pull.difference.piece(index), alpha=scale)
+
+def _add(scale: float, difference: Difference, target_F: Tensor) -> None:
+    """Piece by piece."""
+    for index, piece in enumerate(pieces_of(ENCODINGS["float32"], len(target_F))):
+        target_F[piece.start : piece.end].add_(difference.piece(index), alpha=scale)
 
 
 def _part(piece: Piece) -> slice:

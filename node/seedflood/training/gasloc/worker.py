@@ -152,14 +152,8 @@ class Worker:
 
 def make_optimiser(flat: FlatModel, settings: WorkerSettings) -> torch.optim.Optimizer:
     """Of a flat model. Raises ConfigError."""
-    name = settings.optimiser
-    kind = getattr(torch.optim, name, None)
-    if not (isinstance(kind, type) and issubclass(kind, torch.optim.Optimizer)) or name in UNSUITABLE:
-        raise ConfigError(f'optimizer = "{name}" is none of torch.optim that can be used: try "AdamW" or "SGD".')
-    options = dict(settings.options)
-    if name in FUSED:
-        options.setdefault("fused", True)
-    if name in ELEMENTWISE:
+    kind = _kind_of(settings)
+    if settings.optimiser in ELEMENTWISE:
         matrices, others = ([group] for group in flat.groups())
     else:
         matrices = [parameter for parameter in flat.parameters if parameter.dim() > 1]
@@ -168,12 +162,64 @@ def make_optimiser(flat: FlatModel, settings: WorkerSettings) -> torch.optim.Opt
     if "weight_decay" in inspect.signature(kind).parameters:
         groups[0]["weight_decay"] = settings.weight_decay
         groups[1]["weight_decay"] = 0.0
-    filled = [group for group in groups if any(one.numel() for one in group["params"])]
-    make: Callable[..., torch.optim.Optimizer] = kind
+    return _make([group for group in groups if any(one.numel() for one in group["params"])], settings)
+
+
+def state_after_a_step(optimiser: torch.optim.Optimizer, settings: WorkerSettings) -> dict[int, dict[str, Any]]:
+    """The state that an optimiser of this kind has of each of its parameters once it has taken a step. Tensors have the
+    shape that they really have, and live on the device "meta"; of a parameter only a toy takes the step."""
+    originals = [parameter for group in optimiser.param_groups for parameter in group["params"]]
+    toys = [_toy_of(parameter) for parameter in originals]
+    left = iter(toys)
+    names = ("weight_decay",)
+    groups: list[dict[str, Any]] = [
+        {"params": [next(left) for _ in group["params"]]} | {name: group[name] for name in names if name in group}
+        for group in optimiser.param_groups
+    ]
+    toy_optimiser = _make(groups, settings)
+    toy_optimiser.step()
+    state: dict[int, dict[str, Any]] = toy_optimiser.state_dict()["state"]
+    return {
+        index: {name: _scaled(value, toys[index].shape, originals[index].shape) for name, value in values.items()}
+        for index, values in state.items()
+    }
+
+
+def _toy_of(parameter: Tensor) -> Tensor:
+    """A parameter of as many dimensions, with few numbers, and a gradient."""
+    shape = [min(size, 2) for size in parameter.shape]
+    toy = torch.zeros(shape, dtype=parameter.dtype, device=parameter.device, requires_grad=True)
+    toy.grad = torch.ones_like(toy)
+    return toy
+
+
+def _scaled(value: Any, toy: torch.Size, original: torch.Size) -> Any:
+    """What is as long as the toy is in some dimension is as long as the parameter there."""
+    if not isinstance(value, Tensor) or value.dim() != len(toy):
+        return value
+    sizes = zip(value.shape, toy, original, strict=True)
+    shape = [whole if size == of_toy else size for size, of_toy, whole in sizes]
+    return torch.empty(shape, dtype=value.dtype, device="meta")
+
+
+def _kind_of(settings: WorkerSettings) -> Callable[..., torch.optim.Optimizer]:
+    name = settings.optimiser
+    kind = getattr(torch.optim, name, None)
+    if not (isinstance(kind, type) and issubclass(kind, torch.optim.Optimizer)) or name in UNSUITABLE:
+        raise ConfigError(f'optimizer = "{name}" is none of torch.optim that can be used: try "AdamW" or "SGD".')
+    return kind
+
+
+def _make(groups: list[dict[str, Any]], settings: WorkerSettings) -> torch.optim.Optimizer:
+    options = dict(settings.options)
+    if settings.optimiser in FUSED:
+        options.setdefault("fused", True)
     try:
-        return make(filled, lr=settings.learning_rate, **options)
+        return _kind_of(settings)(groups, lr=settings.learning_rate, **options)
     except (TypeError, ValueError) as error:
-        raise ConfigError(f'optimizer = "{name}" cannot be used with this model and these options: {error}.') from error
+        raise ConfigError(
+            f'optimizer = "{settings.optimiser}" cannot be used with this model and these options: {error}.'
+        ) from error
 
 
 def _pieces(batch: Batch, micro_batch: int | None) -> Iterator[Batch]:
