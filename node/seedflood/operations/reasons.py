@@ -21,6 +21,7 @@ _CLAUSES: dict[str, str] = {
     "own replica": "its own replica is being rebuilt",
     "partner": "the parameters of {name} for the round have not come",
     "outcome": "{name} has not said whether their last exchange counts",
+    "copy": "{name} takes a copy of the replica",
     "neighbour": "{name} has not come to the end of the run",
 }
 

@@ -1,10 +1,19 @@
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from seedflood.errors import PeerError
 from seedflood.protocol.gasloc.matching import SLOW_CLASS_MAX
-from seedflood.protocol.gasloc.stated import SLOW_LINKS_MAX, Stated, known_graph, swarm_round, unpack
+from seedflood.protocol.gasloc.stated import (
+    SLOW_LINKS_MAX,
+    Stated,
+    is_anyone_taking_part,
+    known_graph,
+    swarm_round,
+    unpack,
+)
 from seedflood.protocol.origin import STEP_MAX, origin_id
 from seedflood.protocol.swarm.membership import Membership
 from seedflood.protocol.swarm.messages import ALGORITHM_BYTES_MAX, Member
@@ -89,6 +98,29 @@ def test_a_minority_of_liars_moves_nobody():
 def test_what_neighbours_say_later_counts():
     members = [make_member(0), make_member(1)]
     assert swarm_round(Membership(members), {IDS[1]: 6}, 100) == 6
+
+
+def test_of_who_starts_again_the_last_word_counts():
+    word = make_member(0, round_=30)
+    again = replace(make_member(0, first_step=STEP_MAX), incarnation=2)
+    assert swarm_round(Membership([word, again]), {}, 100) == 30
+
+
+@pytest.mark.parametrize(
+    ("links", "how", "is_there"),
+    [
+        ({0: [1], 1: [0, 2], 2: [1]}, {}, True),
+        ({0: [1], 1: [0, 2], 2: []}, {}, False),
+        ({0: [], 1: [2], 2: [1]}, {}, False),
+        ({0: [1], 1: [0, 2], 2: [1]}, {"last_step": 7}, False),
+        ({0: [1], 1: [0, 2], 2: [1]}, {"first_step": STEP_MAX}, False),
+    ],
+)
+def test_who_takes_part_is_looked_for_over_links_that_both_ends_state(links, how, is_there):
+    """The third one takes part, the others join."""
+    joining = [make_member(k, links[k], first_step=STEP_MAX) for k in (0, 1)]
+    membership = Membership([*joining, make_member(2, links[2], **how)])
+    assert is_anyone_taking_part(membership, IDS[0]) == is_there
 
 
 def test_who_finished_counts_and_who_left_before_does_not():

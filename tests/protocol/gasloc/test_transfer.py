@@ -7,7 +7,7 @@ from gossip import Bytes, Memory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seedflood.errors import PeerError
+from seedflood.errors import DiskFullError, PeerError
 from seedflood.protocol.gasloc.messages import CHUNK_BYTES_MAX, Chunk
 from seedflood.protocol.gasloc.transfer import RETRY_SECONDS, Receiving, Sending, key_of
 
@@ -237,6 +237,25 @@ def test_what_an_earlier_life_received_is_not_asked_for_again():
     receiving = Receiving(bytes(32), 5, sink, 0.0)
     assert receiving.held == 3
     assert receiving.take(Chunk(bytes(8), 3, b"de"), 1.0)
+    assert receiving.is_whole
+
+
+def test_a_chunk_for_which_the_disk_has_no_space_is_asked_for_again():
+    class Full(Memory):
+        is_full = True
+
+        def write(self, data):
+            if self.is_full:
+                raise DiskFullError("no space")
+            super().write(data)
+
+    sink = Full()
+    receiving = Receiving(bytes(32), 100, sink, 0.0)
+    chunk = Chunk(key_of(bytes(32)), 0, bytes(100))
+    assert not receiving.take(chunk, 1.0)
+    assert (receiving.held, receiving.ask_at) == (0, RETRY_SECONDS)
+    sink.is_full = False
+    assert receiving.take(chunk, RETRY_SECONDS)
     assert receiving.is_whole
 
 

@@ -21,7 +21,7 @@ from seedflood.host.results import Results
 from seedflood.identity import Identity, verify
 from seedflood.operations.hub import TelemetryHub
 from seedflood.protocol.gasloc.node import GaslocNode
-from seedflood.protocol.gasloc.rules import GaslocRules, Habits
+from seedflood.protocol.gasloc.rules import Bounds, GaslocRules, Habits
 from seedflood.protocol.swarm.messages import Member
 from seedflood.protocol.swarm.rules import Patience
 from seedflood.storage.journal import Journal
@@ -36,8 +36,8 @@ from seedflood.transport.budget import Use
 IDLE_SECONDS = 30.0
 """For the checkpoint that is written when the daemon closes."""
 
-COPY_FACTOR, COPY_BYTES_SPARE = 8, 1 << 24
-"""A copy is at most so many float32 numbers per parameter: itself, three of the outer step, four of an optimiser."""
+COPY_FACTOR, COPY_BYTES_SPARE = 9, 1 << 24
+"""A copy is at most so many float32 numbers per parameter: itself, four of the outer step, four of an optimiser."""
 
 CHECKPOINT_STEPS = 5
 """A checkpoint comes with each round, or if rounds are shorter with so many local steps: it takes as long as several of
@@ -114,9 +114,10 @@ class GaslocEngine(Engine, Watcher):
             last_encoding=LAST_ENCODING,
             copy_bytes_max=COPY_FACTOR * 4 * numbers + COPY_BYTES_SPARE,
         )
+        bounds = Bounds(slow_share=math.inf) if said.local_steps == 1 else Bounds()
         patience = Patience(start_seconds=node.start_seconds, linger_seconds=node.linger_seconds)
         rounds = max(1, CHECKPOINT_STEPS // (node.local_steps or said.local_steps))
-        habits = Habits(node.local_steps, checkpoint_rounds=rounds, patience=patience)
+        habits = Habits(node.local_steps, checkpoint_rounds=rounds, bounds=bounds, patience=patience)
         self._shell = shell
         self._hub = shell.hub
         self.node = GaslocNode(rules, member, shell.identity.sign, verify, self._places.incoming, habits)

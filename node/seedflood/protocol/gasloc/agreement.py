@@ -337,9 +337,11 @@ class Agreement:
 
     def blockers(self) -> Iterator[Blocker]:
         membership = self._presence.membership
+        step = min(self.round * self._rules.local_steps, self._rules.steps)
         for peer in self._awaited():
-            step = min(self.round * self._rules.local_steps, self._rules.steps)
             yield Blocker("partner", peer, membership.name(peer), step, self._began_at)
+        if self.stage is Stage.WAITING and self._parent is None:  # its own result is of no use any more
+            yield Blocker("partner", None, "any neighbour", step, self._began_at)
 
     # Small things
 

@@ -30,7 +30,7 @@ from seedflood.protocol.gasloc.pace import Pace
 from seedflood.protocol.gasloc.phase import Lifecycle, Phase
 from seedflood.protocol.gasloc.rules import GaslocRules, Habits
 from seedflood.protocol.gasloc.sight import figures_of, find_blockers
-from seedflood.protocol.gasloc.stated import Stated, behind, stated
+from seedflood.protocol.gasloc.stated import Stated, behind, is_anyone_taking_part, stated
 from seedflood.protocol.gasloc.transfer import Content, Sinks
 from seedflood.protocol.origin import STEP_MAX, OriginId
 from seedflood.protocol.swarm.membership import shorten
@@ -85,8 +85,8 @@ class Gasloc:
         last checkpoint."""
         self._asked_at = (0.0, 0)
         """When local steps were ordered last, and how many."""
-        self.since = self._now = 0.0
-        """Since when we join, or are finishing."""
+        self.since = self._forsaken_since = self._now = 0.0
+        """Since when we join, or are finishing; and since when nobody is there who could give us a copy."""
         self._standstill = Standstill()
         self.shown: dict[str, float] = {}
         """Figures of the compute side, which are shown beside ours."""
@@ -153,7 +153,7 @@ class Gasloc:
     # What happened
 
     def recall(self, records: Mapping[bytes, bytes], now: float) -> None:
-        self._now = self.since = now
+        self._now = self.since = self._forsaken_since = now
         self.ledger.recall(records)
         self._known = self._presence.membership.get(self._presence.ours.origin)
         self._presence.declare(first_step=STEP_MAX)
@@ -173,6 +173,7 @@ class Gasloc:
         if self._meeting.is_open:
             self._meeting.abandon(self._now)
             self._mix(self._now)
+            self.round += 1
         if self.life.is_active:
             self._keep_checkpoint(self.round)
         self.life.enter(Phase.LEFT)
@@ -301,12 +302,30 @@ class Gasloc:
         elif self.fetch.is_under_way or (self._has_waited(now) and self._is_copy_needed()):
             self.fetch.least_round = self._rules.rounds if self._lacks_result else 0
             self.fetch.advance(self.talk.progress, now)
+            if not self._lacks_result and self._is_forsaken(now):
+                self._outbox.tell("nobody has a copy: begins with its own parameters", "warning", round=self.round)
+                self._begin(now)
         elif self._has_waited(now):
             self._begin(now)
 
     def _has_waited(self, now: float) -> bool:
-        """Do we know from a neighbour how far the others are, or was one waited for long enough?"""
-        return bool(self.talk.progress) or self._rules.clients == 1 or now >= self.since + self._patience.start_seconds
+        """Do we know from a neighbour how far the others are, and are all of them there if the run has not begun? Or
+        was that waited for long enough?"""
+        if self._rules.clients == 1 or now >= self.since + self._patience.start_seconds:
+            return True
+        membership = self._presence.membership
+        has_begun = self._has_parameters or membership.taking_part > 0
+        return bool(self.talk.progress) and (has_begun or len(membership.present()) >= self._rules.clients)
+
+    def _is_forsaken(self, now: float) -> bool:
+        """Has nobody taken part for long, of those whom we are linked with, if only over others? Then nobody has a copy
+        or will have one. Without a link we do not know that."""
+        progress, us = self.talk.progress, self._presence.ours.origin
+        is_hopeless = bool(progress) and not self.fetch.is_under_way
+        is_hopeless = is_hopeless and not any(one.can_serve for one in progress.values())
+        if not is_hopeless or is_anyone_taking_part(self._presence.membership, us):
+            self._forsaken_since = now
+        return now >= self._forsaken_since + self._patience.start_seconds
 
     def _is_copy_needed(self) -> bool:
         """Are the others so far ahead that parameters like ours would set them back?"""

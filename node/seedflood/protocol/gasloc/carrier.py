@@ -51,6 +51,7 @@ class Carrier:
     def accepted(self, peer: OriginId, accept: Accept, now: float) -> None:
         sending = self._sending.get((peer, key_of(accept.digest)))
         if sending is not None:  # else it is offered no more
+            self.news += sending.is_unasked
             sending.accept(accept.start, now)
             self._send(peer, sending, now)
 

@@ -18,6 +18,7 @@ from seedflood.protocol.gasloc.messages import (
     Outcome,
     Progress,
     Reason,
+    Saying,
     Want,
     decode,
 )
@@ -41,7 +42,8 @@ class Standing(Protocol):
 
 
 class Conversation:
-    """Talks with the neighbours. progress: where each of them is, by its own word."""
+    """Talks with the neighbours. progress: where each of them is, by its own word. news: how often one came
+    further, or made an offer for a later round."""
 
     def __init__(
         self,
@@ -55,6 +57,9 @@ class Conversation:
         us: Standing,
     ) -> None:
         self.progress: dict[OriginId, Progress] = {}
+        self.news = 0
+        self._furthest: dict[tuple[type[Saying], OriginId], int] = {}
+        """The last round of which each neighbour has said something of this kind."""
         self._rules = rules
         self._presence = presence
         self._carrier = carrier
@@ -161,9 +166,16 @@ class Conversation:
     def _hear_progress(self, peer: OriginId, progress: Progress) -> None:
         if progress.round > self._rules.rounds:
             raise PeerError(f"is in round {progress.round} of {self._rules.rounds}", reason="limit")
+        self._count(Progress, peer, progress.round)
         self.progress[peer] = progress
 
+    def _count(self, kind: type[Saying], peer: OriginId, round_: int) -> None:
+        if round_ > self._furthest.get((kind, peer), -1):
+            self._furthest[kind, peer] = round_
+            self.news += 1
+
     def _hear_offer(self, peer: OriginId, offer: Offer, now: float) -> None:
+        self._count(Offer, peer, offer.round)
         if self._us.life.is_active:
             self._exchange.offered(peer, offer, now, self._us.round)
         else:

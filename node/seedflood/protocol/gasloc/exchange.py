@@ -30,7 +30,8 @@ as long."""
 
 class Exchange:
     """One exchange after the other. round: the one that is exchanged, or was last. content: our parameters for it; None
-    if none is exchanged. mixed, skipped: how many pairs, in this life. seconds: what the last exchange took."""
+    if none is exchanged. mixed, skipped: how many pairs, in this life. seconds: what the last exchange took. news: how
+    many messages moved a pair on; of each kind there is one per round and partner."""
 
     def __init__(
         self,
@@ -45,6 +46,7 @@ class Exchange:
         self.round = -1
         self.mixed = 0
         self.skipped = 0
+        self.news = 0
         self.seconds = 0.0
         self._origin = presence.ours.origin
         self._rules = rules
@@ -225,6 +227,7 @@ class Exchange:
         pairing = self._pairings.get(peer)
         is_current = pairing is not None and pairing.round == kept.round
         if pairing is not None and is_current and pairing.is_pending and pairing.ours.digest == kept.digest:
+            self.news += not pairing.has_kept
             pairing.has_kept = True
             if pairing.stage is Stage.HELD:
                 self._decide(pairing)
@@ -236,6 +239,7 @@ class Exchange:
         entry = self._ledger.doubt(peer)
         if entry is None or entry.round != outcome.round:
             return
+        self.news += 1
         self._ledger.settle(peer, entry, is_mixed=outcome.is_mixed)
         pairing = self._pairings.get(peer)
         is_in_time = self.is_open and pairing is not None and pairing.round == entry.round

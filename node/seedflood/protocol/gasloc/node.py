@@ -40,9 +40,10 @@ class GaslocNode(Swarm[Outputs]):
 
     @property
     def news(self) -> int:
-        """How many messages of neighbours moved a transfer on: these are as many as we have asked for, and no neighbour
-        is to be charged for them. All others are few."""
-        return self.gasloc.carrier.news
+        """How many messages of neighbours moved a transfer, a pair or a round on: these are as many as we have asked
+        for, or one for each round of a neighbour, and no neighbour is to be charged for them. All others are few."""
+        gasloc = self.gasloc
+        return gasloc.carrier.news + gasloc.exchange.news + gasloc.talk.news
 
     def needed(self) -> set[tuple[int, OriginId]]:
         """Of which rounds and partners what was kept is needed still. All else on the disk is left over from a crash,

@@ -6,6 +6,7 @@ own replica  it loads its own
 partner      the round waits for the partner, or for its parameters
 outcome      at the end of the run: whether the last exchange with it counts is its to say
 neighbour    at the end of the run: it has not come to the end, and is to agree with us, or may need something
+copy         at the end of the run: it takes a copy of our replica
 """
 
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from typing import Protocol
 from seedflood.protocol.gasloc.agreement import Agreement
 from seedflood.protocol.gasloc.carrier import Carrier
 from seedflood.protocol.gasloc.conversation import Conversation
-from seedflood.protocol.gasloc.copies import Fetch
+from seedflood.protocol.gasloc.copies import Fetch, Serve
 from seedflood.protocol.gasloc.exchange import Exchange
 from seedflood.protocol.gasloc.ledger import Ledger
 from seedflood.protocol.gasloc.pace import Pace
@@ -37,6 +38,7 @@ class Sight(Protocol):
     agreement: Agreement
     carrier: Carrier
     fetch: Fetch
+    serve: Serve
     ledger: Ledger
     pace: Pace
     talk: Conversation
@@ -67,6 +69,7 @@ def find_blockers(node: Sight, membership: Membership, now: float) -> Iterator[B
             yield _while_joining(node, membership)
         case Phase.FINISHING:
             kinds = dict.fromkeys(node.talk.unfinished(), "neighbour")
+            kinds |= {origin: "copy" for origin in [node.serve.peer] if origin is not None}
             kinds |= {origin: "outcome" for origin, _ in node.ledger.doubts()}
             for origin in sorted(kinds, key=membership.name):
                 yield Blocker(kinds[origin], origin, membership.name(origin), None, node.since)

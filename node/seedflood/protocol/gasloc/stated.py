@@ -97,14 +97,31 @@ def behind(
     return late & linked, late - linked
 
 
+def is_anyone_taking_part(membership: Membership, us: OriginId) -> bool:
+    """Is there another host that takes part, and that we are linked with, if only over others? Both ends of a link
+    state it while it stands."""
+    reached, ends = {us}, [us]
+    while ends:
+        member = membership.get(ends.pop())
+        for other in member.neighbours if member is not None else ():
+            there = membership.get(other)
+            if there is None or other in reached or member is None or member.origin not in there.neighbours:
+                continue
+            if there.has_spoken and not there.has_left:
+                return True
+            reached.add(other)
+            ends.append(other)
+    return False
+
+
 def swarm_round(membership: Membership, told: Mapping[OriginId, int], rounds: int) -> int:
     """The round that half of the hosts have reached, so that no minority moves anyone. told: rounds that we know
-    besides statements, our own and those of neighbours. Hosts that have finished the run count, those that left before
-    do not."""
+    besides statements, our own and those of neighbours. The last word of a host counts: one that starts again states
+    nothing of rounds until it takes part. Hosts that have finished the run count, those that left before do not."""
     reached = []
-    for member in membership.all():
-        round_ = max(stated(member).round, told.get(member.origin, 0))
-        if member.has_spoken and (not member.has_left or round_ >= rounds):
+    for word in membership.words():
+        round_ = max(stated(word).round, told.get(word.origin, 0))
+        if not word.has_left or round_ >= rounds:
             reached.append(min(round_, rounds))
     reached.sort(reverse=True)
     return reached[(len(reached) + 1) // 2 - 1] if reached else 0

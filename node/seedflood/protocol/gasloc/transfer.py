@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Protocol
 
-from seedflood.errors import PeerError
+from seedflood.errors import DiskFullError, PeerError
 from seedflood.protocol.gasloc.messages import CHUNK_BYTES_MAX, KEY_BYTES, Chunk
 
 CHUNK_BYTES_MIN, CHUNK_BYTES_FIRST = 2 << 10, 8 << 10
@@ -71,7 +71,7 @@ class Sink(Protocol):
     def held(self) -> int: ...
 
     def write(self, data: memoryview | bytes) -> None:
-        """Appends. It must not block for long."""
+        """Appends; all of it, or nothing if it raises DiskFullError. It must not block for long."""
 
 
 class Sinks(Protocol):
@@ -231,6 +231,11 @@ class Sending:
     def is_done(self) -> bool:
         return self.held == self.content.size
 
+    @property
+    def is_unasked(self) -> bool:
+        """Was it never accepted?"""
+        return not self.held and not self._furthest and self.position == self.content.size
+
     def accept(self, start: int, now: float) -> None:
         """The receiver has everything before `start`, and wants the rest. Raises PeerError if there are not that many
         bytes."""
@@ -298,14 +303,18 @@ class Receiving:
         self.ask_at = now + RETRY_SECONDS
 
     def take(self, chunk: Chunk, now: float) -> bool:
-        """Uses the chunk if it is the next one, and returns whether it was. One that came before is passed over. Raises
-        PeerError if it ends beyond the content."""
+        """Uses the chunk if it is the next one, and returns whether it was. One that came before is passed over, and so
+        is one for which the disk has no space: it is asked for again. Raises PeerError if it ends beyond the
+        content."""
         end = chunk.offset + len(chunk.data)
         if end > self.size:
             raise PeerError("a chunk beyond what was offered", reason="limit")
         if chunk.offset != self.held:
             return False
-        self.sink.write(chunk.data)
+        try:
+            self.sink.write(chunk.data)
+        except DiskFullError:
+            return False
         self.held = end
         self.ask_at = now + RETRY_SECONDS
         return True
