@@ -27,11 +27,13 @@ soak: $(VENV)/.ready-dev  ## The long tests: fifty crashes of eight nodes, and a
 	$(BIN)/python -m pytest tests/system/test_soak.py -m soak
 
 SEEDS ?= 24
-sweep: $(VENV)/.ready  ## The protocol in simulation, with every fault, under SEEDS seeds
+sweep: $(VENV)/.ready  ## The protocols in simulation, with every fault, under SEEDS seeds
 	$(BIN)/seedflood simulate --clients 24 --steps 12 --seeds 1..$(SEEDS)
 	$(BIN)/seedflood simulate --clients 24 --steps 12 --window bounded --faults liars --seeds 1..$(SEEDS)
 	$(BIN)/seedflood simulate --clients 9 --topology grid --window bounded --steps 12 --seeds 1..$(SEEDS)
 	$(BIN)/seedflood simulate --clients 9 --topology grid --window none --steps 12 --seeds 1..$(SEEDS)
+	$(BIN)/seedflood simulate --mode gasloc --clients 9 --topology grid --steps 24 --seeds 1..$(SEEDS)
+	$(BIN)/seedflood simulate --mode gasloc --clients 6 --steps 48 --faults losses --seeds 1..$(SEEDS)
 
 check: $(VENV)/.ready-dev  ## Format, lint and types
 	$(BIN)/ruff format --check .

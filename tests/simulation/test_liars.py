@@ -11,9 +11,10 @@ from worlds import make_world
 from seedflood.cluster.topology import TOPOLOGIES, make_topology
 from seedflood.errors import PeerError
 from seedflood.protocol.seedflood.seeds import probe_seed
+from seedflood.simulation.liars import choose_liars
 from seedflood.simulation.link import Encoder, decode
 from seedflood.simulation.seedflood.checks import find_mistakes, find_violations
-from seedflood.simulation.seedflood.liars import LIES, Liar, choose_liars, let_lie
+from seedflood.simulation.seedflood.liars import LIES, Liar, let_lie
 from seedflood.simulation.seedflood.runs import Plan, simulate
 
 

@@ -4,7 +4,7 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -28,11 +28,14 @@ from seedflood.cli.tuning import tune
 from seedflood.cli.watching import add_watching
 from seedflood.cluster.topology import TopologyName
 from seedflood.config import check_folders, load_settings, merge, migrate_file
-from seedflood.errors import DivergenceError, ExitCode, SeedfloodError
+from seedflood.errors import DivergenceError, ExitCode, SeedfloodError, UsageError
 from seedflood.host.logs import configure_logging
 from seedflood.protocol.seedflood.window import WindowRule
+from seedflood.simulation.gasloc.profiles import PROFILES as GASLOC_PROFILES
 from seedflood.simulation.seedflood.profiles import PROFILES
 
+SIMULATED: Mapping[str, Collection[str]] = {"seedflood": PROFILES, "gasloc": GASLOC_PROFILES}
+"""What can be simulated, and which sets of faults there are."""
 LOCAL_STEPS = {"gradient": 48}
 LOCAL_STEPS_OTHERWISE = 400
 """The default length of a run of `local`, by estimate."""
@@ -50,6 +53,13 @@ config_app = typer.Typer(no_args_is_help=True, help="Look at settings without ru
 app.add_typer(config_app, name="config")
 add_watching(app)
 app.command()(tune)
+
+
+def _spell_faults() -> str:
+    """Those of all modes, then those of one."""
+    common = [name for name in PROFILES if name in GASLOC_PROFILES]
+    own = [f"{mode}: {', '.join(name for name in found if name not in common)}" for mode, found in SIMULATED.items()]
+    return "; ".join([", ".join(common), *own])
 
 
 @node_app.command(epilog=EPILOG)
@@ -274,13 +284,14 @@ def replay(
 
 @app.command()
 def simulate(
+    mode: Annotated[str, typer.Option(help=f"What hosts train by: {', '.join(SIMULATED)}.")] = "seedflood",
     clients: Annotated[int, typer.Option(min=1, max=4096, help="How many hosts.")] = 16,
     topology: Annotated[TopologyName, typer.Option(help="Who is linked with whom.")] = "ring",
     seed: Annotated[int, typer.Option(help="Everything that happens follows from it.")] = 1,
     seeds: Annotated[str | None, typer.Option(metavar="A..B", help="Many runs instead of one, on all cores.")] = None,
-    faults: Annotated[str, typer.Option(help=f"What goes wrong: {', '.join(PROFILES)}.")] = "all",
+    faults: Annotated[str, typer.Option(help=f"What goes wrong: {_spell_faults()}.")] = "all",
     steps: Annotated[int, typer.Option(min=1, help="Length of the run.")] = 20,
-    window: Annotated[WindowRule, typer.Option(help="When a step closes.")] = "strict",
+    window: Annotated[WindowRule | None, typer.Option(help="When a step closes (seedflood; strict).")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Runs the real protocol under a virtual clock, with faults, and judges it from outside.
@@ -291,11 +302,12 @@ def simulate(
     Example:
 
         seedflood simulate --clients 64 --faults all --seeds 1..100
+
+        seedflood simulate --mode gasloc --clients 12 --steps 48 --faults crashes
     """
     from seedflood.simulation.runs import parse_seeds, show_sweep
-    from seedflood.simulation.seedflood import runs
 
-    plan = runs.Plan(clients=clients, topology=topology, seed=seed, steps=steps, window=window, profile=faults)
+    runs, plan = _plan(mode, window, clients=clients, topology=topology, seed=seed, steps=steps, profile=faults)
     if seeds is None:
         result = runs.simulate(plan)
         bad = [] if result.is_good else [result]
@@ -315,6 +327,21 @@ def simulate(
             bad = show_sweep(results, table_console(), count=len(chosen))
     if bad:
         raise DivergenceError(f"promises were broken; run again with --seed {bad[0].plan.seed} to see how.")
+
+
+def _plan(mode: str, window: WindowRule | None, **facts: Any) -> tuple[Any, Any]:
+    """How runs of this mode are simulated (its module `runs`), and what is to be. Raises UsageError."""
+    if mode not in SIMULATED:
+        raise UsageError(f'unknown mode "{mode}"; choose one of {", ".join(SIMULATED)}.')
+    if mode == "gasloc":
+        if window is not None:
+            raise UsageError("--window is for --mode seedflood: rounds of gasloc have no windows.")
+        from seedflood.simulation.gasloc import runs as gasloc_runs
+
+        return gasloc_runs, gasloc_runs.Plan(**facts)
+    from seedflood.simulation.seedflood import runs
+
+    return runs, runs.Plan(window=window or "strict", **facts)
 
 
 @app.callback()

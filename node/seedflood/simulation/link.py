@@ -68,6 +68,12 @@ class Way:
         self.arrival = 0.0
         """When the last batch arrives."""
         self.silent_until = 0.0
+        self._free_at = 0.0
+
+    def queue(self, seconds: float, now: float) -> float:
+        """Something takes so many seconds on the link; after how many it is through, behind what was sent before."""
+        self._free_at = max(self._free_at, now) + seconds
+        return self._free_at - now
 
     def append(self, item: Item) -> None:
         """Adds an item to the last batch, or joins it with the last item, as the transport's queue does."""
@@ -102,11 +108,13 @@ class End:
 class Link:
     """Two hosts that may be linked. life: counts how often it was made; what was sent in another life never arrives.
 
-    diallers: the ends that dial, by index. failures: of each, in a row. awaited: when each dials next.
+    diallers: the ends that dial, by index. rate: bytes per second, each way; None: all at once. failures: of each end,
+    in a row. awaited: when each dials next.
     """
 
-    def __init__(self, edge: tuple[int, int], diallers: frozenset[int]) -> None:
+    def __init__(self, edge: tuple[int, int], diallers: frozenset[int], rate: float | None = None) -> None:
         self.edge = edge
+        self.rate = rate
         self.diallers = diallers
         self.life = 0
         self.is_up = False

@@ -34,7 +34,8 @@ DIAL_SECONDS = 0.25
 class Weather:
     """What links do, from the seed. Delays in seconds; the rest are probabilities: of a loose frame, or per second.
 
-    break_per_second: of one link. is_one_sided: only one end of a link has the address of the other.
+    break_per_second: of one link. is_one_sided: only one end of a link has the address of the other. rates: bytes per
+    second that links carry each way, each link one of these; without any they carry all at once.
     """
 
     delay_min: float = 0.001
@@ -46,6 +47,7 @@ class Weather:
     redial_min: float = 0.05
     redial_max: float = 1.0
     is_one_sided: bool = False
+    rates: tuple[float, ...] = ()
 
     @property
     def is_calm(self) -> bool:
@@ -86,7 +88,8 @@ class Network:
         if dialler is None and self.weather.is_one_sided:
             dialler = self._rng.choice(edge)
         diallers = edge if dialler is None else (dialler,)
-        link = self._links[edge] = Link(edge, frozenset(diallers))
+        rate = self._rng.choice(self.weather.rates) if self.weather.rates else None
+        link = self._links[edge] = Link(edge, frozenset(diallers), rate)
         for index in edge:
             self._links_of.setdefault(index, []).append(link)
 
@@ -207,6 +210,8 @@ class Network:
             return
         way = link.ways[sender]
         moment = self._clock.now + self._rng.uniform(self.weather.delay_min, self.weather.delay_max)
+        if link.rate is not None:
+            moment += way.queue(sum(map(len, self._encode(item))) / link.rate, self._clock.now)
         if way.batches and moment <= way.arrival:
             way.append(item)
         else:
@@ -282,6 +287,8 @@ class Network:
             if known is not None and known.member.incarnation > message.member.incarnation:
                 raise PeerError("there is a link already", reason="duplicate")
             self._break(old, "replaced by a newer link")
+            if link.ends.get(host.index) is not end:
+                return  # the host died when it was told
         end.hello = message
         self._open[host.index, peer] = link
         host.driver.connected(peer, message)

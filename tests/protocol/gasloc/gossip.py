@@ -1,7 +1,8 @@
 """Nodes that train by GASLoC, in one process: a virtual clock, links that break, hosts that are killed.
 
-A replica is a few exact fractions, so whether a mean is preserved is a question of equality. What a node keeps
-survives its death at any instant; what it computes does not.
+A replica is that of the simulation (`simulation/gasloc/replica`), so whether a mean is preserved is a question of
+equality. What a node keeps survives its death at any instant; what it computes does not. Here a test says itself what
+happens to each message and at each instant; `simulation/gasloc` draws it from a seed, with the real driver.
 """
 
 import hashlib
@@ -22,6 +23,8 @@ from seedflood.protocol.gasloc.orders import (
 from seedflood.protocol.gasloc.rules import Bounds, GaslocRules, Habits
 from seedflood.protocol.swarm.messages import Member
 from seedflood.protocol.swarm.rules import Patience
+from seedflood.simulation.gasloc.disk import Checkpoint
+from seedflood.simulation.gasloc.replica import Bytes, Replica, digest_of, minus, read, spell
 
 RUN_ID, BASE_DIGEST = b"r" * 32, b"b" * 32
 PATIENCE = Patience(repair_seconds=2.0, start_seconds=20.0, linger_seconds=60.0)
@@ -30,17 +33,6 @@ PATIENCE = Patience(repair_seconds=2.0, start_seconds=20.0, linger_seconds=60.0)
 def make_rules(**changes):
     fields = {"clients": 4, "steps": 40, "local_steps": 4, "alpha": 1.0, "encoding": "exact"} | changes
     return GaslocRules(RUN_ID, BASE_DIGEST, fields.pop("clients"), fields.pop("steps"), **fields)
-
-
-class Bytes:
-    """A content: bytes in memory, named by their hash."""
-
-    def __init__(self, data):
-        self.data, self.size = data, len(data)
-        self.digest = hashlib.sha256(data).digest()
-
-    def read(self, offset, count):
-        return memoryview(self.data)[offset : offset + count]
 
 
 class Memory:
@@ -69,19 +61,11 @@ class Memories:
         return Memory()
 
 
-def spell(values, padding=0):
-    return " ".join(map(str, values)).encode() + b" " * padding
-
-
-def read(data):
-    return [Fraction(word) for word in bytes(data).decode().split()]
-
-
 @dataclass
 class Disk:
     """What survives. base: the values of the base model. kept: differences, by (round, partner)."""
 
-    base: list
+    base: tuple
     members: dict = field(default_factory=dict)
     records: dict = field(default_factory=dict)
     checkpoints: list = field(default_factory=list)
@@ -92,11 +76,14 @@ class Compute:
     """Carries out orders in turn, each after some time, as a thread would; what concerns the disk alone, beside."""
 
     def __init__(self, host):
-        self.host, self.values, self.ours = host, list(host.disk.base), None
-        self.previous = self.made = None
-        self.sums = {}
-        """By round: how many hosts are in it, and the sum of their values."""
+        self.host = host
+        self.replica = Replica(host.world.rules, host.disk.base, (host.drift,) * len(host.disk.base))
+        self.ours = self.made = None
         self.free_at, self.life = 0.0, host.life
+
+    @property
+    def values(self):
+        return self.replica.values
 
     def put(self, order):
         world, host = self.host.world, self.host
@@ -117,29 +104,30 @@ class Compute:
     def restore(self, order):
         disk, node = self.host.disk, self.host.node
         disk.kept = {place: disk.kept[place] for place in node.needed()}
-        serial, round_, values, self.previous = disk.checkpoints[-1] if disk.checkpoints else (0, 0, disk.base, None)
-        self.values = list(values)
-        self.host.do(lambda now: node.restored(serial, round_, now))
+        newest = disk.checkpoints[-1] if disk.checkpoints else None
+        if newest is not None:
+            self.replica.restore(newest.data)
+            self.replica.mixed = dict(newest.mixed)
+        numbers = (newest.serial, newest.round) if newest is not None else (0, 0)
+        self.host.do(lambda now: node.restored(*numbers, now))
 
     def takelocalsteps(self, order):
-        change = order.count * self.host.drift
-        self.values = [one + change for one in self.values]
-        self.host.drifted += change
+        self.replica.take_steps(order.count)
+        self.host.drifted += order.count * self.host.drift
         self.host.do(self.host.node.stepped)
 
     def encode(self, order):
-        self.ours = list(self.values)
+        self.ours = self.replica.propose()
         content = Bytes(spell(self.ours, self.host.padding))
         self.host.encoded.append((order.round, content.digest))
         self.host.allowed = self.host.patience_seconds()
         self.host.do(lambda now: self.host.node.encoded(content, now))
 
     def keep(self, order):
-        is_right = hashlib.sha256(order.sink.data).digest() == order.digest
+        is_right = digest_of(order.sink.data) == order.digest
         if is_right:
-            theirs = read(order.sink.data)
-            difference = [a - b for a, b in zip(self.ours, theirs, strict=True)]
-            self.host.disk.kept[order.round, order.partner] = difference
+            theirs = read(order.sink.data, len(self.ours))
+            self.host.disk.kept[order.round, order.partner] = minus(self.ours, theirs)  # perhaps the round is over
         kept = (order.round, order.partner, order.digest)
         self.host.do(lambda now: self.host.node.kept(*kept, is_right=is_right, now=now))
 
@@ -147,24 +135,16 @@ class Compute:
         self.host.mixes.append((order.round, tuple(one.partner for one in order.partners)))
         for partner, weight in order.partners:
             self._pull(order.round, partner, weight)
-        gamma = Fraction(self.host.world.rules.gamma)
-        before, self.previous = self.previous or self.ours, self.ours
-        self.values = [v + gamma * (a - b) for v, a, b in zip(self.values, self.ours, before, strict=True)]
+        self.replica.finish()
 
     def gather(self, order):
-        is_right = hashlib.sha256(order.sink.data).digest() == order.digest
+        is_right = digest_of(order.sink.data) == order.digest
         if is_right:
-            hosts, sums = self._gathered(order.round)
-            sums = [a + order.hosts * b for a, b in zip(sums, read(order.sink.data), strict=True)]
-            self.sums[order.round] = hosts + order.hosts, sums
+            self.replica.gather(order.round, read(order.sink.data, len(self.values)), order.hosts)
         self.host.do(lambda now: self.host.node.gathered(order.round, order.partner, is_right=is_right, now=now))
 
     def total(self, order):
-        hosts, sums = self._gathered(order.round)
-        means = [one / hosts for one in sums]
-        if order.has_momentum:
-            gamma, before = Fraction(self.host.world.rules.gamma), self.previous or self.host.disk.base
-            means = [mean + gamma * (mean - one) for mean, one in zip(means, before, strict=True)]
+        means, hosts = self.replica.total(order.round, has_momentum=order.has_momentum)
         self.made = Bytes(spell(means, self.host.padding))
         self.host.do(lambda now: self.host.node.totalled(order.round, self.made, hosts, now))
 
@@ -173,18 +153,14 @@ class Compute:
         if content.digest != order.digest:
             self.host.do(lambda now: self.host.node.taken(order.round, None, now))
             return
-        result, gamma = read(content.data), Fraction(self.host.world.rules.gamma)
-        self.values = [v + new - ours for v, new, ours in zip(self.values, result, self.ours, strict=True)]
-        before = self.previous or self.host.disk.base
-        self.previous = [(new + gamma * one) / (1 + gamma) for new, one in zip(result, before, strict=True)]
-        self.host.agreed.append((order.round, tuple(result)))
+        result = read(content.data, len(self.values))
+        self.replica.agree(result, is_last=order.is_last)
+        self.host.agreed.append((order.round, result))
         self.host.do(lambda now: self.host.node.taken(order.round, content, now))
 
     def close(self, order):
+        self.replica.close()
         self.host.closed.append(order.round)
-
-    def _gathered(self, round_):
-        return self.sums.get(round_, (1, self.ours))
 
     def correct(self, order):
         self._pull(order.round, order.partner, order.weight)
@@ -195,11 +171,12 @@ class Compute:
 
     def keepcheckpoint(self, order):
         """As they are now; it is on the disk some time later."""
-        kept, life, host = (order.serial, order.round, list(self.values), self.previous), self.life, self.host
+        life, host = self.life, self.host
+        kept = Checkpoint(order.serial, order.round, self.replica.save(host.padding), dict(self.replica.mixed))
 
         def write():
             if host.life == life:
-                host.disk.checkpoints = sorted([*host.disk.checkpoints, kept], key=lambda one: one[0])
+                host.disk.checkpoints = sorted([*host.disk.checkpoints, kept], key=lambda one: one.serial)
                 host.do(lambda now: host.node.checkpointed(order.serial, now))
 
         host.world.at(host.world.now + host.disk_seconds(), write)
@@ -207,20 +184,18 @@ class Compute:
     def opencopy(self, order):
         host = self.host
         found = host.disk.checkpoints[-1] if host.disk.checkpoints else None
-        content = Bytes(spell(found[2], host.padding)) if found else None
-        host.do(lambda now: host.node.opened(order.peer, content, found[1] if found else 0, now))
+        content = Bytes(found.data) if found else None
+        host.do(lambda now: host.node.opened(order.peer, content, found.round if found else 0, now))
 
     def adopt(self, order):
-        is_right = hashlib.sha256(order.sink.data).digest() == order.digest
+        is_right = digest_of(order.sink.data) == order.digest
         if is_right:
-            self.values, self.previous = read(order.sink.data), None
+            self.replica.restore(bytes(order.sink.data))
             self.host.adopted += 1
         self.host.do(lambda now: self.host.node.adopted(is_right=is_right, now=now))
 
     def _pull(self, round_, partner, weight):
-        part = Fraction(self.host.world.rules.alpha) * Fraction(weight).limit_denominator(10**6)
-        difference = self.host.disk.kept[round_, partner]
-        self.values = [v - part * d for v, d in zip(self.values, difference, strict=True)]
+        self.replica.pull((round_, partner), weight, self.host.disk.kept[round_, partner])
 
 
 class Host:
@@ -241,7 +216,7 @@ class Host:
         self.world, self.name, self.drift, self.step_seconds = world, name, drift, step_seconds
         self.padding, self.local_steps = padding, local_steps
         self.checkpoint_rounds = checkpoint_rounds
-        self.disk = Disk([Fraction(one) for one in values])
+        self.disk = Disk(tuple(Fraction(one) for one in values))
         self.life, self.is_up = 0, False
         self.starts = 0
         """As its disk knows; `life` is counted by the world."""

@@ -46,31 +46,6 @@ NUMBERS = (0, 1, 7, 1 << 31, STEP_MAX, (1 << 64) - 1)
 TEXTS = ("\x1b[2J\x1b[31mroot#", "bye\n2026-01-01 error: forged", "x" * 4096, "\u202egnp.exe", "")
 
 
-def choose_liars(clients: int, edges: Iterable[tuple[int, int]], share: float, rng: random.Random) -> set[int]:
-    """Up to this share of the hosts, at least one where there is room; what remains is connected."""
-    links: dict[int, set[int]] = {index: set() for index in range(clients)}
-    for one, other in edges:
-        links[one].add(other)
-        links[other].add(one)
-    most = int(clients * share)
-    wanted = rng.randint(1, most) if most else 0
-    liars: set[int] = set()
-    for index in rng.sample(range(clients), clients):
-        if len(liars) < wanted and _is_connected(links, links.keys() - liars - {index}):
-            liars.add(index)
-    return liars
-
-
-def _is_connected(links: dict[int, set[int]], left: set[int]) -> bool:
-    reached = {min(left)}
-    edge = list(reached)
-    while edge:
-        found = (links[edge.pop()] & left) - reached
-        reached |= found
-        edge += found
-    return reached == left
-
-
 class Liar:
     """One host that lies. told: how often each kind of lie was told, by all liars of the world."""
 

@@ -15,6 +15,7 @@ from seedflood.protocol.seedflood.window import WindowRule
 from seedflood.protocol.swarm.rules import Patience
 from seedflood.simulation import runs
 from seedflood.simulation.climate import Climate, draw_climate
+from seedflood.simulation.liars import choose_liars
 from seedflood.simulation.runs import HEALING_SECONDS_MAX, Trial, show_complaints, verdict
 from seedflood.simulation.seedflood.bounds import find_excess
 from seedflood.simulation.seedflood.checks import (
@@ -27,7 +28,7 @@ from seedflood.simulation.seedflood.checks import (
 )
 from seedflood.simulation.seedflood.faults import SeedfloodChaos
 from seedflood.simulation.seedflood.host import SeedfloodHost
-from seedflood.simulation.seedflood.liars import Liar, choose_liars, let_lie
+from seedflood.simulation.seedflood.liars import Liar, let_lie
 from seedflood.simulation.seedflood.optimisers import OPTIMIZERS, OptimizerName
 from seedflood.simulation.seedflood.profiles import PROFILES, Profile
 from seedflood.simulation.seedflood.telling import TELLS, Tell, make_telling

@@ -1,0 +1,61 @@
+"""How much a node that trains by GASLoC may keep."""
+
+from typing import Any
+
+from seedflood.host.gasloc.driver import GaslocDriver
+from seedflood.protocol.gasloc.transfer import CHUNK_BYTES_MIN, RATES, WINDOW_BYTES_MAX
+from seedflood.simulation import bounds
+from seedflood.simulation.bounds import SWARM_BOUNDS, Bound, at_once, fixed, linked, origins
+
+FIGURES_MAX = 16
+"""Of the compute side."""
+
+
+def _transfers(node: Any) -> int:
+    """The pairs of a round, and a copy."""
+    return origins(node) + 1
+
+
+def _rounds(node: Any) -> int:
+    """Pairs with one partner that no checkpoint contains: if no checkpoint can be written, all of the run."""
+    most: int = node.rules.rounds
+    return most
+
+
+BOUNDS: dict[str, Bound] = {
+    **SWARM_BOUNDS,
+    "Account.entries": _rounds,
+    "Agreement._below": origins,
+    "Agreement._distrust": origins,
+    "Agreement._elsewhere": origins,
+    "Agreement._given": origins,
+    "Agreement._heard": origins,
+    "Agreement._lost_at": origins,
+    "Agreement._results": linked,
+    "Agreement._sums": linked,
+    "Backlog.records": origins,
+    "Carrier._receiving": _transfers,
+    "Carrier._sending": _transfers,
+    "Carrier._windows": linked,
+    "Conversation._furthest": lambda node: 2 * origins(node),
+    "Conversation.progress": linked,
+    "Exchange._distrust": origins,
+    "Exchange._offers": linked,
+    "Exchange._pairings": origins,
+    "Fetch._tried": origins,
+    "Gasloc.shown": fixed(FIGURES_MAX),
+    "Ledger._accounts": origins,
+    "Outputs.orders": at_once,
+    "Pace._heard": origins,
+    "Pace._throughput": origins,
+    "Pace.slow": origins,
+    "Serve._rest_until": origins,
+    "Window._rates": fixed(RATES),
+    "Window._sent": fixed(WINDOW_BYTES_MAX // CHUNK_BYTES_MIN + 1),
+}
+"""By the part that holds it; [] is what a table holds by its keys."""
+
+
+def find_excess(driver: GaslocDriver) -> list[str]:
+    """Tables of a node that are larger than promised, or of which nothing is promised."""
+    return bounds.find_excess(driver, BOUNDS)

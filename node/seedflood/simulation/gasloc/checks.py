@@ -1,0 +1,69 @@
+"""What must hold, judged from outside: from what hosts hold, not from what they say."""
+
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+
+from seedflood.protocol.gasloc.phase import Phase
+from seedflood.simulation import checks
+from seedflood.simulation.gasloc.host import DRIFT, GaslocHost
+from seedflood.simulation.gasloc.replica import plus
+
+find_mistakes = checks.find_mistakes
+
+
+def find_violations(hosts: Sequence[GaslocHost]) -> list[str]:
+    """Broken promises of finished, healed hosts."""
+    violations = [*find_mistakes(hosts), *_find_leftovers(hosts), *_find_unbalanced(hosts)]
+    if is_mean_exact(hosts) is False:
+        violations.append("the mean of all replicas has moved")
+    return violations
+
+
+def is_mean_exact(hosts: Sequence[GaslocHost]) -> bool | None:
+    """Is the sum of all replicas that of the base models and of all local steps in them? None where nothing is promised
+    of it: momentum moves it; so does a copy, which counts one replica twice, a lost disk, and a liar."""
+    is_promised = not hosts[0].rules.gamma and not hosts[0].chronicle.liars
+    if not is_promised or any(host.replaced_before for host in hosts):
+        return None
+    found = expected = (Fraction(0),) * len(DRIFT)
+    for host in hosts:
+        replica = host.replica
+        found = plus(found, replica.values)
+        expected = plus(expected, plus(host.base, tuple(replica.steps * one for one in DRIFT)))
+    return found == expected
+
+
+def find_silence(host: GaslocHost) -> str | None:
+    """Does the host stand still without a reason that it can tell, though its model has nothing to do and its disk has
+    space?"""
+    phase, gasloc = host.node.phase, host.node.gasloc
+    is_waiting = phase in (Phase.JOINING, Phase.FINISHING) or (phase == Phase.EXCHANGING and not gasloc.is_computing)
+    if not is_waiting or host.work or host.driver.is_disk_full or host.driver.blockers():
+        return None
+    return f"is {phase} in round {gasloc.round}, and cannot say for whom it waits"
+
+
+def _find_unbalanced(hosts: Sequence[GaslocHost]) -> Iterator[str]:
+    """A pair mixes together or not at all: what one end has added, the other one has taken away. Nothing is promised of
+    pairs with a replica that another one has replaced since, or with a liar."""
+    by_origin = {host.origin: host for host in hosts}
+    for host in hosts:
+        for (round_, origin), part in sorted(host.replica.mixed.items()):
+            other = by_origin.get(origin)
+            if other is None or round_ < other.replaced_before:
+                continue
+            theirs = other.replica.mixed.get((round_, host.origin))
+            if theirs is None:
+                yield f"{host.name} has mixed round {round_} with {other.name}, which has not"
+            elif any(a + b for a, b in zip(part, theirs, strict=True)):
+                yield f"{host.name} and {other.name} have mixed different things in round {round_}"
+
+
+def _find_leftovers(hosts: Sequence[GaslocHost]) -> Iterator[str]:
+    honest = {host.origin for host in hosts}
+    for host in hosts:
+        doubts = [entry.round for origin, entry in host.ledger.doubts() if origin in honest]
+        if doubts:
+            yield f"{host.name} ends in doubt of round {doubts[0]}"
+        if not doubts and any(origin in honest for _, origin in host.journal.kept):
+            yield f"{host.name} ends with parts that nobody needs"

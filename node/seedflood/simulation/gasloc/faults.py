@@ -1,0 +1,16 @@
+"""When a host that trains by GASLoC may lose its disk."""
+
+from seedflood.protocol.gasloc.stated import stated
+from seedflood.simulation.faults import Chaos
+from seedflood.simulation.gasloc.host import GaslocHost
+
+
+class GaslocChaos(Chaos[GaslocHost]):
+    """Strikes a world of GASLoC."""
+
+    def holds_past_of(self, host: GaslocHost, keeper: GaslocHost) -> bool:
+        """A host that lost its disk learns from the others which rounds are past. They hear of rounds now and then, so
+        it may be lost when they know of the last one."""
+        known = keeper.node.membership.get(host.origin)
+        is_known = known is not None and known in keeper.journal.members() and not keeper.journal.is_open(None)
+        return known is not None and is_known and stated(known).round >= host.offered_round

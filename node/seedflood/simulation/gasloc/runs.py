@@ -1,0 +1,255 @@
+"""Whole simulated runs of GASLoC: chaos, healing, judgement, in one call; and many seeds over all cores."""
+
+import random
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, get_args
+
+from rich.console import Console
+from rich.table import Table
+
+from seedflood.cluster.topology import make_topology
+from seedflood.errors import UsageError
+from seedflood.protocol.gasloc.rules import GaslocRules, Habits, Matching
+from seedflood.protocol.swarm.rules import Patience
+from seedflood.simulation import runs
+from seedflood.simulation.climate import Climate, draw_climate
+from seedflood.simulation.gasloc.bounds import find_excess
+from seedflood.simulation.gasloc.checks import find_mistakes, find_silence, find_violations, is_mean_exact
+from seedflood.simulation.gasloc.faults import GaslocChaos
+from seedflood.simulation.gasloc.host import GaslocHost, Manner
+from seedflood.simulation.gasloc.liars import Liar, let_lie
+from seedflood.simulation.gasloc.profiles import PROFILES, Profile
+from seedflood.simulation.gasloc.world import BASE_DIGEST, RUN_ID, GaslocWorld
+from seedflood.simulation.liars import choose_liars
+from seedflood.simulation.runs import Trial, show_complaints, verdict
+
+HEALING_SECONDS_MAX = 3600.0
+"""A round in which all agree may take a minute over narrow links."""
+PATIENCE = Patience(start_seconds=5.0)
+CHAOS_SHARE = 0.7
+"""Chaos ends when somebody has done this share of the steps, or time is up."""
+QUIET_SECONDS = 10.0
+"""At the end, for words that come late."""
+MATCHINGS: tuple[Matching, ...] = get_args(Matching)
+LOCAL_STEPS = (1, 2, 4)
+GAMMAS = (0.0, 0.0, 0.0, 0.5)
+AGREEMENTS = 0.3
+"""So many runs end with the mean of all replicas on every host."""
+ALPHAS = (1.0, 0.5)
+PADDINGS = (0, 0, 20_000)
+"""Contents of one chunk, and of several."""
+CHECKPOINT_ROUNDS = (1, 1, 3)
+STALE_ROUNDS = (0, 0, 5)
+ALWAYS = 1 << 40
+"""Rounds: whoever joins begins with the base model."""
+CONTENT_BYTES_SPARE = 1 << 14
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is simulated. The same plan gives exactly the same run, on any machine. Raises UsageError.
+
+    local_steps, matching, gamma, agrees_at_end: None to have them drawn from the seed, as all else is that the rules
+    leave open.
+    """
+
+    clients: int = 16
+    topology: str = "ring"
+    seed: int = 1
+    steps: int = 20
+    profile: str = "all"
+    local_steps: int | None = None
+    matching: Matching | None = None
+    gamma: float | None = None
+    agrees_at_end: bool | None = None
+
+    def __post_init__(self) -> None:
+        if self.profile not in PROFILES:
+            raise UsageError(f'unknown fault profile "{self.profile}"; choose one of {", ".join(PROFILES)}.')
+        if self.matching not in (None, *MATCHINGS):
+            raise UsageError(f'unknown matching "{self.matching}"; choose one of {", ".join(MATCHINGS)}.')
+        if self.steps < 1 or self.steps % (self.local_steps or 1):
+            raise UsageError("--steps must be 1 or more, and a multiple of the local steps.")
+
+    def drawn(self) -> "Plan":
+        """With nothing left open: runs that differ in their seed also differ in how they train."""
+        rng = random.Random(f"plan {self.seed}")
+        local_steps = rng.choice([count for count in LOCAL_STEPS if self.steps % count == 0])
+        matching, gamma, agrees_at_end = rng.choice(MATCHINGS), rng.choice(GAMMAS), rng.random() < AGREEMENTS
+        return replace(
+            self,
+            local_steps=self.local_steps or local_steps,
+            matching=self.matching or matching,
+            gamma=gamma if self.gamma is None else self.gamma,
+            agrees_at_end=agrees_at_end if self.agrees_at_end is None else self.agrees_at_end,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What came of a plan. violations: broken promises; stuck: who had not finished when time was up. mean_exact: None
+    where nothing is promised of the mean. exchanges, skipped: pairs that mixed or did not, as both ends count them;
+    copies: how many hosts took one."""
+
+    plan: Plan
+    violations: list[str]
+    stuck: list[str]
+    mean_exact: bool | None
+    exchanges: int
+    skipped: int
+    copies: int
+    virtual_seconds: float
+    wall_seconds: float
+    faults: dict[str, int]
+    climate: str = "usual"
+    liars: int = 0
+
+    @property
+    def healed(self) -> bool:
+        return not self.stuck
+
+    @property
+    def is_good(self) -> bool:
+        return self.healed and not self.violations
+
+    def facts(self) -> dict[str, Any]:
+        """For machines: plain values."""
+        facts = asdict(self)
+        plan = facts.pop("plan")
+        return {**plan, "healed": self.healed, **facts}
+
+
+class Judge:
+    """What GASLoC promises."""
+
+    def look_at(self, host: GaslocHost) -> list[str]:
+        """Is what nodes keep as little as is promised, and can all say why they wait?"""
+        return [*find_excess(host.driver), *filter(None, [find_silence(host)])]
+
+    def find_mistakes(self, hosts: Sequence[GaslocHost]) -> list[str]:
+        return find_mistakes(hosts)
+
+    def find_violations(self, hosts: Sequence[GaslocHost]) -> list[str]:
+        return find_violations(hosts)
+
+
+class _Trial(Trial[GaslocHost]):
+    """Some hosts may lie, until the others have ended."""
+
+    world: GaslocWorld
+
+    def __init__(self, world: GaslocWorld, chaos: GaslocChaos, liars: Iterable[int]) -> None:
+        super().__init__(world, chaos, Judge())
+        self._chosen = sorted(liars)
+        self._liars: list[Liar] = []
+
+    def begin(self) -> None:
+        super().begin()
+        if self._chosen:
+            self._liars = let_lie(self.world, self._chosen, self.chaos.faults)
+
+    def settle(self) -> None:
+        for liar in self._liars:
+            liar.end()
+        self.world.run_for(QUIET_SECONDS)
+
+
+def simulate(plan: Plan) -> Result:
+    """Runs the plan to its end, or until virtual time is up."""
+    profile, plan = PROFILES[plan.profile], plan.drawn()
+    edges = make_topology(plan.topology, plan.clients, seed=plan.seed)
+    draws = random.Random(f"world {plan.seed}")
+    climate = draw_climate(profile.climates, profile.weather, plan.clients, draws)
+    world = _make_world(plan, profile, edges, climate, draws)
+    liars = choose_liars(plan.clients, edges, profile.liars, draws)
+    outcome = _Trial(world, GaslocChaos(world, profile), liars).run(
+        lambda host: host.node.step >= CHAOS_SHARE * plan.steps, HEALING_SECONDS_MAX
+    )
+    seen = [host.node.gasloc.exchange for host in world.honest if host.is_up]
+    return Result(
+        plan=plan,
+        violations=outcome.violations,
+        stuck=outcome.stuck,
+        mean_exact=is_mean_exact(world.honest),
+        exchanges=sum(one.mixed for one in seen),
+        skipped=sum(one.skipped for one in seen),
+        copies=sum(host.copies for host in world.honest),
+        virtual_seconds=outcome.virtual_seconds,
+        wall_seconds=outcome.wall_seconds,
+        faults=outcome.faults,
+        climate=climate.name,
+        liars=len(liars),
+    )
+
+
+def _make_world(
+    plan: Plan, profile: Profile, edges: Iterable[tuple[int, int]], climate: Climate, draws: random.Random
+) -> GaslocWorld:
+    """plan: with nothing left open. Where nothing destroys a replica nobody takes a copy, which would count one twice:
+    the mean can be looked at."""
+    assert plan.local_steps is not None
+    assert plan.matching is not None
+    assert plan.gamma is not None
+    padding = draws.choice(PADDINGS)
+    is_whole = "lose_disk" not in profile.rates and "copy_key" not in profile.rates
+    rules = GaslocRules(
+        RUN_ID,
+        BASE_DIGEST,
+        plan.clients,
+        plan.steps,
+        run_seed=plan.seed,
+        local_steps=plan.local_steps,
+        alpha=draws.choice(ALPHAS),
+        gamma=plan.gamma,
+        matching=plan.matching,
+        encoding="exact",
+        delay_steps=draws.choice((0, 0, plan.local_steps)),
+        final_rounds=draws.choice((0, 0, 2)),
+        agrees_at_end=bool(plan.agrees_at_end),
+        last_encoding="exact",
+        content_bytes_max=padding + CONTENT_BYTES_SPARE,
+        copy_bytes_max=padding + 8 * CONTENT_BYTES_SPARE,
+        fresh_rounds=ALWAYS if is_whole else draws.choice((0, 2)),
+        stale_rounds=0 if is_whole else draws.choice(STALE_ROUNDS),
+    )
+    habits = [Habits(None, draws.choice(CHECKPOINT_ROUNDS), patience=PATIENCE) for _ in range(plan.clients)]
+    return GaslocWorld(
+        rules,
+        edges,
+        seed=plan.seed,
+        manner=lambda index: Manner(habits[index % plan.clients], padding),
+        weather=climate.weather,
+        pace=climate.paces,
+    )
+
+
+def sweep(plan: Plan, seeds: Iterable[int], processes: int | None = None) -> Iterator[Result]:
+    """The plan under each seed, over so many processes (default: one per core); results as they come."""
+    return runs.sweep(simulate, (replace(plan, seed=seed) for seed in seeds), processes)
+
+
+def show_result(result: Result, console: Console) -> None:
+    """One run, for people."""
+    plan = result.plan
+    how = f"{plan.local_steps} local steps, matching {plan.matching}, gamma {plan.gamma}"
+    how += ", agreement at the end" if plan.agrees_at_end else ""
+    what = f"{plan.clients} hosts, {plan.topology}, {how}, seed {plan.seed}"
+    table = Table(title=what, title_justify="left")
+    table.add_column("what")
+    table.add_column("result", justify="right")
+    table.add_row("pairs mix together or not at all, nobody waits beyond the bound", verdict(not result.violations))
+    table.add_row("healed", verdict(result.healed))
+    is_exact = "not promised here" if result.mean_exact is None else verdict(result.mean_exact)
+    table.add_row("mean of all replicas preserved exactly", is_exact)
+    table.add_row("exchanges, skipped", f"{result.exchanges}, {result.skipped}")
+    if result.copies:
+        table.add_row("copies taken", str(result.copies))
+    table.add_row("climate", result.climate)
+    if result.liars:
+        table.add_row("liars", str(result.liars))
+    table.add_row("virtual seconds", f"{result.virtual_seconds:.1f}")
+    for kind, count in result.faults.items():
+        table.add_row(f"fault: {kind.replace('_', ' ')}", str(count))
+    console.print(table)
+    show_complaints(result, console)

@@ -1,0 +1,146 @@
+"""What GASLoC promises, kept with its mechanisms and broken without each of them."""
+
+import pytest
+
+from seedflood.host.backlog import Backlog
+from seedflood.host.driver import Driver
+from seedflood.protocol.gasloc.algorithm import Gasloc
+from seedflood.protocol.gasloc.carrier import Carrier
+from seedflood.protocol.gasloc.exchange import Exchange
+from seedflood.protocol.gasloc.ledger import Ledger
+from seedflood.protocol.gasloc.orders import Keep
+from seedflood.protocol.gasloc.transfer import RETRY_SECONDS, Receiving
+from seedflood.simulation.gasloc import runs
+from seedflood.simulation.gasloc.compute import Compute
+from seedflood.simulation.gasloc.replica import digest_of
+from seedflood.simulation.gasloc.runs import Plan, simulate
+from seedflood.simulation.journal import MemoryJournal
+
+
+def simulated(profile, seed, **settings):
+    return simulate(
+        Plan(
+            **({"clients": 6, "steps": 24, "matching": "one", "gamma": 0.0, "agrees_at_end": False} | settings),
+            profile=profile,
+            seed=seed,
+        )
+    )
+
+
+def is_seen(complaint, profile, seeds=range(8), **settings):
+    """Does any seed show it?"""
+    results = (simulated(profile, seed, **settings) for seed in seeds)
+    return any(complaint in line for result in results for line in result.violations)
+
+
+# A pair mixes together or not at all
+
+
+def test_that_nothing_is_kept_is_seen(monkeypatch):
+    monkeypatch.setattr(Driver, "_persist", lambda *_: None)
+    assert is_seen("before that was durable", "crashes")
+
+
+def test_a_disk_that_keeps_nothing_through_a_power_failure_is_seen(monkeypatch):
+    monkeypatch.setattr(MemoryJournal, "_sync", lambda journal: None)
+    assert is_seen("before that was durable", "crashes")
+
+
+def test_that_a_full_disk_withholds_nothing_is_seen(monkeypatch):
+    monkeypatch.setattr(Backlog, "sift", lambda backlog, peer, message: message)
+    assert is_seen("before that was durable", "disks")
+
+
+def test_that_parts_are_not_added_again_after_a_crash_is_seen(monkeypatch):
+    restored = Ledger.restored
+    monkeypatch.setattr(Ledger, "restored", lambda ledger, serial: restored(ledger, serial)[:0])
+    assert is_seen("the mean of all replicas has moved", "crashes")
+
+
+def test_that_parts_are_added_again_though_a_checkpoint_has_them_is_seen(monkeypatch):
+    monkeypatch.setattr(runs, "HEALING_SECONDS_MAX", 20.0)
+    monkeypatch.setattr(Ledger, "checkpointed", lambda ledger, serial: [])
+    restored = Ledger.restored
+    monkeypatch.setattr(Ledger, "restored", lambda ledger, serial: restored(ledger, 0))
+    assert is_seen("twice with one partner", "crashes", range(1))
+
+
+def test_that_nobody_asks_for_the_word_is_seen(monkeypatch):
+    monkeypatch.setattr(Exchange, "_remind", lambda *_: None)
+    assert is_seen("ends in doubt", "network")
+
+
+def test_that_both_ends_may_skip_is_seen(monkeypatch):
+    """A partner that is prepared takes silence for a no."""
+    heard = Exchange.heard_outcome
+    monkeypatch.setattr(
+        Exchange, "heard_outcome", lambda one, peer, outcome: heard(one, peer, outcome._replace(is_mixed=False))
+    )
+    assert is_seen("which has not", "none", range(1))
+
+
+# Nobody waits beyond the bound
+
+
+def test_that_a_partner_is_waited_for_without_end_is_seen(monkeypatch):
+    monkeypatch.setattr(runs, "HEALING_SECONDS_MAX", 60.0)
+    monkeypatch.setattr(Exchange, "advance", lambda exchange, now: None)
+    results = [simulated("liars", seed) for seed in range(2, 4)]
+    assert any(" are allowed" in line for result in results for line in result.violations)
+    assert any(result.stuck for result in results)
+
+
+def test_who_cannot_say_why_it_waits_is_seen(monkeypatch):
+    monkeypatch.setattr(Gasloc, "blockers", lambda gasloc, now: ())
+    assert is_seen("cannot say for whom it waits", "none", range(1))
+
+
+# Contents
+
+
+def test_that_other_bytes_than_were_offered_are_kept_is_seen(monkeypatch):
+    keep = Compute._keep
+
+    def trust(compute, order):
+        keep(compute, Keep(order.round, order.partner, digest_of(order.sink.data), order.sink))
+
+    monkeypatch.setattr(Compute, "_keep", trust)
+    assert is_seen("kept parameters that its partner never offered", "liars")
+
+
+def test_that_a_full_disk_ends_a_host_to_which_parameters_come_is_seen(monkeypatch):
+    def take(receiving, chunk, now):
+        if chunk.offset != receiving.held:
+            return False
+        receiving.sink.write(chunk.data)
+        receiving.held, receiving.ask_at = chunk.offset + len(chunk.data), now + RETRY_SECONDS
+        return True
+
+    monkeypatch.setattr(Receiving, "take", take)
+    assert is_seen("no space left", "disks", range(3, 9))
+
+
+def test_a_table_that_grows_is_seen(monkeypatch):
+    disconnected = Carrier.disconnected
+
+    def keep_window(carrier, peer):
+        windows = dict(carrier._windows)
+        disconnected(carrier, peer)
+        carrier._windows.update(windows)
+
+    monkeypatch.setattr(Carrier, "disconnected", keep_window)
+    assert is_seen("in Carrier._windows, more than", "crashes")
+
+
+def test_a_checkpoint_that_holds_a_later_round_is_seen(monkeypatch):
+    keep = Gasloc._keep_checkpoint
+    monkeypatch.setattr(Gasloc, "_keep_checkpoint", lambda gasloc, round_: keep(gasloc, max(0, round_ - 2)))
+    assert is_seen("writes a checkpoint for round", "none", range(1))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_all_promises_are_kept_by_the_same_plans(seed):
+    """The judges are silent where nothing is switched off."""
+    for profile in ("none", "crashes", "disks", "network", "liars"):
+        result = simulated(profile, seed)
+        assert (result.violations, result.stuck) == ([], [])

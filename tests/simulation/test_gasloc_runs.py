@@ -1,0 +1,164 @@
+"""Whole plans of GASLoC: chaos, healing, judgement; every fault and profile; many seeds."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from rich.console import Console
+
+from seedflood.errors import ConfigError
+from seedflood.simulation.gasloc.profiles import PROFILES
+from seedflood.simulation.gasloc.runs import Plan, show_result, simulate, sweep
+from seedflood.simulation.runs import show_sweep
+
+
+def assert_good(result):
+    assert result.violations == [], result.plan
+    assert result.is_good, (result.plan, result.stuck)
+
+
+@pytest.mark.parametrize("profile", sorted(PROFILES))
+@pytest.mark.parametrize("seed", [1, 2])
+def test_every_profile_is_survived(profile, seed):
+    assert_good(simulate(Plan(clients=5, seed=seed, steps=24, profile=profile)))
+
+
+@pytest.mark.parametrize(
+    ("topology", "matching"),
+    [
+        ("grid", "one"),
+        ("grid", "full"),
+        ("tree", "two"),
+        ("complete", "one"),
+        ("complete", "full"),
+        ("random-regular", "two"),
+        ("path", "full"),
+    ],
+)
+def test_every_topology_and_matching_survives_everything(topology, matching):
+    result = simulate(Plan(clients=9, topology=topology, steps=24, matching=matching, gamma=0.0, agrees_at_end=False))
+    assert_good(result)
+    assert result.mean_exact is True
+
+
+@pytest.mark.parametrize("clients", [1, 2])
+def test_the_smallest_swarms_survive_everything(clients):
+    assert_good(simulate(Plan(clients=clients, topology="path", steps=24)))
+
+
+def test_hosts_train_for_long_under_chaos():
+    result = simulate(
+        Plan(clients=5, steps=120, local_steps=2, profile="crashes", gamma=0.0, agrees_at_end=False, seed=4)
+    )
+    assert_good(result)
+    assert result.mean_exact is True
+    assert result.exchanges > 150
+
+
+@pytest.mark.parametrize("profile", ["none", "crashes", "network"])
+def test_hosts_may_agree_in_every_round_and_at_the_end(profile):
+    for matching in ("one", "all"):
+        assert_good(simulate(Plan(clients=6, steps=24, profile=profile, matching=matching, agrees_at_end=True)))
+
+
+def test_copies_are_taken_where_replicas_are_lost():
+    results = [simulate(Plan(clients=6, steps=48, profile="losses", seed=seed)) for seed in range(20, 23)]
+    assert sum(result.copies for result in results) > 0
+
+
+def test_every_kind_of_fault_happens():
+    names = ("all", "losses")
+    missing = {kind for name in names for kind in PROFILES[name].rates} | {"lost_frames", "late_join", "broken_links"}
+    for seed in range(6):
+        for name in names:
+            missing -= simulate(Plan(clients=9, topology="grid", steps=24, seed=seed, profile=name)).faults.keys()
+        if not missing:
+            break
+    assert not missing
+
+
+def test_a_calm_run_has_no_faults_and_skips_nothing():
+    result = simulate(
+        Plan(clients=6, steps=24, profile="none", matching="one", gamma=0.0, agrees_at_end=False, local_steps=4)
+    )
+    assert_good(result)
+    assert (result.faults, result.skipped, result.mean_exact) == ({}, 0, True)
+    assert result.exchanges >= 6 * 4
+
+
+SCRIPT = """
+import json
+from seedflood.simulation.gasloc.runs import Plan, simulate
+facts = simulate(Plan(clients=6, seed=11, steps=24)).facts()
+del facts["wall_seconds"]
+print(json.dumps(facts))
+"""
+
+
+def test_the_same_seed_gives_the_same_run_in_every_process():
+    said = {
+        subprocess.run(
+            [sys.executable, "-c", SCRIPT],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for hash_seed in ("1", "2")
+    }
+    assert len(said) == 1
+    assert json.loads(said.pop())["faults"]["broken_links"] > 0
+
+
+def test_a_sweep_runs_every_seed_in_processes_of_their_own():
+    results = list(sweep(Plan(clients=4, steps=8, profile="crashes"), range(3, 7), processes=2))
+    assert sorted(result.plan.seed for result in results) == [3, 4, 5, 6]
+    assert all(result.is_good for result in results)
+
+
+def test_the_facts_are_plain_values():
+    facts = simulate(Plan(clients=3, steps=4, profile="none", seed=9, gamma=0.0, agrees_at_end=False)).facts()
+    assert json.loads(json.dumps(facts)) == facts
+    assert {key: facts[key] for key in ("seed", "clients", "topology", "profile", "steps", "gamma")} == {
+        "seed": 9,
+        "clients": 3,
+        "topology": "ring",
+        "profile": "none",
+        "steps": 4,
+        "gamma": 0.0,
+    }
+    assert facts["healed"] is facts["mean_exact"] is True
+    assert facts["violations"] == facts["stuck"] == []
+
+
+def test_people_see_a_verdict_and_what_went_wrong():
+    good = simulate(Plan(clients=3, steps=4, profile="none", gamma=0.0, agrees_at_end=False))
+    assert "mean of all replicas preserved exactly" in shown(good)
+    text = io.StringIO()
+    assert show_sweep([good], Console(file=text, width=120), count=1) == []
+    assert "1 of 1 seeds done, 0 bad" in text.getvalue()
+
+
+def shown(result):
+    text = io.StringIO()
+    show_result(result, Console(file=text, width=120))
+    return text.getvalue()
+
+
+@pytest.mark.parametrize("settings", [{"profile": "doom"}, {"matching": "three"}, {"steps": 0}, {"local_steps": 3}])
+def test_a_plan_that_cannot_be_is_refused(settings):
+    with pytest.raises(ConfigError):
+        Plan(**settings)
+
+
+def test_no_simulation_of_seedflood_is_loaded():
+    script = (
+        "import sys, seedflood.simulation.gasloc.runs; "
+        "rooms = {'seedflood.host.seedflood', 'seedflood.simulation.seedflood', 'torch', 'grpc', 'sqlite3'}; "
+        "print(sorted(rooms & set(sys.modules)))"
+    )
+    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == "[]"
