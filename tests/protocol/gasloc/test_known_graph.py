@@ -11,6 +11,7 @@ from seedflood.protocol.gasloc.stated import (
     Stated,
     is_anyone_taking_part,
     known_graph,
+    known_links,
     swarm_round,
     unpack,
 )
@@ -72,6 +73,12 @@ def test_a_link_is_known_if_both_of_its_ends_state_it():
 def test_who_has_left_or_joins_is_matched_with_nobody(how):
     members = [make_member(0, [1, 2]), make_member(1, [0, 2], **how), make_member(2, [0, 1])]
     assert known_graph(Membership(members)) == {edge(0, 2): 0}
+
+
+def test_who_states_a_link_with_itself_has_none():
+    members = Membership([make_member(0, [0, 1]), make_member(1, [0])])
+    assert known_links(members, (), IDS[0]) == {IDS[1]: 0}
+    assert known_graph(members) == {edge(0, 1): 0}
 
 
 def test_who_stands_still_is_matched_with_nobody():

@@ -60,7 +60,7 @@ def known_links(membership: Membership, still: Collection[OriginId], origin: Ori
     member = _taking_part(membership, still, origin)
     links: dict[OriginId, int] = {}
     for other in member.neighbours if member is not None else ():
-        partner = _taking_part(membership, still, other)
+        partner = _taking_part(membership, still, other) if other != origin else None
         if member is not None and partner is not None and origin in partner.neighbours:
             links[other] = max(stated(member).slow.get(other, 0), stated(partner).slow.get(origin, 0))
     return links
