@@ -21,7 +21,7 @@ from seedflood.protocol.gasloc.orders import (
     TakeLocalSteps,
 )
 from seedflood.protocol.gasloc.rules import Bounds, GaslocRules, Habits
-from seedflood.protocol.swarm.messages import Member
+from seedflood.protocol.swarm.messages import Member, Opaque
 from seedflood.protocol.swarm.rules import Patience
 from seedflood.simulation.gasloc.disk import Checkpoint
 from seedflood.simulation.gasloc.replica import Bytes, Replica, digest_of, minus, read, spell
@@ -458,3 +458,32 @@ class World:
         self.run(seconds, until=lambda: self.are_finished)
         assert self.are_finished, [(host.name, host.node.phase, host.node.blockers(self.now)) for host in self.hosts]
         self.run(5.0)
+
+
+def unleash(world, rng):
+    """Frames are lost, links break, hosts are killed, some between two things that they do at once."""
+    until, lose, dying = rng.uniform(5, 60), rng.choice([0, 0, 0.05, 0.2]), rng.choice([0, 0.001, 0.01, 0.03])
+
+    def drop(sender, receiver, message):
+        return world.now < until and isinstance(message, Opaque) and world.rng.random() < lose
+
+    def doom(host):
+        if world.now >= until or world.rng.random() >= dying:
+            return None
+        world.at(world.now + world.rng.uniform(0.1, 5), lambda: world.revive(host))
+        return world.rng.randrange(3)
+
+    def strike():
+        if world.now > until:
+            return
+        host = rng.choice(world.hosts)
+        if rng.random() < 0.4 and host.is_up:
+            host.kill()
+            world.at(world.now + rng.uniform(0.1, 20), lambda: world.revive(host))
+        elif world.links:
+            link = rng.choice(list(world.links.values()))
+            world.cut(*link.ends, redial=rng.uniform(0.1, 15))
+        world.at(world.now + rng.uniform(0.05, 3), strike)
+
+    world.drop, world.doom = drop, doom
+    world.at(rng.uniform(0, 5), strike)

@@ -3,8 +3,7 @@
 import random
 
 import pytest
-from gossip import World
-from test_gossip_faults import unleash
+from gossip import World, unleash
 
 NEVER_MET = 59
 """A host that had never met the others ended by itself."""
