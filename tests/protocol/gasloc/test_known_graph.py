@@ -111,6 +111,7 @@ def test_of_who_starts_again_the_last_word_counts():
     word = make_member(0, round_=30)
     again = replace(make_member(0, first_step=STEP_MAX), incarnation=2)
     assert swarm_round(Membership([word, again]), {}, 100) == 30
+    assert swarm_round(Membership([word, again, make_member(1, round_=7)]), {}, 100, but=IDS[0]) == 7
 
 
 @pytest.mark.parametrize(

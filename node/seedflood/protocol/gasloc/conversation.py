@@ -103,10 +103,12 @@ class Conversation:
             self._carrier.say(peer, self._where())
 
     def swarm_round(self) -> int:
-        """How far the swarm is."""
+        """How far the swarm is; we count once we take part."""
+        ours = self._presence.ours
         told = {peer: one.round for peer, one in self.progress.items()}
-        told[self._presence.ours.origin] = self._us.round
-        return swarm_round(self._presence.membership, told, self._rules.rounds)
+        told[ours.origin] = self._us.round
+        but = None if ours.has_spoken else ours.origin
+        return swarm_round(self._presence.membership, told, self._rules.rounds, but=but)
 
     def unfinished(self) -> list[OriginId]:
         """Neighbours that have not come to the end of the run."""

@@ -114,12 +114,17 @@ def is_anyone_taking_part(membership: Membership, us: OriginId) -> bool:
     return False
 
 
-def swarm_round(membership: Membership, told: Mapping[OriginId, int], rounds: int) -> int:
+def swarm_round(
+    membership: Membership, told: Mapping[OriginId, int], rounds: int, *, but: OriginId | None = None
+) -> int:
     """The round that half of the hosts have reached, so that no minority moves anyone. told: rounds that we know
     besides statements, our own and those of neighbours. The last word of a host counts: one that starts again states
-    nothing of rounds until it takes part. Hosts that have finished the run count, those that left before do not."""
+    nothing of rounds until it takes part. Hosts that have finished the run count, those that left before do not.
+    but: who does not count."""
     reached = []
     for word in membership.words():
+        if word.origin == but:
+            continue
         round_ = max(stated(word).round, told.get(word.origin, 0))
         if not word.has_left or round_ >= rounds:
             reached.append(min(round_, rounds))
