@@ -123,11 +123,13 @@ class Pair:
         ]
 
     def rounds(self) -> list[tuple[Round, Round]]:
+        """All that count. The last one of a run ends with it, perhaps before its outer step is told of."""
         first, second = (course.notes.rounds for course in self.courses)
-        both = [pair for pair in zip(first, second, strict=True) if all(one.arrived_at for one in pair)]
-        if len(both) < len(first):
-            raise RuntimeError(f"only {len(both)} of {len(first)} rounds were exchanged; is the machine busy?")
-        return both[WARM_UP_ROUNDS:]
+        both = [pair for pair in zip(first, second, strict=True) if all(one.mixed_at for one in pair)]
+        exchanged = [pair for pair in both if all(one.arrived_at for one in pair)]
+        if len(exchanged) < len(both):
+            raise RuntimeError(f"only {len(exchanged)} of {len(both)} rounds were exchanged; is the machine busy?")
+        return exchanged[WARM_UP_ROUNDS:]
 
     def _seconds(self, begin: str, end: str) -> list[float]:
         return [

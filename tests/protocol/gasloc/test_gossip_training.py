@@ -445,3 +445,12 @@ def test_while_a_partner_is_waited_for_it_is_named():
     world.run(200, until=lambda: world.hosts[0].node.phase == "exchanging" and not world.hosts[0].gasloc.is_computing)
     (blocker,) = world.hosts[0].node.blockers(world.now)
     assert (blocker.kind, blocker.name, blocker.since) == ("partner", "h1", world.now)
+
+
+def test_what_became_due_before_the_shell_asks_is_due_at_once():
+    """A clock goes on between the last event and the question when to call again."""
+    world = make_world(2, steps=8)
+    gasloc = world.hosts[0].node.gasloc
+    world.run(300, until=lambda: gasloc.carrier.wake_at() < float("inf"))
+    due = gasloc.carrier.wake_at()
+    assert gasloc.wake_at(due + 0.001) == due

@@ -277,13 +277,13 @@ class Gasloc:
             self._outbox.tell("waiting", "warning", step=self.step, **facts)
 
     def wake_at(self, now: float) -> float:
-        times = [self.exchange.wake_at(), self.agreement.wake_at(), self.carrier.wake_at(), self.serve.wake_at()]
-        times.append(self.fetch.wake_at(now))
+        times = [self.exchange.wake_at(), self.agreement.wake_at(), self.serve.wake_at(), self.fetch.wake_at(now)]
         if self.life.phase is Phase.JOINING:
             times += [self.since + self._patience.start_seconds, self._apart_at]
         if self.life.phase is Phase.FINISHING or self.is_waiting:
             times.append(self.since + self._patience.linger_seconds)
-        return min((one for one in times if one > now), default=float("inf"))
+        later = (one for one in times if one > now)
+        return min(self.carrier.wake_at(), *later, float("inf"))  # chunks may be due by the time that this is asked
 
     def queued(self, peer: OriginId) -> Iterable[AlgorithmMessage]:
         return ()
