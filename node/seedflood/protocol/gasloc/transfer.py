@@ -21,8 +21,9 @@ from seedflood.errors import DiskFullError, PeerError
 from seedflood.protocol.gasloc.messages import CHUNK_BYTES_MAX, KEY_BYTES, Chunk
 
 CHUNK_BYTES_MIN, CHUNK_BYTES_FIRST = 2 << 10, 8 << 10
-CHUNK_SECONDS = 0.005
-"""How long a chunk may take on the link."""
+CHUNK_SECONDS, CHUNKS = 0.005, 4
+"""How long a chunk may take on the link, and how many fill a window: of a single one the link would have to wait for
+credit."""
 
 WINDOW_BYTES_MIN, WINDOW_BYTES_FIRST, WINDOW_BYTES_MAX = 4 << 10, 16 << 10, 8 << 20
 QUEUE_SECONDS = 0.008
@@ -122,7 +123,7 @@ class Window:
     def chunk_bytes(self) -> int:
         if not self._rates:
             return CHUNK_BYTES_FIRST
-        return max(CHUNK_BYTES_MIN, min(int(self.rate * CHUNK_SECONDS), CHUNK_BYTES_MAX))
+        return max(CHUNK_BYTES_MIN, min(int(self.rate * CHUNK_SECONDS), self.limit // CHUNKS, CHUNK_BYTES_MAX))
 
     def restart(self, at: int, now: float) -> None:
         """Nothing is under way any more; what is sent next begins at `at`."""
