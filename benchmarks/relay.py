@@ -169,6 +169,9 @@ class Relay:
     def refused(self, address: str, error: SeedfloodError) -> None:
         self.failed(error)
 
+    def met(self, run: str) -> None:
+        raise AssertionError("no run is kindred to this one")
+
     def failed(self, error: BaseException) -> None:
         self.driver.halt()
         self._error = error

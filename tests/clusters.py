@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from seedflood.config import RunSettings, Settings, load_settings
+from seedflood.config import RunSettings, Settings, load_settings, single
 from seedflood.host.daemon import Daemon
 from seedflood.host.process import start_daemon
 
@@ -43,7 +43,7 @@ class Cluster:
     async def start(
         self, name: str, peers: list[str], run: dict[str, Any], node: dict[str, Any] | None = None
     ) -> Daemon:
-        daemon = await start_daemon(self.settings(name, peers, run, node or {}))
+        daemon = await start_daemon(single(self.settings(name, peers, run, node or {})))
         self.daemons[name] = daemon
         self._watch(daemon)
         return daemon

@@ -114,15 +114,17 @@ class NotRunningError(SeedfloodError):
 class RunMismatchError(SeedfloodError):
     """Every peer that answered belongs to another run.
 
-    Attributes: peer (name or address), differences (of "run", "base_digest", "protocol_version").
+    Attributes: peer (name or address), differences (of "run", "base_digest", "protocol_version"), run (theirs, if it
+    said which: the beginning of its id).
     """
 
     exit_code = ExitCode.RUN_MISMATCH
 
-    def __init__(self, message: str, *, peer: str = "", differences: tuple[str, ...] = ()) -> None:
+    def __init__(self, message: str, *, peer: str = "", differences: tuple[str, ...] = (), run: str = "") -> None:
         super().__init__(message)
         self.peer = peer
         self.differences = differences
+        self.run = run
 
 
 class PeerError(SeedfloodError):

@@ -8,6 +8,7 @@ only this module calls it.
 
 import contextlib
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Self
 
@@ -49,14 +50,15 @@ class Identity:
         return cls(Ed25519PrivateKey.generate())
 
     @classmethod
-    def load_or_create(cls, path: Path | str) -> Self:
-        """Reads the key (PEM, PKCS#8), or makes one with mode 0600. Raises ConfigError."""
+    def load_or_create(cls, path: Path | str, run: str = "") -> Self:
+        """Reads the key (PEM, PKCS#8), or makes one with mode 0600. run: one that follows another with the same key; in
+        it the key is fresh if `foresee` has named it. Raises ConfigError."""
         path = Path(path)
         try:
             if not path.exists():
                 _create(path)
             identity = cls(_load(path))
-            identity._find_mark(path.with_name(path.name + FRESH_SUFFIX))
+            identity._find_mark(_mark_of(path, run))
             return identity
         except OSError as error:
             raise ConfigError(
@@ -67,6 +69,15 @@ class Identity:
     def is_fresh(self) -> bool:
         """Was the key made here and never used to publish anything? Then no journal of it can have been lost."""
         return self._mark is not None
+
+    def foresee(self, path: Path, runs: Iterable[str]) -> None:
+        """If the key at the path is fresh, then in these runs, too, each of which has a mark of its own. Raises
+        ConfigError."""
+        try:
+            for run in runs if self.is_fresh else ():
+                durable.write(_mark_of(path, run), self.fingerprint.encode())
+        except OSError as error:
+            raise ConfigError(f"cannot write beside the key {path}: {error.strerror}; check [node] state") from None
 
     def use(self) -> None:
         """Marks the key as used, durably. Call this before anything is published. Raises ConfigError."""
@@ -105,6 +116,10 @@ def verify(public_key: bytes, message: bytes, signature: bytes) -> bool:
     return True
 
 
+def _mark_of(path: Path, run: str) -> Path:
+    return path.with_name(path.name + FRESH_SUFFIX + (f".{run}" if run else ""))
+
+
 def _create(path: Path) -> None:
     """Makes a key file atomically. If another process was faster, its key stays."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -113,7 +128,7 @@ def _create(path: Path) -> None:
     with contextlib.suppress(FileExistsError):
         with durable.draft(path, is_contested=True) as draft:
             draft.write_bytes(pem)
-        durable.write(path.with_name(path.name + FRESH_SUFFIX), Identity(key).fingerprint.encode())
+        durable.write(_mark_of(path, ""), Identity(key).fingerprint.encode())
 
 
 def _load(path: Path) -> Ed25519PrivateKey:

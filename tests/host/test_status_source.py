@@ -5,7 +5,8 @@ from nodes import PROBES, linked
 from origins import B, C
 
 from seams import Recorder
-from seedflood.config import Settings
+from seedflood.config import Settings, single
+from seedflood.host.handover import Handover
 from seedflood.host.seedflood.driver import SeedfloodDriver
 from seedflood.host.status_source import StatusSource
 from seedflood.protocol.swarm.messages import Member
@@ -29,7 +30,7 @@ class SomeLinks:
 
 def make_source(node, driver, clock, links=None):
     engine = SimpleNamespace(node=node, driver=driver, parameters=(1, 4))
-    return StatusSource(SETTINGS, engine, links, clock, incarnation=1)
+    return StatusSource(SETTINGS, engine, links, Handover(single(SETTINGS), list), clock, incarnation=1)
 
 
 def rows(links):

@@ -18,16 +18,18 @@ from seedflood.cli.options import (
     EPILOG,
     JsonOption,
     PeersOption,
+    RunOption,
     SetOption,
     VersionOption,
     parse_overrides,
+    settings_of,
     show_facts,
     table_console,
 )
 from seedflood.cli.tuning import tune
 from seedflood.cli.watching import add_watching
 from seedflood.cluster.topology import TopologyName
-from seedflood.config import check_folders, load_settings, merge, migrate_file
+from seedflood.config import check_course, load_course, load_settings, merge, migrate_file, pick
 from seedflood.errors import DivergenceError, ExitCode, SeedfloodError, UsageError
 from seedflood.host.logs import configure_logging
 from seedflood.protocol.seedflood.window import WindowRule
@@ -79,7 +81,7 @@ def run_node(
 
     Settings come from FILE, then SEEDFLOOD__SECTION__KEY in the environment, then the options here. The node redials
     neighbours that are down for ever; SIGTERM makes it leave in peace, SIGHUP read the peers again. When the run has
-    ended it prints one JSON object and exits.
+    ended it prints one JSON object and exits, or goes on with the run that `[node] then` names.
     """
     given = {"name": name, "listen": listen, "state": state, "data": data, "device": device, "log_level": log_level}
     flags = parse_overrides(overrides)
@@ -87,15 +89,16 @@ def run_node(
     if insecure:
         flags.setdefault("tls", {})["insecure"] = True
     configure_logging("info", "auto", name or "?")
-    settings = load_settings(peers, flags)
-    check_folders(settings)
+    course = load_course(peers, flags)
+    check_course(course)
+    settings = course[0].settings
     configure_logging(settings.node.log_level, settings.node.log_format, settings.node.name)
     structlog.stdlib.get_logger("seedflood").info("starting", version=VERSION, state=str(settings.node.state))
 
     # torch takes seconds to import: --help and faults do not wait for it
     from seedflood.host.process import run_process
 
-    raise typer.Exit(run_process(settings, lambda: load_settings(peers, flags)))
+    raise typer.Exit(run_process(course, lambda: load_course(peers, flags)))
 
 
 @app.command()
@@ -161,15 +164,17 @@ def local(
 @config_app.command("check")
 def check_config(peers: PeersOption = Path("peers.toml"), overrides: SetOption = None) -> None:
     """Says whether a peers.toml can be used, and which run it belongs to. Exits with 0 or 78."""
-    settings = load_settings(peers, parse_overrides(overrides))
-    check_folders(settings)
-    typer.echo(f"{peers} is valid: run {settings.run.name}, id {settings.run.run_id().hex()[:16]}")
+    course = load_course(peers, parse_overrides(overrides))
+    check_course(course)
+    for stage in course:
+        where = f"{peers} is valid" if stage.position == 0 else "then"
+        typer.echo(f"{where}: run {stage.settings.run.name}, id {stage.runs[stage.position]}")
 
 
 @config_app.command("show")
-def show_config(peers: PeersOption = Path("peers.toml"), overrides: SetOption = None) -> None:
+def show_config(peers: PeersOption = Path("peers.toml"), run: RunOption = None, overrides: SetOption = None) -> None:
     """Prints all settings as they combine, as JSON."""
-    settings = load_settings(peers, parse_overrides(overrides))
+    settings = settings_of(peers, overrides, run)
     typer.echo(json.dumps(settings.model_dump(mode="json"), indent=2))
 
 
@@ -196,6 +201,7 @@ def evaluate(
     model: Annotated[str | None, typer.Option(help="Evaluate a model: folder, hub name or embedded.")] = None,
     task: Annotated[str | None, typer.Option(help="Task, with --model.")] = None,
     data: Annotated[str | None, typer.Option(help="Folder with validation.jsonl, or a hub data set.")] = None,
+    run: RunOption = None,
     overrides: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -217,7 +223,7 @@ def evaluate(
         flags = merge(flags, {"run": {"model": model, "objective": objective}})
     if data is not None:
         flags.setdefault("node", {})["data"] = data
-    settings = load_settings(peers, flags)
+    settings = load_settings(None, flags) if peers is None else pick(load_course(peers, flags), run)
 
     from seedflood.offline.learned import evaluate_model, rebuild
 
@@ -233,6 +239,7 @@ def evaluate(
 def export(
     output: Annotated[Path, typer.Option(help="Folder to write: a Hugging Face model with its tokenizer.")],
     peers: PeersOption = Path("peers.toml"),
+    run: RunOption = None,
     overrides: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -242,7 +249,7 @@ def export(
 
         seedflood export --peers peers.toml --output ./opt-125m-sst2
     """
-    settings = load_settings(peers, parse_overrides(overrides))
+    settings = settings_of(peers, overrides, run)
 
     from seedflood.offline.learned import rebuild
 
@@ -257,6 +264,7 @@ def export(
 @app.command()
 def replay(
     peers: PeersOption = Path("peers.toml"),
+    run: RunOption = None,
     overrides: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -269,7 +277,7 @@ def replay(
 
         seedflood replay --peers peers.toml
     """
-    settings = load_settings(peers, parse_overrides(overrides))
+    settings = settings_of(peers, overrides, run)
 
     from seedflood.offline.learned import replay as replay_journal
 

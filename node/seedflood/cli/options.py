@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from seedflood import VERSION
-from seedflood.config import MOVED, SECTIONS, merge
+from seedflood.config import MOVED, SECTIONS, Settings, load_course, merge, pick
 from seedflood.errors import ConfigError, UsageError
 
 EPILOG = "Exit codes: 0 done, 2 usage, 69 cannot bind, 70 internal, 74 disk, 75 try again, 76 other run, 78 config."
@@ -26,6 +26,9 @@ def _show_version(wanted: bool) -> None:
 
 PeersOption = Annotated[
     Path, typer.Option("--peers", metavar="FILE", help="Settings of this host: peers.toml.", show_default=True)
+]
+RunOption = Annotated[
+    str | None, typer.Option("--run", metavar="NAME", help="Which run of a course ([node] then); default: the first.")
 ]
 SetOption = Annotated[
     list[str] | None,
@@ -62,6 +65,11 @@ def parse_overrides(overrides: list[str] | None) -> dict[str, Any]:
             given = {name: given}
         nested = merge(nested, given)
     return nested
+
+
+def settings_of(peers: Path, overrides: list[str] | None, run: str | None) -> Settings:
+    """Of one run of the course that a file leads to. Raises ConfigError or UsageError."""
+    return pick(load_course(peers, parse_overrides(overrides)), run)
 
 
 def show_facts(facts: dict[str, Any]) -> None:

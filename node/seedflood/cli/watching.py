@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from seedflood.cli.options import JsonOption, PeersOption, table_console
-from seedflood.config import load_settings
+from seedflood.config import current, load_course
 from seedflood.errors import UsageError
 from seedflood.operations.client import RunningNode, node_at, node_in
 from seedflood.operations.eventlog import decode, event_files, read_lines
@@ -206,7 +206,7 @@ def events(
 
 
 def _find(peers: Path, node: str | None) -> RunningNode:
-    return node_at(node) if node is not None else node_in(load_settings(peers).node.state)
+    return node_at(node) if node is not None else node_in(current(load_course(peers)).state)
 
 
 def _lines(path: Path) -> "itertools.chain[bytes]":

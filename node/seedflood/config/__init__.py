@@ -3,6 +3,7 @@
 `[run]` must be equal on all hosts, and its hash is the run id. Everything else belongs to one host.
 """
 
+from seedflood.config.course import Stage, check_course, current, load_course, pick, single
 from seedflood.config.gasloc import GaslocSettings
 from seedflood.config.load import SECTIONS, Settings, add_algorithm, check_folders, load_settings
 from seedflood.config.migrate import MOVED, migrate_file
@@ -22,14 +23,20 @@ __all__ = [
     "RunSettings",
     "SeedfloodSettings",
     "Settings",
+    "Stage",
     "TaskName",
     "TlsSettings",
     "add_algorithm",
     "check_address",
+    "check_course",
     "check_folders",
+    "current",
     "is_loopback",
+    "load_course",
     "load_settings",
     "merge",
     "migrate_file",
+    "pick",
+    "single",
     "spell",
 ]

@@ -86,22 +86,30 @@ class Settings(BaseSettings):
 def load_settings(path: Path | None, flags: Mapping[str, Any] | None = None) -> Settings:
     """Combines the layers. flags: nested like the file, only those that were given. Raises ConfigError with one
     sentence."""
-    layer: dict[str, Any] = {}
-    if path is not None:
-        try:
-            layer = tomllib.loads(path.read_text())
-        except FileNotFoundError:
-            raise ConfigError(f"{path} does not exist; name your peers.toml with --peers.") from None
-        except OSError as error:
-            raise ConfigError(f"{path} cannot be read: {error.strerror}.") from None
-        except UnicodeDecodeError:
-            raise ConfigError(f"{path} cannot be read: it is not UTF-8 text.") from None
-        except tomllib.TOMLDecodeError as error:
-            raise ConfigError(f"{path} is not valid TOML: {error}.") from None
+    return combine(read_layer(path) if path is not None else {}, flags, str(path) if path else "settings")
+
+
+def read_layer(path: Path) -> dict[str, Any]:
+    """What a file says. Raises ConfigError."""
+    try:
+        layer = tomllib.loads(path.read_text())
+    except FileNotFoundError:
+        raise ConfigError(f"{path} does not exist; name your peers.toml with --peers.") from None
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path} cannot be read: it is not UTF-8 text.") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}.") from None
     if (key := first_moved(layer.get("run"))) is not None:
         raise ConfigError(
             f'{path}: [run] {key} moved to [{MOVED[key]}]; "seedflood config migrate {path}" writes the file anew.'
         )
+    return layer
+
+
+def combine(layer: Mapping[str, Any], flags: Mapping[str, Any] | None, source: str) -> Settings:
+    """What a file says, with the environment and flags. source: its name. Raises ConfigError."""
     _check_environment()
     # The file is a layer of this call only: a subclass carries it, nothing is shared between calls.
     run: Any = SECTIONS["run"]
@@ -110,7 +118,7 @@ def load_settings(path: Path | None, flags: Mapping[str, Any] | None = None) -> 
     try:
         loaded: Settings = combined(**dict(flags or {}))
     except ValidationError as error:
-        raise ConfigError(_first_sentence(error, str(path) if path else "settings")) from None
+        raise ConfigError(_first_sentence(error, source)) from None
     return loaded
 
 

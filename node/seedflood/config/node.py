@@ -44,6 +44,9 @@ class NodeSettings(Section):
     evaluate_examples: int | None = Field(None, ge=1, description="Validation rows to use (default: all).")
     export: Path | None = Field(None, description="Folder for the fine-tuned model when the run has ended.")
     when_finished: Literal["exit", "serve"] = Field("exit", description="After the run: exit, or serve late comers.")
+    then: Path | None = Field(
+        None, description="Settings of the run that follows this one; a relative path begins where this file is."
+    )
     snapshots: int = Field(
         2, ge=0, description="Snapshots of the weights to keep; they save time at a restart. 0: none are written."
     )

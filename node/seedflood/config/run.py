@@ -43,7 +43,9 @@ class RunSettings(Section):
     name: Name = Field(default="run", description="Name of the run.")
     mode: str = Field("seedflood", description="How the hosts train together: an algorithm that has a table here.")
     model: str = Field(
-        "embedded", description='Base model: "embedded", a Hugging Face name, or a folder (then equal on all hosts).'
+        "embedded",
+        description='Base model: "embedded", a Hugging Face name, a folder (then equal on all hosts), or "previous": '
+        "what the run before it has ended with.",
     )
     seed: int = Field(1, ge=0, le=2**63 - 1, description="Seed of the run: whatever is drawn follows from it.")
     clients: int = Field(1, ge=1, le=65536, description="How many origins take part.")

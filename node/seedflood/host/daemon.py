@@ -12,15 +12,17 @@ from typing import Any
 
 import structlog
 
-from seedflood.config import Settings, is_loopback
+from seedflood.config import Stage, is_loopback
 from seedflood.errors import JournalError, PeerError, RunMismatchError, SeedfloodError, SupersededError
 from seedflood.host.compute_thread import ComputeThread, Result
 from seedflood.host.engine import Engine
+from seedflood.host.handover import Handover
 from seedflood.host.status_source import StatusSource
 from seedflood.identity import Identity
 from seedflood.operations.console import Console
 from seedflood.protocol.frontier import Held
 from seedflood.protocol.origin import OriginId
+from seedflood.protocol.swarm.membership import shorten
 from seedflood.protocol.swarm.messages import NEIGHBOURS_MAX, Hello, Member, Message
 from seedflood.protocol.swarm.outputs import Event
 from seedflood.transport.answer import AnswerItem
@@ -50,15 +52,16 @@ class Daemon:
 
     def __init__(
         self,
-        settings: Settings,
+        stage: Stage,
         identity: Identity,
         engine: Engine,
         compute: ComputeThread,
         console: Console,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
+        self.settings = settings = stage.settings
+        self.position = stage.position
         run, node = settings.run, settings.node
-        self.settings = settings
         self.identity = identity
         self.loop = loop
         self.hub = hub = console.hub
@@ -79,9 +82,13 @@ class Daemon:
         self.node, self._driver = engine.node, engine.driver
         links_max = min(max(LINKS_MIN, 2 * run.clients), NEIGHBOURS_MAX)
         self._health = Health(has_reflection=node.reflection)
-        link_settings = LinkSettings(node.listen, links_max, engine.frame_bytes_max)
+        self.handover = Handover(stage, self.node.membership.words)
+        kindred = frozenset(stage.runs) - {stage.runs[stage.position]}
+        link_settings = LinkSettings(node.listen, links_max, engine.frame_bytes_max, kindred_runs=kindred)
         self.links = Links(link_settings, self, add_services=self._health.add_to)
-        self.status_source = StatusSource(settings, engine, self.links, loop.time, incarnation=incarnation)
+        self.status_source = StatusSource(
+            settings, engine, self.links, self.handover, loop.time, incarnation=incarnation
+        )
         hub.subject = self.status_source
 
     @property
@@ -180,6 +187,10 @@ class Daemon:
             if not self._was_linked and self._mismatches >= self._dialled:
                 self.failed(error)
 
+    def met(self, run: str) -> None:
+        self.handover.met(run, self.loop.time())
+        self._look_at_handover()
+
     def failed(self, error: BaseException) -> None:
         """A fault of this host: halts the driver and ends the daemon with this error."""
         self._driver.halt()
@@ -238,10 +249,27 @@ class Daemon:
         report.publish(self.result)
         if (fault := self.engine.fault()) is not None:
             self.failed(fault)
+        elif self.handover.is_wanted:
+            self.handover.ended(self.loop.time())
+            self._look_at_handover()
         elif node.when_finished == "exit":
             self._end()
         else:
             self.hub.tell("the run is over; serving nodes that join late until stopped")
+
+    def _look_at_handover(self) -> None:
+        """Ends the daemon when the next run may begin, or never can. Hosts that have not ended this one are served."""
+        handover, now = self.handover, self.loop.time()
+        if not handover.is_wanted or self.ended.done():
+            return
+        if handover.look():
+            self.hub.tell("goes on to the next run")
+            self._end()
+        elif (fault := handover.fault(now, self.settings.node.linger_seconds)) is not None:
+            self.failed(fault)
+        elif handover.is_due(now):
+            names = [one.name for one in handover.blockers()]
+            self.hub.tell("waiting", "warning", waiting_for=shorten(names), why=["course"])
 
     def _end(self) -> None:
         if not self.ended.done():
@@ -283,6 +311,7 @@ class Daemon:
             self._set_timer()
             self._tell_ready()
             self.hub.reached(self.node.step)
+            self._look_at_handover()
 
     def _set_timer(self) -> None:
         if self._timer is not None:

@@ -11,7 +11,9 @@ YOUNG_MAX = 50_000
 
 
 def settle() -> None:
-    """What is alive now stays; the collector looks for cycles among what comes after, and less often."""
+    """What is alive now stays; the collector looks for cycles among what comes after, and less often. Called once more,
+    when another run has begun, it lets go of what the last one has left."""
+    gc.unfreeze()
     gc.collect()
     gc.freeze()
     gc.set_threshold(YOUNG_MAX, *gc.get_threshold()[1:])

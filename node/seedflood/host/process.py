@@ -9,13 +9,15 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
 import structlog
 import uvloop
 
-from seedflood.config import Settings
+from seedflood import durable
+from seedflood.config import Stage, current
 from seedflood.errors import ConfigError, ExitCode
 from seedflood.host import garbage
 from seedflood.host.compute_thread import ComputeThread
@@ -30,26 +32,32 @@ from seedflood.operations.systemd import Notifier
 _log = structlog.stdlib.get_logger("seedflood")
 
 
-def run_process(settings: Settings, reload: Callable[[], Settings] | None = None) -> ExitCode:
-    """Runs one daemon until its run has ended or a signal came. Raises SeedfloodError.
+Course = tuple[Stage, ...]
+
+
+def run_process(course: Course, reload: Callable[[], Course] | None = None) -> ExitCode:
+    """Runs one daemon per run of the course, beginning with the one that this host has come to, until the last run has
+    ended or a signal came. Raises SeedfloodError.
 
     reload: reads the settings again, for SIGHUP.
     """
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_serve(settings, reload))
+        return runner.run(_Process(reload).serve(course))
 
 
-async def start_daemon(settings: Settings) -> Daemon:
+async def start_daemon(stage: Stage) -> Daemon:
     """Loads key and model, opens the journal and the links. Raises SeedfloodError, leaving nothing open.
 
     Whoever looks sees the node from the beginning: probes and the page are served before the model is loaded.
     """
-    node, run = settings.node, settings.run
-    identity = Identity.load_or_create(_make_folder(node.state) / KEY_FILE)
+    settings = stage.settings
+    run = settings.run
+    identity = _load_identity(stage)
     async with AsyncExitStack() as undo:
         console = await Console.open(settings, identity.origin)
         undo.push_async_callback(console.close)
         hub = console.hub
+        hub.course = stage.position, stage.names
         compute = ComputeThread()
         undo.push_async_callback(asyncio.to_thread, compute.close, 0.0)
         what = {"mode": run.mode, "model": run.model, "task": run.objective.task}
@@ -58,68 +66,112 @@ async def start_daemon(settings: Settings) -> Daemon:
         if engine.journal.damage is not None:
             facts = engine.journal.damage.facts()
             hub.tell("the journal was damaged; what is lost comes from the neighbours", "error", **facts)
-        daemon = Daemon(settings, identity, engine, compute, console, asyncio.get_running_loop())
+        daemon = Daemon(stage, identity, engine, compute, console, asyncio.get_running_loop())
         undo.push_async_callback(daemon.close)
         await daemon.start()
         undo.pop_all()
     return daemon
 
 
-async def _serve(settings: Settings, reload: Callable[[], Settings] | None) -> ExitCode:
-    loop = asyncio.get_running_loop()
-    notifier = Notifier.from_environment()
-    daemon: Daemon | None = None
-    signals = 0
+def _load_identity(stage: Stage) -> Identity:
+    """The key of the host, which is one for all runs of a course. Makes the folders: that of a run is the word that
+    this host has gone on to it. Raises ConfigError."""
+    key = _make_folder(stage.key_folder) / KEY_FILE
+    run = stage.runs[stage.position] if stage.position else ""
+    identity = Identity.load_or_create(key, run)
+    if not stage.position:
+        identity.foresee(key, stage.runs[1:])
+    durable.sync_folder(_make_folder(stage.state).parent)
+    return identity
 
-    def stop(name: str) -> None:
-        nonlocal signals
-        signals += 1
-        notifier.stopping()
-        if daemon is None:  # still loading: nothing was said, and a load cannot be interrupted
-            _log.info("stopped while loading", signal=name)
+
+class _Process:
+    """What the operating system sees: one daemon after the other, and signals."""
+
+    def __init__(self, reload: Callable[[], Course] | None) -> None:
+        self._read_again = reload
+        self._notifier = Notifier.from_environment()
+        self._daemon: Daemon | None = None
+        """None while a model is loaded."""
+        self._signals = 0
+
+    async def serve(self, course: Course) -> ExitCode:
+        loop, notifier = asyncio.get_running_loop(), self._notifier
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop, signal.Signals(number).name)
+        loop.add_signal_handler(signal.SIGHUP, self._reload)
+        notifier.status("loading the model")
+        notifier.start_watchdog(loop, self._describe)
+        stage: Stage | None = current(course)
+        try:
+            while stage is not None:
+                daemon = await self._serve_one(stage)
+                goes_on = daemon.handover.is_passed and not self._signals
+                stage = _following(course[stage.position + 1], daemon) if goes_on else None
+        finally:
+            notifier.stop_watchdog()
+        if daemon.result is None:
+            _log.info("left before the end; start again to go on", step=daemon.node.step)
+        if not daemon.is_compute_idle:
+            _log.warning("a job of the model still runs; it is not waited for")
             _leave(ExitCode.OK)
-        daemon.hub.tell("draining" if signals == 1 else "forced to stop", signal=name)
-        if signals > 1:
-            _leave(ExitCode.TRY_AGAIN)
-        daemon.drain()
+        return ExitCode.OK
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop, signal.Signals(number).name)
-    loop.add_signal_handler(signal.SIGHUP, lambda: _reload(daemon, reload, notifier))
-    notifier.status("loading the model")
-    notifier.start_watchdog(loop, lambda: describe_line(daemon.hub if daemon is not None else None))
-    try:
-        daemon = await start_daemon(settings)
+    async def _serve_one(self, stage: Stage) -> Daemon:
+        """One run, until it has ended here or a signal came."""
+        self._daemon = None
+        self._daemon = daemon = await start_daemon(stage)
         garbage.settle()
-        notifier.ready()
+        self._notifier.ready()
         try:
             await daemon.ended
         finally:
-            notifier.stopping()
+            if not daemon.handover.is_passed:
+                self._notifier.stopping()
             await daemon.close()
-    finally:
-        notifier.stop_watchdog()
-    if daemon.result is None:
-        _log.info("left before the end; start again to go on", step=daemon.node.step)
-    if not daemon.is_compute_idle:
-        _log.warning("a job of the model still runs; it is not waited for")
-        _leave(ExitCode.OK)
-    return ExitCode.OK
+        return daemon
+
+    def _describe(self) -> str:
+        return describe_line(self._daemon.hub if self._daemon is not None else None)
+
+    def _stop(self, name: str) -> None:
+        self._signals += 1
+        self._notifier.stopping()
+        if self._daemon is None:  # still loading: nothing was said, and a load cannot be interrupted
+            _log.info("stopped while loading", signal=name)
+            _leave(ExitCode.OK)
+        self._daemon.hub.tell("draining" if self._signals == 1 else "forced to stop", signal=name)
+        if self._signals > 1:
+            _leave(ExitCode.TRY_AGAIN)
+        self._daemon.drain()
+
+    def _reload(self) -> None:
+        """Reads `[[peers]]` again; everything else needs a restart."""
+        daemon = self._daemon
+        if daemon is None or self._read_again is None:
+            return
+        self._notifier.reloading()
+        try:
+            settings = self._read_again()[daemon.position].settings
+        except ConfigError as error:
+            daemon.hub.tell("not reloaded", "error", reason=str(error))
+        else:
+            addresses = [peer.address for peer in settings.peers]
+            daemon.dial(addresses)
+            daemon.hub.tell("reloaded", peers=addresses)
+        self._notifier.ready()
 
 
-def _reload(daemon: Daemon | None, reload: Callable[[], Settings] | None, notifier: Notifier) -> None:
-    """Reads `[[peers]]` again; everything else needs a restart."""
-    if daemon is None or reload is None:
-        return
-    notifier.reloading()
-    try:
-        addresses = [peer.address for peer in reload().peers]
-    except ConfigError as error:
-        daemon.hub.tell("not reloaded", "error", reason=str(error))
-    else:
-        daemon.dial(addresses)
-        daemon.hub.tell("reloaded", peers=addresses)
-    notifier.ready()
+def _following(stage: Stage, before: Daemon) -> Stage:
+    """The next run, at the addresses of the one before: a port that was any one stays what it became."""
+    node = stage.settings.node
+    ports: dict[str, str] = {}
+    if node.listen.endswith(":0"):
+        ports["listen"] = f"{node.listen.rpartition(':')[0]}:{before.port}"
+    if node.http.endswith(":0") and before.address is not None:
+        ports["http"] = before.address
+    settings = stage.settings.model_copy(update={"node": node.model_copy(update=ports)})
+    return replace(stage, settings=settings)
 
 
 def _leave(code: ExitCode) -> NoReturn:

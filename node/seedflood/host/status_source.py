@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from seedflood.config import Settings
 from seedflood.host.engine import Engine
+from seedflood.host.handover import Handover
 from seedflood.operations.subject import LinkState
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.view import View
@@ -24,6 +25,7 @@ class StatusSource:
         settings: Settings,
         engine: Engine,
         links: Links,
+        handover: Handover,
         clock: Callable[[], float],
         *,
         incarnation: int,
@@ -37,6 +39,7 @@ class StatusSource:
         self._node = engine.node
         self._driver = engine.driver
         self._links = links
+        self._handover = handover
         self._clock = clock
         self._view: View | None = None
         self._viewed_at = -1
@@ -53,7 +56,7 @@ class StatusSource:
         now = self._clock()
         if self._view is None or self._viewed_at != self._driver.turns:
             self._view, self._viewed_at = self._node.view(now), self._driver.turns
-        return replace(self._view, now=now)
+        return replace(self._view, now=now, blockers=(*self._view.blockers, *self._handover.blockers()))
 
     def names(self) -> dict[OriginId, str]:
         return {member.origin: member.name for member in self._node.membership.all()}

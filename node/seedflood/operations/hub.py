@@ -71,6 +71,8 @@ class TelemetryHub:
         self.last_close: LastClose | None = None
         self.tells_rounds = False
         self.tracer: Tracer | None = None
+        self.course: tuple[int, tuple[str, ...]] = (0, (settings.run.name,))
+        """Which run of its course this is, from 0, and the names of all of them."""
         self.unready_reason = "it does not take part yet"
         self._curves = curves
         self._loop = loop

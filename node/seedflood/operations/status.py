@@ -5,6 +5,7 @@ All keys are always there; what is not known yet is null. Origins are fingerprin
     node      name, origin, version, incarnation, started_at, now, run {name, id, model, task, mode, clients, steps,
               batch_size, algorithm {name: value}, window, local_steps, refresh_period}; algorithm: what it shows of its
               settings; the three that follow are those of SeedFlood, else null
+              course {position, runs [names]}: the runs that follow each other here, and which one this is, from 1
     state     loading | joining | catching up | ready | draining | finished | doubted | disk full
     is_ready, why_not_ready
     progress  step, steps, epoch, loss, step_seconds, steps_per_second, seconds_left, spent_seconds, spent_bytes
@@ -153,6 +154,7 @@ def _node(hub: TelemetryHub) -> dict[str, Any]:
         "origin": fingerprint(hub.origin),
         "version": VERSION,
         "run": _run(run),
+        "course": {"position": hub.course[0] + 1, "runs": list(hub.course[1])},
         "incarnation": subject.incarnation if subject is not None else None,
         "started_at": hub.started_at,
         "now": time.time(),

@@ -18,7 +18,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from seedflood.errors import PeerError, SeedfloodError
+from seedflood.errors import PeerError, RunMismatchError, SeedfloodError
 from seedflood.protocol.frontier import Held
 from seedflood.protocol.origin import OriginId, fingerprint
 from seedflood.protocol.swarm.messages import NEIGHBOURS_MAX, Goodbye, Hello, Message
@@ -188,24 +188,35 @@ class Links:
                 if peer is not None:
                     self._found[address] = peer
             except SeedfloodError as error:
-                outcome = "refused"
-                why = f"no link: {error}"
-                self._owner.refused(address, error)
+                if self._is_kindred(error):
+                    outcome, why = "kindred", f"{address} is in another run of the course"
+                else:
+                    outcome, why = "refused", f"no link: {error}"
+                    self._owner.refused(address, error)
             except (*BROKEN, TimeoutError) as error:
                 why = f"cannot reach {address}: {_details(error)}"
             except Exception as error:
                 self._owner.failed(error)
             if why and why != said:  # once, not for every of countless dials
-                _log.warning("%s; it is dialled for ever", why)
+                _log.log(logging.INFO if outcome == "kindred" else logging.WARNING, "%s; it is dialled for ever", why)
             said = why
             if outcome == "linked" and loop.time() - began > settings.redial_seconds_max:
                 failures = 0
             bound = settings.redial_seconds_min * 2.0 ** min(failures, 30)
             if outcome == "refused":
                 bound = settings.redial_seconds_max
+            if outcome == "kindred":
+                bound = min(bound, settings.kindred_seconds_max)
             failures += 1
             if not self._is_stopping:
                 await self._sleep(self._uniform(0.0, min(bound, settings.redial_seconds_max)))
+
+    def _is_kindred(self, error: SeedfloodError) -> bool:
+        """Is the other side in a run that the same hosts train before or after this one? Then the owner hears of it."""
+        if not isinstance(error, RunMismatchError) or error.run not in self._settings.kindred_runs:
+            return False
+        self._owner.met(error.run)
+        return True
 
     async def _dial(self, address: str) -> tuple[bool, OriginId | None]:
         """Dials once and serves the link until it ends. Returns (was there a link, the peer at this address).
@@ -260,7 +271,7 @@ class Links:
     # The dialled side
 
     async def _accept(self, _: Any, context: grpc.aio.ServicerContext) -> None:
-        stream = AcceptedStream(context)
+        stream, is_kindred = AcceptedStream(context), False
         try:
             try:
                 async with self._half_open.enter(stream.source, self._settings.hello_seconds):
@@ -270,6 +281,9 @@ class Links:
             hello = _as_hello(frame)
             stream.handshake = (0, 0, len(frame or b""))
             ours = self._owner.hello()
+            is_kindred = (run := refusal.run_fingerprint(hello.run_id)) in self._settings.kindred_runs
+            if is_kindred:
+                self._owner.met(run)
             refusal.check_hello(hello, ours)
             self._check_conduct(hello.member.origin, stream.source)
             self._owner.is_welcome(hello)
@@ -281,9 +295,10 @@ class Links:
             if link.error is not None:
                 raise link.error
         except PeerError as error:
-            if error.reason not in ("duplicate", "stopping"):
+            is_expected = error.reason in ("duplicate", "stopping") or is_kindred
+            if not is_expected:
                 self._ledger.note(error.reason)
-            if error.reason not in ("duplicate", "stopping", "hello", "busy"):
+            if not is_expected and error.reason not in ("hello", "busy"):
                 self._log_refusal(context.peer(), error)
             await context.abort(*refusal.status(error, self._owner.hello()))
         except (grpc.aio.UsageError, grpc.aio.InternalError):

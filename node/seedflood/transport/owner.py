@@ -30,12 +30,17 @@ class Owner(LinkOwner, Protocol):
     def refused(self, address: str, error: SeedfloodError) -> None:
         """A peer that we dialled does not fit: RunMismatchError or PeerError. It is dialled again, slowly."""
 
+    def met(self, run: str) -> None:
+        """A host of a kindred run has dialled us, or was dialled."""
+
 
 @dataclass(frozen=True, slots=True)
 class LinkSettings:
     """listen: host:port. links_max: from so many on, whoever dials us is refused; whomever we dial is not, while a
     statement has room to name it.
-    epoch_bytes_max: of a sum that a neighbour tells, as it is told."""
+    epoch_bytes_max: of a sum that a neighbour tells, as it is told.
+    kindred_runs: those that the same hosts train before and after this one, as refusals show them. Whoever is in one of
+    them will soon fit, and is dialled again as often as a host that is down."""
 
     listen: str
     links_max: int = NEIGHBOURS_MAX
@@ -44,3 +49,5 @@ class LinkSettings:
     redial_seconds_min: float = 0.25
     redial_seconds_max: float = 30.0
     queue_bundles_max: int = QUEUE_BUNDLES_MAX
+    kindred_runs: frozenset[str] = frozenset()
+    kindred_seconds_max: float = 2.0

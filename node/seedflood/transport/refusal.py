@@ -101,13 +101,15 @@ def as_error(facts: dict[str, Any], address: str, run_id: bytes) -> SeedfloodErr
     reason, text = facts["reason"], plain(str(facts.get("message", "")), TEXT_CHARACTERS_MAX)
     match reason:
         case "run":
-            theirs = facts.get("run")
-            which = f" {theirs}" if isinstance(theirs, str) and _RUN.fullmatch(theirs) else ""
+            told = facts.get("run")
+            theirs = told if isinstance(told, str) and _RUN.fullmatch(told) else ""
+            which = f" {theirs}" if theirs else ""
             return RunMismatchError(
                 f"{address} belongs to another run{which}, this host to {run_fingerprint(run_id)}; make [run] equal on "
                 "all hosts and compare by `seedflood config check`, which prints the id of the run",
                 peer=address,
                 differences=("run",),
+                run=theirs,
             )
         case "base" | "version":
             name = {"base": "base_digest", "version": "protocol_version"}[reason]

@@ -1,0 +1,150 @@
+"""A course: runs that the same hosts train one after the other, in one process and with one key.
+
+`[node] then` names the file of the run that follows. That file has its own `[run]`; what it does not say of `[node]`,
+`[[peers]]` and `[tls]` is taken from the file before it, but for what belongs to one run. Its model may be "previous":
+what the run before it has ended with. Where a host keeps that is no part of the run's id.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from seedflood.config.load import Settings, check_folders, combine, read_layer
+from seedflood.config.tables import merge
+from seedflood.errors import ConfigError
+
+PREVIOUS = "previous"
+
+OF_ONE_RUN = ("data", "export", "model_path", "then")
+"""Keys of `[node]` that no later run takes over."""
+
+MODEL_FOLDER = "model"
+"""In the state folder: what a run has ended with, for the one that follows it."""
+
+RUN_CHARACTERS = 16
+"""Of the id of a run, as hosts tell it to each other when they do not fit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One run of a course. key_folder: the state folder of the first run, which has the key. position: from 0. runs,
+    names: of all of them; runs: their ids, as they are shown."""
+
+    settings: Settings
+    key_folder: Path
+    position: int = 0
+    runs: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+
+    @property
+    def state(self) -> Path:
+        """The folder of this run."""
+        return self.settings.node.state
+
+    @property
+    def next_run(self) -> str | None:
+        return self.runs[self.position + 1] if self.position + 1 < len(self.runs) else None
+
+    @property
+    def is_begun(self) -> bool:
+        """Has this host gone on to this run, or to one after it?"""
+        return self.state.is_dir()
+
+
+def load_course(path: Path, flags: Mapping[str, Any] | None = None) -> tuple[Stage, ...]:
+    """All runs that the file leads to, the first one first; one alone without `[node] then`. Raises ConfigError."""
+    told = list(_read(path, flags or {}))
+    if told[0].run.model == PREVIOUS and told[0].node.model_path is None:
+        raise ConfigError(
+            f'{path}: model = "{PREVIOUS}" is what the run before it has ended with, and none is before it: name this '
+            "file in [node] then of that run's file."
+        )
+    runs = tuple(one.run.run_id().hex()[:RUN_CHARACTERS] for one in told)
+    if len(set(runs)) < len(runs):
+        raise ConfigError(f"{path}: two runs of the course are the same; give one of them another [run] name.")
+    names, key_folder = tuple(one.run.name for one in told), told[0].node.state
+    return tuple(Stage(one, key_folder, k, runs, names) for k, one in enumerate(_place(told, runs)))
+
+
+def single(settings: Settings) -> Stage:
+    """A run that nothing follows."""
+    return Stage(
+        settings, settings.node.state, 0, (settings.run.run_id().hex()[:RUN_CHARACTERS],), (settings.run.name,)
+    )
+
+
+def current(course: tuple[Stage, ...]) -> Stage:
+    """The run that this host has come to."""
+    return [stage for stage in course if stage.is_begun or not stage.position][-1]
+
+
+def pick(course: tuple[Stage, ...], name: str | None) -> Settings:
+    """The run of this name; None: the first one. Raises ConfigError."""
+    found = [stage.settings for stage in course if name in (None, stage.settings.run.name)]
+    if not found:
+        raise ConfigError(f"no run is named {name}; there are {', '.join(course[0].names)}.")
+    return found[0]
+
+
+def check_course(course: tuple[Stage, ...]) -> None:
+    """Raises ConfigError if a folder that the settings name does not exist. What one run leaves to the next one need
+    not be there yet."""
+    for stage in course:
+        settings = stage.settings
+        if settings.run.model == PREVIOUS and stage.position:
+            node = settings.node.model_copy(update={"model_path": None})
+            settings = settings.model_copy(update={"node": node})
+        check_folders(settings)
+
+
+def _read(path: Path, flags: Mapping[str, Any]) -> Iterator[Settings]:
+    """One file after the other. Raises ConfigError."""
+    seen: list[Path] = []
+    layer: dict[str, Any] = {}
+    following: Path | None = path
+    while following is not None:
+        if following.resolve() in seen:
+            raise ConfigError(f"{path}: [node] then leads back to {following}, so the course would never end.")
+        seen.append(following.resolve())
+        given = read_layer(following)
+        if layer and "state" in given.get("node", {}):
+            raise ConfigError(
+                f"{following}: [node] state is for the first run of a course; what follows is kept inside of it: take "
+                "the key out."
+            )
+        layer = merge(layer, given)
+        settings = combine(layer, flags, str(following))
+        yield settings
+        then = settings.node.then
+        following = following.parent / then if then is not None else None
+        layer, flags = _inherited(layer), {**flags, "node": _of_the_host(flags.get("node", {}))}
+
+
+def _inherited(layer: Mapping[str, Any]) -> dict[str, Any]:
+    """What a file leaves to the one that follows."""
+    kept = {name: table for name, table in layer.items() if name != "run"}
+    return kept | {"node": _of_the_host(kept.get("node", {}))}
+
+
+def _of_the_host(node: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in node.items() if key not in OF_ONE_RUN}
+
+
+def _place(told: list[Settings], runs: tuple[str, ...]) -> Iterator[Settings]:
+    """The same runs, each with the folders in which this host keeps it."""
+    for k, settings in enumerate(told):
+        node, changes = settings.node, dict[str, Any]()
+        if k:
+            changes["state"] = told[0].node.state / f"run-{runs[k]}"
+        if k and settings.run.model == PREVIOUS and node.model_path is None:
+            changes["model_path"] = _model_of(k - 1, told, runs)
+        if k + 1 < len(told) and told[k + 1].run.model == PREVIOUS and node.export is None:
+            changes["export"] = _model_of(k, told, runs)
+        yield settings.model_copy(update={"node": node.model_copy(update=changes)})
+
+
+def _model_of(k: int, told: list[Settings], runs: tuple[str, ...]) -> Path:
+    """Where a run leaves what it has ended with."""
+    state = told[0].node.state / f"run-{runs[k]}" if k else told[0].node.state
+    return told[k].node.export or state / MODEL_FOLDER

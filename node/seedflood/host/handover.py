@@ -1,0 +1,91 @@
+"""When a host goes on to the next run of its course: when every host has ended the one before.
+
+Nobody goes on before that. So a host that was away finds the others still there, and ends its run with them; and a host
+that is met in the next run proves that all have ended this one. That proof helps a host that was killed when the last
+of the others said so, and then finds nobody any more.
+"""
+
+from collections.abc import Callable, Iterable
+
+from seedflood.config import Stage
+from seedflood.errors import RunMismatchError
+from seedflood.protocol.origin import OriginId
+from seedflood.protocol.swarm.messages import Member
+from seedflood.protocol.view import Blocker
+
+TELL_SECONDS = 10.0
+"""Between two lines that say who is waited for."""
+
+
+class Handover:
+    """since: when our run ended here; None before. is_passed: we may go on."""
+
+    def __init__(self, stage: Stage, words: Callable[[], Iterable[Member]]) -> None:
+        """words: gives the last ones of all hosts."""
+        self.since: float | None = None
+        self.is_passed = False
+        self._stage = stage
+        self._words = words
+        self._met_at: float | None = None
+        """When a host of the next run was met."""
+        self._told_at = float("-inf")
+
+    @property
+    def is_wanted(self) -> bool:
+        """Does a run follow?"""
+        return self._stage.next_run is not None
+
+    def met(self, run: str, now: float) -> None:
+        """A host of another run of the course is there."""
+        if run == self._stage.next_run and self._met_at is None:
+            self._met_at = now
+
+    def ended(self, now: float) -> None:
+        """Our run has ended, and what came of it is on the disk."""
+        self.since = now
+
+    def look(self) -> bool:
+        """May we go on?"""
+        if self.since is not None and not self.is_passed:
+            self.is_passed = self._met_at is not None or not any(self._missing())
+        return self.is_passed
+
+    def blockers(self) -> tuple[Blocker, ...]:
+        """For whom we wait."""
+        if self.since is None or self.is_passed:
+            return ()
+        since = self.since
+        return tuple(Blocker("course", origin, name, None, since) for origin, name in self._missing())
+
+    def is_due(self, now: float) -> bool:
+        """Is it time to say for whom we wait?"""
+        if self.since is None or self.is_passed or now < max(self.since, self._told_at) + TELL_SECONDS:
+            return False
+        self._told_at = now
+        return True
+
+    def fault(self, now: float, patience_seconds: float) -> RunMismatchError | None:
+        """We are left behind: the others have gone on, and we cannot end the run in time. Only a host whose disk was
+        lost has said that it ended the run, and does not hold what it ended with."""
+        if self._met_at is None or self.since is not None or now < self._met_at + patience_seconds:
+            return None
+        model = self._stage.settings.node.export
+        what = f"copy what another host has in its {model} to {model} here" if model is not None else "go on"
+        following = self._stage.key_folder / f"run-{self._stage.next_run}"
+        return RunMismatchError(
+            f"the other hosts have ended this run and are in the next one, which this host cannot reach alone: {what}, "
+            f"make the folder {following}, and start again",
+            differences=("run",),
+            run=self._stage.next_run or "",
+        )
+
+    def _missing(self) -> Iterable[tuple[OriginId | None, str]]:
+        """Hosts that have not said that they have ended the run, and one entry for all that were never heard of."""
+        run = self._stage.settings.run
+        told = list(self._words())
+        for word in told:
+            if word.last_step is None or word.last_step < run.steps - 1:
+                yield word.origin, word.name
+        if len(told) < run.clients:
+            unknown = run.clients - len(told)
+            yield None, f"{unknown} more host{'s' if unknown > 1 else ''}"
