@@ -120,6 +120,10 @@ def local(
     ] = None,
     folder: Annotated[Path | None, typer.Option(help="Keep settings, logs and state here.")] = None,
     export: Annotated[Path | None, typer.Option(help="Write the fine-tuned model here.")] = None,
+    then: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Settings of a run that follows; its model may be previous."),
+    ] = None,
     overrides: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -151,6 +155,7 @@ def local(
         evaluate_every=max(1, steps // 8) if evaluate_every is None else evaluate_every,
         export=export,
         overrides=flags,
+        then=then,
     )
     result = run_cluster(plan, folder)
     if as_json:

@@ -19,7 +19,7 @@ from rich.table import Table
 
 from seedflood.cluster.ports import free_ports
 from seedflood.cluster.topology import TopologyName, make_topology
-from seedflood.config import check_folders, load_settings, merge, spell
+from seedflood.config import check_course, load_course, merge, spell
 from seedflood.errors import ConfigError, ExitCode, SeedfloodError
 
 PLAIN_SECONDS = 5.0
@@ -42,7 +42,8 @@ class StoppedError(SeedfloodError):
 
 @dataclass(frozen=True, slots=True)
 class ClusterPlan:
-    """What to run. overrides: settings by section, for every node."""
+    """What to run. overrides: settings by section, for every node. then: the file of the run that follows, which begins
+    with what this one ends with if its model is "previous"."""
 
     nodes: int
     topology: TopologyName
@@ -55,14 +56,17 @@ class ClusterPlan:
     evaluate_every: int
     export: Path | None = None
     overrides: dict[str, Any] = field(default_factory=dict)
+    then: Path | None = None
 
 
 @dataclass(slots=True)
 class _Host:
-    """A node, as its log describes it."""
+    """A node, as its log describes it. run, steps: which run of the course it is in, from 0, and how long that is."""
 
     name: str
     folder: Path
+    steps: int
+    run: int = 0
     process: asyncio.subprocess.Process | None = None
     phase: str = "importing PyTorch"
     step: int = 0
@@ -71,12 +75,25 @@ class _Host:
     seconds: float = 0.0
     sent_bytes: int = 0
     figures: dict[str, float] = field(default_factory=dict)
+    shown: dict[str, str] = field(default_factory=dict)
+    """What its algorithm tells beside that, by column."""
     last_words: str = ""
-    result: dict[str, Any] | None = None
+    results: list[dict[str, Any]] = field(default_factory=list)
+    """One per run that has ended."""
+
+    def progressed(self, facts: dict[str, Any]) -> None:
+        self.phase, self.steps, self.shown = "training", facts["steps"], _shown_of(facts)
+        self.step, self.loss, self.peers = facts["step"], facts["loss"], facts["peers"]
+        self.seconds, self.sent_bytes = facts["spent_seconds"], facts["sent_bytes"]
+
+    def went_on(self) -> None:
+        """Another run begins."""
+        self.run, self.step, self.loss, self.figures, self.shown = self.run + 1, 0, None, {}, {}
 
 
 def run_cluster(plan: ClusterPlan, folder: Path | None = None) -> dict[str, Any]:
-    """Runs the plan to its end. Returns the result as `seedflood local --json` prints it.
+    """Runs the plan to its end. Returns the result as `seedflood local --json` prints it: that of the last run, and
+    as `earlier` those of the runs before it.
 
     folder: it is kept, with peers.toml, log and state of every node. None: a temporary one, kept only if a node fails.
     Raises SeedfloodError with the exit code of the first node that failed.
@@ -97,9 +114,15 @@ def run_cluster(plan: ClusterPlan, folder: Path | None = None) -> dict[str, Any]
 
 
 def show_result(result: dict[str, Any], console: Console) -> None:
-    """The end of a run as a table for people, at most 80 columns wide."""
+    """The end of every run as a table for people, at most 80 columns wide."""
+    earlier = result.get("earlier", ())
+    for one in (*earlier, result):
+        _show_run(one, f"{one['name']} ({one['run_id'][:16]})" if earlier else one["run_id"][:16], console)
+
+
+def _show_run(result: dict[str, Any], name: str, console: Console) -> None:
     steps = "/".join(map(str, sorted({node["steps"] for node in result["nodes"]})))
-    title = f"run {result['run_id'][:16]}: {steps} steps, {result['seconds']:.1f} s"
+    title = f"run {name}: {steps} steps, {result['seconds']:.1f} s"
     table = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0))
     names = [key.removesuffix("_before") for key in result["nodes"][0] if key.endswith("_before")][:FIGURES_SHOWN]
     for column in ("node", "seconds", *names, "digest", "kB sent / received"):
@@ -124,11 +147,15 @@ def show_result(result: dict[str, Any], console: Console) -> None:
         console.print(f"The replicas differ, as they may: by {apart:.1%} of their size at the last exchange.")
     else:
         console.print("[red]The digests differ.[/]")
+    if result.get("tokens_per_second"):
+        speed, price = result["tokens_per_second"], result["bytes_per_token"]
+        console.print(f"All together took {speed:,.0f} tokens per second, and sent {price:,.1f} bytes for each.")
 
 
 def is_sound(result: dict[str, Any]) -> bool:
     """Are all digests equal, if the algorithm promises that?"""
-    return bool(result["digests_equal"]) or result.get("mode", EXACT_MODE) != EXACT_MODE
+    runs = (result, *result.get("earlier", ()))
+    return all(one["digests_equal"] or one.get("mode", EXACT_MODE) != EXACT_MODE for one in runs)
 
 
 def _arrow(before: float | None, after: float | None) -> str:
@@ -154,8 +181,9 @@ def _write_settings(plan: ClusterPlan, home: Path) -> list[_Host]:
         text = spell(sections)
         text += "".join(f'[[peers]]\nname = "{names[j]}"\naddress = "127.0.0.1:{ports[j]}"\n\n' for j in neighbours)
         (folder / "peers.toml").write_text(text)
-        check_folders(load_settings(folder / "peers.toml"))
-        hosts.append(_Host(name, folder))
+        course = load_course(folder / "peers.toml")
+        check_course(course)
+        hosts.append(_Host(name, folder, course[0].settings.run.steps))
     return hosts
 
 
@@ -187,6 +215,8 @@ def _node_section(plan: ClusterPlan, k: int, folder: Path, port: int) -> dict[st
         section["data"] = str(Path(plan.data).resolve()) if Path(plan.data).is_dir() else plan.data
     if plan.export is not None and k == 0:
         section["export"] = str(plan.export.resolve())
+    if plan.then is not None:
+        section["then"] = str(plan.then.resolve())
     return section
 
 
@@ -256,8 +286,8 @@ class _Cluster:
             error = SeedfloodError(f"{host.name} failed: {host.last_words or 'no word'} (log: {host.folder}/log.jsonl)")
             error.exit_code = ExitCode(code) if code in set(ExitCode) else ExitCode.INTERNAL
             raise error
-        if out.strip():
-            host.result = json.loads(out.splitlines()[-1])
+        host.results = [json.loads(line) for line in out.splitlines() if line.strip()]
+        if host.results:
             host.phase = "done"
 
     async def _read_log(self, host: _Host, stream: asyncio.StreamReader) -> None:
@@ -277,21 +307,19 @@ class _Cluster:
         if facts.get("level") in ("critical", "error"):
             host.last_words = str(event)
         match event:
-            case "loading" | "draining":
+            case "loading" | "draining" | "waiting" | "finished":
                 host.phase = event
+            case "goes on to the next run":
+                host.went_on()
             case "started":
                 host.phase = "evaluating"
             case "progress":
-                host.phase = "training"
-                host.step, host.loss, host.peers = facts["step"], facts["loss"], facts["peers"]
-                host.seconds, host.sent_bytes = facts["spent_seconds"], facts["sent_bytes"]
+                host.progressed(facts)
             case "evaluated":
                 if facts["step"] > 0 or host is self.hosts[0]:  # on the way only the first one evaluates
                     host.figures = {key: value for key, value in facts.items() if isinstance(value, float)}
-            case "waiting":
-                host.phase = "waiting"
-            case "finished":
-                host.phase = "finished"
+            case "copy under way":
+                host.phase = f"copying, {facts['held'] / max(facts['wanted'], 1):.0%}"
 
     async def _show(self) -> None:
         """A live table on a terminal, a line every few seconds elsewhere."""
@@ -310,7 +338,8 @@ class _Cluster:
     def _picture(self) -> Group:
         table = Table(box=None)
         name = self._figure_name() or ""
-        for column in ("node", "state", "step", "seconds", "kB sent", "loss", name, "links"):
+        more = list(dict.fromkeys(column for host in self.hosts for column in host.shown))
+        for column in ("node", "state", "step", "seconds", "kB sent", "loss", name, *more, "links"):
             table.add_column(column, justify="left" if column in ("node", "state") else "right")
         for host in self.hosts:
             table.add_row(
@@ -321,23 +350,28 @@ class _Cluster:
                 f"{host.sent_bytes / 1e3:.1f}",
                 "-" if host.loss is None else f"{host.loss:.3f}",
                 _short(host.figures[name]) if name in host.figures else "-" if name else "",
+                *(host.shown.get(column, "-") for column in more),
                 str(host.peers),
             )
-        step = min(host.step for host in self.hosts)
-        self._bar.update(self._task, completed=step, description=self._phase())
+        last = self._last()
+        self._bar.update(self._task, completed=last.step, total=last.steps, description=self._phase())
         return Group(table, self._bar)
 
     def _line(self) -> str:
-        step = min(host.step for host in self.hosts)
+        last = self._last()
         losses = [host.loss for host in self.hosts if host.loss is not None]
         name = self._figure_name()
-        text = f"{time.monotonic() - self._began:6.1f} s  {self._phase():17s} step {step}/{self.plan.steps}"
+        text = f"{time.monotonic() - self._began:6.1f} s  {self._phase():17s} step {last.step}/{last.steps}"
         if losses:
             sent = sum(host.sent_bytes for host in self.hosts) / len(self.hosts)
             text += f"  loss {sum(losses) / len(losses):.3f} after {sent / 1e3:.1f} kB sent by each"
         if name is not None:
             text += f"  held-out {name} {_short(self.hosts[0].figures[name])}"
         return text
+
+    def _last(self) -> _Host:
+        """The host that is least far."""
+        return min(self.hosts, key=lambda host: (host.run, host.step))
 
     def _figure_name(self) -> str | None:
         """The most telling figure of the evaluations; None before the first one."""
@@ -346,7 +380,8 @@ class _Cluster:
     def _phase(self) -> str:
         phases = [host.phase for host in self.hosts]
         order = ("importing PyTorch", "loading", "evaluating", "waiting", "training", "draining", "finished", "done")
-        return min(phases, key=lambda phase: order.index(phase) if phase in order else 0)
+        phase = min(phases, key=lambda phase: order.index(phase) if phase in order else 0)
+        return f"run {self._last().run + 1}: {phase}" if self.plan.then is not None else phase
 
     async def _stop(self) -> None:
         """Ends the processes that still run: first gently, then by force."""
@@ -364,15 +399,37 @@ class _Cluster:
                 await asyncio.wait(stubborn)
 
     def _result(self) -> dict[str, Any]:
-        results = [host.result for host in self.hosts if host.result is not None]
-        if len(results) < len(self.hosts):
+        runs = len(load_course(self.hosts[0].folder / "peers.toml"))
+        if any(len(host.results) < runs for host in self.hosts):
             raise SeedfloodError("a node ended without a result; see the logs.")
-        figures = [key for key in results[0] if key.endswith(("_before", "_after"))]
-        keys = ("name", "steps", "spent_seconds", *figures, "digest", "consensus_distance", "links")
-        return {
-            "run_id": results[0]["run_id"],
-            "mode": self.plan.overrides.get("run", {}).get("mode", EXACT_MODE),
-            "seconds": round(time.monotonic() - self._began, 3),
-            "digests_equal": len({result["digest"] for result in results}) == 1,
-            "nodes": [{key: result[key] for key in keys if key in result} for result in results],
-        }
+        *earlier, last = (_describe_run([host.results[k] for host in self.hosts]) for k in range(runs))
+        return last | {"seconds": round(time.monotonic() - self._began, 3), "earlier": earlier}
+
+
+def _describe_run(results: list[dict[str, Any]]) -> dict[str, Any]:
+    """One run of all nodes. seconds: of the node that took longest."""
+    figures = [key for key in results[0] if key.endswith(("_before", "_after"))]
+    keys = ("name", "steps", "spent_seconds", *figures, "digest", "consensus_distance", "tokens", "links")
+    run: dict[str, Any] = {
+        "run_id": results[0]["run_id"],
+        "name": results[0]["run"],
+        "mode": results[0]["mode"],
+        "seconds": max(result["spent_seconds"] for result in results),
+        "digests_equal": len({result["digest"] for result in results}) == 1,
+        "nodes": [{key: result[key] for key in keys if key in result} for result in results],
+    }
+    tokens = sum(result.get("tokens", 0) for result in results)
+    if tokens:
+        sent = sum(result["parameter_bytes_sent"] for result in results)
+        run |= {"tokens_per_second": round(tokens / run["seconds"], 1), "bytes_per_token": round(sent / tokens, 3)}
+    return run
+
+
+def _shown_of(progress: dict[str, Any]) -> dict[str, str]:
+    """What some algorithms tell of their progress, by column."""
+    shown = {}
+    if "tokens_per_second" in progress:
+        shown["tokens/s"] = f"{progress['tokens_per_second']:,.0f}"
+    if "distance" in progress:
+        shown["apart"] = f"{progress['distance']:.2%}"
+    return shown

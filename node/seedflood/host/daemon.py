@@ -226,10 +226,12 @@ class Daemon:
     # The end
 
     def _conclude(self) -> None:
-        node, report = self.settings.node, self.engine.report
+        run, node, report = self.settings.run, self.settings.node, self.engine.report
         self.result = {
             "name": node.name,
-            "run_id": self.settings.run.run_id().hex(),
+            "run_id": run.run_id().hex(),
+            "run": run.name,
+            "mode": run.mode,
             "origin": self.identity.fingerprint,
             "steps": self.node.step,
             **self.engine.result(),
