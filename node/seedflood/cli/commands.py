@@ -26,10 +26,11 @@ from seedflood.cli.options import (
     show_facts,
     table_console,
 )
+from seedflood.cli.tour import tour
 from seedflood.cli.tuning import tune
 from seedflood.cli.watching import add_watching
 from seedflood.cluster.topology import TopologyName
-from seedflood.config import check_course, load_course, load_settings, merge, migrate_file, pick
+from seedflood.config import check_course, load_course, load_settings, merge, migrate_file, pick, read_layer
 from seedflood.errors import DivergenceError, ExitCode, SeedfloodError, UsageError
 from seedflood.host.logs import configure_logging
 from seedflood.protocol.seedflood.window import WindowRule
@@ -55,6 +56,7 @@ config_app = typer.Typer(no_args_is_help=True, help="Look at settings without ru
 app.add_typer(config_app, name="config")
 add_watching(app)
 app.command()(tune)
+app.command()(tour)
 
 
 def _spell_faults() -> str:
@@ -122,7 +124,7 @@ def local(
     export: Annotated[Path | None, typer.Option(help="Write the fine-tuned model here.")] = None,
     then: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Settings of a run that follows; its model may be previous."),
+        typer.Option(metavar="FILE", help="Settings of a run that follows, with what this one ends with."),
     ] = None,
     overrides: SetOption = None,
     as_json: JsonOption = False,
@@ -155,7 +157,7 @@ def local(
         evaluate_every=max(1, steps // 8) if evaluate_every is None else evaluate_every,
         export=export,
         overrides=flags,
-        then=then,
+        then=read_layer(then) if then is not None else None,
     )
     result = run_cluster(plan, folder)
     if as_json:

@@ -70,6 +70,8 @@ def status(peers: PeersOption = Path("peers.toml"), node: NodeOption = None, as_
         "loss": _show(progress["loss"])
         + _when(progress["spent_seconds"], f", after {{:.0f}} s and {_size(progress['spent_bytes'])} sent"),
         "figures": ", ".join(f"{name} {_show_figure(value)}" for name, value in said["figures"].items()),
+        "partners": ", ".join(f"{name.replace('_', ' ')} {text}" for name, text in said["words"].items()),
+        "course": _show_course(of_node["course"]),
         "window": _show_window(said["window"]) if run["window"] else "",
         "waits for": "\n".join(f"{one['reason']}, for {one['seconds']:.0f} s" for one in said["blockers"]) or "nothing",
         "updates": ", ".join(
@@ -203,6 +205,12 @@ def events(
         )
         name = Text(str(event["event"]), COLOURS.get(str(event.get("level")), "bold"))
         Console(soft_wrap=True).print(Text.assemble((str(event.get("time")), "dim"), "  ", name, "  ", told))
+
+
+def _show_course(course: dict[str, Any]) -> str:
+    """Nothing for a run that stands alone."""
+    runs = course["runs"]
+    return f"{course['position']} of {len(runs)}: {', then '.join(runs)}" if len(runs) > 1 else ""
 
 
 def _find(peers: Path, node: str | None) -> RunningNode:

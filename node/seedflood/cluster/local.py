@@ -19,7 +19,7 @@ from rich.table import Table
 
 from seedflood.cluster.ports import free_ports
 from seedflood.cluster.topology import TopologyName, make_topology
-from seedflood.config import check_course, load_course, merge, spell
+from seedflood.config import PREVIOUS, RunSettings, check_course, load_course, merge, spell
 from seedflood.errors import ConfigError, ExitCode, SeedfloodError
 
 PLAIN_SECONDS = 5.0
@@ -29,6 +29,11 @@ STOP_SECONDS = 15.0
 
 EXACT_MODE = "seedflood"
 """Its replicas end with one digest."""
+
+THEN_FILE = "then.toml"
+
+EVALUATIONS = 8
+"""Of a run that follows, on its way."""
 
 FIGURES_SHOWN = 2
 """How many figures the last table shows, the most telling ones; it must fit into a terminal."""
@@ -42,8 +47,8 @@ class StoppedError(SeedfloodError):
 
 @dataclass(frozen=True, slots=True)
 class ClusterPlan:
-    """What to run. overrides: settings by section, for every node. then: the file of the run that follows, which begins
-    with what this one ends with if its model is "previous"."""
+    """What to run. overrides: settings by section, for every node. train_examples: None: all. then: settings of the run
+    that follows, by section: its model may be "previous", what this one ends with."""
 
     nodes: int
     topology: TopologyName
@@ -51,12 +56,12 @@ class ClusterPlan:
     task: str
     data: str | None
     steps: int
-    train_examples: int
+    train_examples: int | None
     seed: int
     evaluate_every: int
     export: Path | None = None
     overrides: dict[str, Any] = field(default_factory=dict)
-    then: Path | None = None
+    then: dict[str, Any] | None = None
 
 
 @dataclass(slots=True)
@@ -80,6 +85,13 @@ class _Host:
     last_words: str = ""
     results: list[dict[str, Any]] = field(default_factory=list)
     """One per run that has ended."""
+
+    evaluations: list[dict[str, float]] = field(default_factory=list)
+    """Of all runs: `run` and `step`, and figures by name."""
+
+    def evaluated(self, facts: dict[str, Any]) -> None:
+        self.figures = {key: value for key, value in facts.items() if isinstance(value, float)}
+        self.evaluations.append({"run": self.run, "step": facts["step"], **self.figures})
 
     def progressed(self, facts: dict[str, Any]) -> None:
         self.phase, self.steps, self.shown = "training", facts["steps"], _shown_of(facts)
@@ -181,6 +193,8 @@ def _write_settings(plan: ClusterPlan, home: Path) -> list[_Host]:
         text = spell(sections)
         text += "".join(f'[[peers]]\nname = "{names[j]}"\naddress = "127.0.0.1:{ports[j]}"\n\n' for j in neighbours)
         (folder / "peers.toml").write_text(text)
+        if plan.then is not None:
+            (folder / THEN_FILE).write_text(spell(_then_sections(plan, k)))
         course = load_course(folder / "peers.toml")
         check_course(course)
         hosts.append(_Host(name, folder, course[0].settings.run.steps))
@@ -195,9 +209,8 @@ def _run_section(plan: ClusterPlan) -> dict[str, Any]:
         "seed": plan.seed,
         "clients": plan.nodes,
         "steps": plan.steps,
-        "train_examples": plan.train_examples,
         "objective": {"task": plan.task},
-    }
+    } | ({} if plan.train_examples is None else {"train_examples": plan.train_examples})
 
 
 def _node_section(plan: ClusterPlan, k: int, folder: Path, port: int) -> dict[str, Any]:
@@ -216,8 +229,18 @@ def _node_section(plan: ClusterPlan, k: int, folder: Path, port: int) -> dict[st
     if plan.export is not None and k == 0:
         section["export"] = str(plan.export.resolve())
     if plan.then is not None:
-        section["then"] = str(plan.then.resolve())
+        section["then"] = THEN_FILE
     return section
+
+
+def _then_sections(plan: ClusterPlan, k: int) -> dict[str, Any]:
+    """Of the run that follows: what its own settings do not say is as in the first one."""
+    assert plan.then is not None, "nothing follows"
+    usual = {"run": {"name": "then", "model": PREVIOUS, "seed": plan.seed, "clients": plan.nodes}}
+    sections = merge(usual, plan.then)
+    steps = sections["run"].get("steps", RunSettings.model_fields["steps"].default)
+    every = {"evaluate_every": max(1, steps // EVALUATIONS) if k == 0 else 0}
+    return merge({"run": {}, "node": every}, sections)
 
 
 class _Cluster:
@@ -317,7 +340,7 @@ class _Cluster:
                 host.progressed(facts)
             case "evaluated":
                 if facts["step"] > 0 or host is self.hosts[0]:  # on the way only the first one evaluates
-                    host.figures = {key: value for key, value in facts.items() if isinstance(value, float)}
+                    host.evaluated(facts)
             case "copy under way":
                 host.phase = f"copying, {facts['held'] / max(facts['wanted'], 1):.0%}"
 
@@ -402,12 +425,13 @@ class _Cluster:
         runs = len(load_course(self.hosts[0].folder / "peers.toml"))
         if any(len(host.results) < runs for host in self.hosts):
             raise SeedfloodError("a node ended without a result; see the logs.")
-        *earlier, last = (_describe_run([host.results[k] for host in self.hosts]) for k in range(runs))
+        curves = [[point for point in self.hosts[0].evaluations if point["run"] == k] for k in range(runs)]
+        *earlier, last = (_describe_run([host.results[k] for host in self.hosts], curves[k]) for k in range(runs))
         return last | {"seconds": round(time.monotonic() - self._began, 3), "earlier": earlier}
 
 
-def _describe_run(results: list[dict[str, Any]]) -> dict[str, Any]:
-    """One run of all nodes. seconds: of the node that took longest."""
+def _describe_run(results: list[dict[str, Any]], evaluations: list[dict[str, float]]) -> dict[str, Any]:
+    """One run of all nodes. evaluations: by the first of them. seconds: of the node that took longest."""
     figures = [key for key in results[0] if key.endswith(("_before", "_after"))]
     keys = ("name", "steps", "spent_seconds", *figures, "digest", "consensus_distance", "tokens", "links")
     run: dict[str, Any] = {
@@ -416,6 +440,7 @@ def _describe_run(results: list[dict[str, Any]]) -> dict[str, Any]:
         "mode": results[0]["mode"],
         "seconds": max(result["spent_seconds"] for result in results),
         "digests_equal": len({result["digest"] for result in results}) == 1,
+        "evaluations": evaluations,
         "nodes": [{key: result[key] for key in keys if key in result} for result in results],
     }
     tokens = sum(result.get("tokens", 0) for result in results)

@@ -3,9 +3,9 @@
 `[run]` must be equal on all hosts, and its hash is the run id. Everything else belongs to one host.
 """
 
-from seedflood.config.course import Stage, check_course, current, load_course, pick, single
+from seedflood.config.course import PREVIOUS, Stage, check_course, current, load_course, pick, single
 from seedflood.config.gasloc import GaslocSettings
-from seedflood.config.load import SECTIONS, Settings, add_algorithm, check_folders, load_settings
+from seedflood.config.load import SECTIONS, Settings, add_algorithm, check_folders, load_settings, read_layer
 from seedflood.config.migrate import MOVED, migrate_file
 from seedflood.config.node import NodeSettings, PeerSettings, TlsSettings, check_address, is_loopback
 from seedflood.config.run import ObjectiveSettings, RunSettings, TaskName
@@ -14,6 +14,7 @@ from seedflood.config.tables import AlgorithmSettings, merge, spell
 
 __all__ = [
     "MOVED",
+    "PREVIOUS",
     "SECTIONS",
     "AlgorithmSettings",
     "GaslocSettings",
@@ -37,6 +38,7 @@ __all__ = [
     "merge",
     "migrate_file",
     "pick",
+    "read_layer",
     "single",
     "spell",
 ]

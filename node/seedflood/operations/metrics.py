@@ -124,8 +124,10 @@ def _node(subject: Subject, steps: int) -> Iterator[Metric]:
     yield peers
     yield _hops(view.hops)
     catching_up = view.catching_up
-    lag = catching_up.wanted - catching_up.held if catching_up is not None and catching_up.unit == "steps" else 0
+    lacking = {catching_up.unit: catching_up.wanted - catching_up.held} if catching_up is not None else {}
+    lag, copied = lacking.get("steps", 0), lacking.get("bytes", 0)
     yield _gauge("catchup_lag_steps", "Steps of all origins that its donor held and it lacks; 0 after that.", lag)
+    yield _gauge("catchup_lag_bytes", "Bytes that it lacks of a copy of a neighbour's replica; 0 after that.", copied)
     yield _gauge("journal_bytes", "Size of the journal on the disk.", journal["bytes"])
     yield _gauge("disk_full", "The disk of the journal is full: nothing is published.", subject.is_disk_full)
 

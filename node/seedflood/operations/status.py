@@ -12,6 +12,8 @@ All keys are always there; what is not known yet is null. Origins are fingerprin
               epoch: null if the algorithm has none; steps_per_second: 0 if nothing moves; spent: until the present
               loss, in this life of the process; bytes: sent on all links together
     figures   {name: value} that the algorithm shows of itself; null: no number
+    words     {name: text}: the same, of what is no number
+    catching_up  null, or {donor, held, wanted, unit}: what is pulled from a neighbour before this node takes part
     blockers  why it does not move: [{kind, name, origin, step, seconds, reason}]; kind: of a closed set
               that the algorithm has; origin, step: whose update lacks, and which is the first, or null; seconds:
               for how long; reason: a clause for people
@@ -21,6 +23,7 @@ All keys are always there; what is not known yet is null. Origins are fingerprin
               status: self | linked | reachable | silent | left | unknown; step: its first step that is not held here,
               0 if the algorithm holds no updates of others
     edges     [[origin, origin]]: links that both ends state
+    pairs     [[origin, origin]]: hosts that exchange parameters with each other in the present round
     diameter
     links     [{peer, origin, address, state, bytes_sent, bytes_received, pull_bytes_received, updates_dropped,
               hop_seconds, connected_at}]; state: connected | dialling
@@ -44,8 +47,8 @@ from seedflood.operations.hub import TelemetryHub
 from seedflood.operations.reasons import describe_blocker, explain
 from seedflood.operations.subject import LastClose, LinkState, Subject
 from seedflood.operations.tally import percentile
-from seedflood.protocol.origin import fingerprint
-from seedflood.protocol.view import MemberView, View
+from seedflood.protocol.origin import OriginId, fingerprint
+from seedflood.protocol.view import CatchingUp, MemberView, View
 
 EVENTS_SHOWN = 50
 BLOCKERS_SHOWN = 100
@@ -93,8 +96,7 @@ def why_not_ready(hub: TelemetryHub) -> str | None:
         return f"no neighbour is linked; it dials {len(hub.settings.peers)}"
     catching_up = view.catching_up
     if catching_up is not None:
-        name = next(member.name for member in view.members if member.origin == catching_up.donor)
-        return f"catching up: {catching_up.held} of {catching_up.wanted} {catching_up.unit} held, from {name}"
+        return f"catching up: {_spell_progress(catching_up)} held, from {_name(catching_up.donor, view)}"
     if view.phase == "joining":
         return "catching up"
     return hub.unready_reason
@@ -132,10 +134,13 @@ def describe(hub: TelemetryHub) -> dict[str, Any]:
         "why_not_ready": reason,
         "progress": _progress(hub, links),
         "figures": _figures(view),
+        "words": dict(view.words) if view is not None else {},
+        "catching_up": _catching_up(view),
         "blockers": _blockers(view),
         "window": _window(hub, view),
         "members": [_member(member, view) for member in view.members] if view is not None else [],
         "edges": [[fingerprint(a), fingerprint(b)] for a, b in view.edges] if view is not None else [],
+        "pairs": [[fingerprint(a), fingerprint(b)] for a, b in view.pairs] if view is not None else [],
         "diameter": view.diameter if view is not None else None,
         "links": [_link(link, view) for link in links],
         "updates": _updates(hub, view, links),
@@ -204,6 +209,27 @@ def _blockers(view: View | None) -> list[dict[str, Any]]:
 def _figures(view: View | None) -> dict[str, float | None]:
     figures = view.figures if view is not None else {}
     return {name: value if math.isfinite(value) else None for name, value in figures.items()}
+
+
+def _catching_up(view: View | None) -> dict[str, Any] | None:
+    if view is None or view.catching_up is None:
+        return None
+    told = view.catching_up
+    return {"donor": _name(told.donor, view), "held": told.held, "wanted": told.wanted, "unit": told.unit}
+
+
+def _spell_progress(told: CatchingUp) -> str:
+    """Bytes in a unit that people read."""
+    if told.unit != "bytes":
+        return f"{told.held} of {told.wanted} {told.unit}"
+    size, unit = next(
+        one for one in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B")) if told.wanted >= one[0] or one[0] == 1
+    )
+    return f"{told.held / size:.1f} of {told.wanted / size:.1f} {unit}"
+
+
+def _name(origin: OriginId, view: View) -> str:
+    return next((member.name for member in view.members if member.origin == origin), fingerprint(origin))
 
 
 def _last_close(view: View | None, close: LastClose | None) -> dict[str, Any] | None:

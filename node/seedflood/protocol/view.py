@@ -94,11 +94,11 @@ class View:
 
     phase: a word of its algorithm. step: how far it is. linked: how many neighbours. refused: how much input of others
     was not used, by reason, with an entry for each reason. members: all known origins, ourselves included. blockers:
-    why the node does not move. figures: what its algorithm wants shown, by name.
+    why the node does not move. figures: what its algorithm wants shown, by name. words: the same, of what is no number.
 
-    Not every algorithm has these: window: the oldest one that is open. catching_up: None unless a donor is being pulled
-    from before we speak. duplicates: updates that came again. equivocations: steps for which a host was proven to
-    contradict itself.
+    Not every algorithm has these: pairs: the hosts that are to exchange something with each other, as we know it.
+    window: the oldest one that is open. catching_up: None unless a donor is being pulled from before we speak.
+    duplicates: updates that came again. equivocations: steps for which a host was proven to contradict itself.
     """
 
     now: float
@@ -114,6 +114,8 @@ class View:
     diameter: int
     blockers: tuple[Blocker, ...]
     figures: Mapping[str, float] = field(default_factory=dict)
+    words: Mapping[str, str] = field(default_factory=dict)
+    pairs: tuple[Edge, ...] = ()
     window: WindowView | None = None
     catching_up: CatchingUp | None = None
     duplicates: int = 0

@@ -15,6 +15,7 @@ from seedflood.host.engine import Engine, Shell
 from seedflood.host.gasloc.compute_adapter import ComputeAdapter, Places, Watcher
 from seedflood.host.gasloc.driver import GaslocDriver
 from seedflood.host.gasloc.files import Incoming, KeptParts
+from seedflood.host.gasloc.tokens import Tokens
 from seedflood.host.places import GASLOC_FOLDER, JOURNAL_FILE, SNAPSHOTS_FOLDER
 from seedflood.host.report import RESULT_FILE, Report
 from seedflood.host.results import Results
@@ -89,8 +90,9 @@ class GaslocEngine(Engine, Watcher):
         self._settings = settings
         self._places = places
         self._compute = compute
-        self._tokens = 0
-        self._train_seconds = 0.0
+        run = settings.run
+        per_step = run.batch_size * trainer.task.validation_ST.shape[1]
+        self._tokens = Tokens(per_step * run.gasloc.local_steps)
         self._distance = 0.0
 
     def assemble(self, shell: Shell, member: Member) -> None:
@@ -143,9 +145,8 @@ class GaslocEngine(Engine, Watcher):
         self._shell.identity.use()
         loss = round(taken.loss, 4) if math.isfinite(taken.loss) else None
         self._hub.measured(step, taken.steps, loss, taken.seconds)
-        self._tokens += taken.tokens
-        self._train_seconds += taken.seconds
-        self.node.show(tokens=float(self._tokens), tokens_per_second=self._tokens_per_second)
+        self._tokens.add(taken.tokens, taken.seconds)
+        self._show_tokens()
         if taken.skipped:
             sentence = "the gradient is not finite; nothing is learned of such steps"
             self._hub.tell(sentence, "warning", step=step, steps=taken.skipped)
@@ -154,6 +155,8 @@ class GaslocEngine(Engine, Watcher):
         if mixed.neighbours:
             self._distance = mixed.distance
             self.node.show(consensus_distance=mixed.distance)
+        self._tokens.heard(self.node.swarm_rounds(), self._shell.loop.time())
+        self._show_tokens()
         step = self.node.step
         self._results.evaluate_on_the_way(step)
         pause = 0.0 if step >= self._settings.run.steps else self._settings.node.progress_seconds
@@ -172,15 +175,19 @@ class GaslocEngine(Engine, Watcher):
             step_seconds=round(self._hub.step_seconds or 0.0, 4),
             spent_seconds=round(self._hub.spent_seconds() or 0.0, 3),
             sent_bytes=sum(one.bytes_sent for _, one in self._shell.link_counters()),
-            tokens_per_second=round(self._tokens_per_second),
+            tokens_per_second=round(self._tokens.per_second),
             distance=round(self._distance, 6),
             peers=len(self.node.neighbours),
         )
 
-    @property
-    def _tokens_per_second(self) -> float:
-        """While local steps are taken, in this life."""
-        return self._tokens / self._train_seconds if self._train_seconds else 0.0
+    def _show_tokens(self) -> None:
+        tokens, sent = self._tokens, self.node.gasloc.carrier.bytes_sent
+        self.node.show(
+            tokens=float(tokens.count),
+            tokens_per_second=tokens.per_second,
+            swarm_tokens_per_second=tokens.swarm_per_second,
+            bytes_per_token=sent / tokens.count if tokens.count else 0.0,
+        )
 
     # The end
 
@@ -205,8 +212,8 @@ class GaslocEngine(Engine, Watcher):
             "agreements_missed": agreement.missed,
             "agreed_hosts": agreement.hosts,
             "consensus_distance": round(self._distance, 9),
-            "tokens": self._tokens,
-            "tokens_per_second": round(self._tokens_per_second, 1),
+            "tokens": self._tokens.count,
+            "tokens_per_second": round(self._tokens.per_second, 1),
             "parameter_bytes_sent": carrier.bytes_sent,
             "parameter_bytes_received": carrier.bytes_received,
             "spent_seconds": round(self._hub.spent_seconds() or 0.0, 3),

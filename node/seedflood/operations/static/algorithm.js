@@ -1,9 +1,23 @@
 // What the algorithm of the run has, and the figures that it shows of itself. What it has not is not shown.
 
 import { byId, make, makeSvg, reconcile, setAttribute, setText } from "./elements.js";
-import { figure } from "./formats.js";
+import { bytes, count, duration, figure, percent } from "./formats.js";
 
 const SPARK = { width: 100, height: 20, margin: 2 };
+
+/** How a figure is written, by what its name ends or begins with. */
+const WRITERS = [
+  [/_seconds$/, duration],
+  [/^bytes_per_/, (value) => (value === null ? figure(value) : `${figure(value)} B`)],
+  [/^bytes_/, bytes],
+  [/_distance$/, (value) => percent(value, 2)],
+  [/tokens/, count],
+];
+
+function write(name, value) {
+  const [, spell] = WRITERS.find(([pattern]) => pattern.test(name)) ?? [null, figure];
+  return spell(value);
+}
 
 /** A node that loads shows all places, empty: only a running one knows what its algorithm has not. */
 export function describeAlgorithm({ node, updates }) {
@@ -17,12 +31,14 @@ export function showAlgorithm(status) {
   for (const element of document.querySelectorAll("[data-needs='updates']")) element.hidden = !hasUpdates;
   byId("members").classList.toggle("is-plain", !hasUpdates);
   setText(byId("coverage-title"), hasUpdates ? "Flood" : "Hosts");
+  const exchanging = status.pairs.length > 0 ? " Along thick lines parameters are exchanged in this round." : "";
+  setText(byId("network-hint"), `Who is linked with whom, as all hosts state it.${exchanging}`);
   setText(byId("updates-title"), hasUpdates ? "Updates" : "From others");
   showFigures(status);
 }
 
-function showFigures({ figures, history }) {
-  const names = Object.keys(figures);
+function showFigures({ figures, words, history }) {
+  const names = [...Object.keys(words), ...Object.keys(figures)];
   byId("algorithm").hidden = names.length === 0;
   reconcile(byId("algorithm-figures").tBodies[0], names, {
     key: (name) => name,
@@ -37,7 +53,8 @@ function showFigures({ figures, history }) {
     update: (row, name) => {
       const [, spark, value] = row.children;
       setAttribute(spark.firstElementChild.firstElementChild, "points", outline(history.algorithm[name] ?? []));
-      setText(value, figure(figures[name]));
+      setText(value, name in words ? words[name] : write(name, figures[name]));
+      setAttribute(value, "title", words[name] ?? "");
     },
   });
 }

@@ -20,15 +20,17 @@ export class Graph {
   #picture = makeSvg("svg", { role: "img" }, this.#lines, this.#hosts);
   #members = [];
   #pairs = [];
+  #exchanging = new Set();
 
   constructor() {
     this.#place.append(this.#picture, this.#empty);
     new ResizeObserver(() => this.#draw()).observe(this.#place);
   }
 
-  /** members: as `describeMembers` makes them; stated: pairs of origins. */
-  show(members, stated) {
+  /** members: as `describeMembers` makes them; stated: pairs of origins; exchanging: those that exchange parameters. */
+  show(members, stated, exchanging) {
     this.#members = members;
+    this.#exchanging = new Set(exchanging.map((pair) => [...pair].sort().join(" ")));
     this.#pairs = this.#edges.update(members, stated, performance.now() / 1000);
     const origins = members.map((member) => member.origin).sort();
     if (origins.length > 0)
@@ -62,7 +64,9 @@ export class Graph {
       create: () => makeSvg("line"),
       update: (line, { a, b, isBroken }) => {
         const [from, to] = [a, b].map(place);
-        setAttribute(line, "class", isBroken ? "broken" : a === self || b === self ? "own" : "live");
+        const isExchanging = !isBroken && this.#exchanging.has(`${a} ${b}`);
+        const kind = isBroken ? "broken" : a === self || b === self ? "own" : "live";
+        setAttribute(line, "class", isExchanging ? `${kind} exchanging` : kind);
         for (const [name, value] of [
           ["x1", from.x],
           ["y1", from.y],

@@ -27,6 +27,9 @@ const TEXTS = {
     ready: "Takes part; its replica agrees with those of its neighbours.",
     doubted: "Its replica differs from a neighbour's, and is made again from the journal.",
   },
+  gasloc: {
+    ready: "Takes part: local steps, then an exchange of parameters with neighbours.",
+  },
 };
 
 export function showHeadline(status, members) {
@@ -59,7 +62,10 @@ export function showHeadline(status, members) {
   const alive = members.filter((member) => isLive(member.condition)).length;
   setText(byId("figure-alive"), `${alive} of ${Math.max(members.length, node.run.clients)}`);
 
-  setText(byId("run"), `Run ${node.run.name} · ${node.run.id.slice(0, 12)}`);
+  const { position, runs } = node.course;
+  const place = runs.length > 1 ? ` · ${position} of ${runs.length}` : "";
+  setText(byId("run"), `Run ${node.run.name} · ${node.run.id.slice(0, 12)}${place}`);
+  setAttribute(byId("run"), "title", runs.join(", then "));
   document.title = `${node.name}: ${state}, ${percent(share, 0)} · seedflood`;
 }
 

@@ -66,7 +66,7 @@ function show(model) {
     showAlgorithm(status);
     showHeadline(status, members);
     showCurves(status);
-    graph.show(members, status.edges);
+    graph.show(members, status.edges, status.pairs);
     showWindow(status);
     showUpdates(status);
     showDelays(status);

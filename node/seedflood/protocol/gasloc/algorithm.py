@@ -29,7 +29,7 @@ from seedflood.protocol.gasloc.outbox import Outbox
 from seedflood.protocol.gasloc.pace import Pace
 from seedflood.protocol.gasloc.phase import Lifecycle, Phase
 from seedflood.protocol.gasloc.rules import GaslocRules, Habits
-from seedflood.protocol.gasloc.sight import figures_of, find_blockers
+from seedflood.protocol.gasloc.sight import figures_of, find_blockers, words_of
 from seedflood.protocol.gasloc.stated import Stated, behind, is_anyone_taking_part, stated
 from seedflood.protocol.gasloc.transfer import Content, Sinks
 from seedflood.protocol.origin import STEP_MAX, OriginId
@@ -145,7 +145,9 @@ class Gasloc:
 
     def describe(self, view: View) -> View:
         figures = {**view.figures, **figures_of(self), **self.shown}
-        return replace(view, figures=figures, catching_up=self.fetch.progress())
+        words = words_of(self, self._presence.membership, self._presence.ours.origin)
+        pairs, copy = self.exchange.pairs, self.fetch.progress()
+        return replace(view, figures=figures, words=words, pairs=pairs, catching_up=copy)
 
     def blockers(self, now: float) -> tuple[Blocker, ...]:
         return tuple(find_blockers(self, self._presence.membership, now))
@@ -271,6 +273,9 @@ class Gasloc:
         pass
 
     def report(self, now: float) -> None:
+        if (copy := self.fetch.progress()) is not None:
+            donor = self._presence.membership.name(copy.donor)
+            self._outbox.tell("copy under way", donor=donor, held=copy.held, wanted=copy.wanted)
         found = self.blockers(now)
         if self._standstill.lasts((self.life.phase, self.round), now) and found:
             facts = {"waiting_for": shorten([one.name for one in found]), "why": sorted({one.kind for one in found})}

@@ -10,7 +10,7 @@ from functools import partial
 from seedflood.errors import PeerError
 from seedflood.protocol.gasloc.carrier import Carrier
 from seedflood.protocol.gasloc.ledger import Ledger
-from seedflood.protocol.gasloc.matching import Lottery, Matching
+from seedflood.protocol.gasloc.matching import Edge, Lottery, Matching, edge_of
 from seedflood.protocol.gasloc.messages import Decline, Kept, Kind, Offer, Outcome, Reason
 from seedflood.protocol.gasloc.orders import Correct, Drop, Keep, Share
 from seedflood.protocol.gasloc.outbox import Outbox
@@ -48,6 +48,10 @@ class Exchange:
         self.skipped = 0
         self.news = 0
         self.seconds = 0.0
+        self.pairs: tuple[Edge, ...] = ()
+        """Our own ones of the round, as we know it."""
+        self.partners: tuple[OriginId, ...] = ()
+        """With whom the last exchange was made."""
         self._origin = presence.ours.origin
         self._rules = rules
         self._bounds = bounds
@@ -90,6 +94,7 @@ class Exchange:
         slots = SLOTS[self._rules.matching_of(round_)]
         links_of = partial(known_links, self._presence.membership, self._pace.still(now) - {self._origin})
         partners = Matching(links_of, self._lottery, round_, slots).partners(self._origin)
+        self.pairs = tuple(edge_of(self._origin, partner) for partner in partners)
         self._slots = slots or max(1, len(partners))
         names = self._presence.membership.names(partners)
         self._outbox.tell("matched", "debug", round=round_, partners=names)
@@ -109,6 +114,7 @@ class Exchange:
             self._carrier.withdraw(partner, self.content.digest)
         self.content = None
         self.seconds = now - self._began_at
+        self.partners = tuple(sorted(share.partner for share in shares))
         return tuple(sorted(shares))
 
     def abandon(self, now: float) -> None:

@@ -7,7 +7,7 @@ from seedflood.protocol.gasloc.algorithm import Gasloc
 from seedflood.protocol.gasloc.outbox import Outbox
 from seedflood.protocol.gasloc.outputs import Outputs
 from seedflood.protocol.gasloc.rules import GaslocRules, Habits
-from seedflood.protocol.gasloc.stated import unpack
+from seedflood.protocol.gasloc.stated import stated, unpack
 from seedflood.protocol.gasloc.transfer import Content, Sinks
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.swarm.admission import MemberAdmission
@@ -49,6 +49,10 @@ class GaslocNode(Swarm[Outputs]):
         """Of which rounds and partners what was kept is needed still. All else on the disk is left over from a crash,
         once the journal is recalled and nothing is being kept."""
         return {(entry.round, partner) for partner, entry in self.gasloc.ledger.entries()}
+
+    def swarm_rounds(self) -> int:
+        """Rounds of all hosts together, as they state them."""
+        return sum(stated(member).round for member in self.membership.words())
 
     def show(self, **figures: float) -> None:
         """Figures of the compute side, for operators."""

@@ -63,6 +63,12 @@ def figures_of(node: Sight) -> dict[str, float]:
     }
 
 
+def words_of(node: Sight, membership: Membership, ours: OriginId) -> dict[str, str]:
+    matched = [a if b == ours else b for a, b in node.exchange.pairs if ours in (a, b)]
+    told = {"matched_with": matched, "exchanged_with": node.exchange.partners}
+    return {name: ", ".join(membership.names(origins)) or "nobody" for name, origins in told.items()}
+
+
 def find_blockers(node: Sight, membership: Membership, now: float) -> Iterator[Blocker]:
     match node.life.phase:
         case Phase.JOINING:
