@@ -5,6 +5,7 @@ import re
 import urllib.request
 from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -19,31 +20,41 @@ OF_PROMETHEUS = {"job", "instance", "le"}
 
 Labels = dict[str, set[str]]
 
-OF_OTHER_ALGORITHMS: dict[str, Labels] = {"seedflood_algorithm_figure": {"name": {"mean"}}}
-"""What a node that trains by SeedFlood has no sample of: see tests/operations/test_other_algorithms.py."""
+BY_GASLOC = {
+    "mode": "gasloc",
+    "task": "lm",
+    "max_length": 16,
+    "steps": 2000,
+    "local_steps": 10,
+}
 
 
 @pytest.fixture(scope="module")
 def scraped(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Labels]:
-    """Samples of a node that trains with a neighbour: by name, the values of each label."""
-    hosts = Hosts(tmp_path_factory.mktemp("hosts"))
+    """Samples of nodes that train with a neighbour, by either algorithm: by name, the values of each label."""
+    samples: dict[str, Labels] = {}
+    for run, node in (({"steps": 2000}, {}), (BY_GASLOC, {"data": "embedded"})):
+        for family in text_string_to_metric_families(scrape(tmp_path_factory.mktemp("hosts"), run, node)):
+            for sample in family.samples:
+                labels = samples.setdefault(sample.name, defaultdict(set))
+                for label, value in sample.labels.items():
+                    labels[label].add(value)
+    return samples
+
+
+def scrape(folder: Path, run: dict[str, Any], node: dict[str, Any]) -> str:
+    hosts = Hosts(folder)
     try:
-        first, second = hosts.make(2, [(0, 1)], {"steps": 2000}, {"evaluate": True, "evaluate_examples": 8})
+        first, second = hosts.make(2, [(0, 1)], run, {"evaluate": True, "evaluate_examples": 8} | node)
         first.start()
         second.start()
         first.wait_for("progress", step=5)
         address = json.loads((first.settings.node.state / "http.json").read_text())["address"]
         with urllib.request.urlopen(f"http://{address}/metrics", timeout=30) as answer:
-            text = answer.read().decode()
+            text: str = answer.read().decode()
     finally:
         hosts.close()
-    samples: dict[str, Labels] = dict(OF_OTHER_ALGORITHMS)
-    for family in text_string_to_metric_families(text):
-        for sample in family.samples:
-            labels = samples.setdefault(sample.name, defaultdict(set))
-            for label, value in sample.labels.items():
-                labels[label].add(value)
-    return samples
+    return text
 
 
 def expressions() -> list[str]:

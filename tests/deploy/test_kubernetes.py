@@ -27,7 +27,7 @@ def render(folder: str) -> Manifests:
     return {manifest["kind"]: manifest for manifest in yaml.safe_load_all(text)}
 
 
-@pytest.fixture(scope="module", params=["base", "gpu"])
+@pytest.fixture(scope="module", params=["base", "gpu", "tour"])
 def manifests(request: pytest.FixtureRequest) -> Manifests:
     return render(request.param)
 

@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import typer
@@ -10,7 +9,7 @@ from rich.console import Console
 
 from seedflood.cli.options import JsonOption, table_console
 from seedflood.cluster.topology import TopologyName
-from seedflood.errors import ConfigError, DivergenceError
+from seedflood.errors import DivergenceError
 
 
 def tour(
@@ -20,9 +19,8 @@ def tour(
         str, typer.Option(help="Whose shape and tokenizer: embedded, a folder or a hub name.")
     ] = "embedded",
     texts: Annotated[
-        Path | None,
-        typer.Option(help="Folder with train.jsonl and validation.jsonl, a column text (default: generated)."),
-    ] = None,
+        str, typer.Option(help="Folder with train.jsonl and validation.jsonl, with a column text.")
+    ] = "embedded",
     task: Annotated[
         str, typer.Option(help="What is fine-tuned: embedded, sst2, rte, boolq, trec or agnews.")
     ] = "embedded",
@@ -46,24 +44,19 @@ def tour(
         seedflood tour --model ./tiny-opt --texts ./reviews --task sst2 --data ./sst2
     """
     from seedflood.cluster.local import is_sound, run_cluster, show_result
-    from seedflood.cluster.tour import plan_tour, write_texts
+    from seedflood.cluster.tour import plan_tour
 
-    with TemporaryDirectory(prefix="seedflood-texts-") as home:
-        if texts is None:
-            write_texts(Path(home) / "texts")
-        elif not texts.is_dir():
-            raise ConfigError(f"the folder {texts} does not exist; correct --texts.")
-        plan = plan_tour(
-            nodes=nodes,
-            topology=topology,
-            model=model,
-            texts=(texts or Path(home) / "texts").resolve(),
-            task=task,
-            data=data,
-            steps=(pretraining_steps, finetuning_steps),
-            seed=seed,
-        )
-        result = run_cluster(plan, folder)
+    plan = plan_tour(
+        nodes=nodes,
+        topology=topology,
+        model=model,
+        texts=texts,
+        task=task,
+        data=data,
+        steps=(pretraining_steps, finetuning_steps),
+        seed=seed,
+    )
+    result = run_cluster(plan, folder)
     if plot is not None:
         plot.write_text(_picture(result))
     if as_json:

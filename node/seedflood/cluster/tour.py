@@ -1,21 +1,16 @@
 """The tour: hosts pre-train a model from scratch by GASLoC, and then fine-tune it by SeedFlood, as one course.
 
-Without data of the reader's own everything is generated: text of the embedded language, and the embedded task, none of
-whose sentences the text has.
+Without data of the reader's own both runs take what comes with the package: text of the embedded language, and the
+embedded task, none of whose sentences the text has.
 """
 
-import json
-from collections.abc import Iterable
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from seedflood import embedded
 from seedflood.cluster.local import ClusterPlan
 from seedflood.cluster.topology import TopologyName
-from seedflood.embedded import grammar
 
-TEXTS, VALIDATION_TEXTS, TEXTS_SEED = 60_000, 600, 7
+EMBEDDED = "embedded"
 
 BATCH_SIZE, LENGTH, LOCAL_STEPS = 16, 64, 20
 
@@ -35,21 +30,12 @@ EVALUATIONS = 12
 """While it pre-trains."""
 
 
-def write_texts(folder: Path) -> None:
-    """Text of the embedded language, as rows."""
-    held_out = {str(row["sentence"]) for split in embedded.SPLITS for row in embedded.rows(split)}
-    texts = grammar.texts(TEXTS_SEED, held_out)
-    folder.mkdir(parents=True)
-    for name, count in (("validation", VALIDATION_TEXTS), ("train", TEXTS)):
-        _write_rows(folder / f"{name}.jsonl", islice(texts, count))
-
-
 def plan_tour(
     *,
     nodes: int,
     topology: TopologyName,
     model: str,
-    texts: Path,
+    texts: str,
     task: str,
     data: str | None,
     steps: tuple[int, int],
@@ -72,7 +58,7 @@ def plan_tour(
         topology=topology,
         model=model,
         task="lm",
-        data=str(texts),
+        data=texts,
         steps=-(-pretraining // LOCAL_STEPS) * LOCAL_STEPS,
         train_examples=None,
         seed=seed,
@@ -97,8 +83,3 @@ def _points(run: dict[str, Any], scale: float) -> dict[str, list[tuple[float, fl
             if name not in ("run", "step"):
                 curves.setdefault(name, []).append((scale * one["step"], value))
     return curves
-
-
-def _write_rows(path: Path, texts: Iterable[str]) -> None:
-    with path.open("w") as file:
-        file.writelines(json.dumps({"text": text}) + "\n" for text in texts)

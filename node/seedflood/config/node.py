@@ -19,7 +19,9 @@ class NodeSettings(Section):
     model_path: Path | None = Field(
         None, description="Folder that holds the base model here, if `run.model` is a name."
     )
-    data: str | None = Field(None, description="Folder with train.jsonl and validation.jsonl, or a hub data set.")
+    data: str | None = Field(
+        None, description='Folder with train.jsonl and validation.jsonl, a hub data set, or "embedded".'
+    )
     shard: str | None = Field(None, description='Share of the training rows: "2/16" is the second of sixteen.')
     device: str = Field("auto", description='"auto", "cpu", "cuda" or "cuda:1".')
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(

@@ -6,6 +6,7 @@ model.
 """
 
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import Literal
 
@@ -19,12 +20,22 @@ LABEL_WORDS = grammar.LABEL_WORDS
 """In the order of the labels."""
 
 Split = Literal["train", "validation"]
+TEXTS: dict[Split, tuple[int, int]] = {"train": (11, 30_000), "validation": (12, 300)}
+"""A seed for the texts of each split, and how many."""
+
 SPLITS: tuple[Split, Split] = ("train", "validation")
 
 
 def rows(split: Split) -> list[dict[str, str | int]]:
     """Rows of {"sentence", "label"}, always the same ones. Half of them are good; no sentence is in both splits."""
     return [dict(row) for row in _rows()[SPLITS.index(split)]]
+
+
+def texts(split: Split) -> list[dict[str, str]]:
+    """Rows of {"text"} to pre-train on, always the same ones; no sentence of the task's rows is among them."""
+    held_out = {str(row["sentence"]) for rows in _rows() for row in rows}
+    seed, count = TEXTS[split]
+    return [{"text": text} for text in islice(grammar.texts(seed, held_out), count)]
 
 
 @cache

@@ -65,6 +65,17 @@ class EmbeddedSource:
         return train, validation
 
 
+@dataclass(frozen=True, slots=True)
+class EmbeddedTexts:
+    """The texts that come with the package."""
+
+    name: str = "embedded"
+
+    def read(self) -> tuple[list[Row], list[Row]]:
+        train, validation = (rows_in_memory(embedded.texts(split), f"embedded {split}") for split in embedded.SPLITS)
+        return train, validation
+
+
 def rows_in_memory(rows: Iterable[Mapping[str, Any]], name: str) -> list[Row]:
     """Rows that a program made. name: what stands in errors in place of a file."""
     return [Row(columns, name, line) for line, columns in enumerate(rows, start=1)]

@@ -16,8 +16,10 @@ from seedflood.training.encoding import Encoder, make_encoder
 from seedflood.training.formats import BUILT_IN, Format, choose_format
 from seedflood.training.objectives.batches import Batch
 from seedflood.training.objectives.objective import Example, Objective
-from seedflood.training.rows import Row, read_folder, read_hub, rows_in_memory
+from seedflood.training.rows import EmbeddedTexts, Row, read_folder, read_hub, rows_in_memory
 from seedflood.training.shards import Shard
+
+TEXTS = EmbeddedTexts()
 
 
 class Task:
@@ -91,19 +93,22 @@ class Task:
 
 
 def load_task(settings: RunSettings, tokenizer: Any, *, data: str | None = None, shard: str | None = None) -> Task:
-    """The task of a run. data: a folder with train.jsonl and validation.jsonl, or a data set of the hub (None: the
-    task's usual one). shard: "2/16". Raises DataError or ConfigError.
+    """The task of a run. data: a folder with train.jsonl and validation.jsonl, a data set of the hub, or "embedded"
+    (None: the task's usual one). shard: "2/16". Raises DataError or ConfigError.
     """
     built_in = BUILT_IN.get(settings.objective.task)
     if data is not None and Path(data).is_dir():
         train, validation = read_folder(Path(data))
     elif built_in is not None and data in (None, built_in.source.name):
         train, validation = built_in.source.read()
+    elif data == TEXTS.name:
+        train, validation = TEXTS.read()
     elif data is not None:
         train, validation = read_hub(data, None, "validation")
     else:
         raise DataError(
-            f'Task "{settings.objective.task}" needs data: set `data` to a folder or the name of a data set.'
+            f'Task "{settings.objective.task}" needs data: set `data` to a folder or the name of a data set (or, to '
+            f'try it, task "lm" to "{TEXTS.name}").'
         )
     form = choose_format(settings.objective, train[0].columns)
     return Task(_encoder(settings.objective, tokenizer, form), train, validation, settings, _shard(shard))

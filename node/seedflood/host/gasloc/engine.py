@@ -90,9 +90,7 @@ class GaslocEngine(Engine, Watcher):
         self._settings = settings
         self._places = places
         self._compute = compute
-        run = settings.run
-        per_step = run.batch_size * trainer.task.validation_ST.shape[1]
-        self._tokens = Tokens(per_step * run.gasloc.local_steps)
+        self._tokens = Tokens(trainer.task.tokens_per_batch * settings.run.gasloc.local_steps)
         self._distance = 0.0
 
     def assemble(self, shell: Shell, member: Member) -> None:

@@ -1,0 +1,69 @@
+"""The page of hosts that train by GASLoC: their figures, with whom they exchange, and no place for the rest."""
+
+import pytest
+from pages import DESK, PHONE, READ_CLIPPED, READ_FAINT_TEXT, Page
+from processes import Hosts, ring
+from test_page import address
+
+pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
+
+RUN = {
+    "mode": "gasloc",
+    "task": "lm",
+    "max_length": 16,
+    "initial": "random",
+    "steps": 1_000_000,
+    "local_steps": 10,
+}
+
+
+@pytest.fixture
+def running(few_hosts: Hosts, page: Page) -> Page:
+    """The page of the first of three hosts, which all take part."""
+    made = few_hosts.make(
+        3, ring(3), RUN, {"data": "embedded", "evaluate": True, "evaluate_every": 50, "evaluate_examples": 50}
+    )
+    for host in made:
+        host.start()
+    page.open(address(made[0]))
+    page.wait_until(lambda page: page.step >= 100, "step 100")
+    return page
+
+
+def test_it_shows_what_gasloc_does_and_nothing_of_windows_and_updates(running: Page):
+    assert running.text("state-reason") == "Takes part: local steps, then an exchange of parameters with neighbours."
+    assert running.text("figure-evaluated-name") == "Perplexity"
+    hidden = "['window-heard', 'window-progress', 'coverage-hint']"
+    seen = f"return {hidden}.map((id) => document.getElementById(id).checkVisibility())"
+    assert running.read(seen) == [False, False, False]
+    running.wait_until(lambda page: len(page.rows("algorithm-figures")) > 10, "figures")
+    rows = {name: cells[-1] for name, cells in running.rows("algorithm-figures").items()}
+    assert rows["bytes sent"].endswith("MB")
+    assert rows["consensus distance"].endswith("%")
+    assert rows["bytes per token"].endswith(" B")
+    assert rows["exchange seconds"].endswith("s")
+    assert int(rows["tokens per second"].replace(",", "")) > 0
+    running.wait_until(lambda page: page.rows("algorithm-figures")["swarm tokens per second"][-1] != "0", "the swarm")
+    assert {"Modegasloc", "Matchingone", "Encodingbfloat16"} <= set(
+        running.read("return Array.from(document.querySelectorAll('#colophon > div'), (one) => one.textContent)")
+    )
+
+
+def test_it_shows_who_exchanges_with_whom(running: Page):
+    partner = {"h1", "h2", "nobody"}
+    running.wait_until(lambda page: page.rows("algorithm-figures")["exchanged with"][-1] in partner - {"nobody"}, "one")
+    assert running.rows("algorithm-figures")["matched with"][-1] in partner
+    lines = "return document.querySelectorAll('.edges .exchanging').length"
+    running.wait_until(lambda page: page.read(lines) == 1, "one pair of three hosts")
+    assert "thick lines" in running.text("network-hint")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [PHONE, DESK])
+def test_it_can_be_read(running: Page, few_hosts: Hosts, theme: str, width: int):
+    running.open(address(few_hosts.hosts[0]), theme=theme, width=width)
+    running.wait_until(lambda page: len(page.rows("algorithm-figures")) > 10, "figures")
+    running.screenshot(f"gasloc-{theme}-{width}")
+    assert running.read(READ_CLIPPED) == []
+    faint = [one for one in running.read(READ_FAINT_TEXT) if one["contrast"] < one["least"]]
+    assert faint == []
