@@ -169,6 +169,37 @@ def test_the_table_of_a_cluster_fits_a_terminal_of_eighty_columns(figures, cells
     assert all(cell in shown for cell in cells)
 
 
+def test_the_table_of_a_course_shows_each_of_its_runs_and_what_a_token_cost():
+    node = {"name": "node-1", "steps": 250, "spent_seconds": 9.0, "digest": "0b0ea459ff", "links": []}
+    first = {
+        "run_id": "7b6c" * 8,
+        "name": "pretrain",
+        "mode": "gasloc",
+        "seconds": 9.0,
+        "nodes": [node | LANGUAGE],
+        "digests_equal": True,
+        "tokens_per_second": 12_345.6,
+        "bytes_per_token": 4.25,
+    }
+    second = {"run_id": "01ab" * 8, "name": "finetune", "seconds": 30.0, "nodes": [node | CLASSIFICATION]}
+    console = Console(width=80, record=True, file=io.StringIO())
+    show_result(second | {"digests_equal": True, "earlier": [first]}, console)
+    shown = console.export_text()
+    assert shown.index("run pretrain (7b6c7b6c7b6c7b6c): 250 steps") < shown.index("run finetune (01ab01ab01ab01ab)")
+    assert "All together took 12,346 tokens per second, and sent 4.2 bytes for each." in shown
+
+
+def test_config_check_names_every_run_of_a_course(monkeypatch, capsys, tmp_path):
+    (tmp_path / "peers.toml").write_text('[run]\nname = "first"\n[node]\nthen = "second.toml"\n')
+    (tmp_path / "second.toml").write_text('[run]\nname = "second"\nmodel = "previous"\n')
+    code, out, _ = run(monkeypatch, capsys, cli.main, "config", "check", "--peers", str(tmp_path / "peers.toml"))
+    assert code == 0
+    assert [line.split(",")[0] for line in out.splitlines()] == [
+        f"{tmp_path}/peers.toml is valid: run first",
+        "then: run second",
+    ]
+
+
 @pytest.mark.parametrize(
     ("mode", "said"), [("seedflood", "The digests differ."), ("gasloc", "differ, as they may: by 3.0%")]
 )

@@ -106,6 +106,28 @@ def test_a_key_is_fresh_until_it_is_used(tmp_path: Path) -> None:
     assert not Identity.load_or_create(path).is_fresh
 
 
+def test_a_key_is_fresh_in_each_run_that_was_foreseen_while_it_was_fresh(tmp_path: Path) -> None:
+    path = tmp_path / "node.key"
+    first = Identity.load_or_create(path)
+    first.foresee(path, ["second", "third"])
+    first.use()
+    second = Identity.load_or_create(path, "second")
+    assert second.public_key == first.public_key
+    assert second.is_fresh
+    second.use()
+    assert not Identity.load_or_create(path, "second").is_fresh
+    assert Identity.load_or_create(path, "third").is_fresh
+    assert not Identity.load_or_create(path, "fourth").is_fresh
+
+
+def test_a_key_that_was_used_is_fresh_in_no_later_run(tmp_path: Path) -> None:
+    path = tmp_path / "node.key"
+    identity = Identity.load_or_create(path)
+    identity.use()
+    identity.foresee(path, ["second"])
+    assert not Identity.load_or_create(path, "second").is_fresh
+
+
 def test_the_mark_of_one_key_says_nothing_about_another(tmp_path: Path) -> None:
     Identity.load_or_create(tmp_path / "node.key")
     other = tmp_path / "other.key"

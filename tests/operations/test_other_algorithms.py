@@ -12,6 +12,7 @@ from seedflood.operations import hub as hub_module
 from seedflood.operations.console import Console
 from seedflood.operations.every import Every
 from seedflood.operations.history import FIGURES_MAX, History
+from seedflood.protocol.view import CatchingUp
 from strangers import StrangeNode, open_console
 
 
@@ -83,6 +84,24 @@ async def test_what_the_algorithm_has_not_is_null(console, http):
 async def test_a_blocker_that_has_no_words_is_shown_as_it_is(console, http):
     (blocker,) = (await status_of(http, console))["blockers"]
     assert (blocker["kind"], blocker["seconds"], blocker["reason"]) == ("companion", 12.0, "companion (beta)")
+
+
+async def test_a_copy_is_told_in_bytes(console, node, http):
+    node.show(is_ready=False, catching_up=CatchingUp(4, 12_300_000, 45_600_000, "bytes"))
+    said = await status_of(http, console)
+    assert said["why_not_ready"] == "catching up: 12.3 of 45.6 MB held, from delta"
+    assert said["catching_up"] == {"donor": "delta", "held": 12_300_000, "wanted": 45_600_000, "unit": "bytes"}
+    metrics = (await get(http, console, "/metrics"))[1]
+    assert "seedflood_catchup_lag_bytes 3.33e+07" in metrics
+    assert "seedflood_catchup_lag_steps 0.0" in metrics
+
+
+async def test_what_it_tells_in_words_and_who_exchanges_with_whom_is_shown(console, node, http):
+    assert (await status_of(http, console))["words"] == {}
+    node.show(words={"exchanged_with": "beta"}, pairs=((1, 2), (3, 4)))
+    said = await status_of(http, console)
+    assert said["words"] == {"exchanged_with": "beta"}
+    assert said["pairs"] == [[f"{a:016x}", f"{b:016x}"] for a, b in ((1, 2), (3, 4))]
 
 
 async def test_a_node_that_is_not_ready_says_for_whom_it_waits(console, node, http):

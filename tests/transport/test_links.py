@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import hashlib
 import logging
 
 import grpc
@@ -243,6 +244,19 @@ async def test_another_run_is_refused_and_both_sides_name_both_runs(make_node, c
     assert all(run in str(error) for run in ids)
     (line,) = {line for line in caplog.messages if line.startswith("refused")}
     assert all(run in line for run in ids)
+
+
+async def test_a_host_of_a_run_before_or_after_ours_is_no_stranger(make_node, caplog) -> None:
+    kindred = frozenset(hashlib.sha256(run).hexdigest()[:16] for run in (b"first", b"second"))
+    b = await make_node("b", run="second", kindred_runs=kindred).start()
+    with caplog.at_level(logging.WARNING):
+        a = await make_node("a", run="first", kindred_runs=kindred).start(b)
+        await a.until(lambda: a.calls.count(("met", b.run_id.hex()[:16])) >= 2)  # and it keeps trying
+        await b.until(lambda: ("met", a.run_id.hex()[:16]) in b.calls)
+    assert not a.linked
+    assert a.refusals == []
+    assert caplog.messages == []
+    assert set(b.links.faults().values()) == {0}
 
 
 @pytest.mark.parametrize(("attribute", "value"), [("base_digest", b"\1" * 32), ("protocol_version", 1)])

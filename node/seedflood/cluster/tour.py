@@ -9,8 +9,7 @@ from typing import Any
 
 from seedflood.cluster.local import ClusterPlan
 from seedflood.cluster.topology import TopologyName
-
-EMBEDDED = "embedded"
+from seedflood.config import merge
 
 BATCH_SIZE, LENGTH, LOCAL_STEPS = 16, 64, 20
 
@@ -22,7 +21,6 @@ PRETRAINING: dict[str, Any] = {
         "initial": "random",
         "local_steps": LOCAL_STEPS,
         "learning_rate": 3e-3,
-        "warmup_steps": 100,
     },
 }
 
@@ -63,7 +61,7 @@ def plan_tour(
         train_examples=None,
         seed=seed,
         evaluate_every=max(LOCAL_STEPS, pretraining // EVALUATIONS),
-        overrides={"run": {"name": "pretrain", **PRETRAINING}},
+        overrides={"run": merge({"name": "pretrain", "gasloc": {"warmup_steps": pretraining // 10}}, PRETRAINING)},
         then=then,
     )
 
