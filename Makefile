@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check -q
 
-.PHONY: help setup demo test test-long compose-test soak check lint-deploy bench clean sweep
+.PHONY: help setup demo tour test test-long compose-test soak check lint-deploy bench clean sweep
 
 help:  ## This list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 15
@@ -13,6 +13,11 @@ setup: $(VENV)/.ready  ## A virtual environment in .venv with everything that ru
 
 demo: $(VENV)/.ready  ## Four daemons on a ring fine-tune the embedded model together, offline
 	HF_HUB_OFFLINE=1 $(BIN)/seedflood local --nodes 4 --topology ring --steps 250
+
+TOUR ?=
+PLOT ?= tour.svg
+tour: $(VENV)/.ready  ## Four daemons pre-train a model from scratch, then fine-tune it, offline; draws PLOT (TOUR="--help": options)
+	HF_HUB_OFFLINE=1 $(BIN)/seedflood tour --plot $(PLOT) $(TOUR)
 
 test: $(VENV)/.ready-dev  ## The tests, but for those below
 	$(BIN)/python -m pytest -n auto --dist loadfile
