@@ -80,9 +80,9 @@ class Gasloc:
         """Do we have other parameters than the base model?"""
         self.is_computing = self.is_waiting = False
         """Do we wait for local steps or for encoding? Or for all to come to the end?"""
-        self._ahead = self._checkpoint_at = 0
+        self._ahead = self._checkpoint_at = self._last_serial = 0
         """Local steps of the next round that are done, or being done, while this one is exchanged. The round of the
-        last checkpoint."""
+        last checkpoint. The serial of the one at the end of the run."""
         self._asked_at = (0.0, 0)
         """When local steps were ordered last, and how many."""
         self.since = self._forsaken_since = self._now = 0.0
@@ -225,9 +225,12 @@ class Gasloc:
         self.exchange.kept(round_, partner, digest, is_right=is_right)
 
     def checkpointed(self, serial: int) -> None:
-        """Answers a `KeepCheckpoint`."""
+        """Answers a `KeepCheckpoint`. Once what we end with is on the disk, we say that we have ended: who goes on with
+        another run then leaves nobody behind."""
         for partner, round_ in self.ledger.checkpointed(serial):
             self._outbox.order(Drop(round_, partner))
+        if self.life.is_over and serial >= self._last_serial and not self._presence.ours.has_left:
+            self._presence.declare(last_step=self._rules.steps - 1)
 
     def opened(self, peer: OriginId, content: Content | None, round_: int, now: float) -> None:
         """Answers an `OpenCopy`. round_: of the checkpoint."""
@@ -315,8 +318,8 @@ class Gasloc:
 
     def _has_waited(self, now: float) -> bool:
         """Do we know from a neighbour how far the others are, and are all of them there if the run has not begun? Or
-        was that waited for long enough?"""
-        if self._rules.clients == 1 or now >= self.since + self._patience.start_seconds:
+        was that waited for long enough? Who has what all have agreed on needs nobody."""
+        if self._rules.clients == 1 or self._is_agreed or now >= self.since + self._patience.start_seconds:
             return True
         membership = self._presence.membership
         has_begun = self._has_parameters or membership.taking_part > 0
@@ -491,8 +494,7 @@ class Gasloc:
         self.life.enter(Phase.FINISHING)
         self.since = now
         self._outbox.tell("no steps left", step=self.step)
-        self._keep_checkpoint(self.round)
-        self._presence.declare(last_step=self._rules.steps - 1)
+        self._last_serial = self._keep_checkpoint(self.round)
         self.talk.tell_progress()
         self._finish(now)
 
@@ -507,10 +509,12 @@ class Gasloc:
 
     # Small things
 
-    def _keep_checkpoint(self, round_: int) -> None:
-        """Orders a checkpoint. round_: the round with which to go on from it. One of the end of a run is of the agreed
-        parameters, if it ends by agreement."""
+    def _keep_checkpoint(self, round_: int) -> int:
+        """Orders a checkpoint, and returns its serial. round_: the round with which to go on from it. One of the end of
+        a run is of the agreed parameters, if it ends by agreement."""
         if not self.has_result:
             round_ = min(round_, self._rules.rounds - 1)
         self._checkpoint_at = round_
-        self._outbox.order(KeepCheckpoint(self.ledger.take_serial(), round_))
+        serial = self.ledger.take_serial()
+        self._outbox.order(KeepCheckpoint(serial, round_))
+        return serial
