@@ -234,3 +234,39 @@ def test_a_host_that_is_below_another_one_is_not_waited_for():
     agreement, peer = world.hosts[0].gasloc.agreement, world.hosts[1].origin
     agreement.declined(peer, Decline(Kind.SUM, 5, 1, 5), world.now)
     assert agreement._elsewhere[peer] == 5
+
+
+def has_said_that_it_ended(host, of):
+    word = host.node.membership.spoken(of.origin)
+    return word is not None and word.last_step == host.world.rules.steps - 1
+
+
+def test_that_a_run_has_ended_is_said_once_what_it_ended_with_is_on_the_disk():
+    world = make_world(3, steps=20, matching="one", agrees_at_end=True)
+    slow, other = world.hosts[1], world.hosts[0]
+    slow.disk_seconds = lambda: 30.0
+    world.run(100, until=lambda: other.node.phase == "finished" and slow.node.phase == "finished")
+    world.run(1)
+    rounds = world.rules.rounds
+    assert all(round_ < rounds for _, round_, *_ in slow.disk.checkpoints)
+    assert not has_said_that_it_ended(other, slow)
+    assert has_said_that_it_ended(other, other)
+    world.run(60)
+    assert any(round_ == rounds for _, round_, *_ in slow.disk.checkpoints)
+    assert has_said_that_it_ended(other, slow)
+
+
+def test_a_host_that_comes_back_after_the_end_needs_nobody_to_find_what_all_agreed_on():
+    world = make_world(3, steps=20, matching="one", agrees_at_end=True)
+    world.finish()
+    values = {host.values[0] for host in world.hosts}
+    assert len(values) == 1
+    world.run(1)
+    lonely = world.hosts[2]
+    for host in world.hosts:
+        host.kill()
+    world.revive(lonely)
+    came_back_at = world.now
+    world.run(1000, until=lambda: lonely.node.phase == "finished")
+    assert lonely.values[0] in values
+    assert world.now - came_back_at < 5.0

@@ -495,6 +495,7 @@ class Gasloc:
         self.since = now
         self._outbox.tell("no steps left", step=self.step)
         self._last_serial = self._keep_checkpoint(self.round)
+        self._presence.declare()
         self.talk.tell_progress()
         self._finish(now)
 
