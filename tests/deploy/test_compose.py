@@ -14,7 +14,9 @@ from containers import Container, docker, run_command
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(1800)]
 
-FILE = Path(__file__).parents[2] / "docker" / "compose.yaml"
+FOLDER = Path(__file__).parents[2] / "docker"
+FILES = (FOLDER / "compose.yaml",)
+TOUR = (*FILES, FOLDER / "compose.tour.yaml")
 NAMES = [f"node-{k}" for k in range(1, 5)]
 STEPS = 250
 
@@ -22,8 +24,9 @@ STEPS = 250
 class Cluster:
     """`up`, then its containers by name; `down` leaves nothing."""
 
-    def __init__(self, http_port: int) -> None:
+    def __init__(self, http_port: int, files: tuple[Path, ...] = FILES) -> None:
         self.project = f"seedflood-test-{os.getpid()}"
+        self._files = [word for file in files for word in ("--file", str(file))]
         self.http_port = http_port
         self._environment = {**os.environ, "COMPOSE_PROJECT_NAME": self.project, "HTTP_PORT": str(http_port)}
         is_v2 = subprocess.run(["docker", "compose", "version"], capture_output=True, check=False).returncode == 0
@@ -43,7 +46,7 @@ class Cluster:
         return f"{self.project}_default"
 
     def compose(self, *words: str) -> str:
-        return run_command([*self._command, "--file", str(FILE), *words], environment=self._environment)
+        return run_command([*self._command, *self._files, *words], environment=self._environment)
 
     def down(self) -> None:
         self.compose("down", "--volumes", "--timeout", "0")
@@ -51,12 +54,23 @@ class Cluster:
 
 @pytest.fixture
 def cluster(image: str) -> Iterator[Cluster]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    made = Cluster(port)
+    made = Cluster(free_port())
     yield made
     made.down()
+
+
+@pytest.fixture
+def tour(image: str) -> Iterator[Cluster]:
+    made = Cluster(free_port(), TOUR)
+    yield made
+    made.down()
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+    return port
 
 
 def test_a_cluster_ends_right_though_one_node_is_killed_and_another_one_loses_its_network(cluster: Cluster):
@@ -91,6 +105,20 @@ def test_a_cluster_ends_right_though_one_node_is_killed_and_another_one_loses_it
             cluster.compose("run", "--rm", "--no-deps", "-T", "--entrypoint", "seedflood", name, *replay)
         )
         assert replayed["digest"] == results[0]["digest"]
+
+
+def test_the_tour_pre_trains_and_fine_tunes_though_one_node_is_killed_in_between(tour: Cluster):
+    nodes = tour.up()
+    first, killed, *_ = nodes.values()
+    first.wait_for("progress", step=100)
+    assert 'seedflood_algorithm_figure{name="tokens_per_second"}' in get(tour, "/metrics")
+    killed.wait_for("finished")
+    killed.kill_inside()
+    assert [node.wait() for node in nodes.values()] == [0] * 4
+    results = [node.result() for node in nodes.values()]
+    assert {result["run"] for result in results} == {"finetune"}
+    assert len({result["digest"] for result in results}) == 1
+    assert killed.inspect()["RestartCount"] == 1
 
 
 def get(cluster: Cluster, path: str) -> str:
