@@ -226,7 +226,7 @@ def _node_section(plan: ClusterPlan, k: int, folder: Path, port: int) -> dict[st
     }
     if plan.data is not None:
         section["data"] = str(Path(plan.data).resolve()) if Path(plan.data).is_dir() else plan.data
-    if plan.export is not None and k == 0:
+    if plan.export is not None and plan.then is None and k == 0:
         section["export"] = str(plan.export.resolve())
     if plan.then is not None:
         section["then"] = THEN_FILE
@@ -239,8 +239,10 @@ def _then_sections(plan: ClusterPlan, k: int) -> dict[str, Any]:
     usual = {"run": {"name": "then", "model": PREVIOUS, "seed": plan.seed, "clients": plan.nodes}}
     sections = merge(usual, plan.then)
     steps = sections["run"].get("steps", RunSettings.model_fields["steps"].default)
-    every = {"evaluate_every": max(1, steps // EVALUATIONS) if k == 0 else 0}
-    return merge({"run": {}, "node": every}, sections)
+    node: dict[str, Any] = {"evaluate_every": max(1, steps // EVALUATIONS) if k == 0 else 0}
+    if plan.export is not None and k == 0:
+        node["export"] = str(plan.export.resolve())
+    return merge({"run": {}, "node": node}, sections)
 
 
 class _Cluster:
@@ -422,7 +424,7 @@ class _Cluster:
                 await asyncio.wait(stubborn)
 
     def _result(self) -> dict[str, Any]:
-        runs = len(load_course(self.hosts[0].folder / "peers.toml"))
+        runs = 1 if self.plan.then is None else 2
         if any(len(host.results) < runs for host in self.hosts):
             raise SeedfloodError("a node ended without a result; see the logs.")
         curves = [[point for point in self.hosts[0].evaluations if point["run"] == k] for k in range(runs)]
