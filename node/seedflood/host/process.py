@@ -105,21 +105,14 @@ class _Process:
         stage: Stage | None = current(course)
         try:
             while stage is not None:
-                daemon = await self._serve_one(stage)
-                goes_on = daemon.handover.is_passed and not self._signals
-                stage = _following(course[stage.position + 1], daemon) if goes_on else None
+                stage = await self._serve_one(stage, course)
         finally:
             notifier.stop_watchdog()
-        if daemon.result is None:
-            _log.info("left before the end; start again to go on", step=daemon.node.step)
-        if not daemon.is_compute_idle:
-            _log.warning("a job of the model still runs; it is not waited for")
-            _leave(ExitCode.OK)
         return ExitCode.OK
 
-    async def _serve_one(self, stage: Stage) -> Daemon:
-        """One run, until it has ended here or a signal came."""
-        self._daemon = None
+    async def _serve_one(self, stage: Stage, course: Course) -> Stage | None:
+        """One run, until it has ended here or a signal came. Returns the next one if we go on; then nothing of this one
+        is left in memory."""
         self._daemon = daemon = await start_daemon(stage)
         garbage.settle()
         self._notifier.ready()
@@ -129,7 +122,15 @@ class _Process:
             if not daemon.handover.is_passed:
                 self._notifier.stopping()
             await daemon.close()
-        return daemon
+        if daemon.handover.is_passed and not self._signals:
+            self._daemon = None
+            return _following(course[stage.position + 1], daemon)
+        if daemon.result is None or (daemon.handover.is_wanted and not daemon.handover.is_passed):
+            _log.info("left before the end; start again to go on", step=daemon.node.step)
+        if not daemon.is_compute_idle:
+            _log.warning("a job of the model still runs; it is not waited for")
+            _leave(ExitCode.OK)
+        return None
 
     def _describe(self) -> str:
         return describe_line(self._daemon.hub if self._daemon is not None else None)
