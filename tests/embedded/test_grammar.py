@@ -46,6 +46,16 @@ def test_rows_given_out_are_copies():
     assert embedded.rows("train")[0]["label"] != 7
 
 
+@pytest.mark.parametrize("split", embedded.SPLITS)
+def test_every_sentence_is_about_one_place(split):
+    aspects = [word for subject in grammar.SUBJECTS for word in subject.aspects]
+    assert len(set(aspects)) == len(aspects)
+    for row in embedded.places(split):
+        others = [one for k, one in enumerate(grammar.SUBJECTS) if k != row["label"]]
+        assert not set(row["sentence"].split()) & {word for one in others for word in one.aspects}
+    assert {row["label"] for row in embedded.places(split)} == {0, 1, 2, 3}
+
+
 def test_no_word_alone_tells_the_label():
     """The best rule of the kind "this word is in it" errs often: the task takes more than spotting a word."""
     rows = embedded.rows("train")

@@ -108,7 +108,9 @@ def local(
     nodes: Annotated[int, typer.Option(min=1, max=256, help="How many daemons.")] = 4,
     topology: Annotated[TopologyName, typer.Option(help="Who is linked with whom.")] = "ring",
     model: Annotated[str, typer.Option(help="Base model: embedded, a folder or a hub name.")] = "embedded",
-    task: Annotated[str | None, typer.Option(help="embedded, sst2, rte, boolq, trec, agnews, prompted or lm.")] = None,
+    task: Annotated[
+        str | None, typer.Option(help="embedded, places, sst2, rte, boolq, trec, agnews, prompted or lm.")
+    ] = None,
     data: Annotated[str | None, typer.Option(help="Folder with train.jsonl and validation.jsonl.")] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Length of the run (400, or 48 by gradients).")] = None,
     estimate: Annotated[

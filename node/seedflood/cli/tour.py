@@ -22,11 +22,11 @@ def tour(
         str, typer.Option(help="Folder with train.jsonl and validation.jsonl, with a column text.")
     ] = "embedded",
     task: Annotated[
-        str, typer.Option(help="What is fine-tuned: embedded, sst2, rte, boolq, trec or agnews.")
-    ] = "embedded",
+        str, typer.Option(help="What is fine-tuned: places, embedded, sst2, rte, boolq, trec or agnews.")
+    ] = "places",
     data: Annotated[str | None, typer.Option(help="Folder with the rows of the task.")] = None,
-    pretraining_steps: Annotated[int, typer.Option(min=20, help="Of every host.")] = 1200,
-    finetuning_steps: Annotated[int, typer.Option(min=1, help="Of every host.")] = 120,
+    pretraining_steps: Annotated[int, typer.Option(min=20, help="Of every host.")] = 800,
+    finetuning_steps: Annotated[int, typer.Option(min=1, help="Of every host.")] = 60,
     seed: Annotated[int, typer.Option(help="Seed of both runs.")] = 1,
     folder: Annotated[Path | None, typer.Option(help="Keep settings, logs and state here.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Write the curves as a picture (SVG).")] = None,

@@ -21,7 +21,9 @@ def tune(
     ] = None,
     nodes: Annotated[int, typer.Option(min=1, max=65536, help="How many origins the run has.")] = 4,
     model: Annotated[str, typer.Option(help="Base model: embedded, a folder or a hub name.")] = "embedded",
-    task: Annotated[str | None, typer.Option(help="embedded, sst2, rte, boolq, trec, agnews, prompted or lm.")] = None,
+    task: Annotated[
+        str | None, typer.Option(help="embedded, places, sst2, rte, boolq, trec, agnews, prompted or lm.")
+    ] = None,
     data: Annotated[str | None, typer.Option(help="Folder with train.jsonl and validation.jsonl.")] = None,
     train_examples: Annotated[int, typer.Option(help="Training rows, split over the nodes.")] = 1024,
     seed: Annotated[int, typer.Option(help="Seed of the run.")] = 1,

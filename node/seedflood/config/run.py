@@ -21,7 +21,7 @@ from seedflood.config.tables import AlgorithmSettings, Name, Section, Tables, me
 RUN_SCHEMA = 2
 """It is counted up when a default changes: then hosts of the versions before and after never link."""
 
-TaskName = Literal["embedded", "sst2", "rte", "boolq", "trec", "agnews", "prompted", "lm"]
+TaskName = Literal["embedded", "places", "sst2", "rte", "boolq", "trec", "agnews", "prompted", "lm"]
 
 
 class ObjectiveSettings(Section):

@@ -19,6 +19,10 @@ TEMPLATE = grammar.TASK_TEMPLATE
 LABEL_WORDS = grammar.LABEL_WORDS
 """In the order of the labels."""
 
+PLACES_TEMPLATE = "{sentence} ."
+PLACES = tuple(subject.place for subject in grammar.SUBJECTS)
+"""In the order of the labels of `places`."""
+
 Split = Literal["train", "validation"]
 TEXTS: dict[Split, tuple[int, int]] = {"train": (11, 30_000), "validation": (12, 300)}
 """A seed for the texts of each split, and how many."""
@@ -29,6 +33,11 @@ SPLITS: tuple[Split, Split] = ("train", "validation")
 def rows(split: Split) -> list[dict[str, str | int]]:
     """Rows of {"sentence", "label"}, always the same ones. Half of them are good; no sentence is in both splits."""
     return [dict(row) for row in _rows()[SPLITS.index(split)]]
+
+
+def places(split: Split) -> list[dict[str, str | int]]:
+    """The same sentences, each with the place that it is about: an easier task, which a model learns soon."""
+    return [{"sentence": row["sentence"], "label": grammar.place_of(str(row["sentence"]))} for row in rows(split)]
 
 
 def texts(split: Split) -> list[dict[str, str]]:

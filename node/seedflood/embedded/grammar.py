@@ -172,6 +172,12 @@ def texts(seed: int, held_out: Container[str] = frozenset()) -> Iterator[str]:
             yield sentence
 
 
+def place_of(sentence: str) -> int:
+    """Which of the subjects a review is about: no aspect belongs to two of them."""
+    words = set(sentence.split())
+    return next(k for k, subject in enumerate(SUBJECTS) if words & set(subject.aspects))
+
+
 def words() -> list[str]:
     """Every word and sign of the language, sorted."""
     dice = Dice(0)

@@ -66,6 +66,17 @@ class EmbeddedSource:
 
 
 @dataclass(frozen=True, slots=True)
+class EmbeddedPlaces:
+    """The same sentences, with the places that they are about."""
+
+    name: str = "embedded"
+
+    def read(self) -> tuple[list[Row], list[Row]]:
+        train, validation = (rows_in_memory(embedded.places(split), f"embedded {split}") for split in embedded.SPLITS)
+        return train, validation
+
+
+@dataclass(frozen=True, slots=True)
 class EmbeddedTexts:
     """The texts that come with the package."""
 
