@@ -23,7 +23,7 @@ All keys are always there; what is not known yet is null. Origins are fingerprin
               status: self | linked | reachable | silent | left | unknown; step: its first step that is not held here,
               0 if the algorithm holds no updates of others
     edges     [[origin, origin]]: links that both ends state
-    pairs     [[origin, origin]]: hosts that exchange parameters with each other in the present round
+    pairs     [[origin, origin]]: this node and those with whom it exchanges parameters in the present round
     diameter
     links     [{peer, origin, address, state, bytes_sent, bytes_received, pull_bytes_received, updates_dropped,
               hop_seconds, connected_at}]; state: connected | dialling

@@ -96,7 +96,7 @@ class View:
     was not used, by reason, with an entry for each reason. members: all known origins, ourselves included. blockers:
     why the node does not move. figures: what its algorithm wants shown, by name. words: the same, of what is no number.
 
-    Not every algorithm has these: pairs: the hosts that are to exchange something with each other, as we know it.
+    Not every algorithm has these: pairs: ourselves and each host with whom we are to exchange something now.
     window: the oldest one that is open. catching_up: None unless a donor is being pulled from before we speak.
     duplicates: updates that came again. equivocations: steps for which a host was proven to contradict itself.
     """

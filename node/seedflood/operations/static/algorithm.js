@@ -31,7 +31,7 @@ export function showAlgorithm(status) {
   for (const element of document.querySelectorAll("[data-needs='updates']")) element.hidden = !hasUpdates;
   byId("members").classList.toggle("is-plain", !hasUpdates);
   setText(byId("coverage-title"), hasUpdates ? "Flood" : "Hosts");
-  const exchanging = status.pairs.length > 0 ? " Along thick lines parameters are exchanged in this round." : "";
+  const exchanging = status.pairs.length > 0 ? " Along thick lines this node exchanges parameters." : "";
   setText(byId("network-hint"), `Who is linked with whom, as all hosts state it.${exchanging}`);
   setText(byId("updates-title"), hasUpdates ? "Updates" : "From others");
   showFigures(status);
