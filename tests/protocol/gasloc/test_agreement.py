@@ -248,11 +248,11 @@ def test_that_a_run_has_ended_is_said_once_what_it_ended_with_is_on_the_disk():
     world.run(100, until=lambda: other.node.phase == "finished" and slow.node.phase == "finished")
     world.run(1)
     rounds = world.rules.rounds
-    assert all(round_ < rounds for _, round_, *_ in slow.disk.checkpoints)
+    assert all(one.round < rounds for one in slow.disk.checkpoints)
     assert not has_said_that_it_ended(other, slow)
     assert has_said_that_it_ended(other, other)
     world.run(60)
-    assert any(round_ == rounds for _, round_, *_ in slow.disk.checkpoints)
+    assert any(one.round == rounds for one in slow.disk.checkpoints)
     assert has_said_that_it_ended(other, slow)
 
 
