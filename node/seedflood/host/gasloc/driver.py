@@ -1,6 +1,6 @@
-"""The driver of a node that trains by GASLoC: it gives the orders of the node to whoever computes.
+"""The driver of a node that trains by GASLoC: it passes the node's orders to the compute side.
 
-No order is given before all is on the disk that the node wanted kept when it gave it, or before: while the disk is
+An order is passed on only after everything that the node wanted to keep before it is on the disk. While the disk is
 full, orders wait.
 """
 
@@ -14,7 +14,7 @@ from seedflood.protocol.gasloc.orders import Order
 
 
 class Compute(Protocol):
-    """What carries out orders, one after the other; it answers by `Driver.do`."""
+    """Carries out orders one after the other, and answers by `Driver.do`."""
 
     def put(self, order: Order) -> None:
         """Returns at once."""
@@ -35,7 +35,7 @@ class GaslocDriver(Driver):
         super().__init__(node, journal, links, observer, clock)
         self._compute = compute
         self._waiting: list[Order] = []
-        """For space on the disk."""
+        """Orders that wait for space on the disk."""
 
     def _perform(self, out: Any, kept: Any) -> None:
         self._waiting += out.orders

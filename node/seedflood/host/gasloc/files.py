@@ -1,11 +1,11 @@
-"""What lies on the disk of a host beside journal and checkpoints: contents that come in, and what is kept of them.
+"""A host's files beside journal and checkpoints: contents that arrive, and differences that are kept of them.
 
-`incoming/` holds one file per content, named by its digest. It grows as chunks come, so a copy of a replica goes on
-where it stopped, even after a crash: what is torn fails its digest. `kept/` holds the difference of ours and theirs of
-each partner and round whose outcome counts: float32 numbers as they lie in memory, then their CRC-32. It is on the
-disk before the partner hears that we are prepared.
+`incoming/` has one file per content, named by its digest. It grows as chunks arrive, so the transfer of a copy resumes
+where it stopped, even after a crash; a torn file fails its digest. `kept/` has the difference of ours and theirs for
+each partner and round whose outcome may still count: float32 numbers as in memory, then their CRC-32. It is on the disk
+before the partner hears that we are prepared.
 
-Files are read and written piece by piece, and none is mapped: an exchange takes hardly any memory.
+Files are read and written piece by piece, and none is mapped, so an exchange needs hardly any memory.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ from seedflood.protocol.origin import OriginId
 from seedflood.storage.disk import told
 
 PIECE_BYTES = 1 << 20
-"""Read at once."""
+"""How many bytes are read at once."""
 
 _CHECK_BYTES = 4
 
@@ -35,7 +35,7 @@ Numbers = NDArray[np.float32]
 
 
 class _Descriptor:
-    """An open file, which may lose its name meanwhile. It is closed when nobody needs it any more."""
+    """An open file, which may be renamed or deleted meanwhile. It is closed when nobody refers to it any more."""
 
     def __init__(self, path: Path, flags: int) -> None:
         """Raises OSError."""
@@ -44,7 +44,7 @@ class _Descriptor:
 
 
 class FileSink:
-    """Received bytes, in a file. held: how many. Raises JournalError, DiskFullError."""
+    """A file of received bytes. held: how many. Raises JournalError, DiskFullError."""
 
     def __init__(self, path: Path, size: int) -> None:
         self.path = path
@@ -72,24 +72,25 @@ class FileSink:
 
 
 class Incoming:
-    """Where contents go that come in (`transfer.Sinks`). The folder is made if it is not there."""
+    """The folder for contents that arrive (`transfer.Sinks`). It is created if needed."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._open: WeakValueDictionary[str, FileSink] = WeakValueDictionary()
-        """Those that somebody still writes or reads, by the name of the file."""
+        """Sinks that are still in use, by the name of the file."""
         with told(folder, "open", "folder"):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def open(self, digest: bytes, size: int) -> FileSink:
-        """A file that was left goes on. Two partners may offer the same bytes at once: a file for each."""
+        """A sink for a content. It resumes a file of that content, unless this is in use: two partners may offer the
+        same bytes at once, and each gets its own file."""
         names = (f"{digest.hex()}-{number}" for number in count())
         name = next(name for name in names if name not in self._open)
         sink = self._open[name] = FileSink(self._folder / name, size)
         return sink
 
     def draft(self, digits: str, size: int) -> Path:
-        """A file of zeros for something of our own that is sent."""
+        """A file of zeros, for a content of our own that is to be sent."""
         path = self._folder / digits
         with told(path, "write", "file"), path.open("wb") as file:
             file.truncate(size)
@@ -103,7 +104,7 @@ Item = TypeVar("Item", bound=np.generic)
 
 
 class StoredArray(Generic[Item]):
-    """An array in a file, of which what is asked for is read. The file may lose its name meanwhile."""
+    """An array in a file; a slice reads only its part. The file may be deleted meanwhile."""
 
     def __init__(self, path: Path, dtype: type[Item], length: int) -> None:
         """Raises OSError."""
@@ -131,7 +132,7 @@ class KeptParts:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def keep(self, round_: int, partner: OriginId, pieces: Iterable[Numbers]) -> None:
-        """On the disk when this returns; if making the pieces raises, nothing is kept."""
+        """Writes a difference durably. If the iterator of pieces raises, nothing is kept."""
         path = self._path(round_, partner)
         with told(path, "write", "file"), durable.draft(path) as draft, draft.open("wb") as file:
             check = 0
@@ -141,7 +142,7 @@ class KeptParts:
             file.write(check.to_bytes(_CHECK_BYTES, "big"))
 
     def load(self, round_: int, partner: OriginId, numbers: int) -> StoredArray[np.float32] | None:
-        """None if it is not there, or not what was kept."""
+        """A difference; None if it is not there, or fails its checksum."""
         path = self._path(round_, partner)
         try:
             if path.stat().st_size != 4 * numbers + _CHECK_BYTES:
@@ -158,7 +159,7 @@ class KeptParts:
         remove([self._path(round_, partner)])
 
     def drop_others(self, wanted: Collection[tuple[int, OriginId]]) -> None:
-        """All but these (round, partner): of what was kept just before a crash the node knows nothing."""
+        """Deletes all but these (round, partner). The node may not know of what was kept right before a crash."""
         names = {self._path(*one).name for one in wanted}
         remove([path for path in self._folder.iterdir() if path.name not in names])
 
@@ -167,10 +168,10 @@ class KeptParts:
 
 
 class FileContent:
-    """A file that is sent as it is now, though another one may take its place meanwhile (`transfer.Content`).
+    """The present content of a file, to be sent (`transfer.Content`). The file may be replaced meanwhile.
 
-    digest: what it is offered by. Of a checkpoint the one that it carries: nothing has to be read for that, and whoever
-    loads it checks it.
+    digest: by which it is offered. For a checkpoint it is the digest in the file, so nothing has to be read; the host
+    that loads the copy checks it.
     """
 
     def __init__(self, path: Path, digest: bytes) -> None:

@@ -1,8 +1,8 @@
 """Copies of a replica for hosts that join: parameters and the state of the optimiser, from a neighbour.
 
-A host that joins asks one neighbour at a time, and the next one if that has nothing, breaks off or stands still. It
-keeps what it holds of a copy: if the link comes back, the transfer goes on where it stopped. A copy is large, so a
-donor serves one host at a time, and no host again right after it was served.
+A host that joins asks one neighbour at a time, and the next one if that one has no copy, breaks off or stands still. It
+keeps the part of a copy that has arrived: if the link comes back, the transfer resumes there. A copy is large, so a
+donor serves one host at a time, and does not serve a host again soon after.
 """
 
 from collections.abc import Mapping
@@ -19,10 +19,10 @@ from seedflood.protocol.swarm.neighbours import Neighbours
 from seedflood.protocol.view import CatchingUp
 
 STILL_SECONDS = 30.0
-"""A donor that has sent nothing for so long is given up, and so is a host that has taken nothing."""
+"""After this time without a byte a host gives up its donor, and a donor the host that it serves."""
 
 REST_FACTOR = 4
-"""A host that took a copy gets the next one only after so many times as long as the first one took."""
+"""A host that took a copy gets the next one only after this many times as long as the first one took."""
 
 
 class Fetch:
@@ -63,7 +63,7 @@ class Fetch:
         return self._ask_at if now < self._ask_at else float("inf")
 
     def offered(self, peer: OriginId, offer: Offer, now: float) -> None:
-        """Raises PeerError for what no copy can be."""
+        """Takes a donor's offer. Raises PeerError if it cannot be a copy."""
         if offer.size > self._rules.copy_bytes_max or offer.round > self._rules.rounds:
             raise PeerError(f"offers a copy of {offer.size:,} bytes for round {offer.round}", reason="limit")
         if peer != self.donor or self.is_adopting:
@@ -84,7 +84,7 @@ class Fetch:
             self._next()
 
     def arrived(self, peer: OriginId, receiving: Receiving) -> None:
-        """All of a content is here; is it ours?"""
+        """All bytes of a content are here. If it is the copy, orders to adopt it."""
         if receiving is self._receiving:
             self._carrier.forget(peer, receiving.digest)
             self.is_adopting, self.donor, self._receiving = True, None, None
@@ -99,7 +99,7 @@ class Fetch:
             self._carrier.say(peer, Want())
 
     def progress(self) -> CatchingUp | None:
-        """How far the copy has come, in bytes; None if none is."""
+        """How many bytes of the copy are here; None if none is being fetched."""
         if self.donor is None or self._receiving is None:
             return None
         return CatchingUp(self.donor, self._receiving.held, self._receiving.size, "bytes")
@@ -131,7 +131,7 @@ class Fetch:
 
 
 class Serve:
-    """The side that gives. peer: who is served, or is about to be."""
+    """The side that gives copies. peer: the host that is served, or about to be."""
 
     def __init__(self, carrier: Carrier, outbox: Outbox) -> None:
         self.peer: OriginId | None = None

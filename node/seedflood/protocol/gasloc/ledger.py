@@ -1,15 +1,15 @@
-"""What is journalled of exchanges, so that a crash breaks nobody's round.
+"""The journal of exchanges, so that a crash breaks nobody's round.
 
 A pair of hosts mixes together or not at all; otherwise the mean of all replicas would move. The host with the smaller
 origin decides. The other one is *prepared* from the moment it says that it has kept the partner's parameters until it
-hears the decision. This is a two-phase commit of two, with abort presumed. Nobody waits for it: a prepared host goes
-on, and adds its part later (`Correct`) if the decision comes late.
+hears the decision. This is a two-phase commit between two hosts, with presumed abort. But nobody is blocked: a prepared
+host goes on, and adds its part later (`Correct`) if the decision comes late.
 
-Three things are durable before anyone hears of them: what was offered (never two things for one round and partner),
+Three things are durable before anyone hears of them: our offers (never two different ones for one round and partner),
 that we are prepared, and that we have decided to mix.
 
-Mixing is linear. So after a crash the parts that the loaded checkpoint lacks are added to it once more, whatever else
-is missing in it: only local steps are lost. serial: the first checkpoint that contains a part.
+Mixing is linear. So after a crash the parts that the loaded checkpoint lacks are simply added again; only local steps
+are lost. serial: the first checkpoint that contains a part.
 """
 
 import struct
@@ -30,8 +30,7 @@ _ENTRY = struct.Struct(">QH32sQ")
 @dataclass(slots=True)
 class Entry:
     """A pair that we are prepared for, or have mixed. degree: the weight of the pair follows from it. theirs: digest of
-    what we keep of the partner. serial: the first checkpoint that contains it; 0 while it is not known whether to
-    mix."""
+    the partner's parameters. serial: the first checkpoint that contains the part; 0 while the decision is missing."""
 
     round: int
     degree: int
@@ -126,7 +125,7 @@ class Ledger:
         self._write(partner)
 
     def decide(self, partner: OriginId, round_: int, degree: int, theirs: bytes) -> None:
-        """We mix."""
+        """Records our decision to mix."""
         account = self._account(partner)
         account.mixed_round = round_
         account.entries.append(Entry(round_, degree, theirs, self.serial))

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from seedflood.protocol.origin import OriginId
 
 Edge = tuple[OriginId, OriginId]
-"""The smaller origin first."""
+"""Two origins, the smaller one first."""
 
 LinksOf = Callable[[OriginId], Mapping[OriginId, int]]
 """The links of a host, with the class of each. Both ends know of a link, or none does."""
@@ -32,7 +32,7 @@ def edge_of(one: OriginId, other: OriginId) -> Edge:
 
 
 class Lottery:
-    """Numbers for edges, the same on every host."""
+    """Draws a number for each edge, the same on every host."""
 
     def __init__(self, run_seed: int) -> None:
         self._key = hashlib.sha256(b"seedflood gasloc matching 1\0" + str(run_seed).encode()).digest()
@@ -104,6 +104,6 @@ class Matching:
 
 
 def weight(degree: int) -> float:
-    """The weight of a pair in the Laplacian (Metropolis). degree: of the end that has more partners. Both ends take the
-    same weight, and no end gives away more than it has."""
+    """The weight of a pair in the Laplacian (Metropolis). degree: of the end that has more partners. Both ends use the
+    same weight, and the weights of a host never add up to more than 1."""
     return 1 / (1 + degree)

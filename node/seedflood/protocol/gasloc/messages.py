@@ -1,7 +1,7 @@
-"""What neighbours that exchange parameters say to each other, and how it is spelled in bytes.
+"""The messages of GASLoC between neighbours, and their encoding.
 
-Each message is the data of one `Opaque`: a byte for its kind, then its fields in network order. Bytes of others are
-checked only here: what `decode` returns has a right form.
+Each message is the data of one `Opaque`: a byte for its kind, then its fields in network byte order. Received bytes are
+checked here and nowhere else: what `decode` returns is well-formed.
 """
 
 import struct
@@ -24,12 +24,12 @@ DEGREE_MAX = (1 << 16) - 1
 
 
 class Kind(IntEnum):
-    """What is carried."""
+    """The kind of a content."""
 
     ROUND = 0
     """The parameters of a round, for a partner."""
     COPY = 1
-    """Parameters and the state of the optimiser, for one that joins."""
+    """Parameters and the state of the optimiser, for a host that joins."""
     SUM = 2
     """The mean of a host and all below it, for the one above."""
     RESULT = 3
@@ -37,26 +37,26 @@ class Kind(IntEnum):
 
 
 class Reason(IntEnum):
-    """Why an offer, or a wish for a copy, is declined."""
+    """Why an offer, or a request for a copy, is declined."""
 
     PASSED = 0
     """The round is over here, or the host is at another one."""
     TAKEN = 1
     """Others are our partners in this round. Of a sum: it goes to another host."""
     DOUBT = 2
-    """It is not known yet how the last exchange with this partner ended."""
+    """The outcome of the last exchange with this partner is not known yet."""
     DISTRUST = 3
     """What it sent before was not what it had offered."""
     AWAY = 4
     """The host joins, or has finished."""
     LATE = 5
-    """It was waited for long enough."""
+    """The host has waited long enough."""
     BUSY = 6
-    """Another one is served, or there is nothing to serve."""
+    """The host serves another one, or has no copy."""
 
 
 class Progress(NamedTuple):
-    """Where a host is. round: the one whose local steps it does, or which it exchanges. is_active: it takes part.
+    """How far a host is. round: the one whose local steps it takes, or which it exchanges. is_active: it takes part.
     can_serve: it can give a copy to a host that joins. is_over: it has finished."""
 
     round: int
@@ -79,7 +79,7 @@ class Offer:
 
 
 class Accept(NamedTuple):
-    """Asks for what was offered, from byte `start` on: everything before is here."""
+    """Asks for an offered content from byte `start` on; everything before is held."""
 
     digest: bytes
     start: int
@@ -99,7 +99,7 @@ class Want(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """A part of what was accepted. key: the first bytes of its digest. data: bytes, or a view of them."""
+    """A part of an accepted content. key: the first bytes of the content's digest. data: bytes, or a view of them."""
 
     key: bytes
     offset: int
@@ -107,15 +107,15 @@ class Chunk(NamedTuple):
 
 
 class Credit(NamedTuple):
-    """Everything before byte `held` is here."""
+    """Acknowledges that everything before byte `held` has arrived."""
 
     key: bytes
     held: int
 
 
 class Kept(NamedTuple):
-    """The sender holds on its disk all that you offered for the round, and waits for your decision. digest: of what you
-    offered."""
+    """The sender has everything that you offered for the round on its disk, and waits for your decision. digest: of
+    your offer."""
 
     round: int
     digest: bytes

@@ -1,8 +1,8 @@
-"""What the compute side is to do, in this order, and how it answers.
+"""Orders for the compute side, and their answers.
 
-One thread may carry out all of them. `Keep`, `KeepCheckpoint` and `OpenCopy` concern the disk and may run beside the
-others. `Mix` and `Correct` *add* to the parameters as they are then: local steps may have gone on since the parameters
-of the round were encoded.
+They must be carried out in order, and one thread may do all of them; `Keep`, `KeepCheckpoint` and `OpenCopy` concern
+the disk and may run beside the others. `Mix` and `Correct` *add* to the present parameters: local steps may have gone
+on since the parameters of the round were encoded.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class Restore:
 
 @dataclass(frozen=True, slots=True)
 class TakeLocalSteps:
-    """Answered by `stepped`. round: in whose exchange they will count, as far as is known."""
+    """Take local steps. Answered by `stepped`. round: in whose exchange they will count, as far as is known."""
 
     round: int
     count: int
@@ -27,8 +27,8 @@ class TakeLocalSteps:
 
 @dataclass(frozen=True, slots=True)
 class Encode:
-    """Make the parameters as they are now ready to travel, and hold on to these bytes until the `Mix` of the round is
-    done. Answered by `encoded`. A round may be given another number before it is exchanged; the bytes are the same."""
+    """Encode the present parameters, and keep these bytes until the `Mix` of the round is done. Answered by `encoded`.
+    A round may get another number before it is exchanged; the bytes stay the same."""
 
     round: int
     encoding: str
@@ -36,8 +36,8 @@ class Encode:
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """All bytes of a partner are here. Check that they have this digest, and put what the round needs of them on the
-    disk, durably: the difference of ours and theirs, both as they travelled. Answered by `kept`."""
+    """All bytes of a partner are here. Check that they have this digest, and write the difference of ours and theirs,
+    both as they were sent, durably to the disk. Answered by `kept`."""
 
     round: int
     partner: OriginId
@@ -55,7 +55,7 @@ class Share(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Mix:
     """The outer step of the round: add -alpha * weight * (ours - theirs) for each partner, and
-    gamma * (phi - phi_prev). Given once for each round, perhaps without partners."""
+    gamma * (phi - phi_prev). It comes once for each round, perhaps without partners."""
 
     round: int
     partners: tuple[Share, ...]
@@ -102,7 +102,7 @@ class Close:
 
 @dataclass(frozen=True, slots=True)
 class Correct:
-    """Add -alpha * weight * (ours - theirs) of this earlier round: the partner has mixed, and we had not."""
+    """Add -alpha * weight * (ours - theirs) of this earlier round: the partner has mixed it, and we have not yet."""
 
     round: int
     partner: OriginId
@@ -111,7 +111,7 @@ class Correct:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """What was kept of this partner and round is not needed any more."""
+    """Delete what was kept of this partner and round; it is no longer needed."""
 
     round: int
     partner: OriginId
@@ -119,8 +119,8 @@ class Drop:
 
 @dataclass(frozen=True, slots=True)
 class KeepCheckpoint:
-    """Write parameters and the state of the optimiser as they are now to the disk, with both numbers. serial counts
-    these orders, restarts included. Answered by `checkpointed` once it is durable."""
+    """Write the present parameters and the state of the optimiser to the disk, with both numbers. serial counts these
+    orders, across restarts. Answered by `checkpointed` once it is durable."""
 
     serial: int
     round: int

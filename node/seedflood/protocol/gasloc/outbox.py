@@ -15,7 +15,7 @@ class Outbox(swarm.Outbox[Outputs]):
         self.outputs.orders.append(order)
 
     def keep_record(self, record: Record) -> None:
-        """Durable before anything is sent. Of one key the last record counts."""
+        """Keeps a record, which is durable before anything is sent. A later record replaces one with the same key."""
         outputs = self.outputs
         outputs.records = [one for one in outputs.records if one.key != record.key]
         outputs.records.append(record)

@@ -17,11 +17,11 @@ everyone."""
 
 
 STILL_SECONDS, STILL_ROUNDS = 60.0, 16
-"""A host that states nothing new for so long, and in the time of so many of our own local steps, stands still."""
+"""A host that states nothing new for this long, and during this many of our own rounds of local steps, stands still."""
 
 
 class Pace:
-    """local_seconds: what our last local steps took. size: of the last content, in bytes."""
+    """local_seconds: how long our last round of local steps took. size: of the last content, in bytes."""
 
     def __init__(self, bounds: Bounds, delays: HopDelays) -> None:
         self.local_seconds = 0.0
@@ -49,11 +49,12 @@ class Pace:
         return self._bounds.transfer_seconds(size, self.throughput(peer), self.hop_seconds)
 
     def heard(self, origins: Iterable[OriginId], now: float) -> None:
-        """They have stated something new."""
+        """These hosts have stated something new."""
         self._heard |= dict.fromkeys(origins, now)
 
     def still(self, now: float) -> set[OriginId]:
-        """Who stands still: it crawls or hangs, though its links are up. Hosts see that at about the same time."""
+        """The hosts that stand still: they crawl or hang, though their links are up. All hosts notice this at about the
+        same time."""
         patience = max(STILL_SECONDS, STILL_ROUNDS * self.local_seconds)
         return {origin for origin, at in self._heard.items() if now - at > patience}
 

@@ -1,15 +1,15 @@
 """One pair of hosts in one round, as one of its ends sees it.
 
-offered   we have told what we have, and wait for the partner to come to the round
-moving    both have offered: parameters travel in both directions
-keeping   all of theirs is here, and is checked and put on the disk
-held      it is on our disk; what is missing is the word that the pair mixes
-doubt     the same, but we wait no more: if the word comes, our part is added late
-mixed     both mix
-skipped   neither does
+offered   we have sent our offer; the partner has not reached the round yet
+moving    both have offered, and parameters are sent in both directions
+keeping   all their bytes are here, and are checked and written to the disk
+held      they are on our disk; the decision is still missing
+doubt     the same, but the round went on without it; if the decision is to mix, our part is added late
+mixed     both ends mix
+skipped   neither end mixes
 
-The end with the smaller origin decides, once both ends hold what the other has sent. The other one is prepared from
-`held` on, and cannot skip by itself any more. See `ledger`.
+The end with the smaller origin decides, once both ends hold what the other has sent. The other end is prepared from
+`held` on, and can then no longer skip by itself. See `ledger`.
 """
 
 from collections.abc import Mapping
@@ -47,8 +47,8 @@ PENDING = (Stage.OFFERED, Stage.MOVING, Stage.KEEPING, Stage.HELD)
 
 @dataclass(slots=True)
 class Pairing:
-    """deadline: when we wait no more. since: when it began. lost_at: since when the link is down. has_kept: the partner
-    has told that it keeps ours. reason: why it was skipped."""
+    """deadline: when waiting ends. since: when the pairing began. lost_at: since when the link is down. has_kept: the
+    partner has said that our parameters are on its disk. reason: why the pair was skipped."""
 
     partner: OriginId
     is_decider: bool
@@ -83,7 +83,7 @@ class Pairing:
 
     @property
     def degree(self) -> int:
-        """Of the pair: that of the end with more partners."""
+        """The degree of the pair: of its end with more partners."""
         assert self.theirs is not None, "nothing is known of the partner yet"
         return max(self.ours.degree, self.theirs.degree)
 

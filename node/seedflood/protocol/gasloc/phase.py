@@ -1,9 +1,9 @@
 """The life of a node, as one table.
 
-joining     until it has parameters to begin with: its own checkpoint, the base model, or a copy of a neighbour
-training    local steps are being done; with a delay an exchange may be under way beside them
+joining     until it has parameters: its own checkpoint, the base model, or a copy of a neighbour
+training    local steps are running; with a delay an exchange may run at the same time
 exchanging  the parameters of the round are encoded and exchanged; the next local steps wait for that
-finishing   no rounds are left: wait for neighbours that may still need a word or a copy of us
+finishing   no rounds are left: wait for neighbours that may still need a decision or a copy
 finished    `Outputs.is_finished` was said: answer until the shell closes the links
 left        `leave` was called: answer until the shell closes the links
 """

@@ -101,11 +101,11 @@ class GaslocRules(SwarmRules):
 class Bounds:
     """How long a node waits in an exchange. Whatever is measured, nothing takes longer than `seconds_max`.
 
-    wait_factor: for a partner that has not finished the round, as a part of what our own local steps took. A host that
-    is slower by more than that is left out. transfer_factor: so many times the time that the throughput of the link
-    promises. floor_seconds: what a busy host may take to answer. relink_seconds: for a link that broke. slow_share: a
-    link that carries parameters within this part of our local steps exchanges in every round, slower ones less often;
-    infinite: every link in every round.
+    wait_factor: how long to wait for a partner that has not finished the round, as a share of the time of our own local
+    steps. A host that is slower than that is left out. transfer_factor: a transfer may take this many times the time
+    that follows from the link's throughput. floor_seconds: how long a busy host may take to answer. relink_seconds: how
+    long to wait for a broken link. slow_share: a link that carries the parameters within this share of our local steps
+    exchanges in every round, slower links less often; infinite: every link in every round.
     """
 
     wait_factor: float = 1.0
@@ -118,11 +118,12 @@ class Bounds:
     seconds_max: float = 900.0
 
     def wait_seconds(self, local_seconds: float, hop_seconds: float) -> float:
-        """For a partner to come to the round; both have begun the last one at about the same time."""
+        """How long to wait for a partner to reach the round; both have begun the last one at about the same time."""
         return min(self.wait_factor * local_seconds + self.floor_seconds + 4 * hop_seconds, self.seconds_max)
 
     def transfer_seconds(self, size: int, throughput: float | None, hop_seconds: float) -> float:
-        """For `size` bytes, of both directions, to travel, to be kept on both sides, and for both to know it.
+        """How long it may take until `size` bytes, of both directions, are sent and kept on both sides, and both ends
+        know it.
 
         throughput: bytes per second that the link was seen to carry; None if it has carried nothing yet.
         """

@@ -1,4 +1,4 @@
-"""The tree along which sums travel: breadth-first over the known graph, from the smallest origin that can be reached.
+"""The tree along which sums are sent: breadth-first over the known graph, from the smallest origin that can be reached.
 
 Hosts that know the same graph find the same tree without a message.
 """
@@ -11,8 +11,8 @@ from seedflood.protocol.origin import OriginId
 
 
 class Place(NamedTuple):
-    """Where a host is in the tree. parent: None for the root. children: how many levels each of them has below it.
-    height: levels of the whole tree below its root."""
+    """The place of a host in the tree. parent: None for the root. children: for each child, the height of its subtree.
+    height: of the whole tree, in levels below the root."""
 
     parent: OriginId | None
     children: Mapping[OriginId, int]
@@ -20,7 +20,7 @@ class Place(NamedTuple):
 
 
 def find_place(graph: Iterable[Edge], origin: OriginId) -> Place:
-    """A host that has no edges is a tree by itself."""
+    """The place of a host in its tree. A host without edges is a tree by itself."""
     links = _links(graph)
     root = min(_spread(links, origin))
     parents = _spread(links, root)
@@ -33,7 +33,7 @@ def find_place(graph: Iterable[Edge], origin: OriginId) -> Place:
 
 
 def reachable(graph: Iterable[Edge], origin: OriginId) -> set[OriginId]:
-    """Itself too."""
+    """All hosts that can be reached from this one, itself included."""
     return set(_spread(_links(graph), origin))
 
 
@@ -46,7 +46,7 @@ def _links(graph: Iterable[Edge]) -> dict[OriginId, list[OriginId]]:
 
 
 def _spread(links: Mapping[OriginId, list[OriginId]], start: OriginId) -> dict[OriginId, OriginId]:
-    """All that can be reached, nearest first, with the host over which; the start over itself."""
+    """All hosts that can be reached, nearest first, each with the host before it on the path; the start with itself."""
     over = {start: start}
     for origin in (reached := [start]):
         for other in sorted(links.get(origin, ())):

@@ -19,7 +19,7 @@ Before a forgetful node speaks again,
   windows it does not declare them as skipped: a hole contradicts nothing, even if somebody turns up with them. Strict
   windows would wait for a hole for ever, on every host, so there it declares them as skipped, unless they turn up
   before it speaks;
-* it waits a moment for what is on its way. The network may know a newer statement of ours than anyone whom we have met.
+* it waits a moment for messages in flight. The network may know a newer statement of ours than anyone whom we have met.
   So this takes as long as our former neighbours need to dial again. If we have met everyone there is, or know the
   statement from our own journal, two rounds of repair are enough.
 """
@@ -34,7 +34,7 @@ from seedflood.protocol.swarm.messages import Member
 from seedflood.protocol.swarm.rules import Patience
 
 SETTLE_SECONDS = 4.0
-"""How long to wait for what is on its way after the last neighbour was reached: two rounds of repair."""
+"""How long to wait for messages in flight after the last neighbour was reached: two rounds of repair."""
 
 
 class CatchUp:

@@ -100,8 +100,8 @@ class Donors:
         return STEP_MAX if is_still else max(0, open_step - SETTLED_ROUNDS * round_steps)
 
     def compare(self, peer: OriginId, said: FrontierDigest, frontier: Frontier, members_digest: bytes) -> None:
-        """Takes a neighbour's digest, and wants a pull if it differs from ours. New statements are on their way for a
-        moment, so other statements count as a difference only the second time."""
+        """Takes a neighbour's digest, and wants a pull if it differs from ours. New statements need a moment
+        to reach everyone, so a difference in statements counts only the second time."""
         comparison = self._peers[peer]
         comparison.said = said
         comparison.members_differ = comparison.members_differ + 1 if said.members_digest != members_digest else 0

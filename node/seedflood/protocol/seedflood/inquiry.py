@@ -54,8 +54,8 @@ INQUIRY_SECONDS_MIN, INQUIRY_SECONDS_MAX = 4.0, 600.0
 digests."""
 
 PROOFS_MAX, PROOFS_OF_ONE_MAX = 1024, 8
-"""The most contradictions that are remembered and told on, and how often each is told again with a greater bundle. A
-host that makes more of them is known by then."""
+"""The most (origin, step) pairs whose contradictions are kept and passed on, and how often each is passed on with a
+greater bundle. A host that makes more of them is known by then."""
 
 _ONE = 1 << 136
 
@@ -111,7 +111,7 @@ class Contents:
 
     def uneven(self, told: BlockDigests) -> dict[Block, tuple[int, int]]:
         """Blocks with more or fewer bundles on the other side, and how many there are (here, there). Either something
-        is on its way, or a step was measured for one of us and skipped for the other."""
+        is in flight, or a step was measured for one of us and skipped for the other."""
         return {block: counts for block, counts in self._unequal(told) if counts[0] != counts[1]}
 
     def summed(self, told: BlockDigests) -> list[Block]:
@@ -210,8 +210,8 @@ class Inquiry:
         return any(one == epoch for _, one, _ in self._asked.get(peer, ()))
 
     def _lasting(self, peer: OriginId, uneven: dict[Block, tuple[int, int]]) -> list[Block]:
-        """The uneven blocks for which nothing can be on its way: we hold all of their steps, or the neighbour has told
-        the same twice."""
+        """The uneven blocks for which nothing can be in flight: we hold all of their steps, or the neighbour has sent
+        the same counts twice."""
         before, self._uneven[peer] = self._uneven.get(peer, {}), uneven
         holds, steps = self._frontier.holds, self._contents.steps
         return [block for block, counts in uneven.items() if holds(*steps(block)) or before.get(block) == counts]
@@ -275,8 +275,8 @@ class Inquiry:
         outputs.settle.append(proof)
 
     def _is_news(self, kept: Bundle, dropped: Bundle) -> bool:
-        """Is this proof to be told on? If an origin contradicts itself without end, neighbours find out by themselves,
-        at their own pace."""
+        """Is this proof to be passed on? If an origin contradicts itself without end, neighbours find out by
+        themselves, at their own pace."""
         known = self._proven.get((kept.origin, kept.step, dropped.step))
         if known is None:
             return len(self._proven) < PROOFS_MAX

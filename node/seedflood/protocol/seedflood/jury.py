@@ -30,7 +30,7 @@ class Jury:
         self._verdicts.pop(peer, None)
 
     def clear(self) -> None:
-        """We have other coefficients: let them be compared anew."""
+        """Our coefficients have changed, so earlier comparisons mean nothing."""
         self._verdicts.clear()
 
     def counts(self, origin: OriginId, now: float) -> bool:

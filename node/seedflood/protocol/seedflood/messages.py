@@ -117,7 +117,7 @@ class Updates(AlgorithmMessage):
 class FrontierDigest(AlgorithmMessage):
     """Sent every few seconds: 32 bytes that are equal on two nodes exactly if they hold the same updates.
 
-    before: only the steps below it count, so that what is on its way right now does not look like a difference.
+    before: only the steps below it count, so that bundles in flight do not look like a difference.
     is_complete: the sender needs nothing more for this run. members_digest: of the ages of all statements that the
     sender knows.
     """

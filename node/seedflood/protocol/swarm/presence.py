@@ -103,7 +103,7 @@ class Presence:
             self.declare(last_step=last_step)
 
     def declare_neighbours(self) -> None:
-        """A link has come or gone: states the neighbours anew."""
+        """A link has come or gone: states our neighbours again."""
         if self._neighbours() != self.ours.neighbours:
             self.declare()
 
@@ -173,7 +173,7 @@ class Presence:
             self._state_again()
 
     def _state_again(self) -> None:
-        """States anew that we are here; nothing of steps, as long as we do not know what a past life said of them."""
+        """States again that we are here, without steps as long as we do not know what a past life said about them."""
         if self.algorithm.is_forgetful and not self.algorithm.has_spoken:
             self.declare(first_step=STEP_MAX, last_step=None)
         else:
