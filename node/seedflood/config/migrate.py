@@ -1,4 +1,4 @@
-"""Old files, in which `[run]` was one flat table: a hint for their owners, and their text written anew.
+"""Old files, in which `[run]` was one flat table: a hint for their owners, and a rewrite of their text.
 
 The text is rewritten line by line. Each key moves with the comment above it and the lines that continue it. Keys that
 are commented out move like others, and everything else in the file stays as it is. The result is read again and
@@ -45,7 +45,7 @@ def first_moved(run: Any) -> str | None:
 
 
 def migrate_file(path: Path) -> Path | None:
-    """Writes the file anew. Returns the path of a copy of the old one, or None if nothing had to change. Raises
+    """Rewrites the file. Returns the path of a copy of the old one, or None if nothing had to change. Raises
     ConfigError."""
     place = path.resolve()  # of a link the file itself is written
     try:

@@ -1,16 +1,16 @@
-"""Choco: neighbours who keep a public copy of each other's parameters tell only where it is furthest off.
+"""Choco: each worker has a public copy at its neighbours, and sends only the numbers in which that is furthest off.
 
-Choco-SGD (Koloskova et al. 2019, arXiv 1902.00340, algorithm 2, in the form with two vectors a worker): x is what a
-worker trains, xhat what the others take it for. After its local steps it tells q = the k numbers of x - xhat that are
-largest, everyone adds q to its copy of xhat, and
+Choco-SGD (Koloskova et al. 2019, arXiv 1902.00340, algorithm 2, in the form with two vectors per worker): x are the
+parameters that a worker trains, xhat its public copy. After its local steps it sends q, the k largest numbers of
+x - xhat. Everyone adds q to its copy of xhat, and
 
     x += gamma sum over neighbours j of w_ij (xhat_j - xhat_i)
 
-What was not told stays in x - xhat, which is the error feedback. The sum over neighbours is kept as one vector, so
-memory does not grow with their number. This needs a graph that stays and no message lost: a yardstick, and nothing
-for hosts that come and go.
+What was not sent stays in x - xhat; this is the error feedback. The sum over neighbours is kept as one vector, so
+memory does not grow with their number. It needs a fixed graph and loses no message, so it is a yardstick, not for hosts
+that come and go.
 
-Shapes: F numbers of all parameters (flat.py), K of them told.
+Shapes: F numbers of all parameters (flat.py), K of them sent.
 """
 
 import struct
@@ -40,7 +40,7 @@ class Sparse:
 
     @classmethod
     def unpack(cls, packed: bytes, numbers: int, device: torch.device | str = "cpu") -> "Sparse":
-        """numbers: of the whole tensor. Raises PeerError."""
+        """Undoes `pack`. numbers: how many the whole tensor has. Raises PeerError."""
         count = _HEAD.unpack_from(packed)[0] if len(packed) >= _HEAD.size else -1
         if len(packed) != _HEAD.size + 8 * count or count > numbers:
             raise PeerError("tells numbers in a message of another size", reason="size")
@@ -57,10 +57,10 @@ class Sparse:
 
 
 class Choco:
-    """The outer steps of one worker, on its flat parameters, which are rewritten in place.
+    """The outer steps of one worker. Its flat parameters are changed in place.
 
-    fraction: of the numbers that are told. gamma: how far it goes towards its neighbours; smaller for smaller
-    fractions. public_F: what the others take us for; everyone begins with the same parameters.
+    fraction: the share of the numbers that is sent. gamma: how far the worker moves towards its neighbours; smaller for
+    smaller fractions. public_F: our public copy. All workers must begin with the same parameters.
     """
 
     def __init__(self, values_F: Tensor, *, fraction: float, gamma: float) -> None:
@@ -72,14 +72,14 @@ class Choco:
 
     @torch.no_grad()
     def propose(self) -> Sparse:
-        """What the neighbours are to be told."""
+        """The numbers to be sent to the neighbours."""
         apart_F = self._values_F - self.public_F
         index_K = torch.topk(apart_F.abs(), self._told_max, sorted=False).indices.sort().values
         return Sparse(index_K, apart_F[index_K])
 
     @torch.no_grad()
     def mix(self, told: Sparse, neighbours: Sequence[tuple[float, Sparse]]) -> None:
-        """told: what we have told. neighbours: of every one its weight w_ij, and what it told."""
+        """Ends the round. told: what we have sent. neighbours: of each, its weight w_ij and what it has sent."""
         self.public_F.index_add_(0, told.index_K, told.value_K)
         for weight, theirs in neighbours:
             self._apart_F.index_add_(0, theirs.index_K, theirs.value_K, alpha=weight)

@@ -1,9 +1,9 @@
-"""How parameters travel: as float32, as bfloat16, or as 8-bit numbers with a range per block.
+"""Wire formats of parameters: float32, bfloat16, or 8-bit numbers with a range per block.
 
-A payload is the pieces of a flat tensor one after the other, each encoded by itself. So any part of it can be made when
-it is asked for, and taken in when it comes, and nothing of the tensor's size is held for that. All numbers are little
-endian. What a payload decodes to is the same float32 numbers everywhere: bits are widened, or one product and one sum
-are rounded one after the other.
+A payload is a sequence of pieces of a flat tensor, each encoded by itself. So any part of it can be encoded when it is
+asked for, and decoded when it arrives, without a buffer of the tensor's size. All numbers are little endian. A payload
+decodes to the same float32 numbers everywhere: bits are widened, or one product and one sum are rounded one after the
+other.
 
 `uint8`: of each block of 256 the least value and a step, float32 each, then a byte per number: value = least + step *
 byte. A range, not a scale around zero: the weights of a norm are all near one. On a trained model the error is 8 % less
@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 PIECE = 1 << 18
-"""Numbers encoded at once: 1 MiB of float32, which stays in a cache. A multiple of `BLOCK`."""
+"""Numbers in a piece: 1 MiB of float32, which fits into a cache. A multiple of `BLOCK`."""
 
 BLOCK = 256
 
@@ -30,7 +30,7 @@ assert sys.byteorder == "little", "parameters travel as they lie in memory"
 
 
 class Encoding(Protocol):
-    """name: as settings and offers spell it. is_exact: what arrives is what was told."""
+    """A wire format. name: as in settings and offers. is_exact: decoding gives the encoded numbers back."""
 
     @property
     def name(self) -> EncodingName: ...
@@ -39,7 +39,7 @@ class Encoding(Protocol):
     def is_exact(self) -> bool: ...
 
     def size(self, numbers: int) -> int:
-        """Bytes of one piece of so many numbers."""
+        """The size in bytes of one piece of this many numbers."""
         ...
 
     def encode(self, values_N: Tensor) -> Tensor:
@@ -51,7 +51,7 @@ class Encoding(Protocol):
         ...
 
     def is_finite(self, payload: Tensor, numbers: int) -> bool:
-        """Does a piece stand for numbers alone, neither infinite nor none?"""
+        """Are all numbers of a piece finite?"""
         ...
 
 
@@ -136,7 +136,7 @@ ENCODINGS: dict[EncodingName, Encoding] = {"float32": Float32(), "bfloat16": BFl
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Which numbers a piece has, and which bytes of the payload are it."""
+    """The numbers of a piece, and its bytes in the payload."""
 
     start: int
     end: int
@@ -145,7 +145,7 @@ class Piece:
 
 
 def payload_size(encoding: Encoding, numbers: int) -> int:
-    """Bytes of the payload of so many numbers."""
+    """The size in bytes of a payload of this many numbers."""
     whole, rest = divmod(numbers, PIECE)
     return whole * encoding.size(PIECE) + encoding.size(rest)
 

@@ -1,16 +1,16 @@
-"""What a worker offers of its parameters, and what arrives from a partner: bytes, read and written in parts.
+"""Parameters as bytes: what a worker offers, and what arrives from a partner, read and written in parts.
 
-An offer makes its bytes when they are read, and holds one piece at a time. Of float32 in host memory it holds nothing:
-there the bytes are the parameters themselves. So nobody may change the offered numbers until the round is mixed. An
-arrival is one buffer of the payload's size, or lies in a file of which one piece at a time is read. `Offer` is a
-`Content` and `Arrival` a `Sink` of `protocol/gasloc/transfer.py`.
+An offer encodes its bytes when they are read, and holds one piece at a time. For float32 in host memory it holds
+nothing: the bytes are the parameters themselves. So the offered numbers must not change until the round is mixed. An
+arrival is one buffer of the payload's size, or a file that is read one piece at a time. `Offer` is a `Content` and
+`Arrival` a `Sink` of `protocol/gasloc/transfer.py`.
 
-**Error feedback.** What an encoding leaves out of a number is kept (`residual_F`, bfloat16) and added to what is told
-next. So errors do not pile up: after any number of rounds, all that was told and all that should have been differ by
-the error of one round. This counts only once the offer was mixed; until then it stays the same bytes.
+**Error feedback.** The error that an encoding makes is kept (`residual_F`, bfloat16) and added to the next offer. So
+errors do not add up: after any number of rounds, the sum of what was sent differs from the exact sum only by the error
+of one round. The residual changes only when the offer is mixed; until then the offer keeps the same bytes.
 
-**What counts for a round is a difference** (`Difference`): ours less theirs, both as they travelled. It is made of an
-offer and an arrival, or read from a disk.
+**A round mixes differences** (`Difference`): ours minus theirs, both as they were sent. A difference is computed from
+an offer and an arrival, or read from the disk.
 
 Shapes: F numbers of all parameters (flat.py), N of a piece.
 """
@@ -30,7 +30,7 @@ from seedflood.training.gasloc.encodings import ENCODINGS, Encoding, EncodingNam
 
 
 class Stored(Protocol):
-    """An array of one dimension, perhaps in a file."""
+    """A one-dimensional array, perhaps in a file."""
 
     def __len__(self) -> int: ...
 
@@ -38,10 +38,9 @@ class Stored(Protocol):
 
 
 class Offer:
-    """What is told of flat parameters. Its digest names it: 32 bytes, over the encoding and the payload.
+    """Flat parameters, encoded for partners. digest: 32 bytes over encoding and payload; it names the offer.
 
-    phi_F: the numbers, which must stay as they are. residual_F: what was left out before, or None for an encoding
-    that leaves out nothing.
+    phi_F: the numbers, which must not change. residual_F: the error of earlier offers; None if the encoding is exact.
     """
 
     def __init__(self, phi_F: Tensor, encoding: EncodingName, residual_F: Tensor | None = None) -> None:
@@ -63,24 +62,25 @@ class Offer:
         return self._digest
 
     def seal(self) -> None:
-        """Makes the digest: reads the whole payload once. Where that would hold up others, `digest` comes later."""
+        """Computes the digest, which encodes the whole payload once. Call it where this holds up nobody."""
         hasher = begin_digest(self.encoding, self.numbers)
         for index in range(len(self.pieces)):
             hasher.update(_bytes(self._encoded(index)))
         self._digest = hasher.digest()
 
     def read(self, offset: int, count: int) -> memoryview | bytes:
-        """So many bytes from there on, or what there is of them. No copy in host memory within a piece."""
+        """Up to `count` bytes from `offset` on. Within a piece in host memory they are not copied."""
         parts = list(self._parts(offset, min(offset + count, self.size)))
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def told(self, index: int) -> Tensor:
-        """What others take a piece for, float32. A view of the numbers themselves if the encoding is exact."""
+        """A piece as the receiver decodes it, float32. It is a view of the numbers themselves if the encoding is
+        exact."""
         piece = self.pieces[index]
         return self.encoding.decode(self._encoded(index), piece.end - piece.start)
 
     def settle(self, index: int, told_N: Tensor) -> None:
-        """Keeps what was left out of a piece: it was taken. Before the numbers of the piece change."""
+        """Keeps the error of a piece, which was mixed. Call it before the numbers of the piece change."""
         if self._residual_F is not None:
             part = _part(self.pieces[index])
             self._residual_F[part] = self._wanted(index).sub_(told_N)
@@ -95,7 +95,7 @@ class Offer:
             offset = until
 
     def _wanted(self, index: int) -> Tensor:
-        """A new tensor: the numbers, and what was left out of them before."""
+        """A new tensor: the numbers plus the residual."""
         part = _part(self.pieces[index])
         assert self._residual_F is not None
         return self._phi_F[part] + self._residual_F[part]
@@ -110,7 +110,7 @@ class Offer:
 
 
 class Arrival:
-    """The payload of a partner's offer: as it comes in, from its first byte to its last, or all of it in a file.
+    """The payload of a partner's offer: it arrives in order, or is in a file already.
 
     held: how many bytes are here.
     """
@@ -125,7 +125,7 @@ class Arrival:
         buffer: Stored | None = None,
         device: torch.device | str = "cpu",
     ) -> None:
-        """numbers: of our own parameters. size, digest: as offered. buffer: all bytes, uint8, if they are here already.
+        """numbers: how many our parameters have. size, digest: as offered. buffer: all bytes (uint8), if they are here.
 
         Raises PeerError for a size that the parameters of the run do not have.
         """
@@ -151,13 +151,13 @@ class Arrival:
         self.held = end
 
     def check(self) -> None:
-        """Is it what was offered, and made of numbers? Raises PeerError."""
+        """Raises PeerError if the bytes do not have the offered digest, or hold a number that is not finite."""
         for _ in self.checked():
             pass
 
     def checked(self) -> Iterator[int]:
-        """The index of each piece. Raises PeerError after the last one if it is not what was offered, or not made of
-        numbers: then nothing counts that was made of the pieces."""
+        """The index of each piece. Raises PeerError after the last one if the bytes do not have the offered digest, or
+        hold a number that is not finite. Then the caller must discard everything that it made of the pieces."""
         hasher, is_finite = begin_digest(self.encoding, self._numbers), self.held == self.size
         for index, piece in enumerate(self.pieces):
             payload = self._piece(index)
@@ -170,12 +170,12 @@ class Arrival:
             raise PeerError("sent parameters that are not finite numbers", reason="parameters")
 
     def told(self, index: int) -> Tensor:
-        """The numbers of a piece, on the device; perhaps a view, to be left as it is."""
+        """The numbers of a piece, on the device. It may be a view: do not change it."""
         piece = self.pieces[index]
         return self.encoding.decode(self._piece(index).to(self._device), piece.end - piece.start)
 
     def _piece(self, index: int) -> Tensor:
-        """Its bytes. The last one is held on to: whoever checks it uses it next."""
+        """The bytes of a piece. The last one is cached, because it is used right after its check."""
         if self._read is None or self._read[0] != index:
             piece = self.pieces[index]
             self._read = index, torch.from_numpy(self._payload[piece.first_byte : piece.end_byte])
@@ -183,15 +183,15 @@ class Arrival:
 
 
 class Difference(Protocol):
-    """Ours less theirs of one partner and round, both as they travelled."""
+    """Our parameters minus those of a partner, for one round, both as they were sent."""
 
     def piece(self, index: int) -> Tensor:
-        """float32, to be left as it is."""
+        """One piece, float32. Do not change it."""
         ...
 
 
 class FreshDifference:
-    """Of an open offer and an arrival that was checked, or is by `checked`."""
+    """The difference of an open offer and an arrival that was checked, or is checked by `checked`."""
 
     def __init__(self, offer: Offer, arrival: Arrival) -> None:
         self._offer = offer
@@ -201,14 +201,14 @@ class FreshDifference:
         return self._offer.told(index) - self._arrival.told(index)
 
     def checked(self) -> Iterator[NDArray[numpy.float32]]:
-        """All pieces, in host memory. Raises PeerError after the last one if the arrival is not what was offered: then
-        none of them counts."""
+        """All pieces, in host memory. Raises PeerError after the last one if the arrival is not what was offered. Then
+        the caller must discard all pieces."""
         for index in self._arrival.checked():
             yield self.piece(index).cpu().numpy()
 
 
 class KeptDifference:
-    """As it was kept, perhaps in an earlier life of the process."""
+    """A difference that was kept on the disk, perhaps in an earlier life of the process."""
 
     def __init__(self, difference_F: Stored, device: torch.device | str = "cpu") -> None:
         self._difference_F = difference_F
@@ -220,7 +220,7 @@ class KeptDifference:
 
 
 def begin_digest(encoding: Encoding, numbers: int) -> "hashlib._Hash":
-    """Of what travels: the bytes of all pieces follow."""
+    """The hash of a payload, before the bytes of its pieces."""
     return hashlib.sha256(f"seedflood parameters 1\0{encoding.name}\0{numbers}\0".encode())
 
 

@@ -1,9 +1,9 @@
 """All parameters of a model as one contiguous float32 tensor, of which the parameters themselves are views.
 
-So an outer step, an exchange and the clipping of a gradient are a few operations on one tensor, and what goes over the
-network is memory that is there already. Matrices come first, in the order of their names, then all else (norms and
-biases, which do not decay): an optimiser sees two tensors. A parameter begins at a multiple of 16 numbers; the padding
-between is zero, and stays so under every element-wise operation.
+So an outer step, an exchange and the clipping of a gradient are a few operations on one tensor, and parameters are sent
+without a copy. Matrices come first, in the order of their names, then all others (norms and biases, which have no
+weight decay), so an optimiser sees two tensors. A parameter begins at a multiple of 16 numbers; the padding between is
+zero, and every element-wise operation leaves it zero.
 
 Shapes: F numbers of a flat tensor, padding included.
 """
@@ -17,12 +17,12 @@ from torch import Tensor, nn
 from seedflood.training.models import distinct_parameters
 
 ALIGNMENT = 16
-"""In numbers: 64 bytes, a cache line, and what a GPU reads at once."""
+"""In numbers. It is 64 bytes: a cache line, and what a GPU reads at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a parameter stands in a flat tensor."""
+    """The place of a parameter in a flat tensor."""
 
     name: str
     start: int
@@ -35,7 +35,8 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """places: of every distinct parameter, in their order. decaying: numbers of the matrices; all else follows."""
+    """places: of every distinct parameter, in order. decaying: how many numbers the matrices take; all others
+    follow."""
 
     places: tuple[Place, ...]
     decaying: int
@@ -87,12 +88,13 @@ class FlatModel:
         self._names = {id(parameter): name for name, parameter in parameters.items()}
 
     def groups(self) -> tuple[nn.Parameter, nn.Parameter]:
-        """The matrices, and all else, as one parameter each: views with their gradients, for an optimiser."""
+        """The matrices as one parameter, and all others as another: views with their gradients, for an optimiser."""
         cut = self.layout.decaying
         return self._group(slice(0, cut)), self._group(slice(cut, self.layout.size))
 
     def weights(self, flat_F: Tensor | None = None) -> dict[str, Tensor]:
-        """Copies in host memory, by all names that the parameters have. flat_F: in place of the model's own."""
+        """Copies of the weights in host memory, under all names of each parameter. flat_F: used instead of the model's
+        own values."""
         views = self.layout.views(self.values_F if flat_F is None else flat_F)
         copies = {name: view.detach().to("cpu", copy=True) for name, view in views.items()}
         named = self.module.named_parameters(remove_duplicate=False)

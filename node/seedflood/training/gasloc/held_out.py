@@ -11,7 +11,7 @@ from seedflood.training.objectives.score import Score
 
 @torch.inference_mode()
 def evaluate_packed(model: CausalModel, task: PackedTask, *, tokens_at_once: int = TOKENS_PER_BATCH_MAX) -> Evaluation:
-    """Over all rows for validation. Raises DataError if there are none."""
+    """Evaluates a model on all validation rows. Raises DataError if there are none."""
     total: Score | None = None
     for batch in task.validation(max(1, tokens_at_once // task.validation_ST.shape[1])):
         score = task.objective.measure(model, batch.to(model.device))

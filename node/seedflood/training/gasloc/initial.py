@@ -1,8 +1,8 @@
-"""A model from scratch: of the shape of another one, with weights drawn from the run's seed.
+"""A model from scratch: the shape of another model, with weights drawn from the run's seed.
 
-Every host gets the same bits, whatever its device or library of mathematics: numbers come from Philox, by the name of
-the parameter. What the library begins with as one constant (biases, scales of norms) is taken over; all else is normal
-with the deviation that the model's configuration names.
+Every host gets the same bits, whatever its device or maths library: numbers come from Philox, keyed by the name of the
+parameter. Parameters that the library initialises with one constant (biases, scales of norms) get that constant. All
+others are normal, with the standard deviation of the model's configuration.
 """
 
 import torch
@@ -12,11 +12,11 @@ from seedflood.training import randomness
 from seedflood.training.models import BaseModel, distinct_parameters, load_model, prepare_model
 
 DEVIATION = 0.02
-"""If a configuration names none."""
+"""The standard deviation if a configuration has none."""
 
 
 def load_fresh(name: str, run_seed: int, *, device: str = "cpu") -> BaseModel:
-    """A model as `models.load_model` finds it, but with weights from scratch, in float32. Raises ModelError."""
+    """A model like that of `models.load_model`, but with weights from scratch, in float32. Raises ModelError."""
     found = load_model(name, dtype="float32")
     draw_weights(found.model, run_seed)
     return prepare_model(found.model, found.tokenizer, name=name, device=device, dtype="float32")
@@ -24,7 +24,7 @@ def load_fresh(name: str, run_seed: int, *, device: str = "cpu") -> BaseModel:
 
 @torch.no_grad()
 def draw_weights(module: nn.Module, run_seed: int) -> None:
-    """Rewrites the weights of a transformers model, which may be trained already, as they are before any training."""
+    """Replaces the weights of a transformers model, trained or not, by new ones."""
     config = module.config
     deviation = next(
         (

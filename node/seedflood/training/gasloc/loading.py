@@ -1,4 +1,4 @@
-"""A trainer from settings: the base model, in float32 and as the run begins with it, and packed rows of this host."""
+"""Makes a trainer from settings: the base model in float32, with its initial weights, and packed rows of this host."""
 
 import torch
 
@@ -16,7 +16,7 @@ from seedflood.training.models import BaseModel, digest_weights, distinct_parame
 
 
 def load_trainer(run: RunSettings, node: NodeSettings, origin: OriginId) -> Trainer:
-    """Raises ConfigError, ModelError or DataError."""
+    """The trainer of a run on this host. Raises ConfigError, ModelError or DataError."""
     if node.threads is not None:
         torch.set_num_threads(node.threads)
     if node.dtype == "float16":

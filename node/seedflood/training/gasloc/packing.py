@@ -1,11 +1,11 @@
 """Packed sequences: texts one after the other, cut into rows of equal length, and the rows of every local step.
 
-Nothing is padding. A text begins with the model's first token (its last one, if it has no first), and may run over the
-end of a row; attention crosses the border of two texts, as is usual in pre-training. Rows overlap by one token, so
-every token but the first of all is told from those before it exactly once per pass.
+There is no padding. A text begins with the model's begin-of-text token (or its end-of-text token, if it has no other),
+and may run over the end of a row. Attention crosses the border of two texts, as is usual in pre-training. Rows overlap
+by one token, so every token but the very first is predicted from those before it exactly once per pass.
 
-The rows of a step are a pure function of (run seed, origin, step): a walk through permutations of the host's rows, one
-after the other. A worker that comes back at any step goes on with the rows that it would have had.
+The rows of a step are a pure function of (run seed, origin, step): one permutation of the host's rows after the other.
+A worker that resumes at any step gets the rows that it would have had without a stop.
 
 Shapes: S rows, B rows of a batch, T tokens.
 """
@@ -29,11 +29,11 @@ from seedflood.training.rows import Row
 from seedflood.training.tasks import load_task
 
 TEXTS_AT_ONCE = 1024
-"""Given to the tokenizer in one call, which spreads them over the cores."""
+"""How many texts the tokenizer gets in one call, which spreads them over the cores."""
 
 
 def pack(rows: Sequence[Row], tokenizer: Any, length: int, *, form: TextFormat | None = None) -> Tensor:
-    """(S, T) int32 of all texts but a rest that fills no row; a single row may be shorter.
+    """All texts as (S, T) int32, without a rest that does not fill a row. If there is only one row it may be shorter.
 
     length: T. Raises DataError for rows without text, or if there are fewer than two tokens.
     """
@@ -73,7 +73,7 @@ class PackedTask:
 
     @property
     def tokens_per_batch(self) -> int:
-        """That are told from those before them."""
+        """How many tokens of a batch are predicted."""
         return self.batch_size * (self.train_ST.shape[1] - 1)
 
     def batch(self, origin: int, step: int) -> TextBatch:

@@ -1,6 +1,6 @@
-"""The learning rate of a local step: linear warm-up, then a cosine down to a part of it, or constant.
+"""The learning rate of a local step: linear warm-up, then constant, or a cosine that falls to a part of it.
 
-Floats, unlike SeedFlood's: no two hosts have to agree on the last bit of a local step.
+It is a float, unlike SeedFlood's schedule: no two hosts have to agree on the last bit of a local step.
 """
 
 import math
@@ -20,7 +20,7 @@ class Schedule:
     floor: float = 0.1
 
     def factor(self, step: int) -> float:
-        """What the learning rate is multiplied with at a step, from 0 on."""
+        """The factor of the learning rate at a step. Steps count from 0."""
         if step < self.warmup_steps:
             return (step + 1) / (self.warmup_steps + 1)
         if self.name == "constant":

@@ -1,12 +1,12 @@
-"""One origin's model, rows and outer steps: everything that a host asks of its compute thread is a method here.
+"""One origin's model, rows and outer steps, for the compute thread.
 
-How the orders of `protocol/gasloc/orders.py` are carried out: `TakeLocalSteps` by `take_steps`, `Encode` by `propose`
-(whose offer is the content), sinks by `expect`, `Keep` by `difference`, which is written to a file, `Mix` by `mix`
-and `Correct` by `correct` with what was kept (`KeptDifference`), `Gather` and `Total` by a `gathering`, `Agree` by
-`take`, `Close` by `close`, `KeepCheckpoint` by `snapshot`, `Restore` and `Adopt` by `restore`.
+The orders of `protocol/gasloc/orders.py` are carried out by these methods: `TakeLocalSteps` by `take_steps`, `Encode`
+by `propose` (whose offer is the content), sinks by `expect`, `Keep` by `difference`, which is written to a file, `Mix`
+by `mix` and `Correct` by `correct`, both with what was kept (`KeptDifference`), `Gather` and `Total` by a `gathering`,
+`Agree` by `take`, `Close` by `close`, `KeepCheckpoint` by `snapshot`, `Restore` and `Adopt` by `restore`.
 
-Not safe for threads, with two exceptions: an open offer may be read and an arrival written elsewhere. Local steps, and
-corrections, may go on while an offer is open if the outer step is overlapped.
+It is not thread-safe, with two exceptions: another thread may read an open offer, and write an arrival. Local steps and
+corrections may go on while an offer is open if the outer step is overlapped.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ from seedflood.training.models import BaseModel, digest_weights, export_model
 
 
 class Trainer:
-    """Takes over a base model whose weights are float32. Raises ConfigError for an optimiser that cannot be used."""
+    """Trains a base model, whose weights must be float32. Raises ConfigError for an optimiser that cannot be used."""
 
     def __init__(
         self, base: BaseModel, task: PackedTask, origin: int, worker: WorkerSettings, outer: OuterSettings
@@ -44,84 +44,85 @@ class Trainer:
 
     @property
     def round(self) -> int:
-        """The one that is open: its number is that of outer steps made."""
+        """The present round. Its number is how many outer steps were made."""
         return self.outer.round
 
     def take_steps(self, count: int) -> LocalSteps:
-        """Local steps. While an offer is open, only with an overlapped outer step."""
+        """Takes local steps. While an offer is open this needs an overlapped outer step."""
         assert self.outer.offer is None or self.outer.settings.is_overlapped, "the parameters are offered"
         return self.worker.take_steps(count)
 
     def propose(self, encoding: EncodingName | None = None) -> Offer:
-        """Ends the local part of the round: what is to be told to the partners, with its digest made already. encoding:
-        another one than that of the settings."""
+        """Ends the local part of the round. Returns the offer for the partners; its digest is computed. encoding: if it
+        is not that of the settings."""
         offer = self.outer.propose(encoding)
         offer.seal()
         return offer
 
     def expect(self, size: int, digest: bytes, *, buffer: Stored | None = None) -> Arrival:
-        """Where a partner's parameters are to be written, or are. Raises PeerError for a size that cannot be meant."""
+        """A partner's parameters, to be received or in a buffer. Raises PeerError if parameters of this run cannot have
+        this size."""
         values_F, offer = self.worker.flat.values_F, self.outer.offer
         encoding = self.outer.settings.encoding if offer is None else offer.encoding.name
         return Arrival(len(values_F), encoding, size, digest, buffer=buffer, device=values_F.device)
 
     def difference(self, arrival: Arrival) -> FreshDifference:
-        """What a round needs of a partner, to be used or kept, once it is checked."""
+        """What a round needs of a partner, to be mixed or kept after a check."""
         assert self.outer.offer is not None, "nothing was offered"
         return FreshDifference(self.outer.offer, arrival)
 
     def mix(self, pulls: Sequence[Pull]) -> Mixed:
-        """Ends the round."""
+        """Ends the round with the outer step."""
         return self.outer.mix(pulls)
 
     def correct(self, pull: Pull) -> None:
-        """Adds the part of an earlier round that came to be known late."""
+        """Adds the part of an earlier round whose outcome came late."""
         self.outer.correct(pull)
 
     def gathering(self) -> Gathering:
-        """Our parameters, and those of hosts below us."""
+        """A sum of our parameters, to which those of our children are added."""
         return Gathering(self.outer)
 
     def take(self, result: Arrival, *, is_last: bool) -> Mixed:
-        """Ends the round: everyone goes on from this. Raises PeerError for other bytes than offered, and changes
-        nothing."""
+        """Ends the round: our parameters become the result. Raises PeerError, and changes nothing, if these are not the
+        offered bytes."""
         result.check()
         return self.outer.take(result.told, is_last=is_last)
 
     def close(self) -> None:
-        """Ends the round with nobody."""
+        """Ends the round without partners."""
         self.outer.close()
 
     def snapshot(self) -> tuple[Arrays, Facts]:
-        """For a file, before the next step; the facts name the base model, too."""
+        """Arrays and facts for a checkpoint. Write them before the next step. The facts name the base model, too."""
         arrays, facts = checkpoint.save(self.worker, self.outer)
         return arrays, facts | self._facts()
 
     def is_restorable(self, facts: Mapping[str, str]) -> bool:
-        """Is a snapshot with these facts, of whatever origin, of this model and these settings?"""
+        """Does a snapshot with these facts, from any origin, fit this model and these settings?"""
         ours = self._facts().items()
         return all(facts.get(name) == value for name, value in ours) and checkpoint.is_restorable(
             self.worker, self.outer, facts
         )
 
     def restore(self, arrays: Mapping[str, Any], facts: Mapping[str, str]) -> None:
-        """Goes on from there. Raises ValueError, and changes nothing, if it does not fit."""
+        """Resumes from a snapshot. Raises ValueError, and changes nothing, if it does not fit."""
         checkpoint.restore(self.worker, self.outer, arrays, facts)
 
     def complete(self) -> None:
         """Nothing is left open at the end of a run."""
 
     def digest(self) -> bytes:
-        """32 bytes over the parameters as they stand."""
+        """A digest of the present parameters, 32 bytes."""
         flat = self.worker.flat
         return digest_weights(flat.layout.views(flat.values_F))
 
     def evaluate(self) -> Evaluation:
-        """Loss and perplexity of the parameters as they stand."""
+        """Loss and perplexity of the present parameters."""
         return evaluate_packed(self.worker.causal, self.task)
 
     def export(self, folder: Path) -> Path:
-        """Writes the parameters as they stand as a Hugging Face folder."""
+        """Writes the present parameters as a Hugging Face folder."""
         return export_model(self.base, self.worker.flat.weights(), folder)
 
     def _facts(self) -> Facts:

@@ -1,7 +1,7 @@
 """The replica: a model, the coefficients of every epoch, and their digest.
 
 Weights follow from the base model and the coefficients alone. The open epoch is computed live; an epoch is folded into
-the weights when a later one opens. An update that arrives after that is folded by itself, with the basis made again.
+the weights when a later one opens. An update that arrives after that is folded by itself, with a recomputed basis.
 One that arrives for a later epoch waits in that epoch's coefficients. The digest covers coefficients, so it does not
 depend on what was folded when: replicas that hold the same updates have equal digests.
 
