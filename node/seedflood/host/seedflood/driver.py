@@ -117,7 +117,7 @@ class SeedfloodDriver(Driver):
         self.do(lambda now: self.node.pulled(peer, now))
 
     def progressed(self, peer: OriginId) -> None:
-        """A part of a sum has come: nothing to be done, but the donor is at work."""
+        """A part of a sum has come: the donor is still sending."""
         self.node.donors.hear(peer)
 
     def published(self, step: int, probes: Sequence[Told]) -> None:
