@@ -51,8 +51,8 @@ class Identity:
 
     @classmethod
     def load_or_create(cls, path: Path | str, run: str = "") -> Self:
-        """Reads the key (PEM, PKCS#8), or makes one with mode 0600. run: one that follows another with the same key; in
-        it the key is fresh if `foresee` has named it. Raises ConfigError."""
+        """Reads the key (PEM, PKCS#8), or makes one with mode 0600. run: a later run of a course with the same key; the
+        key is fresh in it if `foresee` has marked it so. Raises ConfigError."""
         path = Path(path)
         try:
             if not path.exists():
@@ -71,7 +71,7 @@ class Identity:
         return self._mark is not None
 
     def foresee(self, path: Path, runs: Iterable[str]) -> None:
-        """If the key at the path is fresh, then in these runs, too, each of which has a mark of its own. Raises
+        """If the key at this path is fresh, marks it as fresh in these runs, too; each has its own mark. Raises
         ConfigError."""
         try:
             for run in runs if self.is_fresh else ():

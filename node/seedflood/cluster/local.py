@@ -33,7 +33,7 @@ EXACT_MODE = "seedflood"
 THEN_FILE = "then.toml"
 
 EVALUATIONS = 8
-"""Of a run that follows, on its way."""
+"""How often the second run is evaluated on the way."""
 
 FIGURES_SHOWN = 2
 """How many figures the last table shows, the most telling ones; it must fit into a terminal."""
@@ -47,8 +47,8 @@ class StoppedError(SeedfloodError):
 
 @dataclass(frozen=True, slots=True)
 class ClusterPlan:
-    """What to run. overrides: settings by section, for every node. train_examples: None: all. then: settings of the run
-    that follows, by section: its model may be "previous", what this one ends with."""
+    """What to run. overrides: settings by section, for every node. train_examples: None for all. then: settings of a
+    second run, by section; its model may be "previous", the result of the first."""
 
     nodes: int
     topology: TopologyName
@@ -66,7 +66,7 @@ class ClusterPlan:
 
 @dataclass(slots=True)
 class _Host:
-    """A node, as its log describes it. run, steps: which run of the course it is in, from 0, and how long that is."""
+    """A node, as its log describes it. run: the position of its run in the course, from 0. steps: of that run."""
 
     name: str
     folder: Path
@@ -81,13 +81,13 @@ class _Host:
     sent_bytes: int = 0
     figures: dict[str, float] = field(default_factory=dict)
     shown: dict[str, str] = field(default_factory=dict)
-    """What its algorithm tells beside that, by column."""
+    """Other values of its algorithm's progress, by column."""
     last_words: str = ""
     results: list[dict[str, Any]] = field(default_factory=list)
-    """One per run that has ended."""
+    """The results of the runs that have ended."""
 
     evaluations: list[dict[str, float]] = field(default_factory=list)
-    """Of all runs: `run` and `step`, and figures by name."""
+    """Evaluations of all runs: `run` and `step`, and figures by name."""
 
     def evaluated(self, facts: dict[str, Any]) -> None:
         self.figures = {key: value for key, value in facts.items() if isinstance(value, float)}
@@ -99,7 +99,7 @@ class _Host:
         self.seconds, self.sent_bytes = facts["spent_seconds"], facts["sent_bytes"]
 
     def went_on(self) -> None:
-        """Another run begins."""
+        """The next run begins."""
         self.run, self.step, self.loss, self.figures, self.shown = self.run + 1, 0, None, {}, {}
 
 
@@ -234,7 +234,7 @@ def _node_section(plan: ClusterPlan, k: int, folder: Path, port: int) -> dict[st
 
 
 def _then_sections(plan: ClusterPlan, k: int) -> dict[str, Any]:
-    """Of the run that follows: what its own settings do not say is as in the first one."""
+    """Settings of the second run. Those that it does not have are as in the first run."""
     assert plan.then is not None, "nothing follows"
     usual = {"run": {"name": "then", "model": PREVIOUS, "seed": plan.seed, "clients": plan.nodes}}
     sections = merge(usual, plan.then)
@@ -395,7 +395,7 @@ class _Cluster:
         return text
 
     def _last(self) -> _Host:
-        """The host that is least far."""
+        """The host that is furthest behind."""
         return min(self.hosts, key=lambda host: (host.run, host.step))
 
     def _figure_name(self) -> str | None:
@@ -433,7 +433,7 @@ class _Cluster:
 
 
 def _describe_run(results: list[dict[str, Any]], evaluations: list[dict[str, float]]) -> dict[str, Any]:
-    """One run of all nodes. evaluations: by the first of them. seconds: of the node that took longest."""
+    """One run of all nodes as a result. evaluations: of the first node."""
     figures = [key for key in results[0] if key.endswith(("_before", "_after"))]
     keys = ("name", "steps", "spent_seconds", *figures, "digest", "consensus_distance", "tokens", "links")
     run: dict[str, Any] = {
@@ -453,7 +453,7 @@ def _describe_run(results: list[dict[str, Any]], evaluations: list[dict[str, flo
 
 
 def _shown_of(progress: dict[str, Any]) -> dict[str, str]:
-    """What some algorithms tell of their progress, by column."""
+    """Other values of an algorithm's progress, by column."""
     shown = {}
     if "tokens_per_second" in progress:
         shown["tokens/s"] = f"{progress['tokens_per_second']:,.0f}"

@@ -1,4 +1,4 @@
-"""Curves as an SVG picture, for a page that shows files as they are: no script, no font of its own."""
+"""Draws curves as an SVG picture that needs no script and no font."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -8,10 +8,10 @@ from xml.sax.saxutils import escape
 Points = Sequence[tuple[float, float]]
 
 WIDTH, HEIGHT = 420, 300
-"""Of one panel."""
+"""The size of one panel."""
 
 LEFT, RIGHT, TOP, BOTTOM = 58, 18, 46, 48
-"""Around its plot."""
+"""Margins around the plot of a panel."""
 
 TICKS = 5
 COLOURS = ("#1a6fb5", "#c2571a", "#3a7d34")
@@ -20,7 +20,7 @@ INK, GRID, PAPER = "#24292f", "#d8dee4", "#ffffff"
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """curves: points by name, in rising x. is_logarithmic: the y axis."""
+    """One plot. curves: points by name, in order of x. is_logarithmic: is the y axis logarithmic?"""
 
     title: str
     x_label: str
@@ -29,7 +29,7 @@ class Panel:
 
 
 def draw(panels: Sequence[Panel]) -> str:
-    """The panels side by side."""
+    """An SVG picture of the panels, side by side."""
     body = "".join(
         f'<g transform="translate({k * WIDTH} 0)">{_draw_panel(panel)}</g>' for k, panel in enumerate(panels)
     )
@@ -42,7 +42,7 @@ def draw(panels: Sequence[Panel]) -> str:
 
 
 def ticks(least: float, most: float, count: int = TICKS) -> list[float]:
-    """Round numbers between two values, about so many."""
+    """About `count` round numbers between two values."""
     rough = (most - least) / count
     size = 10.0 ** math.floor(math.log10(rough))
     step = next(factor * size for factor in (1, 2, 5, 10) if factor * size >= rough)
@@ -78,7 +78,7 @@ def _draw_panel(panel: Panel) -> str:
 
 
 class _Axis:
-    """Values from `least` to `most`, drawn from `begin` to `end`."""
+    """Maps values from `least` to `most` to places from `begin` to `end`."""
 
     def __init__(self, least: float, most: float, begin: float, end: float, is_logarithmic: bool = False) -> None:
         self._scale = math.log10 if is_logarithmic else float

@@ -1,7 +1,7 @@
 """The tour: hosts pre-train a model from scratch by GASLoC, and then fine-tune it by SeedFlood, as one course.
 
-Without data of the reader's own both runs take what comes with the package: text of the embedded language, and the
-embedded task, none of whose sentences the text has.
+Without other data both runs use what comes with the package: text of the embedded language, and the embedded task. The
+text has none of the task's sentences.
 """
 
 from pathlib import Path
@@ -25,7 +25,7 @@ PRETRAINING: dict[str, Any] = {
 }
 
 EVALUATIONS = 12
-"""While it pre-trains."""
+"""How often the first run is evaluated on the way."""
 
 
 def plan_tour(
@@ -39,7 +39,7 @@ def plan_tour(
     steps: tuple[int, int],
     seed: int,
 ) -> ClusterPlan:
-    """texts: rows to pre-train on. task, data: what is fine-tuned then. steps: of both runs."""
+    """The plan of a tour. texts: rows for pre-training. task, data: for fine-tuning. steps: of both runs."""
     pretraining, finetuning = (max(count, 1) for count in steps)
     then: dict[str, Any] = {
         "run": {
@@ -67,8 +67,7 @@ def plan_tour(
 
 
 def curves_of(result: dict[str, Any]) -> tuple[dict[str, list[tuple[float, float]]], ...]:
-    """Of both runs: points by the name of a figure. Those of the first one stand over tokens of all hosts, those of the
-    second one over steps."""
+    """The curves of both runs by figure. x is tokens of all hosts in the first run, steps in the second."""
     (before,) = result["earlier"]
     tokens = sum(node["tokens"] for node in before["nodes"]) / max(node["steps"] for node in before["nodes"])
     return _points(before, tokens), _points(result, 1.0)

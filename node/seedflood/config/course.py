@@ -1,8 +1,8 @@
 """A course: runs that the same hosts train one after the other, in one process and with one key.
 
-`[node] then` names the file of the run that follows. That file has its own `[run]`; what it does not say of `[node]`,
-`[[peers]]` and `[tls]` is taken from the file before it, but for what belongs to one run. Its model may be "previous":
-what the run before it has ended with. Where a host keeps that is no part of the run's id.
+`[node] then` names the file of the next run. That file has its own `[run]`. Settings of `[node]`, `[[peers]]` and
+`[tls]` that it does not have are taken from the file before it, except those that belong to one run. Its model may be
+"previous": the result of the run before it. Where a host keeps that is not a part of the run's id.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,13 +17,13 @@ from seedflood.errors import ConfigError
 PREVIOUS = "previous"
 
 OF_ONE_RUN = ("data", "export", "model_path", "then")
-"""Keys of `[node]` that no later run takes over."""
+"""Keys of `[node]` that belong to one run: a later run does not inherit them."""
 
 MODEL_FOLDER = "model"
-"""In the state folder: what a run has ended with, for the one that follows it."""
+"""The folder in the state folder with the model of a run that has ended, for the next run."""
 
 RUN_CHARACTERS = 16
-"""Of the id of a run, as hosts tell it to each other when they do not fit."""
+"""How many characters of a run id hosts show to each other when their runs differ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +48,16 @@ class Stage:
 
     @property
     def is_begun(self) -> bool:
-        """Has this host gone on to this run, or to one after it?"""
+        """Has this host begun this run or a later one?"""
         return self.state.is_dir()
 
 
 def load_course(path: Path, flags: Mapping[str, Any] | None = None) -> tuple[Stage, ...]:
-    """All runs that the file leads to, the first one first; one alone without `[node] then`. Raises ConfigError."""
+    """All runs that the file leads to, in order; only one without `[node] then`. Raises ConfigError."""
     told = list(_read(path, flags or {}))
     if told[0].run.model == PREVIOUS and told[0].node.model_path is None:
         raise ConfigError(
-            f'{path}: model = "{PREVIOUS}" is what the run before it has ended with, and none is before it: name this '
+            f'{path}: model = "{PREVIOUS}" is the result of the run before it, and none is before it: name this '
             "file in [node] then of that run's file."
         )
     runs = tuple(one.run.run_id().hex()[:RUN_CHARACTERS] for one in told)
@@ -68,14 +68,14 @@ def load_course(path: Path, flags: Mapping[str, Any] | None = None) -> tuple[Sta
 
 
 def single(settings: Settings) -> Stage:
-    """A run that nothing follows."""
+    """A course of one run."""
     return Stage(
         settings, settings.node.state, 0, (settings.run.run_id().hex()[:RUN_CHARACTERS],), (settings.run.name,)
     )
 
 
 def current(course: tuple[Stage, ...]) -> Stage:
-    """The run that this host has come to."""
+    """The latest run that this host has begun."""
     return [stage for stage in course if stage.is_begun or not stage.position][-1]
 
 
@@ -88,8 +88,8 @@ def pick(course: tuple[Stage, ...], name: str | None) -> Settings:
 
 
 def check_course(course: tuple[Stage, ...]) -> None:
-    """Raises ConfigError if a folder that the settings name does not exist. What one run leaves to the next one need
-    not be there yet."""
+    """Raises ConfigError if a folder that the settings name does not exist. The result of an earlier run of the course
+    need not exist yet."""
     for stage in course:
         settings = stage.settings
         if settings.run.model == PREVIOUS and stage.position:
@@ -122,7 +122,7 @@ def _read(path: Path, flags: Mapping[str, Any]) -> Iterator[Settings]:
 
 
 def _inherited(layer: Mapping[str, Any]) -> dict[str, Any]:
-    """What a file leaves to the one that follows."""
+    """The settings that the next file inherits."""
     kept = {name: table for name, table in layer.items() if name != "run"}
     return kept | {"node": _of_the_host(kept.get("node", {}))}
 
@@ -132,7 +132,7 @@ def _of_the_host(node: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _place(told: list[Settings], runs: tuple[str, ...]) -> Iterator[Settings]:
-    """The same runs, each with the folders in which this host keeps it."""
+    """The same runs, each with its folders on this host."""
     for k, settings in enumerate(told):
         node, changes = settings.node, dict[str, Any]()
         if k:
@@ -145,6 +145,6 @@ def _place(told: list[Settings], runs: tuple[str, ...]) -> Iterator[Settings]:
 
 
 def _model_of(k: int, told: list[Settings], runs: tuple[str, ...]) -> Path:
-    """Where a run leaves what it has ended with."""
+    """The folder of the model with which a run has ended."""
     state = told[0].node.state / f"run-{runs[k]}" if k else told[0].node.state
     return told[k].node.export or state / MODEL_FOLDER

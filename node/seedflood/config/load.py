@@ -90,7 +90,7 @@ def load_settings(path: Path | None, flags: Mapping[str, Any] | None = None) -> 
 
 
 def read_layer(path: Path) -> dict[str, Any]:
-    """What a file says. Raises ConfigError."""
+    """The settings of a file, as nested tables. Raises ConfigError."""
     try:
         layer = tomllib.loads(path.read_text())
     except FileNotFoundError:
@@ -109,7 +109,7 @@ def read_layer(path: Path) -> dict[str, Any]:
 
 
 def combine(layer: Mapping[str, Any], flags: Mapping[str, Any] | None, source: str) -> Settings:
-    """What a file says, with the environment and flags. source: its name. Raises ConfigError."""
+    """Combines the settings of a file with the environment and flags. source: the file's name. Raises ConfigError."""
     _check_environment()
     # The file is a layer of this call only: a subclass carries it, nothing is shared between calls.
     run: Any = SECTIONS["run"]

@@ -260,7 +260,8 @@ class Daemon:
             self.hub.tell("the run is over; serving nodes that join late until stopped")
 
     def _look_at_handover(self) -> None:
-        """Ends the daemon when the next run may begin, or never can. Hosts that have not ended this one are served."""
+        """Ends the daemon when the next run may begin, or never can. Until then it serves hosts that have not ended
+        this one."""
         handover, now = self.handover, self.loop.time()
         if not handover.is_wanted or self.ended.done():
             return

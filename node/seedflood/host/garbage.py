@@ -1,18 +1,19 @@
-"""Python's garbage collector, told what a daemon is: much that lives for ever, and a stream of tuples without cycles.
+"""Settings of Python's garbage collector for a daemon: many objects that live for ever, and many tuples without cycles.
 
-Left to itself it looks for garbage a dozen times while one large frame is decoded, which doubles the time that takes,
-and now and then through all that PyTorch and the model are made of, on the event loop.
+With Python's defaults it runs a dozen times while one large frame is decoded, which takes twice as long then. Now and
+then it also searches all objects of PyTorch and the model, on the event loop.
 """
 
 import gc
 
 YOUNG_MAX = 50_000
-"""Objects between two looks at the young ones: four large frames of updates, or 5 MB if it were all garbage."""
+"""New objects between two collections of the youngest generation: four large frames of updates, or 5 MB if all were
+garbage."""
 
 
 def settle() -> None:
-    """What is alive now stays; the collector looks for cycles among what comes after, and less often. Called once more,
-    when another run has begun, it lets go of what the last one has left."""
+    """Excludes all objects that exist now from collection, and makes collections of later objects rarer. Called again
+    when another run has begun, it first collects what the last one has left."""
     gc.unfreeze()
     gc.collect()
     gc.freeze()

@@ -1,8 +1,8 @@
-"""When a host goes on to the next run of its course: when every host has ended the one before.
+"""Decides when a host goes on to the next run of its course: when every host has ended the present one.
 
-Nobody goes on before that. So a host that was away finds the others still there, and ends its run with them; and a host
-that is met in the next run proves that all have ended this one. That proof helps a host that was killed when the last
-of the others said so, and then finds nobody any more.
+Nobody goes on before that. So a host that was away still finds the others, and ends its run with them. And if a host is
+met in the next run, this proves that all have ended the present one. That proof helps a host that was killed when the
+last of the others said so: later it finds nobody any more who could tell it.
 """
 
 from collections.abc import Callable, Iterable
@@ -14,14 +14,14 @@ from seedflood.protocol.swarm.messages import Member
 from seedflood.protocol.view import Blocker
 
 TELL_SECONDS = 10.0
-"""Between two lines that say who is waited for."""
+"""Time between two log lines about the hosts that we wait for."""
 
 
 class Handover:
     """since: when our run ended here; None before. is_passed: we may go on."""
 
     def __init__(self, stage: Stage, words: Callable[[], Iterable[Member]]) -> None:
-        """words: gives the last ones of all hosts."""
+        """words: returns the last words of all hosts."""
         self.since: float | None = None
         self.is_passed = False
         self._stage = stage
@@ -36,37 +36,37 @@ class Handover:
         return self._stage.next_run is not None
 
     def met(self, run: str, now: float) -> None:
-        """A host of another run of the course is there."""
+        """A host of another run of the course was met. run: the beginning of its id."""
         if run == self._stage.next_run and self._met_at is None:
             self._met_at = now
 
     def ended(self, now: float) -> None:
-        """Our run has ended, and what came of it is on the disk."""
+        """Our run has ended, and its result is on the disk."""
         self.since = now
 
     def look(self) -> bool:
-        """May we go on?"""
+        """May we go on to the next run?"""
         if self.since is not None and not self.is_passed:
             self.is_passed = self._met_at is not None or not any(self._missing())
         return self.is_passed
 
     def blockers(self) -> tuple[Blocker, ...]:
-        """For whom we wait."""
+        """The hosts that we wait for."""
         if self.since is None or self.is_passed:
             return ()
         since = self.since
         return tuple(Blocker("course", origin, name, None, since) for origin, name in self._missing())
 
     def is_due(self, now: float) -> bool:
-        """Is it time to say for whom we wait?"""
+        """Is it time for a log line about the hosts that we wait for?"""
         if self.since is None or self.is_passed or now < max(self.since, self._told_at) + TELL_SECONDS:
             return False
         self._told_at = now
         return True
 
     def fault(self, now: float, patience_seconds: float) -> RunMismatchError | None:
-        """We are left behind: the others have gone on, and we cannot end the run in time. Only a host whose disk was
-        lost has said that it ended the run, and does not hold what it ended with."""
+        """The fault that we were left behind: the others have gone on, and we cannot end the run any more. This happens
+        only if our disk was lost after we had said that we ended the run. None if not."""
         if self._met_at is None or self.since is not None or now < self._met_at + patience_seconds:
             return None
         model = self._stage.settings.node.export
@@ -80,7 +80,7 @@ class Handover:
         )
 
     def _missing(self) -> Iterable[tuple[OriginId | None, str]]:
-        """Hosts that have not said that they have ended the run, and one entry for all that were never heard of."""
+        """The hosts that have not stated that they ended the run, and one entry for all that were never heard of."""
         run = self._stage.settings.run
         told = list(self._words())
         for word in told:

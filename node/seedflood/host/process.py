@@ -1,6 +1,6 @@
 """One daemon as an operating system process: start-up and signals (exit codes: `errors`).
 
-SIGTERM and SIGINT drain, a second one forces; SIGHUP reads `[[peers]]` again.
+SIGTERM and SIGINT drain the node, a second one ends it at once; SIGHUP reads `[[peers]]` again.
 """
 
 import asyncio
@@ -36,8 +36,8 @@ Course = tuple[Stage, ...]
 
 
 def run_process(course: Course, reload: Callable[[], Course] | None = None) -> ExitCode:
-    """Runs one daemon per run of the course, beginning with the one that this host has come to, until the last run has
-    ended or a signal came. Raises SeedfloodError.
+    """Runs one daemon per run of the course, beginning with the run that this host has reached, until the last run is
+    over or a signal ends it. Raises SeedfloodError.
 
     reload: reads the settings again, for SIGHUP.
     """
@@ -46,9 +46,9 @@ def run_process(course: Course, reload: Callable[[], Course] | None = None) -> E
 
 
 async def start_daemon(stage: Stage) -> Daemon:
-    """Loads key and model, opens the journal and the links. Raises SeedfloodError, leaving nothing open.
+    """Loads key and model, opens the journal and the links. Raises SeedfloodError, and leaves nothing open then.
 
-    Whoever looks sees the node from the beginning: probes and the page are served before the model is loaded.
+    Probes and the page are served first, before the model is loaded.
     """
     settings = stage.settings
     run = settings.run
@@ -65,7 +65,7 @@ async def start_daemon(stage: Stage) -> Daemon:
         engine = await MODES[run.mode](settings, identity, compute, hub, undo)
         if engine.journal.damage is not None:
             facts = engine.journal.damage.facts()
-            hub.tell("the journal was damaged; what is lost comes from the neighbours", "error", **facts)
+            hub.tell("the journal was damaged; what was lost is pulled from neighbours", "error", **facts)
         daemon = Daemon(stage, identity, engine, compute, console, asyncio.get_running_loop())
         undo.push_async_callback(daemon.close)
         await daemon.start()
@@ -74,8 +74,8 @@ async def start_daemon(stage: Stage) -> Daemon:
 
 
 def _load_identity(stage: Stage) -> Identity:
-    """The key of the host, which is one for all runs of a course. Makes the folders: that of a run is the word that
-    this host has gone on to it. Raises ConfigError."""
+    """The key of the host, the same for all runs of a course. Also makes the folders: the folder of a run records that
+    this host has begun it. Raises ConfigError."""
     key = _make_folder(stage.key_folder) / KEY_FILE
     run = stage.runs[stage.position] if stage.position else ""
     identity = Identity.load_or_create(key, run)
@@ -86,7 +86,7 @@ def _load_identity(stage: Stage) -> Identity:
 
 
 class _Process:
-    """What the operating system sees: one daemon after the other, and signals."""
+    """The operating system process: runs one daemon after the other, and handles signals."""
 
     def __init__(self, reload: Callable[[], Course] | None) -> None:
         self._read_again = reload
@@ -111,8 +111,8 @@ class _Process:
         return ExitCode.OK
 
     async def _serve_one(self, stage: Stage, course: Course) -> Stage | None:
-        """One run, until it has ended here or a signal came. Returns the next one if we go on; then nothing of this one
-        is left in memory."""
+        """Serves one run until it is over here or a signal ends it. Returns the next run if we go on; then nothing of
+        this one is left in memory."""
         self._daemon = daemon = await start_daemon(stage)
         garbage.settle()
         self._notifier.ready()
@@ -126,9 +126,9 @@ class _Process:
             self._daemon = None
             return _following(course[stage.position + 1], daemon)
         if daemon.result is None or (daemon.handover.is_wanted and not daemon.handover.is_passed):
-            _log.info("left before the end; start again to go on", step=daemon.node.step)
+            _log.info("stopped before the end of the run; start again to go on", step=daemon.node.step)
         if not daemon.is_compute_idle:
-            _log.warning("a job of the model still runs; it is not waited for")
+            _log.warning("a compute job still runs; leaving without waiting for it")
             _leave(ExitCode.OK)
         return None
 
@@ -138,7 +138,7 @@ class _Process:
     def _stop(self, name: str) -> None:
         self._signals += 1
         self._notifier.stopping()
-        if self._daemon is None:  # still loading: nothing was said, and a load cannot be interrupted
+        if self._daemon is None:  # still loading: nothing was sent yet, and loading cannot be interrupted
             _log.info("stopped while loading", signal=name)
             _leave(ExitCode.OK)
         self._daemon.hub.tell("draining" if self._signals == 1 else "forced to stop", signal=name)
@@ -147,7 +147,7 @@ class _Process:
         self._daemon.drain()
 
     def _reload(self) -> None:
-        """Reads `[[peers]]` again; everything else needs a restart."""
+        """Reads `[[peers]]` again. All other settings need a restart."""
         daemon = self._daemon
         if daemon is None or self._read_again is None:
             return
@@ -164,7 +164,7 @@ class _Process:
 
 
 def _following(stage: Stage, before: Daemon) -> Stage:
-    """The next run, at the addresses of the one before: a port that was any one stays what it became."""
+    """The next run, at the same addresses: a port that the system has chosen stays the same."""
     node = stage.settings.node
     ports: dict[str, str] = {}
     if node.listen.endswith(":0"):
@@ -176,7 +176,7 @@ def _following(stage: Stage, before: Daemon) -> Stage:
 
 
 def _leave(code: ExitCode) -> NoReturn:
-    """Ends the process at once. Nothing needs closing: journal and event log are as safe as under kill -9."""
+    """Ends the process at once. Nothing has to be closed: journal and event log survive `kill -9`, too."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
@@ -186,5 +186,5 @@ def _make_folder(path: Path) -> Path:
     try:
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
-        raise ConfigError(f"the state folder {path} cannot be made: {error.strerror}; set [node] state.") from None
+        raise ConfigError(f"cannot create the state folder {path}: {error.strerror}; set [node] state.") from None
     return path

@@ -72,7 +72,7 @@ class TelemetryHub:
         self.tells_rounds = False
         self.tracer: Tracer | None = None
         self.course: tuple[int, tuple[str, ...]] = (0, (settings.run.name,))
-        """Which run of its course this is, from 0, and the names of all of them."""
+        """(position of this run in its course, from 0; names of all runs)."""
         self.unready_reason = "it does not take part yet"
         self._curves = curves
         self._loop = loop

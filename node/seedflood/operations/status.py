@@ -1,10 +1,10 @@
-"""The status of a node as one JSON object: what `/api/status` answers, and so what the page and the commands show.
+"""The status of a node as one JSON object: the answer of `/api/status`, which the page and the commands show.
 
-All keys are always there; what is not known yet is null. Origins are fingerprints, times Unix seconds.
+All keys are always there; unknown values are null. Origins are fingerprints, times Unix seconds.
 
     node      name, origin, version, incarnation, started_at, now, run {name, id, model, task, mode, clients, steps,
-              batch_size, algorithm {name: value}, window, local_steps, refresh_period}; algorithm: what it shows of its
-              settings; the three that follow are those of SeedFlood, else null
+              batch_size, algorithm {name: value}, window, local_steps, refresh_period}; algorithm: its main settings;
+              window, local_steps, refresh_period: null if the algorithm is not SeedFlood
               course {position, runs [names]}: the runs that follow each other here, and which one this is, from 1
     state     loading | joining | catching up | ready | draining | finished | doubted | disk full
     is_ready, why_not_ready
@@ -219,7 +219,7 @@ def _catching_up(view: View | None) -> dict[str, Any] | None:
 
 
 def _spell_progress(told: CatchingUp) -> str:
-    """Bytes in a unit that people read."""
+    """The progress in words, with bytes in a readable unit."""
     if told.unit != "bytes":
         return f"{told.held} of {told.wanted} {told.unit}"
     size, unit = next(

@@ -1,11 +1,11 @@
-"""Who lies in a world, of any algorithm."""
+"""Chooses the liars of a world, for any algorithm."""
 
 import random
 from collections.abc import Iterable
 
 
 def choose_liars(clients: int, edges: Iterable[tuple[int, int]], share: float, rng: random.Random) -> set[int]:
-    """Up to this share of the hosts, at least one where there is room; what remains is connected."""
+    """Chooses up to this share of the hosts, at least one if the share allows it. All others stay connected."""
     links: dict[int, set[int]] = {index: set() for index in range(clients)}
     for one, other in edges:
         links[one].add(other)

@@ -71,7 +71,8 @@ class Way:
         self._free_at = 0.0
 
     def queue(self, seconds: float, now: float) -> float:
-        """Something takes so many seconds on the link; after how many it is through, behind what was sent before."""
+        """Sends something that takes `seconds` on the link. Returns after how many seconds it is through, because it
+        waits behind what was sent before."""
         self._free_at = max(self._free_at, now) + seconds
         return self._free_at - now
 
@@ -106,10 +107,11 @@ class End:
 
 
 class Link:
-    """Two hosts that may be linked. life: counts how often it was made; what was sent in another life never arrives.
+    """Two hosts that may be linked. life: counts how often the link was opened; messages of an earlier life never
+    arrive.
 
-    diallers: the ends that dial, by index. rate: bytes per second, each way; None: all at once. failures: of each end,
-    in a row. awaited: when each dials next.
+    diallers: indices of the hosts that dial. rate: bytes per second, each way; None: unlimited. failures: how often
+    each host has failed in a row. awaited: when each dials next.
     """
 
     def __init__(self, edge: tuple[int, int], diallers: frozenset[int], rate: float | None = None) -> None:

@@ -32,10 +32,10 @@ DIAL_SECONDS = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Weather:
-    """What links do, from the seed. Delays in seconds; the rest are probabilities: of a loose frame, or per second.
-
-    break_per_second: of one link. is_one_sided: only one end of a link has the address of the other. rates: bytes per
-    second that links carry each way, each link one of these; without any they carry all at once.
+    """How links behave. Delays are in seconds. duplicate, reorder, lose: probability for each loose frame.
+    break_per_second: rate at which one link breaks. redial_min, redial_max: seconds. is_one_sided: only one end of a
+    link has the address of the other. rates: bytes per second each way; each link gets one of these, or none:
+    unlimited.
     """
 
     delay_min: float = 0.001
@@ -288,7 +288,7 @@ class Network:
                 raise PeerError("there is a link already", reason="duplicate")
             self._break(old, "replaced by a newer link")
             if link.ends.get(host.index) is not end:
-                return  # the host died when it was told
+                return  # the host died while it handled the message
         end.hello = message
         self._open[host.index, peer] = link
         host.driver.connected(peer, message)

@@ -151,7 +151,7 @@ class Encoder:
 
 
 def encode(message: LinkMessage) -> list[bytes]:
-    """Serialized frames, each within the limits; one unless the message is a long list of bundles or statements."""
+    """A message as serialized frames, each within the limits. Only long lists of bundles or statements take several."""
     if isinstance(message, Opaque):
         return [_opaque_frame(message.data)]
     return [frame.SerializeToString() for frame in _to_wire(message)]

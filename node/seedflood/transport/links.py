@@ -212,7 +212,7 @@ class Links:
                 await self._sleep(self._uniform(0.0, min(bound, settings.redial_seconds_max)))
 
     def _is_kindred(self, error: SeedfloodError) -> bool:
-        """Is the other side in a run that the same hosts train before or after this one? Then the owner hears of it."""
+        """Is the other side in an earlier or later run of the same course? If so, tells the owner."""
         if not isinstance(error, RunMismatchError) or error.run not in self._settings.kindred_runs:
             return False
         self._owner.met(error.run)

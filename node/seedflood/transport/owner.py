@@ -31,16 +31,15 @@ class Owner(LinkOwner, Protocol):
         """A peer that we dialled does not fit: RunMismatchError or PeerError. It is dialled again, slowly."""
 
     def met(self, run: str) -> None:
-        """A host of a kindred run has dialled us, or was dialled."""
+        """We met a host of another run of the same course: it has dialled us, or we dialled it."""
 
 
 @dataclass(frozen=True, slots=True)
 class LinkSettings:
-    """listen: host:port. links_max: from so many on, whoever dials us is refused; whomever we dial is not, while a
-    statement has room to name it.
-    epoch_bytes_max: of a sum that a neighbour tells, as it is told.
-    kindred_runs: those that the same hosts train before and after this one, as refusals show them. Whoever is in one of
-    them will soon fit, and is dialled again as often as a host that is down."""
+    """listen: host:port. links_max: with this many links we refuse peers that dial us. Peers that we dial are linked as
+    long as our statement has room to name them. epoch_bytes_max: the most bytes of a neighbour's sum, compressed.
+    kindred_runs: the other runs of the same course, as refusals show them. A host in one of them will soon fit, and is
+    dialled as often as a host that is down. kindred_seconds_max: the longest pause between these dials."""
 
     listen: str
     links_max: int = NEIGHBOURS_MAX

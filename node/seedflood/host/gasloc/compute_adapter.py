@@ -1,7 +1,7 @@
 """The compute adapter: carries out the orders of a node that trains by GASLoC, and answers on the loop.
 
-All orders are jobs of the one compute thread, in their order. So what is kept, mixed or written is exactly what the
-node means. Local steps are many short jobs: other orders come between them, and whoever is told to go need not wait.
+All orders are jobs of the one compute thread, in order. So what is kept, mixed or written is exactly what the node
+means. Local steps are many short jobs: other orders run between them, and a node that is told to leave need not wait.
 """
 
 from collections.abc import Callable
@@ -45,28 +45,28 @@ from seedflood.training.gasloc.trainer import Trainer
 from seedflood.training.gasloc.worker import LocalSteps
 
 PIECE_SECONDS = 1.0
-"""Of local steps, in one job."""
+"""How long a job of local steps should take."""
 
 UNFIT = (ValueError, LookupError, TypeError, OSError, ArithmeticError, RuntimeError)
-"""What a copy may raise that is not one: a neighbour made it."""
+"""Exceptions that a copy may raise if it is not a valid checkpoint; a neighbour made it."""
 
 Do = Callable[[Callable[[float], None]], None]
-"""Has the driver do something: `drive` of the daemon and `do` of the driver."""
+"""Runs an action on the driver: `drive` of the daemon and `do` of the driver."""
 
 
 class Watcher:
-    """Hears what the model did, on the loop; an engine overrides what it wants to know."""
+    """Hears on the loop what the model did. An engine overrides the methods that it needs."""
 
     def loaded(self, what: str, step: int) -> None:
-        """The parameters of a file have taken the place of ours. step: the next one."""
+        """Parameters were loaded from a file. step: the next one."""
 
     def stepped(self, step: int, taken: LocalSteps) -> None:
-        """step: the first of them."""
+        """Local steps were taken. step: the first of them."""
 
     def mixed(self, mixed: Mixed) -> None: ...
 
     def troubled(self, sentence: str, reason: str) -> None:
-        """Something went wrong that is no reason to end."""
+        """Something went wrong, but the node goes on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,20 +79,20 @@ class Places:
 
 
 class ComputeAdapter:
-    """node, do: set before the first order."""
+    """node, do: must be set before the first order."""
 
     node: GaslocNode
     do: Do
 
     def __init__(self, trainer: Trainer, places: Places, run: Run, run_id: bytes, watcher: Watcher) -> None:
-        """run_id: whose checkpoints these are."""
+        """run_id: of the run to which the checkpoints belong."""
         self._trainer = trainer
         self._incoming, self._kept, self._snapshots = places.incoming, places.kept, places.snapshots
         self._run = run
         self._run_id = run_id.hex()
         self._watcher = watcher
         self._piece = 1
-        """Local steps in one job."""
+        """How many local steps one job takes."""
         self._numbers = len(trainer.worker.flat.values_F)
         self._sums = Sums(trainer, places.incoming)
 
@@ -146,7 +146,7 @@ class ComputeAdapter:
         self._run(restore, answer)
 
     def _restore(self) -> tuple[int, int]:
-        """Serial and round of the newest checkpoint that can be used, zeros without any."""
+        """Serial and round of the newest usable checkpoint, which is loaded; zeros if there is none."""
         snapshot = self._snapshots.load_latest(self._is_usable)
         self._snapshots.set_aside()
         if snapshot is None:
@@ -159,8 +159,8 @@ class ComputeAdapter:
         return facts.get("run_id") == self._run_id and self._trainer.is_restorable(facts)
 
     def _close_offer(self) -> None:
-        """A checkpoint may be of a round that was being exchanged. It ends here, with nobody: what was mixed with
-        partners is added apart from that (`Correct`)."""
+        """If the checkpoint was made during an exchange, ends that round without partners. What was mixed with partners
+        is added separately (`Correct`)."""
         if self._trainer.outer.offer is not None:
             self._trainer.mix([])
 
@@ -200,7 +200,8 @@ class ComputeAdapter:
         self._run(lambda: self._keep(order), answer)
 
     def _keep(self, order: Keep) -> bool | None:
-        """Is it right? None: there is no space. Then nobody hears of it, and the round ends without the partner."""
+        """Were these the offered bytes, and are they kept? None if there is no space: then nobody hears of it, and the
+        round ends without the partner."""
         path, trainer = path_of(order.sink), self._trainer
         try:
             buffer = StoredArray(path, np.uint8, order.sink.held)
@@ -216,7 +217,8 @@ class ComputeAdapter:
 
     def _order_mix(self, order: Mix) -> None:
         left = self._incoming.all()
-        """Of this round, or of an earlier life: what comes in from here on is of the next round."""
+        """Files of this round or of an earlier life, which may be deleted afterwards. Later files belong to the next
+        round."""
 
         def mix() -> tuple[Mixed, int]:
             found = [self._pull(order.round, partner, weight) for partner, weight in order.partners]
@@ -275,7 +277,7 @@ class ComputeAdapter:
         self._run(agree, answer)
 
     def _correct(self, order: Correct) -> int:
-        """How many parts were lost."""
+        """Adds the part of an earlier round. Returns how many parts were lost: 0 or 1."""
         pull = self._pull(order.round, order.partner, order.weight)
         if pull is not None:
             self._trainer.correct(pull)
@@ -345,7 +347,7 @@ class ComputeAdapter:
         self._run(adopt, answer)
 
     def _adopt(self, path: Path) -> bool:
-        """Raises one of `UNFIT` for what is no checkpoint."""
+        """Loads a copy, if it is usable. Raises one of `UNFIT` if the file is not a checkpoint."""
         arrays, facts = load(path)
         is_sane = is_finite(arrays) and 0 <= int(facts["step"]) <= STEP_MAX
         if not is_sane or not self._is_usable(facts):

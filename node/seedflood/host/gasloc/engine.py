@@ -1,4 +1,4 @@
-"""GASLoC's engine: the trainer, checkpoints and files, and what stands between them and the daemon."""
+"""GASLoC's engine: trainer, checkpoints, files, node and driver, connected with the daemon."""
 
 import asyncio
 import math
@@ -35,10 +35,10 @@ from seedflood.training.gasloc.worker import LocalSteps
 from seedflood.transport.budget import Use
 
 IDLE_SECONDS = 30.0
-"""For the checkpoint that is written when the daemon closes."""
+"""How long a closing daemon waits for its last checkpoint."""
 
 COPY_FACTOR, COPY_BYTES_SPARE = 9, 1 << 24
-"""A copy is at most so many float32 numbers per parameter: itself, four of the outer step, four of an optimiser."""
+"""A copy has at most this many float32 numbers per parameter: itself, four of the outer step, four of an optimiser."""
 
 CHECKPOINT_STEPS = 5
 """A checkpoint comes with each round, or if rounds are shorter with so many local steps: it takes as long as several of
@@ -55,7 +55,7 @@ async def open_gasloc(
 ) -> "GaslocEngine":
     """Loads model and rows, opens journal and folders. Raises SeedfloodError.
 
-    undo: whatever is to be let go of if the daemon does not come up.
+    undo: takes what must be closed if the daemon does not start.
     """
     run, node = settings.run, settings.node
     if not node.snapshots:
@@ -197,7 +197,7 @@ class GaslocEngine(Engine, Watcher):
         self._results.conclude(keep)
 
     def result(self) -> dict[str, Any]:
-        """tokens, seconds and bytes: of this life of the process."""
+        """tokens, seconds and bytes: since the process began."""
         exchange, carrier = self.node.gasloc.exchange, self.node.gasloc.carrier
         agreement = self.node.gasloc.agreement
         return {
@@ -218,7 +218,7 @@ class GaslocEngine(Engine, Watcher):
         }
 
     async def close(self) -> None:
-        """Waits for the orders that were given: the last of them is a checkpoint."""
+        """Waits for all orders; the last one is a checkpoint."""
         await asyncio.wait({self._compute.run(_nothing)}, timeout=IDLE_SECONDS)
 
 

@@ -1,16 +1,16 @@
-"""How fast tokens are learned from: by this host, and by the whole swarm as far as its hosts say how far they are."""
+"""Tokens per second: of this host, and of the whole swarm, estimated from the rounds that its hosts state."""
 
 from collections import deque
 
 SWARM_SECONDS = 30.0
-"""Over so long a time the speed of the swarm is measured: its hosts say every few seconds how far they are."""
+"""The time over which the speed of the swarm is measured. Its hosts state their rounds every few seconds."""
 
 
 class Tokens:
-    """count, seconds: of the local steps of this life. swarm_per_second: 0 while it is not known."""
+    """count, seconds: of all local steps since the process began. swarm_per_second: 0 while it is unknown."""
 
     def __init__(self, per_round: int) -> None:
-        """per_round: tokens of a host and round."""
+        """per_round: tokens of one host in one round."""
         self.count = 0
         self.seconds = 0.0
         self.swarm_per_second = 0.0
@@ -19,7 +19,7 @@ class Tokens:
 
     @property
     def per_second(self) -> float:
-        """While local steps are taken."""
+        """Tokens per second while local steps are taken."""
         return self.count / self.seconds if self.seconds else 0.0
 
     def add(self, count: int, seconds: float) -> None:
@@ -27,7 +27,7 @@ class Tokens:
         self.seconds += seconds
 
     def heard(self, rounds: int, now: float) -> None:
-        """rounds: of all hosts together. Where one comes or goes the count jumps, and begins anew."""
+        """rounds: the sum over all hosts. When a host goes the sum falls, and the measurement starts again."""
         if self._told and rounds < self._told[-1][1]:
             self._told.clear()
         self._told.append((now, rounds))

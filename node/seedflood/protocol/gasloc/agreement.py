@@ -1,27 +1,27 @@
 """Exact agreement in a round: all hosts go on from the same parameters, the mean of theirs.
 
-**Up by a tree, down by flooding.** A host waits for the sums of the hosts below it in the tree (`tree`), adds its own
-parameters, and offers their mean to the host above, with how many are in it. The root's mean is the result. Whoever has
-the result offers it to all neighbours, and everyone takes it from the first that does. Each host, the root too, goes on
-from the bytes as they travel. So replicas are equal bit by bit, whatever the encoding.
+**Reduce along a tree, broadcast by flooding.** A host waits for the sums of its children in the tree (`tree`), adds its
+own parameters, and offers their mean to its parent, with the number of hosts in it. The root's mean is the result. A
+host that has the result offers it to all neighbours, and everyone takes it from the first one that does. Each host, the
+root too, goes on from the decoded bytes. So replicas are equal bit by bit, whatever the encoding.
 
-**Views of the graph may differ.** A host that is above another one in its own view alone is told so and does not wait;
-one that is offered a sum takes it, whatever its view is. A sum is closed before it is offered, so nobody is counted
-twice.
+**Views of the graph may differ.** If a host is the parent of another one only in its own view, it is told so and does
+not wait. A host that is offered a sum takes it, whatever its view is. A sum is final before it is offered, so nobody is
+counted twice.
 
-**Nobody is waited for beyond a bound.** A host that is missing below is left out, with all below it. A host without a
-result in time keeps its parameters, and the next round heals it. Two roots (their views differed) give two results;
-that, too, is healed by the next round.
+**Every wait is bounded.** A child that is missing is left out, with its whole subtree. A host without a result in time
+keeps its parameters, and the next round heals it. Two roots (because their views differed) give two results; the next
+round heals that, too.
 
-gathering  the sums from below are waited for
-summing    the compute side makes the mean
-waiting    our mean is offered above; the result is waited for
-fetching   the result comes in
-taking     the compute side checks it, and goes on from it
+gathering  waits for the sums of the children
+summing    the compute side computes the mean
+waiting    our mean is offered to the parent; waits for the result
+fetching   the result is being received
+taking     the compute side checks the result, and goes on from it
 agreed     done; the result is offered to all neighbours
 missed     there is no result for us
 
-It does not know what comes next in the life of the node (`algorithm`), or how bytes travel (`transfer`).
+It does not know what the node does next (`algorithm`), or how bytes are transferred (`transfer`).
 """
 
 from collections.abc import Iterator, Mapping
@@ -44,10 +44,10 @@ from seedflood.protocol.swarm.presence import Presence
 from seedflood.protocol.view import Blocker
 
 DISTRUST_ROUNDS = 4
-"""For so many rounds nothing is taken from a neighbour that sent other bytes than it had offered."""
+"""For this many rounds nothing is taken from a neighbour that sent other bytes than it had offered."""
 
 LAST_WAIT_FACTOR = 3
-"""At the end of a run a host is waited for so many times as long: who misses that has to take a copy."""
+"""At the end of a run we wait this many times as long, because a host that misses that agreement has to take a copy."""
 
 
 class Stage(StrEnum):
@@ -69,13 +69,14 @@ TRANSITIONS: Mapping[Stage, tuple[Stage, ...]] = {
     Stage.AGREED: (),
     Stage.MISSED: (),
 }
-"""What may follow in one round. From gathering to waiting: nobody is below us, so our own parameters are offered. To
-fetching: the others have a result without us. Back to waiting: what was fetched was no result, or its link broke."""
+"""Which stage may follow which in one round. From gathering to waiting: we have no children, so our own parameters are
+offered. To fetching: the others have a result without us. Back to waiting: what was fetched was not a result, or its
+link broke."""
 
 
 @dataclass(slots=True)
 class Below:
-    """A host whose sum is waited for. offer: of the sum, once it came. is_here: all of its bytes."""
+    """A child whose sum we wait for. offer: of the sum, once it has come. is_here: all bytes of the sum are here."""
 
     deadline: float
     offer: Offer | None = None
@@ -83,9 +84,9 @@ class Below:
 
 
 class Agreement:
-    """One round after the other. round: the one that is open, or was last. content: our parameters for it; None if none
-    is open. agreed, missed: rounds, in this life. hosts: how many are in the last result. seconds: what the last round
-    took."""
+    """The agreement of one round after the other. round: the open one, or the last. content: our parameters for it;
+    None if no round is open. agreed, missed: how many rounds, since the process began. hosts: how many are in the last
+    result. seconds: how long the last round took."""
 
     def __init__(
         self,
@@ -113,27 +114,27 @@ class Agreement:
         self._parent: OriginId | None = None
         self._below: dict[OriginId, Below] = {}
         self._heard: set[OriginId] = set()
-        """Whose sums were looked at in this round, whether they count or not."""
+        """The hosts whose sums were handled in this round, whether they count or not."""
         self._has_gathered = False
-        """Is anybody but us in our sum?"""
+        """Is any other host in our sum?"""
         self._began_at = self._until = 0.0
         self._raised: tuple[Offer, Content] | None = None
-        """What we have offered to the parent."""
+        """The sum that we have offered to our parent."""
         self._source: tuple[OriginId, Offer, float] | None = None
-        """From whom the result is fetched, which it is, and until when."""
+        """(the neighbour that sends the result, its offer, the deadline)."""
         self._result: tuple[Offer, Content] | None = None
-        """The last one that we have, for neighbours that lack it."""
+        """The last result that we have, for neighbours that lack it."""
         self._lost_at: dict[OriginId, float] = {}
-        """Since when the links to those that we wait for are down."""
+        """Since when links are down to hosts that we wait for."""
         self._sums: dict[OriginId, Offer] = {}
         self._results: dict[OriginId, Offer] = {}
         """The last offer of each neighbour."""
         self._given: set[OriginId] = set()
-        """To whom the result is offered."""
+        """The neighbours to which the result is offered."""
         self._elsewhere: dict[OriginId, int] = {}
-        """The last round in which a neighbour was below somebody else."""
+        """By neighbour: the last round in which it had another parent."""
         self._distrust: dict[OriginId, int] = {}
-        """By neighbour: from which round on something is taken again."""
+        """By neighbour: the round from which on its offers are taken again."""
 
     @property
     def is_open(self) -> bool:
@@ -141,7 +142,7 @@ class Agreement:
 
     @property
     def is_over(self) -> bool:
-        """Is nobody waited for?"""
+        """Does the round wait for nobody any more?"""
         return self.stage in (Stage.AGREED, Stage.MISSED)
 
     @property
@@ -150,13 +151,13 @@ class Agreement:
 
     @property
     def is_decided(self) -> bool:
-        """Is a result of the end of the run offered to us?"""
+        """Did a neighbour offer us the result of the agreement at the end of the run?"""
         return any(self._rules.is_last_agreement(offer.round) for offer in self._results.values())
 
     # A round
 
     def begin(self, round_: int, content: Content, now: float) -> None:
-        """Waits for what is below us, or for a result."""
+        """Begins a round: waits for the sums of our children, or for a result."""
         self.round, self.content, self._began_at = round_, content, now
         self.stage, self._raised, self._source = Stage.GATHERING, None, None
         self._has_gathered = False
@@ -185,7 +186,7 @@ class Agreement:
         self._close_if_whole(now)
 
     def end(self, now: float) -> bool:
-        """Ends the round. Returns whether there is a result, from which we go on already."""
+        """Ends the round. Returns whether there is a result; our parameters are that result then."""
         assert self.content is not None, "a round ends once"
         assert self.is_over, "somebody is waited for"
         self._withdraw()
@@ -199,7 +200,7 @@ class Agreement:
         return self.stage is Stage.AGREED
 
     def abandon(self, now: float) -> None:
-        """We go: nobody is waited for any more."""
+        """We leave, so nobody is waited for any more."""
         if not self.is_over:
             self._enter(Stage.MISSED)
 
@@ -220,7 +221,7 @@ class Agreement:
             self._fetch_any(now)
 
     def declined(self, peer: OriginId, decline: Decline, now: float) -> None:
-        """By our parent: our sum does not count. By another one: it is not below us."""
+        """From our parent: our sum does not count. From any other host: it is not our child."""
         if decline.kind is not Kind.SUM:
             return
         if peer == self._parent and self.is_open and decline.round == self.round and decline.reason != Reason.TAKEN:
@@ -306,7 +307,7 @@ class Agreement:
     # Time
 
     def advance(self, now: float) -> None:
-        """Gives up those whose time is over. One whose link broke has less time."""
+        """Gives up hosts whose deadline has passed. A host whose link broke has less time."""
         if not self.is_open or self.is_over or self.stage in (Stage.SUMMING, Stage.TAKING):
             return
         for peer in self._awaited():
@@ -340,7 +341,7 @@ class Agreement:
         step = min(self.round * self._rules.local_steps, self._rules.steps)
         for peer in self._awaited():
             yield Blocker("partner", peer, membership.name(peer), step, self._began_at)
-        if self.stage is Stage.WAITING and self._parent is None:  # its own result is of no use any more
+        if self.stage is Stage.WAITING and self._parent is None:  # our own result no longer counts
             yield Blocker("partner", None, "any neighbour", step, self._began_at)
 
     # Small things
@@ -381,7 +382,7 @@ class Agreement:
             self.arrived(peer, receiving, now)
 
     def _accept(self, peer: OriginId, offer: Offer, now: float) -> Receiving | None:
-        """None: it has a size that nothing of this run has."""
+        """Accepts an offer. None if nothing in this run has its size."""
         try:
             return self._carrier.accept(peer, offer.digest, offer.size, now)
         except PeerError:
@@ -389,7 +390,7 @@ class Agreement:
             return None
 
     def _close_if_whole(self, now: float) -> None:
-        """Nobody below is waited for any more."""
+        """Closes our sum if no child is waited for any more."""
         if self.stage is not Stage.GATHERING or self._below:
             return
         if self._parent is not None and not self._has_gathered and self.content is not None:
@@ -400,7 +401,7 @@ class Agreement:
         self._outbox.order(Total(self.round, has_momentum=is_root and not is_last))
 
     def _raise(self, parent: OriginId, content: Content, hosts: int, now: float) -> None:
-        """Offers our sum above."""
+        """Offers our sum to the parent."""
         self._enter(Stage.WAITING)
         offer = self._make_offer(Kind.SUM, content, hosts)
         self._raised = offer, content
@@ -416,7 +417,7 @@ class Agreement:
         return Offer(kind, self.round, content.digest, content.size, hosts, encoding)
 
     def _fetch_any(self, now: float) -> None:
-        """Fetches a result that is offered, if we lack it. Of several the one with most hosts in it."""
+        """Fetches an offered result if we lack it; of several, the one with most hosts in it."""
         if not self.is_open or self.stage not in (Stage.GATHERING, Stage.WAITING):
             return
         fit = [
@@ -455,7 +456,7 @@ class Agreement:
         return offer.round == self.round or (is_last(offer.round) and is_last(self.round))
 
     def _hurry(self, now: float) -> None:
-        """Our sum counts for nothing: wait only for a result that the others may have."""
+        """Our sum does not count, so waits only for a result that the others may have."""
         self._until = min(self._until, now + self._pace.wait_seconds())
 
     def _leave_out(self, peer: OriginId) -> None:
@@ -479,7 +480,7 @@ class Agreement:
             self._give(peer, now)
 
     def _withdraw(self) -> None:
-        """Our sum, and what was still coming in."""
+        """Withdraws our sum, and stops what is still being received."""
         if self._raised is not None and self._parent is not None:
             self._carrier.withdraw(self._parent, self._raised[1].digest)
         self._raised = None

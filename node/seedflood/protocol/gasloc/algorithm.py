@@ -1,8 +1,8 @@
 """GASLoC as an algorithm of a swarm: local steps, then an exchange of parameters with the partners of the round.
 
 `phase` says which phases of a node may follow each other. Rounds have the same numbers on all hosts. A host that falls
-behind gives its parameters the number of the round that the others have reached: it has done fewer steps, and nobody
-waits for it.
+behind numbers its parameters with the round that the others have reached: it has done fewer steps, and nobody waits for
+it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -40,8 +40,8 @@ from seedflood.protocol.swarm.standstill import Standstill
 from seedflood.protocol.view import Blocker, View
 
 BEHIND_ROUNDS = 2
-"""A host that is so far behind jumps to the round of the others: half of the swarm has exchanged the next round, and
-the one after it is under way."""
+"""A host that is this many rounds behind jumps to the round of the others: half of the swarm has exchanged the next
+round, and exchanges the one after it."""
 
 
 class Gasloc:
@@ -70,8 +70,7 @@ class Gasloc:
         self._known: Member | None = None
         """The last statement of an earlier life of ours that the journal has."""
         self._past_round = -1
-        """The last round of a life of ours that our journal does not know, as far as others know it; -1: there is
-        none."""
+        """The last round that others know of a life of ours that our journal lacks; -1 if there is none."""
         self.is_restored = False
         self._is_agreed = self._is_apart = False
         """Do we have what all agreed on at the end of the run? Or could nobody give us that, and we end with our own
@@ -79,14 +78,14 @@ class Gasloc:
         self._has_parameters = False
         """Do we have other parameters than the base model?"""
         self.is_computing = self.is_waiting = False
-        """Do we wait for local steps or for encoding? Or for all to come to the end?"""
+        """is_computing: do we wait for local steps or for encoding? is_waiting: for all hosts to reach the end?"""
         self._ahead = self._checkpoint_at = self._last_serial = 0
         """Local steps of the next round that are done, or being done, while this one is exchanged. The round of the
         last checkpoint. The serial of the one at the end of the run."""
         self._asked_at = (0.0, 0)
         """When local steps were ordered last, and how many."""
         self.since = self._forsaken_since = self._now = 0.0
-        """Since when we join, or are finishing; and since when nobody is there who could give us a copy."""
+        """Since when we join or are finishing, and since when nobody could give us a copy."""
         self._standstill = Standstill()
         self.shown: dict[str, float] = {}
         """Figures of the compute side, which are shown beside ours."""
@@ -102,8 +101,8 @@ class Gasloc:
         return self._is_forgetful
 
     def hear_of_past(self, member: Member) -> None:
-        """A statement is journalled before it is sent. So if our journal lacks this one, it was lost, and nothing of
-        that life's rounds may be said again."""
+        """Statements are journalled before they are sent. So if our journal lacks this one, the journal was lost, and
+        we must not offer anything for the rounds of that life again."""
         if self._known is None or member.age > self._known.age:
             self._is_forgetful = True
             self._past_round = max(self._past_round, stated(member).round)
@@ -225,8 +224,8 @@ class Gasloc:
         self.exchange.kept(round_, partner, digest, is_right=is_right)
 
     def checkpointed(self, serial: int) -> None:
-        """Answers a `KeepCheckpoint`. Once what we end with is on the disk, we say that we have ended: who goes on with
-        another run then leaves nobody behind."""
+        """Answers a `KeepCheckpoint`. Once our result is on the disk we state that we have ended. So hosts that go on
+        with another run leave nobody behind."""
         for partner, round_ in self.ledger.checkpointed(serial):
             self._outbox.order(Drop(round_, partner))
         if self.life.is_over and serial >= self._last_serial and not self._presence.ours.has_left:
@@ -265,7 +264,7 @@ class Gasloc:
             self._finish(now)
 
     def compare(self, now: float) -> None:
-        """Says again what may have been lost, and to everyone how far we are."""
+        """Repeats messages that may have been lost, and tells all neighbours how far we are."""
         self.talk.tell_progress()
         self.exchange.remind()
         self.agreement.remind(self._now)
@@ -326,8 +325,8 @@ class Gasloc:
         return bool(self.talk.progress) and (has_begun or len(membership.present()) >= self._rules.clients)
 
     def _is_forsaken(self, now: float) -> bool:
-        """Has nobody taken part for long, of those whom we are linked with, if only over others? Then nobody has a copy
-        or will have one. Without a link we do not know that."""
+        """Has no host that we can reach in the graph taken part for a long time? Then nobody has a copy, or will have
+        one. Without a link we cannot know."""
         progress, us = self.talk.progress, self._presence.ours.origin
         is_hopeless = bool(progress) and not self.fetch.is_under_way
         is_hopeless = is_hopeless and not any(one.can_serve for one in progress.values())
@@ -359,7 +358,7 @@ class Gasloc:
         return self.since + self._patience.start_seconds + self._patience.linger_seconds
 
     def _begin(self, now: float) -> None:
-        """Takes part, beginning with a round of which no past life of ours has said anything."""
+        """Takes part, beginning with a round for which no past life of ours has offered anything."""
         self.fetch.end()
         self._has_parameters = True
         if self._is_forgetful:
@@ -412,8 +411,8 @@ class Gasloc:
         self._outbox.order(Encode(self.round, self._rules.encoding_of(self.round)))
 
     def awaited_at_end(self, now: float) -> set[OriginId]:
-        """Whom the agreement at the end of the run waits for: all who still train, and those who are away for some
-        time. It would be another one without them."""
+        """The hosts for which the agreement at the end of the run waits: all that still train and, for some time, those
+        that are away. Without them the result would differ."""
         if self.agreement.is_decided:
             return set()
         told = {peer: one.round for peer, one in self.talk.progress.items()}
@@ -428,7 +427,7 @@ class Gasloc:
         return is_missing and now < self.since + self._patience.linger_seconds
 
     def _go_on(self, now: float) -> None:
-        """If the exchange is over, or cannot take place any more: on to the next round."""
+        """Goes on to the next round if the exchange is over, or can no longer take place."""
         if self.is_waiting:
             self._encode()
             return

@@ -1,6 +1,6 @@
 """The transfers of a node, to neighbours and from them.
 
-A transfer belongs to a peer and a content, not to a link: after a break it goes on over the next link with that peer.
+A transfer belongs to a peer and a content, not to a link: after a break it resumes on the next link with that peer.
 The receiver asks; the sender remembers only what it has offered.
 """
 
@@ -15,7 +15,7 @@ _Key = tuple[OriginId, bytes]
 
 
 class Carrier:
-    """bytes_sent, bytes_received: of contents, in this life. news: how many messages moved a transfer on."""
+    """bytes_sent, bytes_received: of contents, since the process began. news: how many messages advanced a transfer."""
 
     def __init__(self, neighbours: Neighbours, sinks: Sinks, outbox: Outbox) -> None:
         self.bytes_sent = 0
@@ -24,7 +24,7 @@ class Carrier:
         self._sending: dict[_Key, Sending] = {}
         self._receiving: dict[_Key, Receiving] = {}
         self._windows: dict[OriginId, Window] = {}
-        """What the last transfer to each neighbour has learned of the link."""
+        """The window of the last transfer to each neighbour, which knows how fast the link is."""
         self._neighbours = neighbours
         self._sinks = sinks
         self._outbox = outbox
@@ -79,7 +79,7 @@ class Carrier:
         return receiving
 
     def forget(self, peer: OriginId, digest: bytes) -> None:
-        """Wanted no more, or whole and handed on."""
+        """Forgets a transfer: it is complete and was passed on, or is no longer wanted."""
         self._receiving.pop((peer, key_of(digest)), None)
 
     def take(self, peer: OriginId, chunk: Chunk, now: float) -> Receiving | None:
@@ -100,13 +100,13 @@ class Carrier:
     # What is due
 
     def connected(self, peer: OriginId, now: float) -> None:
-        """The link is up again: goes on where it broke."""
+        """The link is up again: resumes its transfers."""
         for (source, _), receiving in self._receiving.items():
             if source == peer and not receiving.is_whole:
                 self._ask(peer, receiving, now)
 
     def disconnected(self, peer: OriginId) -> None:
-        """Nothing is under way any more, and the next link may be another one."""
+        """Nothing is in flight any more. The next link may be a different one, so its window is forgotten."""
         self._windows.pop(peer, None)
         for (receiver, _), sending in self._sending.items():
             if receiver == peer:

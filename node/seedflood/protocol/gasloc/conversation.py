@@ -1,4 +1,4 @@
-"""What is said to neighbours and heard from them, and how far they are."""
+"""The messages to and from neighbours, and how far each neighbour is."""
 
 from typing import Protocol
 
@@ -42,8 +42,8 @@ class Standing(Protocol):
 
 
 class Conversation:
-    """Talks with the neighbours. progress: where each of them is, by its own word. news: how often one came
-    further, or made an offer for a later round."""
+    """Talks with the neighbours. progress: how far each of them is, as it says. news: how often one of them advanced,
+    or made an offer for a later round."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Conversation:
         self.progress: dict[OriginId, Progress] = {}
         self.news = 0
         self._furthest: dict[tuple[type[Saying], OriginId], int] = {}
-        """The last round of which each neighbour has said something of this kind."""
+        """The latest round in messages of this kind from each neighbour."""
         self._rules = rules
         self._presence = presence
         self._carrier = carrier
@@ -83,7 +83,7 @@ class Conversation:
         self._carrier.disconnected(peer)
 
     def received(self, peer: OriginId, message: AlgorithmMessage, now: float) -> None:
-        """Raises PeerError, having used nothing, for what no host of the run says."""
+        """Handles a message. Raises PeerError, and uses nothing of it, if no host of the run sends such a message."""
         if not isinstance(message, Opaque):
             raise PeerError("speaks of another algorithm", reason="order")
         match decode(message.data):

@@ -1,7 +1,6 @@
-"""The exchange of a round: with whom, how far it is, and until when partners are waited for.
+"""The exchange of a round: its partners, how far each pair is, and how long to wait.
 
-It does not know what comes next in the life of the node (`algorithm`), how bytes travel (`transfer`), or what they
-mean.
+It does not know what the node does next (`algorithm`), how bytes are transferred (`transfer`), or what they mean.
 """
 
 from collections.abc import Iterator
@@ -24,8 +23,8 @@ from seedflood.protocol.swarm.presence import Presence
 from seedflood.protocol.view import Blocker
 
 DISTRUST_ROUNDS = 4
-"""For so many rounds nothing is taken from a neighbour that sent other bytes than it had offered; each time for twice
-as long."""
+"""For this many rounds nothing is taken from a neighbour that sent other bytes than it had offered, and for twice as
+many each further time."""
 
 
 class Exchange:
@@ -51,7 +50,7 @@ class Exchange:
         self.pairs: tuple[Edge, ...] = ()
         """Our own ones of the round, as we know it."""
         self.partners: tuple[OriginId, ...] = ()
-        """With whom the last exchange was made."""
+        """The partners with whom the last exchange mixed."""
         self._origin = presence.ours.origin
         self._rules = rules
         self._bounds = bounds
@@ -68,7 +67,7 @@ class Exchange:
         self._offers: dict[OriginId, Offer] = {}
         """The last one of each neighbour."""
         self._distrust: dict[OriginId, tuple[int, int]] = {}
-        """By neighbour: from which round on something is taken again, and for how many rounds it was not."""
+        """By neighbour: the round from which on its offers are taken again, and for how many rounds they were not."""
 
     @property
     def is_open(self) -> bool:
@@ -76,7 +75,7 @@ class Exchange:
 
     @property
     def is_over(self) -> bool:
-        """Is nobody waited for?"""
+        """Does the round wait for nobody any more?"""
         return not any(pairing.is_pending for pairing in self._pairings.values())
 
     @property
@@ -118,7 +117,7 @@ class Exchange:
         return tuple(sorted(shares))
 
     def abandon(self, now: float) -> None:
-        """We go: nobody is waited for any more."""
+        """We leave, so no partner is waited for any more."""
         for pairing in self._pairings.values():
             self._give_up(pairing, Reason.AWAY, now)
 
@@ -139,8 +138,8 @@ class Exchange:
             self._begin_transfer(pairing, offer, now)
 
     def _consider(self, peer: OriginId, offer: Offer, now: float) -> None:
-        """An offer of a neighbour that is no partner by our view of the graph; its view is another one. Is there a
-        place left?"""
+        """Handles an offer of a neighbour that is not our partner in our view of the graph; its view differs. It is
+        accepted if a place is left."""
         taken = sum(one.stage is not Stage.SKIPPED for one in self._pairings.values())
         if not self._is_trusted(peer):
             self._decline(peer, offer, Reason.DISTRUST)
@@ -150,12 +149,12 @@ class Exchange:
         elif taken >= self._slots:
             self._decline(peer, offer, Reason.TAKEN)
         elif now > self._open_until:
-            self._decline(peer, offer, Reason.LATE)  # else one after the other could hold us up
+            self._decline(peer, offer, Reason.LATE)  # else late offers could hold us up one after the other
         else:
             self._open(peer, now)
 
     def _begin_transfer(self, pairing: Pairing, offer: Offer, now: float) -> None:
-        """The partner is at the round, too."""
+        """The partner has reached the round, too: starts the transfer."""
         pairing.theirs = offer
         pairing.enter(Stage.MOVING)
         size = pairing.ours.size + offer.size
@@ -180,7 +179,7 @@ class Exchange:
         if offer.round < our_round:
             self._decline(peer, offer, Reason.PASSED)
         elif not self.is_open or offer.round > our_round:
-            return  # it is looked at when we get there
+            return  # it is handled when we reach that round
         elif pairing is None:
             self._consider(peer, offer, now)
         elif pairing.stage is Stage.OFFERED:
@@ -195,7 +194,7 @@ class Exchange:
         if pairing.may_skip:
             self._skip(pairing, decline.reason.name.lower())
         else:
-            self._remind(peer)  # one that has forgotten us may have mixed before
+            self._remind(peer)  # a partner that has forgotten the pair may have decided to mix before
 
     def arrived(self, peer: OriginId, receiving: Receiving, now: float) -> None:
         """All bytes of a content are here."""
@@ -227,7 +226,7 @@ class Exchange:
                 self._decide(pairing)
 
     def heard_kept(self, peer: OriginId, kept: Kept) -> None:
-        """The peer holds what we sent, and waits for our word. Raises PeerError if the word is its own."""
+        """The peer holds what we sent, and waits for our decision. Raises PeerError if the decision is its own."""
         if peer < self._origin:
             raise PeerError("asks for a word that is its own", reason="order")
         pairing = self._pairings.get(peer)
@@ -281,7 +280,7 @@ class Exchange:
     # Time
 
     def advance(self, now: float) -> None:
-        """Gives up partners whose time is over. A partner whose link broke has less time."""
+        """Gives up partners whose deadline has passed. A partner whose link broke has less time."""
         for partner, pairing in self._pairings.items():
             if not pairing.is_pending:
                 continue
@@ -309,7 +308,7 @@ class Exchange:
         return min(pairing.deadline, pairing.lost_at + self._bounds.relink_seconds)
 
     def _give_up(self, pairing: Pairing, reason: Reason, now: float) -> None:
-        """We wait no more. What was decided, or is the partner's to decide, stands."""
+        """Stops waiting for a partner. A decision that was made, or that the partner makes, is not changed by this."""
         if not pairing.is_pending:
             return
         if not pairing.may_skip:
@@ -325,7 +324,7 @@ class Exchange:
     # How a pair ends
 
     def _decide(self, pairing: Pairing) -> None:
-        """Both ends hold both parameters: from here on the pair mixes, whatever happens."""
+        """Both ends hold the other's parameters: decides durably that the pair mixes, whatever happens then."""
         assert pairing.theirs is not None, "nothing is held of the partner"
         self._ledger.decide(pairing.partner, pairing.round, pairing.degree, pairing.theirs.digest)
         self._carrier.say(pairing.partner, Outcome(pairing.round, is_mixed=True))
@@ -350,8 +349,8 @@ class Exchange:
         self._outbox.tell("exchange skipped", partner=name, round=pairing.round, reason=reason)
 
     def _refuse(self, pairing: Pairing, reason: str) -> None:
-        """What it offers, or has sent, are no parameters of this run. Perhaps we look at that at a time of our own, so
-        no link is blamed."""
+        """Distrusts a partner that offers or sends something else than parameters of this run. This may be found long
+        after it was received, so the link is not closed."""
         self._begin_distrust(pairing.partner)
         self._carrier.say(pairing.partner, Decline(Kind.ROUND, pairing.round, Reason.DISTRUST, self.round))
         self._skip(pairing, reason)

@@ -1,6 +1,6 @@
 """A node that trains by GASLoC: a swarm and the algorithm put together.
 
-Put in what happened, among it what the compute side answers, then `collect` what is to be done.
+Tell it what happened, including the answers of the compute side, then `collect` what is to be done.
 """
 
 from seedflood.protocol.gasloc.algorithm import Gasloc
@@ -19,8 +19,7 @@ from seedflood.protocol.swarm.swarm import Swarm
 
 
 class GaslocNode(Swarm[Outputs]):
-    """One origin. `member` says who: key, name, incarnation; its signature is made here. sinks: for what neighbours
-    send."""
+    """One origin. member: its key, name and incarnation; the node signs it. sinks: for what neighbours send."""
 
     def __init__(
         self,
@@ -40,18 +39,18 @@ class GaslocNode(Swarm[Outputs]):
 
     @property
     def news(self) -> int:
-        """How many messages of neighbours moved a transfer, a pair or a round on: these are as many as we have asked
-        for, or one for each round of a neighbour, and no neighbour is to be charged for them. All others are few."""
+        """How many messages of neighbours have advanced a transfer, a pair or a round. We have asked for these, or they
+        come once per round and neighbour, so no neighbour is charged for them. All other messages are few."""
         gasloc = self.gasloc
         return gasloc.carrier.news + gasloc.exchange.news + gasloc.talk.news
 
     def needed(self) -> set[tuple[int, OriginId]]:
-        """Of which rounds and partners what was kept is needed still. All else on the disk is left over from a crash,
-        once the journal is recalled and nothing is being kept."""
+        """(round, partner) of everything kept on the disk that is still needed. When the journal is recalled and
+        nothing is being kept, all other files are left over from a crash."""
         return {(entry.round, partner) for partner, entry in self.gasloc.ledger.entries()}
 
     def swarm_rounds(self) -> int:
-        """Rounds of all hosts together, as they state them."""
+        """The sum of the rounds that all hosts state."""
         return sum(stated(member).round for member in self.membership.words())
 
     def show(self, **figures: float) -> None:
@@ -61,7 +60,7 @@ class GaslocNode(Swarm[Outputs]):
     # What the compute side answers
 
     def restored(self, serial: int, round_: int, now: float) -> None:
-        """A `Restore` is done: the numbers of the checkpoint that is loaded; zeros if it is the base model."""
+        """A `Restore` is done. serial, round_: of the checkpoint that was loaded; zeros for the base model."""
         self.gasloc.restored(serial, round_)
         self.gasloc.advance(now)
 
@@ -71,7 +70,7 @@ class GaslocNode(Swarm[Outputs]):
         self.gasloc.advance(now)
 
     def encoded(self, content: Content, now: float) -> None:
-        """An `Encode` is done. content: stays as it is until the `Mix` of the round."""
+        """An `Encode` is done. content: must not change until the `Mix` of the round."""
         self.gasloc.encoded(content, now)
         self.gasloc.advance(now)
 

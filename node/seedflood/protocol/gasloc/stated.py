@@ -85,8 +85,8 @@ def _taking_part(membership: Membership, still: Collection[OriginId], origin: Or
 def behind(
     membership: Membership, us: OriginId, told: Mapping[OriginId, int], round_: int, still: Collection[OriginId]
 ) -> tuple[set[OriginId], set[OriginId]]:
-    """Who takes part and has not come to this round: hosts that we are linked with, if only over others, and those that
-    are away. told: rounds of neighbours, which we know besides statements. still: hosts that stand still, and are
+    """Hosts that take part but have not reached this round: (those that we can reach in the graph, those that are
+    away). told: rounds of neighbours that we know besides statements. still: hosts that stand still; they count as
     away."""
     late = {
         member.origin
@@ -98,8 +98,7 @@ def behind(
 
 
 def is_anyone_taking_part(membership: Membership, us: OriginId) -> bool:
-    """Is there another host that takes part, and that we are linked with, if only over others? Both ends of a link
-    state it while it stands."""
+    """Does any other host take part that we can reach in the graph of links? A link counts if both ends state it."""
     reached, ends = {us}, [us]
     while ends:
         member = membership.get(ends.pop())

@@ -5,9 +5,9 @@ little. It learns from the time between a chunk and its credit. While that is ha
 link carries all that is sent, and the window grows. When it becomes longer, the window shrinks (a delay-based window,
 as in LEDBAT, RFC 6817). The size of a chunk follows the throughput, so that no chunk holds a link for long.
 
-What the link carries is known as soon as a first queue was seen: while something waits, chunks arrive as fast as the
-link can bring them. From then on a window leaves evenly over the time that a chunk takes there and back: on a far link
-it is much more than may wait at once.
+The throughput of the link is known once a first queue was seen: while something waits, chunks arrive as fast as the
+link can carry them. From then on a window is sent evenly over a round trip (pacing): on a link with a long delay it is
+much more than may wait at once.
 
 The receiver takes chunks in order and says how far it is. If one is missing, it asks again from there, first at once
 and then now and then: a transfer can go on at any byte, over any link with the same peer.
@@ -27,33 +27,32 @@ credit."""
 
 WINDOW_BYTES_MIN, WINDOW_BYTES_FIRST, WINDOW_BYTES_MAX = 4 << 10, 16 << 10, 8 << 20
 QUEUE_SECONDS = 0.008
-"""How long what is under way may wait in queues."""
+"""How long bytes in flight may wait in queues."""
 
 GROWTH, GROWTH_MAX = 0.1, 0.2
-"""How much the window grows in a round trip, after the first queue was seen. Before that it doubles. It grows by less
-where so much would wait, and twice as fast after each round trip without a queue, up to the maximum."""
+"""How much the window grows in a round trip, after the first queue was seen. Before that it doubles. It grows more
+slowly if that much would wait, and twice as fast after each round trip without a queue, up to the maximum."""
 
 SHRINK, PATIENCE = 0.8, 2
-"""When something waits, the window becomes what the link carries. If that has not helped so many times, others fill the
-queue, and it gives way by this factor."""
+"""When something waits, the window becomes what the link carries. If that has not helped this many times, other traffic
+fills the queue, and the window shrinks by this factor."""
 
 EMPTY_SECONDS = 0.002
-"""A chunk that has waited no longer has met no queue. As much may leave at once."""
+"""A chunk that has waited no longer than this has met no queue. Chunks for as much time may be sent at once."""
 
 RATES = 4
-"""The rate of a link is the best of so many last measurements."""
+"""The rate of a link is the best of this many last measurements."""
 
 RETRY_SECONDS = 3.0
 """How long a receiver waits for the next chunk before it asks again."""
 
 SENT_FACTOR, SENT_BYTES_SPARE = 4, 16 << 20
-"""Of one content no more than this many times its size, and this many bytes, is sent, however often a peer asks
-again."""
+"""A content is sent no more often than this factor (plus this many bytes), however often a peer asks again."""
 
 
 class Content(Protocol):
-    """Bytes to be sent, which do not change. digest: 32 bytes over all of them; the compute side makes it before it
-    hands the content over, for nothing here may take long."""
+    """Bytes to be sent, which do not change. digest: 32 bytes over all of them. The compute side computes it
+    beforehand, because nothing here may take long."""
 
     @property
     def digest(self) -> bytes: ...
@@ -72,7 +71,7 @@ class Sink(Protocol):
     def held(self) -> int: ...
 
     def write(self, data: memoryview | bytes) -> None:
-        """Appends; all of it, or nothing if it raises DiskFullError. It must not block for long."""
+        """Appends all of it, or nothing and raises DiskFullError. It must not block for long."""
 
 
 class Sinks(Protocol):
@@ -88,8 +87,8 @@ def key_of(digest: bytes) -> bytes:
 
 
 class Window:
-    """How much may be under way. limit: in bytes. send_at: before that nothing more leaves. known: what a window to the
-    same receiver has learned before."""
+    """How much may be in flight. limit: in bytes. send_at: nothing more is sent before that time. known: an earlier
+    window to the same receiver, to start from."""
 
     def __init__(self, known: "Window | None" = None) -> None:
         self.limit = WINDOW_BYTES_FIRST
@@ -97,19 +96,19 @@ class Window:
         self._shortest = float("inf")
         self._rates: deque[float] = deque(maxlen=RATES)
         self._sent: deque[tuple[int, int, float]] = deque()
-        """Size and end of each chunk under way, and when it left."""
+        """Size and end of each chunk in flight, and when it was sent."""
         self._arrived = 0
         self._counted = 0
         self._counted_at = 0.0
         self._emptied, self._emptied_at = 0, 0.0
-        """Where the link had no queue last, and when that was heard."""
+        """The last byte that met no queue, and when its credit came."""
         self._turned_at = self._shrunk_at = 0
-        """Where the round trip ends at whose beginning the growth changed, or the window shrank."""
+        """The byte at which a round trip has passed since the growth changed last, or since the window shrank last."""
         self._growth = GROWTH
         self._shrunk = 0
-        """How often, without a round trip without a queue in between."""
+        """How often the window shrank since the last round trip without a queue."""
         self._is_new = True
-        """It grows fast until a queue is seen, and slowly from then on."""
+        """It grows fast until the first queue is seen (slow start), then slowly."""
         if known is not None and known.rate:
             self._rates, self._is_new = deque(known._rates, maxlen=RATES), False
             self.limit, self._growth = known._fitting(), known._least_growth()
@@ -126,7 +125,7 @@ class Window:
         return max(CHUNK_BYTES_MIN, min(int(self.rate * CHUNK_SECONDS), self.limit // CHUNKS, CHUNK_BYTES_MAX))
 
     def restart(self, at: int, now: float) -> None:
-        """Nothing is under way any more; what is sent next begins at `at`."""
+        """Nothing is in flight any more. Sending resumes at byte `at`."""
         self._sent.clear()
         self._arrived = self._counted = self._emptied = at
         self._counted_at = self._emptied_at = now
@@ -170,7 +169,7 @@ class Window:
         self.limit = min(self.limit + int(growth * more), WINDOW_BYTES_MAX)
 
     def _shrink(self, held: int, now: float) -> None:
-        """Once for all that is under way."""
+        """Shrinks the window, once for everything that is in flight."""
         if now > self._emptied_at:  # since then there was a queue: this is what the link carries
             self._rates.clear()
             self._rates.append((held - self._emptied) / (now - self._emptied_at))
@@ -184,7 +183,7 @@ class Window:
         self._turned_at = self._shrunk_at = self._under_way_to(held)
 
     def _least_growth(self) -> float:
-        """What it adds in a round trip hardly waits."""
+        """A growth that adds hardly any wait in a round trip."""
         if self._shortest == float("inf"):
             return self._growth  # nothing was learned since
         return min(GROWTH, EMPTY_SECONDS / self._shortest) if self._shortest else GROWTH
@@ -193,27 +192,27 @@ class Window:
         return self._sent[-1][1] if self._sent else held
 
     def _measure(self, held: int, now: float) -> None:
-        """The rate, over at least as long as a chunk takes there and back."""
+        """Measures the rate, over at least the round trip of a chunk."""
         seconds = now - self._counted_at
         if seconds >= max(CHUNK_SECONDS, self._shortest):
             self._rates.append((held - self._counted) / seconds)
             self._counted, self._counted_at = held, now
 
     def _pace(self) -> float:
-        """Bytes per second that leave; 0 if nothing is known."""
+        """The rate at which to send, in bytes per second; 0 if nothing is known."""
         is_known = 0 < self._shortest < float("inf")
         return self.limit / self._shortest if is_known else self.rate
 
     def _fitting(self) -> int:
-        """With so much under way the link is full, and its queues are not."""
+        """The window with which the link is full, but its queues are not."""
         if not self.rate or self._shortest == float("inf"):
             return self.limit  # nothing was learned since
         return max(WINDOW_BYTES_MIN, min(int(self.rate * (self._shortest + QUEUE_SECONDS / 2)), WINDOW_BYTES_MAX))
 
 
 class Sending:
-    """Content on its way to one receiver. position: of the next byte to send. heard_at: when the receiver was heard
-    last. send_at: when more may leave though no credit comes. window: what is known of the way there."""
+    """A content that is sent to one receiver. position: of the next byte to send. heard_at: when the receiver was heard
+    last. send_at: when more may be sent even if no credit comes. window: of the link to it."""
 
     def __init__(self, content: Content, now: float, window: Window | None = None) -> None:
         self.content = content
@@ -225,7 +224,8 @@ class Sending:
         self.send_at = float("inf")
         self._total = 0
         self._furthest = 0
-        """The end of everything that was ever sent. What was under way when it was asked for again may still arrive."""
+        """The end of everything that was ever sent. Bytes that were in flight when they were asked for again may still
+        arrive."""
         self.window = Window(window)
 
     @property
@@ -234,7 +234,7 @@ class Sending:
 
     @property
     def is_unasked(self) -> bool:
-        """Was it never accepted?"""
+        """Was it never asked for?"""
         return not self.held and not self._furthest and self.position == self.content.size
 
     def accept(self, start: int, now: float) -> None:
@@ -254,8 +254,8 @@ class Sending:
         self.position, self.send_at = self.content.size, float("inf")
 
     def credit(self, held: int, now: float) -> bool:
-        """The receiver has everything before `held`; is that news? Credit for what was not sent is none: it may
-        belong to an earlier offer of the same content."""
+        """The receiver has everything before `held`. Returns whether that is new. Credit for bytes that were not sent
+        is ignored: it may belong to an earlier offer of the same content."""
         if not self.held < held <= self._furthest:
             return False
         self.held, self.heard_at = held, now
@@ -283,7 +283,7 @@ class Sending:
 
 
 class Receiving:
-    """Content that is coming. ask_at: when to ask for it again if nothing comes."""
+    """A content that is received. ask_at: when to ask for it again if nothing comes."""
 
     def __init__(self, digest: bytes, size: int, sink: Sink, now: float) -> None:
         self.digest = digest
@@ -299,14 +299,13 @@ class Receiving:
         return self.held == self.size
 
     def ask(self, now: float) -> None:
-        """The rest of the content is asked for now."""
+        """Notes that the rest of the content is asked for now."""
         self._began_at, self._began_with = now, self.held
         self.ask_at = now + RETRY_SECONDS
 
     def take(self, chunk: Chunk, now: float) -> bool:
-        """Uses the chunk if it is the next one, and returns whether it was. One that came before is passed over, and so
-        is one for which the disk has no space: it is asked for again. Raises PeerError if it ends beyond the
-        content."""
+        """Takes the chunk if it is the next one, and returns whether it was. Any other chunk is ignored, and so is one
+        for which the disk has no space; it is asked for again. Raises PeerError if it ends beyond the content."""
         end = chunk.offset + len(chunk.data)
         if end > self.size:
             raise PeerError("a chunk beyond what was offered", reason="limit")
@@ -321,8 +320,8 @@ class Receiving:
         return True
 
     def must_ask_again(self, chunk: Chunk) -> bool:
-        """Is something missing before this chunk? True only once for each hole, which all other chunks under way show,
-        too."""
+        """Is something missing before this chunk? True only once for each hole, because all chunks in flight after the
+        hole show it, too."""
         is_new = chunk.offset > self.held and self._asked_for != self.held
         if is_new:
             self._asked_for = self.held

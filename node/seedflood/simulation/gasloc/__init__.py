@@ -1,8 +1,8 @@
 """GASLoC's part of the simulation.
 
-traffic   what its messages may suffer on links
-replica   a stand-in for a model: exact numbers, which travel as bytes
-disk      checkpoints, parts that are kept and contents that come in, beside the journal in memory
+traffic   what may happen to its messages on links
+replica   a stand-in for a model: exact numbers, which are sent as bytes
+disk      checkpoints, kept parts and contents that arrive, beside the journal in memory
 compute   carries out the orders of a node
 host      one node with its driver, disk and replica, over all its lives
 world     hosts and links together

@@ -1,4 +1,4 @@
-"""How much a node that trains by GASLoC may keep."""
+"""How much memory a node that trains by GASLoC may use."""
 
 from typing import Any
 
@@ -8,16 +8,16 @@ from seedflood.simulation import bounds
 from seedflood.simulation.bounds import SWARM_BOUNDS, Bound, at_once, fixed, linked, origins
 
 FIGURES_MAX = 16
-"""Of the compute side."""
+"""The most figures of the compute side."""
 
 
 def _transfers(node: Any) -> int:
-    """The pairs of a round, and a copy."""
+    """One transfer per pair of a round, and a copy."""
     return origins(node) + 1
 
 
 def _rounds(node: Any) -> int:
-    """Pairs with one partner that no checkpoint contains: if no checkpoint can be written, all of the run."""
+    """Pairs with one partner that no checkpoint contains: all of the run, if no checkpoint can be written."""
     most: int = node.rules.rounds
     return most
 
@@ -53,9 +53,9 @@ BOUNDS: dict[str, Bound] = {
     "Window._rates": fixed(RATES),
     "Window._sent": fixed(WINDOW_BYTES_MAX // CHUNK_BYTES_MIN + 1),
 }
-"""By the part that holds it; [] is what a table holds by its keys."""
+"""By the class of the part and the field. [] stands for each container inside a table."""
 
 
 def find_excess(driver: GaslocDriver) -> list[str]:
-    """Tables of a node that are larger than promised, or of which nothing is promised."""
+    """Tables of a node that are larger than their bound, or that have none."""
     return bounds.find_excess(driver, BOUNDS)

@@ -1,4 +1,4 @@
-"""What must hold, judged from outside: from what hosts hold, not from what they say."""
+"""Checks from outside: they go by what hosts hold, not by what the hosts say of it."""
 
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
@@ -12,7 +12,7 @@ find_mistakes = checks.find_mistakes
 
 
 def find_violations(hosts: Sequence[GaslocHost]) -> list[str]:
-    """Broken promises of finished, healed hosts."""
+    """Broken promises of hosts that have healed and finished."""
     violations = [*find_mistakes(hosts), *_find_leftovers(hosts), *_find_unbalanced(hosts)]
     if is_mean_exact(hosts) is False:
         violations.append("the mean of all replicas has moved")
@@ -20,8 +20,8 @@ def find_violations(hosts: Sequence[GaslocHost]) -> list[str]:
 
 
 def is_mean_exact(hosts: Sequence[GaslocHost]) -> bool | None:
-    """Is the sum of all replicas that of the base models and of all local steps in them? None where nothing is promised
-    of it: momentum moves it; so does a copy, which counts one replica twice, a lost disk, and a liar."""
+    """Is the sum of all replicas equal to the sum of the base models and of all local steps in them? None where this is
+    not promised: momentum moves the sum, and so do a copy, which counts one replica twice, a lost disk, and a liar."""
     is_promised = not hosts[0].rules.gamma and not hosts[0].chronicle.liars
     if not is_promised or any(host.replaced_before for host in hosts):
         return None
@@ -34,8 +34,7 @@ def is_mean_exact(hosts: Sequence[GaslocHost]) -> bool | None:
 
 
 def find_silence(host: GaslocHost) -> str | None:
-    """Does the host stand still without a reason that it can tell, though its model has nothing to do and its disk has
-    space?"""
+    """Does the host stand still without a blocker, though its model has nothing to do and its disk has space?"""
     phase, gasloc = host.node.phase, host.node.gasloc
     is_waiting = phase in (Phase.JOINING, Phase.FINISHING) or (phase == Phase.EXCHANGING and not gasloc.is_computing)
     if not is_waiting or host.work or host.driver.is_disk_full or host.driver.blockers():
@@ -44,8 +43,8 @@ def find_silence(host: GaslocHost) -> str | None:
 
 
 def _find_unbalanced(hosts: Sequence[GaslocHost]) -> Iterator[str]:
-    """A pair mixes together or not at all: what one end has added, the other one has taken away. Nothing is promised of
-    pairs with a replica that another one has replaced since, or with a liar."""
+    """Pairs of which one end has added another amount than the other has taken away. A pair mixes together or not at
+    all. This is not promised for pairs with a replica that was replaced since, or with a liar."""
     by_origin = {host.origin: host for host in hosts}
     for host in hosts:
         for (round_, origin), part in sorted(host.replica.mixed.items()):

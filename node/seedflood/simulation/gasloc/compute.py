@@ -1,5 +1,5 @@
-"""Carries out the orders of a node as the real adapter does (`host/gasloc/compute_adapter`): one after the other, local
-steps as many short jobs, and what is written is on the disk as a whole or not at all."""
+"""Carries out the orders of a node as the real adapter does (`host/gasloc/compute_adapter`): one after the other, with
+local steps as many short jobs. Writes to the disk are atomic."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -32,22 +32,22 @@ if TYPE_CHECKING:
     from seedflood.simulation.gasloc.host import GaslocHost
 
 COMPUTE_SECONDS = (0.0005, 0.005)
-"""What an order takes that is no local step and writes nothing."""
+"""How long an order takes that is not a local step and writes nothing."""
 DISK_SECONDS = (0.001, 0.05)
 
 UNFIT = (ValueError, LookupError, TypeError, ArithmeticError, AttributeError)
-"""What numbers may raise that are none: a neighbour made them."""
+"""Exceptions for bytes that are not numbers; a neighbour made them."""
 
 
 class Compute:
-    """One process's model. replica: as it is now."""
+    """The model of one process. replica: its present state."""
 
     def __init__(self, host: "GaslocHost", replica: Replica) -> None:
         self.replica = replica
         self._host = host
         self._disk = host.journal
         self._made: Bytes | None = None
-        """The last mean that was made of a sum."""
+        """The last mean that was computed from a sum."""
 
     def put(self, order: Order) -> None:
         match order:
@@ -201,7 +201,7 @@ class Compute:
         host.driver.do(lambda now: host.node.taken(order.round, content, now))
 
     def _read(self, sink: object, digest: bytes) -> Values | None:
-        """None for what was not offered, or is no replica."""
+        """The numbers in a sink; None if these are not the offered bytes, or not a replica."""
         data = self._disk.close(_memory(sink))
         if digest_of(data) == digest:
             with suppress(*UNFIT):
@@ -209,7 +209,7 @@ class Compute:
         return None
 
     def _note(self, digest: bytes) -> None:
-        """Of a liar what it offers is looked at in its place."""
+        """Notes a content of this host. Of a liar, its offers are noted instead."""
         if self._host.origin not in self._host.chronicle.liars:
             self._host.wrote(digest)
 

@@ -1,7 +1,7 @@
-"""The disk of a host beside its journal: checkpoints, parts of pairs, and contents that come in.
+"""The disk of a host beside its journal: checkpoints, parts of pairs, and contents that arrive.
 
-A file of the first two is there as a whole and for good, or not at all (`durable`). What comes in grows as it comes:
-it outlives SIGKILL, and a power failure takes the end of it.
+Files of the first two kinds are written atomically and durably (`durable`). A file of a content grows as chunks arrive:
+it survives SIGKILL, but a power failure takes its last bytes.
 """
 
 import random
@@ -20,7 +20,7 @@ CHECKPOINTS_KEPT = 2
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """round: with which to go on from it. mixed: the pairs that are in it, for the judges."""
+    """A checkpoint. round: the one with which to resume. mixed: the pairs that are in it, for the checks."""
 
     serial: int
     round: int
@@ -46,7 +46,7 @@ class MemorySink(Sink):
 
 
 class ReplicaDisk(MemoryJournal):
-    """size_max: bytes of the largest content there is."""
+    """The disk of one host. size_max: the size of the largest content, in bytes."""
 
     def __init__(self, owner: Owner, size_max: int) -> None:
         super().__init__(owner)
@@ -54,7 +54,7 @@ class ReplicaDisk(MemoryJournal):
         self.kept: dict[Pair, Values] = {}
         self.incoming: dict[str, bytearray] = {}
         self._open: WeakValueDictionary[str, MemorySink] = WeakValueDictionary()
-        """Those that somebody still writes or reads."""
+        """Sinks that are still in use."""
         self._size_max = size_max
 
     def begin_file(self) -> None:
@@ -76,7 +76,7 @@ class ReplicaDisk(MemoryJournal):
         return sink
 
     def close(self, sink: MemorySink) -> bytes:
-        """What came; the file is removed."""
+        """Deletes the file of a sink, and returns its bytes."""
         self.remove([sink.name])
         return bytes(sink.data)
 

@@ -1,4 +1,4 @@
-"""A simulated host that trains by GASLoC: a few exact numbers are its model."""
+"""A simulated host that trains by GASLoC, with a few exact numbers as its model."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -19,17 +19,17 @@ from seedflood.simulation.gasloc.replica import Replica, Values
 from seedflood.simulation.host import TIMER_SECONDS_MIN, Host, Place
 
 SAYING_BYTES_MAX = 128
-"""Of a message that is looked at by judges: parameters are longer."""
+"""The longest message that is checked. Parameters are longer."""
 SLACK_SECONDS = 0.1
-"""By which a wait may be longer than promised: timers and the compute thread are not exact."""
+"""How much longer than promised a wait may be: timers and the compute thread are not exact."""
 DRIFT: Values = (Fraction(0), Fraction(1))
-"""What a local step adds to a replica: of its two numbers the first is changed by mixing alone."""
+"""What a local step adds to a replica. The first of its two numbers is only changed by mixing."""
 
 
 @dataclass
 class Chronicle:
-    """What happened in a world. written: digests of all contents of each origin; of a liar, of those that it offered.
-    results: digests of what hosts agreed on, by round. liars: who lies."""
+    """What happened in a world. written: digests of all contents of each origin; of a liar, those of its offers.
+    results: digests of the results on which hosts agreed, by round. liars: hosts that lie."""
 
     written: dict[OriginId, set[bytes]] = field(default_factory=dict)
     results: dict[int, set[bytes]] = field(default_factory=dict)
@@ -38,14 +38,14 @@ class Chronicle:
 
 @dataclass(frozen=True, slots=True)
 class Manner:
-    """What differs between the hosts of a world. padding: by how much its contents are longer, in bytes."""
+    """What differs between the hosts of a world. padding: how many bytes longer the contents of a host are."""
 
     habits: Habits
     padding: int = 0
 
 
 class GaslocHost(Host):
-    """One host, its model, and what it did wrong."""
+    """One host and its model, with checks of what it does."""
 
     journal: ReplicaDisk
     node: GaslocNode
@@ -58,14 +58,14 @@ class GaslocHost(Host):
         self.habits = manner.habits
         self.padding = manner.padding
         self.base: Values = (Fraction(2**place.index), Fraction(place.index))
-        """What its base model holds; in a real run all have the same."""
+        """The numbers of its base model. In a real run all hosts have the same."""
         super().__init__(place, lambda _: self._make_process())
         self.offered_round = -1
-        """The last round of which it offered anything, in all its lives."""
+        """The last round for which it offered anything, in all its lives."""
         self.replaced_before = 0
-        """Of rounds before this one its replica holds nothing: a copy has taken its place, or its disk was lost."""
+        """Its replica has nothing of rounds before this one: a copy has replaced it, or its disk was lost."""
         self.copies = 0
-        """How many it took, in all its lives."""
+        """How many copies it took, in all its lives."""
         self._said: dict[tuple[OriginId, int], bytes] = {}
         self._paused_at = 0.0
         self._paused_seconds = 0.0
@@ -109,7 +109,7 @@ class GaslocHost(Host):
         super().enter(self._do, action, args)
 
     def _do(self, action: Callable[..., None], args: tuple[object, ...]) -> None:
-        """A full disk is no reason to end."""
+        """Runs an action. A full disk must not end the process."""
         try:
             action(*args)
         except DiskFullError as error:
@@ -118,7 +118,7 @@ class GaslocHost(Host):
     # What the model did
 
     def wrote(self, digest: bytes) -> None:
-        """It has a content, for a round or as a copy."""
+        """It has made a content, for a round or as a copy."""
         self.chronicle.written.setdefault(self.origin, set()).add(digest)
 
     def took(self, partner: OriginId, digest: bytes) -> None:
@@ -134,7 +134,7 @@ class GaslocHost(Host):
             self.mistakes.append("took a copy that its donor never offered")
 
     def agreed(self, round_: int, digest: bytes) -> None:
-        """What all agreed on has taken the place of its replica."""
+        """The result on which all agreed has replaced its replica."""
         self.replaced_before = max(self.replaced_before, round_ + 1)
         self.chronicle.results.setdefault(round_, set()).add(digest)
 
@@ -161,7 +161,7 @@ class GaslocHost(Host):
             self.mistakes.append(f"waited {exchange.seconds:.2f} s in round {round_}, and {allowed:.2f} are allowed")
 
     def patience_seconds(self) -> float:
-        """The longest exchange that the rules allow on any link, by what is measured now."""
+        """The longest exchange that the rules allow on any link, from the present measurements."""
         bounds, pace = self.habits.bounds, self.node.gasloc.pace
         transfer = bounds.transfer_seconds(2 * self.rules.content_bytes_max, None, pace.hop_seconds)
         return bounds.wait_seconds(pace.local_seconds, pace.hop_seconds) + transfer
@@ -175,7 +175,8 @@ class GaslocHost(Host):
                 self._look_at(peer, message.data)
 
     def _look_at(self, peer: OriginId, data: bytes) -> None:
-        """A liar may say anything; of what it offers itself it may send as much."""
+        """Checks a message that it sends. A liar may send anything; its offers are noted, so that others may take
+        them."""
         if self.origin not in self.chronicle.liars:
             self._check_said(peer, decode(data))
             return
@@ -198,7 +199,8 @@ class GaslocHost(Host):
                     self.mistakes.append(f"decided to mix round {round_} before that was durable")
 
     def _check_offered(self, account: Account, round_: int, digest: bytes) -> None:
-        """What waited for space on the disk may be said when a later round is offered already."""
+        """Was this offer durable before it was sent? An offer that waited for space on the disk may be sent when a
+        later round is offered already."""
         is_kept = account.offered_round > round_ or (account.offered_round, account.offered_digest) == (round_, digest)
         if not is_kept:
             self.mistakes.append(f"offered round {round_} before that was durable")
@@ -213,7 +215,7 @@ class GaslocHost(Host):
             self.mistakes.append(f"said that it has kept round {round_}, and has not")
 
     def _account(self, peer: OriginId) -> Account:
-        """As a power failure would leave it."""
+        """The account of a partner as a power failure would leave it."""
         key = KEY_PREFIX + peer.to_bytes(8, "big")
         record = self.journal.records().get(key)
         return Account() if record is None or self.journal.is_open(key) else Account.unpack(record)

@@ -1,8 +1,8 @@
-"""Hosts that lie: the real node and driver, with a key of their own and everything a participant can do with it.
+"""Hosts that lie (Byzantine): the real node and driver, with their own key and everything that a participant can do.
 
-A liar takes part as the others do; what it says of rounds, pairs and parameters is changed on its way, withheld, or
-made up: each run draws which kinds of lies. Only honest hosts are judged. What a liar offers and then sends as offered
-is taken, whatever the numbers are: that cannot be seen by anyone.
+A liar takes part like the others, but its messages about rounds, pairs and parameters are changed, withheld or made up;
+each run draws the kinds of lies. Only honest hosts are judged. If a liar sends exactly what it has offered, it is
+taken, whatever the numbers are: nobody can see that they were not learned.
 """
 
 import random
@@ -33,15 +33,15 @@ from seedflood.simulation.gasloc.host import GaslocHost
 from seedflood.simulation.gasloc.world import GaslocWorld
 
 LIE_SECONDS = (0.05, 2.0)
-"""Between two lies of one liar."""
+"""Time between two lies of one liar."""
 CHANGED_SHARE = 0.3
-"""Of what could be changed."""
+"""The share of messages that are changed, of those that could be."""
 OTHER = bytes.maketrans(b"123456789", b"987654321")
-"""For each digit."""
+"""Another digit for each digit."""
 
 
 class Liar:
-    """One host that lies. told: how often each kind of lie was told, of all liars of the world."""
+    """One host that lies. told: how often each kind of lie was told, by all liars of the world."""
 
     def __init__(self, world: GaslocWorld, host: GaslocHost, told: Counter[str], kinds: Sequence[str]) -> None:
         self.host = host
@@ -59,7 +59,7 @@ class Liar:
         self._world.clock.after(self.rng.uniform(*LIE_SECONDS), self._lie)
 
     def end(self) -> None:
-        """From now on it says nothing at all."""
+        """Stops the host for good."""
         self._is_over = True
         self.host.is_retired = True
         self.host.crash()
@@ -97,12 +97,12 @@ class Liar:
 
 
 def _withhold(liar: Liar, saying: Saying) -> Saying | None:
-    """Parameters, or the words that others wait for."""
+    """Withholds parameters, or messages that others wait for."""
     return None if isinstance(saying, Chunk | Kept | Outcome | Credit) else saying
 
 
 def _forge(liar: Liar, saying: Saying) -> Saying:
-    """Other numbers than were offered, of parameters and of copies."""
+    """Sends other numbers than were offered, of parameters and of copies."""
     return (
         Chunk(saying.key, saying.offset, bytes(saying.data).translate(OTHER)) if isinstance(saying, Chunk) else saying
     )
@@ -113,12 +113,12 @@ def _resize(liar: Liar, saying: Saying) -> Saying:
 
 
 def _equivocate(liar: Liar, saying: Saying) -> Saying:
-    """Something else is offered now and then, though it was offered before."""
+    """Offers something else than before, for the same round."""
     return replace(saying, digest=liar.noise()) if isinstance(saying, Offer) else saying
 
 
 def _deny(liar: Liar, saying: Saying) -> Saying:
-    """The other word than it wrote down."""
+    """Sends the opposite of the decision in its journal."""
     return Outcome(saying.round, not saying.is_mixed) if isinstance(saying, Outcome) else saying
 
 
@@ -127,7 +127,7 @@ def _boast(liar: Liar, saying: Saying) -> Saying:
 
 
 def _claim(liar: Liar) -> list[bytes]:
-    """Words about pairs and rounds that it has no part in."""
+    """Messages about pairs and rounds in which it has no part."""
     round_, digest = liar.rng.randint(0, liar.rounds), liar.noise()
     sayings: list[Saying] = [
         Outcome(round_, liar.rng.random() < 0.5),
@@ -140,7 +140,7 @@ def _claim(liar: Liar) -> list[bytes]:
 
 
 def _offer(liar: Liar) -> list[bytes]:
-    """Parameters and copies that it never sends."""
+    """Offers of parameters and copies that it never sends."""
     rules, round_ = liar.host.rules, liar.rng.randint(0, liar.rounds)
     size = liar.rng.choice((1, 100, rules.content_bytes_max, rules.copy_bytes_max, 1 << 47))
     kinds = (Kind.ROUND, Kind.COPY)
@@ -175,7 +175,7 @@ KINDS = sorted({*CHANGES, *INVENTIONS})
 def let_lie(
     world: GaslocWorld, indices: Iterable[int], told: Counter[str], kinds: Sequence[str] | None = None
 ) -> list[Liar]:
-    """These hosts lie from now on, in these ways, or in some that the seed draws."""
+    """Lets these hosts lie from now on. kinds: their kinds of lies, by default drawn from the seed."""
     kinds = kinds or world.rng.sample(KINDS, world.rng.randint(2, len(KINDS)))
     liars = [Liar(world, world.hosts[index], told, kinds) for index in sorted(indices)]
     world.chronicle.liars = {liar.host.origin for liar in liars}

@@ -1,4 +1,4 @@
-"""What goes wrong where hosts train by GASLoC: named sets of faults, each a difference to none at all."""
+"""Named fault profiles for hosts that train by GASLoC, each given as what it adds to no faults at all."""
 
 from dataclasses import dataclass, replace
 
@@ -6,7 +6,7 @@ from seedflood.simulation import profiles
 from seedflood.simulation.profiles import CHURN, CLIMATES, CRASHES, FULL_DISKS, KEYS, NETWORK, PARTITIONS, STORM
 
 NARROW = (4e3, 4e4, 4e6)
-"""Bytes per second: a content takes several rounds, or less than one, or next to nothing."""
+"""Bytes per second of slow links: a content takes several rounds, less than one, or almost no time."""
 DISKS = {**FULL_DISKS, "lose_disk": 0.02}
 LIARS_MAX = 1 / 3
 
@@ -38,4 +38,4 @@ PROFILES: dict[str, Profile] = {
     ),
     "losses": Profile(STORM, {**CRASHES, **DISKS, "copy_key": 0.02}, late=0.2),
 }
-"""all: whatever leaves the mean of the replicas as it is. losses: what destroys replicas, beside."""
+"""all: faults that do not change the mean of the replicas. losses: also faults that destroy replicas."""

@@ -1,7 +1,7 @@
 """A stand-in for a model: a few exact fractions, with the arithmetic of local steps and outer steps.
 
-Whether a mean is preserved is a question of equality here. A local step adds the same to each replica: so the mean of
-all of them follows from how many steps are in them. What is told of a replica, and what is kept of it, is bytes.
+Whether the mean is preserved can be checked exactly here. A local step adds the same to each replica, so the mean of
+all replicas follows from the number of steps in them. Offers and checkpoints of a replica are bytes.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ Pair = tuple[int, OriginId]
 """(round, partner)"""
 
 DENOMINATOR_MAX = 10**6
-"""Of settings and weights, which come as floats."""
+"""For settings and weights, which come as floats and become fractions."""
 
 
 class Bytes(Content):
@@ -46,12 +46,12 @@ def digest_of(data: bytes | bytearray) -> bytes:
 
 
 def spell(values: Values, padding: int = 0) -> bytes:
-    """Numbers as they travel. padding: spaces behind them, for contents of some size."""
+    """Numbers as bytes. padding: how many spaces follow, to make a content larger."""
     return " ".join(map(str, values)).encode() + b" " * padding
 
 
 def read(data: bytes | bytearray, count: int) -> Values:
-    """Undoes `spell`. Raises ValueError for what are not so many numbers."""
+    """Undoes `spell`. Raises ValueError if these are not `count` numbers."""
     values = tuple(Fraction(word) for word in bytes(data).decode("ascii").split())
     if len(values) != count:
         raise ValueError(f"{len(values)} numbers in place of {count}")
@@ -68,9 +68,9 @@ def plus(one: Values, other: Values) -> Values:
 
 @dataclass
 class Replica:
-    """drift: what a local step adds. steps: local steps in it. offered: the parameters of the round, while they are
-    exchanged. previous: those of the round before, for momentum. sum: of a round in which all agree: which round, how
-    many hosts, and their sum. mixed: what each pair has added to it."""
+    """drift: what a local step adds. steps: how many local steps are in it. offered: the parameters of the round, while
+    they are exchanged. previous: those of the round before, for momentum. sum: in a round in which all agree, (round,
+    how many hosts, their sum). mixed: what each pair has added to it."""
 
     rules: GaslocRules
     values: Values
@@ -89,7 +89,7 @@ class Replica:
         self.steps += count
 
     def propose(self) -> Values:
-        """The parameters of the round, which are offered from now on."""
+        """Offers the present parameters for the round, and returns them."""
         assert self.offered is None, "an offer is open"
         self.offered = self.values
         return self.offered
@@ -117,12 +117,12 @@ class Replica:
     # Where all agree
 
     def gather(self, round_: int, values: Values, hosts: int) -> None:
-        """Adds the mean of so many hosts to the sum of the round."""
+        """Adds the mean of this many hosts to the sum of the round."""
         before, total = self._gathered(round_)
         self.sum = round_, before + hosts, tuple(a + hosts * b for a, b in zip(total, values, strict=True))
 
     def total(self, round_: int, *, has_momentum: bool) -> tuple[Values, int]:
-        """The mean of our parameters and all that was gathered, and of how many hosts it is."""
+        """(the mean of our parameters and all that were gathered, how many hosts are in it)."""
         hosts, total = self._gathered(round_)
         mean = tuple(one / hosts for one in total)
         if has_momentum:
@@ -131,7 +131,8 @@ class Replica:
         return mean, hosts
 
     def agree(self, result: Values, *, is_last: bool) -> None:
-        """Goes on from these parameters, with the local steps that went on meanwhile unless it is the last round."""
+        """Replaces the parameters by a result; local steps that were taken meanwhile stay, unless it is the last
+        round."""
         assert self.offered is not None, "nothing was offered"
         gamma = _exact(self.rules.gamma)
         before = self.previous or self.base
@@ -147,10 +148,10 @@ class Replica:
         assert self.offered is not None, "nothing was offered"
         return self.sum[1:] if self.sum is not None and self.sum[0] == round_ else (1, self.offered)
 
-    # As it is kept
+    # Checkpoints
 
     def save(self, padding: int = 0) -> bytes:
-        """All of it but `mixed`, which no real replica knows."""
+        """All of it as bytes, except `mixed`, which a real replica does not have."""
         facts = {
             "steps": self.steps,
             "values": _words(self.values),
@@ -160,8 +161,8 @@ class Replica:
         return json.dumps(facts).encode() + b" " * padding
 
     def restore(self, data: bytes) -> None:
-        """Goes on from what was saved, whoever's it is. A round that was being exchanged ends with nobody. Raises
-        ValueError, KeyError or TypeError, and changes nothing, if it is no replica."""
+        """Resumes from a checkpoint of any host. If it was made during an exchange, that round ends without partners.
+        Raises ValueError, KeyError or TypeError, and changes nothing, if it is not a replica."""
         facts = json.loads(data)
         values, offered, previous = (_numbers(facts[name]) for name in ("values", "offered", "previous"))
         steps = int(facts["steps"])

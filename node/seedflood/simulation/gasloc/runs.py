@@ -1,4 +1,4 @@
-"""Whole simulated runs of GASLoC: chaos, healing, judgement, in one call; and many seeds over all cores."""
+"""Whole simulated runs of GASLoC: chaos, healing and checks in one call; and many seeds over all cores."""
 
 import random
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,21 +28,21 @@ HEALING_SECONDS_MAX = 3600.0
 """A round in which all agree may take a minute over narrow links."""
 PATIENCE = Patience(start_seconds=5.0)
 CHAOS_SHARE = 0.7
-"""Chaos ends when somebody has done this share of the steps, or time is up."""
+"""Chaos ends when a host has done this share of the steps, or when time is up."""
 QUIET_SECONDS = 10.0
-"""At the end, for words that come late."""
+"""How long messages that come late have at the end."""
 MATCHINGS: tuple[Matching, ...] = get_args(Matching)
 LOCAL_STEPS = (1, 2, 4)
 GAMMAS = (0.0, 0.0, 0.0, 0.5)
 AGREEMENTS = 0.3
-"""So many runs end with the mean of all replicas on every host."""
+"""The share of runs that end with the mean of all replicas on every host."""
 ALPHAS = (1.0, 0.5)
 PADDINGS = (0, 0, 20_000)
-"""Contents of one chunk, and of several."""
+"""Contents are one chunk, or several."""
 CHECKPOINT_ROUNDS = (1, 1, 3)
 STALE_ROUNDS = (0, 0, 5)
 ALWAYS = 1 << 40
-"""Rounds: whoever joins begins with the base model."""
+"""A number of rounds that no run reaches: every host that joins begins with the base model."""
 CONTENT_BYTES_SPARE = 1 << 14
 
 
@@ -50,8 +50,8 @@ CONTENT_BYTES_SPARE = 1 << 14
 class Plan:
     """What is simulated. The same plan gives exactly the same run, on any machine. Raises UsageError.
 
-    local_steps, matching, gamma, agrees_at_end: None to have them drawn from the seed, as all else is that the rules
-    leave open.
+    local_steps, matching, gamma, agrees_at_end: drawn from the seed if None. Everything else that the rules leave open
+    is always drawn.
     """
 
     clients: int = 16
@@ -73,7 +73,7 @@ class Plan:
             raise UsageError("--steps must be 1 or more, and a multiple of the local steps.")
 
     def drawn(self) -> "Plan":
-        """With nothing left open: runs that differ in their seed also differ in how they train."""
+        """The plan with everything that is None drawn from the seed."""
         rng = random.Random(f"plan {self.seed}")
         local_steps = rng.choice([count for count in LOCAL_STEPS if self.steps % count == 0])
         matching, gamma, agrees_at_end = rng.choice(MATCHINGS), rng.choice(GAMMAS), rng.random() < AGREEMENTS
@@ -88,9 +88,9 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came of a plan. violations: broken promises; stuck: who had not finished when time was up. mean_exact: None
-    where nothing is promised of the mean. exchanges, skipped: pairs that mixed or did not, as both ends count them;
-    copies: how many hosts took one."""
+    """The result of a plan. violations: broken promises. stuck: hosts that had not finished when time was up.
+    mean_exact: None where the mean is not promised. exchanges, skipped: pairs that mixed or did not, as both ends count
+    them. copies: how many hosts took one."""
 
     plan: Plan
     violations: list[str]
@@ -114,17 +114,17 @@ class Result:
         return self.healed and not self.violations
 
     def facts(self) -> dict[str, Any]:
-        """For machines: plain values."""
+        """The result as plain values, for machines."""
         facts = asdict(self)
         plan = facts.pop("plan")
         return {**plan, "healed": self.healed, **facts}
 
 
 class Judge:
-    """What GASLoC promises."""
+    """Checks what GASLoC promises."""
 
     def look_at(self, host: GaslocHost) -> list[str]:
-        """Is what nodes keep as little as is promised, and can all say why they wait?"""
+        """Is the host's memory within its bounds, and does it have a blocker if it waits?"""
         return [*find_excess(host.driver), *filter(None, [find_silence(host)])]
 
     def find_mistakes(self, hosts: Sequence[GaslocHost]) -> list[str]:
@@ -135,7 +135,7 @@ class Judge:
 
 
 class _Trial(Trial[GaslocHost]):
-    """Some hosts may lie, until the others have ended."""
+    """A trial in which some hosts may lie, until the others have ended."""
 
     world: GaslocWorld
 
@@ -186,8 +186,8 @@ def simulate(plan: Plan) -> Result:
 def _make_world(
     plan: Plan, profile: Profile, edges: Iterable[tuple[int, int]], climate: Climate, draws: random.Random
 ) -> GaslocWorld:
-    """plan: with nothing left open. Where nothing destroys a replica nobody takes a copy, which would count one twice:
-    the mean can be looked at."""
+    """plan: as `Plan.drawn` returns it. If no fault destroys a replica, no host takes a copy, which would count one
+    replica twice. Then the mean can be checked."""
     assert plan.local_steps is not None
     assert plan.matching is not None
     assert plan.gamma is not None
@@ -225,12 +225,13 @@ def _make_world(
 
 
 def sweep(plan: Plan, seeds: Iterable[int], processes: int | None = None) -> Iterator[Result]:
-    """The plan under each seed, over so many processes (default: one per core); results as they come."""
+    """Simulates the plan with each seed, in this many processes (default: one per core). Yields results as they
+    come."""
     return runs.sweep(simulate, (replace(plan, seed=seed) for seed in seeds), processes)
 
 
 def show_result(result: Result, console: Console) -> None:
-    """One run, for people."""
+    """Prints one run for people."""
     plan = result.plan
     how = f"{plan.local_steps} local steps, matching {plan.matching}, gamma {plan.gamma}"
     how += ", agreement at the end" if plan.agrees_at_end else ""

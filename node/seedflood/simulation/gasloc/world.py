@@ -14,7 +14,7 @@ RUN_ID, BASE_DIGEST = (hashlib.sha256(word).digest() for word in (b"run", b"base
 
 
 class GaslocWorld(World[GaslocHost]):
-    """chronicle: what happened in it. manner: of each host, by its index."""
+    """chronicle: what happened in it. manner: returns the manner of each host, by index."""
 
     def __init__(
         self,
@@ -40,11 +40,11 @@ class GaslocWorld(World[GaslocHost]):
 
     @property
     def honest(self) -> list[GaslocHost]:
-        """Of those that are judged anyway, all that do not lie."""
+        """The hosts that are judged: also without those that lie."""
         return [host for host in super().honest if host.origin not in self.chronicle.liars]
 
     def copy_key(self, host: GaslocHost) -> GaslocHost:
-        """The copy has no journal: of what the key said before it holds nothing."""
+        """The copy has no journal, so it has nothing of the rounds before."""
         twin = super().copy_key(host)
         twin.replaced_before = host.offered_round + 1
         return twin

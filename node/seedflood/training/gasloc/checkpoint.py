@@ -1,4 +1,4 @@
-"""What has to be kept of a worker so that it goes on bit by bit: arrays, and facts that tell what they are.
+"""Checkpoints: everything that a worker needs to resume bit by bit, as arrays, and facts that say what they are.
 
 Arrays: `values` (the parameters, flat), `optimiser.GROUP.NAME` of the optimiser's state, and of the outer step
 `anchor`, `previous`, `residual` and `late` (what the anchor lacks while it is offered), where they exist. Flat arrays
@@ -27,11 +27,11 @@ Facts = dict[str, str]
 
 _OPTIMISER = "optimiser."
 _BFLOAT16_EXPONENT = numpy.int16(0x7F80)
-"""All of these bits are set in what is no finite number."""
+"""All of these bits are set in a number that is not finite."""
 
 
 def save(worker: Worker, outer: Outer) -> tuple[Arrays, Facts]:
-    """As they stand. The arrays are views of what changes with the next step: write them, or copy them, before it."""
+    """The present state. The arrays are views: write or copy them before the next step changes them."""
     tensors = {"values": worker.flat.values_F}
     numbers: dict[str, Any] = {}
     for group, state in worker.optimiser.state_dict()["state"].items():
@@ -55,18 +55,18 @@ def save(worker: Worker, outer: Outer) -> tuple[Arrays, Facts]:
 
 
 def is_restorable(worker: Worker, outer: Outer, facts: Mapping[str, str]) -> bool:
-    """Is a checkpoint with these facts of this model, this optimiser and this outer step?"""
+    """Does a checkpoint with these facts fit this model, this optimiser and this outer step?"""
     return all(facts.get(name) == value for name, value in _identity(worker, outer).items())
 
 
 def is_finite(arrays: Mapping[str, NDArray[Any]]) -> bool:
-    """Are all of these numbers finite? A neighbour's may be anything."""
+    """Are all of these numbers finite? Those of a neighbour may be anything."""
     return all(map(_is_array_finite, arrays.values()))
 
 
 @torch.no_grad()
 def restore(worker: Worker, outer: Outer, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, str]) -> None:
-    """Goes on from a checkpoint, whoever's it is. Raises ValueError, and changes nothing, if it does not fit."""
+    """Resumes from a checkpoint of any host. Raises ValueError, and changes nothing, if it does not fit."""
     if not is_restorable(worker, outer, facts):
         raise ValueError("the checkpoint was made with another model, optimiser or outer step")
     step, round_, numbers = int(facts["step"]), int(facts["round"]), json.loads(facts["numbers"])
@@ -92,7 +92,7 @@ def restore(worker: Worker, outer: Outer, arrays: Mapping[str, NDArray[Any]], fa
 
 
 def _check_state(worker: Worker, state: Mapping[int, Mapping[str, Any]]) -> None:
-    """Raises ValueError for a state that this optimiser never has: it has none, or all that a step makes."""
+    """Raises ValueError for a state that this optimiser never has: it is either empty, or complete as after a step."""
     expected = state_after_a_step(worker.optimiser, worker.settings) if state else {}
     if state.keys() != expected.keys():
         raise ValueError("the checkpoint holds the state of an optimiser of other parameters")
@@ -111,7 +111,8 @@ def _form(value: Any) -> object:
 
 
 def _is_sane(value: Any) -> bool:
-    """A single number is a count of steps, or a share: an optimiser may divide by what follows from it."""
+    """Is a value of an optimiser's state usable? A single number is a count of steps or a share, and must not be
+    negative, because an optimiser may divide by what follows from it."""
     if isinstance(value, Tensor):
         return value.dim() > 0 or bool(torch.isfinite(value) and value >= 0)
     return value is None or (math.isfinite(value) and value >= 0)
@@ -129,7 +130,7 @@ def _outer_tensors(outer: Outer) -> dict[str, Tensor]:
 
 
 def _identity(worker: Worker, outer: Outer) -> Facts:
-    """What two workers have in common that may take each other's checkpoints."""
+    """Facts that must be equal for two workers to use each other's checkpoints."""
     return {
         "layout": _layout_digest(worker.flat.layout),
         "optimiser": worker.settings.optimiser,
@@ -143,7 +144,7 @@ def _layout_digest(layout: Layout) -> str:
 
 
 def _array(tensor: Tensor) -> NDArray[Any]:
-    """A view in host memory. NumPy has no bfloat16: its bits."""
+    """A view in host memory. NumPy has no bfloat16, so such a tensor becomes int16 with the same bits."""
     tensor = tensor.detach().cpu()
     bits = tensor.view(torch.int16) if tensor.dtype == torch.bfloat16 else tensor
     array: NDArray[Any] = bits.numpy()

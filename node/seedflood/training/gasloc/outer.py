@@ -1,29 +1,30 @@
-"""The outer step: local progress, the neighbours' parameters and momentum become the parameters of the next round.
+"""The outer step: the parameters of the next round, from local progress, the neighbours' parameters and momentum.
 
-With worker i's parameters theta_t at the start of round t, g_t = theta_H - theta_t what its local steps have changed,
-and phi_t = theta_t + eta g_t (GASLoC, arXiv 2606.11081, the accelerated form):
+Worker i has parameters theta_t at the start of round t. Its local steps change them by g_t = theta_H - theta_t. With
+phi_t = theta_t + eta g_t (GASLoC, arXiv 2606.11081, the accelerated form):
 
     theta_(t+1) = phi_t - alpha Lambda phi_t + gamma (phi_t - phi_(t-1)),        phi_(-1) = theta_0
 
 Lambda is the weighted Laplacian of the round's pairs: (Lambda phi)_i = sum over neighbours j of w_ij (phi_i - phi_j),
-with w_ij = w_ji. `gamma = 0` is plain gossip, which keeps the mean of all replicas whatever the pairs are. Momentum
-comes after the mixing and is a worker's own, of its phi before the mixing.
+with w_ij = w_ji. `gamma = 0` is plain gossip, which keeps the mean of all replicas whatever the pairs are. Momentum is
+added after the mixing. Each worker has its own, from its phi before the mixing.
 
 **On a complete graph** with w_ij = 1/n and alpha = 1, phi - Lambda phi is the mean of all phi, so worker i gets
 
     theta_(t+1),i = mean phi_t + gamma (phi_t,i - phi_(t-1),i)
 
 Its mean over the workers is mean phi_t + gamma (mean phi_t - mean phi_(t-1)): Nesterov's step with learning rate eta
-and momentum gamma on the mean pseudo-gradient, DiLoCo's outer step (arXiv 2311.08105) in another spelling. But the
-workers are not equal, as DiLoCo's are: worker i differs from the mean by gamma times the difference between what its
-own phi and the mean phi have changed since the round before. In the next round this is gone, and there is a new one.
-So the mean follows DiLoCo exactly for the same pseudo-gradients; these are taken at n slightly different places.
+and momentum gamma on the mean pseudo-gradient. This is DiLoCo's outer step (arXiv 2311.08105), written differently. But
+the workers are not equal, as they are in DiLoCo: worker i differs from the mean by gamma times (the change of its own
+phi minus the change of the mean phi, since the round before). The next round removes this difference and adds a new
+one. So for the same pseudo-gradients the mean follows DiLoCo exactly, but each worker computes its pseudo-gradient at a
+slightly different place.
 
-**With an encoding that leaves something out** the neighbours know told_i in place of phi_i. Then w_ij (told_i - told_j)
-is what counts, at both ends: the mean is kept exactly, and what was left out stays with its worker (as in Choco).
+**With a lossy encoding** the neighbours know told_i instead of phi_i. Then both ends mix w_ij (told_i - told_j): the
+mean is kept exactly, and the encoding error stays with its worker (as in Choco).
 
-**Overlap.** An outer step is a correction that is added: theta_(t+1) - phi_t, of phi as it was when it was offered. So
-local steps may go on meanwhile; the correction comes late, and their progress counts to the next round.
+**Overlap.** An outer step adds a correction, theta_(t+1) - phi_t, with phi as it was when it was offered. So local
+steps may go on meanwhile: the correction is added late, and their progress belongs to the next round.
 
 **DiLoCo** is `follow`: everyone goes on from mean phi + gamma (mean phi - the mean before). In a swarm the root of a
 tree makes that (`gathering`), and everyone `take`s the bytes as they travel: all are equal bit by bit.
@@ -46,9 +47,9 @@ from seedflood.training.gasloc.exchange import Difference, Offer
 
 @dataclass(frozen=True, slots=True)
 class OuterSettings:
-    """eta: how much of the local progress counts. alpha: of the neighbours' pull. gamma: momentum.
+    """eta: factor of the local progress. alpha: factor of the pull towards the neighbours. gamma: momentum.
 
-    encoding: of what is told. is_overlapped: local steps go on while an offer is open.
+    encoding: of the offered parameters. is_overlapped: local steps go on while an offer is open.
     """
 
     eta: float = 1.0
@@ -64,7 +65,7 @@ PLAIN = OuterSettings()
 
 @dataclass(frozen=True, slots=True)
 class Pull:
-    """Towards one neighbour. weight: w_ij, the same at its end."""
+    """The pull towards one neighbour. weight: w_ij, equal at both ends."""
 
     weight: float
     difference: Difference
@@ -72,25 +73,26 @@ class Pull:
 
 @dataclass(frozen=True, slots=True)
 class Mixed:
-    """distance: root mean square over the neighbours of |told_i - told_j| / |phi_i|; 0 without any."""
+    """The result of an outer step. distance: root mean square over the neighbours of |told_i - told_j| / |phi_i|; 0
+    without neighbours."""
 
     neighbours: int
     distance: float
 
 
 def pair_weight(degree: int, other_degree: int) -> float:
-    """w_ij by Metropolis and Hastings, of how many neighbours each of the two has in the round.
+    """The weight w_ij by Metropolis and Hastings. degree, other_degree: how many neighbours each end has in the round.
 
-    1/2 for a pair, 1/3 on a ring, 1/n on a complete graph: symmetric, and each keeps a share of its own.
+    1/2 for a pair, 1/3 on a ring, 1/n on a complete graph. It is symmetric, and each worker keeps a share of its own.
     """
     return 1 / (1 + max(degree, other_degree))
 
 
 class Outer:
-    """The outer steps of one worker, on its flat parameters, which are rewritten in place.
+    """The outer steps of one worker. Its flat parameters are changed in place.
 
-    round: the next one. Between `propose` and `mix` (or `follow`) the offer is open. anchor_F: where the round began,
-    or what is offered while local steps go on; None if neither is needed.
+    round: the next one. Between `propose` and `mix` (or `follow`) the offer is open. anchor_F: the parameters at the
+    start of the round, or the offered ones while local steps go on; None if neither is needed.
     """
 
     def __init__(self, values_F: Tensor, settings: OuterSettings) -> None:
@@ -100,7 +102,8 @@ class Outer:
         self._left_out_F: Tensor | None = None
         """What a sum that we have told leaves out; it counts once the round has ended with a result."""
         self._late: list[tuple[float, Difference]] = []
-        """Corrections that the anchor lacks while it is offered, and their factors: they are no local progress."""
+        """Corrections that came while the anchor was offered, with their factors. They are not in it, and are not local
+        progress."""
         self._values_F = values_F
         needs_anchor = settings.eta != 1 or settings.is_overlapped
         self.anchor_F = values_F.clone() if needs_anchor else None
@@ -133,7 +136,7 @@ class Outer:
 
     @torch.no_grad()
     def mix(self, pulls: Sequence[Pull]) -> Mixed:
-        """The outer step with the neighbours whose parameters have arrived, perhaps none. The round is over."""
+        """The outer step with the neighbours whose parameters have arrived, perhaps none. Ends the round."""
         assert self.offer is not None, "nothing was offered"
         offer, phi_F = self.offer, self.phi
         squares = torch.zeros(2, dtype=torch.float64, device=phi_F.device)
@@ -156,9 +159,9 @@ class Outer:
 
     @torch.no_grad()
     def correct(self, pull: Pull) -> None:
-        """The pull of an earlier round that was not known to be mixed: added now, to whatever the parameters are.
+        """Adds the pull of an earlier round, of which we did not know whether it counts, to the present parameters.
 
-        While an offer is open only if it is overlapped, since the offered numbers must not change.
+        While an offer is open this is allowed only if it is overlapped, because the offered numbers must not change.
         """
         assert self.offer is None or self.settings.is_overlapped, "the parameters are offered"
         scale = -self.settings.alpha * pull.weight
@@ -169,7 +172,7 @@ class Outer:
             self._late.append((scale, pull.difference))
 
     def follow(self, mean_F: Tensor) -> Mixed:
-        """DiLoCo's outer step: everyone's phi was averaged, and everyone goes on from the same parameters."""
+        """DiLoCo's outer step: all workers go on from the same parameters. mean_F: the mean of all phi."""
         assert self.offer is not None, "nothing was offered"
         parts = [_part(piece) for piece in self.offer.pieces]
         return self.take(lambda index: self.carried_on(mean_F[parts[index]], parts[index]))
@@ -227,7 +230,7 @@ class Outer:
             self._finish()
 
     def late(self) -> Tensor | None:
-        """What the anchor lacks, as a new tensor, while it is offered; None if that is nothing."""
+        """The sum of the corrections that the offered anchor lacks, as a new tensor; None if there are none."""
         if not self._late:
             return None
         late_F = torch.zeros_like(self._values_F)
@@ -236,13 +239,13 @@ class Outer:
         return late_F
 
     def resume(self, round_: int, *, is_offered: bool, late: Difference | None = None) -> None:
-        """Goes on where a checkpoint was made, its tensors restored. The open offer has the digest that it had."""
+        """Resumes from a checkpoint whose tensors are restored already. An open offer has the same digest as before."""
         self.round = round_
         self._late = [(1.0, late)] if late is not None else []
         self.offer = Offer(self.phi, self.settings.encoding, self.residual_F) if is_offered else None
 
     def _momentum(self, phi_N: Tensor, part: slice) -> Tensor:
-        """gamma (phi - the one before), whose place it takes; a new tensor."""
+        """gamma (phi - previous phi) as a new tensor. phi_N becomes the previous one."""
         if self.previous_F is None:
             return torch.zeros_like(phi_N)
         momentum_N = (phi_N - self.previous_F[part]).mul_(self.settings.gamma)
@@ -267,7 +270,7 @@ class Outer:
 
 
 def _add(scale: float, difference: Difference, target_F: Tensor) -> None:
-    """Piece by piece."""
+    """Adds scale times a difference, piece by piece."""
     for index, piece in enumerate(pieces_of(ENCODINGS["float32"], len(target_F))):
         target_F[piece.start : piece.end].add_(difference.piece(index), alpha=scale)
 

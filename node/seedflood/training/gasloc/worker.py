@@ -1,14 +1,14 @@
 """Local steps: a worker trains its model by itself, as a trainer on one machine does.
 
-What a worker is at a step is exactly its parameters, the state of its optimiser and the number of the step: rows and
-learning rate follow from the step, the model has no dropout (it is in evaluation mode) and nothing else is drawn. So
-one that is restored from a checkpoint goes on bit by bit as if it had not stopped, on the same machine.
+The state of a worker is its parameters, the state of its optimiser and the number of the step, and nothing else: rows
+and learning rate follow from the step, the model has no dropout (it is in evaluation mode) and nothing else is random.
+So a worker that is restored from a checkpoint goes on bit by bit as if it had not stopped, on the same machine.
 
 Weights, gradients and the optimiser's state are float32, whatever the arithmetic of a forward is: with
 `is_bfloat16` products are computed in bfloat16 (autocast), sums and losses in float32.
 
-Optimisers that treat each number by itself see two flat tensors instead of hundreds of small ones (`ELEMENTWISE`, and
-in one pass over memory where torch has that, `FUSED`); any other of `torch.optim` sees the parameters.
+Element-wise optimisers get two flat tensors instead of hundreds of small ones (`ELEMENTWISE`; those in `FUSED` take one
+pass over memory). Any other optimiser of `torch.optim` gets the parameters themselves.
 
 Shapes: F numbers of all parameters (flat.py).
 """
@@ -34,16 +34,16 @@ from seedflood.training.stacks import checkpointed, layers_of
 ELEMENTWISE = ("Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "ASGD", "NAdam", "RAdam", "RMSprop", "Rprop", "SGD")
 FUSED = ("Adagrad", "Adam", "AdamW", "SGD")
 UNSUITABLE = ("LBFGS", "Optimizer", "SparseAdam")
-"""They need a closure, are none, or take gradients of another kind."""
+"""Classes that need a closure, are abstract, or take sparse gradients."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
     """How a worker trains.
 
-    optimiser: the name of a class of `torch.optim`. options: what else it takes (betas, momentum, ...).
-    weight_decay: of matrices alone. clip_norm: of the whole gradient; None: as it comes. micro_batch: rows at once,
-    None: all. is_bfloat16, is_checkpointed (gradient checkpointing, layer by layer): a host's own affair.
+    optimiser: the name of a class of `torch.optim`. options: its other arguments (betas, momentum, ...). weight_decay:
+    only for matrices. clip_norm: the largest norm of the whole gradient; None: no clipping. micro_batch: rows at once;
+    None: all. is_bfloat16, is_checkpointed (gradient checkpointing, layer by layer): each host chooses for itself.
     """
 
     optimiser: str = "AdamW"
@@ -68,10 +68,10 @@ class Batches(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LocalSteps:
-    """What some consecutive local steps were like.
+    """The result of some consecutive local steps.
 
-    loss: mean over them. tokens: that were to be told. gradient_norm: the largest, before clipping. skipped: steps
-    whose gradient was not finite, which have changed nothing.
+    loss: their mean loss. tokens: how many were predicted. gradient_norm: the largest one, before clipping. skipped:
+    how many steps changed nothing because their gradient was not finite.
     """
 
     steps: int
@@ -100,7 +100,7 @@ class Worker:
         self.optimiser = make_optimiser(self.flat, settings)
 
     def take_steps(self, count: int) -> LocalSteps:
-        """So many steps, one after the other."""
+        """Takes this many steps, one after the other."""
         begun = time.perf_counter()
         device = self.flat.values_F.device
         losses = torch.zeros(count, dtype=torch.float64, device=device)
@@ -151,7 +151,7 @@ class Worker:
 
 
 def make_optimiser(flat: FlatModel, settings: WorkerSettings) -> torch.optim.Optimizer:
-    """Of a flat model. Raises ConfigError."""
+    """The optimiser of a flat model. Raises ConfigError if it cannot be used."""
     kind = _kind_of(settings)
     if settings.optimiser in ELEMENTWISE:
         matrices, others = ([group] for group in flat.groups())
@@ -166,8 +166,8 @@ def make_optimiser(flat: FlatModel, settings: WorkerSettings) -> torch.optim.Opt
 
 
 def state_after_a_step(optimiser: torch.optim.Optimizer, settings: WorkerSettings) -> dict[int, dict[str, Any]]:
-    """The state that an optimiser of this kind has of each of its parameters once it has taken a step. Tensors have the
-    shape that they really have, and live on the device "meta"; of a parameter only a toy takes the step."""
+    """The state that an optimiser of this kind has for each parameter after a step. Tensors have their real shapes, on
+    the device "meta": only small stand-ins of the parameters take the step."""
     originals = [parameter for group in optimiser.param_groups for parameter in group["params"]]
     toys = [_toy_of(parameter) for parameter in originals]
     left = iter(toys)
@@ -186,7 +186,7 @@ def state_after_a_step(optimiser: torch.optim.Optimizer, settings: WorkerSetting
 
 
 def _toy_of(parameter: Tensor) -> Tensor:
-    """A parameter of as many dimensions, with few numbers, and a gradient."""
+    """A small parameter with the same number of dimensions, and a gradient."""
     shape = [min(size, 2) for size in parameter.shape]
     toy = torch.zeros(shape, dtype=parameter.dtype, device=parameter.device, requires_grad=True)
     toy.grad = torch.ones_like(toy)
@@ -194,7 +194,7 @@ def _toy_of(parameter: Tensor) -> Tensor:
 
 
 def _scaled(value: Any, toy: torch.Size, original: torch.Size) -> Any:
-    """What is as long as the toy is in some dimension is as long as the parameter there."""
+    """A value of the state, scaled up: where it is as long as the stand-in, it gets the length of the parameter."""
     if not isinstance(value, Tensor) or value.dim() != len(toy):
         return value
     sizes = zip(value.shape, toy, original, strict=True)
