@@ -95,6 +95,9 @@ class GossipHost(Watcher):
         self.links.dial(addresses)
         return port
 
+    def met(self, run: str) -> None:
+        """Here is one run only."""
+
     async def close(self) -> None:
         self._driver.halt()
         self._probing.cancel()
