@@ -128,7 +128,8 @@ def run_cluster(plan: ClusterPlan, folder: Path | None = None) -> dict[str, Any]
 def show_result(result: dict[str, Any], console: Console) -> None:
     """The end of every run as a table for people, at most 80 columns wide."""
     earlier = result.get("earlier", ())
-    for one in (*earlier, result):
+    last = result | {"seconds": max(node["spent_seconds"] for node in result["nodes"])} if earlier else result
+    for one in (*earlier, last):
         _show_run(one, f"{one['name']} ({one['run_id'][:16]})" if earlier else one["run_id"][:16], console)
 
 
