@@ -21,7 +21,7 @@ from seedflood.host.gasloc.files import Incoming, KeptParts
 from seedflood.identity import Identity, verify
 from seedflood.protocol.frontier import Held
 from seedflood.protocol.gasloc.node import GaslocNode
-from seedflood.protocol.gasloc.orders import Encode, Keep, Order
+from seedflood.protocol.gasloc.orders import Encode, Keep, Mix, Order
 from seedflood.protocol.gasloc.rules import GaslocRules, Habits
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.swarm.messages import Hello, Member, Message, Opaque
@@ -45,6 +45,7 @@ _PROBE_KIND = 0xFF
 class Round:
     """Moments of the clock of the machine. stepped_at: local steps are done. offered_at: the parameters are encoded.
     arrived_at: all bytes of the partner are here. mixed_at: the outer step is done; 0.0 if that never was.
+    number: under which it was exchanged; a host that is behind takes the number of its partner. -1 before that.
 
     extra_bytes: the peak of resident memory from stepped_at to mixed_at, less what was there at stepped_at.
     """
@@ -54,6 +55,7 @@ class Round:
     arrived_at: float = 0.0
     mixed_at: float = 0.0
     extra_bytes: int = 0
+    number: int = -1
 
 
 @dataclass(slots=True)
@@ -87,6 +89,7 @@ class GossipHost(Watcher):
         self.links = Links(LinkSettings("127.0.0.1:0"), self)
         self._timer: asyncio.TimerHandle | None = None
         self._resident_before = 0
+        self._mixing = -1
         self._probing = asyncio.create_task(self._probe())
 
     async def start(self, addresses: Sequence[str] = ()) -> int:
@@ -155,7 +158,9 @@ class GossipHost(Watcher):
 
     def noted(self, event: Event) -> None:
         if event.name == "matched":
-            self.notes.rounds[-1].offered_at = self._loop.time()
+            number, last = event.facts["round"], self.notes.rounds[-1]
+            assert isinstance(number, int), "rounds are numbers"
+            last.number, last.offered_at = number, self._loop.time()
 
     def sent(self, peer: OriginId, message: Message) -> None:
         pass
@@ -173,20 +178,25 @@ class GossipHost(Watcher):
                 self._resident_before = _reset_peak()
                 self.notes.rounds.append(Round(self._loop.time()))
             case Keep():
-                self.notes.rounds[-1].arrived_at = self._loop.time()
+                self._find_round(order.round).arrived_at = self._loop.time()
+            case Mix():
+                self._mixing = order.round
         self._adapter.put(order)
 
     # What the model did (Watcher)
 
     def mixed(self, mixed: Mixed) -> None:
-        last = self.notes.rounds[-1]
-        last.mixed_at = self._loop.time()
-        last.extra_bytes = _resident("VmHWM") - self._resident_before
+        one = self._find_round(self._mixing)
+        one.mixed_at = self._loop.time()
+        one.extra_bytes = _resident("VmHWM") - self._resident_before
 
     def troubled(self, sentence: str, reason: str) -> None:
         self.failed(RuntimeError(f"{sentence}: {reason}"))
 
     # Small things
+
+    def _find_round(self, number: int) -> Round:
+        return next(one for one in reversed(self.notes.rounds) if one.number == number)
 
     def run(self, job: Callable[[], Result], then: Callable[[Result], None]) -> None:
         def deliver(future: "asyncio.Future[Result]") -> None:
