@@ -9,28 +9,26 @@ in both loops, and behind chunks on their way.
 import asyncio
 import struct
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from seedflood.errors import PeerError, SeedfloodError
+from benchmarks.shell import Shell
 from seedflood.host.compute_thread import ComputeThread, Result
 from seedflood.host.gasloc.compute_adapter import ComputeAdapter, Places, Watcher
 from seedflood.host.gasloc.driver import GaslocDriver
 from seedflood.host.gasloc.files import Incoming, KeptParts
 from seedflood.identity import Identity, verify
-from seedflood.protocol.frontier import Held
 from seedflood.protocol.gasloc.node import GaslocNode
 from seedflood.protocol.gasloc.orders import Encode, Keep, Mix, Order
 from seedflood.protocol.gasloc.rules import GaslocRules, Habits
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.swarm.messages import Hello, Member, Message, Opaque
+from seedflood.protocol.swarm.messages import Member, Message, Opaque
 from seedflood.protocol.swarm.outputs import Event
 from seedflood.storage.journal import Journal
 from seedflood.storage.snapshots import Snapshots
 from seedflood.training.gasloc.outer import Mixed
 from seedflood.training.gasloc.trainer import Trainer
-from seedflood.transport.answer import AnswerItem
 from seedflood.transport.budget import Use
 from seedflood.transport.links import Links
 from seedflood.transport.owner import LinkSettings
@@ -66,11 +64,14 @@ class Notes:
     waits: list[tuple[float, float]] = field(default_factory=list)
 
 
-class GossipHost(Watcher):
+class GossipHost(Shell, Watcher):
     """One host. `start`, await `done`, `close`.
 
     done: the run is over, or something has failed (`error`).
     """
+
+    node: GaslocNode
+    driver: GaslocDriver
 
     def __init__(self, folder: Path, trainer: Trainer, rules: GaslocRules, habits: Habits, identity: Identity) -> None:
         self.notes = Notes()
@@ -84,43 +85,29 @@ class GossipHost(Watcher):
         self.node = GaslocNode(rules, member, identity.sign, verify, places.incoming, habits)
         self._compute = ComputeThread()
         self._adapter = adapter = ComputeAdapter(trainer, places, self.run, rules.run_id, self)
-        self._driver = GaslocDriver(self.node, self._journal, self, self, self._loop.time, self)
-        adapter.node, adapter.do = self.node, lambda action: self._drive(lambda: self._driver.do(action))
+        self.driver = GaslocDriver(self.node, self._journal, self, self, self._loop.time, self)
+        adapter.node, adapter.do = self.node, lambda action: self.drive(lambda: self.driver.do(action))
         self.links = Links(LinkSettings("127.0.0.1:0"), self)
-        self._timer: asyncio.TimerHandle | None = None
         self._resident_before = 0
         self._mixing = -1
         self._probing = asyncio.create_task(self._probe())
 
     async def start(self, addresses: Sequence[str] = ()) -> int:
         port = await self.links.start()
-        self._drive(lambda: self._driver.recall(self._journal.members(), self._journal.records()))
+        self.drive(lambda: self.driver.recall(self._journal.members(), self._journal.records()))
         self.links.dial(addresses)
         return port
 
-    def met(self, run: str) -> None:
-        """Here is one run only."""
-
     async def close(self) -> None:
-        self._driver.halt()
+        self.driver.halt()
         self._probing.cancel()
         await self.links.drain(1.0)
         await self.links.close()
-        if self._timer is not None:
-            self._timer.cancel()
+        self.rest()
         self._compute.close(10.0)
         self._journal.close()
 
     # What the links tell
-
-    def hello(self) -> Hello:
-        return self._driver.hello()
-
-    def is_welcome(self, hello: Hello) -> None:
-        self.node.admission.check_hello(hello)
-
-    def connected(self, peer: OriginId, hello: Hello) -> None:
-        self._drive(lambda: self._driver.connected(peer, hello))
 
     def received(self, peer: OriginId, message: Message) -> Use:
         if isinstance(message, Opaque) and message.data[0] == _PROBE_KIND:
@@ -128,26 +115,11 @@ class GossipHost(Watcher):
             self.notes.waits.append((now, now - _PROBE.unpack(message.data)[1]))
             return Use(1)
         before = self.node.news
-        self._drive(lambda: self._driver.received(peer, message))
+        self.drive(lambda: self.driver.received(peer, message))
         return Use(self.node.news - before)
 
-    def pulled(self, peer: OriginId, is_complete: bool) -> None:
-        self._drive(lambda: self._driver.pulled(peer))
-
-    def progressed(self, peer: OriginId) -> None:
-        self._driver.progressed(peer)
-
-    def disconnected(self, peer: OriginId, reason: str) -> None:
-        self._drive(lambda: self._driver.disconnected(peer, reason))
-
-    def pull_answer(self, frontier: tuple[Held, ...]) -> Iterator[AnswerItem]:
-        return self._driver.answer(frontier)
-
-    def refused(self, address: str, error: SeedfloodError) -> None:
-        self.failed(error)
-
     def failed(self, error: BaseException) -> None:
-        self._driver.halt()
+        self.driver.halt()
         self.error = self.error or error
         self.done.set()
 
@@ -162,14 +134,8 @@ class GossipHost(Watcher):
             assert isinstance(number, int), "rounds are numbers"
             last.number, last.offered_at = number, self._loop.time()
 
-    def sent(self, peer: OriginId, message: Message) -> None:
-        pass
-
     def finished(self) -> None:
         self.done.set()
-
-    def superseded(self) -> None:
-        self.failed(AssertionError("every host here has a key of its own"))
 
     def put(self, order: Order) -> None:
         """Notes when it was given, and has it carried out."""
@@ -212,18 +178,6 @@ class GossipHost(Watcher):
             await asyncio.sleep(PROBE_SECONDS)
             for peer in self.links.peers:
                 self.links.send(peer, [Opaque(_PROBE.pack(_PROBE_KIND, self._loop.time()))])
-
-    def _drive(self, action: Callable[[], None]) -> None:
-        try:
-            action()
-        except PeerError:
-            raise
-        except Exception as error:
-            self.failed(error)
-        finally:
-            if self._timer is not None:
-                self._timer.cancel()
-            self._timer = self._loop.call_later(self._driver.seconds_to_tick(), self._drive, self._driver.tick)
 
 
 def _reset_peak() -> int:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import grpc.aio
 
-from seedflood.errors import PeerError, SeedfloodError
+from benchmarks.shell import Shell
 from seedflood.host.seedflood.driver import SeedfloodDriver
 from seedflood.identity import Identity, verify
 from seedflood.protocol.frontier import Held
@@ -22,10 +22,9 @@ from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, Update, U
 from seedflood.protocol.seedflood.node import Node
 from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure, SumEpoch, TakeDigest
 from seedflood.protocol.seedflood.rules import Rules
-from seedflood.protocol.swarm.messages import Hello, Member, Message, Verify
+from seedflood.protocol.swarm.messages import Member, Message, Verify
 from seedflood.protocol.swarm.outputs import Event
 from seedflood.storage.seedflood.journal import BundleJournal
-from seedflood.transport.answer import AnswerItem
 from seedflood.transport.budget import Use
 from seedflood.transport.links import Links
 from seedflood.transport.owner import LinkSettings
@@ -61,11 +60,14 @@ def cpu_seconds() -> float:
     return used.ru_utime + used.ru_stime
 
 
-class Relay:
+class Relay(Shell):
     """One node. `start`, `dial`, `publish`; `until` waits for something; `close`.
 
     received_at: when each update of others was held here, by (origin, first step); kept if `notes_times`.
     """
+
+    node: Node
+    driver: SeedfloodDriver
 
     def __init__(
         self,
@@ -91,7 +93,6 @@ class Relay:
         self.driver = SeedfloodDriver(self.node, self._journal, self, self, self, self._loop.time)
         self.links = Links(LinkSettings("127.0.0.1:0"), self, add_services=add_services)
         self._notes_times = notes_times
-        self._timer: asyncio.TimerHandle | None = None
         self._changed = asyncio.Event()
         self._error: BaseException | None = None
         self._wanted: Measure | None = None
@@ -101,15 +102,14 @@ class Relay:
         """Goes on with what the journal holds, listens and dials; returns the port."""
         port = await self.links.start()
         members = self._journal.members()
-        self._drive(lambda: self.driver.start(members))
+        self.drive(lambda: self.driver.start(members))
         self.links.dial(addresses)
         return port
 
     async def close(self) -> None:
         self.driver.halt()
         await self.links.close()
-        if self._timer is not None:
-            self._timer.cancel()
+        self.rest()
         self._journal.close()
 
     async def until(self, condition: Callable[[], bool]) -> None:
@@ -125,7 +125,7 @@ class Relay:
         order = self._wanted
         assert order is not None, "nothing was ordered: the node has not caught up"
         self._wanted = None
-        self._drive(lambda: self.driver.published(order.step, probes))
+        self.drive(lambda: self.driver.published(order.step, probes))
         return order.step
 
     @property
@@ -135,42 +135,15 @@ class Relay:
 
     # What the links tell
 
-    def hello(self) -> Hello:
-        return self.driver.hello()
-
-    def is_welcome(self, hello: Hello) -> None:
-        self.node.admission.check_hello(hello)
-
-    def connected(self, peer: OriginId, hello: Hello) -> None:
-        self._drive(lambda: self.driver.connected(peer, hello))
-
     def received(self, peer: OriginId, message: Message) -> Use:
         held, seen = self.driver.node.duplicates, len(message.bundles) if isinstance(message, Updates) else 0
-        self._drive(lambda: self.driver.received(peer, message))
+        self.drive(lambda: self.driver.received(peer, message))
         held = self.driver.node.duplicates - held
         if self._notes_times and isinstance(message, Updates):
             now = time.perf_counter()
             for bundle in message.bundles:
                 self.received_at.setdefault((bundle.origin, bundle.step), now)
         return Use(seen - held, held)
-
-    def pulled(self, peer: OriginId, is_complete: bool) -> None:
-        self._drive(lambda: self.driver.pulled(peer))
-
-    def progressed(self, peer: OriginId) -> None:
-        self.driver.progressed(peer)
-
-    def disconnected(self, peer: OriginId, reason: str) -> None:
-        self._drive(lambda: self.driver.disconnected(peer, reason))
-
-    def pull_answer(self, frontier: tuple[Held, ...]) -> Iterator[AnswerItem]:
-        return self.driver.answer(frontier)
-
-    def refused(self, address: str, error: SeedfloodError) -> None:
-        self.failed(error)
-
-    def met(self, run: str) -> None:
-        raise AssertionError("no run is kindred to this one")
 
     def failed(self, error: BaseException) -> None:
         self.driver.halt()
@@ -195,7 +168,7 @@ class Relay:
 
     def digest(self, order: TakeDigest) -> None:
         """Equal sets of updates have equal digests here, too."""
-        self._loop.call_soon(self._drive, lambda: self.driver.digested(order.frontier_digest, order.frontier_digest))
+        self._loop.call_soon(self.drive, lambda: self.driver.digested(order.frontier_digest, order.frontier_digest))
 
     def sum_epoch(self, order: SumEpoch) -> None:
         """Never answered: all is kept as bundles."""
@@ -221,17 +194,11 @@ class Relay:
     def adopted(self, closed: ClosedEpoch, source: OriginId | None) -> None:
         pass
 
-    def sent(self, peer: OriginId, message: Message) -> None:
-        pass
-
     def applied(self, window: ClosedWindow) -> None:
         pass
 
     def finished(self) -> None:
         pass
-
-    def superseded(self) -> None:
-        self.failed(AssertionError("every relay here has a key of its own"))
 
     def _note_own(self, messages: Sequence[Message]) -> None:
         now = time.perf_counter()
@@ -241,15 +208,5 @@ class Relay:
                     if bundle.origin == self.identity.origin:
                         self.sent_at.setdefault(bundle.step, now)
 
-    def _drive(self, action: Callable[[], None]) -> None:
-        try:
-            action()
-        except PeerError:
-            raise
-        except Exception as error:
-            self.failed(error)
-        finally:
-            if self._timer is not None:
-                self._timer.cancel()
-            self._timer = self._loop.call_later(self.driver.seconds_to_tick(), self._drive, self.driver.tick)
-            self._changed.set()
+    def happened(self) -> None:
+        self._changed.set()
