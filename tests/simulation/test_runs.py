@@ -2,12 +2,11 @@
 
 import io
 import json
-import os
-import subprocess
-import sys
+from dataclasses import replace
 from random import Random
 
 import pytest
+from processes_apart import said_under_any_hash
 from rich.console import Console
 
 from seedflood.errors import ConfigError
@@ -113,16 +112,7 @@ print(json.dumps(facts))
 
 
 def test_the_same_seed_gives_the_same_run_in_every_process():
-    said = {
-        subprocess.run(
-            [sys.executable, "-c", SCRIPT],
-            env={**os.environ, "PYTHONHASHSEED": hash_seed},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for hash_seed in ("1", "2")
-    }
+    said = said_under_any_hash(SCRIPT)
     assert len(said) == 1
     assert json.loads(said.pop())["faults"]["broken_links"] > 0
 
@@ -150,7 +140,7 @@ def test_the_facts_are_plain_values():
 
 def test_people_see_a_verdict_and_what_went_wrong():
     good = simulate(Plan(clients=3, steps=4, profile="none"))
-    bad = runs.Result(good.plan, ["h1 lost [3]"], ["h2 is down"], True, False, "00", 1.0, 1.0, {"kill": 2})
+    bad = replace(good, violations=["h1 lost [3]"], stuck=["h2 is down"], digests_equal=False, faults={"kill": 2})
     assert "h1 lost [3]" in shown(show_result, bad)
     assert "kill" in shown(show_result, bad)
     assert "h1 lost" not in shown(show_result, good)
@@ -158,7 +148,7 @@ def test_people_see_a_verdict_and_what_went_wrong():
 
 def test_a_sweep_names_its_bad_seeds_and_returns_them():
     good = simulate(Plan(clients=3, steps=4, profile="none"))
-    bad = runs.Result(Plan(seed=7), ["h1 lost"], [], True, False, "00", 1.0, 1.0, {})
+    bad = replace(good, plan=Plan(seed=7), violations=["h1 lost"], digests_equal=False)
     text = io.StringIO()
     assert show_sweep([good, bad], Console(file=text, width=120), count=2) == [bad]
     assert "seed 7 is bad" in text.getvalue()

@@ -10,9 +10,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from multiprocessing import get_context
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from rich.console import Console
 
@@ -53,6 +53,24 @@ class Outcome:
     faults: dict[str, int]
     virtual_seconds: float
     wall_seconds: float
+
+    @property
+    def healed(self) -> bool:
+        return not self.stuck
+
+    @property
+    def is_good(self) -> bool:
+        return self.healed and not self.violations
+
+    def facts(self) -> dict[str, Any]:
+        """The outcome as plain values, for machines; those of a plan, if it has one, stand among them."""
+        facts = asdict(self)
+        plan = facts.pop("plan", {})
+        return {**plan, "healed": self.healed, **facts}
+
+
+class Endable(Protocol):
+    def end(self) -> None: ...
 
 
 class Trial(Generic[AnyHost]):
@@ -101,6 +119,33 @@ class Trial(Generic[AnyHost]):
         end = self.world.clock.now + CHAOS_SECONDS_MAX
         while self.world.clock.now < end and not any(host.is_up and is_enough(host) for host in self.world.hosts):
             self.world.run_for(STRIDE_SECONDS)
+
+
+class TrialWithLiars(Trial[AnyHost]):
+    """A trial in which some hosts may lie, until the others have had time to end."""
+
+    def __init__(
+        self,
+        world: World[AnyHost],
+        chaos: Chaos[AnyHost],
+        judge: Judge[AnyHost],
+        liars: Iterable[int],
+        let_lie: Callable[[list[int]], Sequence[Endable]],
+    ) -> None:
+        """let_lie: has the hosts with these numbers lie from now on."""
+        super().__init__(world, chaos, judge)
+        self._chosen = sorted(liars)
+        self._let_lie = let_lie
+        self.liars: Sequence[Endable] = ()
+
+    def begin(self) -> None:
+        super().begin()
+        if self._chosen:
+            self.liars = self._let_lie(self._chosen)
+
+    def settle(self) -> None:
+        for liar in self.liars:
+            liar.end()
 
 
 def shown_faults(faults: Counter[str]) -> dict[str, int]:

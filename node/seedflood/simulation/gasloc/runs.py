@@ -3,7 +3,7 @@
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, get_args
+from typing import get_args
 
 from rich.console import Console
 from rich.table import Table
@@ -18,11 +18,11 @@ from seedflood.simulation.gasloc.bounds import find_excess
 from seedflood.simulation.gasloc.checks import find_mistakes, find_silence, find_violations, is_mean_exact
 from seedflood.simulation.gasloc.faults import GaslocChaos
 from seedflood.simulation.gasloc.host import GaslocHost, Manner
-from seedflood.simulation.gasloc.liars import Liar, let_lie
+from seedflood.simulation.gasloc.liars import let_lie
 from seedflood.simulation.gasloc.profiles import PROFILES, Profile
 from seedflood.simulation.gasloc.world import BASE_DIGEST, RUN_ID, GaslocWorld
 from seedflood.simulation.liars import choose_liars
-from seedflood.simulation.runs import Trial, show_complaints, verdict
+from seedflood.simulation.runs import Outcome, TrialWithLiars, show_complaints, verdict
 
 HEALING_SECONDS_MAX = 3600.0
 """A round in which all agree may take a minute over narrow links."""
@@ -86,38 +86,18 @@ class Plan:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
-    """The result of a plan. violations: broken promises. stuck: hosts that had not finished when time was up.
-    mean_exact: None where the mean is not promised. exchanges, skipped: pairs that mixed or did not, as both ends count
-    them. copies: how many hosts took one."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result(Outcome):
+    """The result of a plan. mean_exact: None where the mean is not promised. exchanges, skipped: pairs that mixed or
+    did not, as both ends count them. copies: how many hosts took one."""
 
     plan: Plan
-    violations: list[str]
-    stuck: list[str]
     mean_exact: bool | None
     exchanges: int
     skipped: int
     copies: int
-    virtual_seconds: float
-    wall_seconds: float
-    faults: dict[str, int]
     climate: str = "usual"
     liars: int = 0
-
-    @property
-    def healed(self) -> bool:
-        return not self.stuck
-
-    @property
-    def is_good(self) -> bool:
-        return self.healed and not self.violations
-
-    def facts(self) -> dict[str, Any]:
-        """The result as plain values, for machines."""
-        facts = asdict(self)
-        plan = facts.pop("plan")
-        return {**plan, "healed": self.healed, **facts}
 
 
 class Judge:
@@ -134,24 +114,14 @@ class Judge:
         return find_violations(hosts)
 
 
-class _Trial(Trial[GaslocHost]):
-    """A trial in which some hosts may lie, until the others have ended."""
-
+class _Trial(TrialWithLiars[GaslocHost]):
     world: GaslocWorld
 
     def __init__(self, world: GaslocWorld, chaos: GaslocChaos, liars: Iterable[int]) -> None:
-        super().__init__(world, chaos, Judge())
-        self._chosen = sorted(liars)
-        self._liars: list[Liar] = []
-
-    def begin(self) -> None:
-        super().begin()
-        if self._chosen:
-            self._liars = let_lie(self.world, self._chosen, self.chaos.faults)
+        super().__init__(world, chaos, Judge(), liars, lambda chosen: let_lie(world, chosen, chaos.faults))
 
     def settle(self) -> None:
-        for liar in self._liars:
-            liar.end()
+        super().settle()
         self.world.run_for(QUIET_SECONDS)
 
 
@@ -168,16 +138,12 @@ def simulate(plan: Plan) -> Result:
     )
     seen = [host.node.gasloc.exchange for host in world.honest if host.is_up]
     return Result(
+        **asdict(outcome),
         plan=plan,
-        violations=outcome.violations,
-        stuck=outcome.stuck,
         mean_exact=is_mean_exact(world.honest),
         exchanges=sum(one.mixed for one in seen),
         skipped=sum(one.skipped for one in seen),
         copies=sum(host.copies for host in world.honest),
-        virtual_seconds=outcome.virtual_seconds,
-        wall_seconds=outcome.wall_seconds,
-        faults=outcome.faults,
         climate=climate.name,
         liars=len(liars),
     )

@@ -3,7 +3,6 @@
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -16,7 +15,7 @@ from seedflood.protocol.swarm.rules import Patience
 from seedflood.simulation import runs
 from seedflood.simulation.climate import Climate, draw_climate
 from seedflood.simulation.liars import choose_liars
-from seedflood.simulation.runs import HEALING_SECONDS_MAX, Trial, show_complaints, verdict
+from seedflood.simulation.runs import HEALING_SECONDS_MAX, Outcome, TrialWithLiars, show_complaints, verdict
 from seedflood.simulation.seedflood.bounds import find_excess
 from seedflood.simulation.seedflood.checks import (
     find_mistakes,
@@ -28,7 +27,7 @@ from seedflood.simulation.seedflood.checks import (
 )
 from seedflood.simulation.seedflood.faults import SeedfloodChaos
 from seedflood.simulation.seedflood.host import SeedfloodHost
-from seedflood.simulation.seedflood.liars import Liar, let_lie
+from seedflood.simulation.seedflood.liars import let_lie
 from seedflood.simulation.seedflood.optimisers import OPTIMIZERS, OptimizerName
 from seedflood.simulation.seedflood.profiles import PROFILES, Profile
 from seedflood.simulation.seedflood.telling import TELLS, Tell, make_telling
@@ -95,25 +94,16 @@ class Plan:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
-    """The result of a plan. violations: broken promises. stuck: hosts that had not finished when time was up."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result(Outcome):
+    """The result of a plan."""
 
     plan: Plan
-    violations: list[str]
-    stuck: list[str]
     frontiers_equal: bool
     digests_equal: bool
     digest: str
-    virtual_seconds: float
-    wall_seconds: float
-    faults: dict[str, int]
     climate: str = "usual"
     liars: int = 0
-
-    @property
-    def healed(self) -> bool:
-        return not self.stuck
 
     @property
     def is_good(self) -> bool:
@@ -121,12 +111,6 @@ class Result:
         on without them."""
         may_stall = self.liars > 0 and self.plan.window == "strict"
         return (self.healed or may_stall) and not self.violations
-
-    def facts(self) -> dict[str, Any]:
-        """The result as plain values, for machines."""
-        facts = asdict(self)
-        plan = facts.pop("plan")
-        return {**plan, "healed": self.healed, **facts}
 
 
 class Judge:
@@ -143,26 +127,16 @@ class Judge:
         return find_violations(hosts)
 
 
-class _Trial(Trial[SeedfloodHost]):
-    """A trial in which some hosts may lie, until the others have had time to end."""
-
+class _Trial(TrialWithLiars[SeedfloodHost]):
     world: SeedfloodWorld
 
     def __init__(self, world: SeedfloodWorld, chaos: SeedfloodChaos, liars: Iterable[int]) -> None:
-        super().__init__(world, chaos, Judge())
-        self._chosen = sorted(liars)
-        self._liars: list[Liar] = []
-
-    def begin(self) -> None:
-        super().begin()
-        if self._chosen:
-            self._liars = let_lie(self.world, self._chosen, self.chaos.faults)
+        super().__init__(world, chaos, Judge(), liars, lambda chosen: let_lie(world, chosen, chaos.faults))
 
     def settle(self) -> None:
-        if not self._liars:
+        super().settle()
+        if not self.liars:
             return
-        for liar in self._liars:
-            liar.end()
         self.world.run_for(QUIET_SECONDS)
         self.world.clock.run(lambda: has_mended(self.world.honest), MENDING_SECONDS_MAX)
         self.chaos.faults["culprits"] += len(self.world.chronicle.two_tongued)
@@ -184,15 +158,11 @@ def simulate(plan: Plan) -> Result:
         STALL_SECONDS_MAX if is_stalling else HEALING_SECONDS_MAX,
     )
     return Result(
+        **asdict(outcome),
         plan=plan,
-        violations=outcome.violations,
-        stuck=outcome.stuck,
         frontiers_equal=has_equal_frontiers(world.honest),
         digests_equal=has_equal_digests(world.honest),
         digest=world.honest[0].ledger.digest().hex()[:16],
-        virtual_seconds=outcome.virtual_seconds,
-        wall_seconds=outcome.wall_seconds,
-        faults=outcome.faults,
         climate=climate.name,
         liars=len(liars),
     )
