@@ -46,6 +46,13 @@ def test_a_missing_settings_file_is_one_sentence_and_exit_code_78(monkeypatch, c
     assert "Traceback" not in err
 
 
+def test_a_missing_file_of_the_run_that_follows_is_one_sentence(monkeypatch, capsys):
+    code, out, err = run(monkeypatch, capsys, cli.main, "local", "--then", "/no/finetune.toml")
+    assert code == ExitCode.CONFIG
+    assert out == ""
+    assert "/no/finetune.toml does not exist; name the file of the run that follows with --then." in err
+
+
 def test_config_show_prints_what_the_layers_make(monkeypatch, capsys, tmp_path):
     path = tmp_path / "peers.toml"
     path.write_text("[run]\nsteps = 3\n")

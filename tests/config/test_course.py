@@ -113,7 +113,7 @@ def test_what_a_run_leaves_behind_need_not_be_there_before_it_has_run(write, tmp
         (FIRST, "[run]\nstep = 1\n", 'second.toml: [run] has no key "step"'),
         (FIRST, SECOND + '[node]\nstate = "x"\n', "take the key out"),
         (FIRST, SECOND + '[node]\nthen = "../first.toml"\n', "leads back to"),
-        (FIRST.replace("second.toml", "none.toml"), SECOND, "none.toml does not exist"),
+        (FIRST.replace("second.toml", "none.toml"), SECOND, "none.toml does not exist; correct [node] then of "),
         (SECOND, SECOND, "none is before it"),
         (FIRST, FIRST.replace('then = "later/second.toml"', "").replace('state = "state"', ""), "are the same"),
     ],

@@ -159,7 +159,7 @@ def local(
         evaluate_every=max(1, steps // 8) if evaluate_every is None else evaluate_every,
         export=export,
         overrides=flags,
-        then=read_layer(then) if then is not None else None,
+        then=read_layer(then, "name the file of the run that follows with --then") if then is not None else None,
     )
     result = run_cluster(plan, folder)
     if as_json:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from seedflood.config.load import Settings, check_folders, combine, read_layer
+from seedflood.config.load import NAME_THE_FILE, Settings, check_folders, combine, read_layer
 from seedflood.config.tables import merge
 from seedflood.errors import ConfigError
 
@@ -107,7 +107,8 @@ def _read(path: Path, flags: Mapping[str, Any]) -> Iterator[Settings]:
         if following.resolve() in seen:
             raise ConfigError(f"{path}: [node] then leads back to {following}, so the course would never end.")
         seen.append(following.resolve())
-        given = read_layer(following)
+        remedy = f"correct [node] then of {seen[-2].name}" if layer else NAME_THE_FILE
+        given = read_layer(following, remedy)
         if layer and "state" in given.get("node", {}):
             raise ConfigError(
                 f"{following}: [node] state is for the first run of a course; what follows is kept inside of it: take "

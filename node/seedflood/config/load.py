@@ -83,18 +83,21 @@ class Settings(BaseSettings):
         return self
 
 
+NAME_THE_FILE = "name your peers.toml with --peers"
+
+
 def load_settings(path: Path | None, flags: Mapping[str, Any] | None = None) -> Settings:
     """Combines the layers. flags: nested like the file, only those that were given. Raises ConfigError with one
     sentence."""
     return combine(read_layer(path) if path is not None else {}, flags, str(path) if path else "settings")
 
 
-def read_layer(path: Path) -> dict[str, Any]:
-    """The settings of a file, as nested tables. Raises ConfigError."""
+def read_layer(path: Path, remedy: str = NAME_THE_FILE) -> dict[str, Any]:
+    """The settings of a file, as nested tables. remedy: what to do if there is no such file. Raises ConfigError."""
     try:
         layer = tomllib.loads(path.read_text())
     except FileNotFoundError:
-        raise ConfigError(f"{path} does not exist; name your peers.toml with --peers.") from None
+        raise ConfigError(f"{path} does not exist; {remedy}.") from None
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}.") from None
     except UnicodeDecodeError:
