@@ -7,6 +7,13 @@ from typing import Generic, TypeVar
 P = TypeVar("P", bound=StrEnum)
 
 
+def follow(now: P, then: P, transitions: Mapping[P, tuple[P, ...]]) -> P:
+    """The next phase. transitions: what may follow each phase. Raises AssertionError if it may not follow."""
+    if then not in transitions[now]:
+        raise AssertionError(f"{then.value} does not follow {now.value}")
+    return then
+
+
 class PhaseMachine(Generic[P]):
     """Goes from phase to phase as a table allows.
 
@@ -20,6 +27,4 @@ class PhaseMachine(Generic[P]):
 
     def enter(self, phase: P) -> None:
         """Raises AssertionError, having changed nothing, if the phase may not follow."""
-        if phase not in self.transitions[self.phase]:
-            raise AssertionError(f"{phase.value} does not follow {self.phase.value}")
-        self.phase = phase
+        self.phase = follow(self.phase, phase, self.transitions)

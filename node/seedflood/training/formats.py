@@ -13,7 +13,7 @@ from typing import Any
 from seedflood import embedded
 from seedflood.config import ObjectiveSettings
 from seedflood.errors import ConfigError
-from seedflood.training.rows import EmbeddedPlaces, EmbeddedSource, HubSource, Source
+from seedflood.training.rows import EmbeddedSource, HubSource, Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +46,8 @@ class BuiltIn:
 _YES_NO = ("Yes", "No")
 _RTE = '{%s}\nDoes this mean that "{%s}" is true? Yes or No?\n'
 BUILT_IN = {
-    "embedded": BuiltIn(EmbeddedSource(), (PromptFormat(embedded.TEMPLATE, embedded.LABEL_WORDS),)),
-    "places": BuiltIn(EmbeddedPlaces(), (PromptFormat(embedded.PLACES_TEMPLATE, embedded.PLACES),)),
+    "embedded": BuiltIn(EmbeddedSource(embedded.rows), (PromptFormat(embedded.TEMPLATE, embedded.LABEL_WORDS),)),
+    "places": BuiltIn(EmbeddedSource(embedded.places), (PromptFormat(embedded.PLACES_TEMPLATE, embedded.PLACES),)),
     "sst2": BuiltIn(HubSource("stanfordnlp/sst2"), (PromptFormat("{sentence} . it was", ("terrible", "great")),)),
     "rte": BuiltIn(
         HubSource("nyu-mll/glue", "rte"),

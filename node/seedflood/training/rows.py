@@ -4,7 +4,7 @@ A row is a dictionary of columns. Every row remembers where it came from, so tha
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,34 +56,13 @@ class HubSource:
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedSource:
-    """The rows that come with the package."""
+    """Rows that come with the package. of: makes those of a split (`embedded`)."""
 
+    of: Callable[[embedded.Split], Iterable[Mapping[str, Any]]]
     name: str = "embedded"
 
     def read(self) -> tuple[list[Row], list[Row]]:
-        train, validation = (rows_in_memory(embedded.rows(split), f"embedded {split}") for split in embedded.SPLITS)
-        return train, validation
-
-
-@dataclass(frozen=True, slots=True)
-class EmbeddedPlaces:
-    """The same sentences, with the places that they are about."""
-
-    name: str = "embedded"
-
-    def read(self) -> tuple[list[Row], list[Row]]:
-        train, validation = (rows_in_memory(embedded.places(split), f"embedded {split}") for split in embedded.SPLITS)
-        return train, validation
-
-
-@dataclass(frozen=True, slots=True)
-class EmbeddedTexts:
-    """The texts that come with the package."""
-
-    name: str = "embedded"
-
-    def read(self) -> tuple[list[Row], list[Row]]:
-        train, validation = (rows_in_memory(embedded.texts(split), f"embedded {split}") for split in embedded.SPLITS)
+        train, validation = (rows_in_memory(self.of(split), f"embedded {split}") for split in embedded.SPLITS)
         return train, validation
 
 

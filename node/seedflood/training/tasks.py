@@ -9,6 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from seedflood import embedded
 from seedflood.config import ObjectiveSettings, RunSettings
 from seedflood.errors import DataError, ModelError
 from seedflood.training import randomness, shards
@@ -16,10 +17,10 @@ from seedflood.training.encoding import Encoder, make_encoder
 from seedflood.training.formats import BUILT_IN, Format, choose_format
 from seedflood.training.objectives.batches import Batch
 from seedflood.training.objectives.objective import Example, Objective
-from seedflood.training.rows import EmbeddedTexts, Row, read_folder, read_hub, rows_in_memory
+from seedflood.training.rows import EmbeddedSource, Row, read_folder, read_hub, rows_in_memory
 from seedflood.training.shards import Shard
 
-TEXTS = EmbeddedTexts()
+TEXTS = EmbeddedSource(embedded.texts)
 
 
 class Task:

@@ -39,6 +39,7 @@ from seedflood.protocol.gasloc.rules import Bounds, GaslocRules
 from seedflood.protocol.gasloc.stated import known_graph
 from seedflood.protocol.gasloc.transfer import Content, Receiving, Sink
 from seedflood.protocol.gasloc.tree import find_place
+from seedflood.protocol.lifecycle import follow
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.swarm.presence import Presence
 from seedflood.protocol.view import Blocker
@@ -348,9 +349,7 @@ class Agreement:
 
     def _enter(self, stage: Stage) -> None:
         """Raises AssertionError, having changed nothing, if the stage may not follow."""
-        if stage not in TRANSITIONS[self.stage]:
-            raise AssertionError(f"{stage.value} does not follow {self.stage.value}")
-        self.stage = stage
+        self.stage = follow(self.stage, stage, TRANSITIONS)
 
     def _awaited(self) -> list[OriginId]:
         if self.stage is Stage.GATHERING:

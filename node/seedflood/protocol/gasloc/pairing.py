@@ -19,6 +19,7 @@ from enum import StrEnum
 from seedflood.protocol.gasloc.matching import weight
 from seedflood.protocol.gasloc.messages import Offer
 from seedflood.protocol.gasloc.orders import Share
+from seedflood.protocol.lifecycle import follow
 from seedflood.protocol.origin import OriginId
 
 
@@ -63,9 +64,7 @@ class Pairing:
 
     def enter(self, stage: Stage) -> None:
         """Raises AssertionError, having changed nothing, if the stage may not follow."""
-        if stage not in TRANSITIONS[self.stage]:
-            raise AssertionError(f"{stage.value} does not follow {self.stage.value}")
-        self.stage = stage
+        self.stage = follow(self.stage, stage, TRANSITIONS)
 
     @property
     def round(self) -> int:

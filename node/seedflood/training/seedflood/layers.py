@@ -19,6 +19,7 @@ rows and K columns of a stored weight, R rank, F all coefficients (subspace.py).
 the module does with W.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -173,12 +174,12 @@ def add_increment(y_NM: Tensor, outer_NR: Tensor, basis_MR: Tensor) -> Tensor:
     return torch.addmm(y_NM.to(torch.float32), outer_NR, basis_MR.T).to(y_NM.dtype)
 
 
-class LiveProduct(LiveModule):
+class LiveProduct(LiveModule, ABC):
     """A product with a stored matrix, at all positions or only where an answer is read."""
 
+    @abstractmethod
     def product(self, x_NX: Tensor) -> Tensor:
         """The output at these positions, which are as many of each variant."""
-        raise NotImplementedError
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.repeated(x, features=1)
