@@ -38,7 +38,7 @@ def test_it_shows_what_gasloc_does_and_nothing_of_windows_and_updates(running: P
     assert running.read(seen) == [False, False, False]
     running.wait_until(lambda page: len(page.rows("algorithm-figures")) > 10, "figures")
     rows = {name: cells[-1] for name, cells in running.rows("algorithm-figures").items()}
-    assert rows["bytes sent"].endswith("MB")
+    assert rows["bytes sent"].endswith(("kB", "MB"))  # how many rounds were skipped by step 100 is chance
     assert rows["consensus distance"].endswith("%")
     assert rows["bytes per token"].endswith(" B")
     assert rows["exchange seconds"].endswith("s")
