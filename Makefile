@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check -q
 
-.PHONY: help setup demo tour test test-long compose-test soak check lint-deploy bench clean sweep
+.PHONY: help setup demo tour test test-long compose-test soak check lint-deploy bench clean sweep fuzz audit
 
 help:  ## This list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 15
@@ -44,6 +44,18 @@ check: $(VENV)/.ready-dev  ## Format, lint and types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+FUZZ_SECONDS ?= 600
+FUZZ_TARGETS ?= frame pull exchange state answer settings journal
+fuzz: $(VENV)/.ready-dev  ## What comes from outside, made up by atheris, FUZZ_SECONDS for each of FUZZ_TARGETS
+	$(PIP) install -c constraints.txt -e '.[fuzz]'
+	for target in $(FUZZ_TARGETS); do \
+	  $(BIN)/python tools/fuzz.py $$target -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=4096 || exit 1; \
+	done
+
+audit: $(VENV)/.ready-dev  ## Known faults of what is installed (pip-audit; needs the network)
+	$(PIP) install -c constraints.txt -e '.[audit]'
+	$(BIN)/python tools/audit.py
 
 lint-deploy: $(VENV)/.ready-dev  ## What docker/ and deploy/ hold, by hadolint, promtool, kubernetes-validate, ...
 	tools/lint_deploy.sh

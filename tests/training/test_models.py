@@ -1,3 +1,5 @@
+import json
+
 import pytest
 import torch
 from reference import tiny_base, tiny_model, tiny_tokenizer
@@ -102,3 +104,27 @@ def test_a_failed_export_leaves_the_model_that_was_there(tmp_path, monkeypatch):
         export_model(base, weights, folder)
     assert (folder / "model.safetensors").read_bytes() == before
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_a_folder_that_brings_code_is_refused_and_its_code_is_not_run(tmp_path):
+    base = tiny_base()
+    folder = export_model(base, dict(base.model.named_parameters()), tmp_path / "model")
+    config = json.loads((folder / "config.json").read_text())
+    classes = {"AutoConfig": "theirs.Settings", "AutoModelForCausalLM": "theirs.Model"}
+    (folder / "config.json").write_text(json.dumps({**config, "model_type": "theirs", "auto_map": classes}))
+    (folder / "theirs.py").write_text(
+        f"open({str(tmp_path / 'ran')!r}, 'w')\nclass Settings: pass\nclass Model: pass\n"
+    )
+    with pytest.raises(ModelError, match="brings code of its own") as caught:
+        load_model(str(folder))
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_pickled_weights_are_refused_and_not_run(tmp_path):
+    base = tiny_base()
+    folder = export_model(base, dict(base.model.named_parameters()), tmp_path / "model")
+    (folder / "model.safetensors").unlink()
+    torch.save({}, folder / "pytorch_model.bin")
+    with pytest.raises(ModelError, match="safetensors"):
+        load_model(str(folder))

@@ -139,6 +139,7 @@ def _read(location: str) -> tuple[Any, Any]:
     try:
         return _read_files(location, local_files_only=True)
     except Exception as error:  # A broken file may raise anything.
+        _refuse_code(location, error)
         if Path(location).is_dir():
             raise ModelError(
                 f"Cannot load a model from folder {location}: it needs config.json, safetensors weights of a causal "
@@ -149,11 +150,21 @@ def _read(location: str) -> tuple[Any, Any]:
         if fault is None:
             return _read_files(location, local_files_only=False)
     except Exception as error:
+        _refuse_code(location, error)
         fault = hub.first_line(error)
     raise ModelError(
         f'Model "{location}" is neither a folder nor in the local cache, and the hub did not give it: check the name, '
         f'or fetch it on a host with network access by "hf download {location}" and copy it here ({fault}).'
     )
+
+
+def _refuse_code(location: str, error: Exception) -> None:
+    """Raises ModelError if this is how transformers says that the model needs code that comes with it."""
+    if any(phrase in str(error) for phrase in ("custom code", "trust_remote_code")):
+        raise ModelError(
+            f'Model "{location}" brings code of its own, which seedflood never runs: choose a model of a class that '
+            "transformers has."
+        ) from error
 
 
 def _read_files(location: str, *, local_files_only: bool) -> tuple[Any, Any]:
