@@ -164,3 +164,10 @@ def test_settings_that_do_not_go_together_are_told_in_one_sentence(changes, sent
     assert sentence in str(raised.value)
     assert "[run" in str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+def test_a_roster_without_an_operator_says_what_is_missing(write):
+    with pytest.raises(ConfigError, match=r"\[node\] roster is for a closed run: name .* \[run\] operator"):
+        load_settings(write('[node]\nroster = "roster.json"\n'))
+    closed = load_settings(write(f'[run]\noperator = "{"ab" * 32}"\n[node]\nroster = "roster.json"\n'))
+    assert closed.node.roster == Path("roster.json")

@@ -44,6 +44,9 @@ FLAT = {
 }
 """All keys that the flat table had, with a value each."""
 
+LATER = {"operator", "nonce"}
+"""Keys of `[run]` that came when it was no longer flat."""
+
 
 def test_every_key_of_the_flat_table_is_migrated(tmp_path):
     path = tmp_path / "peers.toml"
@@ -51,7 +54,7 @@ def test_every_key_of_the_flat_table_is_migrated(tmp_path):
     migrate_file(path)
     shown = load_settings(path).run.model_dump(mode="json")
     tables = {"objective", "seedflood"}
-    found = {key: value for key, value in shown.items() if key not in tables}
+    found = {key: value for key, value in shown.items() if key not in tables and key not in LATER}
     assert merge(found, *(shown[table] for table in tables)) == FLAT
 
 

@@ -163,3 +163,15 @@ def test_a_gradient_has_defaults_of_its_own():
 def test_an_epoch_of_gradients_is_whole_rounds(local_steps):
     run = RunSettings.of(estimate="gradient", local_steps=local_steps, steps=local_steps)
     assert 100 <= run.seedflood.refresh_period < 100 + local_steps
+
+
+def test_operator_and_nonce_are_part_of_the_run_and_the_list_of_hosts_is_not():
+    operator = "ab" * 32
+    ids = {RunSettings(**keys).run_id() for keys in ({}, {"operator": operator}, {"nonce": "two"})}
+    assert len({*ids, RunSettings(operator=operator, nonce="two").run_id()}) == 4
+
+
+@pytest.mark.parametrize("operator", ["", "ab", "AB" * 32, "xy" * 32])
+def test_an_operator_is_named_by_its_public_key(operator):
+    with pytest.raises(ValidationError, match="64 hex digits as `seedflood keygen` prints them"):
+        RunSettings(operator=operator)

@@ -72,6 +72,15 @@ class Settings(BaseSettings):
         return init_settings, EnvSettingsSource(settings_cls), InitSettingsSource(settings_cls, dict(cls.file_layer))
 
     @model_validator(mode="after")
+    def _check_roster(self) -> Self:
+        if self.node.roster is not None and self.run.operator is None:
+            raise ValueError(
+                "[node] roster is for a closed run: name the operator's public key in [run] operator, or take roster "
+                "out"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _check_exposure(self) -> Self:
         addresses = [self.node.listen, *(peer.address for peer in self.peers)]
         exposed = [address for address in addresses if address and not is_loopback(address)]

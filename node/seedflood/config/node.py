@@ -16,6 +16,9 @@ class NodeSettings(Section):
     name: Name = Field("node", description="Name of this host, shown everywhere.")
     listen: str = Field("127.0.0.1:7070", description='Address and port to listen on; port 0 takes any, "" none.')
     state: Path = Field(Path("seedflood-state"), description="Folder of this host's key, journal and results.")
+    roster: Path | None = Field(
+        None, description="The list of hosts that its operator signed, of a run with [run] operator; SIGHUP reads it."
+    )
     model_path: Path | None = Field(
         None, description="Folder that holds the base model here, if `run.model` is a name."
     )

@@ -9,6 +9,7 @@ Under one schema version no released default ever changes (`tests/config/default
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from typing import Any, Literal, Self
 
@@ -17,6 +18,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, field_validator, mode
 from seedflood.config.gasloc import GaslocSettings
 from seedflood.config.seedflood import SeedfloodSettings
 from seedflood.config.tables import AlgorithmSettings, Name, Section, Tables, merge, sections_of
+from seedflood.protocol.swarm.roster import NONCE_CHARACTERS_MAX
 
 RUN_SCHEMA = 2
 """It is counted up when a default changes: then hosts of the versions before and after never link."""
@@ -46,6 +48,17 @@ class RunSettings(Section):
         "embedded",
         description='Base model: "embedded", a Hugging Face name, a folder (then equal on all hosts), or "previous": '
         "what the run before it has ended with.",
+    )
+    operator: str | None = Field(
+        None,
+        description="Public key of the operator, 64 hex digits: only hosts on the roster that it signed take part "
+        "(default: the run is open).",
+    )
+    nonce: str | None = Field(
+        None,
+        min_length=1,
+        max_length=NONCE_CHARACTERS_MAX,
+        description="Any text: tells a run from an earlier one with the same settings, whose updates must not count.",
     )
     seed: int = Field(1, ge=0, le=2**63 - 1, description="Seed of the run: whatever is drawn follows from it.")
     clients: int = Field(1, ge=1, le=65536, description="How many origins take part.")
@@ -85,6 +98,13 @@ class RunSettings(Section):
                         f'set mode = "{name}"'
                     )
         return given
+
+    @field_validator("operator")
+    @classmethod
+    def _check_operator(cls, operator: str | None) -> str | None:
+        if operator is not None and re.fullmatch("[0-9a-f]{64}", operator) is None:
+            raise ValueError("it must be the operator's public key, 64 hex digits as `seedflood keygen` prints them")
+        return operator
 
     @field_validator("mode")
     @classmethod

@@ -1,0 +1,174 @@
+"""The file of a roster: readable, with operator, nonce and signature inside, so it can be checked wherever it lies.
+
+    {
+      "seedflood_roster": 1,
+      "operator": "64 hex digits",
+      "nonce": "",
+      "serial": 3,
+      "entries": [
+        {"name": "host1", "public_key": "64 hex digits", "roles": ["train"], "not_after": "2027-01-01T00:00:00Z"}
+      ],
+      "signature": "128 hex digits"
+    }
+
+Times are in UTC; an entry may leave them out. An entry without roles is a host that was removed.
+"""
+
+import json
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+from seedflood import durable
+from seedflood.errors import ConfigError
+from seedflood.identity import Identity, verify
+from seedflood.protocol.swarm.roster import ENTRIES_MAX, NONCE_CHARACTERS_MAX, Entry, Roster
+
+FILE_VERSION = 1
+FILE_BYTES_MAX = 2 << 20
+KEYS = ("seedflood_roster", "operator", "nonce", "serial", "entries", "signature")
+ENTRY_KEYS = ("name", "public_key", "roles", "not_before", "not_after")
+
+_EPOCH = datetime.fromtimestamp(0, UTC)
+
+
+class SignedRoster(NamedTuple):
+    """A roster with what it is bound to. operator: the operator's public key. nonce: that of the run, "" if it has
+    none."""
+
+    operator: bytes
+    nonce: str
+    roster: Roster
+
+    @classmethod
+    def sign(cls, operator: Identity, nonce: str, roster: Roster) -> Self:
+        """operator: the operator's own key."""
+        return cls(operator.public_key, nonce, roster.signed(operator.sign, operator.public_key, nonce))
+
+    @property
+    def is_signed(self) -> bool:
+        return self.roster.is_signed(self.operator, self.nonce, verify)
+
+    def spelled(self) -> str:
+        """The text of the file; equal for equal rosters."""
+        head = {
+            "seedflood_roster": FILE_VERSION,
+            "operator": self.operator.hex(),
+            "nonce": self.nonce,
+            "serial": self.roster.serial,
+        }
+        lines = [f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in head.items()]
+        entries = ",\n".join(f"    {json.dumps(_spell(entry))}" for entry in self.roster.entries)
+        lines.append(f'  "entries": [\n{entries}\n  ]' if entries else '  "entries": []')
+        lines.append(f'  "signature": "{self.roster.signature.hex()}"')
+        return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def read_roster(path: Path) -> SignedRoster:
+    """Reads and verifies a roster. Raises ConfigError with one sentence."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(FILE_BYTES_MAX + 1)
+    except FileNotFoundError:
+        raise ConfigError(f"the roster {path} does not exist; copy the operator's roster.json there.") from None
+    except OSError as error:
+        raise ConfigError(f"the roster {path} cannot be read: {error.strerror}.") from None
+    if len(data) > FILE_BYTES_MAX:
+        raise ConfigError(f"the roster {path} has more than {FILE_BYTES_MAX} bytes, so it is none.")
+    try:
+        found = parse_roster(data)
+    except ValueError as error:
+        raise ConfigError(f"the roster {path} cannot be used: {error}.") from None
+    if not found.is_signed:
+        raise ConfigError(
+            f"the roster {path} is not signed by its operator: it was changed by hand or damaged; copy it again, or "
+            "change it by `seedflood roster`."
+        )
+    return found
+
+
+def write_roster(path: Path, roster: SignedRoster) -> None:
+    """Writes it, whole or not at all. Raises ConfigError."""
+    try:
+        durable.write(path, roster.spelled().encode(), mode=0o644)
+    except OSError as error:
+        raise ConfigError(f"the roster {path} cannot be written: {error.strerror}.") from None
+
+
+def parse_roster(data: bytes) -> SignedRoster:
+    """The roster in the text of a file; its signature is not verified. Raises ValueError with a sentence."""
+    try:
+        told = json.loads(data)
+    except RecursionError:
+        raise ValueError("it is no JSON") from None
+    except ValueError as error:
+        raise ValueError(f"it is no JSON ({str(error)[:80]})") from None
+    _check_keys(told, KEYS, KEYS, "the file")
+    if told["seedflood_roster"] != FILE_VERSION:
+        raise ValueError('its "seedflood_roster" is not 1: another release of seedflood has written it')
+    nonce, serial, entries = told["nonce"], told["serial"], told["entries"]
+    if not isinstance(nonce, str) or len(nonce) > NONCE_CHARACTERS_MAX:
+        raise ValueError(f'"nonce" must be text of at most {NONCE_CHARACTERS_MAX} characters')
+    if type(serial) is not int:
+        raise ValueError('"serial" must be a whole number')
+    if not isinstance(entries, list) or len(entries) > ENTRIES_MAX:
+        raise ValueError(f'"entries" must be a list of at most {ENTRIES_MAX} entries')
+    operator, signature = parse_key(told["operator"], "operator"), _hex(told["signature"], 64, "signature")
+    return SignedRoster(operator, nonce, Roster(serial, tuple(map(_read_entry, entries)), signature))
+
+
+def parse_key(text: object, name: str) -> bytes:
+    """A public key as it is shown: 64 hex digits. Raises ValueError."""
+    return _hex(text, 32, name)
+
+
+def parse_time(text: str) -> int:
+    """A date or a time in ISO 8601, in UTC unless it says otherwise, in unix seconds. Raises ValueError."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f'"{text[:40]}" is no time; write it like 2027-01-31 or 2027-01-31T12:00:00Z') from None
+    return int(((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH).total_seconds())
+
+
+def spell_time(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _spell(entry: Entry) -> dict[str, Any]:
+    told: dict[str, Any] = {"name": entry.name, "public_key": entry.public_key.hex(), "roles": list(entry.roles)}
+    times = {"not_before": entry.not_before, "not_after": entry.not_after}
+    return told | {key: spell_time(moment) for key, moment in times.items() if moment is not None}
+
+
+def _read_entry(told: object) -> Entry:
+    _check_keys(told, ENTRY_KEYS, ENTRY_KEYS[:3], "an entry")
+    assert isinstance(told, dict)
+    name, roles = told["name"], told["roles"]
+    if not isinstance(name, str):
+        raise ValueError('the "name" of an entry must be text')
+    if not isinstance(roles, list) or not all(isinstance(role, str) for role in roles):
+        raise ValueError(f'the "roles" of {name[:80]} must be a list of names of roles')
+    times = []
+    for key in ("not_before", "not_after"):
+        moment = told.get(key)
+        if moment is not None and not isinstance(moment, str):
+            raise ValueError(f'the "{key}" of {name[:80]} must be a time such as "2027-01-31T12:00:00Z"')
+        times.append(None if moment is None else parse_time(moment))
+    return Entry(name, parse_key(told["public_key"], "public_key"), tuple(roles), *times)
+
+
+def _check_keys(told: object, known: tuple[str, ...], needed: tuple[str, ...], what: str) -> None:
+    if not isinstance(told, dict):
+        raise ValueError(f"{what} must be a JSON object")
+    if (missing := next((key for key in needed if key not in told), None)) is not None:
+        raise ValueError(f'{what} has no "{missing}"')
+    if (unknown := next((key for key in told if key not in known), None)) is not None:
+        raise ValueError(f'{what} has an unknown key "{str(unknown)[:40]}"')
+
+
+def _hex(text: object, count: int, name: str) -> bytes:
+    if not isinstance(text, str) or re.fullmatch(f"[0-9a-fA-F]{{{2 * count}}}", text) is None:
+        raise ValueError(f'"{name}" must be {2 * count} hex digits')
+    return bytes.fromhex(text)

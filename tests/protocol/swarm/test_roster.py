@@ -1,0 +1,174 @@
+"""The roster: what its signature covers, which edition counts, and who may do what at which time."""
+
+import hashlib
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from origins import pretend_signature, verify
+
+from seedflood.protocol.origin import origin_id
+from seedflood.protocol.swarm.roster import ENTRIES_MAX, ROLES, SECONDS_MAX, SERIAL_MAX, Entry, Roster
+
+OPERATOR, NONCE = hashlib.sha256(b"operator").digest(), "second try"
+
+
+def sign(message):
+    return pretend_signature(OPERATOR, message)
+
+
+def key(number):
+    return hashlib.sha256(b"key %d" % number).digest()
+
+
+times = st.none() | st.integers(0, SECONDS_MAX)
+
+
+@st.composite
+def entries(draw):
+    names = draw(st.lists(st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,8}", fullmatch=True), max_size=6, unique=True))
+    found = []
+    for number, name in enumerate(names):
+        first, last = sorted([draw(times), draw(times)], key=lambda one: -1 if one is None else one)
+        first, last = (first, last) if first is not None else (None, last)
+        found.append(Entry(name, key(number), tuple(draw(st.sets(st.sampled_from(ROLES)))), first, last))
+    return tuple(found)
+
+
+rosters = st.builds(Roster, st.integers(1, SERIAL_MAX), entries())
+
+
+@given(rosters, st.randoms())
+def test_equal_lists_are_signed_alike_in_whatever_order_they_are_told(roster, random):
+    shuffled = list(roster.entries)
+    random.shuffle(shuffled)
+    assert Roster(roster.serial, tuple(shuffled)) == roster
+    signed = roster.signed(sign, OPERATOR, NONCE)
+    assert replace(signed, entries=tuple(shuffled)).is_signed(OPERATOR, NONCE, verify)
+
+
+@given(rosters, rosters)
+def test_two_rosters_have_the_same_signed_bytes_only_if_they_are_equal(one, other):
+    assert (one.signed_bytes(OPERATOR, NONCE) == other.signed_bytes(OPERATOR, NONCE)) == (one == other)
+
+
+@given(rosters.filter(lambda roster: roster.entries))
+def test_a_signature_covers_operator_nonce_serial_and_every_field_of_an_entry(roster):
+    signed = roster.signed(sign, OPERATOR, NONCE)
+    first, rest = signed.entries[0], signed.entries[1:]
+    assert signed.is_signed(OPERATOR, NONCE, verify)
+    assert not signed.is_signed(OPERATOR, NONCE + " ", verify)
+    assert not signed.is_signed(key(99), NONCE, verify)
+    changed = [
+        replace(first, name="Z" * 20),
+        replace(first, public_key=key(77)),
+        replace(first, roles=("read",) if first.roles != ("read",) else ()),
+        replace(first, not_before=0 if first.not_before is None else None),
+        replace(first, not_after=SECONDS_MAX if first.not_after is None else None),
+    ]
+    others = [replace(signed, serial=signed.serial % SERIAL_MAX + 1), replace(signed, entries=rest)]
+    others += [replace(signed, entries=(one, *rest)) for one in changed]
+    assert not any(other.is_signed(OPERATOR, NONCE, verify) for other in others)
+    assert not replace(signed, signature=b"").is_signed(OPERATOR, NONCE, verify)
+
+
+@given(st.lists(rosters, min_size=1, max_size=6), st.randoms())
+def test_all_hosts_choose_the_same_roster_in_whatever_order_they_hear_of_them(known, random):
+    known = [replace(one, serial=one.serial % 3 + 1) for one in known]
+    chosen = []
+    for _ in range(2):
+        random.shuffle(known)
+        best = None
+        for one in known:
+            best = one if one.replaces(best, OPERATOR, NONCE) else best
+        chosen.append(best)
+    assert chosen[0] == chosen[1]
+    assert chosen[0].serial == max(one.serial for one in known)
+    same = [one for one in known if one.serial == chosen[0].serial]
+    order = [hashlib.sha256(one.signed_bytes(OPERATOR, NONCE)).digest() for one in same]
+    assert chosen[0] == same[order.index(min(order))]
+    assert {one.contradicts(chosen[0]) for one in same if one != chosen[0]} <= {True}
+
+
+@given(rosters)
+def test_an_entry_is_found_by_its_origin_and_by_its_own_key_alone(roster):
+    for entry in roster.entries:
+        assert roster.get(origin_id(entry.public_key)) is roster.of_key(entry.public_key) is roster.named(entry.name)
+    assert roster.get(origin_id(key(99))) is roster.of_key(key(99)) is roster.named("!") is None
+    assert len(roster) == len(roster.entries)
+
+
+def test_another_key_with_the_origin_id_of_an_entry_is_not_on_the_roster(monkeypatch):
+    roster = Roster(1, (Entry("a", key(1)),))
+    monkeypatch.setattr("seedflood.protocol.swarm.roster.origin_id", lambda _: origin_id(key(1)))
+    assert roster.of_key(key(1)) is not None
+    assert roster.of_key(key(2)) is None
+
+
+def test_an_entry_counts_from_its_first_second_to_its_last_and_never_without_a_role():
+    entry = Entry("a", key(1), not_before=100, not_after=200)
+    assert [entry.is_valid(at) for at in (99.9, 100, 200.9, 201)] == [False, True, True, False]
+    assert Entry("a", key(1)).is_valid(0.0)
+    assert not replace(entry, roles=()).is_valid(150)
+    assert replace(entry, roles=()).is_removed
+
+
+def test_roles_have_one_order():
+    assert Entry("a", key(1), ("read", "train", "read")).roles == ("train", "read")
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"name": ""}, "is no name"),
+        ({"name": "x" * 64}, "is no name"),
+        ({"name": "a b"}, "is no name"),
+        ({"public_key": b"short"}, "has 5 bytes and not 32"),
+        ({"roles": ("king",)}, '"king" is no role'),
+        ({"not_before": -1}, "out of range"),
+        ({"not_after": SECONDS_MAX + 1}, "out of range"),
+        ({"not_before": 7, "not_after": 6}, "ends before it begins"),
+    ],
+)
+def test_an_entry_that_cannot_be_used_cannot_be_made(changes, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        replace(Entry("a", key(1)), **changes)
+
+
+@pytest.mark.parametrize(
+    ("serial", "made", "sentence"),
+    [
+        (0, (), "serial 0"),
+        (SERIAL_MAX + 1, (), "serial"),
+        (1, (Entry("a", key(1)), Entry("a", key(2))), "two entries have the name a"),
+        (1, (Entry("b", key(1)), Entry("a", key(1))), "a and b have one key"),
+    ],
+)
+def test_a_roster_that_cannot_be_used_cannot_be_made(serial, made, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        Roster(serial, made)
+
+
+def test_a_roster_has_a_bound_and_signatures_one_length():
+    many = tuple(Entry(f"host{k}", key(k)) for k in range(ENTRIES_MAX))
+    assert len(Roster(1, many).signed_bytes(OPERATOR, NONCE)) < 1 << 19
+    with pytest.raises(ValueError, match="more than 4096"):
+        Roster(1, (*many, Entry("one-more", key(ENTRIES_MAX))))
+    with pytest.raises(ValueError, match="64 bytes, and this one 3"):
+        Roster(1, signature=b"abc")
+
+
+def test_who_was_removed_stays_on_the_list_without_a_role_and_does_not_return():
+    roster = Roster(3).adding(Entry("a", key(1)), Entry("b", key(2)))
+    after = roster.removing(["a"])
+    assert (roster.serial, after.serial) == (4, 5)
+    assert [(entry.name, entry.roles) for entry in after.entries] == [("a", ()), ("b", ("train",))]
+    with pytest.raises(ValueError, match="was removed, and does not return"):
+        after.adding(Entry("again", key(1)))
+    with pytest.raises(ValueError, match="that of b, which is on it"):
+        after.adding(Entry("again", key(2)))
+    with pytest.raises(ValueError, match="a was removed already"):
+        after.removing(["a"])
+    with pytest.raises(ValueError, match="c is not on the roster"):
+        after.removing(["c"])
