@@ -54,7 +54,8 @@ from seedflood.protocol.swarm.messages import Hello, Member
 from seedflood.storage.seedflood.journal import BundleJournal
 from seedflood.transport.codec import PullEnd, decode, encode
 from seedflood.transport.columns import FRAME_BUNDLES_MAX
-from seedflood.transport.server import DialledStream, PlainCredentials
+from seedflood.transport.credentials import PlainCredentials
+from seedflood.transport.server import CHANNEL_OPTIONS, DialledStream
 from seedflood.wire import flood_pb2 as pb
 
 ORIGINS = 64
@@ -293,7 +294,7 @@ class Peer:
         self._arrived = asyncio.Event()
 
     async def connect(self, address: str) -> None:
-        self._channel = PlainCredentials().channel(address)
+        self._channel = PlainCredentials().open(address, CHANNEL_OPTIONS).channel
         self.stream = DialledStream(self._channel, address)
         await self.stream.connect()
         for frame in encode(self._hello):

@@ -37,6 +37,9 @@ class Shell(ABC):
     def is_welcome(self, hello: Hello) -> None:
         self.node.admission.check_hello(hello)
 
+    def may_pull(self, public_key: bytes) -> None:  # noqa: B027 - everyone may
+        pass
+
     def connected(self, peer: OriginId, hello: Hello) -> None:
         self.drive(lambda: self.driver.connected(peer, hello))
 

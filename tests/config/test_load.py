@@ -72,7 +72,7 @@ GASLOC = '[run]\nmode = "gasloc"\nobjective.task = "lm"\n'
         ('[[peers]]\nname = "a"\n', ["[peers]", '"address"']),
         ('[node]\nshard = "5/4"\n', ["5/4", "2/16"]),
         ("[run]\nsteps = 7\n[run.seedflood]\nlocal_steps = 2\n", ["multiples", "[run.seedflood]", "local_steps"]),
-        ('[node]\nlisten = "0.0.0.0:7070"\n', ["not encrypted", "insecure = true"]),
+        ('[[peers]]\naddress = "b:1"\norigin = "5"\n', ['"origin"', "64 hex digits", "seedflood keygen"]),
         ("[run\n", ["TOML", "line 1"]),
     ],
 )
@@ -124,11 +124,27 @@ def test_a_whole_table_can_come_from_the_environment(write, monkeypatch):
     assert (seedflood.rank, seedflood.delay, seedflood.local_steps) == (9, 1, 2)
 
 
-def test_plain_links_beyond_this_machine_must_be_allowed(write):
-    text = '[[peers]]\naddress = "10.0.0.2:7070"\n'
-    with pytest.raises(ConfigError, match="insecure"):
-        load_settings(write(text))
-    assert load_settings(write(text + "[tls]\ninsecure = true\n")).peers[0].address == "10.0.0.2:7070"
+@pytest.mark.parametrize(
+    ("tls", "covered"),
+    [
+        ("", {"10.0.0.2:7070", "0.0.0.0:7070"}),
+        ("insecure = true", set()),
+        ("loopback = true", {"10.0.0.2:7070", "0.0.0.0:7070", "127.0.0.1:9"}),
+        ("insecure = true\nloopback = true", {"127.0.0.1:9"}),
+    ],
+)
+def test_links_beyond_this_machine_are_secured(write, tls, covered):
+    text = '[node]\nlisten = "0.0.0.0:7070"\n[[peers]]\naddress = "10.0.0.2:7070"\n[[peers]]\naddress = "127.0.0.1:9"\n'
+    settings = load_settings(write(f"{text}[tls]\n{tls}\n"))
+    addresses = {settings.node.listen, *(peer.address for peer in settings.peers)}
+    assert {one for one in addresses if settings.tls.covers(one)} == covered
+    assert set(settings.exposed) == {"10.0.0.2:7070", "0.0.0.0:7070"} - covered
+
+
+def test_pins_are_the_keys_of_some_peers(write):
+    key = "0123456789abcdef" * 4
+    text = f'[[peers]]\naddress = "b:1"\norigin = "{key}"\n[[peers]]\naddress = "c:1"\n'
+    assert load_settings(write(text)).pins == {"b:1": bytes.fromhex(key)}
 
 
 @pytest.mark.parametrize(

@@ -42,9 +42,7 @@ def test_every_line_explains_itself():
     bare = [
         match["key"]
         for line in EXPLAINED.read_text().splitlines()
-        if (match := KEY.match(line))
-        and "#" not in match["rest"]
-        and match["key"] not in ("name", "address", "insecure")
+        if (match := KEY.match(line)) and "#" not in match["rest"] and match["key"] not in ("name", "address")
     ]
     assert bare == []
 
@@ -79,4 +77,5 @@ def test_the_tours_that_are_shipped_pre_train_and_then_fine_tune_what_came_of_it
     first, second = load_course(REPOSITORY / folder / "peers.toml")
     assert (first.settings.run.mode, second.settings.run.mode) == ("gasloc", "seedflood")
     assert second.settings.run.model == PREVIOUS
-    assert second.settings.tls.insecure
+    assert second.settings.node.listen == first.settings.node.listen == "0.0.0.0:7070"
+    assert second.settings.exposed == first.settings.exposed == ()

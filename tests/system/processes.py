@@ -206,7 +206,6 @@ class Hosts:
                     "progress_seconds": 0,
                 }
                 | (node or {}),
-                "tls": {"insecure": True},
             }
             text = spell(sections)
             for j in sorted({a + b - k for a, b in edges if k in (a, b)}):

@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 
 from seedflood.errors import SeedfloodError
+from seedflood.identity import Identity
 from seedflood.protocol.frontier import Held
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.messages import Bundle, Updates
 from seedflood.protocol.swarm.messages import Goodbye, Hello, Member, Message
 from seedflood.transport.answer import AnswerItem
 from seedflood.transport.budget import Use
+from seedflood.transport.credentials import Credentials
 from seedflood.transport.links import Links
 from seedflood.transport.owner import LinkSettings
 
@@ -24,8 +26,18 @@ RUN = json.dumps({"name": "test", "rank": 32, "seed": 1})
 class Node:
     """A `Links` and everything it has called. `until` waits for events, never for time."""
 
-    def __init__(self, name: str, *, run: str = RUN, incarnation: int = 1, **settings: Any) -> None:
-        key = hashlib.sha256(name.encode()).digest()
+    def __init__(
+        self,
+        name: str,
+        *,
+        run: str = RUN,
+        incarnation: int = 1,
+        identity: Identity | None = None,
+        credentials: Credentials | None = None,
+        **settings: Any,
+    ) -> None:
+        """identity: its own, where signatures are verified. credentials: plain ones if None."""
+        key = hashlib.sha256(name.encode()).digest() if identity is None else identity.public_key
         self.member = Member(key, name, incarnation, signature=bytes(64))
         self.origin = self.member.origin
         self.run_id = hashlib.sha256(run.encode()).digest()
@@ -40,13 +52,14 @@ class Node:
         self.pull_ends: list[tuple[OriginId, bool]] = []
         self.journal: Callable[[tuple[Held, ...]], Iterator[AnswerItem]] = lambda frontier: iter(())
         self.on_received: Callable[[OriginId, Message], None] = lambda peer, message: None
+        self.on_pull: Callable[[bytes], None] = lambda public_key: None
         self.on_welcome: Callable[[Hello], None] = lambda hello: None
         self.use: Callable[[Message], Use] = lambda message: Use(news=1)
         self.on_connected: Callable[[OriginId], None] = lambda peer: None
         self.port = 0
         self._changed = asyncio.Event()
         defaults: dict[str, Any] = {"listen": "127.0.0.1:0", "redial_seconds_min": 0.01, "redial_seconds_max": 0.1}
-        self.links = Links(LinkSettings(**(defaults | settings)), self)
+        self.links = Links(LinkSettings(**(defaults | settings)), self, credentials=credentials)
 
     @property
     def address(self) -> str:
@@ -85,6 +98,9 @@ class Node:
 
     def is_welcome(self, hello: Hello) -> None:
         self.on_welcome(hello)
+
+    def may_pull(self, public_key: bytes) -> None:
+        self.on_pull(public_key)
 
     def connected(self, peer: OriginId, hello: Hello) -> None:
         assert peer not in self.linked

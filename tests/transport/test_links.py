@@ -15,10 +15,11 @@ from seedflood.protocol.seedflood.messages import FrontierDigest, ReplicaDigest,
 from seedflood.protocol.swarm.messages import OPAQUE_BYTES_MAX, Goodbye, Hello, Members, Opaque, Ping
 from seedflood.transport import codec, links
 from seedflood.transport.budget import Use
+from seedflood.transport.credentials import PlainCredentials
 from seedflood.transport.link import PULL_PARTS, RECEIVED_BUNDLES
 from seedflood.transport.links import HALF_OPEN_MAX
 from seedflood.transport.queue import QUEUE_BYTES_MAX
-from seedflood.transport.server import CHANNEL_OPTIONS, PlainCredentials, bind, make_server
+from seedflood.transport.server import CHANNEL_OPTIONS, bind, make_server
 from seedflood.wire import flood_pb2_grpc
 
 

@@ -11,7 +11,8 @@ from seedflood.protocol.seedflood.messages import Standing, Updates
 from seedflood.protocol.swarm.messages import Opaque, Ping
 from seedflood.transport import codec
 from seedflood.transport.codec import EpochPart, PullEnd, PullPart
-from seedflood.transport.server import PlainCredentials, bind, make_server
+from seedflood.transport.credentials import PlainCredentials
+from seedflood.transport.server import bind, make_server
 
 
 async def test_garbage_instead_of_a_hello_is_refused(make_node) -> None:

@@ -80,16 +80,16 @@ class Settings(BaseSettings):
             )
         return self
 
-    @model_validator(mode="after")
-    def _check_exposure(self) -> Self:
-        addresses = [self.node.listen, *(peer.address for peer in self.peers)]
-        exposed = [address for address in addresses if address and not is_loopback(address)]
-        if exposed and not self.tls.insecure:
-            raise ValueError(
-                f'links beyond this machine ("{exposed[0]}") are not encrypted yet; on a network you trust say so with '
-                "insecure = true in [tls]"
-            )
-        return self
+    @property
+    def exposed(self) -> tuple[str, ...]:
+        """The addresses beyond this machine whose links are not encrypted."""
+        addresses = (self.node.listen, *(peer.address for peer in self.peers))
+        return tuple(one for one in addresses if one and not is_loopback(one) and not self.tls.covers(one))
+
+    @property
+    def pins(self) -> dict[str, bytes]:
+        """The public keys that are expected at addresses."""
+        return {peer.address: bytes.fromhex(peer.origin) for peer in self.peers if peer.origin is not None}
 
 
 NAME_THE_FILE = "name your peers.toml with --peers"

@@ -96,17 +96,33 @@ class PeerSettings(Section):
 
     address: str = Field(description='Where it listens: "host:port".')
     name: Name | None = Field(None, description="Its name, for the reader; the peer says its own.")
+    origin: str | None = Field(
+        None,
+        description="Its public key, as `seedflood keygen` prints it: no other host is accepted here.",
+    )
 
     @field_validator("address")
     @classmethod
     def _check_address(cls, value: str) -> str:
         return check_address(value)
 
+    @field_validator("origin")
+    @classmethod
+    def _check_origin(cls, value: str | None) -> str | None:
+        if value is not None and not re.fullmatch(r"[0-9a-f]{64}", value):
+            raise ValueError("no public key; write the 64 hex digits that `seedflood keygen` prints on that host")
+        return value
+
 
 class TlsSettings(Section):
-    """`[tls]`: how links are protected."""
+    """`[tls]`: how links are protected. Addresses beyond this machine are secured by TLS, those of loopback are not."""
 
-    insecure: bool = Field(False, description="Allow plain links beyond this machine. Only for networks you trust.")
+    insecure: bool = Field(False, description="No TLS beyond this machine either. Only for networks you trust.")
+    loopback: bool = Field(False, description="TLS on this machine, too: for addresses that are ends of a tunnel.")
+
+    def covers(self, address: str) -> bool:
+        """Are links at this address secured?"""
+        return self.loopback if is_loopback(address) else not self.insecure
 
 
 def check_address(value: str) -> str:

@@ -7,18 +7,19 @@ we dial belongs to another run, or a newer process with our key appears.
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import structlog
 
-from seedflood.config import Stage, is_loopback
+from seedflood.config import Stage
 from seedflood.errors import JournalError, PeerError, RunMismatchError, SeedfloodError, SupersededError
 from seedflood.host.compute_thread import ComputeThread, Result
 from seedflood.host.engine import Engine
 from seedflood.host.handover import Handover
 from seedflood.host.status_source import StatusSource
-from seedflood.identity import Identity
+from seedflood.identity import Identity, verify
 from seedflood.operations.console import Console
 from seedflood.protocol.frontier import Held
 from seedflood.protocol.origin import OriginId
@@ -28,6 +29,7 @@ from seedflood.protocol.swarm.outputs import Event
 from seedflood.transport.answer import AnswerItem
 from seedflood.transport.budget import Use
 from seedflood.transport.counters import LinkCounters
+from seedflood.transport.credentials import TlsCredentials
 from seedflood.transport.health import Health
 from seedflood.transport.links import Links
 from seedflood.transport.owner import LinkSettings
@@ -85,7 +87,8 @@ class Daemon:
         self.handover = Handover(stage, self.node.membership.words)
         kindred = frozenset(stage.runs) - {stage.runs[stage.position]}
         link_settings = LinkSettings(node.listen, links_max, engine.frame_bytes_max, kindred_runs=kindred)
-        self.links = Links(link_settings, self, add_services=self._health.add_to)
+        self._credentials = TlsCredentials(identity, verify, covers=settings.tls.covers)
+        self.links = Links(link_settings, self, credentials=self._credentials, add_services=self._health.add_to)
         self.status_source = StatusSource(
             settings, engine, self.links, self.handover, loop.time, incarnation=incarnation
         )
@@ -99,13 +102,12 @@ class Daemon:
     async def start(self) -> None:
         """Listens, resumes from the journal, then dials. Raises SeedfloodError."""
         addresses = [peer.address for peer in self.settings.peers]
-        listen = self.settings.node.listen
-        if listen:
+        if self.settings.node.listen:
             self.port = await self.links.start()
         self.drive(self.engine.start)
-        self.dial(addresses)
-        if not all(is_loopback(address) for address in (*addresses, listen) if address):
-            _log.warning("links are not encrypted: [tls] insecure = true")
+        self.dial(addresses, self.settings.pins)
+        if exposed := self.settings.exposed:
+            _log.warning("links are not encrypted: [tls] insecure = true", addresses=exposed)
         sizes: dict[str, Any] = {f"journal_{kind}": count for kind, count in self.engine.journal.size().items()}
         self.hub.tell(
             "started",
@@ -117,11 +119,15 @@ class Daemon:
             **sizes,
         )
 
-    def dial(self, addresses: Iterable[str]) -> None:
-        """Sets the addresses that are dialled from now on."""
+    def dial(self, addresses: Iterable[str], pins: Mapping[str, bytes] = MappingProxyType({})) -> None:
+        """Sets the addresses that are dialled from now on, and the keys that are expected at some of them."""
         self._dialled = set(addresses)
         self._mismatches &= self._dialled
-        self.links.dial(self._dialled)
+        self.links.dial(self._dialled, pins)
+
+    def renew(self) -> None:
+        """Makes a new key and certificate for connections from now on. Links that are open stay."""
+        self._credentials.renew()
 
     def drain(self) -> None:
         """Leaves the run: publishes nothing more, tells the neighbours, and sets `ended`. `close` then flushes.
@@ -156,6 +162,9 @@ class Daemon:
 
     def is_welcome(self, hello: Hello) -> None:
         self.node.admission.check_hello(hello)
+
+    def may_pull(self, public_key: bytes) -> None:
+        """Lets every origin pull: a run without an operator is open."""
 
     def connected(self, peer: OriginId, hello: Hello) -> None:
         self._was_linked = True

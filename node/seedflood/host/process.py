@@ -1,6 +1,7 @@
 """One daemon as an operating system process: start-up and signals (exit codes: `errors`).
 
-SIGTERM and SIGINT drain the node, a second one ends it at once; SIGHUP reads `[[peers]]` again.
+SIGTERM and SIGINT drain the node, a second one ends it at once; SIGHUP reads `[[peers]]` again and makes a new
+certificate.
 """
 
 import asyncio
@@ -147,7 +148,7 @@ class _Process:
         self._daemon.drain()
 
     def _reload(self) -> None:
-        """Reads `[[peers]]` again. All other settings need a restart."""
+        """Reads `[[peers]]` again, and makes a new certificate. All other settings need a restart."""
         daemon = self._daemon
         if daemon is None or self._read_again is None:
             return
@@ -158,7 +159,8 @@ class _Process:
             daemon.hub.tell("not reloaded", "error", reason=str(error))
         else:
             addresses = [peer.address for peer in settings.peers]
-            daemon.dial(addresses)
+            daemon.dial(addresses, settings.pins)
+            daemon.renew()
             daemon.hub.tell("reloaded", peers=addresses)
         self._notifier.ready()
 

@@ -13,6 +13,7 @@ import logging
 import random
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import grpc
@@ -26,13 +27,14 @@ from seedflood.transport import refusal
 from seedflood.transport.budget import Budgets
 from seedflood.transport.codec import HELLO_BYTES_MAX, Encoder, decode, encode
 from seedflood.transport.counters import Fault, Ledger, LinkCounters
+from seedflood.transport.credentials import Credentials, PlainCredentials, Way, advice, check_key, check_pin
 from seedflood.transport.crowd import Crowd
 from seedflood.transport.link import BROKEN, Link, Stream
 from seedflood.transport.owner import LinkSettings, Owner
 from seedflood.transport.precedence import is_outlived, is_preferred
 from seedflood.transport.pull_service import PullService
 from seedflood.transport.queue import SendQueue
-from seedflood.transport.server import AcceptedStream, Credentials, DialledStream, PlainCredentials, bind, make_server
+from seedflood.transport.server import CHANNEL_OPTIONS, AcceptedStream, DialledStream, bind, make_server
 from seedflood.transport.texts import plain
 
 STOP_SECONDS = 2.0
@@ -74,13 +76,14 @@ class Links:
         self._links: dict[OriginId, Link] = {}
         self._running: set[Link] = set()
         self._dials: dict[str, asyncio.Task[None]] = {}
+        self._pins: dict[str, bytes] = {}
         self._found: dict[str, OriginId] = {}
         self._ending: set[asyncio.Task[None]] = set()
         self._ledger = Ledger()
         self._budgets = Budgets()
         self._refusals: deque[str] = deque(maxlen=REFUSALS_REMEMBERED)
         self._half_open = Crowd(HALF_OPEN_MAX)
-        self._pulls = PullService(owner)
+        self._pulls = PullService(owner, self._credentials)
         self._is_stopping = False
 
     @property
@@ -115,10 +118,15 @@ class Links:
         self._server = server
         return port
 
-    def dial(self, addresses: Iterable[str]) -> None:
-        """Sets the addresses that are dialled from now on. Links by addresses that are no longer among them end."""
-        wanted = set(addresses)
-        for address in self._dials.keys() - wanted:
+    def dial(self, addresses: Iterable[str], pins: Mapping[str, bytes] = MappingProxyType({})) -> None:
+        """Sets the addresses that are dialled from now on. Links by addresses that are no longer among them end.
+
+        pins: the public keys that are expected at some of them. A link by an address with another pin than before
+        ends, too, and is dialled anew."""
+        wanted, before = set(addresses), self._pins
+        self._pins = dict(pins)
+        stay = {address for address in wanted if before.get(address) == self._pins.get(address)}
+        for address in self._dials.keys() - stay:
             task = self._dials.pop(address)
             task.cancel()
             self._ending.add(task)
@@ -194,7 +202,7 @@ class Links:
                     outcome, why = "refused", f"no link: {error}"
                     self._owner.refused(address, error)
             except (*BROKEN, TimeoutError) as error:
-                why = f"cannot reach {address}: {_details(error)}"
+                why = f"cannot reach {address}: {_details(error, self._credentials.covers(address))}"
             except Exception as error:
                 self._owner.failed(error)
             if why and why != said:  # once, not for every of countless dials
@@ -224,26 +232,16 @@ class Links:
         Raises SeedfloodError if the peer does not fit, one of BROKEN or TimeoutError if it cannot be reached.
         """
         self._check_room(NEIGHBOURS_MAX)  # before the other side opens a link
-        channel = self._credentials.channel(address)
-        stream = DialledStream(channel, address)
+        way = self._credentials.open(address, CHANNEL_OPTIONS)
+        stream = DialledStream(way.channel, address)
         run_id = self._owner.hello().run_id
         try:
             try:
                 async with asyncio.timeout(self._settings.hello_seconds):
-                    await stream.connect()
-                    ours = self._owner.hello()
-                    frames = encode(ours)
-                    for frame in frames:
-                        await stream.write(frame)
-                    answer = await stream.read()
-                hello = _as_hello(answer)
-                stream.handshake = (len(frames), sum(map(len, frames)), len(answer or b""))
-                refusal.check_hello(hello, ours)
-                self._owner.is_welcome(hello)
-                self._found[address] = hello.member.origin
+                    hello, ours = await self._greet(stream, way)
             except grpc.aio.AioRpcError as error:
                 facts = refusal.parse(error.details())
-                if facts is None:
+                if facts is None or (way.is_secure and not stream.is_proven):
                     raise
                 if facts["reason"] == "duplicate":
                     return False, refusal.origin_in(facts)
@@ -253,7 +251,7 @@ class Links:
             except PeerError as error:
                 self._ledger.note(error.reason)
                 facts = {"reason": error.reason, "message": str(error)}
-                raise refusal.as_error(facts, address, run_id) from None
+                raise refusal.as_error(facts, address, run_id, is_ours=True) from None
             try:
                 link = self._admit(hello, ours, stream)
             except PeerError as error:
@@ -266,7 +264,30 @@ class Links:
             try:
                 await stream.close()
             finally:
-                await channel.close()
+                await way.channel.close()
+
+    async def _greet(self, stream: DialledStream, way: Way) -> tuple[Hello, Hello]:
+        """Learns whom we have reached, exchanges hellos, and returns theirs and ours. On a secured way nothing is said
+        before the other side has proven who it is. Raises PeerError and what gRPC raises."""
+        pin = self._pins.get(stream.source)
+        await stream.connect()
+        proven: bytes | None = None
+        if way.is_secure:
+            proven = way.acceptor(await stream.metadata())
+            check_pin(proven, pin)
+            stream.is_proven = True
+        ours = self._owner.hello()
+        frames = encode(ours)
+        for frame in frames:
+            await stream.write(frame)
+        answer = await stream.read()
+        hello = _as_hello(answer)
+        stream.handshake = (len(frames), sum(map(len, frames)), len(answer or b""))
+        check_key(hello, proven, pin)
+        refusal.check_hello(hello, ours)
+        self._owner.is_welcome(hello)
+        self._found[stream.source] = hello.member.origin
+        return hello, ours
 
     # The dialled side
 
@@ -275,11 +296,13 @@ class Links:
         try:
             try:
                 async with self._half_open.enter(stream.source, self._settings.hello_seconds):
+                    await self._credentials.introduce(context)
                     frame = await stream.read()
             except TimeoutError:
                 raise PeerError("no hello", reason="hello") from None
             hello = _as_hello(frame)
             stream.handshake = (0, 0, len(frame or b""))
+            check_key(hello, self._credentials.caller(context))  # not earlier: who still writes cannot hear a refusal
             ours = self._owner.hello()
             is_kindred = (run := refusal.run_fingerprint(hello.run_id)) in self._settings.kindred_runs
             if is_kindred:
@@ -389,10 +412,10 @@ class Links:
             link.ended.set()
 
 
-def _details(error: BaseException) -> str:
+def _details(error: BaseException, is_secure: bool) -> str:
     if isinstance(error, grpc.aio.AioRpcError):
-        facts = refusal.parse(error.details())
-        text = str(facts.get("message")) if facts else str(error.details()).rpartition(": ")[2]
+        facts, details = refusal.parse(error.details()), str(error.details())
+        text = str(facts.get("message")) if facts else advice(details, is_secure) or details.rpartition(": ")[2]
         return plain(text, refusal.TEXT_CHARACTERS_MAX)
     return "no answer in time" if isinstance(error, TimeoutError) else repr(error)
 

@@ -14,7 +14,8 @@ from seedflood.transport.queue import QUEUE_BUNDLES_MAX
 class Owner(LinkOwner, Protocol):
     """The node that owns the links. Every method is called on the event loop and must return soon.
 
-    Only `is_welcome` and `received` may raise, and only PeerError: then the link is closed and the fault counted.
+    Only `is_welcome`, `may_pull` and `received` may raise, and only PeerError: then the link is closed and the fault
+    counted.
     """
 
     def hello(self) -> Hello:
@@ -22,6 +23,9 @@ class Owner(LinkOwner, Protocol):
 
     def is_welcome(self, hello: Hello) -> None:
         """Raises PeerError if the sender may not take part. Run, base model and version have been compared before."""
+
+    def may_pull(self, public_key: bytes) -> None:
+        """Raises PeerError if this origin may not link. Asked for pulls without a link, whose sender TLS has named."""
 
     def connected(self, peer: OriginId, hello: Hello) -> None: ...
 

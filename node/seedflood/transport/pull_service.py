@@ -1,4 +1,7 @@
-"""Flood.Pull: answers pulls of those who have no link. Anyone who knows the run id may ask."""
+"""Flood.Pull: answers pulls of those who have no link.
+
+On a plain port anyone who knows the run id may ask; on a secured one only origins that may link.
+"""
 
 import asyncio
 from collections.abc import Iterator
@@ -14,6 +17,7 @@ from seedflood.transport import refusal
 from seedflood.transport.answer import AnswerItem, cut
 from seedflood.transport.budget import Budgets
 from seedflood.transport.codec import decode_pull_request, encode
+from seedflood.transport.credentials import Credentials
 from seedflood.transport.crowd import Crowd, host_of
 
 PULLS_MAX = 4
@@ -31,12 +35,16 @@ class Donor(Protocol):
 
     def pull_answer(self, frontier: tuple[Held, ...]) -> Iterator[AnswerItem]: ...
 
+    def may_pull(self, public_key: bytes) -> None:
+        """Raises PeerError if this origin may not link."""
+
     def failed(self, error: Exception) -> None: ...
 
 
 class PullService:
-    def __init__(self, donor: Donor) -> None:
+    def __init__(self, donor: Donor, credentials: Credentials) -> None:
         self._donor = donor
+        self._credentials = credentials
         self._answers = Crowd(PULLS_MAX)
         self._budgets = Budgets()
 
@@ -45,6 +53,8 @@ class PullService:
         donor, source = self._donor, host_of(context.peer())
         try:
             self._charge(source, len(request))
+            if (caller := self._credentials.caller(context)) is not None:
+                donor.may_pull(caller)
             run_id, frontier = decode_pull_request(request)
             if run_id != donor.hello().run_id:
                 raise PeerError("the request names another run", reason="run")

@@ -96,8 +96,9 @@ def origin_in(facts: dict[str, Any]) -> OriginId | None:
     return int(text, 16) if isinstance(text, str) and re.fullmatch(r"[0-9a-f]{16}", text) else None
 
 
-def as_error(facts: dict[str, Any], address: str, run_id: bytes) -> SeedfloodError:
-    """A refusal as an error, for the operator of the dialler. run_id: the dialler's run."""
+def as_error(facts: dict[str, Any], address: str, run_id: bytes, *, is_ours: bool = False) -> SeedfloodError:
+    """A refusal as an error, for the operator of the dialler. run_id: the dialler's run. is_ours: the dialler itself
+    refused."""
     reason, text = facts["reason"], plain(str(facts.get("message", "")), TEXT_CHARACTERS_MAX)
     match reason:
         case "run":
@@ -115,4 +116,5 @@ def as_error(facts: dict[str, Any], address: str, run_id: bytes) -> SeedfloodErr
             name = {"base": "base_digest", "version": "protocol_version"}[reason]
             return RunMismatchError(f"{address} cannot take part: {text}", peer=address, differences=(name,))
         case _:
-            return PeerError(f"{address} refused the link: {text}", reason=plain(reason, 40))
+            verb = "was refused" if is_ours else "refused the link"
+            return PeerError(f"{address} {verb}: {text}", reason=plain(reason, 40))

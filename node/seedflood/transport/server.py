@@ -1,17 +1,18 @@
-"""Streams, channels and the server: the gRPC side of a link, and the place for TLS."""
+"""Streams, channels and the server: the gRPC side of a link."""
 
 import asyncio
 import contextlib
 import errno
 import socket
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol
+from typing import Any
 
 import grpc
 import grpc.aio
 
 from seedflood.errors import BindError
 from seedflood.transport.codec import FRAME_BYTES_MAX
+from seedflood.transport.credentials import Credentials
 from seedflood.transport.crowd import host_of
 
 SERVICE = "seedflood.wire.Flood"
@@ -61,24 +62,6 @@ SERVER_OPTIONS: list[tuple[str, Any]] = [
 ]
 
 
-class Credentials(Protocol):
-    """How channels and ports are secured. Now only in plain text; mTLS can be added here."""
-
-    def channel(self, address: str) -> grpc.aio.Channel: ...
-
-    def add_port(self, server: grpc.aio.Server, address: str) -> int: ...
-
-
-class PlainCredentials:
-    """No TLS: for one machine or a private network."""
-
-    def channel(self, address: str) -> grpc.aio.Channel:
-        return grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
-
-    def add_port(self, server: grpc.aio.Server, address: str) -> int:
-        return int(server.add_insecure_port(address))
-
-
 class DialledStream:
     """The side of a link that opened it."""
 
@@ -86,12 +69,24 @@ class DialledStream:
 
     def __init__(self, channel: grpc.aio.Channel, address: str) -> None:
         self.source = address
+        self.is_proven = False
+        """Has the other side proven who it is?"""
         self._call = channel.stream_stream(LINK_PATH)()
         self.handshake = (0, 0, 0)
 
     async def connect(self) -> None:
         """Waits until the connection is up."""
         await self._call.wait_for_connection()
+
+    async def metadata(self) -> list[tuple[str, Any]]:
+        """What the other side says before its first frame. Raises AioRpcError if it has ended the stream."""
+        metadata = list(await self._call.initial_metadata() or ())
+        if not metadata:  # it may have ended the stream, and gRPC tells that a moment later
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(CLOSE_SECONDS):
+                    await self._call.code()
+                    await self._call.read()
+        return metadata
 
     async def read(self) -> bytes | None:
         frame = await self._call.read()

@@ -1,0 +1,212 @@
+"""Certificates of channels: which origin is at the other end of a TLS connection?
+
+gRPC's TLS takes no Ed25519 certificates, and a dialler cannot see the certificate of a server. So every node makes a
+key of its own for channels (ECDSA, P-256), which never leaves memory, and there are two statements that only an
+origin's key can sign:
+
+- *This channel key is mine*, with the time for which it holds. It stands in an extension of the certificate, as in
+  libp2p's TLS. The accepting side reads it.
+- *I have accepted the connection of that channel key*. It is about the dialler's certificate and goes to the dialler
+  before the dialler says anything.
+
+Somebody between two hosts has two connections, and channel keys of its own at both. It cannot present the dialler's
+certificate, because it has not got the key of it. So what the accepting side signs for it is about another certificate
+than the dialler's, and the dialler refuses. With an origin's key of its own it can only be itself.
+
+The statements say nothing of a run: the hello does, and hosts of different runs should be told so.
+
+The authority that has signed every certificate is a formality which gRPC asks for. Its key follows from a constant, so
+anyone can sign with it, and nothing is concluded from its signature.
+"""
+
+import datetime
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Protocol
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+from cryptography.x509.oid import NameOID
+
+from seedflood.errors import PeerError
+
+SERVER_NAME = "seedflood"
+"""The name in every certificate. TLS compares it, and nothing follows from that."""
+
+EXTENSION = x509.ObjectIdentifier("2.25.209234192116179541407415146980371828033")
+"""Where the origin's statement stands in a certificate: an arc made of a random UUID, which nobody has to register."""
+
+VALID_SECONDS = 30 * 86_400
+CLOCKS_SECONDS = 86_400
+"""A certificate is valid from a day ago, because clocks of hosts differ."""
+
+PEM_BYTES_MAX = 8192
+"""The most bytes of a certificate that are parsed. Ours have some 800."""
+
+_KEY_BYTES, _SIGNATURE_BYTES = 32, 64
+STATEMENT_BYTES = _KEY_BYTES + _SIGNATURE_BYTES
+"""A statement on the wire: the origin's public key, and its signature."""
+
+Verify = Callable[[bytes, bytes, bytes], bool]
+"""Did this public key sign this message with that signature?"""
+
+
+class Signer(Protocol):
+    """The key of an origin."""
+
+    public_key: bytes
+
+    def sign(self, message: bytes) -> bytes: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """A certificate of our own, with its key. channel: SHA-256 of the channel's public key."""
+
+    key_pem: bytes
+    chain_pem: bytes
+    channel: bytes
+    renew_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Bearer:
+    """Who has shown a certificate. channel: SHA-256 of the channel's public key."""
+
+    public_key: bytes
+    channel: bytes
+
+
+def issue(signer: Signer, now: float) -> Certificate:
+    """A new channel key with its certificate. now: seconds since 1970."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    channel = _digest(key.public_key())
+    begin, end = int(now - CLOCKS_SECONDS), int(now + VALID_SECONDS)
+    statement = signer.public_key + signer.sign(_channel_signed(channel, begin, end))
+    certificate = sign_certificate(key, _time(begin), _time(end), statement)
+    key_pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return Certificate(key_pem, certificate, channel, now + VALID_SECONDS / 2)
+
+
+def sign_certificate(
+    key: ec.EllipticCurvePrivateKey, begin: datetime.datetime, end: datetime.datetime, statement: bytes
+) -> bytes:
+    """A certificate with any statement, in PEM. Anyone can make it: the authority's key is public."""
+    builder = x509.CertificateBuilder(
+        issuer_name=_name("seedflood authority"),
+        subject_name=_name("seedflood node"),
+        public_key=key.public_key(),
+        serial_number=x509.random_serial_number(),
+        not_valid_before=begin,
+        not_valid_after=end,
+    )
+    builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName(SERVER_NAME)]), critical=False)
+    builder = builder.add_extension(x509.UnrecognizedExtension(EXTENSION, statement), critical=False)
+    return builder.sign(_authority_key(), SHA256()).public_bytes(Encoding.PEM)
+
+
+def read(pem: bytes, now: float, verify: Verify) -> Bearer:
+    """Who shows this certificate: an origin, if its statement is in it. Raises PeerError."""
+    certificate = _parse(pem)
+    channel = _digest(certificate.public_key())
+    begin, end = certificate.not_valid_before_utc.timestamp(), certificate.not_valid_after_utc.timestamp()
+    try:
+        extension = certificate.extensions.get_extension_for_oid(EXTENSION).value
+    except (x509.ExtensionNotFound, x509.DuplicateExtension, ValueError):
+        raise PeerError("a certificate that names no origin", reason="certificate") from None
+    assert isinstance(extension, x509.UnrecognizedExtension)
+    public_key, signature = _split(extension.value)
+    if not verify(public_key, _channel_signed(channel, int(begin), int(end)), signature):
+        raise PeerError("a certificate that its origin has not signed", reason="certificate")
+    if not begin <= now <= end:
+        what = "has expired" if now > end else "is not valid yet"
+        raise PeerError(f"a certificate that {what}; compare the clocks of both hosts", reason="expired")
+    return Bearer(public_key, channel)
+
+
+def channel_of(pem: bytes) -> bytes:
+    """SHA-256 of the channel key in a certificate, whoever has made it. Raises PeerError."""
+    return _digest(_parse(pem).public_key())
+
+
+def prove(signer: Signer, channel: bytes) -> bytes:
+    """The statement that we have accepted the connection of this channel key."""
+    return signer.public_key + signer.sign(_acceptance_signed(channel))
+
+
+def check_proof(proof: bytes | None, channel: bytes, verify: Verify) -> bytes:
+    """The key of the origin that has accepted our connection; channel is our own. Raises PeerError."""
+    if proof is None:
+        raise PeerError("it does not prove who it is", reason="proof")
+    public_key, signature = _split(proof)
+    if not verify(public_key, _acceptance_signed(channel), signature):
+        raise PeerError(
+            "its proof is not about this connection; somebody may be in between, or answer in its place",
+            reason="proof",
+        )
+    return public_key
+
+
+@cache
+def authority() -> bytes:
+    """The certificate of the authority, in PEM."""
+    key, name = _authority_key(), _name("seedflood authority")
+    builder = x509.CertificateBuilder(
+        issuer_name=name,
+        subject_name=name,
+        public_key=key.public_key(),
+        serial_number=1,
+        not_valid_before=datetime.datetime(2000, 1, 1, tzinfo=datetime.UTC),
+        not_valid_after=datetime.datetime(9999, 12, 31, tzinfo=datetime.UTC),
+    )
+    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+    return builder.sign(key, SHA256()).public_bytes(Encoding.PEM)
+
+
+@cache
+def _authority_key() -> ec.EllipticCurvePrivateKey:
+    return ec.derive_private_key(
+        int.from_bytes(hashlib.sha256(b"seedflood authority 1\0").digest()), ec.SECP256R1()
+    )  # below the order of the curve, as almost every number of 256 bits
+
+
+def _channel_signed(channel: bytes, begin: int, end: int) -> bytes:
+    return b"seedflood channel 1\0" + channel + begin.to_bytes(8, signed=True) + end.to_bytes(8, signed=True)
+
+
+def _acceptance_signed(channel: bytes) -> bytes:
+    return b"seedflood acceptance 1\0" + channel
+
+
+def _split(statement: bytes) -> tuple[bytes, bytes]:
+    """The public key and the signature of a statement; of one with another length nothing that verifies."""
+    return statement[:_KEY_BYTES], statement[_KEY_BYTES:]
+
+
+def _parse(pem: bytes) -> x509.Certificate:
+    try:
+        if len(pem) > PEM_BYTES_MAX:
+            raise ValueError
+        certificate = x509.load_pem_x509_certificate(pem)
+        if not isinstance(certificate.public_key(), ec.EllipticCurvePublicKey):
+            raise TypeError
+    except Exception:  # cryptography's own tree, and whatever an unusual certificate makes it raise
+        raise PeerError("a certificate that cannot be read", reason="certificate") from None
+    return certificate
+
+
+def _digest(key: object) -> bytes:
+    assert isinstance(key, ec.EllipticCurvePublicKey)
+    return hashlib.sha256(key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).digest()
+
+
+def _name(text: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
+
+
+def _time(seconds: float) -> datetime.datetime:
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC)

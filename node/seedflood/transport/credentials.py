@@ -1,0 +1,183 @@
+"""How channels and ports are secured, and who is at the other end: in plain text, or by mutual TLS (`certificates`).
+
+An address is secured or plain; there is no fallback from one to the other, for somebody in between could ask for it.
+"""
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import grpc
+import grpc.aio
+
+from seedflood.errors import PeerError
+from seedflood.protocol.swarm.messages import Hello
+from seedflood.transport import certificates
+from seedflood.transport.certificates import Certificate, Signer, Verify
+
+PROOF_KEY = "seedflood-proof-bin"
+"""Initial metadata of an accepted Flood.Link: the acceptor's statement about the dialler's channel key."""
+
+PEM_KEY = "x509_pem_cert"
+
+Metadata = Iterable[tuple[str, Any]]
+
+
+class Acceptor(Protocol):
+    """How a dialler finds out whom it has reached, from the initial metadata. Returns the public key, or None if
+    nothing was proven because the link is plain. Raises PeerError."""
+
+    def __call__(self, metadata: Metadata) -> bytes | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A channel to an address. is_secure: then the acceptor proves who it is before it says anything else."""
+
+    channel: grpc.aio.Channel
+    is_secure: bool
+    acceptor: Acceptor
+
+
+class Credentials(Protocol):
+    """One way to secure channels and ports for all links of a node."""
+
+    def covers(self, address: str) -> bool:
+        """Is this address secured?"""
+
+    def open(self, address: str, options: list[tuple[str, Any]]) -> Way:
+        """A new channel to an address."""
+
+    def add_port(self, server: grpc.aio.Server, address: str) -> int: ...
+
+    async def introduce(self, context: grpc.aio.ServicerContext) -> None:
+        """Proves to a caller who we are, before anything else is said. Raises PeerError."""
+
+    def caller(self, context: grpc.aio.ServicerContext) -> bytes | None:
+        """The public key of the origin that calls; None on a plain port. Raises PeerError."""
+
+
+class PlainCredentials:
+    """No TLS: for one machine or a network that is trusted."""
+
+    def covers(self, address: str) -> bool:
+        return False
+
+    def open(self, address: str, options: list[tuple[str, Any]]) -> Way:
+        return Way(grpc.aio.insecure_channel(address, options=options), False, lambda metadata: None)
+
+    def add_port(self, server: grpc.aio.Server, address: str) -> int:
+        return int(server.add_insecure_port(address))
+
+    async def introduce(self, context: grpc.aio.ServicerContext) -> None:
+        """Says nothing."""
+
+    def caller(self, context: grpc.aio.ServicerContext) -> bytes | None:
+        return None
+
+
+class TlsCredentials:
+    """Mutual TLS at every address that it covers, plain text at the others. The certificate renews itself."""
+
+    def __init__(
+        self,
+        signer: Signer,
+        verify: Verify,
+        *,
+        covers: Callable[[str], bool] = lambda address: True,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._signer = signer
+        self._verify = verify
+        self._covers = covers
+        self._clock = clock
+        self._plain = PlainCredentials()
+        self._certificate = certificates.issue(signer, clock())
+        self._served: Certificate | None = None
+        self._is_port_secure = False
+
+    def renew(self) -> None:
+        """Makes a new key and certificate for connections from now on. Connections that are open stay."""
+        self._certificate = certificates.issue(self._signer, self._clock())
+
+    @property
+    def certificate(self) -> Certificate:
+        """The certificate for a new connection."""
+        if self._clock() >= self._certificate.renew_at:
+            self.renew()
+        return self._certificate
+
+    def covers(self, address: str) -> bool:
+        return self._covers(address)
+
+    def open(self, address: str, options: list[tuple[str, Any]]) -> Way:
+        if not self._covers(address):
+            return self._plain.open(address, options)
+        own = self.certificate
+        secrets = grpc.ssl_channel_credentials(certificates.authority(), own.key_pem, own.chain_pem)
+        secured = [*options, ("grpc.ssl_target_name_override", certificates.SERVER_NAME)]
+        channel = grpc.aio.secure_channel(address, secrets, options=secured)
+
+        def acceptor(metadata: Metadata) -> bytes:
+            proof = next((value for key, value in metadata if key == PROOF_KEY), None)
+            return certificates.check_proof(proof, own.channel, self._verify)
+
+        return Way(channel, True, acceptor)
+
+    def add_port(self, server: grpc.aio.Server, address: str) -> int:
+        self._is_port_secure = self._covers(address)
+        if not self._is_port_secure:
+            return self._plain.add_port(server, address)
+        secrets = grpc.dynamic_ssl_server_credentials(self._serve(), self._serve_again, True)
+        return int(server.add_secure_port(address, secrets))
+
+    async def introduce(self, context: grpc.aio.ServicerContext) -> None:
+        if self._is_port_secure:
+            channel = certificates.channel_of(_shown(context))
+            await context.send_initial_metadata(((PROOF_KEY, certificates.prove(self._signer, channel)),))
+
+    def caller(self, context: grpc.aio.ServicerContext) -> bytes | None:
+        if not self._is_port_secure:
+            return None
+        return certificates.read(_shown(context), self._clock(), self._verify).public_key
+
+    def _serve(self) -> Any:
+        self._served = own = self.certificate
+        return grpc.ssl_server_certificate_configuration([(own.key_pem, own.chain_pem)], certificates.authority())
+
+    def _serve_again(self) -> Any:
+        """gRPC asks at each handshake. None: as before."""
+        return None if self.certificate is self._served else self._serve()
+
+
+def advice(details: str, is_secure: bool) -> str:
+    """What may be wrong if a connection failed with these words of gRPC; "" if they say nothing of TLS."""
+    if not details.endswith("Socket closed") and "handshake failed" not in details:
+        return ""
+    if not is_secure:
+        return "it has closed the connection; if it expects TLS, [tls] must be alike on both hosts"
+    if "WRONG_VERSION_NUMBER" in details:
+        return "it answers in plain text, and this host expects TLS; [tls] must be alike on both hosts"
+    if "CERTIFICATE_VERIFY_FAILED" in details:
+        return "its certificate is not valid; compare the clocks of both hosts"
+    return "it has ended the TLS handshake; compare [tls] and the clocks of both hosts"
+
+
+def check_key(hello: Hello, proven: bytes | None, pin: bytes | None = None) -> None:
+    """Raises PeerError unless a hello is of the key that the channel has proven, and of the one that is pinned."""
+    if proven is not None and hello.member.public_key != proven:
+        raise PeerError("a hello of another origin than the one that made the connection", reason="identity")
+    check_pin(hello.member.public_key, pin)
+
+
+def check_pin(public_key: bytes | None, pin: bytes | None) -> None:
+    """Raises PeerError if a key is not the one that `[[peers]] origin` names."""
+    if pin is not None and public_key is not None and public_key != pin:
+        raise PeerError(f"its public key is {public_key.hex()}, but [[peers]] origin names {pin.hex()}", reason="pin")
+
+
+def _shown(context: grpc.aio.ServicerContext) -> bytes:
+    """The certificate of the caller, which gRPC requires on a secured port."""
+    pems = context.auth_context().get(PEM_KEY) or [b""]
+    return bytes(pems[0])
