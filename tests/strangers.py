@@ -45,6 +45,7 @@ VIEW = View(
     members=tuple(member(origin, name) for origin, name in enumerate(NAMES, 1)),
     edges=((1, 2), (1, 4), (2, 3), (3, 4)),
     diameter=2,
+    cut_vertices=(),
     blockers=(Blocker("companion", 2, "beta", None, -12.0),),
     figures={"mean": 3.25, "spread": 0.00017, "pairs_met": 1234.0},
 )

@@ -66,6 +66,12 @@ def test_its_figures_stand_in_a_table_with_their_curves(shown: Page, strange):
     }
 
 
+def test_it_warns_of_hosts_that_are_the_only_way_between_others(shown: Page, strange):
+    assert shown.text("network-hint") == "Who is linked with whom, as all hosts state it."
+    strange.node.show(cut_vertices=(2,))
+    shown.wait_until(lambda page: "through beta alone" in page.text("network-hint"), "a warning")
+
+
 def test_it_says_for_whom_it_waits_in_the_words_of_the_algorithm(shown: Page, strange):
     assert shown.text("window-title") == "Waiting"
     assert shown.text("window-waiting") == "Waits for beta."

@@ -98,7 +98,7 @@ def peers(peers: PeersOption = Path("peers.toml"), node: NodeOption = None, as_j
     """
     said = _find(peers, node).ask("/api/status")
     if as_json:
-        typer.echo(json.dumps({key: said[key] for key in ("members", "links", "edges", "diameter")}))
+        typer.echo(json.dumps({key: said[key] for key in ("members", "links", "edges", "diameter", "cut_vertices")}))
         return
     links = {link["origin"] or link["peer"]: link for link in said["links"]}
     table = Table(box=None, padding=(0, 2, 0, 0))
@@ -122,6 +122,13 @@ def peers(peers: PeersOption = Path("peers.toml"), node: NodeOption = None, as_j
         address = Text(link["address"] or "-")
         table.add_row(Text(link["peer"]), "-", link["state"], "-", "-", "-", address, "-", "-")
     table_console().print(table)
+    names = {member["origin"]: member["name"] for member in said["members"]}
+    if cuts := [names.get(origin, origin) for origin in said["cut_vertices"]]:
+        typer.echo(
+            f"Some hosts are linked through {', '.join(cuts)} alone, who could keep news from them: "
+            "give these hosts more [[peers]].",
+            err=True,
+        )
 
 
 def trace(

@@ -122,6 +122,7 @@ def _node(subject: Subject, steps: int) -> Iterator[Metric]:
         if state != "self":
             peers.add_metric([state], sum(member.status == state for member in view.members))
     yield peers
+    yield _gauge("cut_vertices", "Hosts that are the only way between some others.", len(view.cut_vertices))
     yield _hops(view.hops)
     catching_up = view.catching_up
     lacking = {catching_up.unit: catching_up.wanted - catching_up.held} if catching_up is not None else {}

@@ -25,6 +25,7 @@ All keys are always there; unknown values are null. Origins are fingerprints, ti
     edges     [[origin, origin]]: links that both ends state
     pairs     [[origin, origin]]: this node and those with whom it exchanges parameters in the present round
     diameter
+    cut_vertices  [origin]: each of these hosts is the only way between some others, and could keep news from them
     links     [{peer, origin, address, state, bytes_sent, bytes_received, pull_bytes_received, updates_dropped,
               hop_seconds, connected_at}]; state: connected | dialling
     updates   originated, received, duplicate, applied, late, rejected {reason: n}: since the process began; all but
@@ -142,6 +143,7 @@ def describe(hub: TelemetryHub) -> dict[str, Any]:
         "edges": [[fingerprint(a), fingerprint(b)] for a, b in view.edges] if view is not None else [],
         "pairs": [[fingerprint(a), fingerprint(b)] for a, b in view.pairs] if view is not None else [],
         "diameter": view.diameter if view is not None else None,
+        "cut_vertices": [fingerprint(origin) for origin in view.cut_vertices] if view is not None else [],
         "links": [_link(link, view) for link in links],
         "updates": _updates(hub, view, links),
         "delays": _delays(view),

@@ -93,8 +93,9 @@ class View:
     """A node at one moment. now: that moment; all other moments are of the same clock, in seconds.
 
     phase: a word of its algorithm. step: how far it is. linked: how many neighbours. refused: how much input of others
-    was not used, by reason, with an entry for each reason. members: all known origins, ourselves included. blockers:
-    why the node does not move. figures: what its algorithm wants shown, by name. words: the same, of what is no number.
+    was not used, by reason, with an entry for each reason. members: all known origins, ourselves included.
+    cut_vertices: hosts through which alone some others are linked. blockers: why the node does not move. figures: what
+    its algorithm wants shown, by name. words: the same, of what is no number.
 
     Not every algorithm has these: pairs: ourselves and each host with whom we are to exchange something now.
     window: the oldest one that is open. catching_up: None unless a donor is being pulled from before we speak.
@@ -112,6 +113,7 @@ class View:
     members: tuple[MemberView, ...]
     edges: tuple[Edge, ...]
     diameter: int
+    cut_vertices: tuple[OriginId, ...]
     blockers: tuple[Blocker, ...]
     figures: Mapping[str, float] = field(default_factory=dict)
     words: Mapping[str, str] = field(default_factory=dict)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seedflood.protocol.swarm import graph
-from seedflood.protocol.swarm.graph import WORK_MAX, diameter
+from seedflood.protocol.swarm.graph import WORK_MAX, cut_vertices, diameter
 
 
 def links_of(whole):
@@ -49,3 +49,14 @@ def test_a_ring_of_a_thousand_costs_no_exact_measurement(monkeypatch):
     monkeypatch.setattr(graph, "_measure", lambda *_: pytest.fail("512 hops times 1,024 nodes were measured"))
     assert WORK_MAX < 1024 * 512
     diameter(links_of(networkx.cycle_graph(1024)))
+
+
+@settings(deadline=None)
+@given(st.integers(1, 30), st.integers(0, 40), st.randoms(use_true_random=False))
+def test_cut_vertices_are_those_of_networkx(nodes, edges, rng):
+    whole = networkx.gnm_random_graph(nodes, edges, seed=rng.randrange(1000))
+    assert cut_vertices(links_of(whole)) == set(networkx.articulation_points(whole))
+
+
+def test_a_path_of_a_thousand_needs_no_deep_stack():
+    assert cut_vertices(links_of(networkx.path_graph(2000))) == set(range(1, 1999))

@@ -146,6 +146,13 @@ def test_strangers_that_nobody_is_linked_with_stretch_no_graph():
     assert Membership([A.member(neighbours=[B]), B.member(), *strangers]).diameter() == 1
 
 
+def test_who_alone_links_others_is_found_and_found_anew():
+    membership = Membership([A.member(neighbours=[B]), B.member(neighbours=[C]), C.member()])
+    assert membership.cut_vertices() == (B.id,)
+    membership.believe(C.member(version=2, neighbours=[A]))
+    assert membership.cut_vertices() == ()
+
+
 def test_the_slowest_hop_is_one_that_both_its_ends_have_measured():
     slow = [A.member(neighbours=[B], hop_milliseconds=64), B.member(neighbours=[C], hop_milliseconds=128)]
     assert Membership([*slow, C.member(hop_milliseconds=2)]).hop_seconds() == 0.064

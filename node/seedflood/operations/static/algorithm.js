@@ -32,9 +32,17 @@ export function showAlgorithm(status) {
   byId("members").classList.toggle("is-plain", !hasUpdates);
   setText(byId("coverage-title"), hasUpdates ? "Flood" : "Hosts");
   const exchanging = status.pairs.length > 0 ? " Along thick lines this node exchanges parameters." : "";
-  setText(byId("network-hint"), `Who is linked with whom, as all hosts state it.${exchanging}`);
+  setText(byId("network-hint"), `Who is linked with whom, as all hosts state it.${exchanging}${warnOfCuts(status)}`);
   setText(byId("updates-title"), hasUpdates ? "Updates" : "From others");
   showFigures(status);
+}
+
+/** Hosts that are the only way between others: if one of them lies, or just dies, a part of the swarm hears nothing. */
+function warnOfCuts({ cut_vertices: cuts, members }) {
+  if (!cuts?.length) return "";
+  const names = cuts.map((origin) => members.find((member) => member.origin === origin)?.name ?? origin);
+  const shown = names.length > 3 ? `${names.slice(0, 3).join(", ")} and ${names.length - 3} more` : names.join(", ");
+  return ` Some hosts are linked through ${shown} alone, who could keep news from them: more [[peers]] help.`;
 }
 
 function showFigures({ figures, words, history }) {

@@ -1,4 +1,6 @@
-"""How far news may have to travel: the diameter of the graph of links, or an upper bound that costs milliseconds.
+"""The graph of links: how far news may have to travel, and which hosts are the only way for it.
+
+The diameter, or an upper bound that costs milliseconds.
 
 Windows and suspicions depend on the diameter, and the graph changes with every link of every host, so a measurement
 must be cheap. A small graph, or a wide one (a mesh), is measured exactly. A large and stretched one (a ring of
@@ -37,6 +39,41 @@ def diameter(links: Sequence[set[int]]) -> int | None:
         node = max(distances, key=distances.__getitem__) if sweep < 2 or sweep % 2 else far.index(min(far))
     exact = _measure(links, WORK_MAX // len(links)) if longest * len(links) <= WORK_MAX else None
     return bound if exact is None else exact
+
+
+def cut_vertices(links: Sequence[set[int]]) -> set[int]:
+    """The nodes without which some of their own part could not reach each other (articulation points; Hopcroft and
+    Tarjan 1973). links: as for `diameter`; the graph need not be connected."""
+    found: set[int] = set()
+    order: dict[int, int] = {}
+    """When each node was met first, by a depth-first search."""
+    lowest: dict[int, int] = {}
+    """The earliest node that its subtree is linked with."""
+    for root in range(len(links)):
+        if root in order:
+            continue
+        order[root] = lowest[root] = len(order)
+        subtrees = 0
+        path = [(root, iter(links[root]))]
+        while path:
+            node, others = path[-1]
+            for other in others:
+                if other not in order:
+                    order[other] = lowest[other] = len(order)
+                    path.append((other, iter(links[other])))
+                    break
+                lowest[node] = min(lowest[node], order[other])
+            else:
+                path.pop()
+                above = path[-1][0] if path else root
+                lowest[above] = min(lowest[above], lowest[node])
+                if above == root:
+                    subtrees += bool(path)
+                elif lowest[node] >= order[above]:
+                    found.add(above)
+        if subtrees > 1:
+            found.add(root)
+    return found
 
 
 def _distances(links: Sequence[set[int]], start: int) -> dict[int, int]:

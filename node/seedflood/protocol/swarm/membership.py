@@ -20,7 +20,7 @@ from collections.abc import Iterable, Sequence
 
 from seedflood.protocol.origin import ORIGINS_REMEMBERED, OriginId
 from seedflood.protocol.swarm.delays import HOP_MILLISECONDS_MAX
-from seedflood.protocol.swarm.graph import diameter
+from seedflood.protocol.swarm.graph import cut_vertices, diameter
 from seedflood.protocol.swarm.messages import Member
 from seedflood.protocol.swarm.outputs import Event
 
@@ -41,6 +41,7 @@ class Membership:
         self._origins_max = origins_max
         self._links: dict[OriginId, set[OriginId]] | None = None
         self._diameter: int | None = None
+        self._cut_vertices: tuple[OriginId, ...] | None = None
         self._digest: bytes | None = None
         self._hop_seconds: float | None = None
         for member in members:
@@ -122,7 +123,7 @@ class Membership:
         self._names[member.name] += 1
         self._members[member.origin] = member
         if known is None or (known.neighbours, known.has_left) != (member.neighbours, member.has_left):
-            self._links = self._diameter = self._hop_seconds = None
+            self._links = self._diameter = self._hop_seconds = self._cut_vertices = None
         elif known.hop_milliseconds != member.hop_milliseconds:
             self._hop_seconds = None
         return True
@@ -206,13 +207,24 @@ class Membership:
             self._diameter = self._measure_diameter()
         return self._diameter
 
+    def cut_vertices(self) -> tuple[OriginId, ...]:
+        """The hosts through which alone some others are linked: each of them could keep news from a part of the
+        swarm."""
+        if self._cut_vertices is None:
+            origins = sorted(self._linked())
+            self._cut_vertices = tuple(origins[k] for k in sorted(cut_vertices(self._numbered(origins))))
+        return self._cut_vertices
+
     def _measure_diameter(self) -> int:
         links = self._linked()
         if not links:
             return 1
-        number = {origin: k for k, origin in enumerate(links)}
-        numbered = [{number[other] for other in others} for others in links.values()]
-        return diameter(numbered) or len(links) - 1
+        return diameter(self._numbered(list(links))) or len(links) - 1
+
+    def _numbered(self, origins: Sequence[OriginId]) -> list[set[int]]:
+        """The graph with places in `origins`, which are all that are linked, for nodes."""
+        number = {origin: k for k, origin in enumerate(origins)}
+        return [{number[other] for other in self._linked()[origin]} for origin in origins]
 
     def _linked(self) -> dict[OriginId, set[OriginId]]:
         """The graph: the neighbours of each origin that has some, as stated by either side. Hosts that left are not in

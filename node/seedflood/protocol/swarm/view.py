@@ -61,6 +61,7 @@ def make_view(node: Sight, presence: Presence, refused: Mapping[str, int], now: 
         members=members,
         edges=edges,
         diameter=membership.diameter(),
+        cut_vertices=membership.cut_vertices(),
         blockers=node.blockers(now),
     )
 
