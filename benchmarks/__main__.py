@@ -16,6 +16,7 @@ from benchmarks import (
     dtype,
     exchange,
     flood,
+    forger,
     gradient,
     join,
     latency,
@@ -44,7 +45,7 @@ BENCHMARKS: Mapping[str, Callable[[], dict[str, Metric]]] = {
     "latency": latency.run,
     "scale": scale.run,
 }
-LONG = ("exchange", "join", "learn", "opening", "overlap", "pretrain", "soak")
+LONG = ("exchange", "forger", "join", "learn", "opening", "overlap", "pretrain", "soak")
 """Only by name: they take minutes and hours."""
 PROFILES: Mapping[str, Callable[[], None]] = {"step": step.print_profile, "flood": flood.print_profiles}
 
@@ -73,6 +74,7 @@ def main(
     known: dict[str, Callable[[], dict[str, Metric]]] = {
         **BENCHMARKS,
         "exchange": exchange.run,
+        "forger": forger.run,
         "join": join.run,
         "learn": partial(learn.run, part or ()),
         "opening": opening.run,

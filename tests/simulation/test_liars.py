@@ -10,6 +10,8 @@ from worlds import make_world
 
 from seedflood.cluster.topology import TOPOLOGIES, make_topology
 from seedflood.errors import PeerError
+from seedflood.protocol.seedflood.messages import SCALAR_MAX, Updates
+from seedflood.protocol.seedflood.payload import Pairs
 from seedflood.protocol.seedflood.seeds import probe_seed
 from seedflood.simulation.liars import choose_liars
 from seedflood.simulation.link import Encoder, decode
@@ -72,6 +74,26 @@ def test_directions_that_a_liar_chose_are_taken_by_nobody(world):
     for host in world.honest:
         for (origin, step), bundle in host.journal.bundles.items():
             assert [seed for seed, _ in bundle.probes] == [probe_seed(world.rules.run_seed, origin, step)]
+
+
+def test_what_a_liar_tells_beyond_the_clip_is_taken_by_nobody(monkeypatch):
+    def shout(liar):
+        """The bundle of its next step, validly signed, with the largest scalar that fits into a frame."""
+        bundle = liar._make(liar.host.node.step + 1)
+        return [Updates((liar._sign(bundle._replace(probes=tuple((seed, SCALAR_MAX) for seed, _ in bundle.probes))),))]
+
+    monkeypatch.setitem(LIES, "extremes", shout)
+    world = make_world("ring", 4, steps=40, window="bounded", telling=Pairs(limit=1000))
+    world.start()
+    told = Counter()
+    let_lie(world, [0], told, ["extremes"])
+    world.run_for(20)
+    assert told["lie_extremes"] > 3
+    assert sum(host.node.admission.refused.get("payload", 0) for host in world.honest) > 3
+    for host in world.honest:
+        assert host.node.step > 3
+        assert all(abs(scalar) <= 1000 for one in host.journal.bundles.values() for _, scalar in one.probes)
+    assert find_violations(world.honest) == []
 
 
 def test_a_liar_that_tells_two_neighbours_two_things_is_named_by_all_and_nobody_else_is(world):

@@ -68,6 +68,13 @@ class SeedfloodSettings(AlgorithmSettings):
     learning_rate: float | None = Field(
         None, gt=0, allow_inf_nan=False, description="Default: by estimate, optimizer, rank and number of parameters."
     )
+    clip: float | None = Field(
+        None,
+        ge=1e-4,
+        le=4096,
+        description="The largest slope, or coefficient of a gradient, that an update may tell; whatever is larger is "
+        "refused (default: 4096; coefficients 1024).",
+    )
 
     @model_validator(mode="after")
     def _check_telling(self) -> Self:

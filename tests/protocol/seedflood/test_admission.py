@@ -8,7 +8,7 @@ from seedflood.errors import ConfigError, PeerError
 from seedflood.protocol.frontier import RANGES_MAX
 from seedflood.protocol.seedflood.epochs import digest_of
 from seedflood.protocol.seedflood.messages import BUNDLE_BYTES_MAX, SCALAR_MAX, Bundle, Updates
-from seedflood.protocol.seedflood.payload import PAIRS, Coefficients, encode_coefficients
+from seedflood.protocol.seedflood.payload import PAIRS, Coefficients, Pairs, encode_coefficients
 from seedflood.protocol.seedflood.seeds import probe_seed
 from seedflood.protocol.swarm import messages
 from seedflood.protocol.swarm.messages import Members
@@ -49,6 +49,14 @@ def test_a_payload_of_the_size_and_ranges_of_the_run_is_taken():
 def test_what_the_run_does_not_tell_is_refused_before_its_signature_is_looked_at(payload):
     node = linked(B, telling=TINY)
     unsigned = B.bundle(0, payload=payload)._replace(signature=bytes(64))
+    assert refused(node, B, unsigned) == {"payload": 1}
+
+
+@pytest.mark.parametrize("scalar", [1001, -1001, SCALAR_MAX])
+def test_what_is_beyond_the_clip_of_the_run_is_refused_before_its_signature_is_looked_at(scalar):
+    node = linked(B, telling=Pairs(1000))
+    assert hear(node, B, Updates((B.bundle(0, scalar=-1000),))).bundles == [B.bundle(0, scalar=-1000)]
+    unsigned = B.bundle(1, scalar=scalar)._replace(signature=bytes(64))
     assert refused(node, B, unsigned) == {"payload": 1}
 
 

@@ -7,6 +7,7 @@ from seedflood.protocol.seedflood.messages import SCALAR_MAX, Bundle
 from seedflood.protocol.seedflood.payload import (
     PAIRS,
     Coefficients,
+    Pairs,
     Slopes,
     decode_coefficients,
     decode_payload,
@@ -109,6 +110,30 @@ def test_slopes_survive_and_are_admitted(scalars):
 def test_a_slope_beyond_the_cap_or_another_count_is_refused(scalars, beyond, sign):
     assert not Slopes(len(scalars) + 1).admits([encode_slopes([*scalars, sign * beyond])])
     assert not Slopes(len(scalars) + 1).admits([encode_slopes(scalars)])
+
+
+limits = st.integers(127, SCALAR_MAX)
+
+
+@given(limits, st.integers(-SCALAR_MAX, SCALAR_MAX))
+def test_a_scalar_is_taken_up_to_the_clip_of_the_run(limit, scalar):
+    assert Pairs(limit).admits([(5, 0), (5, scalar)]) == (abs(scalar) <= limit)
+    assert Pairs(limit).reach == limit
+
+
+@given(limits, slopes)
+def test_slopes_are_taken_up_to_the_clip_of_the_run(limit, scalars):
+    telling = Slopes(len(scalars), limit=limit)
+    assert telling.admits([encode_slopes(scalars)]) == (max(map(abs, scalars)) <= limit)
+    assert telling.reach == len(scalars) * limit
+
+
+@given(limits, st.sampled_from([4, 8]), st.integers(0, 29))
+def test_no_coefficient_is_taken_that_is_larger_than_the_clip_and_half_of_it_always_is(limit, bits, exponent):
+    telling = Coefficients((2, 1), bits=bits, limit=limit)
+    most = (1 << bits - 1) - 1
+    assert telling.admits([encode_coefficients(telling, [0, exponent], [0, 0, most])]) == (most << exponent <= limit)
+    assert limit < 2 * telling.reach <= 2 * limit
 
 
 told = st.tuples(st.integers(0, 2**32 - 1), st.integers(-SCALAR_MAX, SCALAR_MAX)) | st.binary(min_size=1, max_size=40)

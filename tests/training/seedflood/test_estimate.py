@@ -96,6 +96,31 @@ def test_a_scalar_is_clipped(sign):
     assert to_fixed_point(sign * 4096.0) == (sign * SCALAR_MAX, False)
 
 
+@given(alpha=st.floats(-5000, 5000), clip=st.floats(1e-4, 4096))
+def test_a_host_never_tells_more_than_the_clip_of_the_run(alpha, clip):
+    limit = math.floor(clip * 2**20)
+    scalar, is_clipped = to_fixed_point(alpha, limit)
+    assert abs(scalar) <= limit
+    assert is_clipped == (scalar != to_fixed_point(alpha, 1 << 40)[0])
+
+
+@pytest.mark.parametrize("estimate", ["two-sided", "one-sided"])
+def test_a_measured_slope_beyond_the_clip_is_cut_off_and_flagged(estimate):
+    free, clipped = tiny_replica(estimate=estimate), tiny_replica(estimate=estimate, clip=1e-4)
+    assert not clipped.telling.admits([measure(free, estimate).told])
+    measured = measure(clipped, estimate)
+    assert measured.is_clipped
+    assert abs(measured.told[1]) == clipped.telling.reach == 104
+    assert clipped.telling.admits([measured.told])
+
+
+def measure(replica, estimate):
+    """Slopes of both estimates along one direction."""
+    if estimate == "two-sided":
+        return replica.measure(0, 1, LABELS, tiny_batch())
+    return replica.measure_one_sided(0, [1], LABELS, tiny_batch())[0]
+
+
 @pytest.mark.parametrize("alpha", [math.nan, math.inf, -math.inf])
 def test_what_is_not_finite_becomes_zero(alpha):
     assert to_fixed_point(alpha) == (0, False)

@@ -105,6 +105,16 @@ def test_a_gradient_that_is_not_finite_is_told_as_zero(changes):
         assert not integers(replica, Update(1, 0, measured.told)).any()
 
 
+@pytest.mark.parametrize("more", [{}, {"bits": 4}, {"tell": "slopes", "slopes": 5}])
+def test_nothing_of_a_gradient_is_told_beyond_the_clip_of_the_run(more):
+    replica = tiny_replica(estimate="gradient", clip=0.01, **more)
+    told = told_of(Teller(replica.telling, replica.subspace), numpy.full(replica.subspace.size, 5.0))
+    assert told.is_clipped
+    assert replica.telling.admits([told.told])
+    largest = max(map(abs, protocol.decode_payload(replica.telling, told.told)))
+    assert 0.005 < largest * 2.0**-replica.telling.unit_bits <= 0.01
+
+
 def test_slopes_are_those_along_the_directions_that_everybody_derives():
     replica = tiny_replica(estimate="gradient", tell="slopes", slopes=5)
     slopes = replica.measure_gradient(0, LABELS, tiny_batch())

@@ -14,10 +14,14 @@ first one in the low half; if F is odd, the last high half is 0. 0 <= e <= expon
 SCALAR_MAX for every q.
 
 Slopes: K integers of five bytes, two's complement, little-endian, at most SCALAR_MAX in size.
+
+A run may have a lower limit than SCALAR_MAX (`clip`). It bounds what a single update can do, whoever sends it: what is
+larger is refused, and honest hosts cut off what they measured before they tell it.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from seedflood.protocol.seedflood.messages import SCALAR_MAX, SCALAR_UNIT_BITS, Told
 
@@ -30,7 +34,9 @@ _FOUR_BITS = bytes(value for value in range(256) if value >> 4 != 8 and value & 
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """(seed, scalar), whose ranges the codec has checked."""
+    """(seed, scalar), whose ranges the codec has checked. limit: the largest size of a scalar."""
+
+    limit: int = SCALAR_MAX
 
     @property
     def size(self) -> int:
@@ -40,24 +46,29 @@ class Pairs:
     @property
     def reach(self) -> int:
         """The most that one update can add to a coefficient."""
-        return SCALAR_MAX
+        return self.limit
 
     def admits(self, probes: Sequence[Told]) -> bool:
         """May these, all of one kind, be told in this run?"""
-        return probes[0].__class__ is tuple
+        if probes[0].__class__ is not tuple:
+            return False
+        limit = self.limit
+        return limit >= SCALAR_MAX or all(-limit <= cast(tuple[int, int], told)[1] <= limit for told in probes)
 
 
 @dataclass(frozen=True, slots=True)
 class Coefficients:
     """slots: how many coefficients each slot has. bits: of each value, 8 or 4. unit_bits: integers count units of
-    2^-unit_bits."""
+    2^-unit_bits. limit: no integer is larger; exponents are bounded so that none can be."""
 
     slots: tuple[int, ...]
     bits: int = 8
     unit_bits: int = SCALAR_UNIT_BITS
+    limit: int = SCALAR_MAX
 
     def __post_init__(self) -> None:
         assert self.bits in (4, 8), "coefficients take 8 bits or 4"
+        assert self.limit >= (1 << self.bits - 1) - 1, "the largest value fits, at least without an exponent"
         assert min(self.slots, default=0) >= 1, "there are slots, and all have coefficients"
 
     @property
@@ -71,13 +82,18 @@ class Coefficients:
 
     @property
     def exponent_max(self) -> int:
-        """The largest exponent of a slot: 25 for 8 bits, 29 for 4."""
-        return (SCALAR_MAX // ((1 << self.bits - 1) - 1)).bit_length() - 1
+        """The largest exponent of a slot. Without a lower limit: 25 for 8 bits, 29 for 4."""
+        return (self.limit // self._largest).bit_length() - 1
 
     @property
     def reach(self) -> int:
         """The most that one update can add to a coefficient."""
-        return SCALAR_MAX
+        return self._largest << self.exponent_max
+
+    @property
+    def _largest(self) -> int:
+        """The largest value q."""
+        return (1 << self.bits - 1) - 1
 
     def admits(self, probes: Sequence[Told]) -> bool:
         size = self.size
@@ -92,10 +108,12 @@ class Coefficients:
 
 @dataclass(frozen=True, slots=True)
 class Slopes:
-    """count: K, how many slopes a step has. unit_bits: integers count units of 2^-unit_bits."""
+    """count: K, how many slopes a step has. unit_bits: integers count units of 2^-unit_bits. limit: the largest size of
+    a slope."""
 
     count: int
     unit_bits: int = SCALAR_UNIT_BITS
+    limit: int = SCALAR_MAX
 
     def __post_init__(self) -> None:
         assert self.count >= 1, "there is no payload without a slope"
@@ -107,11 +125,15 @@ class Slopes:
     @property
     def reach(self) -> int:
         """The most that one update can add to a coefficient."""
-        return self.count * SCALAR_MAX
+        return self.count * self.limit
 
     def admits(self, probes: Sequence[Told]) -> bool:
         size = self.size
-        return all(isinstance(told, bytes) and len(told) == size and _are_slopes(told) for told in probes)
+        return all(isinstance(told, bytes) and len(told) == size and self._are_slopes(told) for told in probes)
+
+    def _are_slopes(self, payload: bytes) -> bool:
+        slopes = decode_slopes(payload)
+        return max(slopes) <= self.limit and min(slopes) >= -self.limit
 
 
 Telling = Pairs | Coefficients | Slopes
@@ -151,8 +173,3 @@ def decode_payload(telling: Telling, payload: bytes) -> list[int]:
     """The integers of an admitted payload, of either form."""
     assert not isinstance(telling, Pairs), "pairs are no payload"
     return decode_coefficients(telling, payload) if isinstance(telling, Coefficients) else decode_slopes(payload)
-
-
-def _are_slopes(payload: bytes) -> bool:
-    slopes = decode_slopes(payload)
-    return max(slopes) <= SCALAR_MAX and min(slopes) >= -SCALAR_MAX

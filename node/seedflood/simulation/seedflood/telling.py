@@ -4,7 +4,7 @@ import random
 from typing import Literal, get_args
 
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.seedflood.messages import SCALAR_MAX, Told
+from seedflood.protocol.seedflood.messages import Told
 from seedflood.protocol.seedflood.payload import (
     Coefficients,
     Pairs,
@@ -44,8 +44,9 @@ def _draw_told(rules: Rules, origin: OriginId, step: int, rng: random.Random) ->
             exponents = [rng.randint(0, telling.exponent_max) for _ in slots]
             most = (1 << bits - 1) - 1
             return encode_coefficients(telling, exponents, [rng.randint(-most, most) for _ in range(telling.values)])
-        case Slopes(count):
-            return encode_slopes([rng.randint(-SCALAR_MAX, SCALAR_MAX) for _ in range(count)])
-        case _:
+        case Slopes(count, limit=limit):
+            return encode_slopes([rng.randint(-limit, limit) for _ in range(count)])
+        case Pairs(limit):
             seed = rng.getrandbits(32) if rules.run_seed is None else probe_seed(rules.run_seed, origin, step)
-            return seed, rng.randint(-SCALAR_SEEN_MAX, SCALAR_SEEN_MAX)
+            most = min(limit, SCALAR_SEEN_MAX)
+            return seed, rng.randint(-most, most)

@@ -33,7 +33,8 @@ class Measurement:
 
     told: of a probe (seed, scalar): the scalar is alpha, a difference of losses over their distance, in units of 2^-20.
     Of a gradient, a payload. loss: at the centre; two-sided, the mean of both. is_finite: False if a loss was not
-    finite; then zero is told. is_clipped: something was too large to be told as it was, such as |alpha| > 2^12.
+    finite; then zero is told. is_clipped: something was too large to be told as it was, such as |alpha| > 2^12, or
+    beyond the `clip` of the run.
     """
 
     told: Told
@@ -48,13 +49,13 @@ class Measurement:
         return self.told[1] * 2.0**-SCALAR_UNIT_BITS
 
 
-def to_fixed_point(alpha: float) -> tuple[int, bool]:
-    """(alpha in units of 2^-20, rounded half to even and clipped to +-2^32; whether it was clipped). 0 if alpha is not
+def to_fixed_point(alpha: float, limit: int = SCALAR_MAX) -> tuple[int, bool]:
+    """(alpha in units of 2^-20, rounded half to even and clipped to +-limit; whether it was clipped). 0 if alpha is not
     finite."""
     if not math.isfinite(alpha):
         return 0, False
     scalar = round(alpha * 2**SCALAR_UNIT_BITS)
-    return max(-SCALAR_MAX, min(SCALAR_MAX, scalar)), abs(scalar) > SCALAR_MAX
+    return max(-limit, min(limit, scalar)), abs(scalar) > limit
 
 
 def two_sided(a_F: Tensor, moves: Moves, epsilon: float) -> Tensor:
@@ -93,8 +94,8 @@ def variant_losses(model: LiveModel, live: Live, objective: Objective, batch: Ba
     return total.values()
 
 
-def make_measurement(seed: int, difference: float, span: float, loss: float) -> Measurement:
+def make_measurement(seed: int, difference: float, span: float, loss: float, limit: int = SCALAR_MAX) -> Measurement:
     """A measurement from losses. difference: of two losses that are `span` apart along the direction. loss: what is
-    reported for this step."""
-    scalar, is_clipped = to_fixed_point(difference / span)
+    reported for this step. limit: the largest scalar that may be told."""
+    scalar, is_clipped = to_fixed_point(difference / span, limit)
     return Measurement((seed, scalar), loss, math.isfinite(difference) and math.isfinite(loss), is_clipped)

@@ -118,7 +118,7 @@ class Replica:
         not be an earlier one than that which is open. seed: see `protocol.seedflood.seeds.probe_seed`."""
         a_PF = estimate.two_sided(self._a_F, self._moves(step, [seed]), self.epsilon)
         plus, minus = estimate.variant_losses(self.causal, self.live, objective, batch, a_PF)
-        return estimate.make_measurement(seed, plus - minus, 2 * self.epsilon, (plus + minus) / 2)
+        return estimate.make_measurement(seed, plus - minus, 2 * self.epsilon, (plus + minus) / 2, self.telling.limit)
 
     def measure_one_sided(
         self, step: int, seeds: Sequence[int], objective: Objective, batch: Batch
@@ -127,7 +127,7 @@ class Replica:
         a_PF = estimate.one_sided(self._a_F, self._moves(step, seeds), self.epsilon)
         centre, *moved = estimate.variant_losses(self.causal, self.live, objective, batch, a_PF)
         return [
-            estimate.make_measurement(seed, loss - centre, self.epsilon, centre)
+            estimate.make_measurement(seed, loss - centre, self.epsilon, centre, self.telling.limit)
             for seed, loss in zip(seeds, moved, strict=True)
         ]
 

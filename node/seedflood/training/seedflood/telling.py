@@ -25,7 +25,7 @@ from torch import Tensor
 
 from seedflood.config import SeedfloodSettings
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.seedflood.messages import Told, Update
+from seedflood.protocol.seedflood.messages import SCALAR_MAX, SCALAR_UNIT_BITS, Told, Update
 from seedflood.protocol.seedflood.payload import Coefficients, Pairs, Slopes, Telling, decode_slopes, encode_slopes
 from seedflood.protocol.seedflood.seeds import probe_seed
 from seedflood.training.seedflood.estimate import Measurement, to_fixed_point
@@ -50,10 +50,16 @@ Integers = numpy.ndarray[Any, numpy.dtype[numpy.int64]]
 def telling_of(settings: SeedfloodSettings, subspace: Subspace) -> Telling:
     """What a run tells of a step, as its settings and its subspace have it."""
     if settings.estimate != "gradient":
-        return Pairs()
+        return Pairs(limit=_limit(settings, SCALAR_UNIT_BITS))
     if settings.tell == "slopes":
-        return Slopes(settings.slopes)
-    return Coefficients(subspace.sizes, settings.bits, COEFFICIENT_UNIT_BITS)
+        return Slopes(settings.slopes, limit=_limit(settings, SCALAR_UNIT_BITS))
+    limit = _limit(settings, COEFFICIENT_UNIT_BITS)
+    return Coefficients(subspace.sizes, settings.bits, COEFFICIENT_UNIT_BITS, limit)
+
+
+def _limit(settings: SeedfloodSettings, unit_bits: int) -> int:
+    """The `clip` of a run in units: an integer, and the same on every host."""
+    return SCALAR_MAX if settings.clip is None else min(SCALAR_MAX, math.floor(settings.clip * 2.0**unit_bits))
 
 
 class Teller:
@@ -94,7 +100,7 @@ class Teller:
         seeds = slope_seeds(self._subspace.run_seed, origin, step, self._telling.count)
         place_KS, sign_KS = self._subspace.moves(epoch, torch.tensor(seeds, dtype=torch.int64))
         slope_K = (slope_F[place_KS.numpy()] * sign_KS.numpy()).sum(axis=1)
-        told = [to_fixed_point(float(slope)) for slope in slope_K]
+        told = [to_fixed_point(float(slope), self._telling.limit) for slope in slope_K]
         return encode_slopes([scalar for scalar, _ in told]), any(is_clipped for _, is_clipped in told)
 
 

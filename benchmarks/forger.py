@@ -1,0 +1,99 @@
+"""One of eight hosts tells random numbers, as large as it may: what it costs with and without `clip`.
+
+SST-2 with 1,024 sentences, a 2.6 M OPT, sixteen rows a step. The forger works nothing: every step it tells each number
+with the largest size that the run admits and a random sign. Beside it stand runs of eight honest hosts, with and
+without the same clip, and one in which the eighth host tells zeros: what a host is worth at all.
+
+`clip` is set from what honest hosts tell (`CLIPS`). Accuracy and loss are those of all validation rows at the end.
+"""
+
+import random
+import sys
+from collections.abc import Mapping, Sequence
+from statistics import mean, quantiles
+from tempfile import TemporaryDirectory
+from typing import Any, Literal
+
+from benchmarks.course import Exercise
+from benchmarks.measure import Metric, make_metric, shared_folder
+from seedflood.config import NodeSettings, RunSettings
+from seedflood.protocol.origin import OriginId
+from seedflood.protocol.seedflood.messages import Told
+from seedflood.protocol.seedflood.payload import Coefficients, Pairs, encode_coefficients
+from seedflood.protocol.seedflood.seeds import probe_seed
+from seedflood.training.seedflood.rehearsal import Rehearsal
+from seedflood.training.seedflood.trainer import Round, Trainer
+
+CLIENTS = 8
+SEEDS = (1, 2, 3)
+ESTIMATES: Mapping[str, Mapping[str, Any]] = {
+    "two-sided": {"steps": 400},
+    "gradient": {"estimate": "gradient", "steps": 48},
+}
+CLIPS: Mapping[str, Sequence[float]] = {"two-sided": (30.0,), "gradient": (1.0,)}
+Eighth = Literal["honest", "forger", "silent"]
+
+
+class Forger(Trainer):
+    """The eighth host. is_silent: it tells zeros."""
+
+    def __init__(self, instead_of: Trainer, *, is_silent: bool) -> None:
+        vars(self).update(vars(instead_of))
+        self._is_silent = is_silent
+
+    def measure(self, origin: OriginId, step: int, count: int) -> Round:
+        drawn = random.Random(f"{self.run.seed} {origin} {step}")
+        told = tuple(self._tell(origin, one, drawn) for one in range(step, step + count))
+        return Round(told, 0.0, 0.0, is_finite=True, is_clipped=False)
+
+    def _tell(self, origin: OriginId, step: int, drawn: random.Random) -> Told:
+        telling = self.telling
+        if isinstance(telling, Pairs):
+            size = 0 if self._is_silent else telling.limit
+            return probe_seed(self.run.seed, origin, step), drawn.choice((-size, size))
+        assert isinstance(telling, Coefficients)
+        largest = 0 if self._is_silent else (1 << telling.bits - 1) - 1
+        values = [drawn.choice((-largest, largest)) for _ in range(telling.values)]
+        return encode_coefficients(telling, [telling.exponent_max] * len(telling.slots), values)
+
+
+def run() -> dict[str, Metric]:
+    metrics: dict[str, Metric] = {}
+    for estimate, settings in ESTIMATES.items():
+        for clip in (None, *CLIPS[estimate]):
+            eighths: tuple[Eighth, ...] = ("honest", "forger") if clip else ("honest", "forger", "silent")
+            for eighth in eighths:
+                ends = [end(seed, eighth, clip=clip, **settings) for seed in SEEDS]
+                name = f"forger.{estimate}_{eighth}" + (f"_clip_{clip:g}" if clip else "")
+                metrics[f"{name}_accuracy"] = make_metric([accuracy for accuracy, _ in ends])
+                metrics[f"{name}_loss"] = make_metric([loss for _, loss in ends])
+    return metrics
+
+
+def end(seed: int, eighth: Eighth, **settings: Any) -> tuple[float, float]:
+    """Accuracy and loss at the end of a run."""
+    shared = shared_folder()
+    keys = {"model": str(shared / "models" / "tiny-opt"), "clients": CLIENTS, "task": "sst2", "train_examples": 1024}
+    exercise = Exercise("sst2", keys, shared / "data" / "sst2")
+    with TemporaryDirectory(prefix="seedflood-forger-") as home:
+        rehearsal = make_rehearsal(exercise.settings(seed, **settings), exercise.node(home), eighth)
+        sizes: list[float] = []
+        while rehearsal.step < rehearsal.run.steps:
+            told = rehearsal.advance()
+            sizes += [abs(p[1]) * 2.0**-20 for one in told[:-1] for p in one.round.probes if isinstance(p, tuple)]
+        found = rehearsal.evaluate()
+    seen = f"; honest slopes: mean {mean(sizes):.2f}, 99 % below {quantiles(sizes, n=100)[-1]:.2f}" if sizes else ""
+    accuracy = found.figures["accuracy"]
+    print(
+        f"{settings}, seed {seed}, the eighth {eighth}: accuracy {accuracy:.3f}, loss {found.loss:.4f}{seen}",
+        file=sys.stderr,
+        flush=True,
+    )
+    return accuracy, found.loss
+
+
+def make_rehearsal(run: RunSettings, node: NodeSettings, eighth: Eighth) -> Rehearsal:
+    rehearsal = Rehearsal(run, node)
+    if eighth != "honest":
+        rehearsal.trainers[-1] = Forger(rehearsal.trainers[-1], is_silent=eighth == "silent")
+    return rehearsal
