@@ -32,9 +32,12 @@ KEEPALIVE_MILLISECONDS = 15_000
 KEEPALIVE_TIMEOUT_MILLISECONDS = 10_000
 """gRPC notices a dead connection after 25 s at most. The core's pings notice it earlier."""
 
-WINDOW_BYTES = 1 << 20
-"""HTTP/2's flow control window. It is set here because gRPC's own estimate (bdp_probe) costs pings, 3 % of the bytes of
-a live link. The need is known: an answer to a pull has at most 512 KiB in flight."""
+WINDOW_BYTES = 8 << 20
+"""HTTP/2's flow control window: the most bytes of a connection that wait here unread. It is set here because gRPC's own
+estimate (bdp_probe) costs pings, 3 % of the bytes of a live link. It is larger than what an answer to a pull (512 KiB)
+and a transfer of parameters (`protocol/gasloc/transfer`, 6 MiB) have in flight at most, so that frames wait in queues
+that these know of. What a stranger sends is bounded by the frame that its hello may be (`FRAME_BYTES_MAX`), and
+half-open streams have few places (`crowd`)."""
 
 _TUNING = [
     ("grpc.keepalive_time_ms", KEEPALIVE_MILLISECONDS),

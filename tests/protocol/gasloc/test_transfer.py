@@ -14,14 +14,35 @@ from seedflood.protocol.gasloc.transfer import RETRY_SECONDS, Receiving, Sending
 HEAD_BYTES = 60
 
 
-class Pipe:
-    """A link of some rate and delay, with a queue before it; and both ends of one transfer."""
+class Host:
+    """Now and then it does nothing for a while: others have the processor. Then it does everything that has come.
 
-    def __init__(self, size, *, rate, delay, lose=0.0, seed=0, window=None):
+    every: seconds between two such times on average; 0: it never stands still. longest: of them."""
+
+    def __init__(self, every, longest, rng):
+        self._every, self._longest, self._rng = every, longest, rng
+        self._stands, self._goes_on = (rng.expovariate(1 / every), 0.0) if every else (float("inf"), 0.0)
+
+    def free_at(self, when):
+        """When what comes then is done. Called in the order of time."""
+        while self._stands <= when:
+            self._goes_on = self._stands + self._rng.uniform(0, self._longest)
+            self._stands = self._goes_on + self._rng.expovariate(1 / self._every)
+        return max(when, self._goes_on)
+
+
+class Pipe:
+    """A link of some rate and delay, with a queue before it; and both ends of one transfer.
+
+    stalls: how often and how long either host stands still (`Host`)."""
+
+    def __init__(self, size, *, rate, delay, lose=0.0, seed=0, window=None, stalls=(0.0, 0.0)):
         self.content = Bytes(random.Random(seed).randbytes(size))
         self.rate, self.delay, self.lose, self.rng = rate, delay, lose, random.Random(seed)
         self.now, self._free_at, self._events, self._order = 0.0, 0.0, [], count()
         self.longest_queue, self.longest_chunk, self.chunks = 0.0, 0, 0
+        self.sender, self.receiver = (Host(*stalls, random.Random(seed + number)) for number in (1, 2))
+        self._woken_at = 0.0
         self.sending = Sending(self.content, 0.0, window)
         self.sink = Memory()
         self.receiving = Receiving(self.content.digest, size, self.sink, 0.0)
@@ -38,12 +59,15 @@ class Pipe:
             self._free_at = max(self._free_at, self.now) + (len(chunk.data) + HEAD_BYTES) / self.rate
             if self.rng.random() >= self.lose:
                 copy = Chunk(chunk.key, chunk.offset, bytes(chunk.data))
-                self._at(self._free_at + self.delay, lambda copy=copy: self.receive(copy))
+                arrived = self._free_at + self.delay
+                self._at(
+                    arrived, lambda copy=copy: self._at(self.receiver.free_at(self.now), lambda: self.receive(copy))
+                )
 
     def receive(self, chunk):
         if self.receiving.take(chunk, self.now):
             held = self.receiving.held
-            self._at(self.now + self.delay, lambda: self.credit(held))
+            self._at(self.now + self.delay, lambda: self._at(self.sender.free_at(self.now), lambda: self.credit(held)))
         elif self.receiving.must_ask_again(chunk):
             self.ask()
 
@@ -64,9 +88,16 @@ class Pipe:
             if self._events and self._events[0][0] <= due:
                 self.now, _, action = heapq.heappop(self._events)
                 action()
-            else:
+            elif due == self.receiving.ask_at:
                 self.now = due
-                self.send() if due == self.sending.send_at else self.ask()
+                self.ask()
+            elif due > self._woken_at:
+                self.now = due
+                self._woken_at = self.sender.free_at(due)
+                self._at(self._woken_at, self.send)
+            else:
+                self.now, _, action = heapq.heappop(self._events)
+                action()
         return self.now
 
 
@@ -93,6 +124,37 @@ def test_a_transfer_uses_a_link_and_is_not_in_the_way_of_others(name):
     assert again.run() <= seconds * 1.05
     small_chunks = 16_384 / rate  # at first nothing is known, and this much is sent at once
     assert max(first.longest_queue, again.longest_queue) < 0.02 + 2 * small_chunks + delay / 10
+
+
+STALLS = {
+    "100 Mbit/s near": 0.6,
+    "100 Mbit/s far": 0.55,
+    "100 Mbit/s very far": 0.4,
+    "1 Gbit/s far": 0.4,
+}
+"""How much of a link is used at least by hosts that stand still for a sixth to a quarter of the time."""
+
+
+@pytest.mark.parametrize("stalls", [(0.05, 0.03), (0.2, 0.09)], ids=["often", "long"])
+@pytest.mark.parametrize("name", STALLS)
+def test_hosts_that_stand_still_now_and_then_do_not_look_like_a_queue(name, stalls):
+    """On a far link they once left 0.003 of it: each time the window became what had arrived meanwhile."""
+    rate, delay, _ = LINKS[name]
+    size = int(min(rate * 4, 60e6))
+    pipe = Pipe(size, rate=rate, delay=delay, stalls=stalls)
+    seconds = pipe.run(until=60)
+    assert pipe.receiving.is_whole
+    assert size / seconds / rate > STALLS[name]
+    assert pipe.longest_queue < 0.1 + delay / 2
+
+
+def test_a_link_that_became_faster_is_soon_full():
+    """What was known of it is no limit for long, though the window grows by a fifth in each round trip."""
+    known = Pipe(2_000_000, rate=0.3e6, delay=0.2)
+    known.run()
+    faster = Pipe(50_000_000, rate=12.5e6, delay=0.2, window=known.sending.window)
+    assert 50_000_000 / faster.run() / 12.5e6 > 0.5
+    assert faster.longest_queue < 0.05
 
 
 def test_a_link_that_became_slower_is_full_and_no_more():

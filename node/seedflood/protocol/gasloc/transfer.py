@@ -9,6 +9,11 @@ The throughput of the link is known once a first queue was seen: while something
 link can carry them. From then on a window is sent evenly over a round trip (pacing): on a link with a long delay it is
 much more than may wait at once.
 
+A host that stands still for a moment, because others have its processor, delays chunks as a queue does. But a queue
+delays all chunks, for as long as more is sent than the link can carry, and they leave it evenly. So single chunks prove
+nothing (`_Run`). If the throughput was taken for too little all the same, that shows: there is no queue with a window
+that is much larger. Then it counts as unknown again.
+
 The receiver takes chunks in order and says how far it is. If one is missing, it asks again from there, first at once
 and then now and then: a transfer can go on at any byte, over any link with the same peer.
 """
@@ -25,13 +30,16 @@ CHUNK_SECONDS, CHUNKS = 0.005, 4
 """How long a chunk may take on the link, and how many fill a window: of a single one the link would have to wait for
 credit."""
 
-WINDOW_BYTES_MIN, WINDOW_BYTES_FIRST, WINDOW_BYTES_MAX = 4 << 10, 16 << 10, 8 << 20
+WINDOW_BYTES_MIN, WINDOW_BYTES_FIRST, WINDOW_BYTES_MAX = 4 << 10, 16 << 10, 6 << 20
 QUEUE_SECONDS = 0.008
 """How long bytes in flight may wait in queues."""
 
 GROWTH, GROWTH_MAX = 0.1, 0.2
-"""How much the window grows in a round trip, after the first queue was seen. Before that it doubles. It grows more
-slowly if that much would wait, and twice as fast after each round trip without a queue, up to the maximum."""
+"""How much the window grows in a round trip once it is known what the link carries. It grows more slowly if that much
+would wait, and twice as fast after each round trip without a queue, up to the maximum."""
+
+START_GROWTH, START_GROWTH_SLOWER = 2.0, 1.0
+"""The same before that is known; the second one if chunks have already waited, if only for a short time."""
 
 SHRINK, PATIENCE = 0.8, 2
 """When something waits, the window becomes what the link carries. If that has not helped this many times, other traffic
@@ -39,6 +47,22 @@ fills the queue, and the window shrinks by this factor."""
 
 EMPTY_SECONDS = 0.002
 """A chunk that has waited no longer than this has met no queue. Chunks for as much time may be sent at once."""
+
+TRAIN_SECONDS, EVEN_FACTOR = 0.015, 2.0
+"""How long a queue must last to tell what the link carries, and how much longer one half of what was in it may have
+taken than the other."""
+
+JAM_SECONDS = 0.05
+"""How long all chunks must wait too long before the window shrinks."""
+
+RUN_CHUNKS = 512
+"""How many chunks one after the other are remembered."""
+
+PAUSE_SECONDS = 0.01
+"""How much of a pause between two chunks counts as queue at most. In a longer one a host stood still."""
+
+SURPRISE_FACTOR = 1.5
+"""With a window so much larger than was found right there is still no queue: it was wrong."""
 
 RATES = 4
 """The rate of a link is the best of this many last measurements."""
@@ -86,6 +110,44 @@ def key_of(digest: bytes) -> bytes:
     return digest[:KEY_BYTES]
 
 
+class _Run:
+    """The last chunks, as long as each has waited longer than so many seconds and arrived right after the one before:
+    all the while something was in the queue."""
+
+    def __init__(self, least_waiting: float) -> None:
+        self._least_waiting = least_waiting
+        self._arrivals: deque[tuple[float, int, float]] = deque(maxlen=RUN_CHUNKS)
+        """When each of them arrived, its end, and the seconds since the run began, long pauses left out."""
+
+    @property
+    def seconds(self) -> float:
+        return self._arrivals[-1][2] - self._arrivals[0][2] if self._arrivals else 0.0
+
+    @property
+    def rate(self) -> float:
+        """Bytes per second in which they have arrived."""
+        (began, first, _), (ended, last, _) = self._arrivals[0], self._arrivals[-1]
+        return (last - first) / (ended - began)
+
+    @property
+    def is_even(self) -> bool:
+        """Has one half of the bytes taken about as long as the other? Else a host stood still meanwhile."""
+        (began, first, _), (ended, last, _) = self._arrivals[0], self._arrivals[-1]
+        middle = next(at for at, end, _ in self._arrivals if 2 * end >= first + last)
+        shorter, longer = sorted((middle - began, ended - middle))
+        return longer <= EVEN_FACTOR * shorter
+
+    def note(self, waiting: float, end: int, now: float) -> None:
+        before, _, seconds = self._arrivals[-1] if self._arrivals else (now, 0, 0.0)
+        if waiting <= self._least_waiting or now - waiting > before:  # the link was idle in between
+            self._arrivals.clear()
+        if waiting > self._least_waiting:
+            self._arrivals.append((now, end, seconds + min(now - before, PAUSE_SECONDS)))
+
+    def clear(self) -> None:
+        self._arrivals.clear()
+
+
 class Window:
     """How much may be in flight. limit: in bytes. send_at: nothing more is sent before that time. known: an earlier
     window to the same receiver, to start from."""
@@ -100,18 +162,23 @@ class Window:
         self._arrived = 0
         self._counted = 0
         self._counted_at = 0.0
-        self._emptied, self._emptied_at = 0, 0.0
-        """The last byte that met no queue, and when its credit came."""
+        self._train = _Run(EMPTY_SECONDS)
+        """What has met a queue, if only a short one: it arrives as fast as the link can carry it."""
+        self._jam = _Run(QUEUE_SECONDS)
+        """What has waited too long."""
         self._turned_at = self._shrunk_at = 0
         """The byte at which a round trip has passed since the growth changed last, or since the window shrank last."""
+        self._settled = WINDOW_BYTES_FIRST
+        """The window that was found to be right last."""
         self._growth = GROWTH
         self._shrunk = 0
         """How often the window shrank since the last round trip without a queue."""
         self._is_new = True
-        """It grows fast until the first queue is seen (slow start), then slowly."""
+        """It grows fast until it is known what the link carries (slow start), then slowly."""
         if known is not None and known.rate:
             self._rates, self._is_new = deque(known._rates, maxlen=RATES), False
             self.limit, self._growth = known._fitting(), known._least_growth()
+            self._settled = self.limit
 
     @property
     def rate(self) -> float:
@@ -127,8 +194,10 @@ class Window:
     def restart(self, at: int, now: float) -> None:
         """Nothing is in flight any more. Sending resumes at byte `at`."""
         self._sent.clear()
-        self._arrived = self._counted = self._emptied = at
-        self._counted_at = self._emptied_at = now
+        self._train.clear()
+        self._jam.clear()
+        self._arrived = self._counted = at
+        self._counted_at = now
         self._turned_at = self._shrunk_at = 0
         self.send_at = 0.0
 
@@ -153,34 +222,50 @@ class Window:
         self._measure(held, now)
         own = min(count / self.rate, CHUNK_SECONDS) if self.rate else 0.0
         waiting = seconds - self._shortest - own
-        if waiting <= EMPTY_SECONDS:
-            self._emptied, self._emptied_at = held, now
+        self._train.note(waiting, held, now)
+        self._jam.note(waiting, held, now)
         if waiting <= QUEUE_SECONDS / 2:
-            self._grow(held - before, held)
-        elif waiting > (QUEUE_SECONDS / 2 if self._is_new else QUEUE_SECONDS) and held >= self._shrunk_at:
-            self._shrink(held, now)
+            self._grow(held - before, held, START_GROWTH if waiting <= EMPTY_SECONDS else START_GROWTH_SLOWER)
+        elif self._is_new and self._train.seconds >= TRAIN_SECONDS and self._train.is_even:
+            self._settle(self._train.rate, held)
+        elif self._jam.seconds >= JAM_SECONDS and held >= self._shrunk_at:
+            self._shrink(held)
 
-    def _grow(self, more: int, held: int) -> None:
+    def _grow(self, more: int, held: int, at_start: float) -> None:
+        """at_start: the growth as long as it is not known what the link carries."""
         if held >= self._turned_at:  # a round trip is over
             self._turned_at = self._under_way_to(held)
             self._growth = min(2 * self._growth, GROWTH_MAX)
             self._shrunk = 0
-        growth = 1.0 if self._is_new else self._growth
+            self._is_new = self._is_new or self.limit > SURPRISE_FACTOR * (self._settled + self.rate * QUEUE_SECONDS)
+        growth = at_start if self._is_new else self._growth
         self.limit = min(self.limit + int(growth * more), WINDOW_BYTES_MAX)
 
-    def _shrink(self, held: int, now: float) -> None:
-        """Shrinks the window, once for everything that is in flight."""
-        if now > self._emptied_at:  # since then there was a queue: this is what the link carries
-            self._rates.clear()
-            self._rates.append((held - self._emptied) / (now - self._emptied_at))
-        smaller = max(int(self.limit * SHRINK), WINDOW_BYTES_MIN)
-        if self._is_new:
-            self.limit = max(self._fitting(), smaller)
-        else:
-            self.limit = min(self._fitting(), smaller if self._shrunk >= PATIENCE else self.limit)
-            self._shrunk += 1
+    def _settle(self, rate: float, held: int) -> None:
+        """The link carries that much: no more is sent, and the window grows slowly from now on."""
+        self._rates.clear()
+        self._rates.append(rate)
+        self.limit = self._settled = self._fitting()
         self._is_new, self._growth = False, self._least_growth()
         self._turned_at = self._shrunk_at = self._under_way_to(held)
+        self._jam.clear()
+
+    def _shrink(self, held: int) -> None:
+        """Shrinks the window, once for everything that is in flight."""
+        before, is_new, shrunk = self.limit, self._is_new, self._shrunk
+        self._settle(max(self._jam.rate, self._last_rate), held)
+        smaller = max(int(before * SHRINK), WINDOW_BYTES_MIN)
+        if is_new:
+            self.limit = max(self.limit, smaller)
+        else:
+            self.limit = min(self.limit, smaller if shrunk >= PATIENCE else before)
+            self._shrunk = shrunk + 1
+        self._settled = self.limit
+
+    @property
+    def _last_rate(self) -> float:
+        """What has arrived in the last round trip, if that is long enough to say something."""
+        return self._rates[-1] if self._rates and self._shortest > JAM_SECONDS else 0.0
 
     def _least_growth(self) -> float:
         """A growth that adds hardly any wait in a round trip."""

@@ -3,7 +3,7 @@
 from typing import Any
 
 from seedflood.host.gasloc.driver import GaslocDriver
-from seedflood.protocol.gasloc.transfer import CHUNK_BYTES_MIN, RATES, WINDOW_BYTES_MAX
+from seedflood.protocol.gasloc.transfer import CHUNK_BYTES_MIN, RATES, RUN_CHUNKS, WINDOW_BYTES_MAX
 from seedflood.simulation import bounds
 from seedflood.simulation.bounds import SWARM_BOUNDS, Bound, at_once, fixed, linked, origins
 
@@ -52,6 +52,7 @@ BOUNDS: dict[str, Bound] = {
     "Serve._rest_until": origins,
     "Window._rates": fixed(RATES),
     "Window._sent": fixed(WINDOW_BYTES_MAX // CHUNK_BYTES_MIN + 1),
+    "_Run._arrivals": fixed(RUN_CHUNKS),
 }
 """By the class of the part and the field. [] stands for each container inside a table."""
 
