@@ -108,8 +108,8 @@ def parse_roster(data: bytes) -> SignedRoster:
     if told["seedflood_roster"] != FILE_VERSION:
         raise ValueError('its "seedflood_roster" is not 1: another release of seedflood has written it')
     nonce, serial, entries = told["nonce"], told["serial"], told["entries"]
-    if not isinstance(nonce, str) or len(nonce) > NONCE_CHARACTERS_MAX:
-        raise ValueError(f'"nonce" must be text of at most {NONCE_CHARACTERS_MAX} characters')
+    if not isinstance(nonce, str) or len(nonce) > NONCE_CHARACTERS_MAX or not nonce.isprintable():
+        raise ValueError(f'"nonce" must be printable text of at most {NONCE_CHARACTERS_MAX} characters')
     if type(serial) is not int:
         raise ValueError('"serial" must be a whole number')
     if not isinstance(entries, list) or len(entries) > ENTRIES_MAX:

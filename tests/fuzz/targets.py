@@ -5,13 +5,17 @@ is a fault. `test_targets.py` feeds them what the corpora hold and what Hypothes
 atheris finds with its eyes on the branches that were taken.
 """
 
+import base64
 import contextlib
+import datetime
 import functools
 import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from seedflood.config import load_settings, migrate_file
 from seedflood.errors import ConfigError, JournalError, PeerError, SeedfloodError
@@ -21,9 +25,12 @@ from seedflood.protocol.seedflood import statement
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch
 from seedflood.protocol.swarm.messages import Member
 from seedflood.protocol.swarm.outputs import Record
+from seedflood.roster_file import parse_roster
 from seedflood.storage.seedflood.journal import BundleJournal
-from seedflood.transport import refusal
+from seedflood.transport import certificates, refusal
 from seedflood.transport.codec import decode, decode_pull_request, encode
+
+BEGIN, END = (datetime.datetime(year, 1, 1, tzinfo=datetime.UTC) for year in (2026, 2036))
 
 Target = Callable[[bytes], None]
 
@@ -37,6 +44,7 @@ BUNDLES = [Bundle(k, step, ((step, k),), 0, b"%64d" % step) for k in (1, 2) for 
 SUMMED = Frontier()
 for one in (1, 2):
     SUMMED.add(one, 0, PERIOD - 1)
+SIGNED = (CORPORA / "roster" / "00").read_bytes()
 SUM = ClosedEpoch(0, SUMMED.held(), bytes(40))
 
 
@@ -79,6 +87,25 @@ def answer(data: bytes) -> None:
         assert isinstance(refusal.as_error(facts, "host:1", RUN), SeedfloodError)
 
 
+def certificate(data: bytes) -> None:
+    """What a peer shows in TLS. data: in turn a certificate in PEM, one in DER, and the statement in one that can be
+    read."""
+    shown = b"-----BEGIN CERTIFICATE-----\n" + base64.encodebytes(data) + b"-----END CERTIFICATE-----\n"
+    for pem in (data, shown, certificates.sign_certificate(channel_key(), BEGIN, END, data[:4096])):
+        with contextlib.suppress(PeerError):
+            certificates.read(pem, BEGIN.timestamp(), lambda key, message, signature: len(data) % 2 > 0)
+
+
+def roster(data: bytes) -> None:
+    """A roster.json, as if its operator had signed it. What is read can be written, and is read as the same."""
+    try:
+        found = parse_roster(data)
+    except ValueError:
+        return
+    assert not found.is_signed or found == parse_roster(SIGNED)
+    assert parse_roster(found.spelled().encode()) == found
+
+
 def settings(data: bytes) -> None:
     """A peers.toml: read, and written anew from the older form."""
     with scratch() as folder:
@@ -115,6 +142,11 @@ def journal(data: bytes) -> None:
 
 
 @functools.cache
+def channel_key() -> ec.EllipticCurvePrivateKey:
+    return ec.derive_private_key(7, ec.SECP256R1())
+
+
+@functools.cache
 def whole_journal() -> bytes:
     with scratch() as folder:
         with BundleJournal.open(folder / "journal", RUN, BASE, refresh_period=PERIOD) as made:
@@ -136,7 +168,7 @@ def scratch() -> Iterator[Path]:
 
 
 TARGETS: Mapping[str, Target] = {
-    target.__name__: target for target in (frame, pull, exchange, state, answer, settings, journal)
+    target.__name__: target for target in (frame, pull, exchange, state, answer, certificate, roster, settings, journal)
 }
 
 
