@@ -54,7 +54,7 @@ from seedflood.protocol.swarm.messages import Hello, Member
 from seedflood.storage.seedflood.journal import BundleJournal
 from seedflood.transport.codec import PullEnd, decode, encode
 from seedflood.transport.columns import FRAME_BUNDLES_MAX
-from seedflood.transport.credentials import PlainCredentials
+from seedflood.transport.credentials import Credentials, PlainCredentials, TlsCredentials
 from seedflood.transport.server import CHANNEL_OPTIONS, DialledStream
 from seedflood.wire import flood_pb2 as pb
 
@@ -80,6 +80,7 @@ DHT_UPDATES = 2048
 
 def run() -> dict[str, Metric]:
     live, live_cpu = measure_live()
+    secured, secured_cpu = measure_live(is_secured=True)
     signed, signed_cpu, bare = measure_signed()
     pulled = measure_pull()
     bundled = measure_pull(BUNDLED_STEPS)
@@ -90,6 +91,8 @@ def run() -> dict[str, Metric]:
     return {
         "flood.live_per_second": make_metric(live, 100_000, more_is_better=True),
         "flood.live_per_cpu_second": make_metric(live_cpu),
+        "flood.live_tls_per_second": make_metric(secured),
+        **_ratio("flood.tls_to_plain", secured_cpu, live_cpu, 0.85),
         "flood.signed_per_second": make_metric(signed),
         "flood.verified_per_second": make_metric(bare),
         "flood.signed_to_verify": make_metric(
@@ -144,12 +147,12 @@ def frames_of(bundles: Sequence[Bundle]) -> list[bytes]:
 # Live
 
 
-def measure_live() -> tuple[list[float], list[float]]:
-    """Updates per second of wall clock, and per second of the relay's core."""
-    with TemporaryDirectory(prefix="seedflood-flood-") as home, Worker(serve_relay, home, False) as relay:
+def measure_live(*, is_secured: bool = False) -> tuple[list[float], list[float]]:
+    """Updates per second of wall clock, and per second of the relay's core. is_secured: over mutual TLS."""
+    with TemporaryDirectory(prefix="seedflood-flood-") as home, Worker(serve_relay, home, False, is_secured) as relay:
         origins = Origins(ORIGINS)
         streams = [frames_of(origins.say(LIVE_UPDATES)) for _ in range(REPETITIONS + 1)]
-        seconds = uvloop.run(feed(relay, origins.members, streams, LIVE_UPDATES))
+        seconds = uvloop.run(feed(relay, origins.members, streams, LIVE_UPDATES, is_secured=is_secured))
         wall, cpu = zip(*seconds[1:], strict=True)
     return [LIVE_UPDATES / s for s in wall], [LIVE_UPDATES / s for s in cpu]
 
@@ -164,15 +167,17 @@ def measure_signed() -> tuple[list[float], list[float], list[float]]:
     return wall, cpu, bare
 
 
-def serve_relay(pipe: Connection, home: str, is_signed: bool) -> None:
+def serve_relay(pipe: Connection, home: str, is_signed: bool, is_secured: bool = False) -> None:
     """The process of the relay: tells its port, then answers what it is asked until the pipe closes."""
     take_core(0)
-    uvloop.run(_serve_relay(pipe, Path(home), is_signed))
+    uvloop.run(_serve_relay(pipe, Path(home), is_signed, is_secured))
 
 
-async def _serve_relay(pipe: Connection, home: Path, is_signed: bool) -> None:
+async def _serve_relay(pipe: Connection, home: Path, is_signed: bool, is_secured: bool) -> None:
     rules = make_rules(ORIGINS, STEPS)
-    relay = Relay(home, Identity.generate(), rules, name="relay", verify=verify if is_signed else trust)
+    believes, identity = verify if is_signed else trust, Identity.generate()
+    credentials = TlsCredentials(identity, verify) if is_secured else None
+    relay = Relay(home, identity, rules, name="relay", verify=believes, credentials=credentials)
     profile = cProfile.Profile()
     try:
         pipe.send(await relay.start())
@@ -245,11 +250,12 @@ async def feed(
     *,
     in_turn: str = "",
     profiled: bool = False,
+    is_secured: bool = False,
 ) -> list[tuple[float, ...]]:
     """For each stream of frames: seconds until all sinks have all of its updates, and of the relay's processor."""
     port = relay.receive()
-    source = Peer("source", members)
-    sinks = [Peer(f"sink-{k}") for k in range(SINKS)]
+    source = Peer("source", members, is_secured=is_secured)
+    sinks = [Peer(f"sink-{k}", is_secured=is_secured) for k in range(SINKS)]
     results: list[tuple[float, ...]] = []
     try:
         async with asyncio.timeout(WAIT_SECONDS_MAX):
@@ -287,16 +293,21 @@ class Peer:
 
     stream: DialledStream
 
-    def __init__(self, name: str, members: Sequence[Member] = ()) -> None:
+    def __init__(self, name: str, members: Sequence[Member] = (), *, is_secured: bool = False) -> None:
         self.updates = 0
-        member = introduce(Identity.generate(), name)
+        identity = Identity.generate()
+        self._credentials: Credentials = TlsCredentials(identity, verify) if is_secured else PlainCredentials()
+        member = introduce(identity, name)
         self._hello = Hello(RUN_ID, BASE_DIGEST, member, tuple(members))
         self._arrived = asyncio.Event()
 
     async def connect(self, address: str) -> None:
-        self._channel = PlainCredentials().open(address, CHANNEL_OPTIONS).channel
+        way = self._credentials.open(address, CHANNEL_OPTIONS)
+        self._channel = way.channel
         self.stream = DialledStream(self._channel, address)
         await self.stream.connect()
+        if way.is_secure:
+            way.acceptor(await self.stream.metadata())
         for frame in encode(self._hello):
             await self.stream.write(frame)
         await self.stream.read()

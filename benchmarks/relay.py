@@ -26,6 +26,7 @@ from seedflood.protocol.swarm.messages import Member, Message, Verify
 from seedflood.protocol.swarm.outputs import Event
 from seedflood.storage.seedflood.journal import BundleJournal
 from seedflood.transport.budget import Use
+from seedflood.transport.credentials import Credentials
 from seedflood.transport.links import Links
 from seedflood.transport.owner import LinkSettings
 
@@ -78,6 +79,7 @@ class Relay(Shell):
         name: str,
         verify: Verify = verify,
         notes_times: bool = False,
+        credentials: Credentials | None = None,
         add_services: Callable[[grpc.aio.Server], Awaitable[None]] | None = None,
     ) -> None:
         self.identity = identity
@@ -91,7 +93,7 @@ class Relay(Shell):
         self.node = Node(rules, member, identity.sign, verify)
         self._loop = asyncio.get_running_loop()
         self.driver = SeedfloodDriver(self.node, self._journal, self, self, self, self._loop.time)
-        self.links = Links(LinkSettings("127.0.0.1:0"), self, add_services=add_services)
+        self.links = Links(LinkSettings("127.0.0.1:0"), self, credentials=credentials, add_services=add_services)
         self._notes_times = notes_times
         self._changed = asyncio.Event()
         self._error: BaseException | None = None

@@ -71,6 +71,7 @@ def status(peers: PeersOption = Path("peers.toml"), node: NodeOption = None, as_
         + _when(progress["spent_seconds"], f", after {{:.0f}} s and {_size(progress['spent_bytes'])} sent"),
         "figures": ", ".join(f"{name} {_show_figure(value)}" for name, value in said["figures"].items()),
         "partners": ", ".join(f"{name.replace('_', ' ')} {text}" for name, text in said["words"].items()),
+        "not encrypted": ", ".join(of_node["exposed"]),
         "course": _show_course(of_node["course"]),
         "window": _show_window(said["window"]) if run["window"] else "",
         "waits for": "\n".join(f"{one['reason']}, for {one['seconds']:.0f} s" for one in said["blockers"]) or "nothing",

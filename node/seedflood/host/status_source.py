@@ -51,6 +51,10 @@ class StatusSource:
     def is_disk_full(self) -> bool:
         return self._driver.is_disk_full
 
+    @property
+    def handshakes(self) -> int:
+        return self._links.handshakes
+
     def view(self) -> View:
         """A view of the node. It is made once per turn of the driver, for page, metrics and probes together."""
         now = self._clock()

@@ -88,6 +88,7 @@ class NodeCollector(Collector):
             figures.add_metric([name], value)
         yield figures
         yield _gauge("last_step_timestamp_seconds", "When the last window closed, Unix time.", tally.last_step_at)
+        yield _gauge("links_insecure", "1 if links beyond this machine are not encrypted.", bool(hub.settings.exposed))
         if subject is not None:
             yield from _node(subject, hub.settings.run.steps)
             yield from _links(subject.link_states())
@@ -114,6 +115,7 @@ def _node(subject: Subject, steps: int) -> Iterator[Metric]:
     for fault, count in sorted(subject.link_faults().items()):
         faults.add_metric([fault], count)
     yield faults
+    yield _counter("tls_handshakes", "TLS handshakes that others have begun.", subject.handshakes)
     yield _counter("equivocations", "Steps for which a host provably published two updates.", view.equivocations)
     yield _gauge("window_step", "First step of the round that is measured or collected.", view.step)
     yield _gauge("run_steps", "Length of the run in steps.", steps)

@@ -62,6 +62,10 @@ class Subject(Protocol):
     def is_disk_full(self) -> bool: ...
 
     @property
+    def handshakes(self) -> int:
+        """TLS handshakes that others have begun."""
+
+    @property
     def parameters(self) -> tuple[int, int] | None:
         """(how many parameters the model has, how many bytes they take in its type). None without a model."""
 

@@ -41,7 +41,9 @@ class Way:
 
 
 class Credentials(Protocol):
-    """One way to secure channels and ports for all links of a node."""
+    """One way to secure channels and ports for all links of a node. handshakes: those of TLS that others have begun."""
+
+    handshakes: int
 
     def covers(self, address: str) -> bool:
         """Is this address secured?"""
@@ -60,6 +62,8 @@ class Credentials(Protocol):
 
 class PlainCredentials:
     """No TLS: for one machine or a network that is trusted."""
+
+    handshakes = 0
 
     def covers(self, address: str) -> bool:
         return False
@@ -96,6 +100,7 @@ class TlsCredentials:
         self._certificate = certificates.issue(signer, clock())
         self._served: Certificate | None = None
         self._is_port_secure = False
+        self.handshakes = 0
 
     def renew(self) -> None:
         """Makes a new key and certificate for connections from now on. Connections that are open stay."""
@@ -148,6 +153,7 @@ class TlsCredentials:
 
     def _serve_again(self) -> Any:
         """gRPC asks at each handshake. None: as before."""
+        self.handshakes += 1
         return None if self.certificate is self._served else self._serve()
 
 

@@ -100,6 +100,11 @@ class Links:
         """The addresses that are dialled, each with the peer that was found there last."""
         return {address: self._found.get(address) for address in self._dials}
 
+    @property
+    def handshakes(self) -> int:
+        """TLS handshakes that others have begun. Those that fail are seen nowhere else: gRPC ends them by itself."""
+        return self._credentials.handshakes
+
     def stats(self) -> dict[str, LinkCounters]:
         """Copies of the counters by peer name, each over all links of that peer."""
         return self._ledger.stats()

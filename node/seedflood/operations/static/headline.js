@@ -41,6 +41,8 @@ export function showHeadline(status, members) {
   setAttribute(byId("state-shape"), "href", `#shape-${known.shape}`);
   setText(byId("state-text"), state);
   setText(byId("state-reason"), reason(status, text));
+  byId("exposed").hidden = node.exposed.length === 0;
+  setText(byId("exposed"), `Links are not encrypted: ${node.exposed.join(", ")} ([tls] insecure = true).`);
 
   const share = progress.steps ? Math.min(1, (progress.step ?? 0) / progress.steps) : 0;
   setText(byId("step"), count(progress.step));

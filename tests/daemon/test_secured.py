@@ -1,0 +1,83 @@
+"""Whole nodes whose links are secured by TLS; and what is said of nodes whose links are not."""
+
+import aiohttp
+from prometheus_client.parser import text_string_to_metric_families
+
+from clusters import Cluster
+from seedflood.identity import Identity
+
+RUN = {"clients": 2, "steps": 60}
+
+
+class SecuredCluster(Cluster):
+    """With TLS on loopback, too. tls: settings of one node beside that; pins: public keys by name of the peer."""
+
+    def __init__(self, folder):
+        super().__init__(folder)
+        self.tls = {"loopback": True}
+        self.pins = {}
+
+    def settings(self, name, peers, run, node):
+        settings = super().settings(name, peers, run, node)
+        pinned = tuple(
+            entry.model_copy(update={"origin": self.pins[peer].hex() if peer in self.pins else None})
+            for entry, peer in zip(settings.peers, peers, strict=True)
+        )
+        return settings.model_copy(update={"tls": settings.tls.model_copy(update=self.tls), "peers": pinned})
+
+
+def metrics_of(text):
+    return {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+async def test_nodes_train_together_over_tls_while_certificates_change(tmp_path):
+    cluster = SecuredCluster(tmp_path)
+    try:
+        a = await cluster.start("a", [], RUN, {"when_finished": "serve"})
+        cluster.pins = {"a": a.identity.public_key}
+        b = await cluster.start("b", ["a"], RUN)
+        for step in range(2, RUN["steps"], 10):
+            await cluster.until(lambda step=step: min(a.node.step, b.node.step) >= step)
+            a.renew()
+            b.renew()
+        await cluster.until(lambda: a.result is not None and b.result is not None)
+        assert a.result["digest"] == b.result["digest"]
+        assert [counters.links_opened for _, counters in a.link_counters()] == [1]
+        assert a.links.handshakes == 1
+    finally:
+        await cluster.close()
+
+
+async def test_a_host_that_is_not_the_pinned_one_is_not_linked(tmp_path):
+    cluster = SecuredCluster(tmp_path)
+    try:
+        a = await cluster.start("a", [], RUN)
+        cluster.pins = {"a": Identity.generate().public_key}
+        b = await cluster.start("b", ["a"], RUN)
+        await cluster.until(lambda: b.links.faults()["pin"])
+        assert a.links.handshakes >= 1
+        assert (a.links.peers, b.links.peers) == ({}, {})
+        async with aiohttp.ClientSession() as session, session.get(f"http://{b.address}/metrics") as answer:
+            assert metrics_of(await answer.text())["seedflood_peer_faults_total", "pin"] >= 1
+    finally:
+        await cluster.close()
+
+
+async def test_links_that_are_not_encrypted_are_told_of_everywhere(tmp_path, capsys):
+    cluster = SecuredCluster(tmp_path)
+    try:
+        for insecure in (True, False):
+            cluster.tls = {"insecure": insecure}
+            node = await cluster.start(f"insecure-{insecure}", [], {"clients": 1, "steps": 4}, {"listen": "0.0.0.0:0"})
+            async with aiohttp.ClientSession() as session:
+                async with session.get(f"http://{node.address}/metrics") as answer:
+                    assert metrics_of(await answer.text())["seedflood_links_insecure",] == insecure
+                async with session.get(f"http://{node.address}/api/status") as answer:
+                    assert (await answer.json())["node"]["exposed"] == (["0.0.0.0:0"] if insecure else [])
+            assert ("links are not encrypted" in capsys.readouterr().out) is insecure
+    finally:
+        await cluster.close()
