@@ -66,11 +66,12 @@ class ClusterPlan:
 
 @dataclass(slots=True)
 class _Host:
-    """A node, as its log describes it. run: the position of its run in the course, from 0. steps: of that run."""
+    """A node, as its log describes it. steps_of_runs: of each run of the course. run: the position of the present one,
+    from 0."""
 
     name: str
     folder: Path
-    steps: int
+    steps_of_runs: tuple[int, ...]
     run: int = 0
     process: asyncio.subprocess.Process | None = None
     phase: str = "importing PyTorch"
@@ -89,18 +90,24 @@ class _Host:
     evaluations: list[dict[str, float]] = field(default_factory=list)
     """Evaluations of all runs: `run` and `step`, and figures by name."""
 
+    @property
+    def steps(self) -> int:
+        """Of the present run."""
+        return self.steps_of_runs[self.run]
+
     def evaluated(self, facts: dict[str, Any]) -> None:
         self.figures = {key: value for key, value in facts.items() if isinstance(value, float)}
         self.evaluations.append({"run": self.run, "step": facts["step"], **self.figures})
 
     def progressed(self, facts: dict[str, Any]) -> None:
-        self.phase, self.steps, self.shown = "training", facts["steps"], _shown_of(facts)
+        self.phase, self.shown = "training", _shown_of(facts)
         self.step, self.loss, self.peers = facts["step"], facts["loss"], facts["peers"]
         self.seconds, self.sent_bytes = facts["spent_seconds"], facts["sent_bytes"]
 
     def went_on(self) -> None:
         """The next run begins."""
         self.run, self.step, self.loss, self.figures, self.shown = self.run + 1, 0, None, {}, {}
+        self.seconds, self.sent_bytes = 0.0, 0
 
 
 def run_cluster(plan: ClusterPlan, folder: Path | None = None) -> dict[str, Any]:
@@ -198,7 +205,7 @@ def _write_settings(plan: ClusterPlan, home: Path) -> list[_Host]:
             (folder / THEN_FILE).write_text(spell(_then_sections(plan, k)))
         course = load_course(folder / "peers.toml")
         check_course(course)
-        hosts.append(_Host(name, folder, course[0].settings.run.steps))
+        hosts.append(_Host(name, folder, tuple(stage.settings.run.steps for stage in course)))
     return hosts
 
 
