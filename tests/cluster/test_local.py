@@ -8,9 +8,8 @@ from seedflood.cluster.tour import plan_tour
 
 @pytest.fixture
 def cluster(tmp_path):
-    plan = plan_tour(
-        nodes=2, topology="ring", model="embedded", texts="embedded", task="embedded", data=None, steps=(800, 40), seed=1
-    )
+    what = {"model": "embedded", "texts": "embedded", "task": "embedded", "data": None}
+    plan = plan_tour(nodes=2, topology="ring", steps=(800, 40), seed=1, **what)
     return local._Cluster(plan, local._write_settings(plan, tmp_path))
 
 

@@ -72,6 +72,16 @@ def test_it_is_said_now_and_then_who_is_waited_for():
     assert [ended.is_due(100.0 + TELL_SECONDS * k) for k in (0.5, 1, 1.5, 2)] == [False, True, False, True]
 
 
+def test_who_waits_for_long_is_told_what_to_do_if_a_host_is_gone_for_good():
+    node = SETTINGS.node.model_copy(update={"export": SETTINGS.node.state / "model"})
+    stage = replace(FIRST, settings=SETTINGS.model_copy(update={"node": node}))
+    ended = Handover(stage, lambda: ALL[:1])
+    assert ended.advice(1e9) is None
+    ended.ended(100.0)
+    assert ended.advice(159.0) is None
+    assert f'model_path = "{node.export}"' in (ended.advice(160.0) or "")
+
+
 def test_a_host_that_cannot_end_its_run_any_more_says_what_is_to_be_copied():
     node = SETTINGS.node.model_copy(update={"export": SETTINGS.node.state / "model"})
     behind = Handover(replace(FIRST, settings=SETTINGS.model_copy(update={"node": node})), list)

@@ -4,6 +4,7 @@ import pytest
 
 from seedflood.host.backlog import Backlog
 from seedflood.host.driver import Driver
+from seedflood.protocol.gasloc import testimony
 from seedflood.protocol.gasloc.algorithm import Gasloc
 from seedflood.protocol.gasloc.carrier import Carrier
 from seedflood.protocol.gasloc.exchange import Exchange
@@ -95,6 +96,20 @@ def test_who_cannot_say_why_it_waits_is_seen(monkeypatch):
     assert is_seen("cannot say for whom it waits", "none", range(1))
 
 
+# Rounds in which all agree
+
+
+def test_that_any_result_is_believed_is_seen(monkeypatch):
+    monkeypatch.setattr(testimony.Testimony, "is_believed", lambda *_: True)
+    assert is_seen("that no honest host has made", "liars", matching="all")
+
+
+def test_that_silent_hosts_are_thought_to_stand_still_is_seen(monkeypatch):
+    monkeypatch.setattr(testimony, "standing_still", lambda _, silent, us, round_: frozenset(silent) - {us})
+    shape = {"clients": 9, "topology": "grid", "matching": "all", "local_steps": 4, "agrees_at_end": True}
+    assert is_seen("ends with other parameters", "all", range(15, 16), **shape)
+
+
 # Contents
 
 
@@ -142,5 +157,6 @@ def test_a_checkpoint_that_holds_a_later_round_is_seen(monkeypatch):
 def test_all_promises_are_kept_by_the_same_plans(seed):
     """The judges are silent where nothing is switched off."""
     for profile in ("none", "crashes", "disks", "network", "liars"):
-        result = simulated(profile, seed)
-        assert (result.violations, result.stuck) == ([], [])
+        for settings in ({}, {"matching": "all", "agrees_at_end": True}):
+            result = simulated(profile, seed, **settings)
+            assert (result.violations, result.stuck) == ([], [])

@@ -281,7 +281,8 @@ class Daemon:
             self.failed(fault)
         elif handover.is_due(now):
             names = [one.name for one in handover.blockers()]
-            self.hub.tell("waiting", "warning", waiting_for=shorten(names), why=["course"])
+            advice = {"advice": said} if (said := handover.advice(now)) is not None else {}
+            self.hub.tell("waiting", "warning", waiting_for=shorten(names), why=["course"], **advice)
 
     def _end(self) -> None:
         if not self.ended.done():

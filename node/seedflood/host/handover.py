@@ -16,6 +16,9 @@ from seedflood.protocol.view import Blocker
 TELL_SECONDS = 10.0
 """Time between two log lines about the hosts that we wait for."""
 
+ADVISE_SECONDS = 60.0
+"""After this time these lines also say what to do if such a host is gone for good."""
+
 
 class Handover:
     """since: when our run ended here; None before. is_passed: we may go on."""
@@ -63,6 +66,15 @@ class Handover:
             return False
         self._told_at = now
         return True
+
+    def advice(self, now: float) -> str | None:
+        """What to do if the hosts that we wait for are gone for good; None as long as they may be on their way."""
+        if self.since is None or now < self.since + ADVISE_SECONDS:
+            return None
+        remedy = "stop the others, and start each with the file of the next run alone, with fewer clients"
+        model = self._stage.settings.node.export
+        where = f' and [node] model_path = "{model}"' if model is not None else ""
+        return f"if they are gone for good: {remedy}{where}"
 
     def fault(self, now: float, patience_seconds: float) -> RunMismatchError | None:
         """The fault that we were left behind: the others have gone on, and we cannot end the run any more. This happens

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from fractions import Fraction
+from itertools import pairwise
 from statistics import mean
 
 import pytest
@@ -9,6 +10,7 @@ from gossip import World
 
 from seedflood.errors import PeerError
 from seedflood.protocol.gasloc.messages import Chunk, Decline, Kind, Offer, decode, encode
+from seedflood.protocol.gasloc.rules import Bounds
 from seedflood.protocol.swarm.messages import Opaque
 
 
@@ -147,6 +149,34 @@ def test_at_the_end_fast_hosts_wait_for_slow_ones_and_for_those_that_are_away_fo
     world.finish()
     assert {host.gasloc.agreement.hosts for host in world.hosts} == {5}
     assert len({tuple(host.values) for host in world.hosts}) == 1
+
+
+def test_hosts_that_have_waited_at_the_end_for_long_still_agree_with_each_other():
+    """None of them has stated anything new for longer than it takes to be thought to stand still."""
+    world = World(clients=5, matching="one", agrees_at_end=True)
+    for k in range(5):
+        world.add(step_seconds=30.0 if k == 4 else 0.25)
+    for one, other in pairwise(world.hosts):
+        world.plan(one, other)
+    *quick, slow = world.hosts
+    world.run(40)
+    assert all(host.gasloc.is_waiting for host in quick)
+    slow.do(lambda now: slow.node.gasloc._presence.declare())  # a link has come or gone: it does not stand still
+    world.finish()
+    assert {host.gasloc.agreement.hosts for host in quick} <= {4, 5}
+    assert len({tuple(host.values) for host in quick}) == 1
+
+
+def test_hosts_whose_exchanges_take_minutes_do_not_stand_still():
+    """Their local steps take a second, and a content takes 40 s over one link."""
+    world = World(bounds=Bounds(throughput_min=1e4), matching="all", steps=16)
+    for _ in range(4):
+        world.add(padding=400_000)
+    world.ring(rate=1e4)
+    world.finish(20_000)
+    last = [values for _, values in sorted(results(world).items())][-2:]
+    assert [len(values) for values in last] == [4, 4]
+    assert {host.gasloc.agreement.hosts for host in world.hosts} == {4}
 
 
 def test_a_host_that_is_gone_for_good_is_waited_for_only_some_time():

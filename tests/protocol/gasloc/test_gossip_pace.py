@@ -78,8 +78,8 @@ def test_who_states_nothing_new_for_long_stands_still(local_seconds, patience):
     pace = make_pace(local_seconds=local_seconds)
     pace.heard([PEER, 6], 100.0)
     pace.heard([6], 150.0)
-    assert pace.still(100.0 + patience) == set()
-    assert pace.still(101.0 + patience) == {PEER}
+    assert pace.silent(100.0 + patience) == set()
+    assert pace.silent(101.0 + patience) == {PEER}
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ def test_a_ring_of_four_is_two_branches_from_the_smallest():
 
 
 def test_a_host_without_edges_is_a_tree_by_itself():
-    assert find_place([(1, 2)], 7) == (None, {}, 0)
+    assert find_place([(1, 2)], 7) == (7, None, {}, 0)
 
 
 @given(graph=GRAPHS)

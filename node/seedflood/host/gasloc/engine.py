@@ -209,6 +209,7 @@ class GaslocEngine(Engine, Watcher):
             "agreements": agreement.agreed,
             "agreements_missed": agreement.missed,
             "agreed_hosts": agreement.hosts,
+            "unequal_replicas": len(agreement.testimony.unequal),
             "consensus_distance": round(self._distance, 9),
             "tokens": self._tokens.count,
             "tokens_per_second": round(self._tokens.per_second, 1),

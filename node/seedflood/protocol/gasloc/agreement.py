@@ -3,7 +3,8 @@
 **Reduce along a tree, broadcast by flooding.** A host waits for the sums of its children in the tree (`tree`), adds its
 own parameters, and offers their mean to its parent, with the number of hosts in it. The root's mean is the result. A
 host that has the result offers it to all neighbours, and everyone takes it from the first one that does. Each host, the
-root too, goes on from the decoded bytes. So replicas are equal bit by bit, whatever the encoding.
+root too, goes on from the decoded bytes. So replicas are equal bit by bit, whatever the encoding. The root states the
+digest of its result to everyone before it offers it, and no other result is taken (`testimony`).
 
 **Views of the graph may differ.** If a host is the parent of another one only in its own view, it is told so and does
 not wait. A host that is offered a sum takes it, whatever its view is. A sum is final before it is offered, so nobody is
@@ -24,7 +25,7 @@ missed     there is no result for us
 It does not know what the node does next (`algorithm`), or how bytes are transferred (`transfer`).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -36,9 +37,9 @@ from seedflood.protocol.gasloc.orders import Agree, Gather, Total
 from seedflood.protocol.gasloc.outbox import Outbox
 from seedflood.protocol.gasloc.pace import Pace
 from seedflood.protocol.gasloc.rules import Bounds, GaslocRules
-from seedflood.protocol.gasloc.stated import known_graph
+from seedflood.protocol.gasloc.stated import Result
+from seedflood.protocol.gasloc.testimony import Testimony
 from seedflood.protocol.gasloc.transfer import Content, Receiving, Sink
-from seedflood.protocol.gasloc.tree import find_place
 from seedflood.protocol.lifecycle import follow
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.swarm.presence import Presence
@@ -104,6 +105,7 @@ class Agreement:
         self.seconds = 0.0
         self.content: Content | None = None
         self.stage = Stage.MISSED
+        self.testimony = Testimony(rules, presence, pace, outbox)
         self._origin = presence.ours.origin
         self._rules = rules
         self._bounds = bounds
@@ -150,15 +152,19 @@ class Agreement:
     def is_vain(self) -> bool:
         return self.stage is Stage.MISSED
 
-    @property
-    def is_decided(self) -> bool:
+    def is_decided(self, now: float) -> bool:
         """Did a neighbour offer us the result of the agreement at the end of the run?"""
-        return any(self._rules.is_last_agreement(offer.round) for offer in self._results.values())
+        offers = [offer for offer in self._results.values() if self._rules.is_last_agreement(offer.round)]
+        return any(self._is_believed(offer, now) for offer in offers)
 
     # A round
 
     def begin(self, round_: int, content: Content, now: float) -> None:
-        """Begins a round: waits for the sums of our children, or for a result."""
+        """Begins a round: waits for the sums of our children, or for a result.
+
+        The last result was still on its way down when we had it already, one transfer for each level below us. So
+        children begin later than we do, and those below them later still.
+        """
         self.round, self.content, self._began_at = round_, content, now
         self.stage, self._raised, self._source = Stage.GATHERING, None, None
         self._has_gathered = False
@@ -166,14 +172,14 @@ class Agreement:
         self._lost_at.clear()
         self._pace.size = content.size
         self._ledger.enter(self._origin, round_)
-        graph = known_graph(self._presence.membership, self._pace.still(now) - {self._origin})
-        place = find_place(graph, self._origin)
+        place = self.testimony.find_place(round_, now)
+        self.testimony.begin(round_, place, now)
         wait = self._pace.wait_seconds() * (LAST_WAIT_FACTOR if self._rules.is_last_agreement(round_) else 1)
         level = self._bounds.transfer_seconds(content.size, None, self._pace.hop_seconds)
-        self._until = min(now + wait + (2 * place.height + 1) * level, now + self._bounds.seconds_max)
+        self._until = min(now + wait + (3 * place.height + 1) * level, now + self._bounds.seconds_max)
         self._parent = place.parent
         self._below = {
-            child: Below(now + wait + levels * level)
+            child: Below(min(now + wait + levels * level + (levels + 1) * self._down(child), self._until))
             for child, levels in place.children.items()
             if child in self._presence.neighbours and self._is_trusted(child) and self._is_below_us(child)
         }
@@ -191,8 +197,9 @@ class Agreement:
         assert self.content is not None, "a round ends once"
         assert self.is_over, "somebody is waited for"
         self._withdraw()
+        self._tell_of_others()
         self.content = None
-        self.seconds = now - self._began_at
+        self.seconds = self._pace.exchange_seconds = now - self._began_at
         if self.stage is Stage.AGREED:
             self.agreed += 1
         else:
@@ -254,6 +261,11 @@ class Agreement:
         self._sums.pop(peer, None)
         self._results.pop(peer, None)
 
+    def heard(self, origins: Collection[OriginId], now: float) -> None:
+        """There are new statements of these hosts: of results, perhaps."""
+        self.testimony.heard(origins)
+        self._fetch_any(now)
+
     def remind(self, now: float) -> None:
         """Called now and then: repeats what may have been lost."""
         for peer in self._presence.neighbours:
@@ -299,6 +311,9 @@ class Agreement:
         self._withdraw()
         self._forget_result()
         self._result, self.hosts = (offer, content), offer.degree
+        self.testimony.went_on(Result(offer.round, offer.digest))
+        if source == self._origin:
+            self._presence.declare()  # before it is offered; nobody believes it without this
         facts = {"hosts": offer.degree, "seconds": round(now - self._began_at, 3)}
         self._outbox.tell("agreed", "debug", round=offer.round, **facts)
         for peer in self._presence.neighbours:
@@ -357,6 +372,11 @@ class Agreement:
         if self.stage is Stage.FETCHING and self._source is not None:
             return [self._source[0]]
         return [self._parent] if self.stage is Stage.WAITING and self._parent is not None else []
+
+    def _down(self, child: OriginId) -> float:
+        """How long the last result may have taken to a child after we had it."""
+        known, size = self._pace.throughput(child) or 0.0, self.content.size if self.content is not None else 0
+        return self._bounds.transfer_factor * size / max(known, self._bounds.throughput_min)
 
     def _end_of(self, peer: OriginId, deadline: float) -> float:
         lost_at = self._lost_at.get(peer)
@@ -424,6 +444,7 @@ class Agreement:
             for peer, offer in self._results.items()
             if self._is_ours(offer) and peer in self._presence.neighbours and self._is_trusted(peer)
         ]
+        fit = [(hosts, peer) for hosts, peer in fit if self._is_believed(self._results[peer], now)]
         if not fit:
             return
         _, peer = max(fit)
@@ -453,6 +474,17 @@ class Agreement:
         """Is it a result of our round? At the end of the run that of any attempt is."""
         is_last = self._rules.is_last_agreement
         return offer.round == self.round or (is_last(offer.round) and is_last(self.round))
+
+    def _is_believed(self, offer: Offer, now: float) -> bool:
+        return self.testimony.is_believed(Result(offer.round, offer.digest), now)
+
+    def _tell_of_others(self) -> None:
+        """Tells of results that were offered and not taken."""
+        ours = self._result[0].digest if self._result is not None and self.stage is Stage.AGREED else None
+        for peer, offer in self._results.items():
+            if self._is_ours(offer) and offer.digest != ours:
+                name = self._presence.membership.name(peer)
+                self._outbox.tell("another result was offered", "warning", peer=name, round=offer.round)
 
     def _hurry(self, now: float) -> None:
         """Our sum does not count, so waits only for a result that the others may have."""

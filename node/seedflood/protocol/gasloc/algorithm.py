@@ -30,7 +30,7 @@ from seedflood.protocol.gasloc.pace import Pace
 from seedflood.protocol.gasloc.phase import Lifecycle, Phase
 from seedflood.protocol.gasloc.rules import GaslocRules, Habits
 from seedflood.protocol.gasloc.sight import figures_of, find_blockers, words_of
-from seedflood.protocol.gasloc.stated import Stated, behind, is_anyone_taking_part, stated
+from seedflood.protocol.gasloc.stated import Stated, behind, is_anyone_taking_part, standing_still, stated
 from seedflood.protocol.gasloc.transfer import Content, Sinks
 from seedflood.protocol.origin import STEP_MAX, OriginId
 from seedflood.protocol.swarm.membership import shorten
@@ -108,7 +108,7 @@ class Gasloc:
             self._past_round = max(self._past_round, stated(member).round)
 
     def state(self) -> bytes:
-        return Stated(self.round, self.pace.slow).packed()
+        return Stated(self.round, self.pace.slow, self.agreement.testimony.ours).packed()
 
     def held(self) -> tuple[Held, ...]:
         return ()
@@ -250,8 +250,10 @@ class Gasloc:
     def advance(self, now: float) -> None:
         self._now = now
         if self._presence.changed:
-            self.pace.heard(self._presence.changed, now)
+            changed = set(self._presence.changed)
             self._presence.changed.clear()
+            self.pace.heard(changed, now)
+            self.agreement.heard(changed, now)
         self.carrier.advance(now)
         self.serve.advance(now)
         self.exchange.advance(now)
@@ -413,18 +415,19 @@ class Gasloc:
     def awaited_at_end(self, now: float) -> set[OriginId]:
         """The hosts for which the agreement at the end of the run waits: all that still train and, for some time, those
         that are away. Without them the result would differ."""
-        if self.agreement.is_decided:
+        if self.agreement.is_decided(now):
             return set()
         told = {peer: one.round for peer, one in self.talk.progress.items()}
         ours, end = self._presence.ours.origin, self._rules.first_last_agreement
-        linked, away = behind(self._presence.membership, ours, told, end, self.pace.still(now) - {ours})
+        still = standing_still(self._presence.membership, self.pace.silent(now), ours, end)
+        linked, away = behind(self._presence.membership, ours, told, end, still)
         return linked if now >= self.since + self._patience.linger_seconds else linked | away
 
     def _has_unmet(self, now: float) -> bool:
         """Were fewer hosts met than the run has? They are waited for like those that are away."""
         met = sum(member.has_spoken for member in self._presence.membership.all())
-        is_missing = met < self._rules.clients and not self.agreement.is_decided
-        return is_missing and now < self.since + self._patience.linger_seconds
+        is_missing = met < self._rules.clients and now < self.since + self._patience.linger_seconds
+        return is_missing and not self.agreement.is_decided(now)
 
     def _go_on(self, now: float) -> None:
         """Goes on to the next round if the exchange is over, or can no longer take place."""

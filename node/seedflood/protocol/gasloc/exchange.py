@@ -16,7 +16,7 @@ from seedflood.protocol.gasloc.outbox import Outbox
 from seedflood.protocol.gasloc.pace import Pace
 from seedflood.protocol.gasloc.pairing import Pairing, Stage
 from seedflood.protocol.gasloc.rules import SLOTS, Bounds, GaslocRules
-from seedflood.protocol.gasloc.stated import known_links
+from seedflood.protocol.gasloc.stated import known_links, standing_still
 from seedflood.protocol.gasloc.transfer import Content, Receiving
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.swarm.presence import Presence
@@ -91,7 +91,8 @@ class Exchange:
         self._open_until = now + self._pace.wait_seconds()
         self._pace.size, self._pairings = content.size, {}
         slots = SLOTS[self._rules.matching_of(round_)]
-        links_of = partial(known_links, self._presence.membership, self._pace.still(now) - {self._origin})
+        still = standing_still(self._presence.membership, self._pace.silent(now), self._origin, round_)
+        links_of = partial(known_links, self._presence.membership, still)
         partners = Matching(links_of, self._lottery, round_, slots).partners(self._origin)
         self.pairs = tuple(edge_of(self._origin, partner) for partner in partners)
         self._slots = slots or max(1, len(partners))
@@ -112,7 +113,7 @@ class Exchange:
         for partner in self._pairings:
             self._carrier.withdraw(partner, self.content.digest)
         self.content = None
-        self.seconds = now - self._began_at
+        self.seconds = self._pace.exchange_seconds = now - self._began_at
         self.partners = tuple(sorted(share.partner for share in shares))
         return tuple(sorted(shares))
 

@@ -16,15 +16,17 @@ HYSTERESIS = 1.25
 everyone."""
 
 
-STILL_SECONDS, STILL_ROUNDS = 60.0, 16
-"""A host that states nothing new for this long, and during this many of our own rounds of local steps, stands still."""
+SILENT_SECONDS, SILENT_STEPS, SILENT_EXCHANGES = 60.0, 16, 3
+"""A host is silent that states nothing new for this long, during this many of our own rounds of local steps, and during
+this many exchanges."""
 
 
 class Pace:
-    """local_seconds: how long our last round of local steps took. size: of the last content, in bytes."""
+    """local_seconds: how long our last round of local steps took. exchange_seconds: how long our last exchange took.
+    size: of the last content, in bytes."""
 
     def __init__(self, bounds: Bounds, delays: HopDelays) -> None:
-        self.local_seconds = 0.0
+        self.local_seconds = self.exchange_seconds = 0.0
         self.size = 0
         self.slow: dict[OriginId, int] = {}
         """The class of each link that is slow."""
@@ -52,10 +54,11 @@ class Pace:
         """These hosts have stated something new."""
         self._heard |= dict.fromkeys(origins, now)
 
-    def still(self, now: float) -> set[OriginId]:
-        """The hosts that stand still: they crawl or hang, though their links are up. All hosts notice this at about the
-        same time."""
-        patience = max(STILL_SECONDS, STILL_ROUNDS * self.local_seconds)
+    def silent(self, now: float) -> set[OriginId]:
+        """The hosts that wait, crawl or hang, though their links are up. All hosts notice this at about the same
+        time."""
+        of_rounds = max(SILENT_STEPS * self.local_seconds, SILENT_EXCHANGES * self.exchange_seconds)
+        patience = max(SILENT_SECONDS, of_rounds)
         return {origin for origin, at in self._heard.items() if now - at > patience}
 
     def measured(self, peer: OriginId, bytes_per_second: float) -> None:

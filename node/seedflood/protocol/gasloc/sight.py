@@ -9,7 +9,7 @@ neighbour    at the end of the run: it has not come to the end, and is to agree 
 copy         at the end of the run: it takes a copy of our replica
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 from seedflood.protocol.gasloc.agreement import Agreement
@@ -56,6 +56,7 @@ def figures_of(node: Sight) -> dict[str, float]:
         "agreements": float(node.agreement.agreed),
         "agreements_missed": float(node.agreement.missed),
         "agreed_hosts": float(node.agreement.hosts),
+        "unequal_replicas": float(len(node.agreement.testimony.unequal)),
         "local_seconds": node.pace.local_seconds,
         "bytes_sent": float(node.carrier.bytes_sent),
         "bytes_received": float(node.carrier.bytes_received),
@@ -65,7 +66,8 @@ def figures_of(node: Sight) -> dict[str, float]:
 
 def words_of(node: Sight, membership: Membership, ours: OriginId) -> dict[str, str]:
     matched = [a if b == ours else b for a, b in node.exchange.pairs if ours in (a, b)]
-    told = {"matched_with": matched, "exchanged_with": node.exchange.partners}
+    told: dict[str, Iterable[OriginId]] = {"matched_with": matched, "exchanged_with": node.exchange.partners}
+    told["unequal_to"] = node.agreement.testimony.unequal
     return {name: ", ".join(membership.names(origins)) or "nobody" for name, origins in told.items()}
 
 

@@ -1,4 +1,5 @@
-"""What a node states to everyone beside its membership: how far it is, and which of its links are slow.
+"""What a node states to everyone beside its membership: how far it is, which of its links are slow, and on which result
+it has agreed with the others.
 
 Both ends of an edge state its class, and the slower word counts: so everyone computes the same matching.
 """
@@ -7,9 +8,11 @@ import struct
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import NamedTuple
 
 from seedflood.errors import PeerError
 from seedflood.protocol.gasloc.matching import SLOW_CLASS_MAX, Edge, edge_of
+from seedflood.protocol.gasloc.messages import DIGEST_BYTES
 from seedflood.protocol.gasloc.tree import reachable
 from seedflood.protocol.origin import STEP_MAX, OriginId
 from seedflood.protocol.swarm.membership import Membership
@@ -20,18 +23,30 @@ SLOW_LINKS_MAX = 100
 
 _HEAD = struct.Struct(">QB")
 _LINK = struct.Struct(">QB")
+_RESULT = struct.Struct(f">Q{DIGEST_BYTES}s")
+
+
+class Result(NamedTuple):
+    """What all go on from after a round in which they agree. digest: of its content."""
+
+    round: int
+    digest: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Stated:
-    """What a node states. round: where it is. slow: the class of each slow link."""
+    """What a node states. round: where it is. slow: the class of each slow link. result: the last one that it went on
+    from, in this life."""
 
     round: int = 0
     slow: Mapping[OriginId, int] = field(default_factory=dict)
+    result: Result | None = None
 
     def packed(self) -> bytes:
         slowest = sorted(self.slow.items(), key=lambda one: (-one[1], one[0]))[:SLOW_LINKS_MAX]
-        return _HEAD.pack(self.round, len(slowest)) + b"".join(_LINK.pack(*one) for one in sorted(slowest))
+        head = _HEAD.pack(self.round, len(slowest))
+        result = _RESULT.pack(*self.result) if self.result is not None else b""
+        return head + b"".join(_LINK.pack(*one) for one in sorted(slowest)) + result
 
 
 @lru_cache(maxsize=4096)
@@ -42,44 +57,70 @@ def unpack(state: bytes) -> Stated:
     if len(state) < _HEAD.size:
         raise PeerError("a statement about rounds is cut off", reason="limit")
     round_, count = _HEAD.unpack_from(state)
-    if len(state) != _HEAD.size + count * _LINK.size or round_ > STEP_MAX or count > SLOW_LINKS_MAX:
+    end = _HEAD.size + count * _LINK.size
+    if len(state) not in (end, end + _RESULT.size) or round_ > STEP_MAX or count > SLOW_LINKS_MAX:
         raise PeerError("a statement about rounds has another form", reason="limit")
-    slow = dict(_LINK.iter_unpack(state[_HEAD.size :]))
+    slow = dict(_LINK.iter_unpack(state[_HEAD.size : end]))
     if any(not 0 < one <= SLOW_CLASS_MAX for one in slow.values()):
         raise PeerError("a link is slower than any can be", reason="limit")
-    return Stated(round_, slow)
+    result = Result(*_RESULT.unpack_from(state, end)) if len(state) > end else None
+    if result is not None and result.round > STEP_MAX:
+        raise PeerError("a result of a round that is never reached", reason="limit")
+    return Stated(round_, slow, result)
 
 
 def stated(member: Member) -> Stated:
     return unpack(member.algorithm)
 
 
-def known_links(membership: Membership, still: Collection[OriginId], origin: OriginId) -> dict[OriginId, int]:
+def standing_still(
+    membership: Membership, silent: Collection[OriginId], us: OriginId, round_: int
+) -> frozenset[OriginId]:
+    """The hosts that stand still for one that is in this round: silent ones (`Pace.silent`) that are behind it. Who has
+    reached the round may be silent because it waits for us."""
+    words = {origin: membership.get(origin) for origin in silent if origin != us}
+    return frozenset(origin for origin, word in words.items() if word is None or stated(word).round < round_)
+
+
+def has_finished(member: Member, rounds: int) -> bool:
+    """Has it left after the last round of the run?"""
+    return member.has_left and stated(member).round >= rounds
+
+
+def known_links(
+    membership: Membership, still: Collection[OriginId], origin: OriginId, *, rounds: int | None = None
+) -> dict[OriginId, int]:
     """The links of a host, stated by both ends, with hosts that take part, and the class of each. still: hosts that
-    stand still, and are matched with nobody."""
-    member = _taking_part(membership, still, origin)
+    stand still, and are matched with nobody. rounds: of the run; hosts that have finished it count, too."""
+    member = _taking_part(membership, still, origin, rounds)
     links: dict[OriginId, int] = {}
     for other in member.neighbours if member is not None else ():
-        partner = _taking_part(membership, still, other) if other != origin else None
+        partner = _taking_part(membership, still, other, rounds) if other != origin else None
         if member is not None and partner is not None and origin in partner.neighbours:
             links[other] = max(stated(member).slow.get(other, 0), stated(partner).slow.get(origin, 0))
     return links
 
 
-def known_graph(membership: Membership, still: Collection[OriginId] = ()) -> dict[Edge, int]:
+def known_graph(
+    membership: Membership, still: Collection[OriginId] = (), *, rounds: int | None = None
+) -> dict[Edge, int]:
     """All of these links."""
     return {
         edge_of(member.origin, other): slow
         for member in membership.all()
-        for other, slow in known_links(membership, still, member.origin).items()
+        for other, slow in known_links(membership, still, member.origin, rounds=rounds).items()
         if member.origin < other
     }
 
 
-def _taking_part(membership: Membership, still: Collection[OriginId], origin: OriginId) -> Member | None:
+def _taking_part(
+    membership: Membership, still: Collection[OriginId], origin: OriginId, rounds: int | None
+) -> Member | None:
     member = membership.get(origin)
-    is_there = member is not None and member.has_spoken and not member.has_left and origin not in still
-    return member if is_there else None
+    if member is None or not member.has_spoken or origin in still:
+        return None
+    is_over = rounds is not None and has_finished(member, rounds)
+    return member if is_over or not member.has_left else None
 
 
 def behind(

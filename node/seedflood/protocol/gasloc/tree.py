@@ -11,9 +11,10 @@ from seedflood.protocol.origin import OriginId
 
 
 class Place(NamedTuple):
-    """The place of a host in the tree. parent: None for the root. children: for each child, the height of its subtree.
-    height: of the whole tree, in levels below the root."""
+    """The place of a host in the tree. root: of the whole tree. parent: None for the root. children: for each child,
+    the height of its subtree. height: of the whole tree, in levels below the root."""
 
+    root: OriginId
     parent: OriginId | None
     children: Mapping[OriginId, int]
     height: int
@@ -29,7 +30,7 @@ def find_place(graph: Iterable[Edge], origin: OriginId) -> Place:
         if child != root:
             below[parent] = max(below[parent], below[child] + 1)
     children = {child: below[child] for child, parent in parents.items() if parent == origin != child}
-    return Place(None if origin == root else parents[origin], children, below[root])
+    return Place(root, None if origin == root else parents[origin], children, below[root])
 
 
 def reachable(graph: Iterable[Edge], origin: OriginId) -> set[OriginId]:

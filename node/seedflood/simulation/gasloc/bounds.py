@@ -50,6 +50,8 @@ BOUNDS: dict[str, Bound] = {
     "Pace._throughput": origins,
     "Pace.slow": origins,
     "Serve._rest_until": origins,
+    "Testimony._named": origins,
+    "Testimony.unequal": origins,
     "Window._rates": fixed(RATES),
     "Window._sent": fixed(WINDOW_BYTES_MAX // CHUNK_BYTES_MIN + 1),
     "_Run._arrivals": fixed(RUN_CHUNKS),

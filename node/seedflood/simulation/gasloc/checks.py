@@ -14,6 +14,7 @@ find_mistakes = checks.find_mistakes
 def find_violations(hosts: Sequence[GaslocHost]) -> list[str]:
     """Broken promises of hosts that have healed and finished."""
     violations = [*find_mistakes(hosts), *_find_leftovers(hosts), *_find_unbalanced(hosts)]
+    violations += [*_find_unequal(hosts), *_find_false_results(hosts)]
     if is_mean_exact(hosts) is False:
         violations.append("the mean of all replicas has moved")
     return violations
@@ -56,6 +57,29 @@ def _find_unbalanced(hosts: Sequence[GaslocHost]) -> Iterator[str]:
                 yield f"{host.name} has mixed round {round_} with {other.name}, which has not"
             elif any(a + b for a, b in zip(part, theirs, strict=True)):
                 yield f"{host.name} and {other.name} have mixed different things in round {round_}"
+
+
+def _find_unequal(hosts: Sequence[GaslocHost]) -> Iterator[str]:
+    """Hosts that end with other parameters than another one, though both agreed with all at the end of the run. This is
+    not promised beside liars: one may be the root, or give a copy to a host that comes late."""
+    if not hosts[0].rules.agrees_at_end or hosts[0].chronicle.liars:
+        return
+    agreed = [host for host in hosts if host.is_up and host.node.gasloc.has_result]
+    for host in agreed[1:]:
+        if host.replica.values != agreed[0].replica.values:
+            yield f"{host.name} ends with other parameters than {agreed[0].name}"
+
+
+def _find_false_results(hosts: Sequence[GaslocHost]) -> Iterator[str]:
+    """Results that no honest host has made. They are not taken unless a liar is the root of all."""
+    chronicle = hosts[0].chronicle
+    honest = {host.origin for host in hosts}
+    if min(honest | chronicle.liars) in chronicle.liars:
+        return
+    made = {digest for origin in honest for digest in chronicle.written.get(origin, ())}
+    for round_, digests in sorted(chronicle.results.items()):
+        if digests - made:
+            yield f"hosts went on from a result of round {round_} that no honest host has made"
 
 
 def _find_leftovers(hosts: Sequence[GaslocHost]) -> Iterator[str]:

@@ -29,7 +29,7 @@ DRIFT: Values = (Fraction(0), Fraction(1))
 @dataclass
 class Chronicle:
     """What happened in a world. written: digests of all contents of each origin; of a liar, those of its offers.
-    results: digests of the results on which hosts agreed, by round. liars: hosts that lie."""
+    results: digests of the results from which honest hosts went on, by round. liars: hosts that lie."""
 
     written: dict[OriginId, set[bytes]] = field(default_factory=dict)
     results: dict[int, set[bytes]] = field(default_factory=dict)
@@ -136,7 +136,8 @@ class GaslocHost(Host):
     def agreed(self, round_: int, digest: bytes) -> None:
         """The result on which all agreed has replaced its replica."""
         self.replaced_before = max(self.replaced_before, round_ + 1)
-        self.chronicle.results.setdefault(round_, set()).add(digest)
+        if self.origin not in self.chronicle.liars:
+            self.chronicle.results.setdefault(round_, set()).add(digest)
 
     def check_checkpoint(self, round_: int) -> None:
         later = [pair for pair in self.replica.mixed if pair[0] >= round_]

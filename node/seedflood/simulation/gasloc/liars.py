@@ -9,6 +9,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from fractions import Fraction
 
 from seedflood.errors import PeerError
 from seedflood.protocol.gasloc.messages import (
@@ -27,9 +28,11 @@ from seedflood.protocol.gasloc.messages import (
     decode,
     encode,
 )
+from seedflood.protocol.gasloc.stated import Result
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.swarm.messages import Message, Opaque
-from seedflood.simulation.gasloc.host import GaslocHost
+from seedflood.simulation.gasloc.host import DRIFT, GaslocHost
+from seedflood.simulation.gasloc.replica import Bytes, spell
 from seedflood.simulation.gasloc.world import GaslocWorld
 
 LIE_SECONDS = (0.05, 2.0)
@@ -147,6 +150,21 @@ def _offer(liar: Liar) -> list[bytes]:
     return [encode(Offer(liar.rng.choice(kinds), round_, liar.noise(), size, liar.rng.randint(0, 9), rules.encoding))]
 
 
+def _mislead(liar: Liar) -> list[bytes]:
+    """Offers a false result of an agreement, states it, and sends it to whoever asks."""
+    node, rules = liar.host.node, liar.host.rules
+    carrier, testimony, now = node.gasloc.carrier, node.gasloc.agreement.testimony, liar.host.clock.now
+    content = Bytes(spell((Fraction(liar.rng.randint(-999, 999)),) * len(DRIFT)))
+    round_ = min(node.gasloc.round, liar.rounds - 1)
+    for peer in node.neighbours:
+        if testimony.ours is not None:
+            carrier.withdraw(peer, testimony.ours.digest)
+        carrier.offer(peer, content, now)
+    testimony.ours = Result(round_, content.digest)
+    encoding, hosts = rules.encoding_of(round_), rules.clients
+    return [encode(Offer(Kind.RESULT, round_, content.digest, content.size, hosts, encoding))]
+
+
 def _beg(liar: Liar) -> list[bytes]:
     return [encode(Want())]
 
@@ -166,6 +184,7 @@ CHANGES: dict[str, Callable[[Liar, Saying], Saying | None]] = {
 INVENTIONS: dict[str, Callable[[Liar], list[bytes]]] = {
     "claim": _claim,
     "offer": _offer,
+    "mislead": _mislead,
     "beg": _beg,
     "babble": _babble,
 }
