@@ -35,7 +35,7 @@ class Shell(ABC):
         return self.driver.hello()
 
     def is_welcome(self, hello: Hello) -> None:
-        self.node.admission.check_hello(hello)
+        self.driver.check_hello(hello)
 
     def may_pull(self, public_key: bytes) -> None:  # noqa: B027 - everyone may
         pass
@@ -63,6 +63,12 @@ class Shell(ABC):
 
     def sent(self, peer: OriginId, message: Message) -> None:  # noqa: B027 - not all want to know
         pass
+
+    def drop(self, peer: OriginId, reason: str) -> None:
+        self.links.drop(peer, reason)
+
+    def removed(self) -> None:
+        self.failed(AssertionError("the run is open"))
 
     def superseded(self) -> None:
         self.failed(AssertionError("every host here has a key of its own"))

@@ -8,6 +8,9 @@ from typing import Any
 from seedflood.config import RunSettings, Settings, load_settings, single
 from seedflood.host.daemon import Daemon
 from seedflood.host.process import start_daemon
+from seedflood.identity import Identity
+from seedflood.protocol.swarm.roster import Entry, Roster
+from seedflood.roster_file import SignedRoster, write_roster
 
 RUN: dict[str, Any] = {"model": "embedded", "task": "embedded", "rank": 8, "batch_size": 4, "train_examples": 64}
 
@@ -86,3 +89,53 @@ class Cluster:
 
     async def close(self) -> None:
         await asyncio.gather(*(daemon.close() for daemon in self.daemons.values()))
+
+
+class Closed:
+    """A cluster whose run has an operator."""
+
+    def __init__(self, cluster: Cluster, folder: Path) -> None:
+        self.cluster = cluster
+        self.folder = folder
+        self.operator = Identity.generate()
+        self.keys: dict[str, Identity] = {}
+        self.roster = Roster(1)
+
+    def make_key(self, name: str) -> Identity:
+        (self.folder / name).mkdir()
+        self.keys[name] = Identity.load_or_create(self.folder / name / "identity.pem")
+        return self.keys[name]
+
+    def enrol(self, *names: str) -> None:
+        """Makes keys for hosts, and puts them on the roster."""
+        for name in names:
+            self.make_key(name)
+        self.sign(self.roster.adding(*(Entry(name, self.keys[name].public_key) for name in names)))
+
+    def remove(self, name: str) -> None:
+        self.sign(self.roster.removing([name]))
+
+    def sign(self, roster: Roster) -> None:
+        signed = SignedRoster.sign(self.operator, "", roster)
+        self.roster = signed.roster
+        write_roster(self.path, signed)
+
+    @property
+    def path(self) -> Path:
+        return self.folder / "roster.json"
+
+    async def start(self, name: str, peers: list[str], *, roster: Path | None = None, **run: Any) -> Daemon:
+        run = {"steps": 400, "batch_size": 2, "window": "bounded", "operator": self.operator.public_key.hex()} | run
+        return await self.cluster.start(name, peers, run, {"roster": roster or self.path, "when_finished": "serve"})
+
+    def copy(self, name: str) -> Path:
+        """The roster as it is now, for a host that will not hear of a later one by itself."""
+        path = self.folder / name
+        path.write_text(self.path.read_text())
+        return path
+
+    def give(self, daemon: Daemon) -> None:
+        """What SIGHUP does."""
+        roster = daemon.enrolment.read(self.path)
+        assert roster is not None
+        daemon.enrol(roster)

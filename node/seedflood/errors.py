@@ -12,6 +12,7 @@
     ├── SupersededError  75   another process with the key of this node was started later
     ├── NotRunningError  75   no running node was found
     ├── RunMismatchError 76   every peer that answered belongs to another run
+    ├── RemovedError     77  the operator has taken this host off the roster
     ├── PeerError        77   them: a peer sent what the protocol does not allow
     └── DivergenceError  70   us: replicas that hold the same updates differ
 
@@ -125,6 +126,12 @@ class RunMismatchError(SeedfloodError):
         self.peer = peer
         self.differences = differences
         self.run = run
+
+
+class RemovedError(SeedfloodError):
+    """The operator has removed this host from the run, or its time on the roster is over."""
+
+    exit_code = ExitCode.REFUSED
 
 
 class PeerError(SeedfloodError):

@@ -65,6 +65,16 @@ class Identity:
                 f"cannot read or create the key {path}: {error.strerror}; check the permissions of [node] state"
             ) from None
 
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Reads a key that must be there, such as the operator's. Raises ConfigError."""
+        try:
+            return cls(_load(path))
+        except FileNotFoundError:
+            raise ConfigError(f"the key {path} does not exist; `seedflood keygen {path}` makes one.") from None
+        except OSError as error:
+            raise ConfigError(f"the key {path} cannot be read: {error.strerror}.") from None
+
     @property
     def is_fresh(self) -> bool:
         """Was the key made here and never used to publish anything? Then no journal of it can have been lost."""

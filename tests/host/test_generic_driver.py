@@ -38,6 +38,12 @@ class Seams:
 
     def superseded(self): ...
 
+    def drop(self, peer, reason):
+        self.happened.append(("drop", peer))
+
+    def removed(self):
+        self.happened.append(("removed",))
+
     def draw(self, then):
         self.draws.append(then)
 

@@ -39,6 +39,7 @@ from seedflood.protocol.swarm.messages import (
     Ping,
     Pong,
 )
+from seedflood.protocol.swarm.roster import ENTRIES_MAX, ROLES, SECONDS_MAX, SERIAL_MAX, Entry, Roster
 from seedflood.transport import codec
 from seedflood.transport.codec import Encoder, EpochPart, Pull, PullEnd, PullMore, PullPart, decode, encode
 from seedflood.wire import flood_pb2 as pb
@@ -92,6 +93,18 @@ def frontiers(draw: st.DrawFn) -> tuple[Held, ...]:
     return frontier.held()
 
 
+@st.composite
+def rosters(draw: st.DrawFn) -> Roster:
+    keys = draw(st.lists(st.binary(min_size=32, max_size=32), max_size=5, unique=True))
+    times = st.none() | st.integers(0, SECONDS_MAX)
+    entries = []
+    for k, key in enumerate(keys):
+        first, last = draw(times), draw(times)
+        last = last if first is None or last is None else max(first, last)
+        entries.append(Entry(f"host{k}", key, tuple(draw(st.sets(st.sampled_from(ROLES)))), first, last))
+    return Roster(draw(st.integers(1, SERIAL_MAX)), tuple(entries), draw(signatures))
+
+
 finite = st.floats(allow_nan=False, allow_infinity=False)
 answer_parts = st.one_of(
     st.sampled_from([probes, st.binary(min_size=1, max_size=50)]).flatmap(batches),
@@ -111,7 +124,9 @@ messages = st.one_of(
         members=st.lists(members, max_size=3).map(tuple),
         frontier=frontiers(),
         protocol_version=st.integers(0, 2**32 - 1),
+        roster=st.none() | rosters(),
     ),
+    rosters(),
     st.builds(
         FrontierDigest,
         frontier_digest=st.binary(min_size=32, max_size=32),
@@ -318,6 +333,48 @@ def test_a_hello_with_many_members_continues_in_members_frames() -> None:
     first, *rest = map(decode, frames)
     assert dataclasses.replace(first, members=()) == dataclasses.replace(hello, members=())
     assert first.members + tuple(member for more in rest for member in more.members) == hello.members
+
+
+def test_the_largest_roster_fits_a_first_frame_beside_the_largest_frontier_and_statements() -> None:
+    entries = tuple(
+        Entry(f"{k:063}", k.to_bytes(32, "big"), ("train", "relay", "read"), SECONDS_MAX, SECONDS_MAX)
+        for k in range(ENTRIES_MAX)
+    )
+    roster = Roster(SERIAL_MAX, entries, bytes(64))
+    one = Member(bytes(32), "n" * 63, 1, neighbours=tuple(range(100)), signature=bytes(64))
+    frontier = tuple(
+        Held(origin << 40, 500, tuple((k << 20, (k << 20) + (1 << 19)) for k in range(1, 1000)))
+        for origin in range(500)
+    )
+    first = encode(Hello(bytes(32), bytes(32), one, (one,) * 300, tellable(frontier), roster=roster))[0]
+    assert 800_000 < len(first) < codec.HELLO_BYTES_MAX
+    assert decode(first).roster == roster
+
+
+def roster_frame(entry: dict[str, object] | None = None, **changes: object) -> bytes:
+    right: dict[str, object] = {"serial": 1, "signature": bytes(64)}
+    entries = [pb.RosterEntry(**({"public_key": bytes(32), "name": "a", "roles": 1} | entry))] if entry else []
+    return wire(roster=pb.Roster(entries=entries, **(right | changes)))
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        roster_frame(serial=0),
+        roster_frame(serial=SERIAL_MAX + 1),
+        roster_frame(signature=bytes(63)),
+        roster_frame({"public_key": bytes(31)}),
+        roster_frame({"name": "no name"}),
+        roster_frame({"roles": 8}),
+        roster_frame({"not_before": SECONDS_MAX + 1}),
+        roster_frame({"not_before": 2, "not_after": 1}),
+        wire(roster=pb.Roster(serial=1, signature=bytes(64), entries=[pb.RosterEntry(name="a")] * (ENTRIES_MAX + 1))),
+    ],
+)
+def test_a_roster_out_of_its_bounds_is_refused(frame: bytes) -> None:
+    with pytest.raises(PeerError) as caught:
+        decode(frame)
+    assert caught.value.reason == "limit"
 
 
 def test_a_frontier_too_large_for_a_frame_claims_less() -> None:

@@ -26,6 +26,7 @@ from seedflood.cli.options import (
     show_facts,
     table_console,
 )
+from seedflood.cli.rosters import roster_app
 from seedflood.cli.tour import tour
 from seedflood.cli.tuning import tune
 from seedflood.cli.watching import add_watching
@@ -54,6 +55,7 @@ app = typer.Typer(
 )
 config_app = typer.Typer(no_args_is_help=True, help="Look at settings without running anything.")
 app.add_typer(config_app, name="config")
+app.add_typer(roster_app, name="roster")
 add_watching(app)
 app.command()(tune)
 app.command()(tour)

@@ -13,7 +13,10 @@ from seedflood import VERSION
 from seedflood.config import MOVED, SECTIONS, Settings, load_course, merge, pick
 from seedflood.errors import ConfigError, UsageError
 
-EPILOG = "Exit codes: 0 done, 2 usage, 69 cannot bind, 70 internal, 74 disk, 75 try again, 76 other run, 78 config."
+EPILOG = (
+    "Exit codes: 0 done, 2 usage, 69 cannot bind, 70 internal, 74 disk, 75 try again, 76 other run, 77 removed or "
+    "refused, 78 config."
+)
 
 PIPE_COLUMNS = 240
 

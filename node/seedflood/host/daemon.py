@@ -14,18 +14,28 @@ from typing import Any
 import structlog
 
 from seedflood.config import Stage
-from seedflood.errors import JournalError, PeerError, RunMismatchError, SeedfloodError, SupersededError
+from seedflood.errors import (
+    JournalError,
+    PeerError,
+    RemovedError,
+    RunMismatchError,
+    SeedfloodError,
+    SupersededError,
+)
 from seedflood.host.compute_thread import ComputeThread, Result
 from seedflood.host.engine import Engine
+from seedflood.host.enrolment import Enrolment
 from seedflood.host.handover import Handover
 from seedflood.host.status_source import StatusSource
 from seedflood.identity import Identity, verify
 from seedflood.operations.console import Console
 from seedflood.protocol.frontier import Held
 from seedflood.protocol.origin import OriginId
+from seedflood.protocol.swarm.admission import NOT_LISTED
 from seedflood.protocol.swarm.membership import shorten
 from seedflood.protocol.swarm.messages import NEIGHBOURS_MAX, Hello, Member, Message
 from seedflood.protocol.swarm.outputs import Event
+from seedflood.protocol.swarm.roster import Roster
 from seedflood.transport.answer import AnswerItem
 from seedflood.transport.budget import Use
 from seedflood.transport.counters import LinkCounters
@@ -60,7 +70,9 @@ class Daemon:
         compute: ComputeThread,
         console: Console,
         loop: asyncio.AbstractEventLoop,
+        enrolment: Enrolment | None = None,
     ) -> None:
+        """enrolment: who belongs to the run; by default everyone."""
         self.settings = settings = stage.settings
         self.position = stage.position
         run, node = settings.run, settings.node
@@ -68,6 +80,8 @@ class Daemon:
         self.loop = loop
         self.hub = hub = console.hub
         self._console = console
+        self.enrolment = enrolment or Enrolment.open(settings, identity)
+        self.gate = self.enrolment.gate
         self.ended: asyncio.Future[None] = loop.create_future()
         self.result: dict[str, Any] | None = None
         self.port = 0
@@ -82,6 +96,10 @@ class Daemon:
         incarnation = engine.journal.next_incarnation(at_least=int(time.time()))
         engine.assemble(self, Member(identity.public_key, node.name, incarnation))
         self.node, self._driver = engine.node, engine.driver
+        assert self.node.gate is self.gate or not self.gate.is_closed, (
+            "an engine that asks nobody who belongs to the run"
+        )
+        self._driver.keep_roster = self.enrolment.keep
         links_max = min(max(LINKS_MIN, 2 * run.clients), NEIGHBOURS_MAX)
         self._health = Health(has_reflection=node.reflection)
         self.handover = Handover(stage, self.node.membership.words)
@@ -129,6 +147,10 @@ class Daemon:
         """Makes a new key and certificate for connections from now on. Links that are open stay."""
         self._credentials.renew()
 
+    def enrol(self, roster: Roster) -> None:
+        """The operator has put a roster here that is signed for this run."""
+        self.drive(lambda: self._driver.enrol(roster))
+
     def drain(self) -> None:
         """Leaves the run: publishes nothing more, tells the neighbours, and sets `ended`. `close` then flushes.
 
@@ -161,10 +183,12 @@ class Daemon:
         return self._driver.hello()
 
     def is_welcome(self, hello: Hello) -> None:
-        self.node.admission.check_hello(hello)
+        self.drive(lambda: self._driver.check_hello(hello))
 
     def may_pull(self, public_key: bytes) -> None:
-        """Lets every origin pull: a run without an operator is open."""
+        """Raises PeerError for an origin that may not link either. A run without an operator is open."""
+        if not self.gate.may_link(public_key):
+            raise PeerError(NOT_LISTED, reason="roster")
 
     def connected(self, peer: OriginId, hello: Hello) -> None:
         self._was_linked = True
@@ -215,6 +239,9 @@ class Daemon:
     def send(self, peer: OriginId, messages: Sequence[Message]) -> None:
         self.links.send(peer, messages)
 
+    def drop(self, peer: OriginId, reason: str) -> None:
+        self.links.drop(peer, reason)
+
     def pull(self, peer: OriginId, frontier: tuple[Held, ...]) -> None:
         self.links.pull(peer, frontier)
 
@@ -231,6 +258,15 @@ class Daemon:
 
     def superseded(self) -> None:
         self.failed(SupersededError(self.settings.node.name, self.identity.fingerprint))
+
+    def removed(self) -> None:
+        serial = self.gate.roster.serial if self.gate.roster is not None else 0
+        self.failed(
+            RemovedError(
+                f"the operator has removed this host from the run, or its time is over (roster {serial}); nobody hears "
+                "it any more"
+            )
+        )
 
     # The end
 

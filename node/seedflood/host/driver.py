@@ -20,6 +20,7 @@ from seedflood.protocol.frontier import Held
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.swarm.messages import Hello, Member, Members, Message
 from seedflood.protocol.swarm.outputs import Event
+from seedflood.protocol.swarm.roster import Roster
 from seedflood.protocol.swarm.swarm import Swarm
 from seedflood.protocol.view import Blocker
 
@@ -45,6 +46,8 @@ class Driver:
     ) -> None:
         self.node = node
         self.is_halted = False
+        self.keep_roster: Callable[[Roster], None] = lambda _: None
+        """Writes a roster to the disk; set by the shell. It may not raise: what cannot be kept counts, too."""
         self.turns = 0
         """Counts what happened to the node. While it stays the same, views of the node stay the same, too."""
         self._journal = journal
@@ -70,6 +73,18 @@ class Driver:
         """Resumes from what the journal holds."""
         self.do(lambda now: self.node.recall(members, now, records))
         self.tick()
+
+    def check_hello(self, hello: Hello) -> None:
+        """Raises PeerError if the sender may not link with us. The roster that it brings is looked at first: a newcomer
+        may bring the one that lists it."""
+        roster = hello.roster
+        if roster is not None:
+            self.do(lambda now: self.node.enrol(roster, now))
+        self.node.admission.check_hello(hello)
+
+    def enrol(self, roster: Roster) -> None:
+        """The operator has put a roster here. Raises PeerError if it is not signed for this run."""
+        self.do(lambda now: self.node.enrol(roster, now))
 
     def hello(self) -> Hello:
         """The first message on a new link. Our statement in it is the last one that is on the disk, if there is
@@ -142,6 +157,8 @@ class Driver:
             self.halt()
             self._observer.superseded()
             return
+        if out.roster is not None:
+            self.keep_roster(out.roster)
         try:
             kept = self._persist(out)
         except BaseException:
@@ -158,6 +175,11 @@ class Driver:
         if out.is_finished:
             self._observer.finished()
         self._go_on(out, kept)
+        for peer in out.drop:
+            self._links.drop(peer, "it is not on the roster any more")
+        if out.is_removed:
+            self.halt()
+            self._observer.removed()
 
     def _persist(self, out: Any) -> Any:
         """Writes what is to be kept, before anything is sent. What it returns is passed to the steps that follow."""

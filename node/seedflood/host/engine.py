@@ -19,6 +19,7 @@ from seedflood.identity import Identity
 from seedflood.operations.hub import TelemetryHub
 from seedflood.protocol.frontier import Held
 from seedflood.protocol.origin import OriginId
+from seedflood.protocol.swarm.gate import Gate
 from seedflood.protocol.swarm.messages import Member
 from seedflood.protocol.swarm.swarm import Swarm
 from seedflood.storage.journal import Journal
@@ -38,6 +39,10 @@ class Shell(seams.Links, seams.Observer, Protocol):
 
     @property
     def identity(self) -> Identity: ...
+
+    @property
+    def gate(self) -> Gate:
+        """Who belongs to the run. A node must be made with it."""
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop: ...

@@ -2,5 +2,8 @@
 
 KEY_FILE, JOURNAL_FILE, SNAPSHOTS_FOLDER = "identity.pem", "journal.sqlite", "snapshots"
 
+ROSTER_FILE = "roster.json"
+"""The newest roster that others told us."""
+
 GASLOC_FOLDER = "gasloc"
 """Holds what hosts that train by GASLoC exchange."""

@@ -1,7 +1,7 @@
 """One daemon as an operating system process: start-up and signals (exit codes: `errors`).
 
-SIGTERM and SIGINT drain the node, a second one ends it at once; SIGHUP reads `[[peers]]` again and makes a new
-certificate.
+SIGTERM and SIGINT drain the node, a second one ends it at once; SIGHUP reads `[[peers]]` and the roster again and makes
+a new certificate.
 """
 
 import asyncio
@@ -23,6 +23,7 @@ from seedflood.errors import ConfigError, ExitCode
 from seedflood.host import garbage
 from seedflood.host.compute_thread import ComputeThread
 from seedflood.host.daemon import Daemon
+from seedflood.host.enrolment import Enrolment
 from seedflood.host.modes import MODES
 from seedflood.host.places import KEY_FILE
 from seedflood.identity import Identity
@@ -54,6 +55,7 @@ async def start_daemon(stage: Stage) -> Daemon:
     settings = stage.settings
     run = settings.run
     identity = _load_identity(stage)
+    enrolment = Enrolment.open(settings, identity)
     async with AsyncExitStack() as undo:
         console = await Console.open(settings, identity.origin)
         undo.push_async_callback(console.close)
@@ -67,7 +69,7 @@ async def start_daemon(stage: Stage) -> Daemon:
         if engine.journal.damage is not None:
             facts = engine.journal.damage.facts()
             hub.tell("the journal was damaged; what was lost is pulled from neighbours", "error", **facts)
-        daemon = Daemon(stage, identity, engine, compute, console, asyncio.get_running_loop())
+        daemon = Daemon(stage, identity, engine, compute, console, asyncio.get_running_loop(), enrolment)
         undo.push_async_callback(daemon.close)
         await daemon.start()
         undo.pop_all()
@@ -148,17 +150,20 @@ class _Process:
         self._daemon.drain()
 
     def _reload(self) -> None:
-        """Reads `[[peers]]` again, and makes a new certificate. All other settings need a restart."""
+        """Reads `[[peers]]` and the roster again, and makes a new certificate. All other settings need a restart."""
         daemon = self._daemon
         if daemon is None or self._read_again is None:
             return
         self._notifier.reloading()
         try:
             settings = self._read_again()[daemon.position].settings
+            roster = daemon.enrolment.read(settings.node.roster)
         except ConfigError as error:
             daemon.hub.tell("not reloaded", "error", reason=str(error))
         else:
             addresses = [peer.address for peer in settings.peers]
+            if roster is not None:
+                daemon.enrol(roster)
             daemon.dial(addresses, settings.pins)
             daemon.renew()
             daemon.hub.tell("reloaded", peers=addresses)

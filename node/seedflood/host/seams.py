@@ -28,6 +28,9 @@ class Links(Protocol):
 
     def send(self, peer: OriginId, messages: Sequence[Message]) -> None: ...
 
+    def drop(self, peer: OriginId, reason: str) -> None:
+        """Ends the link with the peer. Nothing more comes from it; `Driver.disconnected` is called some time later."""
+
 
 class Observer(Protocol):
     """Hears of what happens: log, metrics, a test. It is called often, on the hot path, and must return at once."""
@@ -41,3 +44,6 @@ class Observer(Protocol):
 
     def superseded(self) -> None:
         """Another process with our key was started later. The driver has halted."""
+
+    def removed(self) -> None:
+        """The roster does not list this host any more. The driver has halted."""

@@ -5,21 +5,15 @@ from typing import Any, Protocol
 
 from seedflood.protocol.frontier import Held
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.swarm.admission import MemberAdmission
 from seedflood.protocol.swarm.messages import Hello
-
-
-class Door(Protocol):
-    """The part of a node that decides whom it links with."""
-
-    @property
-    def admission(self) -> MemberAdmission: ...
 
 
 class Hearer(Protocol):
     """The methods of a driver that links call."""
 
     def hello(self) -> Hello: ...
+
+    def check_hello(self, hello: Hello) -> None: ...
 
     def connected(self, peer: OriginId, hello: Hello) -> None: ...
 
@@ -41,9 +35,6 @@ class Endpoint(Protocol):
     is_up: bool
     is_paused: bool
     origin: OriginId
-
-    @property
-    def node(self) -> Door: ...
 
     @property
     def driver(self) -> Hearer: ...

@@ -13,8 +13,10 @@ from seedflood.errors import JournalError
 from seedflood.host.driver import Driver
 from seedflood.protocol.frontier import Held
 from seedflood.protocol.origin import OriginId, origin_id
+from seedflood.protocol.swarm.gate import Gate
 from seedflood.protocol.swarm.messages import Member, Message
 from seedflood.protocol.swarm.outputs import Event
+from seedflood.protocol.swarm.roster import Roster
 from seedflood.protocol.swarm.swarm import Swarm
 from seedflood.simulation.clock import Clock
 from seedflood.simulation.journal import MemoryJournal
@@ -77,6 +79,12 @@ class Host:
         """Will it never be started again?"""
         self.is_up = False
         self.is_paused = False
+        self.operator: bytes | None = None
+        """The operator of a closed run."""
+        self.roster: Roster | None = None
+        """The roster on its disk."""
+        self.is_removed = False
+        """Did it hear that it does not belong to the run any more?"""
         self.sign = place.notary.signer(place.public_key)
         self.verify = place.notary.verify
         self._make = make
@@ -103,6 +111,10 @@ class Host:
     def is_done(self) -> bool:
         """Has it finished the run, and its model all jobs?"""
         return self.is_up and self.is_finished and not self.work
+
+    def gate(self) -> Gate:
+        """The gate of a process that starts now."""
+        return Gate(self.verify, self.operator, roster=self.roster, calendar=lambda: self.clock.now)
 
     # What the host of an algorithm may override
 
@@ -134,6 +146,7 @@ class Host:
         self.is_up, self.is_finished, self.is_paused, self._is_leaving = True, False, False, False
         self._writes_left, self._timer = None, 0.0
         self.node, self.driver = self._make(self)
+        self.driver.keep_roster = self._keep_roster
         self._recall(is_journal_damaged=is_journal_damaged)
         self._network.joined(self)
 
@@ -148,6 +161,11 @@ class Host:
         self.is_retired = True
         self.crash()
         self._replaced(self)
+
+    def removed(self) -> None:
+        """The process ends with exit code 77: the operator has taken it off the roster."""
+        self.is_removed = self.is_retired = True
+        self.crash()
 
     def lose_power(self) -> int:
         """Crashes, and also loses the last of what was committed but is not durable. Returns how much was lost."""
@@ -223,7 +241,14 @@ class Host:
     def writing(self) -> None:
         self._instant()
 
+    def _keep_roster(self, roster: Roster) -> None:
+        self.writing()
+        self.roster = roster
+
     # The links
+
+    def drop(self, peer: OriginId, reason: str) -> None:
+        self._network.drop(self, peer, reason)
 
     def send(self, peer: OriginId, messages: Sequence[Message]) -> None:
         self._instant()

@@ -181,6 +181,12 @@ class Network:
         link = self._links[min(sender.index, neighbour), max(sender.index, neighbour)]
         self._carry(link, sender.index, item)
 
+    def drop(self, host: Endpoint, peer: OriginId, reason: str) -> None:
+        """Ends the link with the peer, as soon as the host has done what it does now."""
+        link = self._open.get((host.index, peer))
+        if link is not None:
+            self._clock.after(0.0, self._drop, link, link.life, reason)
+
     def pull(self, puller: Endpoint, peer: OriginId, frontier: tuple[Held, ...]) -> bool:
         """Asks the peer for everything that the frontier lacks. False if a pull is under way already."""
         link = self._open.get((puller.index, peer))
@@ -277,7 +283,7 @@ class Network:
     def _greet(self, link: Link, end: End, host: Endpoint, message: LinkMessage) -> None:
         if not isinstance(message, Hello):
             raise PeerError("the first frame is no hello", reason="hello")
-        host.node.admission.check_hello(message)
+        host.driver.check_hello(message)
         peer = message.member.origin
         old = self._open.get((host.index, peer))
         if peer == host.origin:
@@ -357,6 +363,10 @@ class Network:
     def _wear_out(self, link: Link, life: int) -> None:
         if link.life == life and link.is_up and self.weather.break_per_second:
             self._break(link, "the link broke")
+
+    def _drop(self, link: Link, life: int, reason: str) -> None:
+        if link.life == life:
+            self._break(link, reason)
 
     def _break(self, link: Link, reason: str, *, is_refused: bool = False) -> None:
         """Ends the link, and tells the hosts that know of it: first that pulls ended, then that the link did.

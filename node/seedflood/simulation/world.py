@@ -43,12 +43,14 @@ class World(Generic[AnyHost]):
         """Keys that two processes use."""
         self._ended: set[int] = set()
         """Processes that ended because another one has their key."""
+        self.outcasts: set[OriginId] = set()
+        """Hosts that the operator has removed."""
         paces = pace if isinstance(pace, Sequence) else [pace or Pace()] * clients
         self.hosts: list[AnyHost] = []
         for key, one in zip(make_keys(seed, clients), paces, strict=True):
-            self._add_host(key, one)
+            self.add_host(key, one)
 
-    def _add_host(self, key: bytes, pace: Pace, name: str = "") -> AnyHost:
+    def add_host(self, key: bytes, pace: Pace, name: str = "") -> AnyHost:
         index = len(self.hosts)
         place = Place(
             index,
@@ -68,8 +70,9 @@ class World(Generic[AnyHost]):
 
     @property
     def honest(self) -> list[AnyHost]:
-        """The hosts that are judged: all but those that were ended by a newer process with their key."""
-        return [host for host in self.hosts if host.index not in self._ended]
+        """The hosts that are judged: all but those that were ended by a newer process with their key, and those
+        that the operator has removed."""
+        return [host for host in self.hosts if host.index not in self._ended and host.origin not in self.outcasts]
 
     @property
     def has_doubles(self) -> bool:
@@ -105,7 +108,7 @@ class World(Generic[AnyHost]):
     def copy_key(self, host: AnyHost) -> AnyHost:
         """Makes a second process with the key of a host, on another machine with the addresses of its neighbours and
         without its journal. The caller starts it."""
-        twin = self._add_host(host.public_key, host.pace, host.name)
+        twin = self.add_host(host.public_key, host.pace, host.name)
         twin.journal.incarnation = host.journal.incarnation + 1
         for index in self.network.neighbours(host.index):
             if index not in self._ended:

@@ -40,6 +40,7 @@ from seedflood.protocol.swarm.messages import (
     Ping,
     Pong,
 )
+from seedflood.protocol.swarm.roster import Roster
 from seedflood.transport.columns import (
     FRAME_BUNDLES_MAX,
     FRAME_PAYLOADS_BYTES_MAX,
@@ -58,15 +59,16 @@ from seedflood.transport.digests import (
     closed_digests_from_wire,
     equivocation_from_wire,
 )
+from seedflood.transport.rosters import roster_from_wire, roster_to_wire
 from seedflood.transport.texts import plain
 from seedflood.wire import flood_pb2 as pb
 
 FRAME_BYTES_MAX = 4 << 20
 """The most bytes of a frame: gRPC's default limit. Larger messages are split."""
 
-HELLO_BYTES_MAX = 1 << 20
-"""The most bytes of a first frame, which comes from a stranger: the largest frontier (560 KB) and statements (256
-KB)."""
+HELLO_BYTES_MAX = 3 << 19
+"""The most bytes of a first frame, which comes from a stranger: the largest frontier (560 KB), statements (256 KB) and
+roster (500 KB)."""
 
 FRAME_MEMBERS_MAX = 256
 """The most statements in a frame. Verifying them takes 20 ms; then other tasks of the loop run."""
@@ -197,6 +199,8 @@ def _to_wire(message: LinkMessage) -> list[pb.Frame]:
             return [pb.Frame(members=chunk) for chunk in _chunks_of_members(message.members)]
         case Hello():
             return _hello_to_wire(message)
+        case Roster():
+            return [pb.Frame(roster=roster_to_wire(message))]
         case FrontierDigest():
             digest = pb.FrontierDigest(
                 frontier_digest=message.frontier_digest,
@@ -248,6 +252,8 @@ def _from_wire(frame: pb.Frame) -> LinkMessage | None:
             return Members(_members_from_wire(frame.members.members))
         case "hello":
             return _hello_from_wire(frame.hello)
+        case "roster":
+            return roster_from_wire(frame.roster)
         case "frontier_digest":
             return _frontier_digest_from_wire(frame.frontier_digest)
         case "replica_digest":
@@ -404,6 +410,7 @@ def _hello_to_wire(hello: Hello) -> list[pb.Frame]:
         member=_member_to_wire(hello.member),
         members=first.members,
         frontier=frontier_to_wire(hello.frontier),
+        roster=roster_to_wire(hello.roster) if hello.roster is not None else None,
     )
     return [pb.Frame(hello=wire), *(pb.Frame(members=chunk) for chunk in rest)]
 
@@ -418,4 +425,5 @@ def _hello_from_wire(wire: pb.Hello) -> Hello:
         _members_from_wire(wire.members),
         frontier_from_wire(wire.frontier),
         wire.protocol_version,
+        roster_from_wire(wire.roster) if wire.HasField("roster") else None,
     )

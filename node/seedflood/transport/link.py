@@ -40,6 +40,9 @@ second, or 512 KB of coefficients, which cost it nothing before the last part.""
 RECEIVED_BUNDLES = 256
 """How many bundles the core gets at once. It verifies their signatures in 15 ms, then other tasks of the loop run."""
 
+EXPEL_SECONDS = 1.0
+"""How long a peer that is not heard any more has to take what was queued for it."""
+
 FAREWELL_SECONDS = 5.0
 """How long the dialling side waits after its goodbye for the other side to close."""
 
@@ -119,6 +122,7 @@ class Link:
         self._budgets = budgets
         self.conduct = budgets.of(stream.source, peer, asyncio.get_running_loop().time())
         self._wake = asyncio.Event()
+        self._is_expelled = False
         self._closing: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._answer: Iterator[LinkMessage | None] | None = None
         self._answer_id = 0
@@ -151,6 +155,14 @@ class Link:
         """Ends the link now. Queued messages are not sent."""
         if not self._closing.done():
             self._closing.set_result(reason)
+
+    def expel(self, reason: str) -> None:
+        """Nothing more is heard from the peer. What is queued is sent, so that it learns why, and the link ends."""
+        if not self._closing.done() and not self._is_expelled:
+            self._is_expelled = True
+            self._drop_answer()
+            self.send(Goodbye(reason))
+            asyncio.get_running_loop().call_later(EXPEL_SECONDS, self.close, reason)
 
     def end_pull(self, is_complete: bool) -> None:
         if self._is_pulling:
@@ -241,7 +253,7 @@ class Link:
 
     async def _receive_part(self, part: PullPart) -> Use:
         use = Use()
-        if self._closing.done():
+        if self._is_deaf:
             return use
         if not self._is_pulling or part.id != self._pulls:
             raise PeerError("an answer to a pull that we did not send", reason="order")
@@ -262,11 +274,17 @@ class Link:
         for k in range(0, len(bundles), RECEIVED_BUNDLES):
             if k:
                 await asyncio.sleep(0)
-            if not self._closing.done():
+            if not self._is_deaf:
                 uses.append(self._owner.received(self.peer, Updates(bundles[k : k + RECEIVED_BUNDLES])))
         return Use(*map(sum, zip(*uses, strict=True)))
 
+    @property
+    def _is_deaf(self) -> bool:
+        return self._closing.done() or self._is_expelled
+
     def _receive(self, message: Message | EpochPart | Pull | PullEnd | PullMore) -> Use:
+        if self._is_deaf:
+            return Use()
         match message:
             case Pull():
                 self._drop_answer()
@@ -287,8 +305,7 @@ class Link:
             case ClosedDigests() | EpochPart() | Standing():
                 raise PeerError("a part of an answer outside of a pull", reason="order")
             case _:
-                if not self._closing.done():
-                    return self._owner.received(self.peer, message)
+                return self._owner.received(self.peer, message)
         return Use()
 
     async def _write_frames(self) -> str:

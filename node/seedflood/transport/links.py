@@ -155,6 +155,12 @@ class Links:
         link = self._links.get(peer)
         return link is not None and link.pull(frontier)
 
+    def drop(self, peer: OriginId, reason: str) -> None:
+        """Ends the link with a peer. Nothing more of it is heard; the owner hears `disconnected` soon."""
+        link = self._links.get(peer)
+        if link is not None:
+            link.expel(reason)
+
     async def drain(self, seconds: float) -> None:
         """Stops dialling and accepting, sends what is queued and a goodbye, and waits up to `seconds` for the links to
         end."""

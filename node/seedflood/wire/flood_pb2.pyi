@@ -15,7 +15,7 @@ class PullRequest(_message.Message):
     def __init__(self, run_id: _Optional[bytes] = ..., frontier: _Optional[_Union[Frontier, _Mapping]] = ...) -> None: ...
 
 class Frame(_message.Message):
-    __slots__ = ("hello", "updates", "members", "frontier_digest", "ping", "pong", "goodbye", "pull", "pull_end", "pull_more", "replica_digest", "standing", "epoch_part", "closed_digests", "block_digests", "equivocation", "algorithm", "answers")
+    __slots__ = ("hello", "updates", "members", "frontier_digest", "ping", "pong", "goodbye", "pull", "pull_end", "pull_more", "replica_digest", "standing", "epoch_part", "closed_digests", "block_digests", "equivocation", "algorithm", "roster", "answers")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     UPDATES_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
@@ -33,6 +33,7 @@ class Frame(_message.Message):
     BLOCK_DIGESTS_FIELD_NUMBER: _ClassVar[int]
     EQUIVOCATION_FIELD_NUMBER: _ClassVar[int]
     ALGORITHM_FIELD_NUMBER: _ClassVar[int]
+    ROSTER_FIELD_NUMBER: _ClassVar[int]
     ANSWERS_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     updates: Updates
@@ -51,24 +52,51 @@ class Frame(_message.Message):
     block_digests: BlockDigests
     equivocation: Equivocation
     algorithm: bytes
+    roster: Roster
     answers: int
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., updates: _Optional[_Union[Updates, _Mapping]] = ..., members: _Optional[_Union[Members, _Mapping]] = ..., frontier_digest: _Optional[_Union[FrontierDigest, _Mapping]] = ..., ping: _Optional[_Union[Ping, _Mapping]] = ..., pong: _Optional[_Union[Pong, _Mapping]] = ..., goodbye: _Optional[_Union[Goodbye, _Mapping]] = ..., pull: _Optional[_Union[Pull, _Mapping]] = ..., pull_end: _Optional[_Union[PullEnd, _Mapping]] = ..., pull_more: _Optional[_Union[PullMore, _Mapping]] = ..., replica_digest: _Optional[_Union[ReplicaDigest, _Mapping]] = ..., standing: _Optional[_Union[Standing, _Mapping]] = ..., epoch_part: _Optional[_Union[EpochPart, _Mapping]] = ..., closed_digests: _Optional[_Union[ClosedDigests, _Mapping]] = ..., block_digests: _Optional[_Union[BlockDigests, _Mapping]] = ..., equivocation: _Optional[_Union[Equivocation, _Mapping]] = ..., algorithm: _Optional[bytes] = ..., answers: _Optional[int] = ...) -> None: ...
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., updates: _Optional[_Union[Updates, _Mapping]] = ..., members: _Optional[_Union[Members, _Mapping]] = ..., frontier_digest: _Optional[_Union[FrontierDigest, _Mapping]] = ..., ping: _Optional[_Union[Ping, _Mapping]] = ..., pong: _Optional[_Union[Pong, _Mapping]] = ..., goodbye: _Optional[_Union[Goodbye, _Mapping]] = ..., pull: _Optional[_Union[Pull, _Mapping]] = ..., pull_end: _Optional[_Union[PullEnd, _Mapping]] = ..., pull_more: _Optional[_Union[PullMore, _Mapping]] = ..., replica_digest: _Optional[_Union[ReplicaDigest, _Mapping]] = ..., standing: _Optional[_Union[Standing, _Mapping]] = ..., epoch_part: _Optional[_Union[EpochPart, _Mapping]] = ..., closed_digests: _Optional[_Union[ClosedDigests, _Mapping]] = ..., block_digests: _Optional[_Union[BlockDigests, _Mapping]] = ..., equivocation: _Optional[_Union[Equivocation, _Mapping]] = ..., algorithm: _Optional[bytes] = ..., roster: _Optional[_Union[Roster, _Mapping]] = ..., answers: _Optional[int] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("protocol_version", "run_id", "base_digest", "member", "members", "frontier")
+    __slots__ = ("protocol_version", "run_id", "base_digest", "member", "members", "frontier", "roster")
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     BASE_DIGEST_FIELD_NUMBER: _ClassVar[int]
     MEMBER_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
     FRONTIER_FIELD_NUMBER: _ClassVar[int]
+    ROSTER_FIELD_NUMBER: _ClassVar[int]
     protocol_version: int
     run_id: bytes
     base_digest: bytes
     member: Member
     members: _containers.RepeatedCompositeFieldContainer[Member]
     frontier: Frontier
-    def __init__(self, protocol_version: _Optional[int] = ..., run_id: _Optional[bytes] = ..., base_digest: _Optional[bytes] = ..., member: _Optional[_Union[Member, _Mapping]] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., frontier: _Optional[_Union[Frontier, _Mapping]] = ...) -> None: ...
+    roster: Roster
+    def __init__(self, protocol_version: _Optional[int] = ..., run_id: _Optional[bytes] = ..., base_digest: _Optional[bytes] = ..., member: _Optional[_Union[Member, _Mapping]] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., frontier: _Optional[_Union[Frontier, _Mapping]] = ..., roster: _Optional[_Union[Roster, _Mapping]] = ...) -> None: ...
+
+class Roster(_message.Message):
+    __slots__ = ("serial", "entries", "signature")
+    SERIAL_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    serial: int
+    entries: _containers.RepeatedCompositeFieldContainer[RosterEntry]
+    signature: bytes
+    def __init__(self, serial: _Optional[int] = ..., entries: _Optional[_Iterable[_Union[RosterEntry, _Mapping]]] = ..., signature: _Optional[bytes] = ...) -> None: ...
+
+class RosterEntry(_message.Message):
+    __slots__ = ("public_key", "name", "roles", "not_before", "not_after")
+    PUBLIC_KEY_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ROLES_FIELD_NUMBER: _ClassVar[int]
+    NOT_BEFORE_FIELD_NUMBER: _ClassVar[int]
+    NOT_AFTER_FIELD_NUMBER: _ClassVar[int]
+    public_key: bytes
+    name: str
+    roles: int
+    not_before: int
+    not_after: int
+    def __init__(self, public_key: _Optional[bytes] = ..., name: _Optional[str] = ..., roles: _Optional[int] = ..., not_before: _Optional[int] = ..., not_after: _Optional[int] = ...) -> None: ...
 
 class Updates(_message.Message):
     __slots__ = ("origins", "steps", "counts", "skipped", "seeds", "scalars", "signatures", "payloads")

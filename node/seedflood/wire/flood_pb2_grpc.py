@@ -50,18 +50,18 @@ class FloodServicer(object):
     """Missing associated documentation comment in .proto file."""
 
     def Link(self, request_iterator, context):
-        """One stream per pair of neighbours, opened by either side. The first frame from both sides is hello, the dialer's
-        comes first. A refusal is a status whose message is JSON: {"reason", "message", "origin"} and, for another run,
-        {"run"}: the first eight bytes of its id.
+        """One stream per pair of neighbours, opened by either side. Each side's first frame is hello; the dialler sends its own
+        first. A refusal is a status whose message is JSON: {"reason", "message", "origin"} and, for another run, {"run"}: the
+        first eight bytes of its id.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Pull(self, request, context):
-        """Everything that a frontier lacks, in the frames that answer a pull on a link, without an id; an empty frontier asks for
-        the whole run. For those who have no link and publish nothing: backups, tools, other implementations. Neighbours ask on
-        their link.
+        """Returns everything that a frontier lacks, in the same frames as the answer to a pull on a link, but without an id. An
+        empty frontier asks for the whole run. For clients that have no link and publish nothing: backups, tools, other
+        implementations. Neighbours pull on their link.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -168,6 +168,13 @@ def test_who_was_removed_stays_on_the_list_without_a_role_and_does_not_return():
         after.adding(Entry("again", key(1)))
     with pytest.raises(ValueError, match="that of b, which is on it"):
         after.adding(Entry("again", key(2)))
+    again = after.adding(Entry("b", key(2), ("relay",), not_after=9))
+    assert [(entry.name, entry.roles, entry.not_after) for entry in again.entries] == [
+        ("a", (), None),
+        ("b", ("relay",), 9),
+    ]
+    with pytest.raises(ValueError, match="two entries have the name b"):
+        after.adding(Entry("b", key(3)))
     with pytest.raises(ValueError, match="a was removed already"):
         after.removing(["a"])
     with pytest.raises(ValueError, match="c is not on the roster"):

@@ -120,7 +120,8 @@ class GaslocEngine(Engine, Watcher):
         habits = Habits(node.local_steps, checkpoint_rounds=rounds, bounds=bounds, patience=patience)
         self._shell = shell
         self._hub = shell.hub
-        self.node = GaslocNode(rules, member, shell.identity.sign, verify, self._places.incoming, habits)
+        signing = (shell.identity.sign, verify)
+        self.node = GaslocNode(rules, member, *signing, self._places.incoming, habits, shell.gate)
         self._results = Results(self._settings, self.trainer, self.report, shell.hub, shell.run)
         adapter = ComputeAdapter(self.trainer, self._places, shell.run, run.run_id(), self)
         driver = GaslocDriver(self.node, self.journal, shell, shell, shell.loop.time, adapter)

@@ -109,7 +109,7 @@ class SeedfloodEngine(Engine):
         self._shell = shell
         self._hub = shell.hub
         self._observer = SeedfloodObserver(shell.hub, seedflood, self._find_update)
-        self.node = Node(rules, member, shell.identity.sign, verify, patience=patience)
+        self.node = Node(rules, member, shell.identity.sign, verify, patience=patience, gate=shell.gate)
         self._results = Results(self._settings, self.trainer, self.report, shell.hub, shell.run)
         adapter = ComputeAdapter(
             self.node.origin,
@@ -146,6 +146,9 @@ class SeedfloodEngine(Engine):
 
     def superseded(self) -> None:
         self._shell.superseded()
+
+    def removed(self) -> None:
+        self._shell.removed()
 
     def finished(self) -> None:
         self._shell.finished()

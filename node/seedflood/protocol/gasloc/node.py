@@ -11,6 +11,7 @@ from seedflood.protocol.gasloc.stated import stated, unpack
 from seedflood.protocol.gasloc.transfer import Content, Sinks
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.swarm.admission import MemberAdmission
+from seedflood.protocol.swarm.gate import Gate
 from seedflood.protocol.swarm.membership import Membership
 from seedflood.protocol.swarm.messages import Member, Sign, Verify
 from seedflood.protocol.swarm.neighbours import Neighbours
@@ -29,10 +30,11 @@ class GaslocNode(Swarm[Outputs]):
         verify: Verify,
         sinks: Sinks,
         habits: Habits | None = None,
+        gate: Gate | None = None,
     ) -> None:
         membership, outbox, habits = Membership(origins_max=rules.origins_max), Outbox(), habits or Habits()
         self.rules = rules
-        self.admission = MemberAdmission(rules, verify, membership, check_state=unpack)
+        self.admission = MemberAdmission(rules, verify, membership, gate, check_state=unpack)
         presence = Presence(rules, member, sign, membership, Neighbours(), self.admission, outbox)
         self.gasloc = Gasloc(rules, presence, outbox, sinks, habits)
         super().__init__(rules, presence, self.admission, self.gasloc, outbox, habits.patience)

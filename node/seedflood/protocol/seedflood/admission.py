@@ -10,17 +10,21 @@ from typing import Literal
 
 from seedflood.errors import PeerError
 from seedflood.protocol.frontier import Frontier, Span, count_steps
-from seedflood.protocol.origin import STEP_MAX
+from seedflood.protocol.origin import STEP_MAX, OriginId
 from seedflood.protocol.packing import are_within, packed_bytes_max, unpack
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, EpochDigest
 from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.seedflood.seeds import probe_seed
 from seedflood.protocol.seedflood.statement import unpack as unpack_statement
 from seedflood.protocol.swarm.admission import MemberAdmission
+from seedflood.protocol.swarm.gate import Gate
 from seedflood.protocol.swarm.membership import Membership
 from seedflood.protocol.swarm.messages import Verify
 
 Objection = Literal[
+    "stranger",
+    "removed",
+    "role",
     "unknown origin",
     "too many origins",
     "beyond the run",
@@ -44,8 +48,13 @@ COSTLY: tuple[Objection, ...] = ("signature", "equivocation", "coefficients", "u
 class Admission(MemberAdmission):
     """Checks what the network says against the rules of the run, the known members and what is held already."""
 
-    def __init__(self, rules: Rules, verify: Verify, membership: Membership, frontier: Frontier) -> None:
-        super().__init__(rules, verify, membership, check_state=unpack_statement)
+    def __init__(
+        self, rules: Rules, verify: Verify, membership: Membership, frontier: Frontier, gate: Gate | None = None
+    ) -> None:
+        super().__init__(rules, verify, membership, gate, check_state=unpack_statement)
+        self.is_answer = False
+        """Is what comes now from a donor of ours? Then it may be of a host that was removed: what any of us held when
+        it heard of the removal has to reach everyone, else replicas would differ for ever."""
         self.before = STEP_MAX
         """No bundle of this step or a later one is taken yet."""
         self._rules = rules
@@ -96,6 +105,9 @@ class Admission(MemberAdmission):
         """May this bundle be used? Asked only if something in it is new. span: `bundle.span`. Raises PeerError for a
         wrong signature."""
         origin, first, last = span
+        trainers = self.gate.trainers
+        if trainers is not None and origin not in trainers and not self._may_have_said(origin):
+            return self._reject(bundle, self.gate.objection_to(origin))
         member = self._membership.get(origin)
         if member is None:
             return self._reject(bundle, "unknown origin")
@@ -113,10 +125,14 @@ class Admission(MemberAdmission):
             return self._reject(bundle, "too far ahead")
         if self.has_twin(origin):
             return self._reject(bundle, "another key")
-        key = member.public_key
-        if not self._verify(key, bundle.signed_bytes(rules.run_id, key), bundle.signature):
-            return self._reject(bundle, "signature")
-        return True
+        return self._is_of(member.public_key, bundle) or self._reject(bundle, "signature")
+
+    def _is_of(self, key: bytes, bundle: Bundle) -> bool:
+        return self._verify(key, bundle.signed_bytes(self._rules.run_id, key), bundle.signature)
+
+    def _may_have_said(self, origin: OriginId) -> bool:
+        """May a donor of ours have something that this origin said before it was removed?"""
+        return self.is_answer and (origin in self.gate.former or self._membership.has_parted(origin))
 
     def _reject(self, bundle: Bundle, reason: Objection) -> bool:
         self.refuse(reason)

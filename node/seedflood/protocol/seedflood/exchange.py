@@ -109,6 +109,7 @@ class Exchange:
 
     def received(self, peer: OriginId, message: AlgorithmMessage, now: float) -> None:
         """Raises PeerError, having used nothing, if the message is not allowed."""
+        self._admission.is_answer = self.donors.is_pulling(peer)
         match message:
             case Updates():
                 self._receive_updates(peer, message)

@@ -227,6 +227,7 @@ class Inquiry:
     def contradicted(self, peer: OriginId, held: Bundle | None, other: Bundle) -> None:
         """The neighbour sent `other`, and the journal has another bundle of this step, or one that skips it. held: that
         bundle; None if the step counts as skipped and it is not known by which bundle."""
+        self._admission.is_answer = True  # it adds no step that is not held, whoever has said it
         if not self._is_signed(other):
             return
         self._pauses.pop(peer, None)  # it was worth it

@@ -14,6 +14,7 @@ from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, ReplicaDi
 from seedflood.protocol.seedflood.outputs import Outputs
 from seedflood.protocol.seedflood.phase import Phase
 from seedflood.protocol.seedflood.rules import Rules
+from seedflood.protocol.swarm.gate import Gate
 from seedflood.protocol.swarm.membership import Membership
 from seedflood.protocol.swarm.messages import Member, Sign, Verify
 from seedflood.protocol.swarm.neighbours import Neighbours
@@ -24,17 +25,25 @@ from seedflood.protocol.swarm.swarm import Swarm
 
 
 class Node(Swarm[Outputs]):
-    """One origin. member: its key, name and incarnation; the signature is made here."""
+    """One origin. member: its key, name and incarnation; the signature is made here. gate: who belongs to the run; by
+    default everyone."""
 
     admission: Admission
 
     def __init__(
-        self, rules: Rules, member: Member, sign: Sign, verify: Verify, *, patience: Patience | None = None
+        self,
+        rules: Rules,
+        member: Member,
+        sign: Sign,
+        verify: Verify,
+        *,
+        patience: Patience | None = None,
+        gate: Gate | None = None,
     ) -> None:
         patience, membership = patience or Patience(), Membership(origins_max=rules.origins_max)
         self.rules = rules
         self.frontier = Frontier()
-        self.admission = Admission(rules, verify, membership, self.frontier)
+        self.admission = Admission(rules, verify, membership, self.frontier, gate)
         outbox = Outbox(Outputs)
         presence = Presence(rules, member, sign, membership, Neighbours(), self.admission, outbox)
         self.seedflood = SeedFlood(rules, presence, self.admission, self.frontier, sign, outbox, patience)

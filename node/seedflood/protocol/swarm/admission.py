@@ -8,18 +8,28 @@ from collections.abc import Callable
 
 from seedflood.errors import PeerError
 from seedflood.protocol.origin import OriginId
+from seedflood.protocol.swarm.gate import Gate
 from seedflood.protocol.swarm.membership import Membership
 from seedflood.protocol.swarm.messages import Hello, Member, Verify
 from seedflood.protocol.swarm.rules import SwarmRules
 
+NOT_LISTED = "the host is not on the roster of this run; its operator adds it by `seedflood roster add`"
+
 
 class MemberAdmission:
-    """Decides whom we link with and which statements may be used. check_state: raises PeerError for bytes that no
-    honest host of this algorithm states (`Member.algorithm`)."""
+    """Decides whom we link with and which statements may be used. gate: by default the run is open. check_state: raises
+    PeerError for bytes that no honest host of this algorithm states (`Member.algorithm`)."""
 
     def __init__(
-        self, rules: SwarmRules, verify: Verify, membership: Membership, *, check_state: Callable[[bytes], object]
+        self,
+        rules: SwarmRules,
+        verify: Verify,
+        membership: Membership,
+        gate: Gate | None = None,
+        *,
+        check_state: Callable[[bytes], object],
     ) -> None:
+        self.gate = gate or Gate(verify)
         self.refused: dict[str, int] = {}
         """How much input of others was not used, by reason."""
         self._run_id = rules.run_id
@@ -36,6 +46,9 @@ class MemberAdmission:
             raise PeerError("the peer takes part in another run", reason="run")
         if hello.base_digest != self._base_digest:
             raise PeerError("the peer holds another base model", reason="base model")
+        if not self.gate.may_link(hello.member.public_key):
+            self.refuse(self.gate.objection(hello.member) or "stranger")
+            raise PeerError(NOT_LISTED, reason="roster")
         if not self._membership.has_room_for(hello.member):
             self.refuse("too many origins")
             raise PeerError(f"{len(self._membership)} origins take part, and no more are let in", reason="busy")
@@ -48,7 +61,9 @@ class MemberAdmission:
 
     def check_member(self, member: Member) -> None:
         """Raises PeerError if a new statement is not signed by its subject. A statement for which there is no room, or
-        that has another key than is known for its origin id, is not new: it is only counted."""
+        that has another key than is known for its origin id, or whose subject is not on the roster, is only counted."""
+        if not self.hears(member):
+            return
         if not self._membership.has_room_for(member):
             self.refuse("too many origins")
         if self._membership.is_taken(member):
@@ -57,6 +72,14 @@ class MemberAdmission:
         if self._membership.is_news(member) and not self.is_signed(member):
             self.refuse("signature")
             raise PeerError(f"the membership statement of {member.name} has a wrong signature", reason="signature")
+
+    def hears(self, member: Member) -> bool:
+        """May its subject state this? What is not heard is counted, and costs nothing else: rosters differ for a moment
+        when they change, so it need not be the fault of the peer that sent it."""
+        reason = self.gate.objection(member)
+        if reason is not None:
+            self.refuse(reason)
+        return reason is None
 
     def is_signed(self, member: Member) -> bool:
         """Did its subject make this statement?"""

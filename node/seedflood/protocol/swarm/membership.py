@@ -16,7 +16,7 @@ neighbours were.
 import hashlib
 import struct
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from seedflood.protocol.origin import ORIGINS_REMEMBERED, OriginId
 from seedflood.protocol.swarm.delays import HOP_MILLISECONDS_MAX
@@ -36,7 +36,15 @@ class Membership:
         self._spoken: dict[OriginId, Member] = {}
         """The newest statement of each origin that tells from which step on it takes part."""
         self.taking_part = 0
-        """How many origins said from which step on they take part."""
+        """How many origins said from which step on they take part. Those that were removed since count as well: nobody
+        is awaited in their place."""
+        self._silenced: Mapping[OriginId, Member] = {}
+        """What counts in place of the statements of those who may not take part, by origin."""
+        self._stand_ins: set[OriginId] = set()
+        """The origins of which `_members` has that."""
+        self._parted: set[OriginId] = set()
+        """The origins that took part before they were silenced."""
+        self._missing = 0
         self._names: Counter[str] = Counter()
         self._origins_max = origins_max
         self._links: dict[OriginId, set[OriginId]] | None = None
@@ -71,7 +79,8 @@ class Membership:
         """Everything that others need to know as much as we do: the newest statements, and those last words that are
         older."""
         earlier = (word for origin, word in self._spoken.items() if word is not self._members[origin])
-        return (*self._members.values(), *earlier)
+        newest = (member for origin, member in self._members.items() if origin not in self._stand_ins)
+        return (*newest, *earlier)
 
     def name(self, origin: OriginId) -> str:
         """The name of an origin for people; its fingerprint if it was never introduced."""
@@ -87,19 +96,23 @@ class Membership:
         known = self._members.get(member.origin)
         if known is None:
             return self.has_room_for(member)
-        if known.public_key != member.public_key:
+        if known.public_key != member.public_key or self._is_silenced(member):
             return False
         return member.age > known.age or self._is_last_word(member)
 
     def has_room_for(self, member: Member) -> bool:
         """Is its origin known, or is there a place for one more? Keys cost nothing: strangers may come without end."""
-        return len(self._members) < self._origins_max or member.origin in self._members
+        return len(self._members) - len(self._stand_ins) < self._origins_max or member.origin in self._members
 
     def is_taken(self, member: Member) -> bool:
         """Does another key have this origin id already? Two keys with equal 64 bits can be searched for; the first one
         stays."""
         known = self._members.get(member.origin)
         return known is not None and known.public_key != member.public_key
+
+    def _is_silenced(self, member: Member) -> bool:
+        """Does it say that it takes part, and may not?"""
+        return member.origin in self._silenced and member.has_spoken
 
     def _is_last_word(self, member: Member) -> bool:
         word = self._spoken.get(member.origin)
@@ -108,31 +121,82 @@ class Membership:
     def believe(self, member: Member) -> bool:
         """Keeps the statement if it is news; says whether it was."""
         if not self.is_news(member):
+            if self._is_silenced(member):  # so the journal says: before it was silenced
+                self._parted.add(member.origin)
+                self._count()
             return False
         known = self._members.get(member.origin)
         self._digest = None
         if self._is_last_word(member):
             self._spoken[member.origin] = member
-            self.taking_part = len(self._spoken)
+            self._count()
         if known is not None and member.age < known.age:
             return True
-        if known is not None:
-            self._names[known.name] -= 1
-            if not self._names[known.name]:
-                del self._names[known.name]
+        if known is not None and member.origin not in self._stand_ins:
+            self._forget_name(known)
         self._names[member.name] += 1
         self._members[member.origin] = member
+        self._stand_ins.discard(member.origin)
         if known is None or (known.neighbours, known.has_left) != (member.neighbours, member.has_left):
             self._links = self._diameter = self._hop_seconds = self._cut_vertices = None
         elif known.hop_milliseconds != member.hop_milliseconds:
             self._hop_seconds = None
         return True
 
+    def silence(
+        self, silenced: Mapping[OriginId, Member], may_state: Callable[[bytes], bool], missing: int = 0
+    ) -> set[OriginId]:
+        """From now on none of these takes part: what is given here, by origin, counts in place of what they stated. It
+        is told to nobody. What was published stays. Returns the origins for which something has changed.
+
+        may_state: may the host with this key go on stating that it is there? missing: of how many more than these it is
+        known that they never come.
+        """
+        changed = set()
+        for origin in [origin for origin in self._stand_ins if origin not in silenced]:
+            self._stand_ins.discard(origin)
+            del self._members[origin]
+            changed.add(origin)
+        self._silenced, self._missing = silenced, missing
+        for origin, stand_in in silenced.items():
+            known, word = self._members.get(origin), self._spoken.pop(origin, None)
+            if word is not None:
+                self._parted.add(origin)
+            is_mute = known is not None and not known.has_spoken and may_state(known.public_key)
+            if origin in self._stand_ins or (is_mute and word is None):
+                continue
+            if known is not None:
+                self._forget_name(known)
+            self._members[origin] = stand_in
+            self._stand_ins.add(origin)
+            changed.add(origin)
+        self._count()
+        self._digest = self._links = self._diameter = self._hop_seconds = self._cut_vertices = None
+        return changed
+
+    def is_silenced(self, origin: OriginId) -> bool:
+        """May this origin not take part (any more)?"""
+        return origin in self._silenced
+
+    def has_parted(self, origin: OriginId) -> bool:
+        """Did it take part before it was silenced, as far as is known here?"""
+        return origin in self._parted and origin in self._silenced
+
+    def _count(self) -> None:
+        self.taking_part = len(self._spoken) + max(len(self._parted & self._silenced.keys()), self._missing)
+
+    def _forget_name(self, member: Member) -> None:
+        self._names[member.name] -= 1
+        if not self._names[member.name]:
+            del self._names[member.name]
+
     def digest(self) -> bytes:
         """16 bytes, equal on nodes that know the same statements."""
         if self._digest is None:
             state = hashlib.sha256(b"seedflood members 2\0")
             for origin, member in sorted(self._members.items()):
+                if origin in self._stand_ins:
+                    continue
                 word = self._spoken.get(origin)
                 state.update(struct.pack(">QQQQQ", origin, *member.age, *(word.age if word else (0, 0))))
             self._digest = state.digest()[:16]
@@ -161,7 +225,7 @@ class Membership:
 
     def describe_news(self, member: Member, clients: int) -> list[Event]:
         """Log lines about what a statement changes; called before it is believed."""
-        known = self._members.get(member.origin)
+        known = self._members.get(member.origin) if member.origin not in self._stand_ins else None
         if known is not None and member.age < known.age:
             return []
         if known is None:

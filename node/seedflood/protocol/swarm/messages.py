@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from seedflood.protocol.frontier import Held
 from seedflood.protocol.origin import STEP_MAX, OriginId, origin_id
+from seedflood.protocol.swarm.roster import Roster
 
 NEIGHBOURS_MAX = 1024
 """The most neighbours in a statement."""
@@ -89,7 +90,8 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """First message on a link, from both sides: who I am, what I hold, whom I know."""
+    """First message on a link, from both sides: who I am, what I hold, whom I know, and in a closed run who belongs to
+    it."""
 
     run_id: bytes
     base_digest: bytes
@@ -97,6 +99,7 @@ class Hello:
     members: tuple[Member, ...] = ()
     frontier: tuple[Held, ...] = ()
     protocol_version: int = 3
+    roster: Roster | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,4 +141,4 @@ class Opaque(AlgorithmMessage):
     data: bytes
 
 
-Message = Hello | Members | Ping | Pong | Goodbye | AlgorithmMessage
+Message = Hello | Members | Roster | Ping | Pong | Goodbye | AlgorithmMessage

@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.swarm.messages import Member, Message
+from seedflood.protocol.swarm.roster import Roster
 
 EventLevel = Literal["debug", "info", "warning", "error"]
 
@@ -35,11 +36,17 @@ class Outputs:
 
     members: list[Member] = field(default_factory=list)
     """Persist: the newest statement of each origin."""
+    roster: Roster | None = None
+    """Persist before it is used: the list of hosts that counts from now on."""
     records: list[Record] = field(default_factory=list)
     """Persist, in this order: what the algorithm is to find again after a crash."""
     is_durable: bool = False
     """Something of our own is to be persisted: it must be on the disk before anything is sent."""
     send: list[tuple[OriginId, Message]] = field(default_factory=list)
+    drop: list[OriginId] = field(default_factory=list)
+    """End the links with these peers: they do not belong to the run any more."""
+    is_removed: bool = False
+    """The roster does not list this host any more: nobody hears it."""
     is_superseded: bool = False
     """Another process with our key was started later than this one: nothing is to be said any more."""
     is_finished: bool = False

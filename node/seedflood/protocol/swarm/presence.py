@@ -110,7 +110,7 @@ class Presence:
     def believe(self, members: Iterable[Member], source: OriginId) -> None:
         """Takes statements whose signatures were checked."""
         for member in members:
-            if self.membership.is_taken(member):
+            if self.membership.is_taken(member) or self._admission.gate.objection(member) is not None:
                 continue
             if member.origin == self.ours.origin:
                 self._hear_of_us(member, source)

@@ -157,12 +157,15 @@ class Roster:
     # The next edition, to be signed
 
     def adding(self, *entries: Entry) -> "Roster":
-        """With these hosts. Raises ValueError if one of them is on it already; who was removed does not return."""
+        """With these hosts. The same name and key with other roles or times replaces what was said before. Raises
+        ValueError if a key belongs to another host; who was removed does not return."""
         for entry in entries:
-            if (known := self.get(entry.origin)) is not None:
+            known = self.get(entry.origin)
+            if known is not None and (known.is_removed or known.name != entry.name):
                 fate = "was removed, and does not return: give the host a new key" if known.is_removed else "is on it"
                 raise ValueError(f"the key of {entry.name} is that of {known.name}, which {fate}")
-        return Roster(self.serial + 1, (*self.entries, *entries))
+        anew = {entry.origin for entry in entries}
+        return Roster(self.serial + 1, (*(one for one in self.entries if one.origin not in anew), *entries))
 
     def removing(self, names: Iterable[str]) -> "Roster":
         """Without these hosts: their entries stay, without a role. Raises ValueError if one is not on it."""

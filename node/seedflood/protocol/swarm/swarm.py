@@ -11,9 +11,11 @@ from seedflood.errors import PeerError
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.swarm.admission import MemberAdmission
 from seedflood.protocol.swarm.algorithm import Algorithm
+from seedflood.protocol.swarm.gate import placeholder
 from seedflood.protocol.swarm.messages import AlgorithmMessage, Goodbye, Hello, Member, Members, Message, Ping, Pong
 from seedflood.protocol.swarm.outbox import Outbox, Wanted
 from seedflood.protocol.swarm.presence import Presence
+from seedflood.protocol.swarm.roster import Roster
 from seedflood.protocol.swarm.rules import Patience, SwarmRules
 from seedflood.protocol.swarm.view import make_view
 from seedflood.protocol.view import Blocker, View
@@ -37,11 +39,17 @@ class Swarm(Generic[Wanted]):
         self._rules = rules
         self._presence = presence
         self.admission = admission
+        self.gate = admission.gate
+        self._clients = rules.clients
+        self._contradictions_told = 0
+        self._dropped: set[OriginId] = set()
+        """Neighbours whose links are to end; what still comes from them is not heard."""
         self._algorithm = algorithm
         self._outbox = outbox
         self._patience = patience
         self._compare_at = 0.0
         presence.algorithm = algorithm
+        self._silence()
 
     @property
     def phase(self) -> str:
@@ -68,7 +76,7 @@ class Swarm(Generic[Wanted]):
     def recall(self, members: Iterable[Member], now: float, records: Mapping[bytes, bytes] | None = None) -> None:
         """What the journal knows of everyone, ourselves included. Called before anything else happens."""
         for member in members:
-            self.membership.believe(member)
+            self._remember(member)
         self._compare_at = now
         self._algorithm.recall(records or {}, now)
 
@@ -84,13 +92,36 @@ class Swarm(Generic[Wanted]):
         presence.believe(told, peer)
         presence.declare_neighbours()
         self.neighbours.offer(peer, self.membership.newer_than(told))
+        if self.gate.roster is not None and hello.roster != self.gate.roster:  # it may have come after our hello
+            self._outbox.send(peer, self.gate.roster)
         self._algorithm.connected(peer, hello, now)
         presence.ping(peer, now)
         self._outbox.tell("link up", peer=hello.member.name)
         self._algorithm.advance(now)
 
+    def enrol(self, roster: Roster, now: float, source: OriginId | None = None) -> None:
+        """Somebody told us this roster, or the operator has put it here (source None). If it is news, it counts from
+        now on: neighbours hear of it, and who is no longer on it loses its link. Raises PeerError if it is not
+        signed."""
+        gate = self.gate
+        is_news = gate.is_news(roster)
+        if gate.contradictions and not self._contradictions_told:
+            self._contradictions_told = gate.contradictions
+            self._outbox.tell("the operator has signed two rosters with one serial", "error", serial=roster.serial)
+        if not is_news:
+            return
+        gate.adopt(roster)
+        self._outbox.outputs.roster = roster
+        self._outbox.tell("roster", serial=roster.serial, entries=len(roster))
+        for peer in self.neighbours:
+            if peer != source:
+                self._outbox.send(peer, roster)
+        self._enforce()
+        self._algorithm.advance(now)
+
     def disconnected(self, peer: OriginId, now: float, reason: str = "") -> None:
         """The link to the peer is down. reason: for the log."""
+        self._dropped.discard(peer)
         self.neighbours.disconnect(peer)
         self._presence.delays.forget(peer)
         self._algorithm.disconnected(peer)
@@ -100,9 +131,11 @@ class Swarm(Generic[Wanted]):
 
     def received(self, peer: OriginId, message: Message, now: float) -> None:
         """Takes a message of a linked peer. Raises PeerError, having used nothing, if it is not allowed."""
-        if peer not in self.neighbours:
+        if peer not in self.neighbours or peer in self._dropped:
             return  # the link went down meanwhile; whatever it said is compared again
         match message:
+            case Roster():
+                self.enrol(message, now, peer)
             case AlgorithmMessage():
                 self._algorithm.received(peer, message, now)
             case Members(members):
@@ -129,6 +162,8 @@ class Swarm(Generic[Wanted]):
                 self._presence.ping(peer, now)
             self._algorithm.review(now)
             self._presence.look_around(now)
+            if self.gate.refresh():  # somebody's time is over, or has come
+                self._enforce()
             self._algorithm.report(now)
         self._algorithm.advance(now)
 
@@ -147,7 +182,43 @@ class Swarm(Generic[Wanted]):
     def hello(self) -> Hello:
         """What to say first on a new link."""
         rules = self._rules
-        return Hello(rules.run_id, rules.base_digest, *self._presence.introduce(), frontier=self._algorithm.held())
+        ours, others = self._presence.introduce()
+        return Hello(
+            rules.run_id, rules.base_digest, ours, others, frontier=self._algorithm.held(), roster=self.gate.roster
+        )
+
+    # Who belongs to the run
+
+    def _enforce(self) -> None:
+        """The roster or its validity has changed."""
+        gate, outputs = self.gate, self._outbox.outputs
+        if self.origin not in (gate.trainers or ()):
+            outputs.is_removed = True
+        for peer in self.neighbours:
+            member = self.membership.get(peer)
+            if member is None or not gate.may_link(member.public_key):
+                self._dropped.add(peer)
+                outputs.drop.append(peer)
+        self._silence()
+
+    def _silence(self) -> None:
+        """Nothing counts that hosts state who may not train."""
+        gate = self.gate
+        if gate.trainers is None:
+            return
+        silenced = {origin: one for origin, one in gate.placeholders().items() if origin != self.origin}
+        for member in self.membership.all():  # an entry may have been taken out altogether
+            if member.origin not in gate.trainers and member.origin != self.origin:
+                silenced.setdefault(member.origin, placeholder(member.public_key, member.name))
+        missing = min(gate.removed(), self._clients - len(gate.trainers))
+        self._presence.changed |= self.membership.silence(silenced, gate.may_link, missing)
+
+    def _remember(self, member: Member) -> None:
+        """The journal knows this statement. Of a host that is not on the roster any more only the key counts."""
+        self.membership.believe(member)
+        trainers = self.gate.trainers
+        if trainers is not None and member.origin not in trainers and not self.membership.is_silenced(member.origin):
+            self._silence()
 
     # What operators are shown
 

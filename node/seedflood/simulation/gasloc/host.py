@@ -72,7 +72,7 @@ class GaslocHost(Host):
         self._began_at = self._bound = self._paused_before = self._stepped_at = 0.0
 
     def _make_process(self) -> tuple[GaslocNode, GaslocDriver]:
-        node = GaslocNode(self.rules, self.member, self.sign, self.verify, self.journal, self.habits)
+        node = GaslocNode(self.rules, self.member, self.sign, self.verify, self.journal, self.habits, self.gate())
         self.compute = Compute(self, Replica(self.rules, self.base, DRIFT))
         return node, GaslocDriver(node, self.journal, self, self, lambda: self.clock.now, self.compute)
 

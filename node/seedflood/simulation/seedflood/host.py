@@ -47,7 +47,7 @@ class SeedfloodHost(Host):
         self._was_ready = False
 
     def _make_process(self, patience: Patience) -> tuple[Node, SeedfloodDriver]:
-        node = Node(self.rules, self.member, self.sign, self.verify, patience=patience)
+        node = Node(self.rules, self.member, self.sign, self.verify, patience=patience, gate=self.gate())
         return node, SeedfloodDriver(node, self.journal, self, self, self, lambda: self.clock.now)
 
     def _new_disk(self) -> MemoryBundleJournal:

@@ -1,0 +1,167 @@
+"""`seedflood roster`: the list of hosts of a closed run, as its operator reads and changes it.
+
+`add` and `remove` sign the next edition with the operator's key, which no host needs. It is then copied to one host and
+read there at SIGHUP; all others hear of it from that host.
+"""
+
+import json
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from seedflood.cli.options import JsonOption, table_console
+from seedflood.config import load_course
+from seedflood.errors import ConfigError, UsageError
+from seedflood.identity import Identity
+from seedflood.protocol.origin import fingerprint
+from seedflood.protocol.swarm.roster import ROLES, Entry, Role, Roster
+from seedflood.roster_file import SignedRoster, parse_key, parse_time, read_roster, spell_time, write_roster
+
+roster_app = typer.Typer(no_args_is_help=True, help="Who belongs to a closed run: a list that its operator signs.")
+
+FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The roster, roster.json.")]
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the host on the roster.")]
+KeyOption = Annotated[
+    Path, typer.Option("--key", metavar="FILE", help="The operator's private key (mode 0600).", show_default=True)
+]
+
+
+@roster_app.command("show")
+def show(file: FileArgument, as_json: JsonOption = False) -> None:
+    """Prints who is on a roster, and whether that counts now. Its signature is checked."""
+    found, now = read_roster(file), time.time()
+    rows = [_describe(entry, now) for entry in found.roster.entries]
+    head = {"operator": found.operator.hex(), "nonce": found.nonce, "serial": found.roster.serial}
+    if as_json:
+        typer.echo(json.dumps({**head, "entries": rows}))
+        return
+    table = Table(title=", ".join(f"{key} {value}" for key, value in head.items() if value), title_justify="left")
+    for column in ("name", "state", "roles", "from", "until", "origin", "public key"):
+        table.add_column(column)
+    for row in rows:
+        table.add_row(*(str(value) if value else "-" for value in row.values()))
+    table_console().print(table)
+
+
+@roster_app.command("verify")
+def verify(
+    file: FileArgument,
+    peers: Annotated[
+        Path | None, typer.Option("--peers", metavar="FILE", help="Settings of a host: is it the roster of that run?")
+    ] = None,
+) -> None:
+    """Says whether a roster is signed by its operator, and which one that is. Exits with 0 or 78."""
+    found = read_roster(file)
+    if peers is not None:
+        run = load_course(peers)[0].settings.run
+        if (run.operator, run.nonce or "") != (found.operator.hex(), found.nonce):
+            raise ConfigError(f"{file} is not the roster of the run in {peers}: its operator or its nonce is another.")
+    hosts = sum(not entry.is_removed for entry in found.roster.entries)
+    typer.echo(f"{file} is signed by {found.operator.hex()}: serial {found.roster.serial}, {hosts} hosts")
+
+
+@roster_app.command("add")
+def add(
+    file: FileArgument,
+    name: NameArgument,
+    public_key: Annotated[str, typer.Argument(metavar="PUBLIC-KEY", help="Its public key, 64 hex digits.")],
+    key: KeyOption = Path("operator.key"),
+    role: Annotated[
+        list[str] | None, typer.Option(help="train, relay or read; repeatable.", show_default="train")
+    ] = None,
+    since: Annotated[str | None, typer.Option("--from", metavar="TIME", help="From when on it counts.")] = None,
+    until: Annotated[str | None, typer.Option(metavar="TIME", help="Until when it counts, like 2027-01-31.")] = None,
+    nonce: Annotated[str, typer.Option(help="[run] nonce, for a FILE that does not exist yet.")] = "",
+) -> None:
+    """Puts a host on a roster, or says anew what its roles and times are, and signs it.
+
+    A node that starts tells its public key if it is not on the roster; `seedflood keygen` and `roster verify` print
+    others. FILE is made if there is none.
+
+    Example:
+
+        seedflood roster add roster.json host4 5f0c... --key operator.key --until 2027-01-31
+    """
+    operator = Identity.load(key)
+    before = _read_own(file, operator) if file.exists() else SignedRoster(operator.public_key, nonce, Roster(1))
+    try:
+        entry = Entry(name, parse_key(public_key, "PUBLIC-KEY"), _roles(role), _time(since), _time(until))
+        after = before.roster.adding(entry)
+    except ValueError as error:
+        raise UsageError(f"{error}.") from None
+    _write(file, operator, before, after)
+    typer.echo(f"{name} is on the roster, serial {after.serial}. {HOW_TO_SPREAD}")
+
+
+@roster_app.command("remove")
+def remove(
+    file: FileArgument,
+    name: NameArgument,
+    key: KeyOption = Path("operator.key"),
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Takes a host off a roster for good, after it has shown what follows from that, and signs it.
+
+    Example:
+
+        seedflood roster remove roster.json host4 --key operator.key
+    """
+    operator = Identity.load(key)
+    before = _read_own(file, operator)
+    try:
+        after = before.roster.removing([name])
+    except ValueError as error:
+        raise UsageError(f"{error}.") from None
+    entry = after.named(name)
+    assert entry is not None, "removed entries stay"
+    left = sum(not one.is_removed for one in after.entries)
+    typer.echo(
+        f"{name} (origin {fingerprint(entry.origin)}) loses its links as soon as a host hears of it, and its key never "
+        f"returns.\nWhat it has published stays in the model. Windows no longer wait for it. {left} hosts are left."
+    )
+    if not yes:
+        typer.confirm("Go on?", abort=True)
+    _write(file, operator, before, after)
+    typer.echo(f"{name} is removed, serial {after.serial}. {HOW_TO_SPREAD}")
+
+
+HOW_TO_SPREAD = "Copy the file to one host and send its node SIGHUP; the others hear of it from there."
+
+
+def _read_own(file: Path, operator: Identity) -> SignedRoster:
+    found = read_roster(file)
+    if found.operator != operator.public_key:
+        raise ConfigError(f"{file} is the roster of another operator: its key begins with {found.operator.hex()[:16]}.")
+    return found
+
+
+def _write(file: Path, operator: Identity, before: SignedRoster, after: Roster) -> None:
+    write_roster(file, SignedRoster.sign(operator, before.nonce, after))
+
+
+def _roles(told: list[str] | None) -> tuple[Role, ...]:
+    """Raises ValueError."""
+    if unknown := [one for one in told or () if one not in ROLES]:
+        raise ValueError(f'"{unknown[0]}" is no role; choose of {", ".join(ROLES)}')
+    return tuple(role for role in ROLES if role in (told or ["train"]))
+
+
+def _time(told: str | None) -> int | None:
+    return None if told is None else parse_time(told)
+
+
+def _describe(entry: Entry, now: float) -> dict[str, Any]:
+    is_past = entry.not_after is not None and now >= entry.not_after + 1
+    state = "removed" if entry.is_removed else "over" if is_past else "valid" if entry.is_valid(now) else "later"
+    return {
+        "name": entry.name,
+        "state": state,
+        "roles": ", ".join(entry.roles),
+        "from": spell_time(entry.not_before) if entry.not_before is not None else None,
+        "until": spell_time(entry.not_after) if entry.not_after is not None else None,
+        "origin": fingerprint(entry.origin),
+        "public_key": entry.public_key.hex(),
+    }

@@ -1,0 +1,105 @@
+"""Who belongs to a closed run, as this host knows it: the operator's file, and what others told us since.
+
+`[node] roster` is read at start and at SIGHUP. A newer one that came from others is written to the state folder before
+it is used, so a host that starts again does not fall back to an older list. The newest of both counts.
+"""
+
+import time
+from pathlib import Path
+from typing import Self
+
+import structlog
+
+from seedflood.config import Settings
+from seedflood.errors import ConfigError
+from seedflood.host.places import ROSTER_FILE
+from seedflood.identity import Identity, verify
+from seedflood.protocol.swarm.gate import Gate
+from seedflood.protocol.swarm.roster import Roster
+from seedflood.roster_file import SignedRoster, read_roster, spell_time, write_roster
+
+_log = structlog.stdlib.get_logger("seedflood")
+
+
+class Enrolment:
+    """gate: asks the newest roster."""
+
+    def __init__(self, operator: bytes | None, nonce: str, state: Path, roster: Roster | None) -> None:
+        self.gate = Gate(verify, operator, nonce, roster, time.time)
+        self._operator = operator
+        self._nonce = nonce
+        self._state = state
+
+    @classmethod
+    def open(cls, settings: Settings, identity: Identity) -> Self:
+        """Reads what there is. Raises ConfigError if this host cannot take part."""
+        run, state = settings.run, settings.node.state
+        if run.operator is None:
+            return cls(None, run.nonce or "", state, None)
+        enrolment = cls(bytes.fromhex(run.operator), run.nonce or "", state, None)
+        given, kept = enrolment.read(settings.node.roster), enrolment.read(_kept(state))
+        known = [one for one in (given, kept) if one is not None]
+        if not known:
+            raise ConfigError(
+                "[run] operator closes the run, so this host needs the roster that the operator signed: copy "
+                "roster.json here and name it in [node] roster."
+            )
+        for roster in known:
+            if enrolment.gate.is_news(roster):
+                enrolment.gate.adopt(roster)
+        enrolment._check(identity)
+        return enrolment
+
+    def read(self, path: Path | None) -> Roster | None:
+        """A roster of this run; None if no file is named. Raises ConfigError."""
+        if path is None or self._operator is None:
+            return None
+        found = read_roster(path)
+        if found.operator != self._operator:
+            raise ConfigError(
+                f"the roster {path} is signed by the operator {found.operator.hex()[:16]}..., but [run] operator is "
+                f"{self._operator.hex()[:16]}...: take the roster of this run."
+            )
+        if found.nonce != self._nonce:
+            raise ConfigError(
+                f'the roster {path} is for the nonce "{found.nonce}", but [run] nonce is "{self._nonce}": take the '
+                "roster of this run."
+            )
+        return found.roster
+
+    def keep(self, roster: Roster) -> None:
+        """Writes a roster to the state folder. If that fails, it counts all the same until this process ends."""
+        assert self._operator is not None, "an open run has no roster"
+        try:
+            write_roster(self._state / ROSTER_FILE, SignedRoster(self._operator, self._nonce, roster))
+        except ConfigError as error:
+            _log.error("the roster is not kept; after a restart this host may know an older one", reason=str(error))
+
+    def _check(self, identity: Identity) -> None:
+        """Raises ConfigError if this host is not on the roster, or may not train."""
+        roster = self.gate.roster
+        entry = roster.of_key(identity.public_key) if roster is not None else None
+        serial, key = roster.serial if roster is not None else 0, identity.public_key.hex()
+        if entry is None:
+            raise ConfigError(
+                f"this host is not on the roster (serial {serial}): its operator adds it by `seedflood roster add FILE "
+                f"NAME {key}`."
+            )
+        if entry.is_removed:
+            raise ConfigError(
+                f"the operator has removed this host, {entry.name}, from the roster (serial {serial}); a host that "
+                "is to come back needs a new key."
+            )
+        if not self.gate.may_link(identity.public_key):
+            first, last = (spell_time(at) if at is not None else "-" for at in (entry.not_before, entry.not_after))
+            raise ConfigError(f"the roster (serial {serial}) lists this host only from {first} to {last}.")
+        if "train" not in entry.roles:
+            raise ConfigError(
+                f"the roster (serial {serial}) lists this host without the role train, which a host that runs this "
+                "program needs."
+            )
+
+
+def _kept(state: Path) -> Path | None:
+    path = state / ROSTER_FILE
+    return path if path.exists() else None

@@ -1,0 +1,119 @@
+"""The gate of a run: who may link, and whose statements and updates are heard.
+
+A run without an operator is open: everyone passes. Of a closed run the roster decides, and the host's clock says which
+of its entries are valid now. All questions are answered from sets that are made when the roster or its validity
+changes, so a stranger costs no more than a look.
+"""
+
+from collections.abc import Callable
+from typing import Literal
+
+from seedflood.errors import PeerError
+from seedflood.protocol.origin import STEP_MAX, OriginId
+from seedflood.protocol.swarm.messages import Member, Verify
+from seedflood.protocol.swarm.roster import Entry, Roster
+
+RosterFault = Literal["stranger", "role", "removed"]
+"""Why something of a host is not used in a closed run. strangers are on no list; removed: or out of date."""
+
+
+class Gate:
+    """operator: the operator's public key; None: the run is open. nonce: of the run, "" if it has none. roster: the one
+    to begin with. calendar: returns the time in unix seconds."""
+
+    def __init__(
+        self,
+        verify: Verify,
+        operator: bytes | None = None,
+        nonce: str = "",
+        roster: Roster | None = None,
+        calendar: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        self.roster = roster
+        self.trainers: frozenset[OriginId] | None = None
+        """Who may publish now; None: everyone."""
+        self.former: frozenset[OriginId] = frozenset()
+        """Who could publish once, and was removed or is out of date."""
+        self.contradictions = 0
+        """How many signed rosters came that have the serial of ours and say something else."""
+        self._verify = verify
+        self._operator = operator
+        self._nonce = nonce
+        self._calendar = calendar
+        self._valid: frozenset[OriginId] = frozenset()
+        self.refresh()
+
+    @property
+    def is_closed(self) -> bool:
+        return self._operator is not None
+
+    def entries(self) -> tuple[Entry, ...]:
+        return self.roster.entries if self.roster is not None else ()
+
+    def may_link(self, public_key: bytes) -> bool:
+        """May a host with this key link with us, and state that it is there?"""
+        if self._operator is None:
+            return True
+        entry = self.roster.of_key(public_key) if self.roster is not None else None
+        return entry is not None and entry.origin in self._valid
+
+    def objection(self, member: Member) -> RosterFault | None:
+        """Why a statement is not heard; None if it is. Who may not train does not take part in any step."""
+        if self._operator is None:
+            return None
+        entry = self.roster.of_key(member.public_key) if self.roster is not None else None
+        if entry is None:
+            return "stranger"
+        if entry.origin not in self._valid:
+            return "removed"
+        return "role" if member.has_spoken and self.trainers is not None and entry.origin not in self.trainers else None
+
+    def objection_to(self, origin: OriginId) -> RosterFault:
+        """Why nothing that this origin publishes is taken, who is none of the trainers."""
+        if self.roster is None or self.roster.get(origin) is None:
+            return "stranger"
+        return "role" if origin in self._valid else "removed"
+
+    def is_news(self, roster: Roster) -> bool:
+        """Does it count instead of ours? Raises PeerError if the operator has not signed it. An older one is not even
+        verified."""
+        ours = self.roster
+        if self._operator is None or (ours is not None and (roster.serial < ours.serial or roster == ours)):
+            return False
+        if not roster.is_signed(self._operator, self._nonce, self._verify):
+            raise PeerError("a roster that the operator of this run has not signed", reason="roster")
+        self.contradictions += roster.contradicts(ours)
+        return roster.replaces(ours, self._operator, self._nonce)
+
+    def adopt(self, roster: Roster) -> None:
+        """From now on this one counts."""
+        self.roster = roster
+        self.refresh()
+
+    def refresh(self) -> bool:
+        """Looks at the clock. Has anything changed?"""
+        if self._operator is None:
+            return False
+        now, before = self._calendar(), (self._valid, self.trainers)
+        valid = [entry for entry in self.entries() if entry.is_valid(now)]
+        self._valid = frozenset(entry.origin for entry in valid)
+        self.trainers = frozenset(entry.origin for entry in valid if "train" in entry.roles)
+        self.former = frozenset(one.origin for one in self.entries() if one.is_over(now))
+        return before != (self._valid, self.trainers)
+
+    def placeholders(self) -> dict[OriginId, Member]:
+        """For all entries that may not train now: what counts in place of what they state. So their keys are known, and
+        what they had published before can be verified."""
+        trainers = self.trainers or frozenset()
+        return {
+            one.origin: placeholder(one.public_key, one.name) for one in self.entries() if one.origin not in trainers
+        }
+
+    def removed(self) -> int:
+        """How many entries are not valid now."""
+        return len(self.entries()) - len(self._valid)
+
+
+def placeholder(public_key: bytes, name: str) -> Member:
+    """A host of which nothing more is heard: it has left, and is expected in no step."""
+    return Member(public_key, name, incarnation=0, first_step=STEP_MAX, last_step=-1)

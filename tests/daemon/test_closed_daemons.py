@@ -1,0 +1,197 @@
+"""Whole nodes of a closed run, over real gRPC: who is not on the roster is heard by nobody."""
+
+import asyncio
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from clusters import Closed, Cluster
+from seedflood.errors import ConfigError, RemovedError
+from seedflood.host.daemon import Daemon
+from seedflood.host.enrolment import Enrolment
+from seedflood.identity import Identity, verify
+from seedflood.operations.metrics import Metrics
+from seedflood.protocol.origin import OriginId
+from seedflood.protocol.seedflood.messages import Bundle, Updates
+from seedflood.protocol.swarm.admission import NOT_LISTED
+from seedflood.protocol.swarm.messages import Member, Members
+from seedflood.protocol.swarm.roster import Entry, Roster
+from seedflood.roster_file import read_roster
+
+
+@pytest.fixture
+def closed(cluster: Cluster, tmp_path: Path) -> Closed:
+    return Closed(cluster, tmp_path)
+
+
+def is_linked(one: Daemon, other: OriginId) -> bool:
+    return other in one.links.peers
+
+
+async def test_hosts_of_a_closed_run_train_and_end_with_one_digest(closed: Closed) -> None:
+    closed.enrol("a", "b", "c")
+    run = {"clients": 3, "steps": 10, "window": "strict"}
+    for name, peers in (("a", []), ("b", ["a"]), ("c", ["b"])):
+        await closed.start(name, peers, **run)
+    daemons = list(closed.cluster.daemons.values())
+    await closed.cluster.until(lambda: all(daemon.result is not None for daemon in daemons))
+    assert len({str(daemon.result["digest"]) for daemon in daemons if daemon.result}) == 1
+
+
+async def start_heedless(closed: Closed, name: str, peers: list[str], monkeypatch: pytest.MonkeyPatch) -> Daemon:
+    """A host that heeds no roster, and brings none."""
+    with monkeypatch.context() as patched:
+        patched.setattr(
+            Enrolment, "open", classmethod(lambda cls, settings, _: cls(None, "", settings.node.state, None))
+        )
+        return await closed.start(name, peers, clients=3)
+
+
+def metrics_of(daemon: Daemon) -> str:
+    return Metrics(daemon.hub).scrape().decode()
+
+
+async def test_a_stranger_is_refused_in_its_hello_which_is_counted_and_logged_once(
+    closed: Closed, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed.enrol("a", "b")
+    a, b = await closed.start("a", [], clients=3), await closed.start("b", ["a"], clients=3)
+    closed.make_key("c")
+    c = await start_heedless(closed, "c", ["a"], monkeypatch)
+    await closed.cluster.until(lambda: a.links.faults()["roster"] >= 1 and is_linked(a, b.node.origin))
+    assert not is_linked(a, c.node.origin)
+    assert c.node.origin not in a.node.membership
+    assert a.node.admission.refused == {"stranger": a.links.faults()["roster"]}
+    lines = [record.getMessage() for record in caplog.records if NOT_LISTED in record.getMessage()]
+    assert sum(line.startswith("refused ") for line in lines) == 1
+    scraped = metrics_of(a)
+    assert 'seedflood_peer_faults_total{reason="roster"} 1.0' in scraped
+    assert 'seedflood_updates_rejected_total{reason="stranger"} 1.0' in scraped
+
+
+async def test_what_a_valid_peer_passes_on_of_a_stranger_is_neither_verified_nor_kept_nor_logged(
+    closed: Closed, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed.enrol("a", "b")
+    a, b = await closed.start("a", [], clients=3), await closed.start("b", ["a"], clients=3)
+    await closed.cluster.until(lambda: is_linked(b, a.node.origin) and is_linked(a, b.node.origin))
+    verified: list[bytes] = []
+    admission = a.node.admission
+    monkeypatch.setattr(
+        admission, "_verify", lambda key, message, signature: verified.append(key) or verify(key, message, signature)
+    )
+    strangers, run_id = [Identity.generate() for _ in range(100)], a.hello().run_id
+    for k, stranger in enumerate(strangers):
+        member = Member(stranger.public_key, "eve", 1)
+        member = replace(member, signature=stranger.sign(member.signed_bytes(run_id)))
+        bundle = Bundle(stranger.origin, k, ((1, 2),))
+        bundle = bundle._replace(signature=stranger.sign(bundle.signed_bytes(run_id, stranger.public_key)))
+        b.links.send(a.node.origin, (Members((member,)), Updates((bundle,))))
+        await asyncio.sleep(0)
+    await closed.cluster.until(lambda: admission.refused.get("stranger", 0) >= 200)
+    assert not {stranger.public_key for stranger in strangers} & set(verified)
+    origins = {stranger.origin for stranger in strangers}
+    assert not origins & {*a.node.membership.origins(), *a.node.frontier.origins}
+    assert is_linked(a, b.node.origin)  # it may only have been faster than we with a new roster
+    assert not [record for record in caplog.records if "eve" in record.getMessage()]
+
+
+async def test_a_roster_of_an_old_serial_is_ignored_and_a_forged_one_ends_the_link(closed: Closed) -> None:
+    closed.enrol("a", "b")
+    old = closed.roster
+    closed.enrol("c")
+    a, b = await closed.start("a", [], clients=3), await closed.start("b", ["a"], clients=3)
+    await closed.cluster.until(lambda: is_linked(b, a.node.origin) and is_linked(a, b.node.origin))
+    stranger = Member(Identity.generate().public_key, "eve", 1, signature=bytes(64))
+    b.links.send(a.node.origin, (old, Members((stranger,))))  # whose refusal tells that the roster was heard
+    await closed.cluster.until(lambda: a.node.admission.refused.get("stranger", 0) > 0)
+    assert a.gate.roster == closed.roster
+    assert is_linked(a, b.node.origin)
+    b.links.send(a.node.origin, (replace(old, serial=99),))
+    await closed.cluster.until(lambda: a.links.faults()["roster"] > 0)
+    assert a.gate.roster == closed.roster
+
+
+async def test_a_host_that_is_removed_ends_and_the_others_end_the_run_with_one_digest(closed: Closed) -> None:
+    closed.enrol("a", "b", "c")
+    old = closed.copy("old.json")
+    run = {"clients": 3, "steps": 80}
+    a = await closed.start("a", [], **run)
+    b = await closed.start("b", ["a"], roster=old, **run)
+    c = await closed.start("c", ["a", "b"], roster=old, **run)
+    await closed.cluster.until(lambda: min(one.node.step for one in (a, b, c)) >= 5)
+    closed.remove("c")
+    closed.give(a)
+    await closed.cluster.until(c.ended.done)
+    with pytest.raises(RemovedError, match="the operator has removed this host"):
+        await c.ended
+    await closed.cluster.until(lambda: a.result is not None and b.result is not None)
+    assert b.gate.roster == a.gate.roster == closed.roster
+    assert a.result is not None
+    assert b.result is not None
+    assert a.result["digest"] == b.result["digest"]
+    assert a.node.frontier.last(c.node.origin) == b.node.frontier.last(c.node.origin) < 79
+    with pytest.raises(ConfigError, match="the operator has removed this host, c"):
+        await closed.start("c", ["a"], **run)
+
+
+async def test_a_removed_host_that_heeds_no_roster_stays_out_even_of_a_host_that_starts_again(
+    closed: Closed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed.enrol("a", "b", "c")
+    old = closed.copy("old.json")
+    a = await closed.start("a", [], clients=3)
+    b = await closed.start("b", ["a"], roster=old, clients=3)
+    c = await start_heedless(closed, "c", ["a", "b"], monkeypatch)
+    await closed.cluster.until(lambda: min(one.node.step for one in (a, b, c)) >= 5)
+    closed.remove("c")
+    closed.give(a)
+    gone = c.node.origin
+    await closed.cluster.until(
+        lambda: not (is_linked(a, gone) or is_linked(b, gone)) and b.gate.roster == closed.roster
+    )
+    held = a.node.frontier.last(gone)
+    await b.close()
+    b = await closed.start("b", ["a"], roster=old, clients=3)  # it has kept the newer one
+    assert b.gate.roster == closed.roster
+    assert b.node.frontier.last(gone) >= 0
+    await closed.cluster.until(lambda: b.links.faults()["roster"] + a.links.faults()["roster"] > 1)
+    step = b.node.step
+    await closed.cluster.until(lambda: b.node.is_ready and b.node.step > step + 5)
+    assert b.node.frontier.last(gone) == a.node.frontier.last(gone) >= held
+    assert not is_linked(b, gone)
+
+
+async def test_a_newcomer_is_let_in_by_the_roster_that_it_brings(closed: Closed) -> None:
+    closed.enrol("a", "b")
+    first = closed.copy("first.json")
+    a, b = await closed.start("a", [], roster=first, clients=2), await closed.start("b", ["a"], roster=first, clients=2)
+    await closed.cluster.until(lambda: a.node.step >= 3)
+    closed.enrol("c")
+    c = await closed.start("c", ["a"], clients=2)
+    await closed.cluster.until(lambda: c.node.is_ready and c.node.origin in b.node.membership)
+    assert a.gate.roster == b.gate.roster == closed.roster
+    assert read_roster(closed.folder / "a" / "roster.json").roster == closed.roster
+
+
+async def test_a_host_that_cannot_take_part_is_told_what_to_do(closed: Closed) -> None:
+    closed.enrol("a")
+    with pytest.raises(ConfigError, match="so this host needs the roster that the operator signed"):
+        await closed.cluster.start("x", [], {"operator": closed.operator.public_key.hex()})
+    with pytest.raises(
+        ConfigError, match=r"not on the roster \(serial 2\): its operator adds it by `seedflood roster add"
+    ):
+        await closed.start("b", [])
+    with pytest.raises(ConfigError, match=re.escape('is for the nonce "", but [run] nonce is "two"')):
+        await closed.start("a", [], nonce="two")
+    with pytest.raises(ConfigError, match="is signed by the operator"):
+        await closed.start("a", [], operator="ab" * 32)
+    key = closed.make_key("late").public_key
+    closed.sign(closed.roster.adding(Entry("late", key, not_after=0), Entry("relay", bytes(32), ("relay",))))
+    with pytest.raises(ConfigError, match="lists this host only from - to 1970-01-01T00:00:00Z"):
+        await closed.start("late", [])
+    closed.sign(Roster(9, (Entry("late", key, ("read",)),)))
+    with pytest.raises(ConfigError, match="without the role train"):
+        await closed.start("late", [])

@@ -1,0 +1,176 @@
+"""A node of a closed run, by hand: what it takes of whom, and what a new roster makes it do."""
+
+import hashlib
+
+import pytest
+from nodes import PROBES, hear, windows
+from origins import A, B, C, D, make_rules, pretend_signature, verify
+
+from seedflood.errors import PeerError
+from seedflood.protocol.seedflood.messages import Updates
+from seedflood.protocol.seedflood.node import Node
+from seedflood.protocol.swarm.admission import NOT_LISTED
+from seedflood.protocol.swarm.gate import Gate
+from seedflood.protocol.swarm.messages import Member, Members
+from seedflood.protocol.swarm.roster import Entry, Roster
+
+OPERATOR = hashlib.sha256(b"operator").digest()
+
+
+def signed(serial, *origins, removed=()):
+    entries = [Entry(one.name, one.public_key, () if one in removed else ("train",)) for one in origins]
+    return Roster(serial, tuple(entries)).signed(lambda message: pretend_signature(OPERATOR, message), OPERATOR, "")
+
+
+ALL = signed(1, A, B, C)
+WITHOUT_C = signed(2, A, B, C, removed=[C])
+
+
+class Checked:
+    """verify, and which keys it was asked about."""
+
+    def __init__(self):
+        self.keys = []
+
+    def __call__(self, key, message, signature):
+        self.keys.append(key)
+        return verify(key, message, signature)
+
+
+def started(roster=ALL, *, members=(), bundles=(), check=verify, **rules):
+    rules = make_rules(**({"clients": 3} | rules))
+    gate = Gate(check, OPERATOR, "", roster)
+    node = Node(rules, Member(A.public_key, A.name, 1), A.sign, check, gate=gate)
+    node.start(bundles, members, 0.0)
+    node.collect()
+    return node
+
+
+def linked(*peers, **settings):
+    node = started(**settings)
+    for peer in peers:
+        node.connected(peer.id, peer.hello(), 0.0)
+    node.collect()
+    for peer in peers:
+        node.pulled(peer.id, 0.0)
+    node.collect()
+    return node
+
+
+def pull_from(node, peer):
+    """The peer is asked for what is missing here."""
+    node.donors.ask(peer.id)
+
+
+def test_a_stranger_is_refused_in_its_hello_and_a_listed_host_is_not():
+    node = started()
+    node.admission.check_hello(B.hello())
+    with pytest.raises(PeerError) as caught:
+        node.admission.check_hello(D.hello())
+    assert (caught.value.reason, str(caught.value)) == ("roster", NOT_LISTED)
+    assert node.admission.refused == {"stranger": 1}
+
+
+def test_statements_of_strangers_in_the_hello_of_a_listed_host_leave_no_trace():
+    check = Checked()
+    node = started(check=check)
+    hello = B.hello(members=[D.member(), C.member()])
+    node.admission.check_hello(hello)
+    node.connected(B.id, hello, 0.0)
+    out = node.collect()
+    assert {member.origin for member in out.members} == {A.id, B.id, C.id}
+    assert (D.id in node.membership, D.public_key in check.keys) == (False, False)
+
+
+def test_what_a_valid_peer_passes_on_of_a_stranger_costs_neither_memory_nor_verification():
+    check = Checked()
+    node = linked(B, check=check)
+    check.keys.clear()
+    for version in range(50):
+        out = hear(node, B, Members((D.member(version=version),)))
+        assert (out.members, out.send, out.events) == ([], [], [])
+        out = hear(node, B, D.updates(version))
+        assert (out.bundles, out.send, out.events) == ([], [], [])
+    assert node.admission.refused == {"stranger": 100}
+    assert check.keys == []
+    assert (D.id in node.membership, node.frontier.count()) == (False, 0)
+
+
+def test_a_forgery_in_the_name_of_a_listed_host_is_still_the_fault_of_the_peer():
+    node = linked(B, C)
+    with pytest.raises(PeerError, match="wrong signature"):
+        node.received(B.id, Updates((C.bundle(0)._replace(probes=((5, 5),)),)), 0.0)
+
+
+def test_a_newer_roster_is_kept_told_to_the_others_and_ends_the_links_of_who_was_removed():
+    node = linked(B, C)
+    node.received(B.id, WITHOUT_C, 0.0)
+    out = node.collect()
+    assert (out.roster, out.drop, out.is_removed) == (WITHOUT_C, [C.id], False)
+    assert [message for peer, message in out.send if message == WITHOUT_C and peer == C.id] == [WITHOUT_C]
+    assert not [peer for peer, message in out.send if message == WITHOUT_C and peer == B.id]
+    assert hear(node, C, C.updates(0)).bundles == []  # the shell has not ended the link yet
+    assert hear(node, B, C.updates(0)).bundles == []
+    assert node.admission.refused == {"removed": 1}
+    assert hear(node, B, ALL).roster is None
+
+
+def test_a_newcomer_brings_the_roster_that_lists_it():
+    node = started(signed(1, A, B))
+    roster = signed(2, A, B, C)
+    with pytest.raises(PeerError):
+        node.admission.check_hello(C.hello())
+    node.enrol(roster, 0.0)
+    assert node.collect().roster == roster
+    node.admission.check_hello(C.hello())
+
+
+def test_a_peer_whose_hello_had_another_roster_is_told_ours():
+    node = started(WITHOUT_C)
+    node.connected(B.id, B.hello(), 0.0)
+    assert [message for _, message in node.collect().send if isinstance(message, Roster)] == [WITHOUT_C]
+    assert node.hello().roster == WITHOUT_C
+
+
+def test_a_window_no_longer_waits_for_who_was_removed():
+    node = linked(B, C)
+    node.published(node.step, PROBES, 0.0)
+    node.collect()
+    assert windows(hear(node, B, B.updates(0))) == []
+    assert [window.steps for window in windows(hear(node, B, WITHOUT_C))] == [(0, 0)]
+
+
+def test_what_a_donor_held_of_who_was_removed_is_taken_and_what_others_pass_on_is_not():
+    node = linked(B, roster=WITHOUT_C)
+    assert hear(node, B, C.updates(0)).bundles == []
+    pull_from(node, B)
+    assert hear(node, B, C.updates(0)).bundles == [C.bundle(0)]
+    pull_from(node, B)
+    assert hear(node, B, D.updates(0)).bundles == []
+
+
+def test_a_donor_cannot_bring_what_a_relay_has_signed():
+    entries = (Entry("ada", A.public_key), Entry("bob", B.public_key), Entry("cyd", C.public_key, ("relay",)))
+    roster = Roster(1, entries).signed(lambda message: pretend_signature(OPERATOR, message), OPERATOR, "")
+    node = linked(B, roster=roster)
+    pull_from(node, B)
+    assert hear(node, B, C.updates(0)).bundles == []
+    assert node.admission.refused == {"role": 1}
+
+
+def test_after_a_restart_a_removed_host_of_the_journal_stays_out_and_its_updates_stay_in():
+    node = started(WITHOUT_C, members=[A.member(), B.member(), C.member()], bundles=[C.bundle(0), B.bundle(0)])
+    assert node.frontier.holds(C.id, 0)
+    assert not node.membership.is_expected(C.id, 1)
+    assert node.membership.taking_part == 3
+    with pytest.raises(PeerError):
+        node.admission.check_hello(C.hello())
+    stranger = started(signed(3, A, B), members=[A.member(), B.member(), C.member()], bundles=[C.bundle(0)])
+    assert stranger.frontier.holds(C.id, 0)  # its entry was taken out altogether
+    assert not stranger.membership.is_expected(C.id, 1)
+
+
+def test_a_node_that_is_removed_itself_says_so():
+    node = linked(B)
+    out = hear(node, B, signed(2, A, B, C, removed=[A]))
+    assert out.is_removed

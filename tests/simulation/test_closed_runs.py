@@ -1,0 +1,183 @@
+"""Closed runs: who is not on the roster is not heard, at any host, and the others train on as if it were not there."""
+
+from collections import Counter
+
+import pytest
+from worlds import STORMY, make_world
+
+from seedflood.protocol.swarm.messages import Member
+from seedflood.protocol.swarm.roster import Entry, Roster
+from seedflood.simulation.checks import find_stuck
+from seedflood.simulation.operator import Operator, find_strangers
+from seedflood.simulation.seedflood.accomplices import Accomplice
+from seedflood.simulation.seedflood.checks import find_violations, has_equal_digests
+
+MODES = pytest.mark.parametrize("window", ["strict", "bounded", "none"])
+
+
+def close(world, **settings):
+    operator = Operator(world, **settings)
+    world.chronicle.liars |= world.outcasts
+    return operator
+
+
+def judge(world, operator):
+    """Everyone who belongs to the run ends it, with all of its updates and equal replicas."""
+    world.chronicle.liars |= world.outcasts
+    world.run(600.0)
+    assert find_stuck(world.honest) == []
+    assert find_violations(world.honest) == []
+    assert has_equal_digests(world.honest)
+    assert find_strangers(world.honest, operator.roster) == []
+    listed = {entry.origin for entry in operator.roster.entries}
+    assert {origin for host in world.honest for origin in host.node.frontier.origins} <= listed
+    assert {host.roster for host in world.honest} == {operator.roster}
+
+
+@MODES
+def test_a_closed_run_trains_like_an_open_one(window):
+    ends = []
+    for is_closed in (False, True):
+        world = make_world(window=window)
+        operator = Operator(world) if is_closed else None
+        world.rng.seed(7)
+        world.start()
+        if operator is not None:
+            judge(world, operator)
+        else:
+            world.run()
+        ends.append((world.clock.now, world.hosts[0].ledger.digest()))
+    assert ends[0] == ends[1]
+
+
+def test_a_stranger_that_dials_is_refused_and_leaves_no_trace():
+    world = make_world(window="bounded", steps=40)
+    operator = close(world)
+    stranger = operator.add_stranger([0, 2])
+    world.start()
+    judge(world, operator)
+    assert len(stranger.node.neighbours) == 0
+    for index in (0, 2):
+        assert world.network.refusals[index, stranger.index, "roster"] > 2
+        assert world.hosts[index].node.admission.refused["stranger"] > 2
+        assert not [
+            event for event in world.hosts[index].events if event.name == "member joined" and "stranger" in event.facts
+        ]
+
+
+@pytest.mark.parametrize(("window", "seed"), [("strict", 1), ("strict", 3), ("bounded", 2), ("none", 2)])
+def test_a_host_that_is_removed_loses_its_links_at_once_and_nobody_waits_for_it(window, seed):
+    world = make_world("complete", 5, window=window, steps=24, seed=seed, weather=STORMY)
+    operator = close(world)
+    world.start()
+    world.run_until_step(8)
+    operator.remove(4, at=0)
+    world.run_for(0.001)
+    assert not world.network.is_linked(0, 4)
+    judge(world, operator)
+    assert world.hosts[4].is_removed or not world.hosts[4].node.neighbours
+    assert all(host.node.step == 24 for host in world.honest)
+
+
+@MODES
+def test_a_removed_host_that_goes_on_is_heard_by_nobody(window):
+    world = make_world("complete", 5, window=window, steps=40, seed=5)
+    operator = close(world)
+    world.hosts[4].operator = world.hosts[4].roster = None  # it heeds no roster
+    world.start()
+    world.run_until_step(10)
+    operator.remove(4, at=1)
+    world.run_for(1.0)
+    before = max(host.node.frontier.last(world.hosts[4].origin) for host in world.honest)
+    judge(world, operator)
+    assert {host.node.frontier.last(world.hosts[4].origin) for host in world.honest} == {before}
+    assert sum(world.network.refusals[host.index, 4, "roster"] for host in world.honest) > 0
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_what_an_accomplice_passes_on_of_strangers_is_neither_kept_nor_verified(seed):
+    world = make_world("complete", 6, window="bounded", steps=40, seed=seed)
+    operator = close(world)
+    accomplice = Accomplice(world, world.hosts[5], operator)
+    verified = Counter()
+    for host in world.hosts:
+
+        def verify(key, message, signature, check=host.verify):
+            verified[key] += 1
+            return check(key, message, signature)
+
+        host.verify = verify
+    world.outcasts.add(world.hosts[5].origin)
+    accomplice.begin()
+    world.start()
+    judge(world, operator)
+    assert min(accomplice.told.values()) > 20
+    assert [verified[key] for key in accomplice.strangers] == [0, 0, 0]
+    strange = {Member(key, "s", 1).origin for key in accomplice.strangers}
+    for host in world.honest:
+        assert host.node.admission.refused["stranger"] > 20
+        assert not strange & {bundle.origin for bundle in host.journal.bundles.values()}
+        assert not [event for event in host.events if "s0" in str(event.facts)]
+
+
+def test_who_joins_after_a_removal_learns_what_the_removed_one_had_published():
+    world = make_world("complete", 5, window="bounded", steps=40, seed=3)
+    operator = close(world)
+    late = world.hosts[3]
+    for host in world.hosts:
+        if host is not late:
+            world.start_later(host, 0.1)
+    world.run_until_step(12)
+    operator.remove(4, at=0)
+    world.start_later(late, 0.5)
+    judge(world, operator)
+    assert late.node.frontier.last(world.hosts[4].origin) >= 11
+
+
+def test_a_host_that_was_down_hears_of_the_removal_when_it_returns_and_keeps_to_it():
+    world = make_world("complete", 5, window="bounded", steps=60, seed=4)
+    operator = close(world)
+    world.hosts[4].operator = None
+    world.start()
+    world.run_until_step(6)
+    world.hosts[2].crash()
+    operator.remove(4, at=0)
+    world.start_later(world.hosts[2], 1.0)
+    world.run_for(4.0)
+    assert world.hosts[2].roster == operator.roster
+    world.crash(2, down_seconds=0.5)
+    judge(world, operator)
+    assert not world.network.is_linked(2, 4)
+
+
+def test_of_two_rosters_with_one_serial_all_hosts_choose_the_same_and_say_so():
+    world = make_world("ring", 4, window="bounded", steps=30)
+    operator = close(world)
+    world.start()
+    world.run_until_step(4)
+    spare = [Entry(f"spare{k}", bytes([k]) * 32) for k in range(2)]
+    two = [operator.sign(operator.roster.adding(one)) for one in spare]
+    operator.give(two[0], 0)
+    operator.give(two[1], 2)
+    operator.roster = two[1] if two[1].replaces(two[0], operator.key, "") else two[0]
+    judge(world, operator)
+    told = [host.name for host in world.hosts if any("one serial" in event.name for event in host.events)]
+    assert told
+
+
+def test_an_entry_that_runs_out_is_a_removal_and_one_that_begins_an_admission():
+    world = make_world("complete", 5, window="bounded", steps=100_000, seed=6)
+    operator = close(world)
+    entries = list(operator.roster.entries)
+    ends = [Entry(one.name, one.public_key, not_after=8 if one.name == "h4" else None) for one in entries]
+    operator.roster = operator.sign(Roster(2, tuple(ends)))
+    for host in world.hosts:
+        host.roster = operator.roster
+    world.start()
+    world.run_for(7.0)
+    assert world.network.is_linked(0, 4)
+    world.run_for(6.0)
+    assert world.hosts[4].is_removed
+    held = {host.node.frontier.last(world.hosts[4].origin) for host in world.hosts[:4]}
+    world.run_for(5.0)
+    assert {host.node.frontier.last(world.hosts[4].origin) for host in world.hosts[:4]} == {max(held)}

@@ -1,0 +1,126 @@
+"""`seedflood roster`: an operator makes a list, changes it, and is told in a sentence what it cannot do."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from seedflood import cli
+from seedflood.errors import ExitCode
+from seedflood.identity import Identity
+from seedflood.roster_file import read_roster
+
+
+class Desk:
+    """Where the operator works."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        self.file = folder / "roster.json"
+        self.key = folder / "operator.key"
+        self.operator = Identity.load_or_create(self.key)
+        self._monkeypatch = monkeypatch
+        self._capsys = capsys
+
+    def run(self, command: str, *arguments: str) -> tuple[int, str, str]:
+        """(exit code, stdout, stderr)"""
+        self._monkeypatch.setattr("sys.argv", ["seedflood", "roster", command, str(self.file), *arguments])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        told = self._capsys.readouterr()
+        return int(ended.value.code or 0), told.out, " ".join(told.err.split())
+
+    def sign(self, command: str, *arguments: str) -> tuple[int, str, str]:
+        return self.run(command, *arguments, "--key", str(self.key))
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Desk:
+    return Desk(tmp_path, monkeypatch, capsys)
+
+
+KEYS = [Identity.generate().public_key.hex() for _ in range(3)]
+
+
+def test_an_operator_makes_a_roster_shows_it_and_removes_a_host(desk: Desk) -> None:
+    code, out, _ = desk.sign("add", "alpha", KEYS[0], "--nonce", "two")
+    assert (code, "alpha is on the roster, serial 2" in out) == (0, True)
+    assert desk.sign("add", "beta", KEYS[1], "--role", "relay", "--role", "read", "--until", "2001-02-03")[0] == 0
+    code, out, _ = desk.run("show", "--json")
+    shown = json.loads(out)
+    assert (shown["operator"], shown["nonce"], shown["serial"]) == (desk.operator.public_key.hex(), "two", 3)
+    assert [(one["name"], one["state"], one["roles"], one["until"]) for one in shown["entries"]] == [
+        ("alpha", "valid", "train", None),
+        ("beta", "over", "relay, read", "2001-02-03T00:00:00Z"),
+    ]
+    code, out, _ = desk.sign("remove", "alpha", "--yes")
+    assert code == 0
+    assert "alpha (origin " in out
+    assert "1 hosts are left" in out
+    code, out, _ = desk.run("show")
+    assert "removed" in out
+    code, out, _ = desk.run("verify")
+    assert (code, f"signed by {desk.operator.public_key.hex()}: serial 4, 1 hosts" in out) == (0, True)
+
+
+def test_a_removal_is_asked_about_first(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk.sign("add", "alpha", KEYS[0])
+    monkeypatch.setattr("typer.confirm", lambda question, abort: (_ for _ in ()).throw(SystemExit(1)))
+    before = desk.file.read_text()
+    code, out, _ = desk.sign("remove", "alpha")
+    assert (code, "its key never returns" in " ".join(out.split())) == (1, True)
+    assert desk.file.read_text() == before
+
+
+def test_a_key_that_others_can_read_signs_nothing(desk: Desk) -> None:
+    os.chmod(desk.key, 0o644)
+    code, _, err = desk.sign("add", "alpha", KEYS[0])
+    assert (code, "can be read by others (mode 0644); run: chmod 600" in err) == (ExitCode.CONFIG, True)
+    assert not desk.file.exists()
+
+
+def test_every_other_fault_is_one_sentence(desk: Desk, tmp_path: Path) -> None:
+    desk.sign("add", "alpha", KEYS[0])
+    before = desk.file.read_text()
+    for arguments, code, sentence in (
+        (("add", "beta", "abc"), ExitCode.USAGE, '"PUBLIC-KEY" must be 64 hex digits.'),
+        (("add", "no name", KEYS[1]), ExitCode.USAGE, "is no name"),
+        (("add", "alpha", KEYS[1]), ExitCode.USAGE, "two entries have the name alpha."),
+        (("add", "beta", KEYS[0]), ExitCode.USAGE, "the key of beta is that of alpha, which is on it."),
+        (
+            ("add", "beta", KEYS[1], "--role", "king"),
+            ExitCode.USAGE,
+            '"king" is no role; choose of train, relay, read.',
+        ),
+        (("add", "beta", KEYS[1], "--until", "soon"), ExitCode.USAGE, '"soon" is no time'),
+        (("remove", "beta", "--yes"), ExitCode.USAGE, "beta is not on the roster."),
+    ):
+        ended, _, err = desk.sign(*arguments)
+        assert (ended, sentence in err) == (code, True), err
+    assert desk.file.read_text() == before
+    other = tmp_path / "other.key"
+    Identity.load_or_create(other)
+    code, _, err = desk.run("remove", "alpha", "--key", str(other))
+    assert (code, "is the roster of another operator" in err) == (ExitCode.CONFIG, True)
+    code, _, err = desk.run("add", "beta", KEYS[1], "--key", str(tmp_path / "none.key"))
+    assert (code, "none.key does not exist; `seedflood keygen" in err) == (ExitCode.CONFIG, True)
+
+
+def test_a_host_that_is_named_again_gets_other_roles_and_times(desk: Desk) -> None:
+    desk.sign("add", "alpha", KEYS[0], "--until", "2001-02-03")
+    assert desk.sign("add", "alpha", KEYS[0], "--from", "2001-02-03", "--until", "2101-02-03")[0] == 0
+    (entry,) = read_roster(desk.file).roster.entries
+    assert (entry.not_before, entry.not_after) == (981158400, 4136832000)
+
+
+def test_a_roster_is_compared_with_the_run_of_a_host(desk: Desk, tmp_path: Path) -> None:
+    desk.sign("add", "alpha", KEYS[0])
+    peers = tmp_path / "peers.toml"
+    peers.write_text(f'[run]\noperator = "{desk.operator.public_key.hex()}"\n[node]\nroster = "roster.json"\n')
+    assert desk.run("verify", "--peers", str(peers))[0] == 0
+    peers.write_text(f'[run]\noperator = "{desk.operator.public_key.hex()}"\nnonce = "two"\n')
+    code, _, err = desk.run("verify", "--peers", str(peers))
+    assert (code, "is not the roster of the run in" in err) == (ExitCode.CONFIG, True)
+    desk.file.write_text(desk.file.read_text().replace('"alpha"', '"gamma"'))
+    code, _, err = desk.run("verify")
+    assert (code, "is not signed by its operator" in err) == (ExitCode.CONFIG, True)
