@@ -5,6 +5,8 @@ import time
 import pytest
 from pages import DESK, PHONE, READ_CLIPPED, READ_FAINT_TEXT, Page
 
+from seedflood.protocol.view import RosterView
+
 pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
 
 READ_SEEN = """
@@ -91,6 +93,12 @@ def test_links_that_are_not_encrypted_are_named(shown: Page, strange):
     strange.hub.settings = settings.model_copy(update={"node": exposed, "tls": insecure})
     shown.wait_for("exposed", "Links are not encrypted: 0.0.0.0:7070 ([tls] insecure = true).")
     assert shown.read(read)
+
+
+def test_it_says_who_may_take_part(shown: Page, strange):
+    assert shown.text("roster") == "Open run: whoever knows its settings may take part."
+    strange.node.show(roster=RosterView(7, 4, 1), refused={"stranger": 12, "seed": 3})
+    shown.wait_for("roster", "Closed run: 4 hosts on roster 7; 12 messages of others refused.")
 
 
 def test_a_node_that_stands_still_says_so(shown: Page, strange):

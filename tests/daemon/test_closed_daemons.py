@@ -13,6 +13,7 @@ from seedflood.host.daemon import Daemon
 from seedflood.host.enrolment import Enrolment
 from seedflood.identity import Identity, verify
 from seedflood.operations.metrics import Metrics
+from seedflood.operations.status import describe
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.messages import Bundle, Updates
 from seedflood.protocol.swarm.admission import NOT_LISTED
@@ -69,6 +70,11 @@ async def test_a_stranger_is_refused_in_its_hello_which_is_counted_and_logged_on
     scraped = metrics_of(a)
     assert 'seedflood_peer_faults_total{reason="roster"} 1.0' in scraped
     assert 'seedflood_updates_rejected_total{reason="stranger"} 1.0' in scraped
+    assert "seedflood_run_closed 1.0" in scraped
+    assert "seedflood_roster_serial 2.0" in scraped
+    assert "seedflood_roster_hosts 2.0" in scraped
+    assert "seedflood_run_closed 0.0" in metrics_of(c)
+    assert describe(a.hub)["roster"] == {"serial": 2, "hosts": 2, "gone": 0, "refused": 1}
 
 
 async def test_what_a_valid_peer_passes_on_of_a_stranger_is_neither_verified_nor_kept_nor_logged(
@@ -132,6 +138,7 @@ async def test_a_host_that_is_removed_ends_and_the_others_end_the_run_with_one_d
     assert a.result is not None
     assert b.result is not None
     assert a.result["digest"] == b.result["digest"]
+    assert {member["name"]: member["status"] for member in describe(a.hub)["members"]}["c"] == "removed"
     assert a.node.frontier.last(c.node.origin) == b.node.frontier.last(c.node.origin) < 79
     with pytest.raises(ConfigError, match="the operator has removed this host, c"):
         await closed.start("c", ["a"], **run)

@@ -61,6 +61,13 @@ def test_a_host_of_the_next_run_proves_that_all_have_ended():
     assert ended.look()
 
 
+def test_a_host_that_was_removed_is_not_waited_for():
+    ended = Handover(FIRST, lambda: ALL[:2], lambda: 1)
+    ended.ended(100.0)
+    assert ended.look()
+    assert not waiting(ALL[:2]).look()
+
+
 def test_a_host_of_another_run_proves_nothing():
     ended = waiting(ALL[:1])
     ended.met("third", 101.0)

@@ -34,7 +34,14 @@ EventsOption = Annotated[
 Level = Literal["debug", "info", "warning", "error"]
 LEVELS: tuple[Level, ...] = ("debug", "info", "warning", "error")
 COLOURS = {"warning": "yellow", "error": "red"}
-STATUS_COLOURS = {"self": "bold", "linked": "green", "reachable": "green", "silent": "red", "left": "dim"}
+STATUS_COLOURS = {
+    "self": "bold",
+    "linked": "green",
+    "reachable": "green",
+    "silent": "red",
+    "left": "dim",
+    "removed": "dim",
+}
 
 
 def add_watching(app: typer.Typer) -> None:
@@ -72,6 +79,7 @@ def status(peers: PeersOption = Path("peers.toml"), node: NodeOption = None, as_
         "figures": ", ".join(f"{name} {_show_figure(value)}" for name, value in said["figures"].items()),
         "partners": ", ".join(f"{name.replace('_', ' ')} {text}" for name, text in said["words"].items()),
         "not encrypted": ", ".join(of_node["exposed"]),
+        "roster": _show_roster(said["roster"]),
         "course": _show_course(of_node["course"]),
         "window": _show_window(said["window"]) if run["window"] else "",
         "waits for": "\n".join(f"{one['reason']}, for {one['seconds']:.0f} s" for one in said["blockers"]) or "nothing",
@@ -99,7 +107,9 @@ def peers(peers: PeersOption = Path("peers.toml"), node: NodeOption = None, as_j
     """
     said = _find(peers, node).ask("/api/status")
     if as_json:
-        typer.echo(json.dumps({key: said[key] for key in ("members", "links", "edges", "diameter", "cut_vertices")}))
+        typer.echo(
+            json.dumps({key: said[key] for key in ("members", "roster", "links", "edges", "diameter", "cut_vertices")})
+        )
         return
     links = {link["origin"] or link["peer"]: link for link in said["links"]}
     table = Table(box=None, padding=(0, 2, 0, 0))
@@ -123,6 +133,7 @@ def peers(peers: PeersOption = Path("peers.toml"), node: NodeOption = None, as_j
         address = Text(link["address"] or "-")
         table.add_row(Text(link["peer"]), "-", link["state"], "-", "-", "-", address, "-", "-")
     table_console().print(table)
+    typer.echo(_show_roster(said["roster"]), err=True)
     names = {member["origin"]: member["name"] for member in said["members"]}
     if cuts := [names.get(origin, origin) for origin in said["cut_vertices"]]:
         typer.echo(
@@ -213,6 +224,13 @@ def events(
         )
         name = Text(str(event["event"]), COLOURS.get(str(event.get("level")), "bold"))
         Console(soft_wrap=True).print(Text.assemble((str(event.get("time")), "dim"), "  ", name, "  ", told))
+
+
+def _show_roster(roster: dict[str, Any] | None) -> str:
+    if roster is None:
+        return "the run is open: whoever knows its settings may take part"
+    gone = f", {roster['gone']} removed or out of date" if roster["gone"] else ""
+    return f"serial {roster['serial']}: {roster['hosts']} hosts{gone}; {roster['refused']} messages of others refused"
 
 
 def _show_course(course: dict[str, Any]) -> str:

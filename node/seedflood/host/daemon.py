@@ -102,7 +102,7 @@ class Daemon:
         self._driver.keep_roster = self.enrolment.keep
         links_max = min(max(LINKS_MIN, 2 * run.clients), NEIGHBOURS_MAX)
         self._health = Health(has_reflection=node.reflection)
-        self.handover = Handover(stage, self.node.membership.words)
+        self.handover = Handover(stage, self.node.membership.words, self.node.membership.absentees)
         kindred = frozenset(stage.runs) - {stage.runs[stage.position]}
         link_settings = LinkSettings(node.listen, links_max, engine.frame_bytes_max, kindred_runs=kindred)
         self._credentials = TlsCredentials(identity, verify, covers=settings.tls.covers)
@@ -126,6 +126,8 @@ class Daemon:
         self.dial(addresses, self.settings.pins)
         if exposed := self.settings.exposed:
             _log.warning("links are not encrypted: [tls] insecure = true", addresses=exposed)
+        if not self.gate.is_closed:
+            _log.info("the run is open: whoever knows its settings may take part; [run] operator closes it")
         sizes: dict[str, Any] = {f"journal_{kind}": count for kind, count in self.engine.journal.size().items()}
         self.hub.tell(
             "started",
@@ -134,6 +136,7 @@ class Daemon:
             incarnation=self.status_source.incarnation,
             peers=len(addresses),
             step=self.node.step,
+            roster=self.gate.roster.serial if self.gate.roster is not None else None,
             **sizes,
         )
 

@@ -23,12 +23,15 @@ ADVISE_SECONDS = 60.0
 class Handover:
     """since: when our run ended here; None before. is_passed: we may go on."""
 
-    def __init__(self, stage: Stage, words: Callable[[], Iterable[Member]]) -> None:
-        """words: returns the last words of all hosts."""
+    def __init__(
+        self, stage: Stage, words: Callable[[], Iterable[Member]], removed: Callable[[], int] = lambda: 0
+    ) -> None:
+        """words: returns the last words of all hosts. removed: returns how many hosts are not awaited any more."""
         self.since: float | None = None
         self.is_passed = False
         self._stage = stage
         self._words = words
+        self._removed = removed
         self._met_at: float | None = None
         """When a host of the next run was met."""
         self._told_at = float("-inf")
@@ -98,6 +101,6 @@ class Handover:
         for word in told:
             if word.last_step is None or word.last_step < run.steps - 1:
                 yield word.origin, word.name
-        if len(told) < run.clients:
-            unknown = run.clients - len(told)
+        unknown = run.clients - len(told) - self._removed()
+        if unknown > 0:
             yield None, f"{unknown} more host{'s' if unknown > 1 else ''}"

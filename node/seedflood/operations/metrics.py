@@ -125,6 +125,12 @@ def _node(subject: Subject, steps: int) -> Iterator[Metric]:
             peers.add_metric([state], sum(member.status == state for member in view.members))
     yield peers
     yield _gauge("cut_vertices", "Hosts that are the only way between some others.", len(view.cut_vertices))
+    roster = view.roster
+    yield _gauge("run_closed", "1 if only hosts on a roster take part, 0 if the run is open.", roster is not None)
+    yield _gauge(
+        "roster_serial", "Serial of the roster that counts here; 0 if the run is open.", roster.serial if roster else 0
+    )
+    yield _gauge("roster_hosts", "Hosts that the roster lists and that may link now.", roster.hosts if roster else 0)
     yield _hops(view.hops)
     catching_up = view.catching_up
     lacking = {catching_up.unit: catching_up.wanted - catching_up.held} if catching_up is not None else {}

@@ -21,12 +21,14 @@ All keys are always there; unknown values are null. Origins are fingerprints, ti
     window    step, opened_seconds, heard, expected, bound_seconds, last_close {step, reason, waited_seconds, heard,
               late, missing [names]}; all null if the algorithm has no windows
     members   [{name, origin, status, step, lag_steps, hop_seconds, first_step, last_step, incarnation}]
-              status: self | linked | reachable | silent | left | unknown; step: its first step that is not held here,
-              0 if the algorithm holds no updates of others
+              status: self | linked | reachable | silent | left | removed | unknown; step: its first step that is not
+              held here, 0 if the algorithm holds no updates of others
     edges     [[origin, origin]]: links that both ends state
     pairs     [[origin, origin]]: this node and those with whom it exchanges parameters in the present round
     diameter
     cut_vertices  [origin]: each of these hosts is the only way between some others, and could keep news from them
+    roster    null if the run is open; else {serial, hosts, gone, refused}; hosts: on the list and valid now; gone:
+              removed or out of date; refused: hellos, statements and updates of others
     links     [{peer, origin, address, state, bytes_sent, bytes_received, pull_bytes_received, updates_dropped,
               hop_seconds, connected_at}]; state: connected | dialling
     updates   originated, received, duplicate, applied, late, rejected {reason: n}: since the process began; all but
@@ -54,6 +56,9 @@ from seedflood.protocol.view import CatchingUp, MemberView, View
 
 EVENTS_SHOWN = 50
 BLOCKERS_SHOWN = 100
+
+ROSTER_REASONS = ("stranger", "removed", "role")
+"""Why something of a host is not used in a closed run."""
 
 RUN_SETTINGS = ("name", "model", "mode", "clients", "steps", "batch_size")
 SEEDFLOOD_SETTINGS = ("window", "local_steps", "refresh_period")
@@ -145,6 +150,7 @@ def describe(hub: TelemetryHub) -> dict[str, Any]:
         "pairs": [[fingerprint(a), fingerprint(b)] for a, b in view.pairs] if view is not None else [],
         "diameter": view.diameter if view is not None else None,
         "cut_vertices": [fingerprint(origin) for origin in view.cut_vertices] if view is not None else [],
+        "roster": _roster(view),
         "links": [_link(link, view) for link in links],
         "updates": _updates(hub, view, links),
         "delays": _delays(view),
@@ -263,6 +269,14 @@ def _member(member: MemberView, view: View) -> dict[str, Any]:
         "last_step": member.last_step,
         "incarnation": member.incarnation,
     }
+
+
+def _roster(view: View | None) -> dict[str, Any] | None:
+    if view is None or view.roster is None:
+        return None
+    told = view.roster
+    refused = sum(view.refused.get(reason, 0) for reason in ROSTER_REASONS)
+    return {"serial": told.serial, "hosts": told.hosts, "gone": told.gone, "refused": refused}
 
 
 def _link(link: LinkState, view: View | None) -> dict[str, Any]:

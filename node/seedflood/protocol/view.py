@@ -9,9 +9,10 @@ from typing import Literal
 
 from seedflood.protocol.origin import OriginId
 
-MemberStatus = Literal["self", "linked", "reachable", "silent", "left", "unknown"]
-"""silent: a window waited too long for it, or no host that we can reach is linked with it. unknown: no host that we can
-reach is linked with it, and it never took part."""
+MemberStatus = Literal["self", "linked", "reachable", "silent", "left", "removed", "unknown"]
+"""silent: a window waited too long for it, or no host that we can reach is linked with it. removed: it is on the
+roster, and may not take part (any more). unknown: no host that we can reach is linked with it, and it never took
+part."""
 
 Edge = tuple[OriginId, OriginId]
 
@@ -89,13 +90,22 @@ class Hops:
 
 
 @dataclass(frozen=True, slots=True)
+class RosterView:
+    """The roster of a closed run. hosts: how many of its entries are valid now. gone: how many are not."""
+
+    serial: int
+    hosts: int
+    gone: int
+
+
+@dataclass(frozen=True, slots=True)
 class View:
     """A node at one moment. now: that moment; all other moments are of the same clock, in seconds.
 
     phase: a word of its algorithm. step: how far it is. linked: how many neighbours. refused: how much input of others
     was not used, by reason, with an entry for each reason. members: all known origins, ourselves included.
     cut_vertices: hosts through which alone some others are linked. blockers: why the node does not move. figures: what
-    its algorithm wants shown, by name. words: the same, of what is no number.
+    its algorithm wants shown, by name. words: the same, of what is no number. roster: None if the run is open.
 
     Not every algorithm has these: pairs: ourselves and each host with whom we are to exchange something now.
     window: the oldest one that is open. catching_up: None unless a donor is being pulled from before we speak.
@@ -117,6 +127,7 @@ class View:
     blockers: tuple[Blocker, ...]
     figures: Mapping[str, float] = field(default_factory=dict)
     words: Mapping[str, str] = field(default_factory=dict)
+    roster: RosterView | None = None
     pairs: tuple[Edge, ...] = ()
     window: WindowView | None = None
     catching_up: CatchingUp | None = None

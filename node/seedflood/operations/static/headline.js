@@ -44,6 +44,8 @@ export function showHeadline(status, members) {
   byId("exposed").hidden = node.exposed.length === 0;
   setText(byId("exposed"), `Links are not encrypted: ${node.exposed.join(", ")} ([tls] insecure = true).`);
 
+  setText(byId("roster"), belonging(status.roster));
+
   const share = progress.steps ? Math.min(1, (progress.step ?? 0) / progress.steps) : 0;
   setText(byId("step"), count(progress.step));
   setText(byId("steps"), count(progress.steps));
@@ -69,6 +71,13 @@ export function showHeadline(status, members) {
   setText(byId("run"), `Run ${node.run.name} · ${node.run.id.slice(0, 12)}${place}`);
   setAttribute(byId("run"), "title", runs.join(", then "));
   document.title = `${node.name}: ${state}, ${percent(share, 0)} · seedflood`;
+}
+
+/** Who may take part. */
+function belonging(roster) {
+  if (!roster) return "Open run: whoever knows its settings may take part.";
+  const refused = roster.refused ? `; ${count(roster.refused)} messages of others refused` : "";
+  return `Closed run: ${count(roster.hosts)} hosts on roster ${count(roster.serial)}${refused}.`;
 }
 
 /** Figures of the algorithm as curves of one point: they stand here if nothing was evaluated. */

@@ -9,6 +9,7 @@ export const CONDITIONS = {
   behind: { shape: "behind", word: "behind", text: "Here, but its updates lag several steps behind the foremost." },
   silent: { shape: "silent", word: "silent", text: "Windows waited for it too long, or nobody has a link with it." },
   left: { shape: "left", word: "left", text: "It said goodbye and is not waited for." },
+  removed: { shape: "left", word: "removed", text: "The operator took it off the roster, or its time is over." },
   unknown: { shape: "unknown", word: "not here", text: "It never took part, and nobody has a link with it." },
 };
 

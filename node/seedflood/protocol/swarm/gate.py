@@ -12,6 +12,7 @@ from seedflood.errors import PeerError
 from seedflood.protocol.origin import STEP_MAX, OriginId
 from seedflood.protocol.swarm.messages import Member, Verify
 from seedflood.protocol.swarm.roster import Entry, Roster
+from seedflood.protocol.view import RosterView
 
 RosterFault = Literal["stranger", "role", "removed"]
 """Why something of a host is not used in a closed run. strangers are on no list; removed: or out of date."""
@@ -108,6 +109,12 @@ class Gate:
         return {
             one.origin: placeholder(one.public_key, one.name) for one in self.entries() if one.origin not in trainers
         }
+
+    def view(self) -> RosterView | None:
+        """What an operator is shown of it."""
+        if self.roster is None:
+            return None
+        return RosterView(self.roster.serial, len(self._valid), self.removed())
 
     def removed(self) -> int:
         """How many entries are not valid now."""

@@ -178,6 +178,14 @@ class Membership:
         """May this origin not take part (any more)?"""
         return origin in self._silenced
 
+    def absentees(self) -> int:
+        """How many of those who count in `taking_part` are not expected any more."""
+        return self.taking_part - len(self._spoken)
+
+    def is_absent(self, origin: OriginId) -> bool:
+        """Does nothing count that it stated?"""
+        return origin in self._stand_ins
+
     def has_parted(self, origin: OriginId) -> bool:
         """Did it take part before it was silenced, as far as is known here?"""
         return origin in self._parted and origin in self._silenced

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol
 
 from seedflood.protocol.origin import STEP_MAX, OriginId
+from seedflood.protocol.swarm.gate import Gate
 from seedflood.protocol.swarm.messages import Member
 from seedflood.protocol.swarm.presence import Presence
 from seedflood.protocol.view import Blocker, Edge, MemberStatus, MemberView, View
@@ -27,6 +28,9 @@ class Sight(Protocol):
 
     @property
     def is_doubted(self) -> bool: ...
+
+    @property
+    def gate(self) -> Gate: ...
 
     def blockers(self, now: float) -> tuple[Blocker, ...]: ...
 
@@ -63,6 +67,7 @@ def make_view(node: Sight, presence: Presence, refused: Mapping[str, int], now: 
         diameter=membership.diameter(),
         cut_vertices=membership.cut_vertices(),
         blockers=node.blockers(now),
+        roster=node.gate.view(),
     )
 
 
@@ -91,6 +96,8 @@ def _status(member: Member, presence: Presence, reached: Collection[OriginId]) -
     origin = member.origin
     if origin == presence.ours.origin:
         return "self"
+    if presence.membership.is_absent(origin):
+        return "removed"
     if origin in presence.liveness.suspects:
         return "silent"
     if origin in presence.neighbours:
