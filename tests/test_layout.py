@@ -252,7 +252,8 @@ def test_async_appears_where_there_is_a_loop_only():
         "host/seedflood/compute_adapter.py",
         "host/gasloc/engine.py",
     )
-    shells = ("host/daemon.py", "host/process.py", "cluster/local.py", *engines)
+    invitations = ("founding/invitation.py", "founding/enrolling.py")
+    shells = ("host/daemon.py", "host/process.py", "cluster/local.py", *invitations, *engines)
     assert outside(asynchronous, *loops, *shells) == set()
 
 

@@ -40,6 +40,15 @@ def script(subtitle: str) -> list[str]:
     return block["text"].replace("\\\n", " ").strip().splitlines()
 
 
+def closed_run() -> list[str]:
+    """The commands that make a closed run, start a host, invite one more, and let it join."""
+    section = _section()
+    begin = section.index("### A closed run")
+    blocks = list(BLOCK.finditer(section, begin, section.index("\n### ", begin + 1)))
+    assert [block["language"] for block in blocks] == ["sh"] * 4
+    return [block["text"].strip() for block in blocks]
+
+
 def _section() -> str:
     text = README.read_text()
     return text[text.index(TITLE) : text.index("\n## ", text.index(TITLE) + 1)]

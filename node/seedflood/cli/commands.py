@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.text import Text
 
 from seedflood import VERSION
+from seedflood.cli.founding import init, invite, join, keygen
 from seedflood.cli.options import (
     EPILOG,
     JsonOption,
@@ -56,6 +57,10 @@ app = typer.Typer(
 config_app = typer.Typer(no_args_is_help=True, help="Look at settings without running anything.")
 app.add_typer(config_app, name="config")
 app.add_typer(roster_app, name="roster")
+roster_app.command()(invite)
+app.command()(keygen)
+app.command()(init)
+app.command()(join)
 add_watching(app)
 app.command()(tune)
 app.command()(tour)
@@ -77,7 +82,7 @@ def run_node(
     data: Annotated[str | None, typer.Option(help="Folder or hub data set with the rows ([node] data).")] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu, cuda or cuda:1 ([node] device).")] = None,
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error ([node] log_level).")] = None,
-    insecure: Annotated[bool, typer.Option("--insecure", help="Allow plain links beyond this machine.")] = False,
+    insecure: Annotated[bool, typer.Option("--insecure", help="No TLS beyond this machine.")] = False,
     overrides: SetOption = None,
     _version: VersionOption = None,
 ) -> None:

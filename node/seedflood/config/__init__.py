@@ -5,7 +5,7 @@
 
 from seedflood.config.course import PREVIOUS, Stage, check_course, current, load_course, pick, single
 from seedflood.config.gasloc import GaslocSettings
-from seedflood.config.load import SECTIONS, Settings, add_algorithm, check_folders, load_settings, read_layer
+from seedflood.config.load import SECTIONS, Settings, add_algorithm, check_folders, combine, load_settings, read_layer
 from seedflood.config.migrate import MOVED, migrate_file
 from seedflood.config.node import NodeSettings, PeerSettings, TlsSettings, check_address, is_loopback
 from seedflood.config.run import ObjectiveSettings, RunSettings, TaskName
@@ -31,6 +31,7 @@ __all__ = [
     "check_address",
     "check_course",
     "check_folders",
+    "combine",
     "current",
     "is_loopback",
     "load_course",

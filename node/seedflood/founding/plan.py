@@ -1,0 +1,179 @@
+"""The files of a closed run: a folder for each host that is ready to be copied, and what only the operator keeps.
+
+    OUT/operator.key           signs the roster: keep it, give it to nobody
+    OUT/roster.json            who belongs; the same file lies in the folder of each host
+    OUT/newcomer.toml          settings for a host that is invited later
+    OUT/alpha/peers.toml       the settings of alpha
+    OUT/alpha/roster.json
+    OUT/alpha/seedflood-state/identity.pem    its key
+
+A host with an address listens there; one without only dials. Of those with an address few are linked each with each,
+more in a ring. One without dials two of them.
+"""
+
+import re
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import starmap
+from pathlib import Path
+from typing import Any
+
+from seedflood import durable
+from seedflood.config import SECTIONS, check_address, combine, merge
+from seedflood.config.tables import spell_value
+from seedflood.errors import ConfigError, UsageError
+from seedflood.host.places import KEY_FILE
+from seedflood.identity import Identity
+from seedflood.protocol.origin import NAME_PATTERN
+from seedflood.protocol.swarm.roster import Entry, Roster
+from seedflood.roster_file import SignedRoster, write_roster
+
+OPERATOR_FILE, ROSTER_FILE, NEWCOMER_FILE = "operator.key", "roster.json", "newcomer.toml"
+PEERS_FILE, STATE_FOLDER = "peers.toml", "seedflood-state"
+
+HEAD = "# Made by `seedflood init` or `join`. deploy/peers.toml of the source explains every setting.\n\n"
+HEADINGS = {
+    "run": "# --- The run: equal on all hosts. `seedflood config check` prints its id. ---\n",
+    "node": "# --- This host ---\n",
+    "peers": "# --- Whom it dials. The key of each is pinned: nobody else is accepted at its address. ---\n",
+    "tls": "# --- How links are protected ---\n",
+}
+
+COMPLETE_MAX = 4
+"""Up to so many hosts that can be reached, each is linked with each."""
+
+DIALLED = 2
+"""How many others a host dials that cannot be reached itself. If one is down, the other keeps it in the run."""
+
+HTTP = "127.0.0.1:7071"
+NONCE_BYTES = 8
+
+DEFAULT_RUNS: Mapping[str, Mapping[str, Any]] = {
+    "seedflood": {"steps": 300, "train_examples": 1024, "objective": {"task": "embedded"}},
+    "gasloc": {"objective": {"task": "lm"}},
+}
+"""By mode: what `[run]` says if nothing else is chosen. With the embedded model a run needs no download."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedHost:
+    """address: where others reach it; None if they cannot."""
+
+    name: str
+    address: str | None = None
+
+    @property
+    def listen(self) -> str:
+        return f"0.0.0.0:{self.address.rpartition(':')[2]}" if self.address is not None else ""
+
+
+NEWCOMER = PlannedHost("newcomer")
+"""Stands for a host that is invited later."""
+
+
+def parse_hosts(texts: Sequence[str]) -> list[PlannedHost]:
+    """`NAME=HOST:PORT`, or `NAME` for a host that only dials. Raises UsageError."""
+    hosts = []
+    for text in texts:
+        name, equals, address = text.partition("=")
+        if re.fullmatch(NAME_PATTERN, name) is None:
+            raise UsageError(f'"{name[:80]}" is no name of a host: letters, digits, ".", "_" and "-", 63 at most.')
+        try:
+            hosts.append(PlannedHost(name, check_address(address) if equals else None))
+        except ValueError as error:
+            raise UsageError(f"{name}: {error}.") from None
+    for what in ("name", "address"):
+        seen = [getattr(host, what) for host in hosts if getattr(host, what) is not None]
+        if (twice := next((one for one in seen if seen.count(one) > 1), None)) is not None:
+            raise UsageError(f"two hosts have the {what} {twice}.")
+    if len(hosts) > 1 and all(host.address is None for host in hosts):
+        raise UsageError(f"nobody can be reached: say where at least one host listens, {hosts[0].name}=HOST:PORT.")
+    return hosts
+
+
+def plan_dials(hosts: Sequence[PlannedHost]) -> dict[str, list[PlannedHost]]:
+    """Whom each host dials, by its name. The graph of all is connected."""
+    reachable = [host for host in hosts if host.address is not None]
+    count = len(reachable)
+    dials: dict[str, list[PlannedHost]] = {host.name: [] for host in hosts}
+    for k, host in enumerate(reachable):
+        others = range(k) if count <= COMPLETE_MAX else [(k + 1) % count]
+        dials[host.name] = [reachable[other] for other in others]
+    for k, host in enumerate(host for host in hosts if host.address is None):
+        dials[host.name] = [reachable[(DIALLED * k + j) % count] for j in range(min(DIALLED, count))]
+    return dials
+
+
+def found(hosts: Sequence[PlannedHost], run: Mapping[str, Any], out: Path) -> dict[str, str]:
+    """Makes all files in a new folder, and returns the public keys of the hosts by name. run: the tables of `[run]`
+    but for operator, nonce and clients. Raises SeedfloodError; if settings cannot be used, nothing is made."""
+    if out.exists() and any(out.iterdir()):
+        raise UsageError(f"the folder {out} is not empty; name a new one with --out, for keys are not made twice.")
+    mode = str(run.get("mode", "seedflood"))
+    usual = {"name": "first", "model": "embedded", **DEFAULT_RUNS.get(mode, {})}
+    tables = merge(usual, run, {"clients": len(hosts), "nonce": secrets.token_hex(NONCE_BYTES)})
+    combine({"run": tables}, None, "[run]")
+    try:
+        out.mkdir(parents=True, exist_ok=True, mode=0o700)
+        operator = Identity.load_or_create(out / OPERATOR_FILE)
+        operator.use()
+        tables["operator"] = operator.public_key.hex()
+        keys = {host.name: _make_host(out / host.name) for host in hosts}
+        roster = SignedRoster.sign(operator, tables["nonce"], Roster(1, tuple(starmap(Entry, keys.items()))))
+        write_roster(out / ROSTER_FILE, roster)
+        for k, host in enumerate(hosts):
+            layer = {"run": tables, **_own(hosts, host, keys)}
+            layer["node"]["shard"] = f"{k + 1}/{len(hosts)}"
+            write_roster(out / host.name / ROSTER_FILE, roster)
+            write_text(out / host.name / PEERS_FILE, explain(layer))
+        newcomer = {"run": tables, **_own([*hosts, NEWCOMER], NEWCOMER, keys)}
+        write_text(out / NEWCOMER_FILE, explain(newcomer))
+    except OSError as error:
+        raise ConfigError(f"cannot write in {out}: {error.strerror}.") from None
+    return {name: key.hex() for name, key in keys.items()}
+
+
+def explain(layer: Mapping[str, Any]) -> str:
+    """The text of a peers.toml that says what its lines mean."""
+    text = HEAD
+    for section, heading in HEADINGS.items():
+        tables = layer.get(section) or ()
+        tables = (tables,) if isinstance(tables, Mapping) else tables
+        text += heading if tables else ""
+        text += "".join(_spell(section, table, is_one_of_many=section == "peers") for table in tables)
+    return text
+
+
+def write_text(path: Path, text: str) -> None:
+    """Raises OSError."""
+    durable.write(path, text.encode(), mode=0o644)
+
+
+def _own(hosts: Sequence[PlannedHost], host: PlannedHost, keys: Mapping[str, bytes]) -> dict[str, Any]:
+    """The tables that belong to one host."""
+    node = {"name": host.name, "listen": host.listen, "state": STATE_FOLDER, "roster": ROSTER_FILE, "http": HTTP}
+    dialled = plan_dials(hosts)[host.name]
+    return {
+        "node": node,
+        "peers": [{"name": one.name, "address": one.address, "origin": keys[one.name].hex()} for one in dialled],
+    }
+
+
+def _spell(section: str, table: Mapping[str, Any], *, is_one_of_many: bool) -> str:
+    """A table as TOML, each key below what it means."""
+    fields = SECTIONS[section].model_fields
+    lines = [f"[[{section}]]" if is_one_of_many else f"[{section}]"]
+    for key, value in table.items():
+        if not isinstance(value, Mapping):
+            comment = "" if is_one_of_many else f"# {fields[key].description}\n"
+            lines.append(f"{comment}{key} = {spell_value(value)}")
+    below = {key: value for key, value in table.items() if isinstance(value, Mapping)}
+    spelled = [_spell(f"{section}.{key}", value, is_one_of_many=False) for key, value in below.items()]
+    return "\n".join(lines) + "\n\n" + "".join(spelled)
+
+
+def _make_host(folder: Path) -> bytes:
+    """The folder of a host with its key. Returns the public key."""
+    (folder / STATE_FOLDER).mkdir(parents=True, mode=0o700)
+    return Identity.load_or_create(folder / STATE_FOLDER / KEY_FILE).public_key

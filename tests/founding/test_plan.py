@@ -1,0 +1,122 @@
+"""The files of a closed run: ready to be copied, and everyone can be reached."""
+
+import networkx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seedflood.config import check_course, load_course, load_settings
+from seedflood.errors import ConfigError, UsageError
+from seedflood.founding.plan import DIALLED, PlannedHost, explain, found, parse_hosts, plan_dials
+from seedflood.identity import Identity
+from seedflood.roster_file import read_roster
+
+TEXTS = ["alpha=10.0.0.1:7070", "beta=beta.example.org:7071", "gamma"]
+
+
+def test_each_host_gets_what_it_needs_and_no_more(tmp_path):
+    keys = found(parse_hosts(TEXTS), {}, tmp_path / "run")
+    ids = set()
+    for k, name in enumerate(keys):
+        folder = tmp_path / "run" / name
+        assert {path.name for path in folder.iterdir()} == {"peers.toml", "roster.json", "seedflood-state"}
+        course = load_course(folder / "peers.toml")
+        check_course(course)
+        settings = course[0].settings
+        ids.add(settings.run.run_id())
+        assert Identity.load_or_create(folder / "seedflood-state" / "identity.pem").public_key.hex() == keys[name]
+        assert (settings.node.name, settings.node.shard) == (name, f"{k + 1}/3")
+        assert settings.exposed == ()
+        for peer in settings.peers:
+            assert peer.origin == keys[peer.name]
+    assert len(ids) == 1
+    listening = {name: load_settings(tmp_path / "run" / name / "peers.toml").node.listen for name in keys}
+    assert listening == {"alpha": "0.0.0.0:7070", "beta": "0.0.0.0:7071", "gamma": ""}
+
+
+def test_the_roster_is_the_operators_and_names_all_hosts(tmp_path):
+    keys = found(parse_hosts(TEXTS), {}, tmp_path / "run")
+    operator = Identity.load_or_create(tmp_path / "run" / "operator.key")
+    signed = read_roster(tmp_path / "run" / "roster.json")
+    run = load_settings(tmp_path / "run" / "alpha" / "peers.toml").run
+    assert signed.operator == operator.public_key == bytes.fromhex(run.operator)
+    assert signed.nonce == run.nonce
+    assert {entry.name: entry.public_key.hex() for entry in signed.roster.entries} == keys
+    assert (tmp_path / "run" / "operator.key").stat().st_mode & 0o777 == 0o600
+    for name in keys:
+        assert (tmp_path / "run" / name / "roster.json").read_bytes() == (tmp_path / "run/roster.json").read_bytes()
+
+
+def test_two_runs_with_the_same_settings_are_two_runs(tmp_path):
+    for name in ("one", "two"):
+        found([PlannedHost("alpha")], {}, tmp_path / name)
+    one, two = (load_settings(tmp_path / name / "alpha" / "peers.toml").run for name in ("one", "two"))
+    assert one.run_id() != two.run_id()
+
+
+@pytest.mark.parametrize("mode", ["seedflood", "gasloc"])
+def test_any_mode_can_be_chosen_and_any_setting_of_the_run(tmp_path, mode):
+    found([PlannedHost("alpha")], {"mode": mode, "steps": 40, "seed": 7}, tmp_path / "run")
+    run = load_settings(tmp_path / "run" / "alpha" / "peers.toml").run
+    assert (run.mode, run.steps, run.seed, run.clients) == (mode, 40, 7, 1)
+
+
+@pytest.mark.parametrize("run", [{"mode": "none"}, {"stps": 3}, {"steps": 0}, {"mode": "gasloc", "steps": 41}])
+def test_what_cannot_be_used_is_told_before_anything_is_made(tmp_path, run):
+    with pytest.raises(ConfigError):
+        found([PlannedHost("alpha")], run, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_keys_are_not_made_twice(tmp_path):
+    found([PlannedHost("alpha")], {}, tmp_path / "run")
+    before = (tmp_path / "run" / "operator.key").read_bytes()
+    with pytest.raises(UsageError, match="not empty"):
+        found([PlannedHost("alpha")], {}, tmp_path / "run")
+    assert (tmp_path / "run" / "operator.key").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("texts", "words"),
+    [
+        (["a b"], "no name"),
+        (["alpha="], "host:port"),
+        (["alpha=nowhere"], "host:port"),
+        (["alpha=h:1", "alpha=h:2"], "two hosts have the name alpha"),
+        (["alpha=h:1", "beta=h:1"], "two hosts have the address h:1"),
+        (["alpha", "beta"], "nobody can be reached"),
+    ],
+)
+def test_hosts_that_cannot_be_linked_are_told(texts, words):
+    with pytest.raises(UsageError, match=words):
+        parse_hosts(texts)
+
+
+@given(st.integers(1, 30), st.integers(0, 30))
+def test_everyone_is_linked_and_only_hosts_that_can_be_reached_are_dialled(reachable, others):
+    hosts = [PlannedHost(f"r{k}", f"h:{k + 1}") for k in range(reachable)] + [
+        PlannedHost(f"o{k}") for k in range(others)
+    ]
+    dials = plan_dials(hosts)
+    graph = networkx.Graph([(name, other.name) for name, found in dials.items() for other in found])
+    graph.add_nodes_from(host.name for host in hosts)
+    assert networkx.is_connected(graph)
+    assert all(other.address is not None for found in dials.values() for other in found)
+    assert not any(graph.has_edge(name, name) for name in graph)
+    assert all(len(dials[host.name]) == min(DIALLED, reachable) for host in hosts if host.address is None)
+
+
+def test_every_key_is_explained(tmp_path):
+    found(parse_hosts(TEXTS), {}, tmp_path / "run")
+    text = (tmp_path / "run" / "beta" / "peers.toml").read_text()
+    lines = text.partition("[[peers]]")[0].splitlines()
+    assert all(lines[k - 1].startswith("#") for k, line in enumerate(lines) if " = " in line and line[0] != "#")
+    layer = {"run": {"name": "x"}, "tls": {"loopback": True}, "peers": [{"address": "a:1"}, {"address": "b:1"}]}
+    path = tmp_path / "peers.toml"
+    path.write_text(explain(layer))
+    settings = load_settings(path)
+    assert (settings.run.name, settings.tls.loopback, [one.address for one in settings.peers]) == (
+        "x",
+        True,
+        ["a:1", "b:1"],
+    )
