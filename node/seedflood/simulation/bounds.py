@@ -13,6 +13,7 @@ from seedflood.host.backlog import WITHHELD_MAX, Backlog
 from seedflood.host.driver import Driver
 from seedflood.protocol.swarm.delays import HOP_BOUNDS, SAMPLES_MAX
 from seedflood.protocol.swarm.messages import NEIGHBOURS_MAX
+from seedflood.protocol.swarm.roster import ENTRIES_MAX
 
 Answer = TypeVar("Answer")
 Bound = Callable[[Any], int]
@@ -57,14 +58,19 @@ SWARM_BOUNDS: dict[str, Bound] = {
     "Membership._links[]": lambda node: max(origins(node), NEIGHBOURS_MAX),
     "Membership._members": origins,
     "Membership._names": origins,
+    "Membership._parted": lambda node: origins(node) + ENTRIES_MAX,
+    "Membership._silenced": fixed(ENTRIES_MAX),
     "Membership._spoken": origins,
+    "Membership._stand_ins": fixed(ENTRIES_MAX),
     "Neighbour.members": at_once,
     "Neighbours._linked": origins,
+    "Outputs.drop": at_once,
     "Outputs.events": at_once,
     "Outputs.members": at_once,
     "Outputs.records": at_once,
     "Outputs.send": at_once,
     "Presence.changed": origins,
+    "Swarm._dropped": linked,
 }
 """By the class of the part, or one of its base classes, and the field. [] stands for each container inside a table."""
 
