@@ -199,6 +199,19 @@ def test_a_slower_host_is_waited_for_and_one_that_is_too_slow_takes_what_the_oth
     assert all(slow_values in values for round_, values in results(world).items() for slow_values in values[-1:])
 
 
+def test_a_host_whose_parameters_often_do_not_count_is_told_what_to_do():
+    world = make_world(4, how=[{}, {}, {}, {"step_seconds": 2.0}], steps=160)
+    world.finish()
+    *quick, slow = world.hosts
+    assert slow.gasloc.agreement.uncounted >= 3
+    told = slow.named("results lack what this host has learned")
+    assert (told[0].facts["rounds"], told[0].facts["of"] <= 7) == (3, True)
+    assert "[node] local_steps" in told[0].facts["advice"]
+    assert len(told) <= 3
+    assert [host.gasloc.agreement.uncounted for host in quick] == [0] * 3
+    assert slow.node.view(world.now).figures["agreements_uncounted"] == slow.gasloc.agreement.uncounted
+
+
 def test_a_sum_that_is_none_is_left_out():
     """A host sends other bytes than it has offered: the others agree without it."""
     world = make_world(3, "complete", steps=16)

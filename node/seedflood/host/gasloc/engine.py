@@ -209,6 +209,7 @@ class GaslocEngine(Engine, Watcher):
             "exchanges_skipped": exchange.skipped,
             "agreements": agreement.agreed,
             "agreements_missed": agreement.missed,
+            "agreements_uncounted": agreement.uncounted,
             "agreed_hosts": agreement.hosts,
             "unequal_replicas": len(agreement.testimony.unequal),
             "consensus_distance": round(self._distance, 9),

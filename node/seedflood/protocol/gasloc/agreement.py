@@ -39,7 +39,7 @@ from seedflood.protocol.gasloc.pace import Pace
 from seedflood.protocol.gasloc.rules import Bounds, GaslocRules
 from seedflood.protocol.gasloc.stated import Result
 from seedflood.protocol.gasloc.testimony import Testimony
-from seedflood.protocol.gasloc.transfer import Content, Receiving, Sink
+from seedflood.protocol.gasloc.transfer import Content, Receiving, Sending, Sink
 from seedflood.protocol.lifecycle import follow
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.swarm.presence import Presence
@@ -50,6 +50,11 @@ DISTRUST_ROUNDS = 4
 
 LAST_WAIT_FACTOR = 3
 """At the end of a run we wait this many times as long, because a host that misses that agreement has to take a copy."""
+
+
+UNCOUNTED_ROUNDS = 3
+"""After so many results without our parameters we say what can be done about it, and again each time that they are
+twice as many, as long as they are a third of all."""
 
 
 class Stage(StrEnum):
@@ -87,8 +92,9 @@ class Below:
 
 class Agreement:
     """The agreement of one round after the other. round: the open one, or the last. content: our parameters for it;
-    None if no round is open. agreed, missed: how many rounds, since the process began. hosts: how many are in the last
-    result. seconds: how long the last round took."""
+    None if no round is open. agreed, missed: how many rounds, since the process began. uncounted: how many of the
+    agreed ones our own parameters are not in. hosts: how many are in the last result. seconds: how long the last round
+    took."""
 
     def __init__(
         self,
@@ -101,7 +107,7 @@ class Agreement:
         outbox: Outbox,
     ) -> None:
         self.round = -1
-        self.agreed = self.missed = self.hosts = 0
+        self.agreed = self.missed = self.uncounted = self.hosts = 0
         self.seconds = 0.0
         self.content: Content | None = None
         self.stage = Stage.MISSED
@@ -121,8 +127,8 @@ class Agreement:
         self._has_gathered = False
         """Is any other host in our sum?"""
         self._began_at = self._until = 0.0
-        self._raised: tuple[Offer, Content] | None = None
-        """The sum that we have offered to our parent."""
+        self._raised: tuple[Offer, Sending] | None = None
+        """The sum that we have offered to our parent, and its transfer."""
         self._source: tuple[OriginId, Offer, float] | None = None
         """(the neighbour that sends the result, its offer, the deadline)."""
         self._result: tuple[Offer, Content] | None = None
@@ -308,6 +314,7 @@ class Agreement:
             self._fail_fetch(now)
             return
         self._enter(Stage.AGREED)
+        self._count_ours()
         self._withdraw()
         self._forget_result()
         self._result, self.hosts = (offer, content), offer.degree
@@ -423,8 +430,7 @@ class Agreement:
         """Offers our sum to the parent."""
         self._enter(Stage.WAITING)
         offer = self._make_offer(Kind.SUM, content, hosts)
-        self._raised = offer, content
-        self._carrier.offer(parent, content, now)
+        self._raised = offer, self._carrier.offer(parent, content, now)
         self._carrier.say(parent, offer)
         self._fetch_any(now)
 
@@ -486,6 +492,17 @@ class Agreement:
                 name = self._presence.membership.name(peer)
                 self._outbox.tell("another result was offered", "warning", peer=name, round=offer.round)
 
+    def _count_ours(self) -> None:
+        """Are our parameters in the result? They are if the parent has them all."""
+        if self._parent is None or (self._raised is not None and self._raised[1].is_done):
+            return
+        self.uncounted += 1
+        times, rest = divmod(self.uncounted, UNCOUNTED_ROUNDS)
+        if not rest and not times & (times - 1) and 3 * self.uncounted >= self.agreed:
+            advice = "it is too slow for the others: set [node] local_steps to fewer, or look at its links"
+            facts = {"rounds": self.uncounted, "of": self.agreed + 1, "advice": advice}
+            self._outbox.tell("results lack what this host has learned", "warning", **facts)
+
     def _hurry(self, now: float) -> None:
         """Our sum does not count, so waits only for a result that the others may have."""
         self._until = min(self._until, now + self._pace.wait_seconds())
@@ -513,7 +530,7 @@ class Agreement:
     def _withdraw(self) -> None:
         """Withdraws our sum, and stops what is still being received."""
         if self._raised is not None and self._parent is not None:
-            self._carrier.withdraw(self._parent, self._raised[1].digest)
+            self._carrier.withdraw(self._parent, self._raised[0].digest)
         self._raised = None
         for peer, one in self._below.items():
             if one.offer is not None:

@@ -55,6 +55,7 @@ def figures_of(node: Sight) -> dict[str, float]:
         "exchange_seconds": node.exchange.seconds,
         "agreements": float(node.agreement.agreed),
         "agreements_missed": float(node.agreement.missed),
+        "agreements_uncounted": float(node.agreement.uncounted),
         "agreed_hosts": float(node.agreement.hosts),
         "unequal_replicas": float(len(node.agreement.testimony.unequal)),
         "local_seconds": node.pace.local_seconds,
