@@ -1,4 +1,4 @@
-"""Golden traces: what each host said, kept and applied in twelve simulated runs, as counts and hashes in a file.
+"""Golden traces: what each host said, kept and applied in fifteen simulated runs, as counts and hashes in a file.
 
 Whoever moves or renames code leaves them as they are, and so proves that it does what it did. Whoever changes what
 hosts do writes the file anew, and says in the commit why it had to change:
@@ -19,15 +19,23 @@ import json
 import sys
 import zlib
 from collections.abc import Iterable, Sequence
-from dataclasses import astuple
+from dataclasses import astuple, fields
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
 from seedflood.protocol.frontier import Held
+from seedflood.protocol.gasloc import orders
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, Updates
 from seedflood.protocol.seedflood.statement import stated
 from seedflood.protocol.swarm.messages import Hello, Member, Members, Ping, Pong
+from seedflood.simulation.gasloc import runs as gasloc
+from seedflood.simulation.gasloc.compute import Compute
+from seedflood.simulation.gasloc.disk import ReplicaDisk
+from seedflood.simulation.gasloc.host import GaslocHost
+from seedflood.simulation.host import Host
+from seedflood.simulation.journal import MemoryJournal
 from seedflood.simulation.network import Network
 from seedflood.simulation.seedflood.host import SeedfloodHost
 from seedflood.simulation.seedflood.journal import MemoryBundleJournal
@@ -57,6 +65,33 @@ PLANS = {
 """Every window under no faults, all of them and liars; sums that are adopted, disks that are lost, keys in use twice.
 What a plan leaves open is drawn from its seed."""
 
+GASLOC_PLANS = {
+    "gasloc-pairs-all": gasloc.Plan(6, "grid", 3, 16, "all", 2, "two", 0.0, agrees_at_end=True),
+    "gasloc-agree-losses": gasloc.Plan(5, "ring", 5, 12, "losses", 2, "all", 0.5, agrees_at_end=True),
+    "gasloc-liars": gasloc.Plan(5, "complete", 6, 8, "liars", 4, "one", 0.5, agrees_at_end=False),
+}
+"""Of GASLoC: pairs under all faults, agreement where replicas are lost, liars."""
+
+ALL_PLANS = {**PLANS, **GASLOC_PLANS}
+
+ORDERS: dict[type, str] = {
+    orders.Restore: "restore",
+    orders.TakeLocalSteps: "steps",
+    orders.Encode: "encode",
+    orders.Keep: "keep",
+    orders.Mix: "mix",
+    orders.Gather: "gather",
+    orders.Total: "total",
+    orders.Agree: "agree",
+    orders.Close: "close",
+    orders.Correct: "correct",
+    orders.Drop: "drop",
+    orders.KeepCheckpoint: "checkpoint",
+    orders.OpenCopy: "open copy",
+    orders.Adopt: "adopt",
+}
+"""The word of a trace for each order of GASLoC."""
+
 
 class Trace:
     """What happened on all hosts, a line for each thing, in the order of their happening."""
@@ -64,7 +99,7 @@ class Trace:
     def __init__(self) -> None:
         self.lines: list[tuple[str, str]] = []
         """(kind, line)"""
-        self.hosts: dict[int, SeedfloodHost] = {}
+        self.hosts: dict[int, Host] = {}
 
     def note(self, kind: str, index: int, what: str, *values: object) -> None:
         now = self.hosts[index].clock.now
@@ -91,6 +126,8 @@ def spell(value: object) -> str:
             return f"{value:.6f}"
         case None | bool() | int() | str():
             return repr(value)
+        case Fraction():
+            return str(value)
         case Ping(sent_at) | Pong(sent_at):
             return f"{len(b''.join(codec.encode(value)))}:{sent_at:.6f}"
         case ClosedEpoch():
@@ -116,21 +153,35 @@ def spell(value: object) -> str:
 def facts_of(member: Member) -> tuple[object, ...]:
     """What a statement says, however that is encoded and signed."""
     who = (member.public_key, member.name, *member.age, member.neighbours)
+    return (*who, member.first_step, member.last_step, member.hop_milliseconds, *STATED[-1](member))
+
+
+def _stated_by_seedflood(member: Member) -> tuple[object, ...]:
     said_before, closed = stated(member)
-    return (*who, member.first_step, member.last_step, member.hop_milliseconds, said_before, *closed)
+    return said_before, *closed
 
 
-def run(plan: Plan) -> tuple[Trace, dict[str, object]]:
+STATED = [_stated_by_seedflood]
+"""The last one reads what the algorithm of the run states."""
+
+
+def run(plan: Plan | gasloc.Plan) -> tuple[Trace, dict[str, object]]:
     """What happened in the run, and what the file says of it."""
     trace, compress = Trace(), zlib.compress
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(zlib, "compress", lambda raw, **_: compress(raw, level=0))
-        _watch(patch, trace)
-        result = simulate(plan)
+        if isinstance(plan, Plan):
+            _watch(patch, trace)
+            result = simulate(plan)
+            digest = result.digest
+        else:
+            _watch_gasloc(patch, trace)
+            result = gasloc.simulate(plan)
+            digest = _hash(spell([trace.hosts[index].replica.values for index in sorted(trace.hosts)]).encode())
     facts = {
         "virtual_seconds": round(result.virtual_seconds, 3),
         "healed": result.healed,
-        "digest": result.digest,
+        "digest": digest,
         "steps": " ".join(str(trace.hosts[index].node.step) for index in sorted(trace.hosts)),
     }
     return trace, facts | trace.facts()
@@ -144,9 +195,7 @@ def _hash(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:16]
 
 
-def _watch(patch, trace):
-    """Writes down everything that passes the seams of the drivers, answers to pulls and raw bytes of liars, too."""
-
+def _make_tap(patch, trace):
     def tap(owner, name, kind, told):
         """told: of the arguments, the index of the host and what is to be written."""
         method = getattr(owner, name)
@@ -157,6 +206,45 @@ def _watch(patch, trace):
             return method(*args, **settings)
 
         patch.setattr(owner, name, tapped)
+
+    return tap
+
+
+def _watch_gasloc(patch, trace):
+    """The same of hosts that train by GASLoC."""
+    tap, start = _make_tap(patch, trace), GaslocHost.start
+
+    def started(host, **settings):
+        trace.hosts[host.index] = host
+        start(host, **settings)
+
+    patch.setattr(sys.modules[__name__], "STATED", [lambda member: (member.algorithm,)])
+    patch.setattr(GaslocHost, "start", started)
+    tap(Network, "_carry", "sent", lambda _, link, sender, item: (sender, f"to h{link.far_end(sender)}", item))
+    tap(MemoryJournal, "keep", "kept", _kept)
+    tap(ReplicaDisk, "keep_part", "kept", lambda disk, pair, part: (disk._owner.index, "part", pair, part))
+    tap(
+        ReplicaDisk,
+        "save",
+        "kept",
+        lambda disk, one: (disk._owner.index, "checkpoint", one.serial, one.round, one.data),
+    )
+    tap(Compute, "put", "applied", _ordered)
+
+
+def _kept(disk, members, records=(), *, durable):
+    what = [(one.key, one.value) for one in records]
+    return disk._owner.index, "durable" if durable else "open", list(members), what
+
+
+def _ordered(compute, order):
+    values = [getattr(order, one.name) for one in fields(order) if one.name != "sink"]
+    return compute._host.index, ORDERS[type(order)], [float(one) if isinstance(one, float) else one for one in values]
+
+
+def _watch(patch, trace):
+    """Writes down everything that passes the seams of the drivers, answers to pulls and raw bytes of liars, too."""
+    tap = _make_tap(patch, trace)
 
     def read_aloud(host, items):
         for item in items:
@@ -199,7 +287,7 @@ def _applied(host, window):
 
 
 def _write() -> None:
-    facts = {name: run(plan)[1] for name, plan in PLANS.items()}
+    facts = {name: run(plan)[1] for name, plan in ALL_PLANS.items()}
     FILE.write_text(json.dumps(facts, indent=2) + "\n")
 
 
@@ -208,7 +296,7 @@ if __name__ == "__main__":
         case ["write"]:
             _write()
         case ["show", name]:
-            for kind, line in run(PLANS[name])[0].lines:
+            for kind, line in run(ALL_PLANS[name])[0].lines:
                 print(kind, line)
         case _:
             sys.exit(__doc__)
