@@ -3,27 +3,10 @@
 import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
-from clusters import Cluster
+from clusters import SecuredCluster
 from seedflood.identity import Identity
 
 RUN = {"clients": 2, "steps": 60}
-
-
-class SecuredCluster(Cluster):
-    """With TLS on loopback, too. tls: settings of one node beside that; pins: public keys by name of the peer."""
-
-    def __init__(self, folder):
-        super().__init__(folder)
-        self.tls = {"loopback": True}
-        self.pins = {}
-
-    def settings(self, name, peers, run, node):
-        settings = super().settings(name, peers, run, node)
-        pinned = tuple(
-            entry.model_copy(update={"origin": self.pins[peer].hex() if peer in self.pins else None})
-            for entry, peer in zip(settings.peers, peers, strict=True)
-        )
-        return settings.model_copy(update={"tls": settings.tls.model_copy(update=self.tls), "peers": pinned})
 
 
 def metrics_of(text):

@@ -13,24 +13,20 @@ import http.client
 import json
 import os
 import shutil
-import struct
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
+from members import HERE, PROTO, statement_layout
 from processes import Host, Hosts, ring
 from prometheus_client.parser import text_string_to_metric_families
 
 from seedflood.operations.http_address import HTTP_FILE
-from seedflood.protocol.swarm.messages import Hello, Member
+from seedflood.protocol.swarm.messages import Hello
 from seedflood.training.seedflood.trainer import Trainer
-
-HERE = Path(__file__).parent
-PROTO = HERE.parents[1] / "proto" / "seedflood" / "wire" / "flood.proto"
 
 KINDS = (
     "sums", "digests", "frontiers", "statements", "equivocation", "replays", "future", "forgeries",
@@ -123,20 +119,6 @@ class Swarm:
 
 
 @pytest.fixture(scope="module")
-def packages() -> None:
-    """What the liar is made of, from the lock file."""
-    node, npm = shutil.which("node"), shutil.which("npm")
-    if node is None or npm is None:
-        pytest.skip("Node.js with npm is not installed: the liars are written for it")
-    if (HERE / "node_modules" / ".package-lock.json").is_file():  # npm writes it last
-        return
-    command = [npm, "ci", "--no-audit", "--no-fund", "--ignore-scripts"]
-    made = subprocess.run(command, cwd=HERE, capture_output=True, text=True, check=False)
-    if made.returncode:
-        pytest.skip(f"the packages of the liars cannot be installed: {made.stderr[-300:]}")
-
-
-@pytest.fixture(scope="module")
 def swarm(packages: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Swarm]:
     made = Hosts(tmp_path_factory.mktemp("liars"))
     hosts = made.make(3, ring(3), RUN, {"http": "127.0.0.1:0", "start_seconds": 60.0, "progress_seconds": 1})
@@ -166,15 +148,6 @@ def swarm(packages: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         yield Swarm(hosts, json.dumps(facts), watch.memory, max(lateness))
     finally:
         made.close()
-
-
-def statement_layout() -> dict[str, object]:
-    """The domain of its signature, and how many zeros end it if nothing is said that may be left out."""
-    signed = Member(bytes(32), "a", 1).signed_bytes(bytes(32))
-    domain = signed[: signed.index(0) + 1]
-    fixed = struct.calcsize(">32s32sHcQQQqH")
-    assert not any(signed[len(domain) + fixed :])
-    return {"domain": domain.decode(), "zeros": len(signed) - len(domain) - fixed}
 
 
 def lie(swarm: Swarm, kind: str) -> dict[str, object]:
