@@ -1,0 +1,48 @@
+"""A closed run of processes: a host is removed by a file and SIGHUP, while it trains."""
+
+import signal
+
+import pytest
+
+from seedflood.errors import ExitCode
+from seedflood.host.places import KEY_FILE, ROSTER_FILE
+from seedflood.identity import Identity
+from seedflood.protocol.swarm.roster import Entry, Roster
+from seedflood.roster_file import SignedRoster, read_roster, write_roster
+
+pytestmark = pytest.mark.system
+
+
+def test_a_host_is_removed_by_a_new_roster_and_sighup_and_stays_out_after_kill_9(hosts, tmp_path):
+    operator = Identity.generate()
+    run = {"steps": 100_000, "window": "bounded", "operator": operator.public_key.hex()}
+    a, b, c = hosts.make(3, [(0, 1), (1, 2), (0, 2)], run, {"roster": "roster.json"})
+    keys = [Identity.load_or_create(host.folder / "state" / KEY_FILE).public_key for host in (a, b, c)]
+    roster = Roster(1, tuple(Entry(f"h{k}", key) for k, key in enumerate(keys)))
+    for host in (a, b, c):
+        write_roster(host.folder / "roster.json", SignedRoster.sign(operator, "", roster))
+    for host in (a, b, c):
+        host.start()
+    c.wait_for("progress", step=5)
+
+    write_roster(a.folder / "roster.json", SignedRoster.sign(operator, "", roster.removing(["h2"])))
+    a.signal(signal.SIGHUP)
+    assert a.wait_for("roster")["serial"] == 2
+    assert c.end() == ExitCode.REFUSED
+    assert "the operator has removed this host from the run" in c.last_words
+    assert b.wait_for("roster")["serial"] == 2
+    assert read_roster(b.folder / "state" / ROSTER_FILE).roster.serial == 2
+
+    b.kill()
+    b.start()  # its own file is still the first one
+    assert b.wait_for("started")["roster"] == 2
+    b.wait_for("replica agrees")
+    step = a.step
+    a.wait_for("progress", step=step + 5)
+    c.start()
+    assert c.end() == ExitCode.CONFIG
+    assert "the operator has removed this host, h2, from the roster (serial 2)" in c.last_words
+
+    (a.folder / "roster.json").write_text("{}")
+    a.signal(signal.SIGHUP)
+    assert 'has no "seedflood_roster"' in a.wait_for("not reloaded")["reason"]
