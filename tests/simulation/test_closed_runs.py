@@ -1,13 +1,16 @@
 """Closed runs: who is not on the roster is not heard, at any host, and the others train on as if it were not there."""
 
+import random
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from worlds import STORMY, make_world
 
 from seedflood.protocol.swarm.messages import Member
 from seedflood.protocol.swarm.roster import Entry, Roster
-from seedflood.simulation.checks import find_stuck
+from seedflood.simulation.checks import find_mistakes, find_stuck
+from seedflood.simulation.gasloc import runs as gasloc
 from seedflood.simulation.operator import Operator, find_strangers
 from seedflood.simulation.seedflood.accomplices import Accomplice
 from seedflood.simulation.seedflood.checks import find_violations, has_equal_digests
@@ -181,3 +184,24 @@ def test_an_entry_that_runs_out_is_a_removal_and_one_that_begins_an_admission():
     held = {host.node.frontier.last(world.hosts[4].origin) for host in world.hosts[:4]}
     world.run_for(5.0)
     assert {host.node.frontier.last(world.hosts[4].origin) for host in world.hosts[:4]} == {max(held)}
+
+
+@pytest.mark.parametrize(("seed", "is_heedless"), [(1, False), (2, True)])
+def test_hosts_of_gasloc_end_without_one_that_was_removed(seed, is_heedless):
+    plan = gasloc.Plan(clients=5, topology="complete", steps=40, seed=seed, local_steps=2, profile="none", gamma=0.0)
+    plan = replace(plan, matching="two", agrees_at_end=True)
+    profile, rng = gasloc.PROFILES["none"], random.Random(seed)
+    climate = gasloc.draw_climate(profile.climates, profile.weather, 5, rng)
+    world = gasloc._make_world(plan, profile, gasloc.make_topology("complete", 5), climate, rng)
+    operator = Operator(world)
+    if is_heedless:
+        world.hosts[4].operator = world.hosts[4].roster = None
+    world.start()
+    world.run_until_step(12)
+    operator.remove(4, at=0)
+    world.run(600.0)
+    assert find_stuck(world.honest) == []
+    assert find_mistakes(world.honest) == []
+    assert {host.roster for host in world.honest} == {operator.roster}
+    assert len({host.replica.values for host in world.honest}) == 1
+    assert not [host for host in world.honest if world.network.is_linked(host.index, 4)]

@@ -323,8 +323,9 @@ class Gasloc:
         if self._rules.clients == 1 or self._is_agreed or now >= self.since + self._patience.start_seconds:
             return True
         membership = self._presence.membership
-        has_begun = self._has_parameters or membership.taking_part > 0
-        return bool(self.talk.progress) and (has_begun or len(membership.present()) >= self._rules.clients)
+        has_begun = self._has_parameters or bool(membership.words())
+        there = len(membership.present()) + membership.absentees()
+        return bool(self.talk.progress) and (has_begun or there >= self._rules.clients)
 
     def _is_forsaken(self, now: float) -> bool:
         """Has no host that we can reach in the graph taken part for a long time? Then nobody has a copy, or will have
@@ -425,7 +426,8 @@ class Gasloc:
 
     def _has_unmet(self, now: float) -> bool:
         """Were fewer hosts met than the run has? They are waited for like those that are away."""
-        met = sum(member.has_spoken for member in self._presence.membership.all())
+        membership = self._presence.membership
+        met = sum(member.has_spoken for member in membership.all()) + membership.absentees()
         is_missing = met < self._rules.clients and now < self.since + self._patience.linger_seconds
         return is_missing and not self.agreement.is_decided(now)
 
