@@ -133,7 +133,7 @@ def peers(peers: PeersOption = Path("peers.toml"), node: NodeOption = None, as_j
         address = Text(link["address"] or "-")
         table.add_row(Text(link["peer"]), "-", link["state"], "-", "-", "-", address, "-", "-")
     table_console().print(table)
-    typer.echo(_show_roster(said["roster"]), err=True)
+    typer.echo(_show_roster(said["roster"]))
     names = {member["origin"]: member["name"] for member in said["members"]}
     if cuts := [names.get(origin, origin) for origin in said["cut_vertices"]]:
         typer.echo(
