@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from seedflood.errors import JournalError, PeerError
-from seedflood.host.gasloc.files import FileContent, Incoming, KeptParts
+from seedflood.host.gasloc.files import LEFT_MAX, FileContent, Incoming, KeptParts
 
 DIGEST = bytes(range(32))
 
@@ -37,6 +37,18 @@ def test_two_partners_that_offer_the_same_bytes_write_two_files(tmp_path):
     other.write(b"abcd")
     assert (one.path.read_bytes(), other.path.read_bytes()) == (b"ab", b"abcd")
     assert sorted(incoming.all()) == sorted([one.path, other.path])
+
+
+def test_parts_of_contents_that_never_end_do_not_fill_the_disk(tmp_path):
+    incoming = Incoming(tmp_path)
+    draft, used = incoming.draft("sum", 10), incoming.open(DIGEST, 10)
+    used.write(b"ab")
+    for number in range(20):
+        incoming.open(bytes([number]) * 32, 10).write(b"abc")
+    names = {path.name for path in incoming.all()}
+    assert {draft.name, used.path.name} <= names
+    assert len(names) <= 2 + LEFT_MAX + 1
+    assert incoming.open(bytes([19]) * 32, 10).held == 3
 
 
 def test_a_file_that_cannot_be_written_is_a_fault_of_the_disk(tmp_path):

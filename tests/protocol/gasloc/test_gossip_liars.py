@@ -259,6 +259,35 @@ def test_a_copy_that_is_not_what_was_offered_is_not_adopted_and_another_donor_is
     assert late.values[0] < 10
 
 
+@pytest.mark.parametrize("is_another", [False, True])
+def test_a_donor_that_only_offers_copies_does_not_keep_a_host_that_joins(is_another):
+    """It repeats its offer, or makes another one, before it is given up."""
+    world = World(clients=4, steps=4000)
+    liar, donor, _ = (world.add() for _ in range(3))
+    world.complete()
+    world.run(40)
+    late = world.add(500)
+    world.drop = lambda sender, receiver, message: (
+        (sender is liar and receiver is late)
+        and isinstance(message, Opaque)
+        and not isinstance(decode(message.data), Progress)
+    )
+
+    def lie(number):
+        if late.node.phase == "joining" and late.gasloc.fetch.donor == liar.origin:
+            digest = bytes([number % 256 if is_another else 1]) * 32
+            hear(world, late, liar, offer(10, 50_000, digest, "", 0, Kind.COPY))
+        world.at(world.now + 8, lambda: lie(number + 1))
+
+    world.plan(late, liar)
+    world.run(1)
+    assert late.gasloc.fetch.donor == liar.origin
+    lie(1)
+    world.plan(late, donor)
+    world.run(90, until=lambda: late.adopted)
+    assert late.adopted == 1
+
+
 def test_a_host_that_lost_its_journal_says_nothing_of_its_past_rounds_again():
     """It was ahead of the others, who know how far it was."""
     world = World(clients=3, steps=4000, fresh_rounds=10**6, bounds=Bounds(wait_factor=0.1, floor_seconds=0.1))

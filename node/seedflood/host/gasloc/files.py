@@ -31,6 +31,11 @@ PIECE_BYTES = 1 << 20
 
 _CHECK_BYTES = 4
 
+LEFT_MAX = 4
+"""How many files of contents that did not come to an end are kept, to go on with one of them."""
+
+DRAFT_PREFIX = "draft-"
+
 Numbers = NDArray[np.float32]
 
 
@@ -83,18 +88,29 @@ class Incoming:
 
     def open(self, digest: bytes, size: int) -> FileSink:
         """A sink for a content. It resumes a file of that content, unless this is in use: two partners may offer the
-        same bytes at once, and each gets its own file."""
+        same bytes at once, and each gets its own file. Deletes old files that nobody uses: neighbours may offer without
+        end, and send a part of each."""
         names = (f"{digest.hex()}-{number}" for number in count())
         name = next(name for name in names if name not in self._open)
         sink = self._open[name] = FileSink(self._folder / name, size)
+        remove(self._unused()[:-LEFT_MAX])
         return sink
 
-    def draft(self, digits: str, size: int) -> Path:
+    def draft(self, name: str, size: int) -> Path:
         """A file of zeros, for a content of our own that is to be sent."""
-        path = self._folder / digits
+        path = self._folder / f"{DRAFT_PREFIX}{name}"
         with told(path, "write", "file"), path.open("wb") as file:
             file.truncate(size)
         return path
+
+    def _unused(self) -> list[Path]:
+        """Files of contents, the oldest first."""
+        found = []
+        for path in self.all():
+            if path.name not in self._open and not path.name.startswith(DRAFT_PREFIX):
+                with contextlib.suppress(FileNotFoundError):  # the compute thread has deleted it
+                    found.append((path.stat().st_mtime_ns, path))
+        return [path for _, path in sorted(found)]
 
     def all(self) -> list[Path]:
         return list(self._folder.iterdir())

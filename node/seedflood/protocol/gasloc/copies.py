@@ -21,6 +21,10 @@ from seedflood.protocol.view import CatchingUp
 STILL_SECONDS = 30.0
 """After this time without a byte a host gives up its donor, and a donor the host that it serves."""
 
+CHANGES_MAX = 3
+"""How often a donor may offer another copy than before: it has a newer checkpoint after a crash. Then the next one is
+asked, or it could keep us for ever."""
+
 REST_FACTOR = 4
 """A host that took a copy gets the next one only after this many times as long as the first one took."""
 
@@ -39,7 +43,7 @@ class Fetch:
         self._carrier = carrier
         self._outbox = outbox
         self._receiving: Receiving | None = None
-        self._held = 0
+        self._held = self._changes = 0
         self._heard_at = self._ask_at = 0.0
         self._tried: set[OriginId] = set()
 
@@ -71,11 +75,18 @@ class Fetch:
         if offer.round < self.least_round:
             self._next()
             return
-        if self._receiving is not None and self._receiving.digest != offer.digest:
+        if self._receiving is None:
+            self._heard_at = now
+        elif self._receiving.digest != offer.digest:
+            self._changes += 1
+            if self._changes > CHANGES_MAX:
+                self._next()
+                return
             self._carrier.forget(peer, self._receiving.digest)
+            self._held = 0
         self._receiving = self._carrier.accept(peer, offer.digest, offer.size, now)
-        self.round, self._heard_at = offer.round, now
-        self._held = self._receiving.held
+        self.round = offer.round
+        self._held = max(self._held, self._receiving.held)
         if self._receiving.is_whole:
             self.arrived(peer, self._receiving)
 
@@ -127,7 +138,7 @@ class Fetch:
             self._tried.add(self.donor)
             if self._receiving is not None:
                 self._carrier.forget(self.donor, self._receiving.digest)
-        self.donor, self._receiving, self._held = None, None, 0
+        self.donor, self._receiving, self._held, self._changes = None, None, 0, 0
 
 
 class Serve:
