@@ -157,6 +157,19 @@ def test_a_link_that_became_faster_is_soon_full():
     assert faster.longest_queue < 0.05
 
 
+@pytest.mark.parametrize("delay", [0.001, 0.02, 0.2])
+def test_a_way_that_becomes_longer_does_not_look_like_a_queue_for_ever(delay):
+    """Else the window would shrink until nothing is left of it."""
+    pipe = Pipe(60_000_000, rate=12.5e6, delay=delay)
+
+    def lengthen():
+        if pipe.now > 3:
+            pipe.delay = delay + 0.02
+
+    pipe.on_credit = lengthen
+    assert pipe.run(until=30) < 10
+
+
 def test_a_link_that_became_slower_is_full_and_no_more():
     """What was known of it is too much: that waits for one round trip, and no longer."""
     known = Pipe(20_000_000, rate=12.5e6, delay=0.02)

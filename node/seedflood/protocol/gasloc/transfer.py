@@ -12,7 +12,8 @@ much more than may wait at once.
 A host that stands still for a moment, because others have its processor, delays chunks as a queue does. But a queue
 delays all chunks, for as long as more is sent than the link can carry, and they leave it evenly. So single chunks prove
 nothing (`_Run`). If the throughput was taken for too little all the same, that shows: there is no queue with a window
-that is much larger. Then it counts as unknown again.
+that is much larger. Then it counts as unknown again. And if everything has waited for a second and for eight round
+trips, however small the window became, the way has become longer (`_note_late`).
 
 The receiver takes chunks in order and says how far it is. If one is missing, it asks again from there, first at once
 and then now and then: a transfer can go on at any byte, over any link with the same peer.
@@ -63,6 +64,9 @@ PAUSE_SECONDS = 0.01
 
 SURPRISE_FACTOR = 1.5
 """With a window so much larger than was found right there is still no queue: it was wrong."""
+
+LONGER_SECONDS, LONGER_TRIPS = 1.0, 8
+"""If all chunks have waited too long for so many seconds and round trips, the round trip has become longer."""
 
 RATES = 4
 """The rate of a link is the best of this many last measurements."""
@@ -166,6 +170,8 @@ class Window:
         """What has met a queue, if only a short one: it arrives as fast as the link can carry it."""
         self._jam = _Run(QUEUE_SECONDS)
         """What has waited too long."""
+        self._late_since, self._least_late = 0.0, float("inf")
+        """Since when every chunk has waited too long, and the shortest round trip of the later half of them."""
         self._turned_at = self._shrunk_at = 0
         """The byte at which a round trip has passed since the growth changed last, or since the window shrank last."""
         self._settled = WINDOW_BYTES_FIRST
@@ -197,7 +203,8 @@ class Window:
         self._train.clear()
         self._jam.clear()
         self._arrived = self._counted = at
-        self._counted_at = now
+        self._counted_at = self._late_since = now
+        self._least_late = float("inf")
         self._turned_at = self._shrunk_at = 0
         self.send_at = 0.0
 
@@ -224,12 +231,28 @@ class Window:
         waiting = seconds - self._shortest - own
         self._train.note(waiting, held, now)
         self._jam.note(waiting, held, now)
+        self._note_late(waiting, seconds, now)
         if waiting <= QUEUE_SECONDS / 2:
             self._grow(held - before, held, START_GROWTH if waiting <= EMPTY_SECONDS else START_GROWTH_SLOWER)
         elif self._is_new and self._train.seconds >= TRAIN_SECONDS and self._train.is_even:
             self._settle(self._train.rate, held)
         elif self._jam.seconds >= JAM_SECONDS and held >= self._shrunk_at:
             self._shrink(held)
+
+    def _note_late(self, waiting: float, seconds: float, now: float) -> None:
+        """Nothing that we queue lasts that long, for the window shrinks. So the way has become longer, or somebody else
+        keeps its queues full: what is seen now is the round trip from here on."""
+        if waiting <= QUEUE_SECONDS:
+            self._late_since, self._least_late = now, float("inf")
+            return
+        late, enough = now - self._late_since, max(LONGER_SECONDS, LONGER_TRIPS * self._shortest)
+        if late > enough / 2:  # before, some may have gone the old way
+            self._least_late = min(self._least_late, seconds)
+        if late > enough:
+            self._shortest, self._is_new = self._least_late, True
+            self._late_since, self._least_late = now, float("inf")
+            self._train.clear()
+            self._jam.clear()
 
     def _grow(self, more: int, held: int, at_start: float) -> None:
         """at_start: the growth as long as it is not known what the link carries."""
