@@ -13,6 +13,7 @@ from rich.table import Table
 
 from benchmarks import (
     apply,
+    audits,
     dtype,
     exchange,
     flood,
@@ -45,7 +46,7 @@ BENCHMARKS: Mapping[str, Callable[[], dict[str, Metric]]] = {
     "latency": latency.run,
     "scale": scale.run,
 }
-LONG = ("exchange", "forger", "join", "learn", "opening", "overlap", "pretrain", "soak")
+LONG = ("audits", "exchange", "forger", "join", "learn", "opening", "overlap", "pretrain", "soak")
 """Only by name: they take minutes and hours."""
 PROFILES: Mapping[str, Callable[[], None]] = {"step": step.print_profile, "flood": flood.print_profiles}
 
@@ -73,6 +74,7 @@ def main(
     """Runs benchmarks and prints their metrics: medians over repetitions, with spread and target."""
     known: dict[str, Callable[[], dict[str, Metric]]] = {
         **BENCHMARKS,
+        "audits": audits.run,
         "exchange": exchange.run,
         "forger": forger.run,
         "join": join.run,

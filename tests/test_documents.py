@@ -17,7 +17,7 @@ ROOMS = ("", "node/seedflood", "node/seedflood/protocol", "node/seedflood/traini
 """Folders that a page may leave out in front of a path."""
 
 FOLDERS_OF_TESTS = sorted({path.parent.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob("test_*.py")})
-MADE_BY_A_NODE = {"peers.toml", "result.json", "http.json", "snapshots/"}
+MADE_BY_A_NODE = {"peers.toml", "result.json", "http.json", "snapshots/", "findings/"}
 """Files of an operator, or of a node that runs."""
 
 INVENTED = {"NAME", "HOST", "PORT"}

@@ -80,6 +80,15 @@ class Settings(BaseSettings):
             )
         return self
 
+    @model_validator(mode="after")
+    def _check_audit(self) -> Self:
+        if self.node.audit and (self.run.mode != "seedflood" or self.run.seedflood.window != "strict"):
+            raise ValueError(
+                "[node] audit needs to know what another host had applied when it measured, which only strict windows "
+                'tell: set window = "strict" in [run.seedflood], or leave audit out'
+            )
+        return self
+
     @property
     def exposed(self) -> tuple[str, ...]:
         """The addresses beyond this machine whose links are not encrypted."""

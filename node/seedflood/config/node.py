@@ -44,6 +44,13 @@ class NodeSettings(Section):
     gradient_checkpointing: bool = Field(
         False, description="Save memory of a gradient: compute the layers again in the backward pass."
     )
+    audit: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="Share of measurements that this host repeats of others, to find out who tells something else; "
+        "needs strict windows, float32 and the rows of the others. 0.03 is good, 0: none.",
+    )
     evaluate: bool = Field(True, description="Evaluate on the validation rows before and after the run.")
     evaluate_every: int = Field(0, ge=0, description="Also evaluate every so many steps; 0: only before and after.")
     evaluate_examples: int | None = Field(None, ge=1, description="Validation rows to use (default: all).")

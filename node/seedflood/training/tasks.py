@@ -4,8 +4,10 @@ Both are pure functions of (run seed, shard, origin, step), so a restarted node 
 have had. `formats` and `encoding` make examples of rows, `objectives` say what is measured on a batch.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +36,7 @@ class Task:
         self, encoder: Encoder, train: Sequence[Row], validation: Sequence[Row], settings: RunSettings, shard: Shard
     ) -> None:
         self.encoder = encoder
+        self.shard = shard
         self.run_seed = settings.seed
         self.batch_size = settings.batch_size
         labels = [encoder.label(row) for row in train]
@@ -45,6 +48,8 @@ class Task:
         shares = shards.split_rows([labels[row] for row in chosen], shard.count, settings.seed, settings.label_skew)
         self.row_indices: tuple[int, ...] = tuple(chosen[position] for position in shares[shard.index])
         self._train = [train[row] for row in self.row_indices]
+        self._of_shard: Callable[[Shard], Task] | None = partial(Task, encoder, train, validation, settings)
+        self._of_run = [train[row] for row in chosen]
         self._validation = validation
         self._examples: dict[int, Example] = {}
         self._validation_examples: list[Example] | None = None
@@ -71,6 +76,22 @@ class Task:
         if self._validation_examples is None:
             self._validation_examples = self.encoder.encode(self._validation)
         return self._validation_examples
+
+    def digest(self) -> bytes:
+        """32 bytes over the training rows of all hosts, in the order of the run."""
+        hasher = hashlib.sha256(b"seedflood rows 1\0")
+        for row in self._of_run:
+            hasher.update(json.dumps(dict(row.columns), sort_keys=True, default=str).encode() + b"\n")
+        return hasher.digest()
+
+    def of_shard(self, shard: Shard) -> "Task":
+        """The task of a host that has another share of the same rows."""
+        assert self._of_shard is not None, "the rows of others were dropped"
+        return self._of_shard(shard)
+
+    def drop_others(self) -> None:
+        """Forgets the rows of others, which take memory: no `digest` and no `of_shard` after this."""
+        self._of_shard, self._of_run = None, []
 
     def positions(self, origin: int, step: int) -> list[int]:
         """Which rows of the shard an origin uses at a step: it walks through one permutation of them after the

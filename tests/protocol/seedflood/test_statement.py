@@ -10,14 +10,21 @@ from origins import B, C
 
 from seedflood.errors import PeerError
 from seedflood.protocol.origin import STEP_MAX
-from seedflood.protocol.seedflood.statement import Closed, Stated, pack, unpack
+from seedflood.protocol.seedflood.statement import Closed, Rows, Stated, pack, unpack
 from seedflood.protocol.swarm.messages import ALGORITHM_BYTES_MAX, Members
 
 digests = st.just(b"") | st.binary(min_size=32, max_size=32)
-statements = st.builds(
-    Stated, st.integers(0, STEP_MAX + 1), st.builds(Closed, st.integers(0, STEP_MAX), digests, digests)
+rows = st.integers(1, 2**32 - 1).flatmap(
+    lambda shares: st.builds(Rows, st.integers(0, shares - 1), st.just(shares), st.binary(min_size=32, max_size=32))
 )
-LONGEST = pack(Stated(7, Closed(6, bytes(32), bytes(32))))
+statements = st.builds(
+    Stated,
+    st.integers(0, STEP_MAX + 1),
+    st.builds(Closed, st.integers(0, STEP_MAX), digests, digests),
+    st.none() | rows,
+)
+LONGEST = pack(Stated(7, Closed(6, bytes(32), bytes(32)), Rows(0, 1, bytes(32))))
+WITHOUT_ROWS = len(pack(Stated(7, Closed(6, bytes(32), bytes(32)))))
 
 
 @given(statements)
@@ -30,14 +37,14 @@ def test_who_has_nothing_to_say_says_nothing():
     assert (pack(Stated()), unpack(b"")) == (b"", Stated())
 
 
-@given(st.binary(max_size=100) | st.binary(max_size=100).map(LONGEST.__add__))
+@given(st.binary(max_size=150) | st.binary(max_size=100).map(LONGEST.__add__))
 def test_any_bytes_are_read_or_refused(state):
     with contextlib.suppress(PeerError):
         said = unpack(state)
         assert unpack(pack(said)) == said
 
 
-@pytest.mark.parametrize("size", range(1, len(LONGEST)))
+@pytest.mark.parametrize("size", sorted(set(range(1, len(LONGEST))) - {WITHOUT_ROWS}))
 def test_a_statement_that_is_cut_off_is_refused(size):
     with pytest.raises(PeerError, match="statement"):
         unpack(LONGEST[:size])
@@ -50,10 +57,11 @@ def test_a_statement_that_is_cut_off_is_refused(size):
         Stated(0, Closed(STEP_MAX + 1)),
         Stated(0, Closed(0, bytes(31))),
         Stated(0, Closed(0, b"", bytes(33))),
+        Stated(0, Closed(), Rows(3, 3, bytes(32))),
     ],
 )
 def test_steps_and_digests_that_do_not_exist_are_refused(said):
-    with pytest.raises(PeerError, match="do not exist"):
+    with pytest.raises(PeerError, match="not exist"):
         unpack(pack(said))
 
 

@@ -15,8 +15,9 @@ RUN = {"model": "embedded", "task": "embedded", "rank": 4, "refresh_period": 4, 
 UPDATES = [Update(origin, step, (100 * origin + step, 1 << 20)) for step in range(10) for origin in range(2)]
 
 
-def make_trainer(**changes):
-    return Trainer(RunSettings.of(**{**RUN, **changes}), NodeSettings(device="cpu", dtype="float32", threads=1))
+def make_trainer(node=None, **changes):
+    node = {"device": "cpu", "dtype": "float32", "threads": 1, **(node or {})}
+    return Trainer(RunSettings.of(**{**RUN, **changes}), NodeSettings(**node))
 
 
 @pytest.fixture(scope="module")
@@ -98,3 +99,24 @@ def test_a_snapshot_is_restored_by_a_trainer_of_the_same_run_with_the_same_updat
     same.restore(arrays, facts)
     assert same.digest() == undisturbed.digest()
     assert same.measure(1, 10, 1).probes == undisturbed.measure(1, 10, 1).probes
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"estimate": "one-sided", "local_steps": 2}, {"estimate": "gradient"}, {"local_steps": 2}],
+    ids=["two-sided", "one-sided", "gradient", "local steps"],
+)
+def test_who_has_the_rows_measures_again_what_another_host_has_measured(changes):
+    ours, theirs = (make_trainer({"shard": f"{k}/2", "audit": 0.5}, **changes) for k in (1, 2))
+    count = changes.get("local_steps", 1)
+    assert ours.rows.digest == theirs.rows.digest
+    before = ours.measure(1, 0, count)
+    assert ours.measure_again(2, theirs.rows, 0, count).probes == theirs.measure(2, 0, count).probes
+    assert ours.measure_again(2, ours.rows, 0, count).probes != theirs.measure(2, 0, count).probes
+    if "estimate" not in changes:
+        assert ours.measure(1, 0, count).probes == before.probes
+
+
+def test_other_rows_have_another_digest():
+    assert make_trainer(train_examples=17).rows.digest != make_trainer().rows.digest
+    assert make_trainer({"shard": "2/4"}).rows[:2] == (1, 4)

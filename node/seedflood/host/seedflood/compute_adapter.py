@@ -13,9 +13,11 @@ import structlog
 
 from seedflood.errors import JournalError
 from seedflood.host.compute_thread import Run, nothing
+from seedflood.host.seedflood.auditing import Auditor
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, Told, Update
 from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure, SumEpoch, TakeDigest
+from seedflood.protocol.seedflood.statement import Rows
 from seedflood.storage.snapshots import Arrays, Facts, Snapshots
 from seedflood.training.seedflood.trainer import Round, Trainer
 
@@ -37,9 +39,11 @@ class Answers(Protocol):
 
 
 class ComputeAdapter:
-    """answers: must be set before the first order. measured: called with every measured round, for the log."""
+    """answers: must be set before the first order. measured: called with every measured round, for the log. auditor:
+    chooses rounds of other hosts that are measured, too; None: there are none."""
 
     answers: Answers
+    auditor: Auditor | None = None
 
     def __init__(
         self,
@@ -66,9 +70,20 @@ class ComputeAdapter:
     def measure(self, order: Measure) -> None:
         def publish(measured: Round) -> None:
             self._measured(order, measured)
+            if self.auditor is not None:
+                self.auditor.note(measured.probes)
             self._drive(lambda: self.answers.published(order.step, measured.probes))
 
         self._run(lambda: self._trainer.measure(self._origin, order.step, order.count), publish)
+        if self.auditor is not None and (target := self.auditor.choose(order)) is not None:
+            self._measure_again(self.auditor, *target, order)
+
+    def _measure_again(self, auditor: Auditor, origin: OriginId, rows: Rows, order: Measure) -> None:
+        """Nothing may be ordered between our own measurement and this one: both want the same replica."""
+        self._run(
+            lambda: self._trainer.measure_again(origin, rows, order.step, order.count),
+            lambda again: auditor.measured(origin, order.step, again.probes),
+        )
 
     def digest(self, order: TakeDigest) -> None:
         self._run(

@@ -15,6 +15,7 @@ from seedflood.host.engine import Engine, Shell
 from seedflood.host.places import JOURNAL_FILE, SNAPSHOTS_FOLDER
 from seedflood.host.report import RESULT_FILE, Report
 from seedflood.host.results import Results
+from seedflood.host.seedflood.auditing import Auditor
 from seedflood.host.seedflood.compute_adapter import ComputeAdapter
 from seedflood.host.seedflood.driver import SeedfloodDriver
 from seedflood.identity import Identity, verify
@@ -121,6 +122,19 @@ class SeedfloodEngine(Engine):
         )
         self._adapter = adapter
         adapter.answers = self.driver = SeedfloodDriver(self.node, self.journal, shell, adapter, self, shell.loop.time)
+        self.node.state_rows(self.trainer.rows)
+        adapter.auditor = self._auditor = self._make_auditor()
+
+    def _make_auditor(self) -> Auditor | None:
+        """None if this host does not audit, or cannot."""
+        node, shell = self._settings.node, self._shell
+        if not node.audit:
+            return None
+        if self.trainer.dtype != "float32":
+            say = 'this host does not audit: that needs float32, so set dtype = "float32" or audit = 0 in [node]'
+            shell.hub.tell(say, "warning", dtype=self.trainer.dtype)
+            return None
+        return Auditor(node.audit, self.node, shell.identity, shell.hub, self.journal.find, node.state)
 
     def start(self) -> None:
         self._results.evaluate_before()
@@ -159,6 +173,8 @@ class SeedfloodEngine(Engine):
     def learned(self, bundles: Sequence[Bundle], source: OriginId | None) -> None:
         self._news += len(bundles)
         self._observer.learned(bundles, source)
+        if self._auditor is not None:
+            self._auditor.heard(bundles)
 
     def applied(self, window: ClosedWindow) -> None:
         self._observer.applied(window)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from seedflood.protocol.frontier import Frontier, Held, tellable
 from seedflood.protocol.origin import STEP_MAX, OriginId
 from seedflood.protocol.seedflood.admission import Admission
+from seedflood.protocol.seedflood.audit import Audits
 from seedflood.protocol.seedflood.blockers import Blockers, describe
 from seedflood.protocol.seedflood.catchup import CatchUp
 from seedflood.protocol.seedflood.ending import Ending
@@ -22,7 +23,8 @@ from seedflood.protocol.seedflood.own_state import OwnState
 from seedflood.protocol.seedflood.phase import Lifecycle, Phase
 from seedflood.protocol.seedflood.rounds import applied_before, first_round, next_round, round_of
 from seedflood.protocol.seedflood.rules import Rules
-from seedflood.protocol.seedflood.view import add_to_view
+from seedflood.protocol.seedflood.statement import Rows, stated
+from seedflood.protocol.seedflood.view import add_audits, add_to_view
 from seedflood.protocol.seedflood.watch import DIGEST_ROUNDS
 from seedflood.protocol.swarm.messages import AlgorithmMessage, Hello, Member, Sign
 from seedflood.protocol.swarm.outbox import Outbox
@@ -50,6 +52,7 @@ class SeedFlood:
         self.rules = rules
         self.frontier = frontier
         self.life = Lifecycle()
+        self.audits = Audits(rules.telling)
         self.flood = Flood()
         self.holdings = Holdings(rules, frontier, admission, self.flood, outbox)
         self._catchup = CatchUp(patience, self.life)
@@ -165,6 +168,23 @@ class SeedFlood:
             self._own.unsaid_from = unsaid_from
             self._presence.leave(self._own.last_said())
 
+    def state_rows(self, rows: Rows) -> None:
+        self._own.rows = rows
+
+    def auditable(self, order: Measure) -> list[tuple[OriginId, Rows]]:
+        """Who takes part in the steps of an order and measures on rows that we have: those who state our digest, and
+        shares of the size of ours."""
+        ours, last = self._own.rows, order.step + order.count - 1
+        if ours is None or not self.is_ready or self.is_doubted or self.rules.window != "strict":
+            return []
+        others = [member for member in self._membership.all() if member.origin != self.origin]
+        told = [(member.origin, stated(member).rows) for member in others]
+        return sorted(
+            (origin, rows)
+            for origin, rows in told
+            if rows is not None and rows[1:] == ours[1:] and self._membership.is_expected(origin, last)
+        )
+
     def withhold(self, unsaid_from: int | None, *, is_disk_full: bool) -> None:
         self._own.unsaid_from, self._blockers.is_disk_full = unsaid_from, is_disk_full
 
@@ -209,7 +229,8 @@ class SeedFlood:
     def describe(self, view: View) -> View:
         """Adds the open window, what is held of every origin, and how far the node has caught up."""
         duplicates, window = self.holdings.duplicates * self.rules.local_steps, self.windows.oldest
-        return add_to_view(view, self._presence, self.exchange, self.frontier, window, duplicates=duplicates)
+        view = add_to_view(view, self._presence, self.exchange, self.frontier, window, duplicates=duplicates)
+        return add_audits(view, self.audits, self._membership)
 
     def _is_waiting(self) -> bool:
         is_served = self.phase is Phase.JOINING and self.exchange.donors.donor is not None  # it says how far it is

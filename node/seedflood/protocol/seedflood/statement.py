@@ -12,6 +12,7 @@ from seedflood.protocol.origin import STEP_MAX
 from seedflood.protocol.swarm.messages import Member
 
 _HEAD = struct.Struct(">QQBB")
+_ROWS = struct.Struct(">II32s")
 _DIGEST_BYTES = (0, 32)
 
 
@@ -24,12 +25,22 @@ class Closed(NamedTuple):
     digest: bytes = b""
 
 
+class Rows(NamedTuple):
+    """What an origin measures on: share number `place` (from 0) of `shares` of the run's training rows. digest: of all
+    of these. Whoever has the same rows can audit it (`audit`)."""
+
+    place: int
+    shares: int
+    digest: bytes
+
+
 class Stated(NamedTuple):
     """said_before: of the steps below it, the origin had said everything that it ever will when it stated this. closed:
-    how far it has closed."""
+    how far it has closed. rows: None if it does not say."""
 
     said_before: int = 0
     closed: Closed = Closed()
+    rows: Rows | None = None
 
 
 def pack(said: Stated) -> bytes:
@@ -37,7 +48,8 @@ def pack(said: Stated) -> bytes:
     if said == Stated():
         return b""
     before, frontier_digest, digest = said.closed
-    return _HEAD.pack(said.said_before, before, len(frontier_digest), len(digest)) + frontier_digest + digest
+    rows = b"" if said.rows is None else _ROWS.pack(*said.rows)
+    return _HEAD.pack(said.said_before, before, len(frontier_digest), len(digest)) + frontier_digest + digest + rows
 
 
 @lru_cache(4096)
@@ -49,10 +61,14 @@ def unpack(state: bytes) -> Stated:
         raise PeerError("a statement is too short", reason="limit")
     said_before, before, frontier_bytes, digest_bytes = _HEAD.unpack_from(state)
     middle = _HEAD.size + frontier_bytes
-    is_sized = frontier_bytes in _DIGEST_BYTES and digest_bytes in _DIGEST_BYTES and len(state) == middle + digest_bytes
-    if not is_sized or said_before > STEP_MAX + 1 or before > STEP_MAX:
+    end = middle + digest_bytes
+    is_sized = frontier_bytes in _DIGEST_BYTES and digest_bytes in _DIGEST_BYTES
+    if not is_sized or len(state) - end not in (0, _ROWS.size) or said_before > STEP_MAX + 1 or before > STEP_MAX:
         raise PeerError("a statement tells of digests or steps that do not exist", reason="limit")
-    return Stated(said_before, Closed(before, state[_HEAD.size : middle], state[middle:]))
+    rows = Rows(*_ROWS.unpack(state[end:])) if end < len(state) else None
+    if rows is not None and rows.place >= rows.shares:
+        raise PeerError("a statement tells of a share of the rows that does not exist", reason="limit")
+    return Stated(said_before, Closed(before, state[_HEAD.size : middle], state[middle:end]), rows)
 
 
 def stated(member: Member) -> Stated:

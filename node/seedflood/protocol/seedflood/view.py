@@ -5,10 +5,11 @@ from typing import get_args
 
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.seedflood.admission import Objection
+from seedflood.protocol.seedflood.audit import Audits
 from seedflood.protocol.seedflood.catchup import describe_progress
 from seedflood.protocol.seedflood.exchange import Exchange
 from seedflood.protocol.seedflood.window import Window
-from seedflood.protocol.swarm.membership import Membership
+from seedflood.protocol.swarm.membership import NAMED_MAX, Membership
 from seedflood.protocol.swarm.presence import Presence
 from seedflood.protocol.view import CatchingUp, View, WindowView
 
@@ -26,6 +27,15 @@ def add_to_view(
         duplicates=duplicates,
         equivocations=exchange.inquiry.count,
     )
+
+
+def add_audits(view: View, audits: Audits, membership: Membership) -> View:
+    """The view with what was audited, on a host that audits."""
+    if not audits.is_on:
+        return view
+    figures = {**view.figures, "audits": float(audits.count), "audit_findings": float(len(audits.named))}
+    said = [f"{membership.name(origin)}: {verdict.describe()}" for origin, verdict in sorted(audits.named.items())]
+    return replace(view, figures=figures, words={**view.words, "audit": "; ".join(said[:NAMED_MAX]) or "nothing found"})
 
 
 def _view_window(window: Window | None, membership: Membership, presence: Presence) -> WindowView | None:

@@ -19,12 +19,15 @@ from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.messages import ClosedEpoch, Told, Update
 from seedflood.protocol.seedflood.payload import Pairs
 from seedflood.protocol.seedflood.seeds import probe_seed
+from seedflood.protocol.seedflood.statement import Rows
 from seedflood.training.evaluation import Evaluation, evaluate
 from seedflood.training.loading import load_base, load_rows
 from seedflood.training.models import BaseModel
 from seedflood.training.seedflood.estimate import Measurement
 from seedflood.training.seedflood.replica import Arrays, Replica
 from seedflood.training.seedflood.telling import Teller
+from seedflood.training.shards import Shard
+from seedflood.training.tasks import Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,13 @@ class Trainer:
         self.node = node
         base = load_base(run, node)
         self.task = load_rows(run, node, base)
+        shard = self.task.shard
+        self.rows = Rows(shard.index, shard.count, self.task.digest())
+        """What is measured on."""
+        self._others: dict[Shard, Task] = {}
+        """Of other hosts, by their shares."""
+        if not node.audit:
+            self.task.drop_others()
         if node.evaluate_examples is not None:
             del self.task.validation_examples[node.evaluate_examples :]
         self.base_digest = base.digest
@@ -60,7 +70,15 @@ class Trainer:
         self.replica = make_replica(run, base, node.state)
         self.telling = self.replica.telling
         """The form of what is told of a step; whoever receives updates checks it."""
-        self._teller = None if isinstance(self.telling, Pairs) else Teller(self.telling, self.replica.subspace)
+        self._teller = self._make_teller()
+
+    def _make_teller(self) -> Teller | None:
+        return None if isinstance(self.telling, Pairs) else Teller(self.telling, self.replica.subspace)
+
+    @property
+    def dtype(self) -> str:
+        """Of the weights that measure."""
+        return str(self.replica.base.dtype).removeprefix("torch.")
 
     @property
     def epoch_bytes(self) -> int:
@@ -72,6 +90,8 @@ class Trainer:
         other = copy.copy(self)
         other.node = node
         other.task = load_rows(self.run, node, self.replica.base)
+        other.task.drop_others()
+        other.rows = self.rows._replace(place=other.task.shard.index, shares=other.task.shard.count)
         return other
 
     def measure(self, origin: OriginId, step: int, count: int) -> Round:
@@ -89,6 +109,17 @@ class Trainer:
             all(result.is_finite for result in measured),
             any(result.is_clipped for result in measured),
         )
+
+    def measure_again(self, origin: OriginId, rows: Rows, step: int, count: int) -> Round:
+        """Measures what another origin has measured, or will, on its rows: a share like ours of the rows that we
+        have."""
+        shard = Shard(rows.place, rows.shares)
+        if shard not in self._others:
+            self._others[shard] = self.task if shard == self.task.shard else self.task.of_shard(shard)
+        other = copy.copy(self)
+        other.task = self._others[shard]
+        other._teller = self._make_teller()
+        return other.measure(origin, step, count)
 
     def apply(self, updates: Iterable[Update]) -> None:
         """See `Replica.apply`."""

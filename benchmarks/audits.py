@@ -1,0 +1,184 @@
+"""Who is found by audits, and who is accused wrongly: residuals of a real model, and the judge that daemons use.
+
+`measured` lets origins in float32 and in bfloat16 tell what they measure at the same replica, and measures it again as
+an auditor does (`Trainer.measure_again`). Sequences of audits are drawn from that at random. Honest sequences are as
+long as 10,000 audits; each kind of forger is tried TRIALS times, and the share of trials in which it is named within 20
+audits is told, with the median number of audits that it took.
+"""
+
+import random
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import median, pstdev
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+import numpy
+
+from benchmarks.measure import Metric, make_metric
+from seedflood.config import NodeSettings, RunSettings
+from seedflood.protocol.origin import OriginId
+from seedflood.protocol.seedflood.audit import RESIDUALS_MAX, Audits, Residual, judge
+from seedflood.protocol.seedflood.messages import Told, Update
+from seedflood.protocol.seedflood.payload import Coefficients, Telling, decode_payload
+from seedflood.training.seedflood.telling import quantise
+from seedflood.training.seedflood.trainer import Trainer
+
+ORIGINS = 4
+STEPS = 60
+AUDITS = 10_000
+TRIALS = 60
+WITHIN = 20
+AUDITS_MAX = 200
+SHARE = 0.03
+DTYPES = ("float32", "bfloat16")
+ESTIMATES = ("two-sided", "gradient")
+
+
+class Audited(NamedTuple):
+    """What one origin measured at one step: told by a host of each dtype, and measured again by an auditor. other:
+    what another origin told of the step. before: what the origin told of the step before."""
+
+    step: int
+    told: dict[str, Told]
+    again: Told
+    other: Told
+    before: dict[str, Told]
+
+
+Forge = Callable[[Audited, str, random.Random], Told]
+
+
+def run() -> dict[str, Metric]:
+    metrics: dict[str, Metric] = {}
+    for estimate in ESTIMATES:
+        telling, pool, seconds = measured(estimate)
+        cost = [SHARE * again / own for own, again in seconds]
+        metrics[f"audits.{estimate}_cost_at_{SHARE:g}"] = make_metric([median(cost)], 0.05)
+        for dtype in DTYPES:
+            name = f"audits.{estimate}_{dtype}"
+            judged = Judged(telling, pool, dtype)
+            metrics[f"{name}_error"] = make_metric([abs(one.error) for one in judged.honest])
+            metrics[f"{name}_accused_in_{AUDITS}"] = make_metric([float(judged.accusations(AUDITS))], 0)
+            for kind, (forge, part) in forgers(telling, pool).items():
+                taken = judged.audits_until_named(forge, part)
+                share = sum(one <= WITHIN for one in taken) / TRIALS
+                metrics[f"{name}_{kind}_named_within_{WITHIN}"] = make_metric([share])
+                metrics[f"{name}_{kind}_audits"] = make_metric([float(one) for one in taken])
+                print(f"{name}, {kind}: {share:.3f} within {WITHIN}; median {median(taken):g}", file=sys.stderr)
+    return metrics
+
+
+def measured(estimate: str) -> tuple[Telling, list[Audited], list[tuple[float, float]]]:
+    """(the form, what was measured, seconds of (a measurement of one's own, one in the place of another))."""
+    run = RunSettings.of(model="embedded", task="embedded", clients=ORIGINS, steps=400, estimate=estimate)
+    pool: list[Audited] = []
+    seconds: list[tuple[float, float]] = []
+    with TemporaryDirectory(prefix="seedflood-audits-") as folder:
+        trainers: dict[str, list[Trainer]] = {}
+        for dtype in DTYPES:
+            nodes = [
+                NodeSettings(state=Path(folder), device="cpu", dtype=dtype, shard=f"{k + 1}/{ORIGINS}", audit=1.0)
+                for k in range(ORIGINS)
+            ]
+            first = Trainer(run, nodes[0])
+            trainers[dtype] = [first, *(first.beside(node) for node in nodes[1:])]
+        exact = trainers["float32"]
+        before: dict[int, dict[str, Told]] = {}
+        for step in range(STEPS):
+            told = {d: [t.measure(o, step, 1) for o, t in enumerate(trainers[d], 1)] for d in DTYPES}
+            for origin, trainer in enumerate(exact, 1):
+                begun = time.perf_counter()
+                again = exact[0].measure_again(OriginId(origin), trainer.rows, step, 1)
+                spent = time.perf_counter() - begun
+                ours = {d: told[d][origin - 1].probes[0] for d in DTYPES}
+                other = told["float32"][origin % ORIGINS].probes[0]
+                pool.append(Audited(step, ours, again.probes[0], other, before.get(origin, {})))
+                before[origin] = ours
+                if trainer is not exact[0]:
+                    seconds.append((told["float32"][0].seconds, spent))
+            updates = [Update(o, step, one.probes[0]) for o, one in enumerate(told["float32"], 1)]
+            for dtype in DTYPES:
+                trainers[dtype][0].apply(updates)
+        return exact[0].telling, pool, seconds
+
+
+class Judged:
+    """Sequences of audits of one origin, drawn from a pool."""
+
+    def __init__(self, telling: Telling, pool: Sequence[Audited], dtype: str) -> None:
+        self._telling = telling
+        self._pool = pool
+        self._dtype = dtype
+        self.honest = self.residuals(lambda one, _: one.told[dtype])
+
+    def residuals(self, tell: Callable[[Audited, random.Random], Told]) -> list[Residual]:
+        """Of the pool, if this is told."""
+        audits, drawn = Audits(self._telling), random.Random(1)
+        found = []
+        for k, one in enumerate(self._pool):
+            audits.note([one.again])
+            if k >= ORIGINS:
+                audits.compare(OriginId(1), one.step, tell(one, drawn), one.again, one.before.get(self._dtype))
+                found.append(audits.seen(OriginId(1))[-1])
+        return found
+
+    def accusations(self, count: int) -> int:
+        """How often a sequence of so many honest audits names its origin. It begins anew after that."""
+        drawn, accusations = random.Random(7), 0
+        seen: deque[Residual] = deque(maxlen=RESIDUALS_MAX)
+        for _ in range(count):
+            seen.append(drawn.choice(self.honest))
+            if judge(seen) is not None:
+                accusations += 1
+                seen.clear()
+        return accusations
+
+    def audits_until_named(self, forge: Forge, share: float) -> list[int]:
+        """Of each trial; AUDITS_MAX if that is not enough. share: of updates that are forged."""
+        forged = self.residuals(lambda one, drawn: forge(one, self._dtype, drawn))
+        return [self._try(forged, share, random.Random(seed)) for seed in range(TRIALS)]
+
+    def _try(self, forged: Sequence[Residual], share: float, drawn: random.Random) -> int:
+        seen: deque[Residual] = deque(maxlen=RESIDUALS_MAX)
+        for count in range(1, AUDITS_MAX):
+            seen.append(drawn.choice(forged if drawn.random() < share else self.honest))
+            if judge(seen) is not None:
+                return count
+        return AUDITS_MAX
+
+
+def forgers(telling: Telling, pool: Sequence[Audited]) -> dict[str, tuple[Forge, float]]:
+    """By name: what is told in place of what was measured, and in which share of updates."""
+    integers = [_integers(telling, one.told["float32"]) for one in pool]
+    sigma = pstdev(value for one in integers for value in one)
+
+    def changed(change: Callable[[float, random.Random], float]) -> Forge:
+        def forge(one: Audited, dtype: str, drawn: random.Random) -> Told:
+            told = one.told[dtype]
+            return _told(telling, told, [change(value, drawn) for value in _integers(telling, told)])
+
+        return forge
+
+    return {
+        "bias_of_one_sigma": (changed(lambda value, _: value + sigma), 1.0),
+        "flips_in_5_percent": (changed(lambda value, _: -value), 0.05),
+        "flips": (changed(lambda value, _: -value), 1.0),
+        "copies": (lambda one, dtype, drawn: _told(telling, one.told[dtype], _integers(telling, one.other)), 1.0),
+        "noise": (changed(lambda _, drawn: drawn.gauss(0, sigma)), 1.0),
+        "zeros": (changed(lambda value, drawn: 0.0), 1.0),
+    }
+
+
+def _integers(telling: Telling, told: Told) -> list[int]:
+    return decode_payload(telling, told) if isinstance(told, bytes) else [told[1]]
+
+
+def _told(telling: Telling, instead_of: Told, integers: Sequence[float]) -> Told:
+    if isinstance(instead_of, tuple):
+        return instead_of[0], round(integers[0])
+    assert isinstance(telling, Coefficients)
+    return quantise(telling, numpy.array(integers) * 2.0**-telling.unit_bits)[0]

@@ -1,0 +1,253 @@
+"""Audits: does an origin tell what follows from its rows? Judged by sequences of residuals, never by a single one.
+
+An update is a function of run seed, origin, step, rows and applied updates. In strict windows every host measures a
+step with the same updates applied. So an auditor that has the rows measures a step of another origin again, when it
+measures that step itself, and needs neither old weights nor a replay. What then differs is rounding: little between
+hosts with float32 weights, up to a third of a slope if the other computes in half precision.
+
+A *residual* is the difference to what was told, in units of what is usual here (`Audits.note`). A host could claim any
+precision, so nobody is asked. An origin's own residuals show whether it is exact. If it is not, its error counts as
+what honest hosts in half precision reach (benchmarks/RESULTS.md). So whoever hides below that does as much harm as an
+honest host in half precision, and no more.
+
+Each residual counts for or against three stories, as a logarithm of likelihoods:
+
+    invented   what is told has nothing to do with what was measured, mostly: noise, copies, no work
+    sometimes  the same, in one update of twenty: flipped signs
+    biased     what is told is off by a constant (slopes alone)
+
+Every story is a sum that never falls below zero (CUSUM). One residual adds EVIDENCE_MAX at most, and a sum must reach
+THRESHOLD, so one update names nobody. If a story is false, the mean time until its sum gets there is e^THRESHOLD audits
+or longer, which is 3 million.
+"""
+
+import math
+import struct
+from collections import deque
+from collections.abc import Iterable, Sequence
+from statistics import median
+from typing import NamedTuple
+
+from seedflood.protocol.origin import OriginId
+from seedflood.protocol.seedflood.messages import Told
+from seedflood.protocol.seedflood.payload import Coefficients, Pairs, Telling, decode_payload
+
+THRESHOLD = 15.0
+EVIDENCE_MAX, COARSE_EVIDENCE_MAX = 8.0, 4.0
+"""Two gross residuals name an origin that is exact otherwise, if fewer than twenty good ones lie between them. Of one
+that is not, it takes four: half precision errs grossly once in some hundreds of updates."""
+
+MOSTLY, SOMETIMES = 0.9, 0.05
+"""The share of updates that are invented, in the first two stories."""
+
+BIAS = 2.0
+"""A bias is looked for that is so many errors large."""
+BIAS_REACH = 3.0
+"""A residual counts as so many errors at most, for a bias: else a rare flip would look like one."""
+
+STORIES = {
+    "invented": "tells what does not follow from its rows",
+    "sometimes": "sometimes tells what does not follow from its rows",
+    "biased": "tells slopes that are all too large, or all too small",
+}
+
+TAIL = 12
+"""Degrees of freedom of Student's t: honest residuals have somewhat heavier tails than a normal distribution."""
+
+NORMAL = 1.4826
+"""From a median of absolute values to a standard deviation."""
+CAUTION = 1.25
+FLOOR = 0.01
+SLOPE_CEILING, PAYLOAD_CEILING = 0.5, 0.2
+"""Errors, in units of what is usual. Measured between float32 and bfloat16: 0.45 of slopes; of gradients 0.02 in the
+median, and 0.15 or more once in twenty."""
+
+CALIBRATING = 8
+"""With fewer residuals of an origin its error counts as the ceiling."""
+RESIDUALS_MAX = 256
+"""Per origin, the last ones. An auditor of one update in thirty needs 7,000 steps for them."""
+USUAL_MAX = 64
+ORIGINS_MAX = 4096
+
+
+class Residual(NamedTuple):
+    """One audited update. error: told minus measured; size: what was measured; both in units of what is usual. Of a
+    payload the error is a distance, never negative, and the unit is at least the size of what was measured."""
+
+    step: int
+    error: float
+    size: float
+    is_distance: bool
+
+
+class Verdict(NamedTuple):
+    """A sequence that no honest host would give. story: see above. steps: those that count against it. statistic: its
+    sum, beyond THRESHOLD."""
+
+    story: str
+    steps: tuple[int, ...]
+    statistic: float
+
+    def describe(self) -> str:
+        """For people."""
+        count, first, last = len(self.steps), self.steps[0], self.steps[-1]
+        return f"{STORIES[self.story]} ({count} audited steps of {first}..{last}, {self.statistic:.1f})"
+
+
+class Finding(NamedTuple):
+    """Who found what of whom, signed by the finder."""
+
+    origin: OriginId
+    verdict: Verdict
+    audits: int
+    signature: bytes = b""
+
+    def signed_bytes(self, run_id: bytes, public_key: bytes) -> bytes:
+        """What the signature covers. run_id, public_key of the finder: 32 bytes each."""
+        verdict, story = self.verdict, self.verdict.story.encode()
+        packed = struct.pack(
+            f">QIdII{len(story)}s", self.origin, self.audits, verdict.statistic, len(verdict.steps), len(story), story
+        )
+        steps = struct.pack(f">{len(verdict.steps)}Q", *verdict.steps)
+        return b"seedflood finding 1\0" + run_id + public_key + packed + steps
+
+
+class Audits:
+    """What one auditor has seen of all others. is_on: does this host audit? count: audited updates. named: the origins
+    with a finding."""
+
+    def __init__(self, telling: Telling) -> None:
+        self.is_on = False
+        self.count = 0
+        self.named: dict[OriginId, Verdict] = {}
+        self._telling = telling
+        self._sizes: deque[float] = deque(maxlen=USUAL_MAX)
+        """Of slopes, or of whole payloads, as they were measured here."""
+        self._residuals: dict[OriginId, deque[Residual]] = {}
+
+    def note(self, told: Iterable[Told]) -> None:
+        """We measured this, on our own rows or on those of others. Of slopes it tells what is usual."""
+        self._sizes.extend(abs(one[1]) for one in told if isinstance(one, tuple))
+
+    def compare(
+        self, origin: OriginId, step: int, told: Told, again: Told, before: Told | None = None
+    ) -> Verdict | None:
+        """Takes what an origin told of a step, and what we measured in its place. Returns a verdict that is new.
+
+        before: what the origin told of the step before, in the same epoch.
+        """
+        if origin not in self._residuals and len(self._residuals) >= ORIGINS_MAX:
+            return None
+        self.count += 1
+        if isinstance(again, bytes):
+            self._sizes.append(_norm(decode_payload(self._telling, again)))
+        seen = self._residuals.setdefault(origin, deque(maxlen=RESIDUALS_MAX))
+        seen.append(residual(self._telling, step, told, again, self._usual(), before))
+        verdict = judge(seen)
+        if verdict is None or origin in self.named:
+            return None
+        self.named[origin] = verdict
+        return verdict
+
+    def seen(self, origin: OriginId) -> tuple[Residual, ...]:
+        """The last residuals of an origin."""
+        return tuple(self._residuals.get(origin, ()))
+
+    @property
+    def is_self_doubted(self) -> bool:
+        """Are most of three or more audited origins named? Then our own replica is wrong, rather than theirs."""
+        return len(self._residuals) >= 3 and 2 * len(self.named) > len(self._residuals)
+
+    def _usual(self) -> float:
+        middle = median(self._sizes) if self._sizes else 0.0
+        return NORMAL * middle if isinstance(self._telling, Pairs) else middle
+
+
+def residual(
+    telling: Telling, step: int, told: Told, again: Told, usual: float, before: Told | None = None
+) -> Residual:
+    """told, again, before: all admitted by the run. usual: size of a slope, or of a payload, in its units. before: of
+    the step before; what its encoding left out was added to what is told."""
+    if isinstance(telling, Pairs):
+        assert isinstance(told, tuple)
+        assert isinstance(again, tuple)
+        unit = max(usual, 1.0)
+        return Residual(step, (told[1] - again[1]) / unit, again[1] / unit, is_distance=False)
+    assert isinstance(told, bytes)
+    assert isinstance(again, bytes)
+    theirs, ours = decode_payload(telling, told), decode_payload(telling, again)
+    unit = max(1.0, usual, _norm(ours))  # half precision errs by as much if a gradient is small
+    distance = _norm([one - other for one, other in zip(theirs, ours, strict=True)]) ** 2
+    rounding = 0.0
+    if isinstance(telling, Coefficients):
+        rounding = sum(_rounding(telling, one) for one in (told, again, before) if isinstance(one, bytes))
+    return Residual(step, math.sqrt(max(0.0, distance - rounding)) / unit, 1.0, is_distance=True)
+
+
+def _norm(integers: Sequence[int]) -> float:
+    return math.sqrt(sum(one * one for one in integers))
+
+
+def _rounding(telling: Coefficients, payload: bytes) -> float:
+    """The squared error that encoding a gradient leaves in it: at most 1/12 of a squared unit per coefficient in the
+    mean, and somewhat more by chance."""
+    scales = zip(payload[: len(telling.slots)], telling.slots, strict=True)
+    return sum(count * 4.0**exponent for exponent, count in scales) / 8
+
+
+def judge(residuals: Sequence[Residual]) -> Verdict | None:
+    """The strongest story that the residuals of one origin tell, if one is strong enough.
+
+    If something is invented, what is told says nothing of what was measured, which is of its usual size: `ratios` tell
+    how much likelier each residual is then.
+    """
+    error = error_of(residuals)
+    ratios = [_density(one.size, 1.0) / _density(one.error, error) for one in residuals]
+    stories = {
+        "invented": [[math.log1p(MOSTLY * (ratio - 1)) for ratio in ratios]],
+        "sometimes": [[math.log1p(SOMETIMES * (ratio - 1)) for ratio in ratios]],
+        "biased": [[_biased(sign * one.error / error) for one in residuals if not one.is_distance] for sign in (1, -1)],
+    }
+    most = EVIDENCE_MAX if error <= FLOOR else COARSE_EVIDENCE_MAX
+    found = [_follow(story, residuals, sum_, most) for story, sums in stories.items() for sum_ in sums]
+    strongest = max(found, key=lambda verdict: verdict.statistic)
+    return strongest if strongest.statistic >= THRESHOLD else None
+
+
+def error_of(residuals: Sequence[Residual]) -> float:
+    """The error of an origin: FLOOR if its own residuals show that it is exact, else the ceiling, because errors of
+    half precision have heavy tails. A bias does not count as an error."""
+    ceiling = PAYLOAD_CEILING if residuals and residuals[0].is_distance else SLOPE_CEILING
+    if len(residuals) < CALIBRATING:
+        return ceiling
+    errors = [one.error for one in residuals]
+    middle = 0.0 if residuals[0].is_distance else median(errors)
+    spread = CAUTION * NORMAL * median(abs(one - middle) for one in errors)
+    return FLOOR if spread <= FLOOR else ceiling
+
+
+def _follow(story: str, residuals: Sequence[Residual], evidence: Sequence[float], most: float) -> Verdict:
+    """The largest value that the sum of a story ever has, and the steps that led to it. evidence: for it, by residual,
+    each of which counts as `most`; none if it cannot be told of these."""
+    best, total = Verdict(story, (), 0.0), 0.0
+    against: list[int] = []
+    for one, counts in zip(residuals, evidence, strict=False):
+        total += min(counts, most)
+        if total <= 0:
+            total = 0.0
+            against.clear()
+        elif counts > 0:
+            against.append(one.step)
+        if total > best.statistic:
+            best = Verdict(story, tuple(against), total)
+    return best
+
+
+def _biased(errors: float) -> float:
+    """How much likelier it is to be off by so many errors if what is told is too large by BIAS errors."""
+    return BIAS * (max(-BIAS_REACH, min(BIAS_REACH, errors)) - BIAS / 2)
+
+
+def _density(value: float, scale: float) -> float:
+    """Student's t, but for a factor that is the same for all."""
+    return float((1 + (value / scale) ** 2 / TAIL) ** (-(TAIL + 1) / 2) / scale)

@@ -1,0 +1,92 @@
+"""Daemons that audit each other: who tells what it did not measure is named by all others, and nobody else is."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from seedflood.identity import verify
+from seedflood.protocol.seedflood.audit import Finding, Verdict
+
+RUN = {"steps": 40, "train_examples": 64}
+ESTIMATES = {
+    "two-sided": {},
+    "one-sided, delayed": {"estimate": "one-sided", "local_steps": 2, "delay": 1, "steps": 80},
+    "gradient": {"estimate": "gradient", "rank": 4, "refresh_period": 16},
+    "gradient in local steps": {"estimate": "gradient", "rank": 4, "local_steps": 2, "steps": 80, "bits": 4},
+}
+
+
+def forge(daemon):
+    """From now on this host tells the opposite of what it has measured."""
+    trainer = daemon.engine.trainer
+    measure = trainer.measure
+
+    def measure_and_forge(origin, step, count):
+        measured = measure(origin, step, count)
+        return replace(measured, probes=tuple(opposite(told) for told in measured.probes))
+
+    def opposite(told):
+        if isinstance(told, tuple):
+            return told[0], -told[1]
+        scales, bits = len(trainer.telling.slots), trainer.telling.bits
+        flipped = bytes(256 - one & 255 if bits == 8 else turned(one) for one in told[scales:])
+        return told[:scales] + flipped
+
+    trainer.measure = measure_and_forge
+
+
+def turned(byte):
+    return (16 - (byte & 15) & 15) | (16 - (byte >> 4) & 15) << 4
+
+
+@pytest.mark.parametrize("changes", ESTIMATES.values(), ids=ESTIMATES)
+async def test_a_forger_is_named_by_all_others_and_nobody_else_is(cluster, changes):
+    run = {**RUN, "clients": 3, **changes}
+    a = await cluster.start("a", [], run, {"shard": "1/3", "audit": 1.0})
+    b = await cluster.start("b", ["a"], run, {"shard": "2/3", "audit": 1.0})
+    c = await cluster.start("c", ["a", "b"], run, {"shard": "3/3"})
+    forge(c)
+    results = await cluster.finish()
+    assert len({result["digest"] for result in results}) == 1
+    for daemon in (a, b):
+        audits = daemon.node.audits
+        assert audits.count > 20
+        assert set(audits.named) == {c.node.origin}
+        view = daemon.node.view(0.0)
+        assert view.figures["audit_findings"] == 1
+        assert "c: " in view.words["audit"]
+        (path,) = (daemon.settings.node.state / "findings").iterdir()
+        check_signature(json.loads(path.read_text()), daemon, c)
+    assert c.node.audits.count == 0
+    assert "audits" not in c.node.view(0.0).figures
+
+
+def check_signature(found, finder, named):
+    verdict = Verdict(found["story"], tuple(found["steps"]), found["statistic"])
+    finding = Finding(named.node.origin, verdict, found["audits"])
+    key = bytes.fromhex(found["finder"])
+    assert finder.node.membership.get(finder.node.origin).public_key == key
+    message = finding.signed_bytes(bytes.fromhex(found["run_id"]), key)
+    assert verify(key, message, bytes.fromhex(found["signature"]))
+    assert found["origin"] == f"{named.node.origin:016x}"
+
+
+async def test_honest_hosts_name_nobody_whatever_their_dtype(cluster):
+    run = {**RUN, "clients": 3, "steps": 60}
+    a = await cluster.start("a", [], run, {"audit": 1.0})
+    b = await cluster.start("b", ["a"], run, {"audit": 1.0, "threads": 1})
+    c = await cluster.start("c", ["a", "b"], run, {"dtype": "bfloat16", "audit": 1.0})
+    await cluster.finish()
+    assert a.node.audits.count > 30
+    assert a.node.audits.named == b.node.audits.named == {}
+    assert c.node.audits.count == 0
+    assert any("does not audit" in event["event"] for event in c.hub.events)
+
+
+async def test_rows_that_are_not_known_here_are_not_audited(cluster, tmp_path):
+    run = {**RUN, "clients": 2, "steps": 10}
+    a = await cluster.start("a", [], run, {"shard": "1/2", "audit": 1.0})
+    await cluster.start("b", ["a"], run, {"shard": "1/1"})
+    await cluster.finish()
+    assert a.node.audits.count == 0

@@ -1,0 +1,171 @@
+"""Forgers are found by sequences of audits, honest hosts are not accused: in units, with errors as they were measured
+(benchmarks/RESULTS.md)."""
+
+import random
+from collections import deque
+
+import pytest
+from origins import RUN_ID, A, B
+
+from seedflood.protocol.seedflood.audit import (
+    EVIDENCE_MAX,
+    RESIDUALS_MAX,
+    THRESHOLD,
+    Audits,
+    Finding,
+    Residual,
+    Verdict,
+    judge,
+    residual,
+)
+from seedflood.protocol.seedflood.payload import Coefficients, Pairs, Slopes, encode_coefficients, encode_slopes
+
+SLOPES = {"float32": 1e-6, "bfloat16": 0.45}
+"""Errors of slopes, to what is usual."""
+DISTANCES = {"float32": (0.0, 1e-6), "bfloat16": (0.045, 0.015)}
+"""Distances of gradients: mean and deviation."""
+KINDS = [("slopes", "float32"), ("slopes", "bfloat16"), ("distances", "float32"), ("distances", "bfloat16")]
+
+
+def honest(kind, dtype, drawn, step=0):
+    if kind == "slopes":
+        return Residual(step, drawn.gauss(0, SLOPES[dtype]), drawn.gauss(0, 1), is_distance=False)
+    return Residual(step, abs(drawn.gauss(*DISTANCES[dtype])), 1.0, is_distance=True)
+
+
+def forged(told, kind, dtype, drawn, step=0):
+    """told: what is told in place of a measured size."""
+    one = honest(kind, dtype, drawn, step)
+    if kind == "slopes":
+        return one._replace(error=told(one.size + one.error, drawn) - one.size)
+    return one._replace(error=abs(told(1.0, drawn) - 1.0) + one.error)
+
+
+FORGERS = {
+    "bias of one sigma": lambda size, drawn: size + 1,
+    "noise": lambda size, drawn: drawn.gauss(0, 1) if size != 1.0 else 1 + 2**0.5,
+    "the wrong sign": lambda size, drawn: -size,
+}
+
+
+def audits_until_named(draw, seed, most=400):
+    drawn, seen = random.Random(seed), deque(maxlen=RESIDUALS_MAX)
+    for count in range(1, most):
+        seen.append(draw(drawn, count))
+        if judge(seen) is not None:
+            return count
+    return most
+
+
+@pytest.mark.parametrize(("kind", "dtype"), KINDS)
+@pytest.mark.parametrize("told", FORGERS.values(), ids=FORGERS)
+def test_a_forger_is_named_within_twenty_audits(told, kind, dtype):
+    taken = [audits_until_named(lambda drawn, k: forged(told, kind, dtype, drawn, k), seed) for seed in range(40)]
+    assert min(taken) >= 2
+    assert sorted(taken)[35] <= 20
+
+
+@pytest.mark.parametrize(("kind", "dtype"), KINDS)
+def test_an_honest_host_is_not_accused(kind, dtype):
+    assert audits_until_named(lambda drawn, k: honest(kind, dtype, drawn, k), 1, most=800) == 800
+
+
+def test_a_sign_that_is_rarely_flipped_names_its_origin_at_the_second_flip():
+    drawn, flip = random.Random(1), FORGERS["the wrong sign"]
+    flips = {10, 24}
+    seen = deque(maxlen=RESIDUALS_MAX)
+    for step in range(25):
+        tell = flip if step in flips else lambda size, _: size
+        one = honest("slopes", "float32", drawn, step)
+        seen.append(
+            forged(tell, "slopes", "float32", drawn, step)._replace(size=2.0)
+            if step not in flips
+            else one._replace(size=2.0, error=-4.0)
+        )
+        verdict = judge(seen)
+        assert (verdict is not None) == (step == 24)
+    assert verdict.story == "sometimes"
+    assert set(verdict.steps) == flips
+
+
+@pytest.mark.parametrize("error", [1e3, 1e9, -1e9])
+def test_a_single_update_names_nobody_however_wrong_it_is(error):
+    good = [honest("slopes", "float32", random.Random(k), k) for k in range(200)]
+    assert EVIDENCE_MAX < THRESHOLD
+    for place in (0, 3, 100, 199):
+        assert judge([*good[:place], good[place]._replace(error=error), *good[place + 1 :]]) is None
+
+
+def test_the_error_of_a_bfloat16_host_is_no_excuse_for_one_that_was_exact():
+    drawn = random.Random(1)
+    exact = [honest("slopes", "float32", drawn, k) for k in range(100)]
+    worse = [honest("slopes", "bfloat16", drawn, 100 + k) for k in range(20)]
+    assert judge(exact) is None
+    assert judge(worse) is None
+    assert judge(exact + worse) is not None
+
+
+def test_of_slopes_the_unit_is_what_is_usual_and_of_payloads_the_size_of_what_was_measured():
+    assert residual(Pairs(), 3, (1, 300), (1, 200), 50.0) == Residual(3, 2.0, 4.0, is_distance=False)
+    assert residual(Pairs(), 3, (1, 300), (1, 200), 0.0) == Residual(3, 100.0, 200.0, is_distance=False)
+    slopes = residual(Slopes(2), 3, encode_slopes([3, 0]), encode_slopes([0, 4]), 0.0)
+    assert slopes == Residual(3, 1.25, 1.0, is_distance=True)
+    zeros = residual(Slopes(2), 3, encode_slopes([0, 0]), encode_slopes([0, 0]), 0.0)
+    assert zeros.error == 0.0
+
+
+@pytest.mark.parametrize("bits", [8, 4])
+def test_what_an_encoding_leaves_out_is_no_difference(bits):
+    telling, most = Coefficients((4,), bits=bits), (1 << bits - 1) - 1
+    again = encode_coefficients(telling, [3], [most, 2, -3, 0])
+    assert residual(telling, 0, encode_coefficients(telling, [3], [most, 3, -3, 0]), again, 0.0).error == 0.0
+    assert residual(telling, 0, encode_coefficients(telling, [3], [-most, -2, 3, 0]), again, 0.0).error > 1.5
+
+
+def test_what_the_step_before_had_left_out_is_no_difference():
+    telling = Coefficients((4,))
+    again, told = (encode_coefficients(telling, [3], values) for values in ([100, 2, -3, 0], [100, 6, -1, 2]))
+    before = encode_coefficients(telling, [6], [127, 1, 1, 1])
+    assert residual(telling, 0, told, again, 0.0).error > 0.03
+    assert residual(telling, 0, told, again, 0.0, before).error == 0.0
+
+
+def compared(audits, origin, steps, told):
+    found = [audits.compare(origin.id, step, (1, told(step)), (1, 1000)) for step in steps]
+    return [verdict for verdict in found if verdict is not None]
+
+
+def test_an_origin_is_named_once_and_counted():
+    audits = Audits(Pairs())
+    audits.note([(1, 700), (1, -700), b"a payload says nothing of slopes"])
+    assert compared(audits, A, range(10), lambda step: 1000) == []
+    (verdict,) = compared(audits, B, range(10), lambda step: -1000)
+    assert verdict.statistic >= THRESHOLD
+    assert set(verdict.steps) <= set(range(10))
+    assert audits.named == {B.id: verdict}
+    assert (audits.count, len(audits.seen(A.id)), audits.is_self_doubted) == (20, 10, False)
+    assert "audited steps of 0.." in verdict.describe()
+
+
+def test_who_would_name_most_hosts_doubts_itself():
+    audits = Audits(Pairs())
+    audits.note([(1, 700)])
+    for number, origin in enumerate((A, B)):
+        compared(audits, origin, range(10), lambda step: -1000)
+        assert not audits.is_self_doubted, number
+    audits.compare(77, 0, (1, 5), (1, 5))
+    assert audits.is_self_doubted
+
+
+def test_a_finding_is_signed_with_everything_in_it():
+    finding = Finding(A.id, Verdict("invented", (3, 5), 16.5), 20)
+    others = [
+        finding._replace(origin=B.id),
+        finding._replace(audits=21),
+        finding._replace(verdict=finding.verdict._replace(story="biased")),
+        finding._replace(verdict=finding.verdict._replace(steps=(3, 6))),
+        finding._replace(verdict=finding.verdict._replace(statistic=17.0)),
+    ]
+    signed = {one.signed_bytes(RUN_ID, A.public_key) for one in [finding, *others]}
+    signed |= {finding.signed_bytes(bytes(32), A.public_key), finding.signed_bytes(RUN_ID, B.public_key)}
+    assert len(signed) == 8
