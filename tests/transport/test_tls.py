@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import datetime
+import hashlib
 import ssl
 import time
 from collections.abc import AsyncIterator
@@ -407,3 +408,13 @@ async def test_hosts_of_other_runs_are_still_told_so(make_secured):
     a = await make_secured("a").start(b)
     await a.until(lambda: a.refusals)
     assert "belongs to another run" in str(a.refusals[0])
+
+
+async def test_hosts_of_a_course_meet_across_its_runs(make_secured):
+    """The authority says nothing of a run, else they could not hear of each other."""
+    kindred = frozenset(hashlib.sha256(run).hexdigest()[:16] for run in (b"first", b"second"))
+    b = await make_secured("b", run="second", kindred_runs=kindred).start()
+    a = await make_secured("a", run="first", kindred_runs=kindred).start(b)
+    await a.until(lambda: ("met", b.run_id.hex()[:16]) in a.calls)
+    await b.until(lambda: ("met", a.run_id.hex()[:16]) in b.calls)
+    assert (a.linked, a.refusals, set(b.links.faults().values())) == ({}, [], {0})
