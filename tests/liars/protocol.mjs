@@ -90,9 +90,10 @@ export class Run {
 
 // A stream on which frames are bytes. `until` ends with it; `frames` counts what came.
 export class Link {
-  constructor(run, address, { reads = true } = {}) {
+  // credentials, options: of the channel; plain text if left out.
+  constructor(run, address, { reads = true, credentials = grpc.credentials.createInsecure(), options = {} } = {}) {
     this.run = run;
-    this.client = new grpc.Client(address, grpc.credentials.createInsecure(), CHANNEL);
+    this.client = new grpc.Client(address, credentials, { ...CHANNEL, ...options });
     this.call = this.client.makeBidiStreamRequest("/seedflood.wire.Flood/Link", raw, raw, new grpc.Metadata());
     this.frames = 0;
     this.heard = () => {};

@@ -9,24 +9,16 @@ looks at the loop was late by more than 50 ms then, and the machine has a core f
 than 100 ms beside a liar; on a busy one, where it is not the liar who makes them late, three in a hundred may.
 """
 
-import http.client
 import json
 import os
-import shutil
-import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
-from members import HERE, PROTO, statement_layout
+from members import HERE
 from processes import Host, Hosts, ring
-from prometheus_client.parser import text_string_to_metric_families
-
-from seedflood.operations.http_address import HTTP_FILE
-from seedflood.protocol.swarm.messages import Hello
-from seedflood.training.seedflood.trainer import Trainer
+from watching import Watch, facts_of, look, run_client
 
 KINDS = (
     "sums", "digests", "frontiers", "statements", "equivocation", "replays", "future", "forgeries",
@@ -46,66 +38,6 @@ WINDOWS_MIN = 5
 RUN = {"clients": 3, "steps": 1_000_000, "window": "bounded", "refresh_period": 100}
 
 pytestmark = [pytest.mark.system, pytest.mark.long]
-
-
-@dataclass(frozen=True)
-class Look:
-    """A host at one moment. lags: how many looks at the loop were late by no more than each bound."""
-
-    step: float
-    memory: float
-    is_ready: bool
-    lags: dict[float, float]
-
-    def lateness_since(self, before: "Look", share: float = 1.0) -> float:
-        """The bound that this share of the looks was within."""
-        fresh = {bound: count - before.lags[bound] for bound, count in self.lags.items()}
-        return min(bound for bound, count in fresh.items() if count >= share * fresh[float("inf")])
-
-
-def look(host: Host) -> Look:
-    address = json.loads((host.settings.node.state / HTTP_FILE).read_text())["address"]
-    connection = http.client.HTTPConnection(address, timeout=60)
-    connection.request("GET", "/metrics")
-    families = {
-        one.name: one.samples for one in text_string_to_metric_families(connection.getresponse().read().decode())
-    }
-    connection.close()
-    lags = {
-        float(sample.labels["le"]): sample.value
-        for sample in families["seedflood_event_loop_lag_seconds"]
-        if sample.name.endswith("_bucket")
-    }
-    return Look(
-        families["seedflood_window_step"][0].value,
-        families["process_resident_memory_bytes"][0].value,
-        families["seedflood_ready"][0].value == 1,
-        lags,
-    )
-
-
-class Watch:
-    """Looks at hosts again and again, for peaks."""
-
-    def __init__(self, hosts: list[Host]) -> None:
-        self.hosts = hosts
-        self.before = list(map(look, hosts))
-        self.memory = [0.0] * len(hosts)
-        self._end = threading.Event()
-        self._thread = threading.Thread(target=self._go_on, daemon=True)
-        self._thread.start()
-
-    def _go_on(self) -> None:
-        while not self._end.wait(0.25):
-            for k, host in enumerate(self.hosts):
-                self.memory[k] = max(self.memory[k], look(host).memory)
-
-    def finish(self, share: float = 1.0) -> tuple[list[Look], list[float]]:
-        """How they are now, and within what bound this share of their looks was."""
-        self._end.set()
-        self._thread.join()
-        after = list(map(look, self.hosts))
-        return after, [now.lateness_since(before, share) for now, before in zip(after, self.before, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -131,20 +63,7 @@ def swarm(packages: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
             host.wait_for("progress", step=host.step + 100)
         after, lateness = watch.finish()
         assert all(one.is_ready for one in after)
-        settings = hosts[0].settings
-        trainer = Trainer(settings.run, settings.node)
-        facts = {
-            "run_id": settings.run.run_id().hex(),
-            "base_digest": trainer.base_digest.hex(),
-            "epoch_bytes": trainer.epoch_bytes,
-            "protocol_version": Hello.__dataclass_fields__["protocol_version"].default,
-            "seed": SEED.hex(),
-            "run_seed": str(settings.run.seed),
-            "statement": statement_layout(),
-            "steps": settings.run.steps,
-            "refresh_period": settings.run.seedflood.refresh_period,
-            "origins": origins,
-        }
+        facts = facts_of(hosts[0]) | {"seed": SEED.hex(), "origins": origins}
         yield Swarm(hosts, json.dumps(facts), watch.memory, max(lateness))
     finally:
         made.close()
@@ -161,11 +80,7 @@ def lie(swarm: Swarm, kind: str) -> dict[str, object]:
 
 def lie_once(swarm: Swarm, kind: str) -> dict[str, object]:
     address = swarm.hosts[0].settings.node.listen
-    command = ["node", str(HERE / "client.mjs"), str(PROTO), swarm.facts, address, kind, str(SECONDS)]
-    nice = ["nice", "-n", "10"] if shutil.which("nice") else []  # a liar elsewhere would not take this machine's time
-    done = subprocess.run([*nice, *command], capture_output=True, text=True, check=False, timeout=120)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(done.stdout.splitlines()[-1])
+    return run_client(HERE / "client.mjs", swarm.facts, address, kind, str(SECONDS))
 
 
 @pytest.mark.parametrize("kind", KINDS)
