@@ -13,18 +13,10 @@ from seedflood.simulation.seedflood.traffic import TRAFFIC
 from seedflood.transport.codec import PullPart
 
 
-class Admission:
-    refuses = False
-
-    def check_hello(self, hello):
-        if self.refuses:
-            raise PeerError("not you", reason="test")
-
-
 class Host:
     """An endpoint that writes down what its driver is told."""
 
-    is_up, is_paused = True, False
+    is_up, is_paused, refuses = True, False, False
 
     def __init__(self, index):
         self.index = index
@@ -32,10 +24,13 @@ class Host:
         self.origin = self.member.origin
         self.told = []
         self.node = self.driver = self
-        self.admission = Admission()
 
     def hello(self):
         return Hello(bytes(32), bytes(32), self.member)
+
+    def check_hello(self, hello):
+        if self.refuses:
+            raise PeerError("not you", reason="test")
 
     def enter(self, action, *args):
         action(*args)
@@ -89,7 +84,7 @@ def test_both_ends_are_told_of_a_link_and_of_its_end():
 
 def test_a_refused_hello_ends_the_link_and_the_refused_side_hears_of_nothing_else():
     clock, network, (a, b) = linked()
-    a.admission.refuses = True
+    a.refuses = True
     network.break_link(0, 1)
     a.told.clear()
     b.told.clear()
