@@ -57,9 +57,10 @@ from seedflood.training.gasloc.loading import load_trainer
 
 SHAPE: dict[str, Any] = {"hidden_size": 512, "word_embed_proj_dim": 512, "ffn_dim": 2048, "num_hidden_layers": 8}
 HEADS = 8
-ROUNDS, SLOW_ROUNDS, FAR_ROUNDS = 8, 4, 2
+ROUNDS, SLOW_ROUNDS, FAR_ROUNDS = 8, 4, 4
 WARM_UP_ROUNDS = 1
-"""The first exchange learns what the link carries. On the far link it counts: there may be no other."""
+"""The first exchange learns what the link carries. On the far link it counts, too. There the first round may have no
+partners: local steps take less time than the way, so a host may not know yet that its neighbour is linked with it."""
 
 SLOW_BYTES_PER_SECOND = 100e6 / 8
 FAR_SECONDS = 0.2
