@@ -4,6 +4,7 @@ import asyncio
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,13 +42,15 @@ async def test_hosts_of_a_closed_run_train_and_end_with_one_digest(closed: Close
     assert len({str(daemon.result["digest"]) for daemon in daemons if daemon.result}) == 1
 
 
-async def start_heedless(closed: Closed, name: str, peers: list[str], monkeypatch: pytest.MonkeyPatch) -> Daemon:
+async def start_heedless(
+    closed: Closed, name: str, peers: list[str], monkeypatch: pytest.MonkeyPatch, **run: Any
+) -> Daemon:
     """A host that heeds no roster, and brings none."""
     with monkeypatch.context() as patched:
         patched.setattr(
             Enrolment, "open", classmethod(lambda cls, settings, _: cls(None, "", settings.node.state, None))
         )
-        return await closed.start(name, peers, clients=3)
+        return await closed.start(name, peers, **{"clients": 3} | run)
 
 
 def metrics_of(daemon: Daemon) -> str:
@@ -150,9 +153,10 @@ async def test_a_removed_host_that_heeds_no_roster_stays_out_even_of_a_host_that
 ) -> None:
     closed.enrol("a", "b", "c")
     old = closed.copy("old.json")
-    a = await closed.start("a", [], clients=3)
-    b = await closed.start("b", ["a"], roster=old, clients=3)
-    c = await start_heedless(closed, "c", ["a", "b"], monkeypatch)
+    run = {"clients": 3, "steps": 1_000_000}
+    a = await closed.start("a", [], **run)
+    b = await closed.start("b", ["a"], roster=old, **run)
+    c = await start_heedless(closed, "c", ["a", "b"], monkeypatch, **run)
     await closed.cluster.until(lambda: min(one.node.step for one in (a, b, c)) >= 5)
     closed.remove("c")
     closed.give(a)
@@ -162,7 +166,7 @@ async def test_a_removed_host_that_heeds_no_roster_stays_out_even_of_a_host_that
     )
     held = a.node.frontier.last(gone)
     await b.close()
-    b = await closed.start("b", ["a"], roster=old, clients=3)  # it has kept the newer one
+    b = await closed.start("b", ["a"], roster=old, **run)  # it has kept the newer one
     assert b.gate.roster == closed.roster
     assert b.node.frontier.last(gone) >= 0
     await closed.cluster.until(lambda: b.links.faults()["roster"] + a.links.faults()["roster"] > 1)
@@ -175,10 +179,11 @@ async def test_a_removed_host_that_heeds_no_roster_stays_out_even_of_a_host_that
 async def test_a_newcomer_is_let_in_by_the_roster_that_it_brings(closed: Closed) -> None:
     closed.enrol("a", "b")
     first = closed.copy("first.json")
-    a, b = await closed.start("a", [], roster=first, clients=2), await closed.start("b", ["a"], roster=first, clients=2)
+    run = {"clients": 2, "steps": 1_000_000}
+    a, b = await closed.start("a", [], roster=first, **run), await closed.start("b", ["a"], roster=first, **run)
     await closed.cluster.until(lambda: a.node.step >= 3)
     closed.enrol("c")
-    c = await closed.start("c", ["a"], clients=2)
+    c = await closed.start("c", ["a"], **run)
     await closed.cluster.until(lambda: c.node.is_ready and c.node.origin in b.node.membership)
     assert a.gate.roster == b.gate.roster == closed.roster
     assert read_roster(closed.folder / "a" / "roster.json").roster == closed.roster
