@@ -94,7 +94,7 @@ async def test_what_a_valid_peer_passes_on_of_a_stranger_is_neither_verified_nor
     )
     strangers, run_id = [Identity.generate() for _ in range(100)], a.hello().run_id
     for k, stranger in enumerate(strangers):
-        member = Member(stranger.public_key, "eve", 1)
+        member = Member(stranger.public_key, "mallory", 1)
         member = replace(member, signature=stranger.sign(member.signed_bytes(run_id)))
         bundle = Bundle(stranger.origin, k, ((1, 2),))
         bundle = bundle._replace(signature=stranger.sign(bundle.signed_bytes(run_id, stranger.public_key)))
@@ -105,7 +105,7 @@ async def test_what_a_valid_peer_passes_on_of_a_stranger_is_neither_verified_nor
     origins = {stranger.origin for stranger in strangers}
     assert not origins & {*a.node.membership.origins(), *a.node.frontier.origins}
     assert is_linked(a, b.node.origin)  # it may only have been faster than we with a new roster
-    assert not [record for record in caplog.records if "eve" in record.getMessage()]
+    assert not [record for record in caplog.records if "mallory" in record.getMessage()]
 
 
 async def test_a_roster_of_an_old_serial_is_ignored_and_a_forged_one_ends_the_link(closed: Closed) -> None:

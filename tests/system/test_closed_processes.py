@@ -10,7 +10,7 @@ from seedflood.identity import Identity
 from seedflood.protocol.swarm.roster import Entry, Roster
 from seedflood.roster_file import SignedRoster, read_roster, write_roster
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.long]
 
 
 def test_a_host_is_removed_by_a_new_roster_and_sighup_and_stays_out_after_kill_9(hosts, tmp_path):
