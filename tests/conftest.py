@@ -1,6 +1,8 @@
 """Fixtures for all tests."""
 
+import logging
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,15 @@ settings.register_profile("patient", deadline=None)  # how long an example takes
 settings.load_profile("patient")
 
 REPOSITORY = Path(__file__).parent.parent
+
+
+@pytest.fixture(autouse=True)
+def _no_log_of_an_earlier_test() -> Iterator[None]:
+    """A command that is run in this process logs to the stderr of its test, which ends with that test."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers, root.level = handlers, level
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
 from clusters import SecuredCluster
+from seedflood.host.logs import configure_logging
 from seedflood.identity import Identity
 
 RUN = {"clients": 2, "steps": 60}
@@ -51,6 +52,7 @@ async def test_a_host_that_is_not_the_pinned_one_is_not_linked(tmp_path):
 
 
 async def test_links_that_are_not_encrypted_are_told_of_everywhere(tmp_path, capsys):
+    configure_logging("warning", "json", "one")
     cluster = SecuredCluster(tmp_path)
     try:
         for insecure in (True, False):
@@ -61,6 +63,6 @@ async def test_links_that_are_not_encrypted_are_told_of_everywhere(tmp_path, cap
                     assert metrics_of(await answer.text())["seedflood_links_insecure",] == insecure
                 async with session.get(f"http://{node.address}/api/status") as answer:
                     assert (await answer.json())["node"]["exposed"] == (["0.0.0.0:0"] if insecure else [])
-            assert ("links are not encrypted" in capsys.readouterr().out) is insecure
+            assert ("links are not encrypted" in capsys.readouterr().err) is insecure
     finally:
         await cluster.close()
