@@ -103,7 +103,7 @@ def test_every_other_fault_is_one_sentence(desk: Desk, tmp_path: Path) -> None:
     code, _, err = desk.run("remove", "alpha", "--key", str(other))
     assert (code, "is the roster of another operator" in err) == (ExitCode.CONFIG, True)
     code, _, err = desk.run("add", "beta", KEYS[1], "--key", str(tmp_path / "none.key"))
-    assert (code, "none.key does not exist; `seedflood keygen" in err) == (ExitCode.CONFIG, True)
+    assert (code, "none.key does not exist; name the operator's" in err) == (ExitCode.CONFIG, True)
 
 
 def test_a_host_that_is_named_again_gets_other_roles_and_times(desk: Desk) -> None:

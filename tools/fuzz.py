@@ -5,7 +5,6 @@ started, and belongs into tests/fuzz/corpus/TARGET together with the mended code
 """
 
 import sys
-import tempfile
 from pathlib import Path
 
 import atheris
@@ -22,8 +21,8 @@ def main() -> None:
     if len(sys.argv) < 2 or sys.argv[1] not in TARGETS:
         sys.exit(f"name a target: {', '.join(TARGETS)}")
     target = sys.argv.pop(1)
-    found = tempfile.mkdtemp(prefix=f"seedflood-fuzz-{target}-")
-    atheris.Setup([*sys.argv, found, str(CORPORA / target)], TARGETS[target])
+    seeds = ",".join(str(path) for path in sorted((CORPORA / target).iterdir()))
+    atheris.Setup([*sys.argv, f"-seed_inputs={seeds}"], TARGETS[target])
     atheris.Fuzz()
 
 

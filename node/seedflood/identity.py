@@ -71,7 +71,7 @@ class Identity:
         try:
             return cls(_load(path))
         except FileNotFoundError:
-            raise ConfigError(f"the key {path} does not exist; `seedflood keygen {path}` makes one.") from None
+            raise ConfigError(f"the key {path} does not exist; name the operator's with --key.") from None
         except OSError as error:
             raise ConfigError(f"the key {path} cannot be read: {error.strerror}.") from None
 

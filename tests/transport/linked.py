@@ -30,7 +30,12 @@ def frame_of(message: codec.LinkMessage):
 
 async def rogue(b, *frames: bytes) -> tuple[grpc.StatusCode, str]:
     """Sends raw frames and returns the status with which the node ends the stream."""
-    async with grpc.aio.insecure_channel(b.address, options=[("grpc.max_send_message_length", -1)]) as channel:
+    return await end_of(grpc.aio.insecure_channel(b.address, options=[("grpc.max_send_message_length", -1)]), *frames)
+
+
+async def end_of(channel: grpc.aio.Channel, *frames: bytes) -> tuple[grpc.StatusCode, str]:
+    """Opens a link by hand, says these frames, and returns the status that it ends with."""
+    async with channel:
         call = channel.stream_stream("/seedflood.wire.Flood/Link")()
         with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
             for frame in frames:

@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
+from linked import end_of
 
 from seedflood.errors import PeerError
 from seedflood.identity import Identity, verify
@@ -53,18 +54,6 @@ def channel_with(address, key_pem, chain_pem):
     secrets = grpc.ssl_channel_credentials(certificates.authority(), key_pem, chain_pem)
     options = [*CHANNEL_OPTIONS, ("grpc.ssl_target_name_override", certificates.SERVER_NAME)]
     return grpc.aio.secure_channel(address, secrets, options=options)
-
-
-async def end_of(channel, *frames):
-    """Opens a link by hand, says these frames, and returns the status that it ends with."""
-    async with channel:
-        call = channel.stream_stream(LINK_PATH)()
-        with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
-            for frame in frames:
-                await call.write(frame)
-            while await call.read() is not grpc.aio.EOF:
-                pass
-        return await call.code(), await call.details()
 
 
 @contextlib.asynccontextmanager

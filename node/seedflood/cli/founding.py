@@ -10,7 +10,6 @@ from seedflood.cli.options import SetOption, parse_overrides
 from seedflood.config import merge, read_layer
 from seedflood.errors import UsageError
 
-RosterOption = Annotated[Path, typer.Option(metavar="FILE", help="The roster; it gets one more entry.")]
 HostsArgument = Annotated[
     list[str], typer.Argument(metavar="NAME[=HOST:PORT]...", help="All hosts; one without an address only dials.")
 ]

@@ -8,8 +8,8 @@ from typing import Any
 from seedflood.config import check_address, combine, merge, read_layer
 from seedflood.errors import ConfigError, PeerError, UsageError
 from seedflood.founding.invitation import Code, Grant, Invitation, join
-from seedflood.founding.plan import PEERS_FILE, ROSTER_FILE, STATE_FOLDER, explain, write_text
-from seedflood.host.places import KEY_FILE
+from seedflood.founding.plan import PEERS_FILE, STATE_FOLDER, explain, write_text
+from seedflood.host.places import KEY_FILE, ROSTER_FILE
 from seedflood.identity import Identity
 from seedflood.protocol.swarm.roster import KEY_BYTES, Entry, Role
 from seedflood.roster_file import SignedRoster, parse_roster, read_roster, write_roster
@@ -21,7 +21,7 @@ class Desk:
     def __init__(self, roster: Path, key: Path, settings: Path) -> None:
         """Raises ConfigError, if these do not belong together."""
         self._path = roster
-        self._operator = _load_operator(key)
+        self._operator = Identity.load(key)
         self._settings = read_layer(settings, "name settings for a new host with --settings")
         signed = read_roster(roster)
         if signed.operator != self._operator.public_key:
@@ -98,9 +98,3 @@ def _keep(grant: Grant, identity: Identity, out: Path) -> str:
     except OSError as error:
         raise ConfigError(f"cannot write in {out}: {error.strerror}.") from None
     return entry.name
-
-
-def _load_operator(path: Path) -> Identity:
-    if not path.exists():
-        raise ConfigError(f"the key {path} does not exist; name the operator's with --key.")
-    return Identity.load_or_create(path)

@@ -27,9 +27,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Self
 
-from cryptography.hazmat.primitives.serialization import Encoding
-from cryptography.x509 import load_der_x509_certificate
-
 from seedflood.config import check_address
 from seedflood.errors import BindError, NotRunningError, PeerError, SeedfloodError, UsageError
 from seedflood.identity import Identity, verify
@@ -210,7 +207,7 @@ async def _converse(
     writer: asyncio.StreamWriter,
 ) -> None:
     shown = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
-    channel = certificates.channel_of(load_der_x509_certificate(shown).public_bytes(Encoding.PEM))
+    channel = certificates.channel_of(ssl.DER_cert_to_PEM_cert(shown).encode())
     if not hmac.compare_digest(channel[:PIN_BYTES], code.pin):
         raise PeerError(
             f"somebody else than the one who made the code answers at {code.address}; nothing was said to it",

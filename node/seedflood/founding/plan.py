@@ -23,13 +23,13 @@ from seedflood import durable
 from seedflood.config import SECTIONS, check_address, combine, merge
 from seedflood.config.tables import spell_value
 from seedflood.errors import ConfigError, UsageError
-from seedflood.host.places import KEY_FILE
+from seedflood.host.places import KEY_FILE, ROSTER_FILE
 from seedflood.identity import Identity
 from seedflood.protocol.origin import NAME_PATTERN
 from seedflood.protocol.swarm.roster import Entry, Roster
 from seedflood.roster_file import SignedRoster, write_roster
 
-OPERATOR_FILE, ROSTER_FILE, NEWCOMER_FILE = "operator.key", "roster.json", "newcomer.toml"
+OPERATOR_FILE, NEWCOMER_FILE = "operator.key", "newcomer.toml"
 PEERS_FILE, STATE_FOLDER = "peers.toml", "seedflood-state"
 
 HEAD = "# Made by `seedflood init` or `join`. deploy/peers.toml of the source explains every setting.\n\n"

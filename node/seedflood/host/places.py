@@ -3,7 +3,7 @@
 KEY_FILE, JOURNAL_FILE, SNAPSHOTS_FOLDER = "identity.pem", "journal.sqlite", "snapshots"
 
 ROSTER_FILE = "roster.json"
-"""The newest roster that others told us."""
+"""In the state folder: the newest roster that others told us."""
 
 GASLOC_FOLDER = "gasloc"
 """Holds what hosts that train by GASLoC exchange."""

@@ -8,7 +8,7 @@ from origins import A, B, C, D, pretend_signature, verify
 
 from seedflood.errors import PeerError
 from seedflood.protocol.origin import STEP_MAX
-from seedflood.protocol.swarm.gate import Gate, placeholder
+from seedflood.protocol.swarm.gate import Gate, stand_in
 from seedflood.protocol.swarm.membership import Membership
 from seedflood.protocol.swarm.roster import Entry, Roster
 
@@ -110,7 +110,7 @@ def test_two_rosters_with_one_serial_are_noticed_and_one_of_them_counts_everywhe
 
 
 def stand_ins(*origins):
-    return {one.id: placeholder(one.public_key, one.name) for one in origins}
+    return {one.id: stand_in(one.public_key, one.name) for one in origins}
 
 
 def test_nothing_counts_that_a_silenced_host_has_stated_and_nobody_is_told_of_it():

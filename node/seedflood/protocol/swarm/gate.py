@@ -102,13 +102,11 @@ class Gate:
         self.former = frozenset(one.origin for one in self.entries() if one.is_over(now))
         return before != (self._valid, self.trainers)
 
-    def placeholders(self) -> dict[OriginId, Member]:
+    def stand_ins(self) -> dict[OriginId, Member]:
         """For all entries that may not train now: what counts in place of what they state. So their keys are known, and
         what they had published before can be verified."""
         trainers = self.trainers or frozenset()
-        return {
-            one.origin: placeholder(one.public_key, one.name) for one in self.entries() if one.origin not in trainers
-        }
+        return {one.origin: stand_in(one.public_key, one.name) for one in self.entries() if one.origin not in trainers}
 
     def view(self) -> RosterView | None:
         """What an operator is shown of it."""
@@ -121,6 +119,6 @@ class Gate:
         return len(self.entries()) - len(self._valid)
 
 
-def placeholder(public_key: bytes, name: str) -> Member:
+def stand_in(public_key: bytes, name: str) -> Member:
     """A host of which nothing more is heard: it has left, and is expected in no step."""
     return Member(public_key, name, incarnation=0, first_step=STEP_MAX, last_step=-1)

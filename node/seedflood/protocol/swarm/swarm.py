@@ -11,7 +11,7 @@ from seedflood.errors import PeerError
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.swarm.admission import MemberAdmission
 from seedflood.protocol.swarm.algorithm import Algorithm
-from seedflood.protocol.swarm.gate import placeholder
+from seedflood.protocol.swarm.gate import stand_in
 from seedflood.protocol.swarm.messages import AlgorithmMessage, Goodbye, Hello, Member, Members, Message, Ping, Pong
 from seedflood.protocol.swarm.outbox import Outbox, Wanted
 from seedflood.protocol.swarm.presence import Presence
@@ -206,10 +206,10 @@ class Swarm(Generic[Wanted]):
         gate = self.gate
         if gate.trainers is None:
             return
-        silenced = {origin: one for origin, one in gate.placeholders().items() if origin != self.origin}
+        silenced = {origin: one for origin, one in gate.stand_ins().items() if origin != self.origin}
         for member in self.membership.all():  # an entry may have been taken out altogether
             if member.origin not in gate.trainers and member.origin != self.origin:
-                silenced.setdefault(member.origin, placeholder(member.public_key, member.name))
+                silenced.setdefault(member.origin, stand_in(member.public_key, member.name))
         missing = min(gate.removed(), self._clients - len(gate.trainers))
         self._presence.changed |= self.membership.silence(silenced, gate.may_link, missing)
 
