@@ -1,9 +1,12 @@
 """What people see of a cluster while it runs."""
 
+import asyncio
+
 import pytest
 
 from seedflood.cluster import local
 from seedflood.cluster.tour import plan_tour
+from seedflood.errors import SeedfloodError
 
 
 @pytest.fixture
@@ -29,3 +32,12 @@ def test_the_line_of_a_course_is_about_the_run_that_goes_on(cluster):
     assert "run 2: evaluating" in cluster._line()
     assert "step 0/40" in cluster._line()
     assert {host.sent_bytes for host in cluster.hosts} == {0}
+
+
+async def test_a_node_that_is_killed_is_said_to_be(cluster):
+    watching = asyncio.create_task(cluster._watch(cluster.hosts[0]))
+    while cluster.hosts[0].process is None:
+        await asyncio.sleep(0.01)
+    cluster.hosts[0].process.kill()
+    with pytest.raises(SeedfloodError, match=r"failed: it was ended by SIGKILL \(by hand, or for lack of memory\)"):
+        await watching

@@ -132,7 +132,7 @@ async def test_its_figures_are_metrics(console, http):
 async def test_what_it_has_no_updates_for_cannot_be_traced(console, http):
     assert await get(http, console, "/api/trace?origin=beta&step=3") == (404, "this run has no updates to trace\n")
     console.hub.subject = None
-    assert await get(http, console, "/api/trace?origin=alpha&step=3") == (404, "the model is being loaded\n")
+    assert await get(http, console, "/api/trace?origin=alpha&step=3") == (503, "the model is being loaded\n")
 
 
 async def test_the_command_tells_the_same(console):

@@ -316,7 +316,8 @@ class _Cluster:
         out, _ = await asyncio.gather(process.stdout.read(), self._read_log(host, process.stderr))
         code = await process.wait()
         if code != 0:
-            error = SeedfloodError(f"{host.name} failed: {host.last_words or 'no word'} (log: {host.folder}/log.jsonl)")
+            why = host.last_words or _how_it_ended(code)
+            error = SeedfloodError(f"{host.name} failed: {why} (log: {host.folder}/log.jsonl)")
             error.exit_code = ExitCode(code) if code in set(ExitCode) else ExitCode.INTERNAL
             raise error
         host.results = [json.loads(line) for line in out.splitlines() if line.strip()]
@@ -468,3 +469,12 @@ def _shown_of(progress: dict[str, Any]) -> dict[str, str]:
     if "distance" in progress:
         shown["apart"] = f"{progress['distance']:.2%}"
     return shown
+
+
+def _how_it_ended(code: int) -> str:
+    """For a node that said nothing of its end."""
+    if code >= 0:
+        return f"it ended with exit code {code}"
+    return f"it was ended by {signal.Signals(-code).name}" + (
+        " (by hand, or for lack of memory)" if code == -signal.SIGKILL else ""
+    )

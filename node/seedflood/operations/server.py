@@ -131,8 +131,9 @@ class OperationsServer:
         step = _whole(request, "step", None)
         tracer, state = self._hub.tracer, self._hub.settings.node.state
         if tracer is None:
-            why = "the model is being loaded" if self._hub.subject is None else "this run has no updates to trace"
-            raise web.HTTPNotFound(text=f"{why}\n")
+            if self._hub.subject is None:
+                raise web.HTTPServiceUnavailable(text="the model is being loaded\n")
+            raise web.HTTPNotFound(text="this run has no updates to trace\n")
         async with self._tracing:  # one at a time, because each may read all event files
             read, wait_for_log = tracer(origin, step, names.get(origin)), self._hub.wait_for_log()
 
