@@ -34,10 +34,14 @@ def test_the_line_of_a_course_is_about_the_run_that_goes_on(cluster):
     assert {host.sent_bytes for host in cluster.hosts} == {0}
 
 
-async def test_a_node_that_is_killed_is_said_to_be(cluster):
-    watching = asyncio.create_task(cluster._watch(cluster.hosts[0]))
-    while cluster.hosts[0].process is None:
-        await asyncio.sleep(0.01)
-    cluster.hosts[0].process.kill()
+async def test_a_node_that_is_killed_is_said_to_be(cluster, monkeypatch):
+    start = asyncio.create_subprocess_exec
+
+    async def start_and_kill(*command, **options):
+        process = await start(*command, **options)
+        process.kill()
+        return process
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", start_and_kill)
     with pytest.raises(SeedfloodError, match=r"failed: it was ended by SIGKILL \(by hand, or for lack of memory\)"):
-        await watching
+        await cluster._watch(cluster.hosts[0])
