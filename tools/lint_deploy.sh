@@ -25,7 +25,7 @@ if has hadolint; then
 fi
 
 if has shellcheck; then
-  check shellcheck .ci/run proto/generate.sh tools/*.sh deploy/kubernetes/base/*.sh
+  check shellcheck .ci/run proto/generate.sh tools/*.sh deploy/kubernetes/*/*.sh
 fi
 
 if has yamllint; then
@@ -39,7 +39,10 @@ if has promtool; then
 fi
 
 if has kubectl kubernetes-validate; then
-  for folder in deploy/kubernetes/*/; do
+  # A copy, for the closed run's manifests hold what `init` makes.
+  cp -r deploy/kubernetes "$scratch"
+  (cd "$scratch/kubernetes/closed" && seedflood init seedflood-0=localhost:7070 seedflood-{1,2} --out run >/dev/null)
+  for folder in "$scratch"/kubernetes/*/; do
     manifests=$scratch/$(basename "$folder").yaml
     check kubectl kustomize "$folder" --output "$manifests"
     check kubernetes-validate --quiet --strict "$manifests"

@@ -50,6 +50,20 @@ def test_a_file_alone_is_a_course_of_one_run(write):
     assert stage.settings.node.export is None
 
 
+@pytest.mark.parametrize(
+    ("own", "meant"), [("", "first.json"), ('[node]\nroster = "second.json"\n', "later/second.json")]
+)
+def test_a_later_run_has_the_roster_of_the_first_unless_its_file_names_another(write, own, meant):
+    def close(text):
+        return text.replace("[run]\n", f'[run]\noperator = "{"ab" * 32}"\n')
+
+    path = write(close(FIRST).replace("[node]\n", '[node]\nroster = "first.json"\n'), own + close(SECOND))
+    assert [stage.settings.node.roster for stage in load_course(path)] == [
+        path.parent / "first.json",
+        path.parent / meant,
+    ]
+
+
 def test_a_later_file_takes_from_the_one_before_all_but_what_is_of_one_run(write):
     first, second = load_course(write())
     node = second.settings.node

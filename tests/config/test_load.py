@@ -33,6 +33,19 @@ def test_a_layer_overrides_single_keys_not_sections(write):
     assert (settings.node.name, settings.node.shard) == ("b", "1/2")
 
 
+CLOSED = f'[run]\noperator = "{"ab" * 32}"\n[node]\nstate = "state"\n'
+
+
+@pytest.mark.parametrize(
+    ("told", "meant"), [("lists/roster.json", "{folder}/lists/roster.json"), ("/r.json", "/r.json")]
+)
+def test_the_path_of_a_roster_begins_where_the_file_is_and_other_paths_where_the_node_is_started(write, told, meant):
+    path = write(f'{CLOSED}roster = "{told}"\n')
+    assert load_settings(path).node.roster == Path(meant.format(folder=path.parent))
+    assert load_settings(path, {"node": {"roster": "mine.json"}}).node.roster == Path("mine.json")
+    assert load_settings(path).node.state == Path("state")
+
+
 def test_settings_of_one_file_do_not_leak_into_the_next(write):
     load_settings(write("[run]\nsteps = 7\n"))
     assert load_settings(None).run.steps == 400
@@ -194,5 +207,4 @@ def test_an_audit_that_cannot_know_what_was_applied_says_so(write, run):
 def test_a_roster_without_an_operator_says_what_is_missing(write):
     with pytest.raises(ConfigError, match=r"\[node\] roster is for a closed run: name .* \[run\] operator"):
         load_settings(write('[node]\nroster = "roster.json"\n'))
-    closed = load_settings(write(f'[run]\noperator = "{"ab" * 32}"\n[node]\nroster = "roster.json"\n'))
-    assert closed.node.roster == Path("roster.json")
+    assert load_settings(write(f'{CLOSED}roster = "roster.json"\n')).node.roster is not None

@@ -4,8 +4,11 @@ Nothing here sleeps: a test waits for what a node says, or for what the engine t
 """
 
 import json
+import re
 import subprocess
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -97,6 +100,16 @@ def run_command(command: Sequence[str], directory: str | None = None, environmen
     if ran.returncode != 0:
         pytest.fail(f"{' '.join(command)}: {ran.stderr.strip()[-2000:]}")
     return ran.stdout
+
+
+def said_in(path: Path) -> list[str]:
+    """The commands in the comments of a file, one by one; continued lines are joined."""
+    return "".join(re.findall(r"(?m)^#   +(.*\n)", path.read_text())).replace("\\\n", "").splitlines()
+
+
+def run_seedflood(command: str, folder: Path) -> None:
+    """Runs `seedflood ...` of this working tree in a folder."""
+    run_command((sys.executable, "-c", "from seedflood.cli import main; main()", *command.split()[1:]), str(folder))
 
 
 def _parse(line: bytes) -> dict[str, Any]:

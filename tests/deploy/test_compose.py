@@ -1,4 +1,4 @@
-"""The cluster of docker/compose.yaml on a real engine: it trains to its end through a kill and a cut."""
+"""The clusters of docker/ on a real engine: the closed one trains to its end through a kill and a cut."""
 
 import json
 import os
@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from containers import Container, docker, run_command
+from containers import Container, docker, run_command, run_seedflood, said_in
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(1800)]
 
 FOLDER = Path(__file__).parents[2] / "docker"
-FILES = (FOLDER / "compose.yaml",)
-TOUR = (*FILES, FOLDER / "compose.tour.yaml")
+CLOSED = ("compose.yaml", "compose.closed.yaml")
+TOUR = ("compose.yaml", "compose.tour.yaml")
 NAMES = [f"node-{k}" for k in range(1, 5)]
 STEPS = 250
 
@@ -24,11 +24,12 @@ STEPS = 250
 class Cluster:
     """`up`, then its containers by name; `down` leaves nothing."""
 
-    def __init__(self, http_port: int, files: tuple[Path, ...] = FILES) -> None:
+    def __init__(self, folder: Path, files: tuple[str, ...]) -> None:
         self.project = f"seedflood-test-{os.getpid()}"
-        self._files = [word for file in files for word in ("--file", str(file))]
-        self.http_port = http_port
-        self._environment = {**os.environ, "COMPOSE_PROJECT_NAME": self.project, "HTTP_PORT": str(http_port)}
+        self._files = [word for file in files for word in ("--file", str(folder / file))]
+        self.http_port = free_port()
+        told = {"COMPOSE_PROJECT_NAME": self.project, "HTTP_PORT": str(self.http_port)}
+        self._environment = {**os.environ, **told, "RUN_AS": f"{os.getuid()}:{os.getgid()}"}
         is_v2 = subprocess.run(["docker", "compose", "version"], capture_output=True, check=False).returncode == 0
         self._command = ["docker", "compose"] if is_v2 else ["docker-compose"]
         if not is_v2 and shutil.which("docker-compose") is None:
@@ -53,15 +54,19 @@ class Cluster:
 
 
 @pytest.fixture
-def cluster(image: str) -> Iterator[Cluster]:
-    made = Cluster(free_port())
+def cluster(image: str, tmp_path: Path) -> Iterator[Cluster]:
+    """The closed one, with the files that the head of compose.closed.yaml says how to make."""
+    folder = tmp_path / "docker"
+    shutil.copytree(FOLDER, folder, ignore=shutil.ignore_patterns("run", "wheels"))
+    run_seedflood(said_in(folder / "compose.closed.yaml")[0], folder)
+    made = Cluster(folder, CLOSED)
     yield made
     made.down()
 
 
 @pytest.fixture
 def tour(image: str) -> Iterator[Cluster]:
-    made = Cluster(free_port(), TOUR)
+    made = Cluster(FOLDER, TOUR)
     yield made
     made.down()
 
@@ -79,7 +84,10 @@ def test_a_cluster_ends_right_though_one_node_is_killed_and_another_one_loses_it
     for node in nodes.values():
         node.wait_for("progress", step=10)
     assert get(cluster, "/readyz") == "ready\n"
-    assert "seedflood_window_step" in get(cluster, "/metrics")
+    metrics = get(cluster, "/metrics")
+    assert "seedflood_window_step" in metrics
+    assert "seedflood_run_closed 1.0" in metrics
+    assert "seedflood_links_insecure 0.0" in metrics
 
     killed.kill_inside()
     killed.wait_for("started")

@@ -24,17 +24,9 @@ RUN apt-get update -qq && apt-get install -y -qq --no-install-recommends dbus sy
 
 BOOT = "umount /var/lib/seedflood && rmdir /var/lib/seedflood && exec /lib/systemd/systemd --show-status=true"
 
-SETTINGS = """
-[run]
-model = "embedded"
-steps = 100000
-[run.objective]
-task = "embedded"
-[node]
-name = "alpha"
-http = "127.0.0.1:7071"
-threads = 1
-"""
+INIT = "/opt/seedflood/bin/seedflood init alpha=alpha.example.org:7070 --set run.steps=100000 --out run"
+ROSTER = "/opt/seedflood/bin/seedflood roster"
+KEY = "--key run/operator.key"
 
 
 class Machine:
@@ -103,15 +95,20 @@ def machine(image: str) -> Iterator[Machine]:
         made.close()
 
 
-def test_the_unit_runs_watches_restarts_and_stops_a_node(machine: Machine, tmp_path: Path):
-    (tmp_path / "peers.toml").write_text(SETTINGS)
-    run_command(["docker", "cp", str(tmp_path / "peers.toml"), f"{machine.name}:/root/peers.toml"])
+def install(machine: Machine) -> None:
+    """Follows the README with the files of a closed run."""
+    machine.run(f"{INIT} && cp -r run/alpha/. .")
+    machine.run("mkdir -p /etc/seedflood && echo SEEDFLOOD__NODE__THREADS=1 >/etc/seedflood/environment")
     run_command(["docker", "cp", str(REPOSITORY / "deploy"), f"{machine.name}:/root/deploy"])
     installed, look = ("python3 -m venv", "pip install"), "journalctl"
     steps = [line.removeprefix("sudo ") for line in recipe.script("As a service")]
     for step in steps:
         if not any(word in step for word in (*installed, look)):
             machine.run(step)
+
+
+def test_the_unit_runs_watches_restarts_and_stops_a_node_of_a_closed_run(machine: Machine):
+    install(machine)
 
     # `systemctl enable --now` came back, so the node has told that it listens.
     assert machine.show("ActiveState") == "active"
@@ -124,7 +121,9 @@ def test_the_unit_runs_watches_restarts_and_stops_a_node(machine: Machine, tmp_p
     said = dict(re.findall(r"^(\w+):\s+(\S+)", status, re.MULTILINE))
     assert (said["Uid"], said["CapEff"], said["NoNewPrivs"], said["Seccomp"]) == (user, "0" * 16, "1", "2")
 
+    machine.run(f"{ROSTER} add roster.json beta {64 * 'b'} {KEY} && cp roster.json /etc/seedflood")
     machine.run(f"systemctl reload {UNIT}")
+    machine.wait_for('"serial": 2.*"event": "roster"')
     machine.wait_for('"event": "reloaded"')
 
     killed = machine.show("MainPID")
@@ -142,8 +141,18 @@ def test_the_unit_runs_watches_restarts_and_stops_a_node(machine: Machine, tmp_p
     machine.run(f"systemctl stop {UNIT}")
     assert (machine.show("Result"), machine.show("ExecMainStatus")) == ("success", "0")
 
+    machine.run(f"systemctl start {UNIT}")
+    machine.run(f"{ROSTER} remove roster.json alpha --yes {KEY} && cp roster.json /etc/seedflood")
+    machine.run(f"systemctl reload {UNIT}")
+    machine.wait_for("Main process exited")
+    assert_is_not_started_again(machine, code=77)
+
     machine.run("sed -i s/steps/stps/ /etc/seedflood/peers.toml")
     refused = subprocess.run(["docker", "exec", machine.name, "systemctl", "start", UNIT], check=False)
     assert refused.returncode != 0
+    assert_is_not_started_again(machine, code=78)
+
+
+def assert_is_not_started_again(machine: Machine, code: int) -> None:
     assert machine.show("ActiveState") == "failed"  # and not "activating", which is waiting for the next try
-    assert machine.show("ExecMainStatus") == "78"
+    assert machine.show("ExecMainStatus") == str(code)

@@ -23,7 +23,7 @@ from pydantic_settings import (
 from seedflood.config.migrate import MOVED, first_moved
 from seedflood.config.node import NodeSettings, PeerSettings, TlsSettings, is_loopback
 from seedflood.config.run import RunSettings
-from seedflood.config.tables import AlgorithmSettings, Section, sections_of
+from seedflood.config.tables import AlgorithmSettings, Section, merge, sections_of
 from seedflood.errors import ConfigError
 
 ENVIRONMENT_PREFIX = "SEEDFLOOD__"
@@ -107,7 +107,8 @@ NAME_THE_FILE = "name your peers.toml with --peers"
 def load_settings(path: Path | None, flags: Mapping[str, Any] | None = None) -> Settings:
     """Combines the layers. flags: nested like the file, only those that were given. Raises ConfigError with one
     sentence."""
-    return combine(read_layer(path) if path is not None else {}, flags, str(path) if path else "settings")
+    layer = anchor(read_layer(path), path) if path is not None else {}
+    return combine(layer, flags, str(path) if path else "settings")
 
 
 def read_layer(path: Path, remedy: str = NAME_THE_FILE) -> dict[str, Any]:
@@ -127,6 +128,12 @@ def read_layer(path: Path, remedy: str = NAME_THE_FILE) -> dict[str, Any]:
             f'{path}: [run] {key} moved to [{MOVED[key]}]; "seedflood config migrate {path}" writes the file anew.'
         )
     return layer
+
+
+def anchor(layer: Mapping[str, Any], path: Path) -> Mapping[str, Any]:
+    """The same settings, with the roster's path seen from here: in the file a relative one begins where the file is."""
+    roster = layer["node"].get("roster") if isinstance(layer.get("node"), Mapping) else None
+    return merge(layer, {"node": {"roster": str(path.parent / roster)}}) if isinstance(roster, str) else layer
 
 
 def combine(layer: Mapping[str, Any], flags: Mapping[str, Any] | None, source: str) -> Settings:

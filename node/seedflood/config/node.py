@@ -17,7 +17,9 @@ class NodeSettings(Section):
     listen: str = Field("127.0.0.1:7070", description='Address and port to listen on; port 0 takes any, "" none.')
     state: Path = Field(Path("seedflood-state"), description="Folder of this host's key, journal and results.")
     roster: Path | None = Field(
-        None, description="The list of hosts that its operator signed, of a run with [run] operator; SIGHUP reads it."
+        None,
+        description="The list of hosts that its operator signed, of a run with [run] operator; SIGHUP reads it. A "
+        "relative path begins where this file is.",
     )
     model_path: Path | None = Field(
         None, description="Folder that holds the base model here, if `run.model` is a name."
