@@ -25,6 +25,8 @@ from seedflood.simulation.world import AnyHost, World
 CHAOS_SECONDS_MAX = 60.0
 HEALING_SECONDS_MAX = 600.0
 STRIDE_SECONDS = 0.5
+WATCH_SECONDS = 2.0
+"""Between two looks at all hosts. One at every stride would be a third of the work of a run."""
 SHOWN_LINES_MAX = 10
 
 
@@ -113,7 +115,7 @@ class Trial(Generic[AnyHost]):
         for host in self.world.hosts:
             if host.is_up and not host.is_paused:
                 host.mistakes += [mistake for mistake in self.judge.look_at(host) if mistake not in host.mistakes]
-        self.world.clock.after(STRIDE_SECONDS, self._watch)
+        self.world.clock.after(WATCH_SECONDS, self._watch)
 
     def _rage(self, is_enough: Callable[[AnyHost], bool]) -> None:
         end = self.world.clock.now + CHAOS_SECONDS_MAX
