@@ -24,10 +24,11 @@ from benchmarks import swarm
 from benchmarks.measure import Metric, make_metric, ratios, shared_folder
 from benchmarks.missing import write_texts
 from seedflood.cluster.topology import make_topology
+from seedflood.study.methods.gasloc import average as average_round
+from seedflood.study.methods.gasloc import gossip as gossip_round
 from seedflood.training.gasloc.choco import Choco, Sparse
-from seedflood.training.gasloc.exchange import Arrival, FreshDifference, Offer
 from seedflood.training.gasloc.initial import draw_weights
-from seedflood.training.gasloc.outer import PLAIN, Outer, OuterSettings, Pull, pair_weight
+from seedflood.training.gasloc.outer import PLAIN, Outer, OuterSettings, pair_weight
 from seedflood.training.gasloc.packing import PackedTask, pack
 from seedflood.training.gasloc.schedule import Schedule
 from seedflood.training.gasloc.trainer import Trainer
@@ -40,7 +41,6 @@ WORKERS = 4
 STEPS, LOCAL_STEPS = 200, 20
 BATCH_SIZE, LENGTH = 8, 64
 TRAIN_REVIEWS, VALIDATION_REVIEWS = 3000, 50
-CHUNK_BYTES = 1 << 16
 SHAPE: dict[str, Any] = {
     "hidden_size": 64,
     "word_embed_proj_dim": 64,
@@ -64,7 +64,7 @@ PARTS = ("gasloc", "diloco", "single", "dadam", "dsgd", "choco", "swarm")
 RATIOS = (("gasloc", "diloco", 1.03), ("single", "dadam", 1.0), ("single", "dsgd", 1.0), ("gasloc", "dadam", None))
 """Of perplexities, seed by seed, and what they should be at most."""
 
-Begin = Callable[[Sequence[Outer]], Callable[[], None]]
+Begin = Callable[[Sequence[Outer]], Callable[[], object]]
 """Before the first local step; what it returns ends each round."""
 
 
@@ -116,21 +116,9 @@ def run(parts: Sequence[str] = ()) -> dict[str, Metric]:
     return metrics
 
 
-def gossip(outers: Sequence[Outer]) -> Callable[[], None]:
+def gossip(outers: Sequence[Outer]) -> Callable[[], object]:
     """Everyone exchanges with both neighbours on a ring."""
-    return partial(_gossip, outers)
-
-
-def _gossip(outers: Sequence[Outer]) -> None:
-    for outer in outers:
-        outer.propose()
-    arrivals = [_sent(_open(outer)) for outer in outers]
-    pulls: list[list[Pull]] = []
-    for outer, others in zip(outers, _neighbours(len(outers)), strict=True):
-        weight = pair_weight(len(others), len(others))
-        pulls.append([Pull(weight, FreshDifference(_open(outer), arrivals[other])) for other in others])
-    for outer, its in zip(outers, pulls, strict=True):
-        outer.mix(its)
+    return partial(gossip_round, outers, _neighbours(len(outers)))
 
 
 def tell_largest(step: float, outers: Sequence[Outer]) -> Callable[[], None]:
@@ -148,18 +136,9 @@ def tell_largest(step: float, outers: Sequence[Outer]) -> Callable[[], None]:
     return end
 
 
-def average(outers: Sequence[Outer]) -> Callable[[], None]:
+def average(outers: Sequence[Outer]) -> Callable[[], object]:
     """Everyone follows the mean, as an all-reduce makes it."""
-    return partial(_average, outers)
-
-
-def _average(outers: Sequence[Outer]) -> None:
-    offers = [outer.propose() for outer in outers]
-    mean_F = torch.cat(
-        [torch.stack([offer.told(index) for offer in offers]).mean(dim=0) for index in range(len(offers[0].pieces))]
-    )
-    for outer in outers:
-        outer.follow(mean_F)
+    return partial(average_round, outers)
 
 
 def follow(algorithm: Algorithm, seed: int) -> Course:
@@ -234,17 +213,3 @@ def _data() -> tuple[Any, list[torch.Tensor], torch.Tensor]:
 def _neighbours(workers: int) -> list[list[int]]:
     edges = make_topology("ring", workers)
     return [[sum(edge) - worker for edge in edges if worker in edge] for worker in range(workers)]
-
-
-def _open(outer: Outer) -> Offer:
-    assert outer.offer is not None
-    return outer.offer
-
-
-def _sent(offer: Offer) -> Arrival:
-    """As it arrives at the other end of a link."""
-    arrival = Arrival(offer.numbers, offer.encoding.name, offer.size, offer.digest)
-    for offset in range(0, offer.size, CHUNK_BYTES):
-        arrival.write(offer.read(offset, CHUNK_BYTES))
-    arrival.check()
-    return arrival

@@ -104,8 +104,10 @@ def test_protocol_knows_no_clock_chance_thread_or_file(impure):
 @pytest.mark.parametrize(
     ("package", "folder"),
     [
-        ("torch", "training/"),
+        ("torch", ("training/", "study/methods/")),
         ("transformers", "training/"),
+        ("peft", "study/methods/"),
+        ("matplotlib", "study/"),
         ("sqlite3", "storage/"),
         ("grpc", "transport/"),
         ("grpc_health", "transport/"),
@@ -117,7 +119,7 @@ def test_protocol_knows_no_clock_chance_thread_or_file(impure):
     ],
 )
 def test_a_heavy_dependency_lives_in_one_package(package, folder):
-    assert outside(importers_of(package), folder) == set()
+    assert outside(importers_of(package), *([folder] if isinstance(folder, str) else folder)) == set()
 
 
 ROOMS = ["training", "storage", "transport", "operations"]
@@ -154,6 +156,14 @@ def test_objectives_know_a_model_and_neither_rows_nor_settings():
         and not is_within(imported, "seedflood.training.causal")
     }
     assert strangers == set()
+
+
+def test_the_study_runs_no_daemon_and_its_methods_know_no_harness():
+    seen = {(name, one) for name, found in IMPORTS.items() if name.startswith("study/") for one in found}
+    live = tuple(f"seedflood.{room}" for room in ("host", "storage", "operations", "simulation", "founding", "cli"))
+    assert {pair for pair in seen if any(is_within(pair[1], room) for room in live)} == set()
+    of_methods = {one for name, one in seen if name.startswith("study/methods/") and is_within(one, "seedflood.study")}
+    assert {one for one in of_methods if not is_within(one, "seedflood.study.methods")} <= {"seedflood.study"}
 
 
 def test_what_simulates_any_algorithm_knows_none():

@@ -1,0 +1,92 @@
+"""The project's own methods in the study: what they send, and that they are what a daemon runs."""
+
+from collections import deque
+
+import pytest
+import torch
+
+from seedflood.cluster.topology import make_topology
+from seedflood.protocol.gasloc.matching import Lottery
+from seedflood.study.methods.gasloc import Diloco, Gasloc, matched
+from seedflood.study.methods.method import Graph
+from seedflood.study.methods.seedflood import Coefficients, OneSided, TwoSided, flood_share
+from seedflood.training.seedflood.rehearsal import Rehearsal
+
+
+def flooded(graph, origin):
+    """How often a bundle is sent: everyone forwards it once, to all but the neighbour that it came from."""
+    waiting, seen, sent = deque([(origin, None)]), {origin}, 0
+    while waiting:
+        client, source = waiting.popleft()
+        for other in graph.neighbours[client]:
+            if other != source:
+                sent += 1
+                if other not in seen:
+                    seen.add(other)
+                    waiting.append((other, client))
+    return sent
+
+
+@pytest.mark.parametrize("topology", ["ring", "grid", "complete", "tree"])
+def test_a_flood_sends_what_a_count_of_its_messages_says(topology):
+    graph = Graph(12, tuple(make_topology(topology, 12)))
+    assert flooded(graph, 3) / (2 * len(graph.edges)) == flood_share(len(graph.edges), 12)
+
+
+def test_seedflood_ends_where_a_rehearsal_of_the_same_run_ends(problem):
+    given = problem(times_default=1.0, rank=4)
+    method = TwoSided(given)
+    costs = [method.advance() for _ in range(2)]
+    rehearsal = Rehearsal(given.run.model_copy(update={"seedflood": method.run.seedflood}), given.node)
+    for _ in range(2):
+        rehearsal.advance()
+    assert method.average().module is not rehearsal.trainers[0].replica.model
+    assert method.digest() == rehearsal.trainers[0].digest()
+    assert costs[0].forwards == 2
+    assert costs[0].backwards == 0
+    assert 4 * 60 < costs[0].edge_bytes / flood_share(4, 4) < 4 * 200  # a signature of 64 bytes, and some more
+    assert method.consensus_error() == 0
+
+
+def test_one_sided_estimates_share_the_forward_of_their_centre(problem):
+    cost = OneSided(problem(times_default=1.0)).advance()
+    assert (cost.steps, cost.forwards) == (4, 5)
+
+
+def test_coefficients_of_higher_rank_are_more_bytes(problem):
+    small, large = (Coefficients(problem(times_default=1.0, rank=rank)).advance().edge_bytes for rank in (4, 8))
+    assert 2 < large / small < 4
+
+
+def test_partners_are_neighbours_and_mutual():
+    graph = Graph(9, tuple(make_topology("grid", 9)))
+    for round_ in range(20):
+        partners = matched(graph, Lottery(1), round_)
+        for client, others in enumerate(partners):
+            assert len(others) <= 1
+            assert all(other in graph.neighbours[client] and partners[other] == (client,) for other in others)
+
+
+def test_gasloc_without_momentum_keeps_the_mean_and_sends_half_floats(problem):
+    method = Gasloc(problem(rate=1e-3, eta=1.0, gamma=0.0))
+    for worker in method.workers:
+        worker.take_steps(1)
+    before_F = method._stacked().mean(dim=0)
+    apart = method.consensus_error()
+    edge_bytes, _ = method._end_round()
+    assert torch.allclose(method._stacked().mean(dim=0), before_F, atol=1e-5)
+    assert 0 < method.consensus_error() < apart
+    assert edge_bytes == 2 * len(before_F) * 2 / 4  # two pairs on the four edges of the ring
+
+
+def test_diloco_ends_a_round_with_nesterovs_step_on_the_mean(problem):
+    method = Diloco(problem(rate=1e-3, eta=0.7, gamma=0.9, local_steps=2))
+    start_F = previous_F = method._stacked()[0].clone()
+    for _ in range(2):
+        for worker in method.workers:
+            worker.take_steps(2)
+        mean_F = start_F + 0.7 * (method._stacked().mean(dim=0) - start_F)
+        method._end_round()
+        start_F, previous_F = mean_F + 0.9 * (mean_F - previous_F), mean_F
+        assert torch.allclose(method._stacked(), start_F.expand(4, -1), atol=1e-5)
+        assert method.consensus_error() == 0
