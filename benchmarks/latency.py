@@ -29,6 +29,7 @@ from benchmarks.measure import Metric, make_metric
 from benchmarks.relay import Relay, make_rules
 from benchmarks.workers import Worker, next_question
 from seedflood.identity import Identity
+from seedflood.transport.door import Door
 from seedflood.transport.server import CHANNEL_OPTIONS
 
 NODES = 16
@@ -139,7 +140,7 @@ async def _echo(channel: grpc.aio.Channel) -> float:
     return time.perf_counter() - began
 
 
-async def _add_echo(server: grpc.aio.Server) -> None:
+async def _add_echo(server: grpc.aio.Server, door: Door) -> None:
     async def echo(request: bytes, _: grpc.aio.ServicerContext) -> bytes:
         return request
 

@@ -27,6 +27,7 @@ from seedflood.protocol.swarm.outputs import Event
 from seedflood.storage.seedflood.journal import BundleJournal
 from seedflood.transport.budget import Use
 from seedflood.transport.credentials import Credentials
+from seedflood.transport.door import Door
 from seedflood.transport.links import Links
 from seedflood.transport.owner import LinkSettings
 
@@ -80,7 +81,7 @@ class Relay(Shell):
         verify: Verify = verify,
         notes_times: bool = False,
         credentials: Credentials | None = None,
-        add_services: Callable[[grpc.aio.Server], Awaitable[None]] | None = None,
+        add_services: Callable[[grpc.aio.Server, Door], Awaitable[None]] | None = None,
     ) -> None:
         self.identity = identity
         self.received_at: dict[tuple[OriginId, int], float] = {}

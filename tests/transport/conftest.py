@@ -3,9 +3,10 @@
 import asyncio
 import hashlib
 import json
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
+import grpc.aio
 import pytest
 
 from seedflood.errors import SeedfloodError
@@ -17,6 +18,7 @@ from seedflood.protocol.swarm.messages import Goodbye, Hello, Member, Message
 from seedflood.transport.answer import AnswerItem
 from seedflood.transport.budget import Use
 from seedflood.transport.credentials import Credentials
+from seedflood.transport.door import Door
 from seedflood.transport.links import Links
 from seedflood.transport.owner import LinkSettings
 
@@ -34,6 +36,7 @@ class Node:
         incarnation: int = 1,
         identity: Identity | None = None,
         credentials: Credentials | None = None,
+        add_services: Callable[[grpc.aio.Server, Door], Awaitable[None]] | None = None,
         **settings: Any,
     ) -> None:
         """identity: its own, where signatures are verified. credentials: plain ones if None."""
@@ -52,14 +55,16 @@ class Node:
         self.pull_ends: list[tuple[OriginId, bool]] = []
         self.journal: Callable[[tuple[Held, ...]], Iterator[AnswerItem]] = lambda frontier: iter(())
         self.on_received: Callable[[OriginId, Message], None] = lambda peer, message: None
-        self.on_pull: Callable[[bytes], None] = lambda public_key: None
+        self.on_pull: Callable[[bytes | None], None] = lambda public_key: None
         self.on_welcome: Callable[[Hello], None] = lambda hello: None
         self.use: Callable[[Message], Use] = lambda message: Use(news=1)
         self.on_connected: Callable[[OriginId], None] = lambda peer: None
         self.port = 0
         self._changed = asyncio.Event()
         defaults: dict[str, Any] = {"listen": "127.0.0.1:0", "redial_seconds_min": 0.01, "redial_seconds_max": 0.1}
-        self.links = Links(LinkSettings(**(defaults | settings)), self, credentials=credentials)
+        self.links = Links(
+            LinkSettings(**(defaults | settings)), self, credentials=credentials, add_services=add_services
+        )
 
     @property
     def address(self) -> str:
@@ -99,7 +104,7 @@ class Node:
     def is_welcome(self, hello: Hello) -> None:
         self.on_welcome(hello)
 
-    def may_pull(self, public_key: bytes) -> None:
+    def may_pull(self, public_key: bytes | None) -> None:
         self.on_pull(public_key)
 
     def connected(self, peer: OriginId, hello: Hello) -> None:

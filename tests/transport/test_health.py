@@ -5,18 +5,19 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
+from seedflood.transport.door import Door
 from seedflood.transport.health import SERVICES, WATCHES_MAX, Health
 
 SERVING, NOT_SERVING = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
 
 
 @pytest.fixture
-async def make_server():
+async def make_server(make_node):
     servers = []
 
     async def make(health):
         server = grpc.aio.server()
-        await health.add_to(server)
+        await health.add_to(server, Door(make_node("a").hello, lambda reason: None))
         port = server.add_insecure_port("127.0.0.1:0")
         await server.start()
         servers.append(server)

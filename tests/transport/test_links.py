@@ -16,8 +16,8 @@ from seedflood.protocol.swarm.messages import OPAQUE_BYTES_MAX, Goodbye, Hello, 
 from seedflood.transport import codec, links
 from seedflood.transport.budget import Use
 from seedflood.transport.credentials import PlainCredentials
+from seedflood.transport.door import HALF_OPEN_MAX, Door
 from seedflood.transport.link import PULL_PARTS, RECEIVED_BUNDLES
-from seedflood.transport.links import HALF_OPEN_MAX
 from seedflood.transport.queue import QUEUE_BYTES_MAX
 from seedflood.transport.server import CHANNEL_OPTIONS, bind, make_server
 from seedflood.wire import flood_pb2_grpc
@@ -310,7 +310,7 @@ async def test_streams_without_a_hello_take_each_others_places_and_keep_nobody_o
         await asyncio.wait(ended, return_when=asyncio.FIRST_COMPLETED)
         a = await make_node("a").start(b)
         await a.until(lambda: a.linked)
-        assert len(b.links._half_open) <= HALF_OPEN_MAX
+        assert b.links._door.half_open <= HALF_OPEN_MAX
         for call in calls:
             call.cancel()
         await asyncio.gather(*ended, return_exceptions=True)
@@ -566,13 +566,11 @@ async def test_an_address_that_cannot_be_had_is_named(make_node, address: str, s
 
 async def test_more_services_can_be_added_before_the_start(make_node) -> None:
     added: list[grpc.aio.Server] = []
-    a = make_node("a")
 
-    async def add(server: grpc.aio.Server) -> None:
+    async def add(server: grpc.aio.Server, door: Door) -> None:
         added.append(server)
 
-    a.links._add_services = add
-    await a.start()
+    await make_node("a", add_services=add).start()
     assert len(added) == 1
 
 

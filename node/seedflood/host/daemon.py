@@ -188,8 +188,12 @@ class Daemon:
     def is_welcome(self, hello: Hello) -> None:
         self.drive(lambda: self._driver.check_hello(hello))
 
-    def may_pull(self, public_key: bytes) -> None:
+    def may_pull(self, public_key: bytes | None) -> None:
         """Raises PeerError for an origin that may not link either. A run without an operator is open."""
+        if not self.gate.is_closed:
+            return
+        if public_key is None:
+            raise PeerError("a closed run answers pulls without a link only over TLS", reason="roster")
         if not self.gate.may_link(public_key):
             raise PeerError(NOT_LISTED, reason="roster")
 

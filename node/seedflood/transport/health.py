@@ -1,22 +1,25 @@
 """gRPC health (grpc.health.v1) and reflection on the node's own port, for probes that speak gRPC.
 
 Every service is NOT_SERVING while the node loads, catches up or drains, though links are served all the time: the
-status is for load balancers and orchestrators, not for neighbours. Anyone may ask, so long streams (watches,
-reflection) have a limited number of places (`crowd`). With grpcio's own servicer they could take all streams of the
-server, and one that does not read would delay the others.
+status is for load balancers and orchestrators, not for neighbours. Anyone may ask, so requests come in by the door, and
+long streams (watches, reflection) have a limited number of places (`crowd`). grpcio's own servicers have none of that:
+they could take all streams of the server, and a request that is garbage would be a traceback in the log.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import grpc
 import grpc.aio
-from grpc_health.v1 import health_pb2, health_pb2_grpc
+from google.protobuf.message import DecodeError
+from grpc_health.v1 import health_pb2
 from grpc_health.v1.health import SERVICE_NAME as HEALTH_SERVICE
-from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
+from grpc_reflection.v1alpha import reflection, reflection_pb2
 
+from seedflood.errors import PeerError
 from seedflood.transport.crowd import Crowd, host_of
+from seedflood.transport.door import Door
 from seedflood.transport.server import SERVICE
 from seedflood.wire import flood_pb2
 
@@ -34,67 +37,86 @@ class Health:
 
     def __init__(self, *, has_reflection: bool) -> None:
         self._has_reflection = has_reflection
-        self._servicer = _HealthServicer()
-
-    @property
-    def watches(self) -> int:
-        return len(self._servicer.watches)
-
-    async def add_to(self, server: grpc.aio.Server) -> None:
-        health_pb2_grpc.add_HealthServicer_to_server(self._servicer, server)
-        if self._has_reflection:
-            assert flood_pb2.DESCRIPTOR.services_by_name["Flood"].full_name == SERVICE
-            services = (SERVICE, HEALTH_SERVICE, reflection.SERVICE_NAME)
-            reflection_pb2_grpc.add_ServerReflectionServicer_to_server(_Reflection(services), server)
-
-    def tell(self, *, is_serving: bool) -> None:
-        self._servicer.tell(_STATUS.SERVING if is_serving else _STATUS.NOT_SERVING)
-
-
-class _HealthServicer(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
-    def __init__(self) -> None:
-        self.watches = Crowd(WATCHES_MAX)
+        self._watches = Crowd(WATCHES_MAX)
         self._status = _STATUS.NOT_SERVING
         self._changed = asyncio.Event()
         """Set when the present status ends. The next status has another event."""
 
-    def tell(self, status: int) -> None:
+    @property
+    def watches(self) -> int:
+        return len(self._watches)
+
+    async def add_to(self, server: grpc.aio.Server, door: Door) -> None:
+        def by_door(answer: Callable[[str, Any], Awaitable[None]]) -> Any:
+            async def handle(_: Any, context: Any) -> None:
+                try:
+                    request = _decode(health_pb2.HealthCheckRequest, await door.first_frame(context))
+                    await answer(request.service, context)
+                except PeerError as error:
+                    await door.refuse(error, context)
+
+            return grpc.stream_stream_rpc_method_handler(handle)
+
+        _add(server, HEALTH_SERVICE, {"Check": by_door(self._check), "Watch": by_door(self._watch)})
+        if self._has_reflection:
+            assert flood_pb2.DESCRIPTOR.services_by_name["Flood"].full_name == SERVICE
+            listed = _Reflection((SERVICE, HEALTH_SERVICE, reflection.SERVICE_NAME), door)
+            handler = grpc.stream_stream_rpc_method_handler(listed.answer)
+            _add(server, reflection.SERVICE_NAME, {"ServerReflectionInfo": handler})
+
+    def tell(self, *, is_serving: bool) -> None:
+        status = _STATUS.SERVING if is_serving else _STATUS.NOT_SERVING
         if status != self._status:
             self._status = status
             self._changed.set()
             self._changed = asyncio.Event()
 
-    async def Check(self, request: Any, context: Any) -> Any:  # noqa: N802 -- gRPC's name
-        if request.service not in SERVICES:
+    async def _check(self, service: str, context: Any) -> None:
+        if service not in SERVICES:
             await context.abort(grpc.StatusCode.NOT_FOUND)
-        return _STATUS(status=self._status)
+        await context.write(_STATUS(status=self._status).SerializeToString())
 
-    async def Watch(self, request: Any, context: Any) -> None:  # noqa: N802
+    async def _watch(self, service: str, context: Any) -> None:
         """Sends the status whenever it changes. A slow reader gets the newest one, and may miss some in between."""
-        is_known = request.service in SERVICES
         said = None
         try:
-            async with self.watches.enter(host_of(context.peer())):
+            async with self._watches.enter(host_of(context.peer())):
                 while True:
                     changed = self._changed
-                    status = self._status if is_known else _STATUS.SERVICE_UNKNOWN
+                    status = self._status if service in SERVICES else _STATUS.SERVICE_UNKNOWN
                     if status != said:
                         said = status
-                        await context.write(_STATUS(status=status))
+                        await context.write(_STATUS(status=status).SerializeToString())
                     await changed.wait()
         except TimeoutError:
-            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"there are more than {WATCHES_MAX} watches")
+            raise PeerError(f"there are more than {WATCHES_MAX} watches", reason="busy") from None
 
 
-class _Reflection(reflection.aio.ReflectionServicer):  # type: ignore[misc]
-    def __init__(self, services: tuple[str, ...]) -> None:
-        super().__init__(services)
+class _Reflection:
+    def __init__(self, services: tuple[str, ...], door: Door) -> None:
+        self._servicer = reflection.aio.ReflectionServicer(services)
+        self._door = door
         self._streams = Crowd(REFLECTIONS_MAX)
 
-    async def ServerReflectionInfo(self, requests: Any, context: Any) -> AsyncIterator[Any]:  # noqa: N802
+    async def answer(self, frames: AsyncIterable[bytes], context: Any) -> AsyncIterator[bytes]:
+        requests = (_decode(reflection_pb2.ServerReflectionRequest, frame) async for frame in frames)
         try:
             async with self._streams.enter(host_of(context.peer()), REFLECTION_SECONDS):
-                async for answer in super().ServerReflectionInfo(requests, context):
-                    yield answer
+                async for answer in self._servicer.ServerReflectionInfo(requests, context):
+                    yield answer.SerializeToString()
         except TimeoutError:
-            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "the stream was open for too long")
+            await self._door.refuse(PeerError("the stream was open for too long", reason="busy"), context)
+        except PeerError as error:
+            await self._door.refuse(error, context)
+
+
+def _add(server: grpc.aio.Server, service: str, handlers: dict[str, Any]) -> None:
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))
+
+
+def _decode(kind: Any, frame: bytes) -> Any:
+    """Raises PeerError."""
+    try:
+        return kind.FromString(frame)
+    except DecodeError:
+        raise PeerError(f"no {kind.__name__}", reason="frame") from None

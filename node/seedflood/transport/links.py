@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -28,7 +27,7 @@ from seedflood.transport.budget import Budgets
 from seedflood.transport.codec import HELLO_BYTES_MAX, Encoder, decode, encode
 from seedflood.transport.counters import Fault, Ledger, LinkCounters
 from seedflood.transport.credentials import Credentials, PlainCredentials, Way, advice, check_key, check_pin
-from seedflood.transport.crowd import Crowd
+from seedflood.transport.door import Door
 from seedflood.transport.link import BROKEN, Link, Stream
 from seedflood.transport.owner import LinkSettings, Owner
 from seedflood.transport.precedence import is_outlived, is_preferred
@@ -43,11 +42,6 @@ STOP_SECONDS = 2.0
 LAST_TURNS = 10
 """How many turns of the event loop gRPC's own tasks get to end after their streams."""
 
-REFUSALS_REMEMBERED = 64
-
-HALF_OPEN_MAX = 32
-"""The most streams without a hello. An honest peer sends its hello within a round trip."""
-
 _log = logging.getLogger(__name__)
 
 
@@ -60,7 +54,7 @@ class Links:
         owner: Owner,
         *,
         credentials: Credentials | None = None,
-        add_services: Callable[[grpc.aio.Server], Awaitable[None]] | None = None,
+        add_services: Callable[[grpc.aio.Server, Door], Awaitable[None]] | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         uniform: Callable[[float, float], float] = random.uniform,
     ) -> None:
@@ -81,9 +75,8 @@ class Links:
         self._ending: set[asyncio.Task[None]] = set()
         self._ledger = Ledger()
         self._budgets = Budgets()
-        self._refusals: deque[str] = deque(maxlen=REFUSALS_REMEMBERED)
-        self._half_open = Crowd(HALF_OPEN_MAX)
-        self._pulls = PullService(owner, self._credentials)
+        self._door = Door(owner.hello, self._ledger.note, settings.hello_seconds)
+        self._pulls = PullService(owner, self._credentials, self._door)
         self._is_stopping = False
 
     @property
@@ -117,7 +110,7 @@ class Links:
         """Starts to listen and returns the port. Raises BindError."""
         server = make_server(self._accept, self._pulls.answer)
         if self._add_services is not None:
-            await self._add_services(server)
+            await self._add_services(server, self._door)
         port = bind(server, self._settings.listen, self._credentials)
         await server.start()
         self._server = server
@@ -305,12 +298,9 @@ class Links:
     async def _accept(self, _: Any, context: grpc.aio.ServicerContext) -> None:
         stream, is_kindred = AcceptedStream(context), False
         try:
-            try:
-                async with self._half_open.enter(stream.source, self._settings.hello_seconds):
-                    await self._credentials.introduce(context)
-                    frame = await stream.read()
-            except TimeoutError:
-                raise PeerError("no hello", reason="hello") from None
+            async with self._door.enter(context):
+                await self._credentials.introduce(context)
+                frame = await stream.read()
             hello = _as_hello(frame)
             stream.handshake = (0, 0, len(frame or b""))
             check_key(hello, self._credentials.caller(context))  # not earlier: who still writes cannot hear a refusal
@@ -322,7 +312,7 @@ class Links:
             self._check_conduct(hello.member.origin, stream.source)
             self._owner.is_welcome(hello)
             if is_outlived(hello, self._links.get(hello.member.origin)):
-                await self._introduce(ours, stream)
+                await self._introduce(ours, stream, context)
             link = self._admit(hello, ours, stream)
             await self._serve(link)
             await link.finish_writing()
@@ -330,18 +320,14 @@ class Links:
                 raise link.error
         except PeerError as error:
             is_expected = error.reason in ("duplicate", "stopping") or is_kindred
-            if not is_expected:
-                self._ledger.note(error.reason)
-            if not is_expected and error.reason not in ("hello", "busy"):
-                self._log_refusal(context.peer(), error)
-            await context.abort(*refusal.status(error, self._owner.hello()))
+            await self._door.refuse(error, context, is_expected=is_expected)
         except (grpc.aio.UsageError, grpc.aio.InternalError):
             pass  # they were gone before the hello was read or the refusal told
 
-    async def _introduce(self, ours: Hello, stream: AcceptedStream) -> None:
+    async def _introduce(self, ours: Hello, stream: AcceptedStream, context: grpc.aio.ServicerContext) -> None:
         """Sends our hello before a refusal. The peer need not read it, so the stream takes a half-open place."""
-        with contextlib.suppress(TimeoutError):
-            async with self._half_open.enter(stream.source, self._settings.hello_seconds):
+        with contextlib.suppress(PeerError):
+            async with self._door.enter(context):
                 for frame in encode(ours):
                     await stream.write(frame)
 
@@ -350,12 +336,6 @@ class Links:
         now = asyncio.get_running_loop().time()
         if self._budgets.of(source, peer, now).is_refused(now) and peer not in self._found.values():
             raise PeerError("a link of yours was ended for a fault just now; later", reason="budget")
-
-    def _log_refusal(self, source: str, error: PeerError) -> None:
-        """Warns once per host and sentence, so that a stranger who keeps dialling cannot fill the log."""
-        line = f"refused {source.rpartition(':')[0]}: {error}"
-        _log.log(logging.DEBUG if line in self._refusals else logging.WARNING, "%s", line)
-        self._refusals.append(line)
 
     # Both sides
 

@@ -24,8 +24,9 @@ class Owner(LinkOwner, Protocol):
     def is_welcome(self, hello: Hello) -> None:
         """Raises PeerError if the sender may not take part. Run, base model and version have been compared before."""
 
-    def may_pull(self, public_key: bytes) -> None:
-        """Raises PeerError if this origin may not link. Asked for pulls without a link, whose sender TLS has named."""
+    def may_pull(self, public_key: bytes | None) -> None:
+        """Raises PeerError if this origin may not link. Asked for pulls without a link. None: the port is plain, so
+        nobody has shown a key."""
 
     def connected(self, peer: OriginId, hello: Hello) -> None: ...
 

@@ -1,6 +1,7 @@
 """Flood.Pull: answers pulls of those who have no link.
 
-On a plain port anyone who knows the run id may ask; on a secured one only origins that may link.
+On a secured port only origins that may link are answered. On a plain one nobody has a name, so there the run must be
+open, and who asks must know its id.
 """
 
 import asyncio
@@ -13,12 +14,12 @@ import grpc.aio
 from seedflood.errors import JournalError, PeerError
 from seedflood.protocol.frontier import Held
 from seedflood.protocol.swarm.messages import Hello
-from seedflood.transport import refusal
 from seedflood.transport.answer import AnswerItem, cut
 from seedflood.transport.budget import Budgets
 from seedflood.transport.codec import decode_pull_request, encode
 from seedflood.transport.credentials import Credentials
 from seedflood.transport.crowd import Crowd, host_of
+from seedflood.transport.door import Door
 
 PULLS_MAX = 4
 """The most answers at the same time."""
@@ -35,35 +36,37 @@ class Donor(Protocol):
 
     def pull_answer(self, frontier: tuple[Held, ...]) -> Iterator[AnswerItem]: ...
 
-    def may_pull(self, public_key: bytes) -> None:
-        """Raises PeerError if this origin may not link."""
+    def may_pull(self, public_key: bytes | None) -> None:
+        """Raises PeerError if this origin may not link. None: the port is plain, so nobody has shown a key."""
 
     def failed(self, error: Exception) -> None: ...
 
 
 class PullService:
-    def __init__(self, donor: Donor, credentials: Credentials) -> None:
+    def __init__(self, donor: Donor, credentials: Credentials, door: Door) -> None:
         self._donor = donor
         self._credentials = credentials
+        self._door = door
         self._answers = Crowd(PULLS_MAX)
         self._budgets = Budgets()
 
-    async def answer(self, request: bytes, context: grpc.aio.ServicerContext) -> None:
+    async def answer(self, _: Any, context: grpc.aio.ServicerContext) -> None:
         """Sends the answer one part at a time, and reads the journal only as fast as the asker takes them."""
         donor, source = self._donor, host_of(context.peer())
         try:
+            request = await self._door.first_frame(context)
             self._charge(source, len(request))
-            if (caller := self._credentials.caller(context)) is not None:
-                donor.may_pull(caller)
+            donor.may_pull(self._credentials.caller(context))
             run_id, frontier = decode_pull_request(request)
             if run_id != donor.hello().run_id:
                 raise PeerError("the request names another run", reason="run")
-            async with self._answers.enter(source):
-                await self._tell(frontier, context)
-        except TimeoutError:
-            await self._refuse(PeerError(f"more than {PULLS_MAX} answers at a time", reason="busy"), context)
+            try:
+                async with self._answers.enter(source):
+                    await self._tell(frontier, context)
+            except TimeoutError:
+                raise PeerError(f"more than {PULLS_MAX} answers at a time", reason="busy") from None
         except PeerError as error:
-            await self._refuse(error, context)
+            await self._door.refuse(error, context)
         except JournalError as error:
             donor.failed(error)
             await context.abort(grpc.StatusCode.UNAVAILABLE, "the journal cannot be read")
@@ -81,6 +84,3 @@ class PullService:
             for frame in encode(part) if part is not None else ():
                 await context.write(frame)
             await asyncio.sleep(0)
-
-    async def _refuse(self, error: PeerError, context: Any) -> None:
-        await context.abort(*refusal.status(error, self._donor.hello()))

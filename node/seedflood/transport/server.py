@@ -132,13 +132,14 @@ class AcceptedStream:
 
 def make_server(
     accept: Callable[[Any, grpc.aio.ServicerContext], Awaitable[None]],
-    answer: Callable[[bytes, grpc.aio.ServicerContext], Awaitable[None]],
+    answer: Callable[[Any, grpc.aio.ServicerContext], Awaitable[None]],
 ) -> grpc.aio.Server:
-    """A server whose Flood.Link streams are served by `accept` and Flood.Pull by `answer`, both of raw bytes."""
+    """A server whose Flood.Link streams are served by `accept` and Flood.Pull by `answer`, both of raw bytes. Both are
+    streams of requests here (`door`), though Flood.Pull has one."""
     server = grpc.aio.server(options=SERVER_OPTIONS, maximum_concurrent_rpcs=RPCS_MAX)
     handlers = {
         "Link": grpc.stream_stream_rpc_method_handler(accept),
-        "Pull": grpc.unary_stream_rpc_method_handler(answer),
+        "Pull": grpc.stream_stream_rpc_method_handler(answer),
     }
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
     return server

@@ -61,7 +61,7 @@ class FloodServicer(object):
     def Pull(self, request, context):
         """Returns everything that a frontier lacks, in the same frames as the answer to a pull on a link, but without an id. An
         empty frontier asks for the whole run. For clients that have no link and publish nothing: backups, tools, other
-        implementations. Neighbours pull on their link.
+        implementations. Neighbours pull on their link. A closed run answers only over TLS, and only origins that may link.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -1,0 +1,87 @@
+"""Where streams of strangers begin: their first frame needs a place, and a refusal is counted, told and logged.
+
+gRPC itself reads the request of a unary method, before any code of ours runs, and lets thousands of them wait for bytes
+that never come. So to our server all methods are streams, and the request is the first frame. A client sees no
+difference.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import grpc.aio
+
+from seedflood.errors import PeerError
+from seedflood.protocol.swarm.messages import Hello
+from seedflood.transport import refusal
+from seedflood.transport.budget import Allowance, Bucket
+from seedflood.transport.crowd import Crowd, host_of
+from seedflood.transport.server import AcceptedStream
+
+HALF_OPEN_MAX = 32
+"""The most streams whose first frame is not there yet. An honest client sends it within a round trip."""
+
+REFUSALS_REMEMBERED = 64
+LINES = Allowance(0.1, 64)
+"""Of refusals in the log. Strangers choose what they are refused for, and can choose another reason each time."""
+
+UNTOLD = ("hello", "busy")
+"""Refusals that are counted, and not logged."""
+
+_log = logging.getLogger(__name__)
+
+
+class Door:
+    """hello: ours, whose origin a refusal names. note: counts a refusal by its reason. seconds: how long a stream may
+    be without its first frame."""
+
+    def __init__(self, hello: Callable[[], Hello], note: Callable[[str], None], seconds: float = 10.0) -> None:
+        self._hello = hello
+        self._note = note
+        self._seconds = seconds
+        self._half_open = Crowd(HALF_OPEN_MAX)
+        self._told: deque[str] = deque(maxlen=REFUSALS_REMEMBERED)
+        self._lines = Bucket(LINES, LINES.burst, 0.0)
+
+    @property
+    def half_open(self) -> int:
+        return len(self._half_open)
+
+    @asynccontextmanager
+    async def enter(self, context: grpc.aio.ServicerContext) -> AsyncIterator[None]:
+        """A place until the first frame is there. Raises PeerError when it takes too long, or others need the place."""
+        try:
+            async with self._half_open.enter(host_of(context.peer()), self._seconds):
+                yield
+        except TimeoutError:
+            raise PeerError("no hello or request", reason="hello") from None
+
+    async def first_frame(self, context: grpc.aio.ServicerContext) -> bytes:
+        """Raises PeerError if none comes."""
+        async with self.enter(context):
+            frame = await AcceptedStream(context).read()
+        if frame is None:
+            raise PeerError("the stream was closed before a request", reason="hello")
+        return frame
+
+    async def refuse(self, error: PeerError, context: grpc.aio.ServicerContext, *, is_expected: bool = False) -> None:
+        """Ends a stream. is_expected: this is nobody's fault."""
+        if not is_expected:
+            self._note(error.reason)
+            if error.reason not in UNTOLD:
+                self._tell(f"refused {host_of(context.peer())}: {error}")
+        await context.abort(*refusal.status(error, self._hello()))
+
+    def _tell(self, line: str) -> None:
+        """Warns once of each host and sentence, and not too often of all: so no stranger can fill the log."""
+        is_told = line in self._told or self._is_too_much()
+        _log.log(logging.DEBUG if is_told else logging.WARNING, "%s", line)
+        self._told.append(line)
+
+    def _is_too_much(self) -> bool:
+        if not self._lines.take(1, asyncio.get_running_loop().time()):
+            return False
+        self._lines.earn(1)
+        return True
