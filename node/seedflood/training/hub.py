@@ -4,6 +4,7 @@ import os
 from typing import Literal
 
 from huggingface_hub import HfApi
+from huggingface_hub.errors import RepositoryNotFoundError
 
 QUESTION_SECONDS_MAX = 10.0
 
@@ -19,6 +20,8 @@ def find_fault(kind: Literal["model", "dataset"], name: str) -> str | None:
             api.model_info(name, timeout=QUESTION_SECONDS_MAX)
         else:
             api.dataset_info(name, timeout=QUESTION_SECONDS_MAX)
+    except RepositoryNotFoundError:
+        return f"the hub has no such {kind}, or it is private"
     except Exception as error:  # Errors of the HTTP library in use, of the hub, of the name.
         return first_line(error)
     return None
