@@ -28,6 +28,7 @@ from seedflood.cli.options import (
     table_console,
 )
 from seedflood.cli.rosters import roster_app
+from seedflood.cli.study import study
 from seedflood.cli.tour import tour
 from seedflood.cli.tuning import tune
 from seedflood.cli.watching import add_watching
@@ -64,6 +65,7 @@ app.command()(join)
 add_watching(app)
 app.command()(tune)
 app.command()(tour)
+app.command()(study)
 
 
 def _spell_faults() -> str:

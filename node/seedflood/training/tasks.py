@@ -118,22 +118,26 @@ def load_task(settings: RunSettings, tokenizer: Any, *, data: str | None = None,
     """The task of a run. data: a folder with train.jsonl and validation.jsonl, a data set of the hub, or "embedded"
     (None: the task's usual one). shard: "2/16". Raises DataError or ConfigError.
     """
-    built_in = BUILT_IN.get(settings.objective.task)
-    if data is not None and Path(data).is_dir():
-        train, validation = read_folder(Path(data))
-    elif built_in is not None and data in (None, built_in.source.name):
-        train, validation = built_in.source.read()
-    elif data == TEXTS.name:
-        train, validation = TEXTS.read()
-    elif data is not None:
-        train, validation = read_hub(data, None, "validation")
-    else:
-        raise DataError(
-            f'Task "{settings.objective.task}" needs data: set `data` to a folder or the name of a data set (or, to '
-            f'try it, task "lm" to "{TEXTS.name}").'
-        )
+    train, validation = read_rows(settings.objective, data)
     form = choose_format(settings.objective, train[0].columns)
     return Task(_encoder(settings.objective, tokenizer, form), train, validation, settings, _shard(shard))
+
+
+def read_rows(settings: ObjectiveSettings, data: str | None) -> tuple[list[Row], list[Row]]:
+    """Training and validation rows of a task. data: see `load_task`. Raises DataError."""
+    built_in = BUILT_IN.get(settings.task)
+    if data is not None and Path(data).is_dir():
+        return read_folder(Path(data))
+    if built_in is not None and data in (None, built_in.source.name):
+        return built_in.source.read()
+    if data == TEXTS.name:
+        return TEXTS.read()
+    if data is not None:
+        return read_hub(data, None, "validation")
+    raise DataError(
+        f'Task "{settings.task}" needs data: set `data` to a folder or the name of a data set (or, to try it, task '
+        f'"lm" to "{TEXTS.name}").'
+    )
 
 
 def make_task(

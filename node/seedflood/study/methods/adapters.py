@@ -14,12 +14,8 @@ SCALE = 2
 def add_adapters(model: Any, rank: int, seed: int) -> None:
     """Puts factors of this rank into the matrices that peft chooses for a model of this kind (queries and values), and
     lets nothing else be trained. Drawn from the seed. Raises ConfigError."""
-    try:
-        import peft
-    except ImportError as error:
-        raise ConfigError(
-            'LoRA needs the extra "study", which is not installed: run pip install "seedflood[study]".'
-        ) from error
+    import peft  # takes a second to import, and other methods do not need it
+
     settings = peft.LoraConfig(r=rank, lora_alpha=SCALE * rank, lora_dropout=0.0, task_type="CAUSAL_LM")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

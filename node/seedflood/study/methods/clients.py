@@ -149,3 +149,8 @@ def timed() -> Iterator[list[float]]:
     seconds, begun = [0.0], time.perf_counter()
     yield seconds
     seconds[0] = time.perf_counter() - begun
+
+
+def use_one_thread() -> None:
+    """Of torch, in this process, so that seconds are those of one core."""
+    torch.set_num_threads(1)

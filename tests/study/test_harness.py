@@ -1,0 +1,59 @@
+"""A whole study in small, by real processes."""
+
+import json
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from seedflood.cli import main
+
+METHODS = "seedflood,dsgd-lora"
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from seedflood.study import harness
+from seedflood.study.plan import SMOKE, Study
+from seedflood.study.results import Results
+from seedflood.study.rows import objective_of, split
+
+def told(doing, ended, done, total):
+    if ended is not None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+if __name__ == "__main__":
+    out = Path(sys.argv[1])
+    rows = split(objective_of("embedded"), None, SMOKE.rows, out / "rows")
+    study = Study(SMOKE, "embedded", "embedded", rows.digest, sys.argv[2].split(","))
+    harness.run(study, rows, Results(out), 1, told)
+"""
+
+
+def test_a_study_that_is_killed_goes_on_where_it_was(tmp_path, monkeypatch, capsys):
+    script = tmp_path / "killed.py"
+    script.write_text(KILLED)
+    command = [sys.executable, str(script), str(tmp_path), METHODS]
+    killed = subprocess.run(command, capture_output=True, timeout=120)  # it returns when the last process has ended
+    assert killed.returncode == -signal.SIGKILL
+    results = tmp_path / "results.jsonl"
+    first = results.read_text()
+    assert first.count("\n") == 1
+
+    arguments = ["--plan", "smoke", "--out", str(tmp_path), "--methods", METHODS, "--jobs", "1", "--json"]
+    monkeypatch.setattr("sys.argv", ["seedflood", "study", *arguments])
+    for _ in range(2):  # the second time there is nothing left to do
+        with pytest.raises(SystemExit) as end:
+            main()
+        assert end.value.code == 0
+        assert json.loads(capsys.readouterr().out)["cells"] == 4
+        assert results.read_text().startswith(first)
+        assert results.read_text().count("\n") == 4
+    final = [one for one in map(json.loads, results.read_text().splitlines()) if one["cell"]["is_test"]]
+    assert {one["cell"]["method"] for one in final} == set(METHODS.split(","))
+    for one in final:
+        assert 0 < one["test"]["loss"] < 2
+        assert [point["steps"] for point in one["course"]] == [0, 2, 4]
+        assert one["course"][-1]["edge_bytes"] > 0
+        assert one["commit"]

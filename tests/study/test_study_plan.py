@@ -1,0 +1,111 @@
+"""Which cells a study has, its rows, and how results are kept."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from seedflood.config import ObjectiveSettings
+from seedflood.errors import ConfigError, DataError, UsageError
+from seedflood.study import extra
+from seedflood.study.cell import Result
+from seedflood.study.methods import METHODS
+from seedflood.study.plan import DEFAULT, PLANS, SMOKE, Study, check_methods, find_plan
+from seedflood.study.results import Results
+from seedflood.study.rows import Sizes, objective_of, split
+
+STUDY = Study(SMOKE, "embedded", "embedded", "0" * 16)
+CHOSEN = {name: kind.grid[0] for name, kind in METHODS.items()}
+
+
+def result_of(cell, loss=0.5):
+    return Result(cell, "abc", 1.0, ({"loss": loss},), None)
+
+
+def test_all_methods_have_as_many_tries_and_name_their_source():
+    assert {len(kind.grid) for kind in METHODS.values()} == {DEFAULT.tries}
+    assert all(kind.source for kind in METHODS.values())
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_no_plan_measures_a_cell_twice_or_with_the_seed_of_its_tries(name):
+    study = Study(PLANS[name], "embedded", "embedded", "0" * 16)
+    tries, cells = study.tries(), study.cells(CHOSEN)
+    assert len(set(tries)) == len(tries)
+    assert len(set(cells)) == len(cells)
+    assert not {cell.seed for cell in tries} & {cell.seed for cell in cells}
+    assert all(cell.is_test for cell in cells)
+    assert not any(cell.is_test for cell in tries)
+
+
+def test_a_part_changes_settings_and_options():
+    study = Study(DEFAULT, "embedded", "embedded", "0" * 16)
+    cells = study.cells({name: {"times_default": 0.3} for name in METHODS})
+    assert {cell.topology for cell in cells} == {"ring", "grid", "random-regular", "complete"}
+    assert {dict(cell.options).get("rank") for cell in cells} == {None, 4, 8, 32, 128}
+    assert {dict(cell.options)["times_default"] for cell in cells} == {0.3}
+
+
+def test_names_that_are_not_there_are_refused():
+    with pytest.raises(UsageError, match='unknown plan "quick"'):
+        find_plan("quick")
+    with pytest.raises(UsageError, match='unknown method "sgd"'):
+        check_methods(["dsgd", "sgd"])
+    with pytest.raises(UsageError, match='unknown task "poems"'):
+        objective_of("poems")
+
+
+def test_results_are_found_again_and_a_torn_line_is_dropped(tmp_path):
+    first, second = STUDY.tries()[:2]
+    results = Results(tmp_path)
+    results.add(result_of(first))
+    results.add(result_of(second))
+    whole = results.path.read_bytes()
+    results.path.write_bytes(whole[:-7])
+    again = Results(tmp_path)
+    assert again[first] == result_of(first)
+    assert second not in again
+    again.add(result_of(second))
+    assert results.path.read_bytes() == whole
+
+
+def test_a_line_that_is_no_result_is_named(tmp_path):
+    (tmp_path / "results.jsonl").write_text('{"cell": {}}\n')
+    with pytest.raises(DataError, match=r"results.jsonl, line 1: not a result"):
+        Results(tmp_path)
+
+
+def test_a_diverged_try_is_chosen_last():
+    cell = STUDY.tries()[0]
+    assert result_of(cell, None).loss > result_of(cell, 99.0).loss
+
+
+def test_options_do_not_depend_on_their_order():
+    cell = STUDY.tries()[0]
+    assert replace(cell, options=()).with_options({"b": 1, "a": 2}) == replace(cell, options=()).with_options(
+        {"a": 2, "b": 1}
+    )
+
+
+def test_rows_of_training_validation_and_test_are_disjoint_and_always_the_same(tmp_path):
+    objective = ObjectiveSettings(task="embedded")
+    found = split(objective, None, Sizes(64, 32, 16), tmp_path / "a")
+    parts = [found.tuning / "train.jsonl", found.tuning / "validation.jsonl", found.final / "validation.jsonl"]
+    rows = [{json.loads(line)["sentence"] for line in part.read_text().splitlines()} for part in parts]
+    assert [len(part) for part in rows] == [64, 32, 16]
+    assert len(set.union(*rows)) == 64 + 32 + 16
+    assert (found.final / "train.jsonl").read_bytes() == parts[0].read_bytes()
+    assert split(objective, None, Sizes(64, 32, 16), tmp_path / "b").digest == found.digest
+    assert split(objective, None, Sizes(64, 31, 16), tmp_path / "b").digest != found.digest
+
+
+def test_too_few_rows_are_refused(tmp_path):
+    with pytest.raises(DataError, match="the data has 2,048 training rows in all"):
+        split(ObjectiveSettings(task="embedded"), None, Sizes(2000, 500, 100), tmp_path)
+
+
+def test_a_missing_package_is_named_with_what_installs_it(monkeypatch):
+    extra.check_extra()
+    monkeypatch.setattr(extra, "PACKAGES", ("matplotlib", "no_such_package"))
+    with pytest.raises(ConfigError, match=r'needs no_such_package, .* run pip install "seedflood\[study\]"'):
+        extra.check_extra()
