@@ -16,9 +16,7 @@ def study(
         str, typer.Option(help="smoke (a minute), default (hours) or paper (days, for hub models).")
     ] = "default",
     model: Annotated[str, typer.Option(help="Base model: embedded, a folder or a hub name.")] = "embedded",
-    task: Annotated[
-        str | None, typer.Option(help="embedded, places, sst2, rte, boolq, trec, agnews or lm.")
-    ] = None,
+    task: Annotated[str | None, typer.Option(help="embedded, places, sst2, rte, boolq, trec, agnews or lm.")] = None,
     data: Annotated[str | None, typer.Option(help="Folder or hub data set with the rows of the task.")] = None,
     methods: Annotated[
         str | None, typer.Option(metavar="A,B,...", help="Only these methods (default: all of the plan).")
