@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from seedflood.errors import ConfigError
 from seedflood.identity import Identity
-from seedflood.protocol.swarm.roster import SECONDS_MAX, Entry, Roster
+from seedflood.protocol.origin import STEP_MAX
+from seedflood.protocol.swarm.roster import SECONDS_MAX, Cut, Entry, Roster
 from seedflood.roster_file import (
     FILE_BYTES_MAX,
     SignedRoster,
@@ -27,7 +28,7 @@ ROSTER = Roster(
     (
         Entry("alpha", KEYS[0]),
         Entry("beta", KEYS[1], ("relay", "read"), not_before=0, not_after=1_800_000_000),
-        Entry("gone", KEYS[2], ()),
+        Entry("gone", KEYS[2], (), cut=Cut(((40, 43), (120, STEP_MAX)), 96, bytes(range(32)))),
     ),
 )
 SIGNED = SignedRoster.sign(OPERATOR, "näch", ROSTER)
@@ -51,6 +52,11 @@ def test_a_person_can_read_it() -> None:
         "not_before": "1970-01-01T00:00:00Z",
         "not_after": "2027-01-15T08:00:00Z",
     }
+    assert told["entries"][2]["cut"] == {
+        "holes": [[40, 43], [120, None]],
+        "since": 96,
+        "content": bytes(range(32)).hex(),
+    }
     assert len(SIGNED.spelled().splitlines()) == 2 + 6 + len(ROSTER) + 1
 
 
@@ -71,7 +77,24 @@ def with_entry(**changes: object) -> bytes:
     return changed(entries=[json.loads(SIGNED.spelled())["entries"][0] | changes])
 
 
+def with_cut(**changes: object) -> bytes:
+    gone = json.loads(SIGNED.spelled())["entries"][2]
+    return changed(entries=[gone | {"cut": gone["cut"] | changes}])
+
+
 FAULTS = [
+    (with_cut(holes=7), 'the "holes" of a cut must be a list of pairs'),
+    (with_cut(holes=[[1]]), 'the "holes" of a cut must be a list of pairs'),
+    (with_cut(holes=[["1", None]]), "the steps of a cut must be whole numbers"),
+    (with_cut(since=1.5), "the steps of a cut must be whole numbers"),
+    (with_cut(holes=[[3, 4]]), "the last one must end with"),
+    (with_cut(content="00"), '"content" must be 64 hex digits'),
+    (with_cut(by="me"), 'a cut has an unknown key "by"'),
+    (with_entry(cut=None), "a cut must be a JSON object"),
+    (
+        with_entry(cut={"holes": [[3, None]], "since": 0, "content": "00" * 32}),
+        "alpha is not removed, so nothing of it",
+    ),
     (b"", "it is no JSON"),
     (b"\xff", "it is no JSON"),
     (b"[" * 100_000, "it is no JSON"),

@@ -11,7 +11,11 @@
       "signature": "128 hex digits"
     }
 
-Times are in UTC; an entry may leave them out. An entry without roles is a host that was removed.
+Times are in UTC; an entry may leave them out. An entry without roles is a host that was removed. It may say which of
+its updates count, those of all steps outside of these holes:
+
+        {"name": "host2", "public_key": "64 hex digits", "roles": [],
+         "cut": {"holes": [[40, 43], [120, null]], "since": 96, "content": "64 hex digits"}}
 """
 
 import json
@@ -23,12 +27,14 @@ from typing import Any, NamedTuple, Self
 from seedflood import durable
 from seedflood.errors import ConfigError
 from seedflood.identity import Identity, verify
-from seedflood.protocol.swarm.roster import ENTRIES_MAX, NONCE_CHARACTERS_MAX, Entry, Roster
+from seedflood.protocol.origin import STEP_MAX
+from seedflood.protocol.swarm.roster import CONTENT_BYTES, ENTRIES_MAX, NONCE_CHARACTERS_MAX, Cut, Entry, Roster
 
 FILE_VERSION = 1
 FILE_BYTES_MAX = 2 << 20
 KEYS = ("seedflood_roster", "operator", "nonce", "serial", "entries", "signature")
-ENTRY_KEYS = ("name", "public_key", "roles", "not_before", "not_after")
+ENTRY_KEYS = ("name", "public_key", "roles", "not_before", "not_after", "cut")
+CUT_KEYS = ("holes", "since", "content")
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
@@ -139,7 +145,13 @@ def spell_time(seconds: int) -> str:
 def _spell(entry: Entry) -> dict[str, Any]:
     told: dict[str, Any] = {"name": entry.name, "public_key": entry.public_key.hex(), "roles": list(entry.roles)}
     times = {"not_before": entry.not_before, "not_after": entry.not_after}
-    return told | {key: spell_time(moment) for key, moment in times.items() if moment is not None}
+    told |= {key: spell_time(moment) for key, moment in times.items() if moment is not None}
+    return told | ({"cut": _spell_cut(entry.cut)} if entry.cut is not None else {})
+
+
+def _spell_cut(cut: Cut) -> dict[str, Any]:
+    holes = [[first, last if last < STEP_MAX else None] for first, last in cut.holes]
+    return {"holes": holes, "since": cut.since, "content": cut.content.hex()}
 
 
 def _read_entry(told: object) -> Entry:
@@ -156,7 +168,20 @@ def _read_entry(told: object) -> Entry:
         if moment is not None and not isinstance(moment, str):
             raise ValueError(f'the "{key}" of {name[:80]} must be a time such as "2027-01-31T12:00:00Z"')
         times.append(None if moment is None else parse_time(moment))
-    return Entry(name, parse_key(told["public_key"], "public_key"), tuple(roles), *times)
+    cut = _read_cut(told["cut"]) if "cut" in told else None
+    return Entry(name, parse_key(told["public_key"], "public_key"), tuple(roles), times[0], times[1], cut)
+
+
+def _read_cut(told: object) -> Cut:
+    _check_keys(told, CUT_KEYS, CUT_KEYS, "a cut")
+    assert isinstance(told, dict)
+    holes, since = told["holes"], told["since"]
+    if not isinstance(holes, list) or not all(isinstance(hole, list) and len(hole) == 2 for hole in holes):
+        raise ValueError('the "holes" of a cut must be a list of pairs of steps')
+    pairs = [(first, STEP_MAX if last is None else last) for first, last in holes]
+    if any(type(step) is not int for step in (since, *(step for pair in pairs for step in pair))):
+        raise ValueError("the steps of a cut must be whole numbers")
+    return Cut(tuple(pairs), since, _hex(told["content"], CONTENT_BYTES, "content"))
 
 
 def _check_keys(told: object, known: tuple[str, ...], needed: tuple[str, ...], what: str) -> None:

@@ -39,7 +39,7 @@ from seedflood.protocol.swarm.messages import (
     Ping,
     Pong,
 )
-from seedflood.protocol.swarm.roster import ENTRIES_MAX, ROLES, SECONDS_MAX, SERIAL_MAX, Entry, Roster
+from seedflood.protocol.swarm.roster import ENTRIES_MAX, HOLES_MAX, ROLES, SECONDS_MAX, SERIAL_MAX, Cut, Entry, Roster
 from seedflood.transport import codec
 from seedflood.transport.codec import Encoder, EpochPart, Pull, PullEnd, PullMore, PullPart, decode, encode
 from seedflood.wire import flood_pb2 as pb
@@ -94,6 +94,14 @@ def frontiers(draw: st.DrawFn) -> tuple[Held, ...]:
 
 
 @st.composite
+def cuts(draw: st.DrawFn) -> Cut:
+    edges = sorted(draw(st.sets(st.integers(0, STEP_MAX), max_size=8).filter(lambda found: len(found) % 2 == 0)))
+    held = list(zip(edges[::2], edges[1::2], strict=True))
+    held = [span for span in held if span[1] < STEP_MAX]
+    return Cut.keeping(held, draw(st.integers(0, STEP_MAX)), draw(st.binary(min_size=32, max_size=32)))
+
+
+@st.composite
 def rosters(draw: st.DrawFn) -> Roster:
     keys = draw(st.lists(st.binary(min_size=32, max_size=32), max_size=5, unique=True))
     times = st.none() | st.integers(0, SECONDS_MAX)
@@ -101,7 +109,9 @@ def rosters(draw: st.DrawFn) -> Roster:
     for k, key in enumerate(keys):
         first, last = draw(times), draw(times)
         last = last if first is None or last is None else max(first, last)
-        entries.append(Entry(f"host{k}", key, tuple(draw(st.sets(st.sampled_from(ROLES)))), first, last))
+        roles = tuple(draw(st.sets(st.sampled_from(ROLES))))
+        cut = draw(st.none() | cuts()) if not roles else None
+        entries.append(Entry(f"host{k}", key, roles, first, last, cut))
     return Roster(draw(st.integers(1, SERIAL_MAX)), tuple(entries), draw(signatures))
 
 
@@ -336,9 +346,11 @@ def test_a_hello_with_many_members_continues_in_members_frames() -> None:
 
 
 def test_the_largest_roster_fits_a_first_frame_beside_the_largest_frontier_and_statements() -> None:
+    cut = Cut(((STEP_MAX - 1, STEP_MAX),), STEP_MAX, bytes(32))
     entries = tuple(
-        Entry(f"{k:063}", k.to_bytes(32, "big"), ("train", "relay", "read"), SECONDS_MAX, SECONDS_MAX)
+        Entry(f"{k:063}", k.to_bytes(32, "big"), () if k < HOLES_MAX else ROLES, SECONDS_MAX, SECONDS_MAX, *cuts)
         for k in range(ENTRIES_MAX)
+        for cuts in ([cut] if k < HOLES_MAX else [],)
     )
     roster = Roster(SERIAL_MAX, entries, bytes(64))
     one = Member(bytes(32), "n" * 63, 1, neighbours=tuple(range(100)), signature=bytes(64))
@@ -368,6 +380,11 @@ def roster_frame(entry: dict[str, object] | None = None, **changes: object) -> b
         roster_frame({"roles": 8}),
         roster_frame({"not_before": SECONDS_MAX + 1}),
         roster_frame({"not_before": 2, "not_after": 1}),
+        roster_frame({"roles": 0, "cut": pb.Cut(holes=[1], content=bytes(32))}),
+        roster_frame({"roles": 0, "cut": pb.Cut(holes=[1, 2], content=bytes(32))}),
+        roster_frame({"roles": 0, "cut": pb.Cut(holes=[1, STEP_MAX], content=bytes(31))}),
+        roster_frame({"roles": 0, "cut": pb.Cut(holes=[1, STEP_MAX], since=STEP_MAX + 1, content=bytes(32))}),
+        roster_frame({"roles": 1, "cut": pb.Cut(holes=[1, STEP_MAX], content=bytes(32))}),
         wire(roster=pb.Roster(serial=1, signature=bytes(64), entries=[pb.RosterEntry(name="a")] * (ENTRIES_MAX + 1))),
     ],
 )

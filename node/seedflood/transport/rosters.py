@@ -4,7 +4,7 @@ verified by the core, which knows the operator."""
 from collections.abc import Iterator
 
 from seedflood.errors import PeerError
-from seedflood.protocol.swarm.roster import ENTRIES_MAX, ROLES, SERIAL_MAX, SIGNATURE_BYTES, Entry, Role, Roster
+from seedflood.protocol.swarm.roster import ENTRIES_MAX, ROLES, SERIAL_MAX, SIGNATURE_BYTES, Cut, Entry, Role, Roster
 from seedflood.transport.columns import check
 from seedflood.wire import flood_pb2 as pb
 
@@ -17,6 +17,7 @@ def roster_to_wire(roster: Roster) -> pb.Roster:
             roles=sum(1 << ROLES.index(role) for role in entry.roles),
             not_before=entry.not_before,
             not_after=entry.not_after,
+            cut=_cut_to_wire(entry.cut) if entry.cut is not None else None,
         )
         for entry in roster.entries
     ]
@@ -40,7 +41,18 @@ def _entry_from_wire(wire: pb.RosterEntry) -> Entry:
         raise ValueError("unknown roles")
     not_before = wire.not_before if wire.HasField("not_before") else None
     not_after = wire.not_after if wire.HasField("not_after") else None
-    return Entry(wire.name, wire.public_key, tuple(_roles(wire.roles)), not_before, not_after)
+    cut = _cut_from_wire(wire.cut) if wire.HasField("cut") else None
+    return Entry(wire.name, wire.public_key, tuple(_roles(wire.roles)), not_before, not_after, cut)
+
+
+def _cut_to_wire(cut: Cut) -> pb.Cut:
+    return pb.Cut(holes=[step for hole in cut.holes for step in hole], since=cut.since, content=cut.content)
+
+
+def _cut_from_wire(wire: pb.Cut) -> Cut:
+    """Raises ValueError."""
+    holes = wire.holes
+    return Cut(tuple(zip(holes[::2], holes[1::2], strict=True)), wire.since, wire.content)
 
 
 def _roles(bits: int) -> Iterator[Role]:

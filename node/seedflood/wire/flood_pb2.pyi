@@ -85,18 +85,30 @@ class Roster(_message.Message):
     def __init__(self, serial: _Optional[int] = ..., entries: _Optional[_Iterable[_Union[RosterEntry, _Mapping]]] = ..., signature: _Optional[bytes] = ...) -> None: ...
 
 class RosterEntry(_message.Message):
-    __slots__ = ("public_key", "name", "roles", "not_before", "not_after")
+    __slots__ = ("public_key", "name", "roles", "not_before", "not_after", "cut")
     PUBLIC_KEY_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     ROLES_FIELD_NUMBER: _ClassVar[int]
     NOT_BEFORE_FIELD_NUMBER: _ClassVar[int]
     NOT_AFTER_FIELD_NUMBER: _ClassVar[int]
+    CUT_FIELD_NUMBER: _ClassVar[int]
     public_key: bytes
     name: str
     roles: int
     not_before: int
     not_after: int
-    def __init__(self, public_key: _Optional[bytes] = ..., name: _Optional[str] = ..., roles: _Optional[int] = ..., not_before: _Optional[int] = ..., not_after: _Optional[int] = ...) -> None: ...
+    cut: Cut
+    def __init__(self, public_key: _Optional[bytes] = ..., name: _Optional[str] = ..., roles: _Optional[int] = ..., not_before: _Optional[int] = ..., not_after: _Optional[int] = ..., cut: _Optional[_Union[Cut, _Mapping]] = ...) -> None: ...
+
+class Cut(_message.Message):
+    __slots__ = ("holes", "since", "content")
+    HOLES_FIELD_NUMBER: _ClassVar[int]
+    SINCE_FIELD_NUMBER: _ClassVar[int]
+    CONTENT_FIELD_NUMBER: _ClassVar[int]
+    holes: _containers.RepeatedScalarFieldContainer[int]
+    since: int
+    content: bytes
+    def __init__(self, holes: _Optional[_Iterable[int]] = ..., since: _Optional[int] = ..., content: _Optional[bytes] = ...) -> None: ...
 
 class Updates(_message.Message):
     __slots__ = ("origins", "steps", "counts", "skipped", "seeds", "scalars", "signatures", "payloads")

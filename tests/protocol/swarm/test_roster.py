@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from origins import pretend_signature, verify
 
-from seedflood.protocol.origin import origin_id
-from seedflood.protocol.swarm.roster import ENTRIES_MAX, ROLES, SECONDS_MAX, SERIAL_MAX, Entry, Roster
+from seedflood.protocol.origin import STEP_MAX, origin_id
+from seedflood.protocol.swarm.roster import ENTRIES_MAX, HOLES_MAX, ROLES, SECONDS_MAX, SERIAL_MAX, Cut, Entry, Roster
 
 OPERATOR, NONCE = hashlib.sha256(b"operator").digest(), "second try"
 
@@ -22,6 +22,28 @@ def key(number):
     return hashlib.sha256(b"key %d" % number).digest()
 
 
+def kept(edges):
+    """Ranges of steps in order, none of which touches the next one."""
+    edges = [3 * edge + place % 2 for place, edge in enumerate(sorted(edges))]
+    return list(zip(edges[::2], edges[1::2], strict=False))
+
+
+cuts = st.builds(
+    Cut.keeping,
+    st.sets(st.integers(0, 40), max_size=8).map(kept),
+    st.integers(0, STEP_MAX),
+    st.binary(min_size=32, max_size=32),
+)
+
+
+def other_cuts(cut):
+    """That differ from this one in one field."""
+    if cut is None:
+        return []
+    holes = ((0, STEP_MAX),) if cut.holes != ((0, STEP_MAX),) else ((1, STEP_MAX),)
+    return [replace(cut, holes=holes), replace(cut, since=cut.since ^ 1), replace(cut, content=b"x" * 32), None]
+
+
 times = st.none() | st.integers(0, SECONDS_MAX)
 
 
@@ -32,7 +54,8 @@ def entries(draw):
     for number, name in enumerate(names):
         first, last = sorted([draw(times), draw(times)], key=lambda one: -1 if one is None else one)
         first, last = (first, last) if first is not None else (None, last)
-        found.append(Entry(name, key(number), tuple(draw(st.sets(st.sampled_from(ROLES)))), first, last))
+        roles = tuple(draw(st.sets(st.sampled_from(ROLES))))
+        found.append(Entry(name, key(number), roles, first, last, draw(st.none() | cuts) if not roles else None))
     return tuple(found)
 
 
@@ -63,7 +86,9 @@ def test_a_signature_covers_operator_nonce_serial_and_every_field_of_an_entry(ro
     changed = [
         replace(first, name="Z" * 20),
         replace(first, public_key=key(77)),
-        replace(first, roles=("read",) if first.roles != ("read",) else ()),
+        replace(first, roles=("read",) if first.roles != ("read",) else (), cut=None),
+        replace(first, roles=(), cut=Cut(((7, STEP_MAX),), 141, bytes(32))),
+        *(replace(first, cut=one) for one in other_cuts(first.cut)),
         replace(first, not_before=0 if first.not_before is None else None),
         replace(first, not_after=SECONDS_MAX if first.not_after is None else None),
     ]
@@ -179,3 +204,40 @@ def test_who_was_removed_stays_on_the_list_without_a_role_and_does_not_return():
         after.removing(["a"])
     with pytest.raises(ValueError, match="c is not on the roster"):
         after.removing(["c"])
+
+
+@given(st.sets(st.integers(0, 40), max_size=8).map(kept), st.integers(0, 130), st.integers(0, 9))
+def test_a_cut_excludes_exactly_the_steps_that_it_does_not_keep(held, first, count):
+    cut = Cut.keeping(held, 0, bytes(32))
+    is_kept = [any(low <= step <= high for low, high in held) for step in range(first, first + count + 1)]
+    assert cut.excludes(first, first + count) == (not all(is_kept))
+    assert cut.excludes(STEP_MAX, STEP_MAX)
+
+
+@pytest.mark.parametrize(
+    "holes",
+    [(), ((0, 4),), ((5, STEP_MAX), (7, 8)), ((3, 2), (4, STEP_MAX)), ((1, 4), (4, STEP_MAX)), ((-1, STEP_MAX),)],
+)
+def test_a_cut_that_cannot_be_used_cannot_be_made(holes):
+    with pytest.raises(ValueError, match="must follow each other, and the last one must end"):
+        Cut(holes, 0, bytes(32))
+
+
+def test_a_host_is_cut_off_once_it_is_removed_and_only_once():
+    cut, roster = Cut(((9, STEP_MAX),), 8, bytes(32)), Roster(1, (Entry("a", key(1)), Entry("b", key(2))))
+    for name, sentence in (("a", "a is not removed yet"), ("c", "c is not on the roster")):
+        with pytest.raises(ValueError, match=sentence):
+            roster.cutting(name, cut)
+    after = roster.removing(["a"]).cutting("a", cut)
+    assert (after.serial, after.named("a").cut, after.named("b").cut) == (3, cut, None)
+    with pytest.raises(ValueError, match="a cut is final"):
+        after.cutting("a", cut)
+    with pytest.raises(ValueError, match="a was removed already"):
+        after.removing(["a"])
+
+
+def test_a_roster_without_cuts_is_signed_as_ever_and_cuts_have_a_limit():
+    assert Roster(1, (Entry("a", key(1), ()),)).signed_bytes(OPERATOR, NONCE).startswith(b"seedflood roster 1\0")
+    many = (*((2 * k, 2 * k) for k in range(HOLES_MAX)), (STEP_MAX, STEP_MAX))
+    with pytest.raises(ValueError, match=f"more than {HOLES_MAX} holes"):
+        Roster(1, (Entry("a", key(1), (), cut=Cut(many, 0, bytes(32))),))

@@ -11,7 +11,7 @@ from typing import Literal
 from seedflood.errors import PeerError
 from seedflood.protocol.origin import STEP_MAX, OriginId
 from seedflood.protocol.swarm.messages import Member, Verify
-from seedflood.protocol.swarm.roster import Entry, Roster
+from seedflood.protocol.swarm.roster import Cut, Entry, Roster
 from seedflood.protocol.view import RosterView
 
 RosterFault = Literal["stranger", "role", "removed"]
@@ -35,6 +35,8 @@ class Gate:
         """Who may publish now; None: everyone."""
         self.former: frozenset[OriginId] = frozenset()
         """Who could publish once, and was removed or is out of date."""
+        self.cuts: dict[OriginId, Cut] = {}
+        """Which updates of removed hosts count, as far as the operator has said so."""
         self.contradictions = 0
         """How many signed rosters came that have the serial of ours and say something else."""
         self._verify = verify
@@ -100,6 +102,7 @@ class Gate:
         self._valid = frozenset(entry.origin for entry in valid)
         self.trainers = frozenset(entry.origin for entry in valid if "train" in entry.roles)
         self.former = frozenset(one.origin for one in self.entries() if one.is_over(now))
+        self.cuts = {one.origin: one.cut for one in self.entries() if one.cut is not None}
         return before != (self._valid, self.trainers)
 
     def stand_ins(self) -> dict[OriginId, Member]:

@@ -5,12 +5,13 @@ So a roster is bound to operator and nonce. The one with the greater serial coun
 one serial, all hosts choose the same one: the signed bytes with the smaller SHA-256.
 
 Whoever was removed stays on the list, without a role. So a host that joins later knows the key that signed what the
-removed one had published, and nobody mistakes it for a newcomer.
+removed one had published, and nobody mistakes it for a newcomer. Its entry may say which of its updates count (`Cut`).
 """
 
 import hashlib
 import re
 import struct
+from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -32,21 +33,64 @@ SECONDS_MAX = 253_402_300_799
 """The last second of the year 9999."""
 
 NONCE_CHARACTERS_MAX = 64
-KEY_BYTES, SIGNATURE_BYTES = 32, 64
+KEY_BYTES, SIGNATURE_BYTES, CONTENT_BYTES = 32, 64, 32
+
+HOLES_MAX = 1024
+"""The most holes in all cuts of a roster together: 80 KB with their cuts, of which each has one."""
 
 _NAME = re.compile(NAME_PATTERN)
 
 
 @dataclass(frozen=True, slots=True)
+class Cut:
+    """Which updates of a removed host count: those of all steps but the holes, which count as skipped. Raises
+    ValueError with a sentence if it cannot be used.
+
+    holes: (first step, last step), in order. The last one ends with STEP_MAX, so nothing new is ever taken. since,
+    content: 32 bytes, the digest of what the host had published from the step `since` on, as its algorithm takes it.
+    """
+
+    holes: tuple[tuple[int, int], ...]
+    since: int
+    content: bytes
+
+    def __post_init__(self) -> None:
+        edges = [-1, *(step for hole in self.holes for step in hole)]
+        is_in_order = all(low < high for low, high in zip(edges[::2], edges[1::2], strict=False))
+        if not is_in_order or any(first > last for first, last in self.holes) or edges[-1] != STEP_MAX:
+            raise ValueError(f"the holes of a cut must follow each other, and the last one must end with {STEP_MAX}")
+        if not 0 <= self.since <= STEP_MAX or len(self.content) != CONTENT_BYTES:
+            raise ValueError("the digest of a cut, or the step where it begins, is out of range")
+
+    @classmethod
+    def keeping(cls, held: Iterable[tuple[int, int]], since: int, content: bytes) -> Self:
+        """The cut that keeps these steps, given in order, and no others."""
+        edges = [-1, *(step for span in held for step in span), STEP_MAX + 1]
+        gaps = ((low + 1, high - 1) for low, high in zip(edges[::2], edges[1::2], strict=True))
+        return cls(tuple((first, last) for first, last in gaps if first <= last), since, content)
+
+    def excludes(self, first: int, last: int) -> bool:
+        """Is one of these steps in a hole?"""
+        place = bisect_left(self.holes, first, key=lambda hole: hole[1])
+        return place < len(self.holes) and self.holes[place][0] <= last
+
+    def packed(self) -> bytes:
+        holes = b"".join(struct.pack(">QQ", *hole) for hole in self.holes)
+        return struct.pack(">I", len(self.holes)) + holes + struct.pack(">Q", self.since) + self.content
+
+
+@dataclass(frozen=True, slots=True)
 class Entry:
-    """One host. roles: none if it was removed. not_before, not_after: unix seconds, both included; None: no limit.
-    Raises ValueError with a sentence if it cannot be used."""
+    """One host. roles: none if it was removed. not_before, not_after: unix seconds, both included; None: no limit. cut:
+    which updates of a removed host count, once the operator has said so. Raises ValueError with a sentence if it cannot
+    be used."""
 
     name: str
     public_key: bytes
     roles: tuple[Role, ...] = ("train",)
     not_before: int | None = None
     not_after: int | None = None
+    cut: Cut | None = None
 
     def __post_init__(self) -> None:
         if _NAME.fullmatch(self.name) is None:
@@ -60,6 +104,8 @@ class Entry:
                 raise ValueError(f"a time of {self.name} is out of range")
         if self.not_before is not None and self.not_after is not None and self.not_before > self.not_after:
             raise ValueError(f"the entry of {self.name} ends before it begins")
+        if self.cut is not None and self.roles:
+            raise ValueError(f"{self.name} is not removed, so nothing of it can be cut off")
         object.__setattr__(self, "roles", tuple(role for role in ROLES if role in self.roles))
 
     @property
@@ -79,10 +125,11 @@ class Entry:
         """Was it removed, or is the time over in which it could train?"""
         return not self.roles or ("train" in self.roles and self.not_after is not None and at >= self.not_after + 1)
 
-    def packed(self) -> bytes:
+    def packed(self, *, with_cut: bool) -> bytes:
+        cut = (self.cut.packed() if self.cut is not None else bytes(4)) if with_cut else b""
         name, bits = self.name.encode(), sum(1 << ROLES.index(role) for role in self.roles)
         times = (-1 if moment is None else moment for moment in (self.not_before, self.not_after))
-        return struct.pack(">32sB", self.public_key, len(name)) + name + struct.pack(">Bqq", bits, *times)
+        return struct.pack(">32sB", self.public_key, len(name)) + name + struct.pack(">Bqq", bits, *times) + cut
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +147,8 @@ class Roster:
             raise ValueError(f"the serial {self.serial} is not between 1 and {SERIAL_MAX}")
         if len(self.entries) > ENTRIES_MAX:
             raise ValueError(f"{len(self.entries)} entries, more than {ENTRIES_MAX}")
+        if sum(len(entry.cut.holes) for entry in self.entries if entry.cut is not None) > HOLES_MAX:
+            raise ValueError(f"its cuts have more than {HOLES_MAX} holes")
         if len(self.signature) not in (0, SIGNATURE_BYTES):
             raise ValueError(f"a signature has {SIGNATURE_BYTES} bytes, and this one {len(self.signature)}")
         entries = tuple(sorted(self.entries, key=lambda entry: entry.name))
@@ -132,7 +181,9 @@ class Roster:
         """What the operator signs. operator: its public key, 32 bytes."""
         domain = struct.pack(">32sH", operator, len(nonce.encode())) + nonce.encode()
         head = struct.pack(">QI", self.serial, len(self.entries))
-        return b"seedflood roster 1\0" + domain + head + b"".join(entry.packed() for entry in self.entries)
+        has_cuts = any(entry.cut is not None for entry in self.entries)
+        entries = b"".join(entry.packed(with_cut=has_cuts) for entry in self.entries)
+        return (b"seedflood roster 2\0" if has_cuts else b"seedflood roster 1\0") + domain + head + entries
 
     def is_signed(self, operator: bytes, nonce: str, verify: Callable[[bytes, bytes, bytes], bool]) -> bool:
         """Has the operator signed it, for this run?"""
@@ -175,3 +226,13 @@ class Roster:
                 raise ValueError(f"{name} is not on the roster" if entry is None else f"{name} was removed already")
         entries = (replace(entry, roles=()) if entry.name in gone else entry for entry in self.entries)
         return Roster(self.serial + 1, tuple(entries))
+
+    def cutting(self, name: str, cut: Cut) -> "Roster":
+        """With a cut of a removed host, which is final. Raises ValueError if the host is not removed, or was cut off
+        already."""
+        entry = self.named(name)
+        if entry is None or not entry.is_removed:
+            raise ValueError(f"{name} is not on the roster" if entry is None else f"{name} is not removed yet")
+        if entry.cut is not None:
+            raise ValueError(f"{name} was cut off already, and a cut is final")
+        return Roster(self.serial + 1, tuple(replace(one, cut=cut) if one is entry else one for one in self.entries))
