@@ -43,6 +43,12 @@ class Disk:
         self.bundles[place : place + 1] = [bundle]
         self.durable = len(self.bundles)
 
+    def cut(self, spans):
+        gone = [one for one in self.replay() if any(map(one.tells_of, spans))]
+        self.bundles = [one for one in self.bundles if one not in gone]
+        self.durable = len(self.bundles)
+        return gone
+
     def commit(self):
         """What is lost here is lost at any moment."""
 

@@ -219,3 +219,25 @@ def test_an_answer_goes_on_while_others_write(make, tmp_path):
 def close(journal):
     if isinstance(journal, BundleJournal):
         journal.close()
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.data())
+@pytest.mark.parametrize("kind", MAKERS)
+def test_what_is_cut_off_is_gone_and_all_else_stays(kind, data):
+    with tempfile.TemporaryDirectory() as folder:
+        checked = Checked(MAKERS[kind](folder))
+        checked.append(data.draw(said()), durable=True)
+        if data.draw(st.booleans()):
+            checked.journal.adopt(closed(1, checked.bundles))
+        origin, first = data.draw(st.sampled_from(ORIGINS)), data.draw(st.integers(0, 20))
+        spans = [(origin, first, first + data.draw(st.integers(0, 9))), (origin, 30, 2**53 - 1)]
+        gone = [one for one in checked.bundles if any(map(one.tells_of, spans)) and not checked.is_summed(one)]
+        assert sorted(checked.journal.cut(spans)) == sorted(gone)
+        for one in gone:
+            del checked.bundles[one]
+        checked.check()
+        assert checked.journal.cut(spans) == []
+        checked.append(gone, durable=True)
+        checked.check()
+        close(checked.journal)

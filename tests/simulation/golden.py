@@ -157,7 +157,7 @@ def facts_of(member: Member) -> tuple[object, ...]:
 
 
 def _stated_by_seedflood(member: Member) -> tuple[object, ...]:
-    said_before, closed, _ = stated(member)
+    said_before, closed, *_ = stated(member)
     return said_before, *closed
 
 

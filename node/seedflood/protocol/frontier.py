@@ -178,6 +178,20 @@ class Frontier:
         self.add(origin, first, last)
         return True
 
+    def of(self, origin: OriginId) -> Held:
+        """What is held of one origin."""
+        return Held(origin, self._marks.get(origin, 0), tuple(self._beyond.get(origin, ())))
+
+    def put(self, held: Held) -> None:
+        """From now on exactly this is held of the origin."""
+        self._digest = None
+        self._marks[held.origin] = held.mark
+        self._beyond[held.origin] = list(held.beyond)
+        if not held.beyond:
+            del self._beyond[held.origin]
+        if not held.mark:
+            del self._marks[held.origin]
+
     def add_held(self, held: Held) -> None:
         """Notes everything that another frontier holds of an origin."""
         if held.mark:
@@ -196,10 +210,7 @@ class Frontier:
 
     def held(self) -> tuple[Held, ...]:
         """The frontier as values, sorted by origin: for the wire and for copies."""
-        return tuple(
-            Held(origin, self._marks.get(origin, 0), tuple(self._beyond.get(origin, ())))
-            for origin in sorted(self._marks.keys() | self._beyond.keys())
-        )
+        return tuple(map(self.of, sorted(self._marks.keys() | self._beyond.keys())))
 
     def count(self) -> int:
         """How many steps of all origins together are held or declared as skipped."""
@@ -250,7 +261,7 @@ def spans(held: Iterable[Held]) -> Iterator[Span]:
 
 
 def without(held: Iterable[Held], spans: Iterable[Span]) -> tuple[Held, ...]:
-    """The same without these steps, so that a peer sends them again."""
+    """The same without these steps."""
     ranges = {one.origin: [*([(0, one.mark - 1)] if one.mark else []), *one.beyond] for one in held}
     for origin, first, last in spans:
         there = ranges.get(origin, [])

@@ -90,12 +90,35 @@ class Hops:
 
 
 @dataclass(frozen=True, slots=True)
+class RemovalView:
+    """What is known of a host that was removed. is_cut: has the operator said which of its updates count? is_settled:
+    is exactly that here? held: the steps, first and last, that are held here. since, content: the digest of what is
+    held of later steps. same, others, unreached: the names of all others that belong to the run: who states the same
+    as we; who states something else, or nothing; who cannot be reached."""
+
+    origin: OriginId
+    name: str
+    is_cut: bool
+    is_settled: bool
+    held: tuple[tuple[int, int], ...]
+    since: int
+    content: bytes
+    same: tuple[str, ...]
+    others: tuple[str, ...]
+    unreached: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class RosterView:
-    """The roster of a closed run. hosts: how many of its entries are valid now. gone: how many are not."""
+    """The roster of a closed run. hosts: how many of its entries are valid now. gone: how many are not. removals: what
+    is known of hosts that were removed, if the algorithm keeps updates. contradicted: how many ranges of steps are held
+    by compacted epochs against a cut."""
 
     serial: int
     hosts: int
     gone: int
+    removals: tuple[RemovalView, ...] = ()
+    contradicted: int = 0
 
 
 @dataclass(frozen=True, slots=True)

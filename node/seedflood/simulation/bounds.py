@@ -13,7 +13,7 @@ from seedflood.host.backlog import WITHHELD_MAX, Backlog
 from seedflood.host.driver import Driver
 from seedflood.protocol.swarm.delays import HOP_BOUNDS, SAMPLES_MAX
 from seedflood.protocol.swarm.messages import NEIGHBOURS_MAX
-from seedflood.protocol.swarm.roster import ENTRIES_MAX
+from seedflood.protocol.swarm.roster import ENTRIES_MAX, HOLES_MAX
 
 Answer = TypeVar("Answer")
 Bound = Callable[[Any], int]
@@ -45,6 +45,7 @@ at_once = fixed(0)  # empty again after each event
 SWARM_BOUNDS: dict[str, Bound] = {
     "Backlog._withheld": fixed(WITHHELD_MAX),
     "Backlog.members": statements,
+    "Gate.cuts": fixed(HOLES_MAX),
     "HopDelays._counts": fixed(len(HOP_BOUNDS) + 1),
     "HopDelays._delays": fixed(SAMPLES_MAX),
     "HopDelays._latest": linked,

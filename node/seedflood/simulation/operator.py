@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from seedflood.protocol.swarm.roster import Entry, Roster
+from seedflood.protocol.swarm.roster import Cut, Entry, Roster
 from seedflood.simulation.host import Host
 from seedflood.simulation.work import Pace
 from seedflood.simulation.world import World
@@ -38,6 +38,20 @@ class Operator:
         self._world.outcasts.add(host.origin)
         self.roster = self.sign(self.roster.removing([host.name]))
         self.give(self.roster, at)
+
+    def cut(self, index: int, *, as_held_by: int, at: int) -> Roster:
+        """Signs that of a removed host exactly that counts which another one holds, and tells only the host `at`."""
+        self.roster = self.sign(self.cutting(index, as_held_by=as_held_by))
+        self.give(self.roster, at)
+        return self.roster
+
+    def cutting(self, index: int, *, as_held_by: int) -> Roster:
+        """The next edition, with such a cut; not signed."""
+        view = self._world.hosts[as_held_by].node.view(self._world.clock.now)
+        assert view.roster is not None, "the run is closed"
+        name = self._world.hosts[index].name
+        removal = next(one for one in view.roster.removals if one.name == name)
+        return self.roster.cutting(name, Cut.keeping(removal.held, removal.since, removal.content))
 
     def add_stranger(self, neighbours: Iterable[int], name: str = "stranger") -> Host:
         """A host with the settings of the run and the addresses of these hosts, but not on the roster. The caller

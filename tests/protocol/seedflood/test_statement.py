@@ -10,21 +10,26 @@ from origins import B, C
 
 from seedflood.errors import PeerError
 from seedflood.protocol.origin import STEP_MAX
-from seedflood.protocol.seedflood.statement import Closed, Rows, Stated, pack, unpack
+from seedflood.protocol.seedflood.statement import REMAINS_MAX, Closed, Remains, Rows, Stated, pack, unpack
 from seedflood.protocol.swarm.messages import ALGORITHM_BYTES_MAX, Members
 
 digests = st.just(b"") | st.binary(min_size=32, max_size=32)
 rows = st.integers(1, 2**32 - 1).flatmap(
     lambda shares: st.builds(Rows, st.integers(0, shares - 1), st.just(shares), st.binary(min_size=32, max_size=32))
 )
+remains = st.builds(Remains, st.integers(0, 2**64 - 1), st.binary(min_size=32, max_size=32))
 statements = st.builds(
     Stated,
     st.integers(0, STEP_MAX + 1),
     st.builds(Closed, st.integers(0, STEP_MAX), digests, digests),
     st.none() | rows,
+    st.lists(remains, max_size=REMAINS_MAX).map(tuple),
 )
-LONGEST = pack(Stated(7, Closed(6, bytes(32), bytes(32)), Rows(0, 1, bytes(32))))
-WITHOUT_ROWS = len(pack(Stated(7, Closed(6, bytes(32), bytes(32)))))
+LONGEST = pack(
+    Stated(7, Closed(6, bytes(32), bytes(32)), Rows(0, 1, bytes(32)), REMAINS_MAX * (Remains(1, bytes(32)),))
+)
+WITHOUT_REMAINS = len(pack(Stated(7, Closed(6, bytes(32), bytes(32)))))
+WITHOUT_ROWS = len(LONGEST) - 40
 
 
 @given(statements)
@@ -44,7 +49,7 @@ def test_any_bytes_are_read_or_refused(state):
         assert unpack(pack(said)) == said
 
 
-@pytest.mark.parametrize("size", sorted(set(range(1, len(LONGEST))) - {WITHOUT_ROWS}))
+@pytest.mark.parametrize("size", sorted(set(range(1, len(LONGEST))) - {WITHOUT_REMAINS, WITHOUT_ROWS}))
 def test_a_statement_that_is_cut_off_is_refused(size):
     with pytest.raises(PeerError, match="statement"):
         unpack(LONGEST[:size])

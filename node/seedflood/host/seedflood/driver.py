@@ -13,7 +13,7 @@ from seedflood.host.driver import Driver
 from seedflood.host.seedflood.backlog import BundleBacklog
 from seedflood.host.seedflood.history import pages, take_stock
 from seedflood.host.seedflood.seams import Compute, Journal, Links, Observer
-from seedflood.protocol.frontier import Frontier, Held, is_tellable
+from seedflood.protocol.frontier import Frontier, Held, Span, is_tellable
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.inquiry import do_contradict
 from seedflood.protocol.seedflood.messages import (
@@ -37,10 +37,11 @@ ANSWER_BUNDLES = 256
 
 
 class _Kept(NamedTuple):
-    """What was persisted. adopted: sums, each with the other bundles of its epoch. settled: (old, new) bundles after an
-    equivocation; the old one is None if there was none."""
+    """What was persisted. adopted: sums, each with the other bundles of its epoch. cut: the bundles that were deleted,
+    by origin. settled: (old, new) bundles after an equivocation; the old one is None if there was none."""
 
     adopted: list[tuple[ClosedEpoch, list[Bundle]]]
+    cut: list[tuple[OriginId, list[Bundle]]]
     settled: list[tuple[Bundle | None, Bundle]]
 
 
@@ -145,7 +146,8 @@ class SeedfloodDriver(Driver):
         """Writes to the journal. A group ends with each window, with anything of our own, or when it is large."""
         adopted = [(closed, [*self._journal.adopt(closed), *self._unwritten(closed)]) for closed in out.adopt]
         self._append(out)
-        return _Kept(adopted, [change for proof in out.settle for change in self._settle(proof, out)])
+        cut = [(origin, self._cut(spans)) for origin, spans in out.cut]
+        return _Kept(adopted, cut, [change for proof in out.settle for change in self._settle(proof, out)])
 
     def _append(self, out: Outputs) -> None:
         is_end = out.is_durable or any(isinstance(order, ClosedWindow) for order in out.orders)
@@ -198,6 +200,8 @@ class SeedfloodDriver(Driver):
                 self._compute.rebuild(self._journal.closed_epochs(), self._history(Frontier(order.frontier)))
 
     def _go_on(self, out: Outputs, kept: _Kept) -> None:
+        for origin, surplus in kept.cut:
+            self.do(partial(self.node.cut_off, origin, surplus))
         for old, new in kept.settled:
             self.do(partial(self.node.settled, old, new))
         for peer, bundle in out.check:
@@ -242,6 +246,15 @@ class SeedfloodDriver(Driver):
                 continue
             self._backlog.clear()  # `replace` has committed the open group
             yield held, bundle
+
+    def _cut(self, spans: Sequence[Span]) -> list[Bundle]:
+        """Deletes all bundles of these steps, wherever they are, and returns them. Raises DiskFullError: what is to go
+        may not stay."""
+        waiting = self._backlog.take_out(lambda bundle: any(map(bundle.tells_of, spans)))
+        deleted = self._journal.cut(spans)
+        if not self.is_disk_full:
+            self._backlog.clear()  # `cut` has committed the open group
+        return deleted + waiting
 
     def _unwritten(self, closed: ClosedEpoch) -> list[Bundle]:
         """The bundles of an epoch that wait for space and that its sum does not cover."""

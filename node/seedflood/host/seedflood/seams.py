@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 from seedflood.host import seams
-from seedflood.protocol.frontier import Held
+from seedflood.protocol.frontier import Held, Span
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, Update
 from seedflood.protocol.seedflood.opening import Inventory
@@ -27,6 +27,10 @@ class Journal(seams.Journal, Protocol):
     def replace(self, bundle: Bundle) -> None:
         """Writes a bundle, durably, in the place of the one with the same origin and step, if there is one. Commits the
         open group first."""
+
+    def cut(self, spans: Sequence[Span]) -> list[Bundle]:
+        """Deletes all bundles of these steps, durably, unless a sum has replaced them. Returns them. Commits the open
+        group first."""
 
     def following(self, origin: OriginId, step: int) -> Bundle | None:
         """The first bundle of the origin that begins with this step or a later one, unless a sum has replaced it."""

@@ -24,6 +24,7 @@ from seedflood.protocol.swarm.messages import Verify
 Objection = Literal[
     "stranger",
     "removed",
+    "cut",
     "role",
     "unknown origin",
     "too many origins",
@@ -105,7 +106,9 @@ class Admission(MemberAdmission):
         """May this bundle be used? Asked only if something in it is new. span: `bundle.span`. Raises PeerError for a
         wrong signature."""
         origin, first, last = span
-        trainers = self.gate.trainers
+        trainers, cut = self.gate.trainers, self.gate.cuts.get(origin)
+        if cut is not None and cut.excludes(bundle.step, bundle.last):
+            return self._reject(bundle, "cut")
         if trainers is not None and origin not in trainers and not self._may_have_said(origin):
             return self._reject(bundle, self.gate.objection_to(origin))
         member = self._membership.get(origin)
@@ -131,8 +134,10 @@ class Admission(MemberAdmission):
         return self._verify(key, bundle.signed_bytes(self._rules.run_id, key), bundle.signature)
 
     def _may_have_said(self, origin: OriginId) -> bool:
-        """May a donor of ours have something that this origin said before it was removed?"""
-        return self.is_answer and (origin in self.gate.former or self._membership.has_parted(origin))
+        """May a donor of ours have something that this origin said before it was removed? Once it is cut off, what is
+        in no hole may come from anybody."""
+        is_former = origin in self.gate.former or self._membership.has_parted(origin)
+        return origin in self.gate.cuts or (self.is_answer and is_former)
 
     def _reject(self, bundle: Bundle, reason: Objection) -> bool:
         self.refuse(reason)

@@ -12,6 +12,7 @@ from seedflood.protocol.seedflood.admission import Admission
 from seedflood.protocol.seedflood.audit import Audits
 from seedflood.protocol.seedflood.blockers import Blockers, describe
 from seedflood.protocol.seedflood.catchup import CatchUp
+from seedflood.protocol.seedflood.cuts import Cuts
 from seedflood.protocol.seedflood.ending import Ending
 from seedflood.protocol.seedflood.exchange import Exchange
 from seedflood.protocol.seedflood.flood import Flood
@@ -24,7 +25,7 @@ from seedflood.protocol.seedflood.phase import Lifecycle, Phase
 from seedflood.protocol.seedflood.rounds import applied_before, first_round, next_round, round_of
 from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.seedflood.statement import Rows, stated
-from seedflood.protocol.seedflood.view import add_audits, add_to_view
+from seedflood.protocol.seedflood.view import add_audits, add_removals, add_to_view
 from seedflood.protocol.seedflood.watch import DIGEST_ROUNDS
 from seedflood.protocol.swarm.messages import AlgorithmMessage, Hello, Member, Sign
 from seedflood.protocol.swarm.outbox import Outbox
@@ -55,6 +56,7 @@ class SeedFlood:
         self.audits = Audits(rules.telling)
         self.flood = Flood()
         self.holdings = Holdings(rules, frontier, admission, self.flood, outbox)
+        self.cuts = Cuts(rules, admission.gate, self.holdings, presence.membership, outbox)
         self._catchup = CatchUp(patience, self.life)
         self._own = OwnState(self.origin, frontier, self._catchup)
         parts = (presence, admission, self._catchup, self._own, outbox)
@@ -208,6 +210,9 @@ class SeedFlood:
         self.exchange.say_digests(before, is_complete=self.ending.is_complete)
         if before == STEP_MAX:
             self.exchange.watch.take(self.applied, self._outbox)
+        if self.phase is not Phase.JOINING and (remains := self.cuts.remains()) != self._own.remains:
+            self._own.remains = remains
+            self._presence.declare()
 
     def review(self, now: float) -> None:
         """Logs how far we have caught up, and looks into replicas that differ."""
@@ -230,6 +235,7 @@ class SeedFlood:
         """Adds the open window, what is held of every origin, and how far the node has caught up."""
         duplicates, window = self.holdings.duplicates * self.rules.local_steps, self.windows.oldest
         view = add_to_view(view, self._presence, self.exchange, self.frontier, window, duplicates=duplicates)
+        view = add_removals(view, self.cuts, self._membership)
         return add_audits(view, self.audits, self._membership)
 
     def _is_waiting(self) -> bool:
@@ -252,7 +258,8 @@ class SeedFlood:
             self.windows.open(self.step, now)
 
     def _notice(self, now: float) -> None:
-        """Shows new bundles and statements to the open windows and to the epochs."""
+        """Shows new bundles and statements to the open windows and to the epochs, and a new roster to those cut off."""
+        self.cuts.follow()
         holdings, presence = self.holdings, self._presence
         for origin in holdings.heard:
             presence.heard(origin, self.frontier.last(origin), now)

@@ -26,9 +26,11 @@ leaves.
 """
 
 import hashlib
+import sys
 from collections.abc import Callable, Iterable
 
-from seedflood.protocol.frontier import Frontier, Held
+from seedflood.protocol.frontier import Frontier, Held, Span, without
+from seedflood.protocol.origin import OriginId
 from seedflood.protocol.packing import pack_frontier, unpack, unpack_frontier
 from seedflood.protocol.seedflood.evidence import Chain, takes_part
 from seedflood.protocol.seedflood.messages import CLOSED_DIGESTS_MAX, Bundle, ClosedDigests, ClosedEpoch, EpochDigest
@@ -103,6 +105,21 @@ class Closings:
             if epoch != latest:
                 latest, add = epoch, self._held_of(epoch).add
             add(origin, step - skipped, step + len(probes) - 1)
+
+    def take_out(self, bundles: Iterable[Bundle]) -> None:
+        """These bundles are held no more: sums of them are void."""
+        spans: dict[int, list[Span]] = {}
+        for bundle in bundles:
+            spans.setdefault(self.epoch_of(bundle.step), []).append(bundle.span)
+        for epoch, gone in spans.items():
+            self._held[epoch] = Frontier(without(self._held_of(epoch).held(), gone))
+
+    def compacted(self, origin: OriginId) -> Frontier:
+        """The steps of an origin that are in compacted sums."""
+        found = Frontier(ranges_max=sys.maxsize)
+        for kept in self._kept.values():
+            _join(found, (one for one in unpack_frontier(kept) if one.origin == origin))
+        return found
 
     def _held_of(self, epoch: int) -> Frontier:
         """What is held of an epoch, for more to be added: a sum of the epoch is void now."""

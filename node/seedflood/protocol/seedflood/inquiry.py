@@ -25,6 +25,7 @@ content matters (RFC 8032, section 5.1.6), so a liar may choose the same one twi
 content.
 """
 
+import struct
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
 from itertools import islice
@@ -93,6 +94,29 @@ class Contents:
         name = (new.origin, epoch, new.step // BLOCK_STEPS)
         if blocks is not None and (old is None or name in blocks):  # else it is read from the journal yet
             blocks[name] = blocks.get(name, 0) + _fingerprint(new) - (_fingerprint(old) if old is not None else -_ONE)
+
+    def take_out(self, bundles: Iterable[Bundle]) -> None:
+        """These bundles are held no more. Those that were not read from the journal yet never will be."""
+        for bundle in bundles:
+            epoch = bundle.step // self._period
+            blocks, name = self._blocks.get(epoch, {}), (bundle.origin, epoch, bundle.step // BLOCK_STEPS)
+            rest = blocks.pop(name, 0) - _ONE - _fingerprint(bundle)
+            if rest >= _ONE:
+                blocks[name] = rest
+
+    def digest(self, origin: OriginId, since: int) -> bytes:
+        """32 bytes: of what is held of an origin in open epochs from the step `since` on, which begins one."""
+        state, period = sha256(b"seedflood content 1\0"), self._period
+        for epoch in sorted(epoch for epoch in self._blocks if epoch * period >= since):
+            for number in range(epoch * period // BLOCK_STEPS, (epoch + 1) * period // BLOCK_STEPS + 1):
+                if told := self._blocks[epoch].get((origin, epoch, number)):
+                    count, fingerprints = _told(told)
+                    state.update(struct.pack(">QQQ", epoch, number, count) + fingerprints)
+        return state.digest()
+
+    def is_summed(self, since: int) -> bool:
+        """Have sums taken the place of bundles from this step on?"""
+        return any(epoch * self._period >= since for epoch in self._summed)
 
     def forget(self, epoch: int) -> None:
         """A sum has taken the place of the epoch's bundles."""

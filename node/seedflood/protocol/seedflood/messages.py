@@ -89,6 +89,11 @@ class Bundle(NamedTuple):
     def last(self) -> int:
         return self.step + len(self.probes) - 1
 
+    def tells_of(self, span: Span) -> bool:
+        """Was one of these steps measured for it?"""
+        origin, first, last = span
+        return self.origin == origin and self.step <= last and self.last >= first
+
     def updates(self) -> list[Update]:
         return [Update(self.origin, step, told) for step, told in enumerate(self.probes, self.step)]
 

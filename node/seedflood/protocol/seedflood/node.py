@@ -133,6 +133,12 @@ class Node(Swarm[Outputs]):
             self._watch.outdate(now)
         self.seedflood.advance(now)
 
+    def cut_off(self, origin: OriginId, surplus: Sequence[Bundle], now: float) -> None:
+        """The journal has nothing left in the holes of a removed host. surplus: what it had."""
+        if self.seedflood.cuts.take_out(origin, surplus):
+            self._watch.outdate(now)
+        self.seedflood.advance(now)
+
     def summed(self, closed: ClosedEpoch, now: float) -> None:
         """Answers a `SumEpoch`."""
         self._outbox.outputs.compact += self.closings.summed(closed)

@@ -8,7 +8,7 @@ weights.
 from dataclasses import dataclass, field
 from typing import Literal
 
-from seedflood.protocol.frontier import Held
+from seedflood.protocol.frontier import Held, Span
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, Equivocation, Update
 from seedflood.protocol.swarm import outputs as swarm
@@ -70,7 +70,8 @@ Order = ClosedWindow | Measure | TakeDigest | SumEpoch | Rebuild
 
 @dataclass(slots=True)
 class Outputs(swarm.Outputs):
-    """Honoured by `Driver._honour`: adopt, bundles and members, send, pull, orders, compact, events, settle, check."""
+    """Honoured by `Driver._honour`: adopt, bundles and members, cut, settle, send, pull, orders, compact, events,
+    check."""
 
     adopt: list[ClosedEpoch] = field(default_factory=list)
     """Persist: each sum takes the place of the bundles of its epoch. Bundles that it does not cover stay, and count
@@ -83,6 +84,9 @@ class Outputs(swarm.Outputs):
     """For the compute thread, in this order."""
     compact: list[ClosedEpoch] = field(default_factory=list)
     """Everyone has closed these epochs with these sums, so they may replace the bundles in the journal."""
+    cut: list[tuple[OriginId, tuple[Span, ...]]] = field(default_factory=list)
+    """Persist: what the journal has of this origin for one of these steps, and no sum covers, is deleted. Answered by
+    `Node.cut_off`."""
     settle: list[Equivocation] = field(default_factory=list)
     """Persist the bundles of each proof that stand, unless the journal has them. Answered by `Node.settled`."""
     check: list[tuple[OriginId, Bundle]] = field(default_factory=list)

@@ -96,9 +96,9 @@ class Pending:
         there[there.index(old)] = new
         return True
 
-    def drop(self, is_meant: Callable[[Bundle], bool]) -> None:
-        """Removes bundles that are applied in another way, as a part of a sum."""
-        self._pick(is_meant)
+    def drop(self, is_meant: Callable[[Bundle], bool]) -> list[Bundle]:
+        """Removes bundles that are applied in another way, as a part of a sum, or not at all. Returns them."""
+        return self._pick(is_meant)
 
     def _take(self, last: int, keep: int = 0) -> list[Bundle]:
         """Takes the bundles up to this last step, the oldest first, as long as more than `keep` are left."""

@@ -49,7 +49,8 @@ def first_round(origin: OriginId, rules: Rules, membership: Membership, frontier
             rounds_ahead = 2 * rules.delay + 1  # windows wait for those that have closed none
     if swarm and swarm + rules.local_steps >= rules.steps:
         return rules.steps
-    foremost = max((frontier.last(other) for other in membership.origins() if other != origin), default=0)
+    others = (other for other in membership.origins() if other != origin and not membership.is_silenced(other))
+    foremost = max(map(frontier.last, others), default=0)
     foremost = applied_before(min(foremost, swarm + rounds_ahead * rules.local_steps), rules)
     return max(frontier.last(origin) + 1, swarm, foremost - foremost % rules.refresh_period)
 

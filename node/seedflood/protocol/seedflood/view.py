@@ -1,17 +1,21 @@
 """What SeedFlood adds to the view of a node (`protocol.view`): windows, steps held, duplicates, contradictions."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import get_args
 
 from seedflood.protocol.frontier import Frontier
+from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.admission import Objection
 from seedflood.protocol.seedflood.audit import Audits
 from seedflood.protocol.seedflood.catchup import describe_progress
+from seedflood.protocol.seedflood.cuts import Cuts
 from seedflood.protocol.seedflood.exchange import Exchange
+from seedflood.protocol.seedflood.statement import stated
 from seedflood.protocol.seedflood.window import Window
 from seedflood.protocol.swarm.membership import NAMED_MAX, Membership
 from seedflood.protocol.swarm.presence import Presence
-from seedflood.protocol.view import CatchingUp, View, WindowView
+from seedflood.protocol.view import CatchingUp, MemberView, RemovalView, View, WindowView
 
 
 def add_to_view(
@@ -27,6 +31,38 @@ def add_to_view(
         duplicates=duplicates,
         equivocations=exchange.inquiry.count,
     )
+
+
+def add_removals(view: View, cuts: Cuts, membership: Membership) -> View:
+    """The view with what hosts hold of those that were removed, in a closed run."""
+    if view.roster is None:
+        return view
+    removals = tuple(_view_removal(origin, view, cuts, membership) for origin in cuts.removed())
+    return replace(view, roster=replace(view.roster, removals=removals, contradicted=len(cuts.contradicted)))
+
+
+def _view_removal(origin: OriginId, view: View, cuts: Cuts, membership: Membership) -> RemovalView:
+    ours = cuts.digest(origin)
+    those = [one for one in view.members if one.status not in ("self", "removed")]
+    reached = [one for one in those if one.status in ("linked", "reachable")]
+    told = {one.origin: stated(one).remains for one in membership.all()}
+    same = [one for one in reached if (origin, ours) in told[one.origin]]
+    return RemovalView(
+        origin=origin,
+        name=membership.name(origin),
+        is_cut=cuts.is_cut(origin),
+        is_settled=cuts.is_settled(origin),
+        held=tuple((first, last) for _, first, last in cuts.held(origin)),
+        since=cuts.since,
+        content=cuts.content(origin),
+        same=_names(same),
+        others=_names(one for one in reached if one not in same),
+        unreached=_names(one for one in those if one not in reached),
+    )
+
+
+def _names(members: Iterable[MemberView]) -> tuple[str, ...]:
+    return tuple(sorted(member.name for member in members))
 
 
 def add_audits(view: View, audits: Audits, membership: Membership) -> View:

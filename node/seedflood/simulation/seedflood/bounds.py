@@ -22,6 +22,7 @@ from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure
 from seedflood.protocol.seedflood.pending import AHEAD_BUNDLES
 from seedflood.protocol.seedflood.watch import REMEMBERED
 from seedflood.protocol.swarm.messages import NEIGHBOURS_MAX
+from seedflood.protocol.swarm.roster import HOLES_MAX
 from seedflood.simulation import bounds
 from seedflood.simulation.bounds import SWARM_BOUNDS, Bound, at_once, fixed, linked, origins, statements
 
@@ -68,6 +69,8 @@ BOUNDS: dict[str, Bound] = {
     "Contents._blocks": _epochs,
     "Contents._blocks[]": _blocks,
     "Contents._summed": _epochs,
+    "Cuts._followed": fixed(HOLES_MAX),
+    "Cuts.contradicted": fixed(HOLES_MAX),
     "DigestWatch._accusers": origins,
     "DigestWatch._asked": fixed(REMEMBERED),
     "DigestWatch._equal_at": linked,
@@ -97,6 +100,7 @@ BOUNDS: dict[str, Bound] = {
     "Outputs.bundles": at_once,
     "Outputs.check": at_once,
     "Outputs.compact": at_once,
+    "Outputs.cut": at_once,
     "Outputs.orders": at_once,
     "Outputs.pull": at_once,
     "Outputs.settle": at_once,

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 from seedflood.errors import JournalError
-from seedflood.protocol.frontier import Frontier, Held
+from seedflood.protocol.frontier import Frontier, Held, Span
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch
 from seedflood.protocol.seedflood.opening import Inventory
@@ -62,6 +62,15 @@ class MemoryBundleJournal(MemoryJournal):
         self._begin()
         self.bundles[bundle.origin, bundle.step] = bundle
         self._sync()
+
+    def cut(self, spans: Sequence[Span]) -> list[Bundle]:
+        self._begin()
+        kept = [bundle for bundle in self.bundles.values() if not self._is_covered(bundle)]
+        gone = [one for one in kept if any(map(one.tells_of, spans))]
+        for bundle in gone:
+            del self.bundles[bundle.origin, bundle.step]
+        self._sync()
+        return gone
 
     def adopt(self, closed: ClosedEpoch) -> list[Bundle]:
         self._begin()

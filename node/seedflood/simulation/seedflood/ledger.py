@@ -33,8 +33,8 @@ class Chronicle:
     """Everything that any origin ever published, kept outside of all hosts: by (origin, step) what it said first.
 
     contradictions: honest origins that said something else later. is_tainted: sums cannot be checked, because a fault
-    has changed coefficients (they stay wrong until the digest watch notices), or because a liar published two updates
-    of one step, or skipped a step that it measured.
+    has changed coefficients (they stay wrong until the digest watch notices), because a liar published two updates of
+    one step, or skipped a step that it measured, or because published updates were cut off.
     """
 
     def __init__(self, refresh_period: int, telling: Telling = PAIRS, optimizer: OptimizerName = "sgd") -> None:

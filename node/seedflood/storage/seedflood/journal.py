@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Self
 
-from seedflood.protocol.frontier import Frontier, Held
+from seedflood.protocol.frontier import Frontier, Held, Span
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch
 from seedflood.protocol.seedflood.opening import Inventory
@@ -139,6 +139,18 @@ class BundleJournal(Journal):
         self._store.commit()  # what fails below undoes nothing else
         with self._store.writing(durable=True):
             self._bundles.replace(bundle)
+
+    def cut(self, spans: Sequence[Span]) -> list[Bundle]:
+        """Deletes all bundles of these steps, durably, unless a sum has taken their place. Returns them."""
+        self._store.commit()  # what fails below undoes nothing else
+        self._inventory = None
+        with self._store.writing(durable=True):
+            return [bundle for span in spans for bundle in self._bundles.cut(*span, is_meant=self._is_single)]
+
+    def _is_single(self, bundle: Bundle) -> bool:
+        """Is it in no sum?"""
+        covered = Frontier(self._sums.frontier(bundle.step // self._refresh_period))
+        return not covered.holds(bundle.origin, bundle.step)
 
     def adopt(self, closed: ClosedEpoch) -> list[Bundle]:
         """Replaces bundles by a neighbour's sum, durably. Returns those bundles of the epoch that it does not cover."""

@@ -4,7 +4,7 @@ Every method raises JournalError. Writes join the open group.
 """
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -134,14 +134,21 @@ class Bundles:
         """Rewrites the strand that covers the bundle's step: with this bundle instead of the one of the same step, or
         between its neighbours. If no strand covers the step, the bundle gets its own."""
         origin, step = bundle.origin, bundle.step
-        ((start,),) = self._store.rows(_BEFORE, signed(origin), step)
-        found = [] if start is None else self._store.rows(_SELECT, signed(origin), start, start, 1)
-        strand = [one for number, record in found for one in self._decode(number, record)]
+        start, strand = self._strand(origin, step)
         if not strand or strand[-1].last < step:
             self.add([bundle])
             return
         self.delete([(origin, start, start, STEP_MAX)])
         self.add(sorted([bundle, *(one for one in strand if one.step != step)], key=lambda one: one.step))
+
+    def cut(self, origin: OriginId, first: int, last: int, *, is_meant: Callable[[Bundle], bool]) -> list[Bundle]:
+        """Deletes those bundles of an origin that tell of the steps first..last and are meant. Returns them."""
+        gone = [bundle for bundle in self._read(origin, first, last) if is_meant(bundle)]
+        for bundle in gone:
+            start, strand = self._strand(origin, bundle.step)
+            self.delete([(origin, start, start, STEP_MAX)])
+            self.add(one for one in strand if one.step != bundle.step)
+        return gone
 
     def count(self, stretches: Iterable[Stretch]) -> int:
         return sum(int(self._store.rows(_COUNT, signed(origin), *steps)[0][0]) for origin, *steps in stretches)
@@ -254,6 +261,12 @@ class Bundles:
                 path=str(self._store.path),
             )
         return bool(there)
+
+    def _strand(self, origin: OriginId, step: int) -> tuple[int, list[Bundle]]:
+        """The strand that begins with this step or last before it, with its first step; (0, []) if there is none."""
+        ((start,),) = self._store.rows(_BEFORE, signed(origin), step)
+        found = [] if start is None else self._store.rows(_SELECT, signed(origin), start, start, 1)
+        return start or 0, [one for number, record in found for one in self._decode(number, record)]
 
     def _read(self, origin: OriginId, first: int, last: int) -> Iterator[Bundle]:
         """The bundles of an origin that overlap with the steps first..last."""
