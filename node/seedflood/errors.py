@@ -11,6 +11,7 @@
     │   └── DiskFullError     74  there is no space: the node does not publish until there is
     ├── SupersededError  75   another process with the key of this node was started later
     ├── NotRunningError  75   no running node was found
+    ├── UnsettledError   75   hosts do not hold the same yet of one that was removed
     ├── RunMismatchError 76   every peer that answered belongs to another run
     ├── RemovedError     77  the operator has taken this host off the roster
     ├── PeerError        77   them: a peer sent what the protocol does not allow
@@ -108,6 +109,12 @@ class SupersededError(SeedfloodError):
 
 class NotRunningError(SeedfloodError):
     """There is no node to ask, or it does not answer."""
+
+    exit_code = ExitCode.TRY_AGAIN
+
+
+class UnsettledError(SeedfloodError):
+    """Hosts that can be reached do not hold the same of a removed one yet."""
 
     exit_code = ExitCode.TRY_AGAIN
 

@@ -81,7 +81,8 @@ async def test_a_stranger_is_refused_in_its_hello_which_is_counted_and_logged_on
     assert "seedflood_roster_serial 2.0" in scraped
     assert "seedflood_roster_hosts 2.0" in scraped
     assert "seedflood_run_closed 0.0" in metrics_of(c)
-    assert describe(a.hub)["roster"] == {"serial": 2, "hosts": 2, "gone": 0, "refused": times}
+    told = {"serial": 2, "hosts": 2, "gone": 0, "refused": times, "removals": [], "contradicted": 0}
+    assert describe(a.hub)["roster"] == told
 
 
 async def test_what_a_valid_peer_passes_on_of_a_stranger_is_neither_verified_nor_kept_nor_logged(

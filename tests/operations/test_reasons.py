@@ -21,6 +21,12 @@ def test_a_step_that_lacks_is_named(kind):
     assert explain(Blocker(kind, 7, "beta", 12, 0.0)).startswith("step 12 of beta has not come")
 
 
+def test_it_says_what_an_operator_can_do_about_a_host_that_is_gone():
+    blocker = Blocker("last words", 7, "beta", 12, 3.0)
+    assert "roster remove" not in describe_blocker(blocker, now=5.5)["reason"]
+    assert "`seedflood roster remove` and `cut`" in describe_blocker(blocker, now=5.5, is_closed=True)["reason"]
+
+
 def test_it_says_for_how_long():
     said = describe_blocker(Blocker("window", 7, "beta", 12, 3.0), now=5.5)
     assert said == {

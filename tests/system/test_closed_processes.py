@@ -1,20 +1,31 @@
 """A closed run of processes: a host is removed by a file and SIGHUP, while it trains."""
 
 import signal
+import subprocess
+import sys
 
 import pytest
 
 from seedflood.errors import ExitCode
 from seedflood.host.places import KEY_FILE, ROSTER_FILE
 from seedflood.identity import Identity
+from seedflood.operations.client import node_in
 from seedflood.protocol.swarm.roster import Entry, Roster
 from seedflood.roster_file import SignedRoster, read_roster, write_roster
+
+
+def run_roster(words):
+    """`seedflood roster` with these words."""
+    command = [sys.executable, "-c", "from seedflood.cli import main; main()", "roster", *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
 
 pytestmark = [pytest.mark.system, pytest.mark.long]
 
 
-def test_a_host_is_removed_by_a_new_roster_and_sighup_and_stays_out_after_kill_9(hosts, tmp_path):
-    operator = Identity.generate()
+def start_and_remove_the_last(hosts, folder):
+    """Three linked hosts that train, of which the operator removes the last one."""
+    operator = Identity.load_or_create(folder / "operator.key")
     run = {"steps": 100_000, "window": "bounded", "operator": operator.public_key.hex()}
     a, b, c = hosts.make(3, [(0, 1), (1, 2), (0, 2)], run, {"roster": "roster.json"})
     keys = [Identity.load_or_create(host.folder / "state" / KEY_FILE).public_key for host in (a, b, c)]
@@ -28,6 +39,11 @@ def test_a_host_is_removed_by_a_new_roster_and_sighup_and_stays_out_after_kill_9
     write_roster(a.folder / "roster.json", SignedRoster.sign(operator, "", roster.removing(["h2"])))
     a.signal(signal.SIGHUP)
     assert a.wait_for("roster")["serial"] == 2
+    return a, b, c
+
+
+def test_a_host_is_removed_by_a_new_roster_and_sighup_and_stays_out_after_kill_9(hosts, tmp_path):
+    a, b, c = start_and_remove_the_last(hosts, tmp_path)
     assert c.end() == ExitCode.REFUSED
     assert "the operator has removed this host from the run" in c.last_words
     assert b.wait_for("roster")["serial"] == 2
@@ -46,3 +62,27 @@ def test_a_host_is_removed_by_a_new_roster_and_sighup_and_stays_out_after_kill_9
     (a.folder / "roster.json").write_text("{}")
     a.signal(signal.SIGHUP)
     assert 'has no "seedflood_roster"' in a.wait_for("not reloaded")["reason"]
+
+
+def test_a_removed_host_is_cut_off_by_the_operators_command_and_sighup(hosts, tmp_path):
+    a, b, c = start_and_remove_the_last(hosts, tmp_path)
+    assert c.end() == ExitCode.REFUSED
+    assert b.wait_for("roster")["serial"] == 2
+
+    def removal(host):
+        (found,) = node_in(host.folder / "state").ask("/api/status")["roster"]["removals"]
+        return found
+
+    cut = ["cut", str(a.folder / "roster.json"), "h2", "--key", str(tmp_path / "operator.key"), "--yes"]
+    cut += ["--node", node_in(a.folder / "state").address]
+    while (ended := run_roster(cut)).returncode == ExitCode.TRY_AGAIN:  # they repair what one of them lacks
+        assert "do not hold the same of h2" in ended.stderr
+        a.wait_for("progress")
+    assert ended.returncode == 0, ended.stderr
+    assert "Held alike by: h0, h1." in ended.stdout
+    held = removal(a)["held"]
+    a.signal(signal.SIGHUP)
+    for host in (a, b):
+        assert host.wait_for("cut followed", member="h2")["serial"] == 3
+        assert (removal(host)["state"], removal(host)["held"]) == ("settled", held)
+    assert run_roster(cut).returncode == ExitCode.USAGE  # it is final

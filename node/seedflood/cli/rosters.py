@@ -1,7 +1,7 @@
 """`seedflood roster`: the list of hosts of a closed run, as its operator reads and changes it.
 
-`add` and `remove` sign the next edition with the operator's key, which no host needs. It is then copied to one host and
-read there at SIGHUP; all others hear of it from that host.
+`add`, `remove` and `cut` sign the next edition with the operator's key, which no host needs. It is then copied to one
+host and read there at SIGHUP; all others hear of it from that host.
 """
 
 import json
@@ -14,10 +14,11 @@ from rich.table import Table
 
 from seedflood.cli.options import JsonOption, table_console
 from seedflood.config import load_course
-from seedflood.errors import ConfigError, UsageError
+from seedflood.errors import ConfigError, UnsettledError, UsageError
 from seedflood.identity import Identity
+from seedflood.operations.client import node_at
 from seedflood.protocol.origin import fingerprint
-from seedflood.protocol.swarm.roster import ROLES, Entry, Role, Roster
+from seedflood.protocol.swarm.roster import ROLES, Cut, Entry, Role, Roster
 from seedflood.roster_file import SignedRoster, parse_key, parse_time, read_roster, spell_time, write_roster
 
 roster_app = typer.Typer(no_args_is_help=True, help="Who belongs to a closed run: a list that its operator signs.")
@@ -39,7 +40,7 @@ def show(file: FileArgument, as_json: JsonOption = False) -> None:
         typer.echo(json.dumps({**head, "entries": rows}))
         return
     table = Table(title=", ".join(f"{key} {value}" for key, value in head.items() if value), title_justify="left")
-    for column in ("name", "state", "roles", "from", "until", "origin", "public key"):
+    for column in ("name", "state", "roles", "from", "until", "holes", "origin", "public key"):
         table.add_column(column)
     for row in rows:
         table.add_row(*(str(value) if value else "-" for value in row.values()))
@@ -128,6 +129,68 @@ def remove(
     typer.echo(f"{name} is removed, serial {after.serial}. {HOW_TO_SPREAD}")
 
 
+@roster_app.command("cut")
+def cut(
+    file: FileArgument,
+    name: NameArgument,
+    node: Annotated[str, typer.Option("--node", metavar="HOST:PORT", help="[node] http address of a running node.")],
+    key: KeyOption = Path("operator.key"),
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Signs which updates of a removed host count: those that all hosts hold which the node can reach. This is final.
+
+    All other steps of that host count as skipped, on every host and for ever. So replicas are equal, whoever held more,
+    and a step that nobody has any more holds nobody up.
+
+    Example:
+
+        seedflood roster cut roster.json host4 --node 127.0.0.1:7071 --key operator.key
+    """
+    operator = Identity.load(key)
+    before = _read_own(file, operator)
+    said = node_at(node).ask("/api/status")
+    removal = _removal_of(name, before.roster, said["roster"], node)
+    try:
+        told = Cut.keeping(map(tuple, removal["held"]), removal["since"], bytes.fromhex(removal["content"]))
+        after = before.roster.cutting(name, told)
+    except ValueError as error:
+        raise UsageError(f"{error}.") from None
+    if removal["others"]:
+        raise UnsettledError(
+            f"{', '.join(removal['others'])} and {said['node']['name']} do not hold the same of {name}, or do not say "
+            "so yet: wait until they have repaired it, or remove who never does."
+        )
+    spans = ", ".join(f"{first}-{last}" for first, last in removal["held"]) or "none"
+    typer.echo(
+        f"{name} (origin {removal['origin']}) keeps its updates of these steps: {spans}. All its other steps count as "
+        f"skipped, for ever.\nHeld alike by: {', '.join([said['node']['name'], *removal['same']])}."
+    )
+    if removal["unreached"]:
+        typer.echo(
+            f"Not reached: {', '.join(removal['unreached'])}. Whatever else these hold of {name} is taken out of their "
+            "models when they hear of the cut."
+        )
+    if not yes:
+        typer.confirm("Go on?", abort=True)
+    _write(file, operator, before, after)
+    typer.echo(f"{name} is cut off, serial {after.serial}. {HOW_TO_SPREAD}")
+
+
+def _removal_of(name: str, roster: Roster, told: dict[str, Any] | None, node: str) -> dict[str, Any]:
+    """What a node says of a removed host. Raises UsageError if that is no answer to this roster."""
+    if told is None or told["serial"] != roster.serial:
+        known = "takes part in an open run" if told is None else f"knows roster {told['serial']}"
+        raise UsageError(
+            f"the node at {node} {known}, and this file is roster {roster.serial}: ask a node of this run that has it."
+        )
+    removals: list[dict[str, Any]] = told["removals"]
+    entry = roster.named(name)
+    found = [one for one in removals if entry is not None and one["origin"] == fingerprint(entry.origin)]
+    if not found:
+        raise UsageError(f"the node at {node} holds no updates of a removed host that is called {name}.")
+    return found[0]
+
+
 HOW_TO_SPREAD = "Copy the file to one host and send its node SIGHUP; the others hear of it from there."
 
 
@@ -155,13 +218,25 @@ def _time(told: str | None) -> int | None:
 
 def _describe(entry: Entry, now: float) -> dict[str, Any]:
     is_past = entry.not_after is not None and now >= entry.not_after + 1
-    state = "removed" if entry.is_removed else "over" if is_past else "valid" if entry.is_valid(now) else "later"
+    if entry.is_removed:
+        state = "removed" if entry.cut is None else "cut off"
+    else:
+        state = "over" if is_past else "valid" if entry.is_valid(now) else "later"
     return {
         "name": entry.name,
         "state": state,
         "roles": ", ".join(entry.roles),
         "from": spell_time(entry.not_before) if entry.not_before is not None else None,
         "until": spell_time(entry.not_after) if entry.not_after is not None else None,
+        "holes": _spell_holes(entry.cut),
         "origin": fingerprint(entry.origin),
         "public_key": entry.public_key.hex(),
     }
+
+
+def _spell_holes(cut: Cut | None) -> str | None:
+    """The steps that do not count of a host that was cut off."""
+    if cut is None:
+        return None
+    *inner, (first, _) = cut.holes
+    return ", ".join([*(f"{low}-{high}" for low, high in inner), f"from {first} on"])

@@ -230,7 +230,21 @@ def _show_roster(roster: dict[str, Any] | None) -> str:
     if roster is None:
         return "the run is open: whoever knows its settings may take part"
     gone = f", {roster['gone']} removed or out of date" if roster["gone"] else ""
-    return f"serial {roster['serial']}: {roster['hosts']} hosts{gone}; {roster['refused']} messages of others refused"
+    counts = f"serial {roster['serial']}: {roster['hosts']} hosts{gone}; {roster['refused']} messages of others refused"
+    return "\n".join([counts, *map(_show_removal, roster["removals"])]) + (
+        "\na cut contradicts compacted epochs, which stand" if roster["contradicted"] else ""
+    )
+
+
+def _show_removal(removal: dict[str, Any]) -> str:
+    state = {
+        "frozen": "frozen, and not cut off yet (`seedflood roster cut`)",
+        "cut": "cut off, and updates that count still lack here",
+        "settled": "cut off, and settled here",
+    }[removal["state"]]
+    sides = (("the same is held by", "same"), ("not by", "others"), ("not reached", "unreached"))
+    told = [f"{words} {', '.join(removal[key])}" for words, key in sides if removal[key]]
+    return "; ".join([f"{removal['name']}: {state}", *told])
 
 
 def _show_course(course: dict[str, Any]) -> str:

@@ -26,6 +26,11 @@ _CLAUSES: dict[str, str] = {
     "course": "{name} has not ended this run, and the next one begins with all of them",
 }
 
+_REMEDIES: dict[str, str] = {
+    "last words": "; if it is gone for good, its operator settles that by `seedflood roster remove` and `cut`",
+}
+"""What an operator can do, in a closed run."""
+
 
 def explain(blocker: Blocker) -> str:
     """A clause about what the node waits for. A kind that is not listed above is shown by its name."""
@@ -34,13 +39,13 @@ def explain(blocker: Blocker) -> str:
     return clause.format(name=blocker.name, step=step) if clause else f"{blocker.kind} ({blocker.name})"
 
 
-def describe_blocker(blocker: Blocker, now: float) -> dict[str, Any]:
-    """The blocker as JSON values. now: on the node's clock."""
+def describe_blocker(blocker: Blocker, now: float, *, is_closed: bool = False) -> dict[str, Any]:
+    """The blocker as JSON values. now: on the node's clock. is_closed: does the run have a roster?"""
     return {
         "kind": blocker.kind,
         "name": blocker.name,
         "origin": fingerprint(blocker.origin) if blocker.origin is not None else None,
         "step": blocker.first_lacking_step,
         "seconds": round(max(0.0, now - blocker.since), 3),
-        "reason": explain(blocker),
+        "reason": explain(blocker) + (_REMEDIES.get(blocker.kind, "") if is_closed else ""),
     }

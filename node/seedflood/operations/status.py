@@ -27,8 +27,12 @@ All keys are always there; unknown values are null. Origins are fingerprints, ti
     pairs     [[origin, origin]]: this node and those with whom it exchanges parameters in the present round
     diameter
     cut_vertices  [origin]: each of these hosts is the only way between some others, and could keep news from them
-    roster    null if the run is open; else {serial, hosts, gone, refused}; hosts: on the list and valid now; gone:
-              removed or out of date; refused: hellos, statements and updates of others
+    roster    null if the run is open; else {serial, hosts, gone, refused, removals, contradicted}; hosts: on the list
+              and valid now; gone: removed or out of date; refused: hellos, statements and updates of others;
+              contradicted: ranges of steps that compacted epochs hold against a cut
+              removals [{name, origin, state, held [[first, last]], since, content, same, others, unreached}]; state:
+              frozen | cut | settled; held: steps; content: digest of what is held from step `since` on; the names of
+              other hosts: who holds the same, who does not or does not say, and who cannot be reached
     links     [{peer, origin, address, state, bytes_sent, bytes_received, pull_bytes_received, updates_dropped,
               hop_seconds, connected_at}]; state: connected | dialling
     updates   originated, received, duplicate, applied, late, rejected {reason: n}: since the process began; all but
@@ -52,12 +56,12 @@ from seedflood.operations.reasons import describe_blocker, explain
 from seedflood.operations.subject import LastClose, LinkState, Subject
 from seedflood.operations.tally import percentile
 from seedflood.protocol.origin import OriginId, fingerprint
-from seedflood.protocol.view import CatchingUp, MemberView, View
+from seedflood.protocol.view import CatchingUp, MemberView, RemovalView, View
 
 EVENTS_SHOWN = 50
 BLOCKERS_SHOWN = 100
 
-ROSTER_REASONS = ("stranger", "removed", "role")
+ROSTER_REASONS = ("stranger", "removed", "role", "cut")
 """Why something of a host is not used in a closed run."""
 
 RUN_SETTINGS = ("name", "model", "mode", "clients", "steps", "batch_size")
@@ -213,7 +217,10 @@ def _window(hub: TelemetryHub, view: View | None) -> dict[str, Any]:
 
 
 def _blockers(view: View | None) -> list[dict[str, Any]]:
-    return [describe_blocker(one, view.now) for one in view.blockers[:BLOCKERS_SHOWN]] if view is not None else []
+    if view is None:
+        return []
+    is_closed = view.roster is not None
+    return [describe_blocker(one, view.now, is_closed=is_closed) for one in view.blockers[:BLOCKERS_SHOWN]]
 
 
 def _figures(view: View | None) -> dict[str, float | None]:
@@ -276,7 +283,22 @@ def _roster(view: View | None) -> dict[str, Any] | None:
         return None
     told = view.roster
     refused = sum(view.refused.get(reason, 0) for reason in ROSTER_REASONS)
-    return {"serial": told.serial, "hosts": told.hosts, "gone": told.gone, "refused": refused}
+    counts = {"serial": told.serial, "hosts": told.hosts, "gone": told.gone, "refused": refused}
+    return counts | {"removals": list(map(_removal, told.removals)), "contradicted": told.contradicted}
+
+
+def _removal(told: RemovalView) -> dict[str, Any]:
+    return {
+        "name": told.name,
+        "origin": fingerprint(told.origin),
+        "state": "settled" if told.is_settled else "cut" if told.is_cut else "frozen",
+        "held": [list(span) for span in told.held],
+        "since": told.since,
+        "content": told.content.hex(),
+        "same": list(told.same),
+        "others": list(told.others),
+        "unreached": list(told.unreached),
+    }
 
 
 def _link(link: LinkState, view: View | None) -> dict[str, Any]:

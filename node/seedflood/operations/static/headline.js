@@ -77,7 +77,20 @@ export function showHeadline(status, members) {
 function belonging(roster) {
   if (!roster) return "Open run: whoever knows its settings may take part.";
   const refused = roster.refused ? `; ${count(roster.refused)} messages of others refused` : "";
-  return `Closed run: ${count(roster.hosts)} hosts on roster ${count(roster.serial)}${refused}.`;
+  return `Closed run: ${count(roster.hosts)} hosts on roster ${count(roster.serial)}${refused}.${removals(roster)}`;
+}
+
+/** What is to be done about hosts that were removed. */
+function removals(roster) {
+  const named = (state) => roster.removals.filter((one) => one.state === state).map((one) => one.name).join(", ");
+  const frozen = named("frozen");
+  const cut = named("cut");
+  const stands = roster.contradicted ? " A cut contradicts compacted epochs, which stand." : "";
+  return (
+    (frozen ? ` Removed, and not cut off yet: ${frozen} (seedflood roster cut).` : "") +
+    (cut ? ` Cut off, and updates that count still lack here: ${cut}.` : "") +
+    stands
+  );
 }
 
 /** Figures of the algorithm as curves of one point: they stand here if nothing was evaluated. */
