@@ -1,0 +1,162 @@
+"""Cuts by hand: whatever nodes held of a removed host before, what they hold after it follows from the cut alone."""
+
+import hashlib
+
+from hypothesis import given
+from hypothesis import strategies as st
+from nodes import hear, orders, tick
+from origins import A, B, C, make_rules, pretend_signature, verify
+
+from seedflood.protocol.origin import STEP_MAX
+from seedflood.protocol.seedflood.messages import Updates
+from seedflood.protocol.seedflood.node import Node
+from seedflood.protocol.seedflood.outputs import Rebuild
+from seedflood.protocol.seedflood.statement import stated
+from seedflood.protocol.swarm.gate import Gate
+from seedflood.protocol.swarm.messages import Member
+from seedflood.protocol.swarm.roster import Cut, Entry, Roster
+
+OPERATOR = hashlib.sha256(b"operator").digest()
+STEPS = 12
+FROZEN = Roster(1, (Entry(A.name, A.public_key), Entry(B.name, B.public_key), Entry(C.name, C.public_key, ())))
+
+
+def keeping(*held, serial=2):
+    """The roster with a cut that keeps these ranges of steps of C."""
+    content = bytes([serial]) * 32
+    entries = FROZEN.cutting(C.name, Cut.keeping(held, 0, content)).entries
+    return signed(Roster(serial, entries))
+
+
+def signed(roster):
+    return roster.signed(lambda message: pretend_signature(OPERATOR, message), OPERATOR, "")
+
+
+class Desk:
+    """A node of the run, linked with B, and its journal of what C has published."""
+
+    def __init__(self, steps=(), roster=FROZEN):
+        self.journal = {C.bundle(step) for step in steps}
+        gate = Gate(verify, OPERATOR, "", signed(roster))
+        rules = make_rules(clients=3, steps=STEPS, window="bounded")
+        self.node = Node(rules, Member(A.public_key, A.name, 1), A.sign, verify, gate=gate)
+        self.node.start(sorted(self.journal), [], 0.0)
+        self.node.connected(B.id, B.hello(), 0.0)
+        self.node.pulled(B.id, 0.0)
+        self.carry_out()
+
+    def carry_out(self):
+        """What the driver does."""
+        out = self.node.collect()
+        self.journal |= {bundle for bundle in out.bundles if bundle.origin == C.id}
+        for origin, spans in out.cut:
+            gone = [one for one in sorted(self.journal) if any(map(one.tells_of, spans))]
+            self.journal -= set(gone)
+            self.node.cut_off(origin, gone, 0.0)
+        return out
+
+    def follow(self, roster):
+        self.node.enrol(roster, 0.0)
+        self.carry_out()
+
+    def pull(self, *bundles):
+        """B answers a pull with these."""
+        self.node.donors.ask(B.id)
+        self.node.received(B.id, Updates(bundles), 0.0)
+        self.carry_out()
+
+    @property
+    def steps(self):
+        return {bundle.step for bundle in self.journal}
+
+
+some_steps = st.sets(st.integers(0, STEPS - 1))
+
+
+def ranges(steps):
+    """The same as ranges in order."""
+    first = [step for step in sorted(steps) if step - 1 not in steps]
+    last = [step for step in sorted(steps) if step + 1 not in steps]
+    return list(zip(first, last, strict=True))
+
+
+@given(st.lists(some_steps, min_size=2, max_size=4), some_steps, st.randoms())
+def test_hosts_that_held_anything_and_follow_one_cut_hold_the_same(held, kept, random):
+    desks, roster = [Desk(steps) for steps in held], keeping(*ranges(kept))
+    everything = sorted({bundle for desk in desks for bundle in desk.journal})
+    for desk in desks:
+        is_early = random.random() < 0.5
+        if is_early:
+            desk.follow(roster)
+        random.shuffle(everything)
+        desk.pull(*everything)
+        if not is_early:
+            desk.follow(roster)
+    found = kept & set().union(*held)
+    assert [desk.steps for desk in desks] == [found] * len(desks)
+    holes = set(range(STEPS)) - kept
+    assert [{s for s in range(STEPS) if desk.node.frontier.holds(C.id, s)} for desk in desks] == (
+        [found | holes] * len(desks)
+    )
+    assert len({desk.node.frontier.digest() for desk in desks}) == 1
+    assert len({desk.node.seedflood.cuts.digest(C.id) for desk in desks}) == 1
+
+
+@given(some_steps, some_steps, some_steps)
+def test_a_cut_that_takes_the_place_of_another_is_followed_as_if_there_had_been_no_other(held, first, second):
+    ours, fresh = Desk(held), Desk(held)
+    rosters = [keeping(*ranges(first)), keeping(*ranges(second), serial=3)]
+    for roster in rosters:
+        ours.follow(roster)
+    fresh.follow(rosters[1])
+    everything = [C.bundle(step) for step in sorted(held)]
+    for desk in (ours, fresh):
+        desk.pull(*everything)
+    assert ours.steps == fresh.steps == held & second
+    assert ours.node.frontier == fresh.node.frontier
+
+
+def test_what_is_outside_of_holes_is_taken_from_anybody_and_nothing_else():
+    desk = Desk([0, 1])
+    desk.follow(keeping((0, 2)))
+    assert hear(desk.node, B, C.updates(2, 3)).bundles == [C.bundle(2)]
+    assert desk.node.admission.refused == {}  # what is in a hole is held
+    contradiction = C.bundle(4, count=1, skipped=4)
+    assert hear(desk.node, B, Updates((contradiction,))).bundles == []
+
+
+def test_surplus_that_was_applied_is_taken_out_of_the_model_by_a_rebuild():
+    desk = Desk([0, 1, 2])
+    node = desk.node
+    node.seedflood.holdings.apply(node.seedflood.holdings.pending.take_before(2))
+    node.collect()
+    desk.follow(keeping((0, 0)))
+    (rebuild,) = orders(tick(node, 3.0), Rebuild)
+    assert desk.steps == {0}
+    assert [one.mark for one in rebuild.frontier if one.origin == C.id] == [STEPS]
+
+
+def test_surplus_that_waited_costs_no_rebuild():
+    desk = Desk([0, 1, 2])
+    desk.follow(keeping((0, 0)))
+    assert orders(tick(desk.node, 3.0), Rebuild) == []
+    assert [bundle.step for bundle in desk.node.seedflood.holdings.pending] == [0]
+
+
+def test_a_step_that_nobody_has_holds_nobody_up_once_it_is_cut_off():
+    desk = Desk([0, 2])
+    assert desk.node.frontier.mark(C.id) == 1
+    desk.follow(keeping((0, 0), (2, 2)))
+    assert desk.node.frontier.mark(C.id) == STEPS
+    assert desk.node.frontier.last(C.id) == STEPS - 1 < STEP_MAX
+
+
+def test_hosts_state_the_same_of_a_removed_one_when_they_hold_the_same():
+    one, other = Desk([0, 1]), Desk([0, 1, 2])
+    assert one.node.seedflood.cuts.remains() != other.node.seedflood.cuts.remains()
+    one.pull(C.bundle(2))
+    (same,) = one.node.seedflood.cuts.remains()
+    assert (same,) == other.node.seedflood.cuts.remains()
+    one.follow(keeping((0, 2)))
+    assert one.node.seedflood.cuts.remains() == (same,)
+    assert stated(A.member()).remains == ()
