@@ -9,7 +9,8 @@ import pytest
 from seedflood import cli
 from seedflood.errors import ExitCode
 from seedflood.identity import Identity
-from seedflood.roster_file import read_roster
+from seedflood.protocol.swarm.roster import Cut
+from seedflood.roster_file import SignedRoster, read_roster, write_roster
 
 
 class Desk:
@@ -61,6 +62,25 @@ def test_an_operator_makes_a_roster_shows_it_and_removes_a_host(desk: Desk) -> N
     assert "removed" in out
     code, out, _ = desk.run("verify")
     assert (code, f"signed by {desk.operator.public_key.hex()}: serial 4, 1 hosts" in out) == (0, True)
+
+
+def test_who_was_cut_off_is_shown_with_the_steps_that_do_not_count(desk: Desk) -> None:
+    for name, key in zip(("alpha", "beta"), KEYS, strict=False):
+        desk.sign("add", name, key)
+    desk.sign("remove", "alpha", "--yes")
+    cut = Cut.keeping([(0, 4), (7, 9)], 0, bytes(32))
+    write_roster(desk.file, SignedRoster.sign(desk.operator, "", read_roster(desk.file).roster.cutting("alpha", cut)))
+    _, out, _ = desk.run("show", "--json")
+    shown = [(one["name"], one["state"], one["holes"]) for one in json.loads(out)["entries"]]
+    assert shown == [("alpha", "cut off", "5-6, from 10 on"), ("beta", "valid", None)]
+
+
+def test_a_cut_needs_a_node_that_answers(desk: Desk) -> None:
+    desk.sign("add", "alpha", KEYS[0])
+    before = desk.file.read_text()
+    code, _, err = desk.sign("cut", "alpha", "--node", "127.0.0.1:1", "--yes")
+    assert (code, "no node answers at 127.0.0.1:1" in err) == (ExitCode.TRY_AGAIN, True)
+    assert desk.file.read_text() == before
 
 
 def test_a_removal_is_asked_about_first(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

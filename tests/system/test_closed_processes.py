@@ -85,4 +85,7 @@ def test_a_removed_host_is_cut_off_by_the_operators_command_and_sighup(hosts, tm
     for host in (a, b):
         assert host.wait_for("cut followed", member="h2")["serial"] == 3
         assert (removal(host)["state"], removal(host)["held"]) == ("settled", held)
-    assert run_roster(cut).returncode == ExitCode.USAGE  # it is final
+    assert "a cut is final" in " ".join(run_roster(cut).stderr.split())
+    path, operator = a.folder / "roster.json", Identity.load(tmp_path / "operator.key")
+    write_roster(path, SignedRoster.sign(operator, "", read_roster(path).roster.removing(["h1"])))
+    assert "knows roster 3, and this file is roster 4" in " ".join(run_roster(cut).stderr.split())

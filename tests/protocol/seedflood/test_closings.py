@@ -55,6 +55,21 @@ def test_a_bundle_that_comes_late_makes_the_sum_void():
     assert closings.before == 2 * PERIOD
 
 
+def test_a_bundle_that_is_taken_out_makes_the_sum_void():
+    closings = make_closed(3, 4, bundles=[A.bundle(0), A.bundle(1), B.bundle(1)])
+    closings.take_out([B.bundle(1), A.bundle(1)])
+    assert closings.before == 0
+    (order,) = closings.due(2 * PERIOD, lambda _: True)
+    assert (order.epoch, order.frontier) == (0, (A.held(1),))
+
+
+def test_steps_in_compacted_sums_are_known_by_origin():
+    closings = make_closed(3, bundles=[A.bundle(0), B.bundle(1)])
+    assert closings.compacted(A.id).held() == ()
+    closings.agreed([closed_by(one, closings) for one in (A, B)])
+    assert closings.compacted(A.id).held() == (A.held(1),)
+
+
 def test_a_sum_that_was_being_taken_when_a_bundle_came_does_not_count():
     closings = make_closings(A.bundle(0), steps=PERIOD)
     (order,) = closings.due(PERIOD, lambda _: True)

@@ -8,7 +8,7 @@ from nodes import hear, orders, tick
 from origins import A, B, C, make_rules, pretend_signature, verify
 
 from seedflood.protocol.origin import STEP_MAX
-from seedflood.protocol.seedflood.messages import Updates
+from seedflood.protocol.seedflood.messages import Equivocation, Updates
 from seedflood.protocol.seedflood.node import Node
 from seedflood.protocol.seedflood.outputs import Rebuild
 from seedflood.protocol.seedflood.statement import stated
@@ -121,8 +121,17 @@ def test_what_is_outside_of_holes_is_taken_from_anybody_and_nothing_else():
     desk.follow(keeping((0, 2)))
     assert hear(desk.node, B, C.updates(2, 3)).bundles == [C.bundle(2)]
     assert desk.node.admission.refused == {}  # what is in a hole is held
-    contradiction = C.bundle(4, count=1, skipped=4)
-    assert hear(desk.node, B, Updates((contradiction,))).bundles == []
+
+
+def test_nothing_of_a_hole_comes_back_by_a_contradiction():
+    desk = Desk([0, 1])
+    desk.follow(keeping((0, 2)))
+    skips_what_counts = C.bundle(4, skipped=3)
+    out = hear(desk.node, B, Updates((skips_what_counts,)))
+    assert (out.bundles, out.check) == ([], [])
+    out = hear(desk.node, B, Equivocation(C.bundle(3), skips_what_counts))
+    assert (out.settle, out.bundles) == ([], [])
+    assert set(desk.node.admission.refused) == {"cut"}
 
 
 def test_surplus_that_was_applied_is_taken_out_of_the_model_by_a_rebuild():

@@ -4,6 +4,7 @@ from origins import A, B, C, D, E, make_rules
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.origin import STEP_MAX
 from seedflood.protocol.seedflood.rounds import first_round
+from seedflood.protocol.swarm.gate import stand_in
 from seedflood.protocol.swarm.membership import Membership
 
 OTHERS = (B, C, D, E)
@@ -34,6 +35,13 @@ def test_who_comes_to_a_strict_run_in_which_all_clients_take_part_begins_where_t
 def test_nobody_is_far_ahead_of_a_strict_run_in_which_most_have_closed_no_window():
     assert first_of((11, 0, 0, 0), clients=4) == 0
     assert first_of((11, 1, 1, 1), clients=4, delay=1) == 0
+
+
+def test_nobody_is_sent_ahead_by_a_host_that_was_cut_off_and_counts_as_held_to_the_end():
+    membership = Membership([A.member(first_step=STEP_MAX), *(one.member() for one in (B, C, D))])
+    membership.silence({D.id: stand_in(D.public_key, D.name)}, lambda _: False)
+    frontier = Frontier([B.held(7), C.held(7), D.held(100)])
+    assert first_round(A.id, make_rules(clients=3, refresh_period=4), membership, frontier) == 6
 
 
 def test_where_windows_close_without_all_clients_one_who_comes_begins_where_the_others_are():
