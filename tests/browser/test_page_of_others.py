@@ -5,7 +5,7 @@ import time
 import pytest
 from pages import DESK, PHONE, READ_CLIPPED, READ_FAINT_TEXT, Page
 
-from seedflood.protocol.view import RosterView
+from seedflood.protocol.view import RemovalView, RosterView
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
 
@@ -99,6 +99,13 @@ def test_it_says_who_may_take_part(shown: Page, strange):
     assert shown.text("roster") == "Open run: whoever knows its settings may take part."
     strange.node.show(roster=RosterView(7, 4, 1), refused={"stranger": 12, "seed": 3})
     shown.wait_for("roster", "Closed run: 4 hosts on roster 7; 12 messages of others refused.")
+    gone = [RemovalView(k, f"h{k}", k > 1, k > 2, ((0, 9),), 0, bytes(32), (), (), ()) for k in (1, 2, 3)]
+    strange.node.show(roster=RosterView(8, 4, 3, tuple(gone), contradicted=1), refused={})
+    shown.wait_for(
+        "roster",
+        "Closed run: 4 hosts on roster 8. Removed, and not cut off yet: h1 (seedflood roster cut). Cut off, and "
+        "updates that count still lack here: h2. A cut contradicts compacted epochs, which stand.",
+    )
 
 
 def test_a_node_that_stands_still_says_so(shown: Page, strange):

@@ -169,3 +169,25 @@ def test_hosts_state_the_same_of_a_removed_one_when_they_hold_the_same():
     one.follow(keeping((0, 2)))
     assert one.node.seedflood.cuts.remains() == (same,)
     assert stated(A.member()).remains == ()
+
+
+def test_who_was_cut_off_is_shown_with_its_last_step_that_counts():
+    desk = Desk([0, 1, 3])
+    for roster, state in ((FROZEN, (False, False)), (keeping((0, 1)), (True, False))):
+        desk.follow(signed(roster))
+        view = desk.node.view(0.0)
+        (removal,) = view.roster.removals
+        assert (removal.name, removal.is_cut, removal.is_settled) == (C.name, *state)
+        assert removal.held == (((0, 1), (3, 3)) if not removal.is_cut else ((0, 1),))
+        assert (removal.same, removal.others, removal.unreached) == ((), (B.name,), ())
+        assert [member.mark for member in view.members if member.origin == C.id] == [2]
+
+
+def test_a_cut_is_settled_where_exactly_the_content_is_held_that_it_says():
+    desk = Desk([0, 1])
+    content = desk.node.seedflood.cuts.content(C.id)
+    for told, is_settled in ((content, True), (bytes(32), False)):
+        other = Desk([0, 1])
+        entries = FROZEN.cutting(C.name, Cut.keeping([(0, 1)], 0, told)).entries
+        other.follow(signed(Roster(2, entries)))
+        assert other.node.seedflood.cuts.is_settled(C.id) == is_settled

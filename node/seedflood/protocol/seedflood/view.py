@@ -34,11 +34,17 @@ def add_to_view(
 
 
 def add_removals(view: View, cuts: Cuts, membership: Membership) -> View:
-    """The view with what hosts hold of those that were removed, in a closed run."""
+    """The view with what hosts hold of those that were removed, in a closed run. Of one that was cut off, the last step
+    that counts is shown, though the steps behind it are held as holes."""
     if view.roster is None:
         return view
     removals = tuple(_view_removal(origin, view, cuts, membership) for origin in cuts.removed())
-    return replace(view, roster=replace(view.roster, removals=removals, contradicted=len(cuts.contradicted)))
+    ends = {one.origin: one.held[-1][1] + 1 if one.held else 0 for one in removals if one.is_cut}
+    return replace(
+        view,
+        members=tuple(replace(member, mark=ends.get(member.origin, member.mark)) for member in view.members),
+        roster=replace(view.roster, removals=removals, contradicted=len(cuts.contradicted)),
+    )
 
 
 def _view_removal(origin: OriginId, view: View, cuts: Cuts, membership: Membership) -> RemovalView:
