@@ -14,9 +14,9 @@ from seedflood.protocol.swarm.roster import Entry, Roster
 from seedflood.roster_file import SignedRoster, read_roster, write_roster
 
 
-def run_roster(words):
-    """`seedflood roster` with these words."""
-    command = [sys.executable, "-c", "from seedflood.cli import main; main()", "roster", *words]
+def run(words):
+    """`seedflood` with these words."""
+    command = [sys.executable, "-c", "from seedflood.cli import main; main()", *words]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
@@ -73,9 +73,9 @@ def test_a_removed_host_is_cut_off_by_the_operators_command_and_sighup(hosts, tm
         (found,) = node_in(host.folder / "state").ask("/api/status")["roster"]["removals"]
         return found
 
-    cut = ["cut", str(a.folder / "roster.json"), "h2", "--key", str(tmp_path / "operator.key"), "--yes"]
+    cut = ["roster", "cut", str(a.folder / "roster.json"), "h2", "--key", str(tmp_path / "operator.key"), "--yes"]
     cut += ["--node", node_in(a.folder / "state").address]
-    while (ended := run_roster(cut)).returncode == ExitCode.TRY_AGAIN:  # they repair what one of them lacks
+    while (ended := run(cut)).returncode == ExitCode.TRY_AGAIN:  # they repair what one of them lacks
         assert "do not hold the same of h2" in ended.stderr
         a.wait_for("progress")
     assert ended.returncode == 0, ended.stderr
@@ -85,7 +85,9 @@ def test_a_removed_host_is_cut_off_by_the_operators_command_and_sighup(hosts, tm
     for host in (a, b):
         assert host.wait_for("cut followed", member="h2")["serial"] == 3
         assert (removal(host)["state"], removal(host)["held"]) == ("settled", held)
-    assert "a cut is final" in " ".join(run_roster(cut).stderr.split())
+    address = node_in(b.folder / "state").address
+    assert "h2: cut off, and settled here" in run(["peers", "--node", address]).stdout
+    assert "a cut is final" in " ".join(run(cut).stderr.split())
     path, operator = a.folder / "roster.json", Identity.load(tmp_path / "operator.key")
     write_roster(path, SignedRoster.sign(operator, "", read_roster(path).roster.removing(["h1"])))
-    assert "knows roster 3, and this file is roster 4" in " ".join(run_roster(cut).stderr.split())
+    assert "knows roster 3, and this file is roster 4" in " ".join(run(cut).stderr.split())
