@@ -4,6 +4,7 @@
 // Says what came of it as one JSON object: how each link ended, and how many sockets were closed by the daemon.
 
 import crypto from "node:crypto";
+import http2 from "node:http2";
 import net from "node:net";
 import tls from "node:tls";
 import grpc from "@grpc/grpc-js";
@@ -13,7 +14,7 @@ const [protoPath, facts, address, http, kind] = process.argv.slice(2);
 const run = new Run(protoPath, JSON.parse(facts));
 const key = new Key(Buffer.from(run.facts.seed, "hex"));
 const SERVER_NAME = "seedflood";
-const own = { ca: run.facts.authority, cert: run.facts.chain, key: run.facts.key };
+const own = { ca: run.facts.tls.authority, cert: run.facts.chain, key: run.facts.key };
 const credentials = grpc.credentials.createSsl(...[own.ca, own.key, own.cert].map((one) => Buffer.from(one)));
 const options = { "grpc.ssl_target_name_override": SERVER_NAME, "grpc.max_send_message_length": 256 << 20 };
 const said = { kind, links: 0, sent: 0, ends: [], opened: 0, closed: 0 };
@@ -24,7 +25,7 @@ const PATIENCE = 20_000;
 async function attack(work, { hello = {}, seconds = PATIENCE / 1000 } = {}) {
   const link = new Link(run, address, { credentials, options });
   const heard = new Promise((resolve) => link.call.once("data", resolve));
-  await link.write(run.hello(key, hello));
+  await link.write(run.hello(key, { name: run.facts.name, ...hello }));
   await Promise.race([heard, link.until, rest(PATIENCE)]);
   if (link.isOpen) {
     said.links += 1;
@@ -33,6 +34,21 @@ async function attack(work, { hello = {}, seconds = PATIENCE / 1000 } = {}) {
   }
   said.ends.push(link.isOpen ? "open" : link.end);
   link.close();
+}
+
+// Resolves when the daemon has read all that it was sent before.
+async function heeded(link) {
+  const answered = new Promise((resolve) => {
+    link.heard = (frame) => { if (frame.kind === "pong") resolve(); };
+  });
+  await link.write(run.encode({ ping: { sent_at: 1 } }));
+  await Promise.race([answered, rest(PATIENCE)]);
+}
+
+// The roster that the operator signed first, under this serial.
+function roster(serial) {
+  const entries = run.facts.roster.entries.map((one) => ({ ...one, public_key: Buffer.from(one.public_key, "hex") }));
+  return run.encode({ roster: { serial, entries, signature: Buffer.from(run.facts.roster.signature, "hex") } });
 }
 
 // Calls `make` with each new update of somebody else, and sends what it makes, until the link is over.
@@ -114,12 +130,54 @@ const kinds = {
     return attack(echo((bundle) => before.bundle(another, bundle.step + 1)));
   },
 
+  // Who is on no roster, what a member passes on of such, and rosters that do not count.
+  stranger: () => attack(() => {}),
+  relayed: () => attack(async (link) => {
+    for (let k = 0; k < 100; k += 1) {
+      const another = new Key();
+      await link.write(run.encode({ members: { members: [run.member(another, { name: "nobody" })] } }));
+      await link.write(run.updates([run.bundle(another, k)]));
+    }
+    await heeded(link);
+  }, { seconds: 0 }),
+  outdated: () => attack(async (link) => {
+    await link.write(roster(run.facts.roster.serial));
+    await heeded(link);
+  }, { seconds: 0 }),
+  forged: () => attack((link) => link.write(roster(1000))),
+
+  // Stays until its link ends, and dials again.
+  async removed() {
+    await attack(() => {});
+    await attack(() => {});
+  },
+
   flood: () => attack((link) => link.write(Buffer.alloc(100 << 20))),
 
   // Numbers at the ends of what their types hold.
   scalar: () => attack((link) => link.write(run.updates([run.bundle(key, 0, { scalar: -(2n ** 63n) })]))),
   step: () => attack((link) => link.write(run.updates([run.bundle(key, 2n ** 62n)]))),
   ping: () => attack((link) => link.write(run.encode({ ping: { sent_at: NaN } }))),
+
+  // Requests of one frame that are never finished.
+  async unfinished() {
+    const most = Buffer.alloc(4_000_000);
+    most.writeUInt32BE(most.length, 1);
+    const paths = ["/seedflood.wire.Flood/Pull", "/grpc.health.v1.Health/Check"];
+    const sessions = [], ends = [];
+    for (let k = 0; k < 128; k += 1) {
+      if (k % 16 === 0) sessions.push(http2.connect(`https://${address}`, { ...own, servername: SERVER_NAME }).on("error", () => {}));
+      const head = { ":method": "POST", ":path": paths[k % 2], "content-type": "application/grpc", te: "trailers" };
+      const stream = sessions.at(-1).request(head, { endStream: false });
+      said.opened += 1;
+      ends.push(new Promise((resolve) => {
+        stream.on("error", () => {}).on("data", () => {}).on("response", resolve);
+        stream.write(most, resolve);
+      }));
+    }
+    await Promise.race([Promise.all(ends), rest(5_000)]); // sent or refused, as far as the window allows
+    for (const session of sessions) session.destroy();
+  },
 
   // Half a TLS handshake, half an HTTP/2 preface, half a request, and nothing at all.
   async slow() {

@@ -40,7 +40,7 @@ function oid(text) {
 }
 
 const ECDSA_SHA256 = sequence(oid("1.2.840.10045.4.3.2"));
-const name = (text) => sequence(tlv(0x31, sequence(oid("2.5.4.3"), tlv(0x0c, Buffer.from(text)))));
+const title = (text) => sequence(tlv(0x31, sequence(oid("2.5.4.3"), tlv(0x0c, Buffer.from(text)))));
 const time = (seconds) => tlv(0x18, Buffer.from(new Date(1000 * seconds).toISOString().replace(/[-:T]|\.\d+/g, "")));
 const pem = (label, der) => `-----BEGIN ${label}-----\n${der.toString("base64").match(/.{1,64}/g).join("\n")}\n-----END ${label}-----\n`;
 
@@ -76,8 +76,8 @@ function certificate(channel, statement, begin, end, authority) {
     sequence(oid(extension), octets(statement)),
   ];
   const body = sequence(
-    tlv(0xa0, whole(Buffer.from([2]))), whole(crypto.randomBytes(8)), ECDSA_SHA256, name("seedflood authority"),
-    sequence(time(begin), time(end)), name("a stranger"), spki(channel), tlv(0xa3, sequence(...extensions)),
+    tlv(0xa0, whole(Buffer.from([2]))), whole(Buffer.concat([Buffer.from([1]), crypto.randomBytes(7)])), ECDSA_SHA256, title("seedflood authority"),
+    sequence(time(begin), time(end)), title("a stranger"), spki(channel), tlv(0xa3, sequence(...extensions)),
   );
   const signature = crypto.sign("sha256", body, authority);
   return pem("CERTIFICATE", sequence(body, ECDSA_SHA256, tlv(0x03, Buffer.alloc(1), signature)));
@@ -85,7 +85,7 @@ function certificate(channel, statement, begin, end, authority) {
 
 // Who it is
 
-const key = new Key();
+const key = new Key(Buffer.from(run.facts.seed, "hex"));
 const another = new Key();
 const channel = newChannel();
 const now = Math.floor(Date.now() / 1000);
