@@ -50,6 +50,7 @@ def test_a_study_that_is_killed_goes_on_where_it_was(tmp_path, monkeypatch, caps
         assert json.loads(capsys.readouterr().out)["cells"] == 4
         assert results.read_text().startswith(first)
         assert results.read_text().count("\n") == 4
+    assert "2 of 2 cells are measured" in (tmp_path / "study.md").read_text()
     final = [one for one in map(json.loads, results.read_text().splitlines()) if one["cell"]["is_test"]]
     assert {one["cell"]["method"] for one in final} == set(METHODS.split(","))
     for one in final:

@@ -42,7 +42,7 @@ def test_a_part_changes_settings_and_options():
     study = Study(DEFAULT, "embedded", "embedded", "0" * 16)
     cells = study.cells({name: {"times_default": 0.3} for name in METHODS})
     assert {cell.topology for cell in cells} == {"ring", "grid", "random-regular", "complete"}
-    assert {dict(cell.options).get("rank") for cell in cells} == {None, 4, 8, 32, 128}
+    assert {dict(cell.options).get("rank") for cell in cells} == {None, 4, 128}
     assert {dict(cell.options)["times_default"] for cell in cells} == {0.3}
 
 

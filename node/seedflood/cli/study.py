@@ -11,7 +11,7 @@ from seedflood.errors import UsageError
 
 
 def study(
-    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder of the results.")],
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder of results, report and figures.")],
     plan: Annotated[
         str, typer.Option(help="smoke (a minute), default (hours) or paper (days, for hub models).")
     ] = "default",
@@ -22,6 +22,9 @@ def study(
         str | None, typer.Option(metavar="A,B,...", help="Only these methods (default: all of the plan).")
     ] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes at once (default: one for each core).")] = None,
+    report_only: Annotated[
+        bool, typer.Option("--report-only", help="Write the report of what has been measured, and measure nothing.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Compares SeedFlood, GASLoC and their baselines: accuracy, bytes, time and consensus.
@@ -35,6 +38,8 @@ def study(
         seedflood study --plan smoke --out study
 
         seedflood study --model ./tiny-opt --task sst2 --data ./sst2 --methods seedflood,dsgd,adamw --out study
+
+        seedflood study --out study --report-only
     """
     if out.exists() and not out.is_dir():
         raise UsageError(f"--out {out} is a file: name a folder.")
@@ -44,17 +49,20 @@ def study(
     check_extra()
     from seedflood.study.harness import Display, cores, run  # torch takes seconds to import
     from seedflood.study.plan import Study, check_methods, find_plan
+    from seedflood.study.report import write_report
     from seedflood.study.results import Results
     from seedflood.study.rows import objective_of, split
 
     found, names = find_plan(plan), check_methods([one.strip() for one in (methods or "").split(",") if one.strip()])
     objective = objective_of(task or ("embedded" if model == "embedded" else "sst2"))
     results = Results(out)
-    with Display() as told:
-        rows = split(objective, data, found.rows, out / "rows")
-        wanted = Study(found, model, objective.task, rows.digest, names)
-        run(wanted, rows, results, jobs or cores(), told)
-    facts = {"results": str(results.path), "cells": len(results)}
+    if not report_only:
+        with Display() as told:
+            rows = split(objective, data, found.rows, out / "rows")
+            wanted = Study(found, model, objective.task, rows.digest, names)
+            run(wanted, rows, results, jobs or cores(), told)
+    report = write_report(found, results, out)
+    facts = {"report": str(report), "results": str(results.path), "cells": len(results)}
     if as_json:
         typer.echo(json.dumps(facts))
     else:

@@ -8,7 +8,7 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -17,13 +17,13 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from seedflood.errors import ExitCode, SeedfloodError
-from seedflood.study.cell import Cell, Result, best
+from seedflood.study.cell import Cell, Result
 from seedflood.study.measure import measure
 from seedflood.study.methods.clients import use_one_thread
-from seedflood.study.methods.method import Option
 from seedflood.study.plan import Study
 from seedflood.study.results import Results
 from seedflood.study.rows import Split
+from seedflood.study.summary import chosen
 
 Told = Callable[[str, Cell | None, int, int], None]
 """Called with what is being done, the cell that has just ended, work done and all work."""
@@ -39,12 +39,6 @@ def run(study: Study, rows: Split, results: Results, jobs: int, told: Told) -> N
 
         _run_all("choosing options", study.tries(), begin, results, told)
         _run_all("measuring", study.cells(chosen(study, results)), begin, results, told)
-
-
-def chosen(study: Study, results: Results) -> dict[str, Mapping[str, Option]]:
-    """The options of every method, by its tries."""
-    names = dict.fromkeys(cell.method for cell in study.tries())
-    return {name: dict(best(results[cell] for cell in study.tries_of(name)).cell.options) for name in names}
 
 
 def _run_all(

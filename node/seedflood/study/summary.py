@@ -1,0 +1,127 @@
+"""What results say: options that were chosen, means over seeds, and the time to a loss on links of a stated kind."""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import mean
+from typing import Any
+
+from seedflood.study.cell import Cell, Result, best
+from seedflood.study.methods.method import Option
+from seedflood.study.plan import OPTIONS, Part, Study
+from seedflood.study.results import Results
+
+COSTS = ("edge_bytes", "forwards", "backwards", "measure_seconds", "exchange_seconds", "steps", "consensus_error")
+"""Figures of the last point of a course; all others are those of the test rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """What joins two neighbours. Both directions have the whole bandwidth."""
+
+    name: str
+    bits_per_second: float
+    delay_seconds: float
+
+
+LINKS = (
+    Link("1 Mbit/s, 100 ms", 1e6, 0.1),
+    Link("20 Mbit/s, 30 ms", 2e7, 0.03),
+    Link("1 Gbit/s, 1 ms", 1e9, 0.001),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Of a figure over seeds."""
+
+    mean: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> "Spread":
+        return cls(mean(values), min(values), max(values))
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The results of a method in one setting of a part, one for each seed that is there."""
+
+    method: str
+    setting: str
+    results: tuple[Result, ...]
+
+    def spread(self, figure: str) -> Spread | None:
+        """None if a run has diverged, or has no such figure."""
+        values = [_figure(result, figure) for result in self.results]
+        found = [value for value in values if value is not None]
+        return Spread.of(found) if values and len(found) == len(values) else None
+
+    def seconds_to(self, loss: float, link: Link) -> Spread | None:
+        """Until a validation loss is reached, by the points of the courses; None if a run has not reached it."""
+        found = [seconds_to(result, loss, link) for result in self.results]
+        seconds = [one for one in found if one is not None]
+        return Spread.of(seconds) if seconds and len(seconds) == len(found) else None
+
+
+def chosen(study: Study, results: Results) -> dict[str, Mapping[str, Option]]:
+    """The options of every method whose tries have all been made."""
+    tried: dict[str, list[Cell]] = {}
+    for cell in study.tries():
+        tried.setdefault(cell.method, []).append(cell)
+    return {
+        name: dict(best(results[cell] for cell in cells).cell.options)
+        for name, cells in tried.items()
+        if all(cell in results for cell in cells)
+    }
+
+
+def rows_of(study: Study, part: Part, results: Results) -> list[Row]:
+    """All settings of a part that have results, method by method."""
+    options = chosen(study, results)
+    rows = []
+    for change in part.changes:
+        alone = Part(part.title, part.methods, (change,))
+        by_method: dict[str, list[Result]] = {}
+        for cell in study.cells_of(alone, options):
+            if cell in results:
+                by_method.setdefault(cell.method, []).append(results[cell])
+        rows += [Row(method, spell(change), tuple(found)) for method, found in by_method.items()]
+    return rows
+
+
+def spell(change: Mapping[str, Any]) -> str:
+    """A change of the base setting, in words."""
+    pairs = {**{key: value for key, value in change.items() if key != OPTIONS}, **change.get(OPTIONS, {})}
+    return ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in pairs.items()) or "base"
+
+
+def seconds_to(result: Result, loss: float, link: Link) -> float | None:
+    """Of computing, as if every client had a core like ours for itself, and of messages that follow one another."""
+    for point in result.course:
+        if point["loss"] is not None and point["loss"] <= loss:
+            computing = float(point["measure_seconds"] + point["exchange_seconds"])
+            sending = point["hops"] * link.delay_seconds + 8 * point["edge_bytes"] / link.bits_per_second
+            return computing + float(sending)
+    return None
+
+
+def halfway(rows: Iterable[Row]) -> float | None:
+    """A loss to compare times by: in the middle between the base model's, and the least that a method ends with in the
+    mean over seeds."""
+    courses = [[result.course for result in row.results] for row in rows]
+    ends = [[course[-1]["loss"] for course in one] for one in courses]
+    least = min((mean(one) for one in ends if None not in one), default=None)
+    return None if least is None else (courses[0][0][0]["loss"] + least) / 2
+
+
+def studies_in(results: Results) -> Iterator[tuple[str, str, str]]:
+    """(model, task, digest of rows) of all results, in the order in which they came."""
+    yield from dict.fromkeys((one.cell.model, one.cell.task, one.cell.rows) for one in results)
+
+
+def _figure(result: Result, name: str) -> float | None:
+    figures: Mapping[str, Any] = result.course[-1] if name in COSTS else result.test or {}
+    value = figures.get(name)
+    return None if value is None or math.isinf(result.loss) else float(value)

@@ -1,0 +1,95 @@
+"""What is said of results: made-up ones, whose figures are known."""
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from seedflood.study.cell import Result
+from seedflood.study.plan import Part, Plan, Study
+from seedflood.study.report import write_report
+from seedflood.study.results import Results
+from seedflood.study.rows import Sizes
+from seedflood.study.summary import Link, Row, chosen, halfway, rows_of, seconds_to
+
+PARTS = (Part("One setting", ("dsgd", "adamw")), Part("Clients", ("dsgd",), ({}, {"clients": 4})))
+PLAN = Plan({"first": 10, "zeroth": 10}, Sizes(8, 8, 8), (1, 2, 3), PARTS, clients=2)
+STUDY = Study(PLAN, "tiny", "sst2", "f" * 16)
+
+
+def point(step, loss, edge_bytes):
+    costs = {"measure_seconds": step * 0.5, "exchange_seconds": step * 0.25, "hops": step, "edge_bytes": edge_bytes}
+    return {"steps": step, "loss": loss, "consensus_error": 0.0, "forwards": step, "backwards": step, **costs}
+
+
+def result_of(cell, loss):
+    sent = 0 if cell.method == "adamw" else 1e6
+    course = (point(0, 1.0, 0), point(5, loss and (1 + loss) / 2, sent / 2), point(10, loss, sent))
+    test = {"accuracy": 0.5 + cell.seed / 10, "loss": loss} if cell.is_test else None
+    return Result(cell, "abc123", 2.0, course, test)
+
+
+@pytest.fixture
+def results(tmp_path):
+    """Everything, but for one seed with four clients. The third try of DSGD was the best one, and AdamW diverged."""
+    kept = Results(tmp_path)
+    for cell in STUDY.tries():
+        rate = dict(cell.options)["rate"]
+        kept.add(result_of(cell, None if cell.method == "adamw" and rate > 1e-4 else abs(rate - 0.03)))
+    for cell in STUDY.cells(chosen(STUDY, kept)):
+        if (cell.clients, cell.seed) != (4, 3):
+            kept.add(result_of(cell, None if cell.method == "adamw" and cell.seed == 3 else 0.5))
+    return kept
+
+
+def test_the_try_with_the_least_validation_loss_is_chosen(results):
+    assert chosen(STUDY, results) == {"dsgd": {"rate": 0.03}, "adamw": {"rate": 1e-4}}
+
+
+def test_a_method_without_all_its_tries_is_left_out(tmp_path):
+    kept = Results(tmp_path)
+    for cell in STUDY.tries()[:-1]:
+        kept.add(result_of(cell, 0.5))
+    assert list(chosen(STUDY, kept)) == ["dsgd"]
+
+
+def test_rows_have_the_spread_over_their_seeds(results):
+    dsgd, adamw = rows_of(STUDY, PARTS[0], results)
+    assert (dsgd.method, adamw.method) == ("dsgd", "adamw")
+    accuracy = dsgd.spread("accuracy")
+    assert (accuracy.mean, accuracy.low, accuracy.high) == (pytest.approx(0.7), 0.6, 0.8)
+    assert adamw.spread("loss") is None, "one of its runs has diverged"
+    assert [(row.setting, len(row.results)) for row in rows_of(STUDY, PARTS[1], results)] == [
+        ("base", 3),
+        ("clients 4", 2),
+    ]
+
+
+def test_time_to_a_loss_is_computing_delays_and_bytes():
+    cell = replace(STUDY.tries()[0], is_test=True)
+    result = result_of(cell, 0.5)
+    link = Link("slow", 1e6, 0.1)
+    assert seconds_to(result, 0.8, link) == pytest.approx(5 * 0.75 + 5 * 0.1 + 8 * 5e5 / 1e6)
+    assert seconds_to(result, 0.4, link) is None
+    assert Row("dsgd", "base", (result, result_of(cell, 0.9))).seconds_to(0.8, link) is None
+    assert math.isclose(halfway([Row("dsgd", "base", (result,)), Row("dsgd", "base", (result_of(cell, None),))]), 0.75)
+
+
+def test_the_report_shows_what_is_there_and_is_the_same_again(results, tmp_path):
+    path = write_report(PLAN, results, tmp_path)
+    said = path.read_text()
+    assert "8 of 9 cells are measured, by the code of abc123." in said
+    assert "| dsgd | 0.7000 (0.6000 to 0.8000) | 0.5000 | 0 | 1,000,000 | 10 | 10 | 5.00 | 2.50 | 3 |" in said
+    assert "| adamw | - | - |" in said
+    assert "**rate 0.03: 0.0000**" in said
+    assert "rate 0.001: inf" in said
+    assert "Seconds to a validation loss of 0.7500" in said
+    figures = {one.name: one.read_text() for one in (tmp_path / "figures").iterdir()}
+    assert set(figures) == {"sst2-ffffffff-0.svg", "sst2-ffffffff-1.svg"}
+    assert all(f"(figures/{name})" in said for name in figures)
+    assert ">dsgd<" in figures["sst2-ffffffff-0.svg"]
+    assert ">adamw<" not in figures["sst2-ffffffff-0.svg"], "it has diverged"
+    assert ">clients 4<" in figures["sst2-ffffffff-1.svg"]
+    write_report(PLAN, results, tmp_path)
+    assert path.read_text() == said
+    assert {one.name: one.read_text() for one in (tmp_path / "figures").iterdir()} == figures
