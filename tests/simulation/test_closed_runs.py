@@ -18,15 +18,8 @@ from seedflood.simulation.seedflood.checks import find_violations, has_equal_dig
 MODES = pytest.mark.parametrize("window", ["strict", "bounded", "none"])
 
 
-def close(world, **settings):
-    operator = Operator(world, **settings)
-    world.chronicle.liars |= world.outcasts
-    return operator
-
-
 def judge(world, operator):
     """Everyone who belongs to the run ends it, with all of its updates and equal replicas."""
-    world.chronicle.liars |= world.outcasts
     world.run(600.0)
     assert find_stuck(world.honest) == []
     assert find_violations(world.honest) == []
@@ -55,7 +48,7 @@ def test_a_closed_run_trains_like_an_open_one(window):
 
 def test_a_stranger_that_dials_is_refused_and_leaves_no_trace():
     world = make_world(window="bounded", steps=40)
-    operator = close(world)
+    operator = Operator(world)
     stranger = operator.add_stranger([0, 2])
     world.start()
     judge(world, operator)
@@ -71,7 +64,7 @@ def test_a_stranger_that_dials_is_refused_and_leaves_no_trace():
 @pytest.mark.parametrize(("window", "seed"), [("strict", 1), ("strict", 3), ("bounded", 2), ("none", 2)])
 def test_a_host_that_is_removed_loses_its_links_at_once_and_nobody_waits_for_it(window, seed):
     world = make_world("complete", 5, window=window, steps=24, seed=seed, weather=STORMY)
-    operator = close(world)
+    operator = Operator(world)
     world.start()
     world.run_until_step(8)
     operator.remove(4, at=0)
@@ -85,7 +78,7 @@ def test_a_host_that_is_removed_loses_its_links_at_once_and_nobody_waits_for_it(
 @MODES
 def test_a_removed_host_that_goes_on_is_heard_by_nobody(window):
     world = make_world("complete", 5, window=window, steps=40, seed=5)
-    operator = close(world)
+    operator = Operator(world)
     world.hosts[4].operator = world.hosts[4].roster = None  # it heeds no roster
     world.start()
     world.run_until_step(10)
@@ -100,7 +93,7 @@ def test_a_removed_host_that_goes_on_is_heard_by_nobody(window):
 @pytest.mark.parametrize("seed", [1, 2])
 def test_what_an_accomplice_passes_on_of_strangers_is_neither_kept_nor_verified(seed):
     world = make_world("complete", 6, window="bounded", steps=40, seed=seed)
-    operator = close(world)
+    operator = Operator(world)
     accomplice = Accomplice(world, world.hosts[5], operator)
     verified = Counter()
     for host in world.hosts:
@@ -110,7 +103,7 @@ def test_what_an_accomplice_passes_on_of_strangers_is_neither_kept_nor_verified(
             return check(key, message, signature)
 
         host.verify = verify
-    world.outcasts.add(world.hosts[5].origin)
+    world.cast_out(world.hosts[5].origin)
     accomplice.begin()
     world.start()
     judge(world, operator)
@@ -125,7 +118,7 @@ def test_what_an_accomplice_passes_on_of_strangers_is_neither_kept_nor_verified(
 
 def test_who_joins_after_a_removal_learns_what_the_removed_one_had_published():
     world = make_world("complete", 5, window="bounded", steps=40, seed=3)
-    operator = close(world)
+    operator = Operator(world)
     late = world.hosts[3]
     for host in world.hosts:
         if host is not late:
@@ -139,7 +132,7 @@ def test_who_joins_after_a_removal_learns_what_the_removed_one_had_published():
 
 def test_a_host_that_was_down_hears_of_the_removal_when_it_returns_and_keeps_to_it():
     world = make_world("complete", 5, window="bounded", steps=60, seed=4)
-    operator = close(world)
+    operator = Operator(world)
     world.hosts[4].operator = None
     world.start()
     world.run_until_step(6)
@@ -155,7 +148,7 @@ def test_a_host_that_was_down_hears_of_the_removal_when_it_returns_and_keeps_to_
 
 def test_of_two_rosters_with_one_serial_all_hosts_choose_the_same_and_say_so():
     world = make_world("ring", 4, window="bounded", steps=30)
-    operator = close(world)
+    operator = Operator(world)
     world.start()
     world.run_until_step(4)
     spare = [Entry(f"spare{k}", bytes([k]) * 32) for k in range(2)]
@@ -170,7 +163,7 @@ def test_of_two_rosters_with_one_serial_all_hosts_choose_the_same_and_say_so():
 
 def test_an_entry_that_runs_out_is_a_removal_and_one_that_begins_an_admission():
     world = make_world("complete", 5, window="bounded", steps=100_000, seed=6)
-    operator = close(world)
+    operator = Operator(world)
     entries = list(operator.roster.entries)
     ends = [Entry(one.name, one.public_key, not_after=8 if one.name == "h4" else None) for one in entries]
     operator.roster = operator.sign(Roster(2, tuple(ends)))

@@ -318,6 +318,10 @@ def simulate(
     faults: Annotated[str, typer.Option(help=f"What goes wrong: {_spell_faults()}.")] = "all",
     steps: Annotated[int, typer.Option(min=1, help="Length of the run.")] = 20,
     window: Annotated[WindowRule | None, typer.Option(help="When a step closes (seedflood; strict).")] = None,
+    closed: Annotated[
+        bool,
+        typer.Option("--closed", help="Only hosts on a roster take part; it changes meanwhile, and strangers dial."),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Runs the real protocol under a virtual clock, with faults, and judges it from outside.
@@ -333,7 +337,8 @@ def simulate(
     """
     from seedflood.simulation.runs import parse_seeds, show_sweep
 
-    runs, plan = _plan(mode, window, clients=clients, topology=topology, seed=seed, steps=steps, profile=faults)
+    facts = {"clients": clients, "topology": topology, "seed": seed, "steps": steps, "profile": faults}
+    runs, plan = _plan(mode, window, closed=closed, **facts)
     if seeds is None:
         result = runs.simulate(plan)
         bad = [] if result.is_good else [result]

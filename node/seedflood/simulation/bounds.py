@@ -71,6 +71,7 @@ SWARM_BOUNDS: dict[str, Bound] = {
     "Outputs.records": at_once,
     "Outputs.send": at_once,
     "Presence.changed": origins,
+    "Roster._by_origin": fixed(ENTRIES_MAX),
     "Swarm._dropped": linked,
 }
 """By the class of the part, or one of its base classes, and the field. [] stands for each container inside a table."""

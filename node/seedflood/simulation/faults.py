@@ -11,7 +11,9 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Generic
 
-from seedflood.simulation.profiles import Profile
+from seedflood.simulation.liars import is_connected
+from seedflood.simulation.operator import DOORS, Operator
+from seedflood.simulation.profiles import ROSTER, Profile
 from seedflood.simulation.world import AnyHost, World
 
 DOWN_SECONDS = (0.1, 4.0)
@@ -32,10 +34,13 @@ Fault = Callable[[], bool]
 class Chaos(Generic[AnyHost]):
     """Strikes a world at the rates of a profile. faults: how often each kind has struck."""
 
-    def __init__(self, world: World[AnyHost], profile: Profile) -> None:
+    def __init__(self, world: World[AnyHost], profile: Profile, operator: Operator | None = None) -> None:
+        """operator: of a closed run. It changes the roster while faults strike."""
         self.faults: Counter[str] = Counter()
         self._world: World[AnyHost] = world
-        self._profile = profile
+        self._rates = profile.rates if operator is None else {**profile.rates, **ROSTER}
+        self._late = profile.late
+        self._operator = operator
         self._rng: random.Random = world.rng
         self._is_over = False
         self._is_divided = False
@@ -58,6 +63,9 @@ class Chaos(Generic[AnyHost]):
             "silence": self._silence,
             "partition": self._partition,
             "copy_key": self._copy_key,
+            "remove": self._remove,
+            "run_out": self._run_out,
+            "admit": self._admit,
         }
 
     def holds_past_of(self, host: AnyHost, keeper: AnyHost) -> bool:
@@ -67,10 +75,10 @@ class Chaos(Generic[AnyHost]):
     def begin(self) -> None:
         """Starts all hosts, some of them late, and the faults."""
         for host in self._world.hosts:
-            is_late = self._rng.random() < self._profile.late
+            is_late = self._rng.random() < self._late
             self.faults["late_join"] += is_late
             self._world.start_later(host, self._rng.uniform(*LATE_SECONDS) if is_late else self._rng.random())
-        for kind, rate in self._profile.rates.items():
+        for kind, rate in self._rates.items():
             self._wait(kind, rate * len(self._world.hosts))
 
     def end(self) -> None:
@@ -212,18 +220,26 @@ class Chaos(Generic[AnyHost]):
 
     def _patient_to_be(self, among: Collection[int] | None = None) -> AnyHost | None:
         """A host whose disk may fail now, if there is one. What is promised holds only if one disk fails at a time."""
-        if self._patient is not None and not (self._patient.is_up and self._patient.node.is_ready):
+        if self._is_mending:
             return None
         chosen = self._world.hosts if among is None else [host for host in self._world.hosts if host.index in among]
         hosts = [host for host in chosen if self._is_backed_up(host)]
         self._patient = self._rng.choice(hosts) if hosts else None
         return self._patient
 
+    @property
+    def _is_mending(self) -> bool:
+        """Has the host that lost durable data last not recovered yet?"""
+        return self._patient is not None and not (self._patient.is_up and self._patient.node.is_ready)
+
     def _is_backed_up(self, host: AnyHost) -> bool:
         """Do all its neighbours hold durably all that the host ever published?"""
         network = self._world.network
         neighbours = [self._world.hosts[index] for index in network.neighbours(host.index)]
-        met = [one for one in neighbours if one.journal.incarnation and not one.is_retired]
+        outcasts = self._world.outcasts
+        met = [
+            one for one in neighbours if one.journal.incarnation and not one.is_retired and one.origin not in outcasts
+        ]
         return (
             host.is_up
             and bool(met)
@@ -232,6 +248,49 @@ class Chaos(Generic[AnyHost]):
                 for one in met
             )
         )
+
+    # The roster of a closed run
+
+    def _remove(self) -> bool:
+        """The operator takes a host off the roster, be it up or down, and tells one of the others."""
+        host = self._dispensable()
+        if host is not None:
+            self._office.remove(host.index, at=self._messenger())
+        return host is not None
+
+    def _run_out(self) -> bool:
+        """The operator puts an end to the entry of a host."""
+        host = self._dispensable()
+        if host is not None:
+            self._office.limit(host.index, self._rng.uniform(*FAULT_SECONDS), at=self._messenger())
+        return host is not None
+
+    def _admit(self) -> bool:
+        """A host that was not in the run from the beginning joins."""
+        doors = self._rng.sample([host.index for host in self._world.honest], DOORS)
+        newcomer = self._world.hosts[self._office.admit(doors, at=self._messenger()).index]
+        self._paces[newcomer.index] = newcomer.pace
+        self._world.start_later(newcomer, self._rng.uniform(*SOON_SECONDS))
+        return True
+
+    @property
+    def _office(self) -> Operator:
+        assert self._operator is not None, "an open run has no roster"
+        return self._operator
+
+    def _messenger(self) -> int:
+        return self._rng.choice(self._world.honest).index
+
+    def _dispensable(self) -> AnyHost | None:
+        """A host without which the others stay connected, and are more than half of those at the beginning. Nobody
+        recovers from it what its own disk has lost."""
+        network, honest = self._world.network, {host.index for host in self._world.honest}
+        listed = [host for host in self._world.hosts if host.origin not in self._world.outcasts and not host.is_retired]
+        if self._is_mending or 2 * len(honest) <= len(self._office.first.entries) + 2:
+            return None
+        links = {host.index: network.neighbours(host.index) for host in self._world.hosts}
+        hosts = [host for host in listed if is_connected(links, honest - {host.index})]
+        return self._rng.choice(hosts) if hosts else None
 
     # Links
 

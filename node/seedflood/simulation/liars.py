@@ -1,7 +1,7 @@
 """Chooses the liars of a world, for any algorithm."""
 
 import random
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 
 def choose_liars(clients: int, edges: Iterable[tuple[int, int]], share: float, rng: random.Random) -> set[int]:
@@ -14,16 +14,17 @@ def choose_liars(clients: int, edges: Iterable[tuple[int, int]], share: float, r
     wanted = rng.randint(1, most) if most else 0
     liars: set[int] = set()
     for index in rng.sample(range(clients), clients):
-        if len(liars) < wanted and _is_connected(links, links.keys() - liars - {index}):
+        if len(liars) < wanted and is_connected(links, links.keys() - liars - {index}):
             liars.add(index)
     return liars
 
 
-def _is_connected(links: dict[int, set[int]], left: set[int]) -> bool:
+def is_connected(links: Mapping[int, Collection[int]], left: set[int]) -> bool:
+    """Are these hosts connected among themselves? links: the neighbours of each."""
     reached = {min(left)}
     edge = list(reached)
     while edge:
-        found = (links[edge.pop()] & left) - reached
+        found = (left & {*links[edge.pop()]}) - reached
         reached |= found
         edge += found
     return reached == left

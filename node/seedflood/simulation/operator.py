@@ -1,6 +1,7 @@
 """The operator of a simulated closed run: signs rosters, and gives them to hosts."""
 
-from collections.abc import Collection, Iterable
+import random
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from seedflood.protocol.swarm.roster import Cut, Entry, Roster
@@ -9,6 +10,8 @@ from seedflood.simulation.work import Pace
 from seedflood.simulation.world import World
 
 NONCE = ""
+DOORS = 2
+"""How many hosts a newcomer or a stranger dials."""
 
 
 class Operator:
@@ -22,22 +25,38 @@ class Operator:
         self.roster = self.first = self.sign(Roster(1, tuple(entries)))
         for host in world.hosts:
             host.operator, host.roster = self.key, self.roster
-        world.outcasts |= {world.hosts[index].origin for index in removed}
+        for index in removed:
+            world.cast_out(world.hosts[index].origin)
 
     def sign(self, roster: Roster) -> Roster:
         return roster.signed(self._world.notary.signer(self.key), self.key, NONCE)
 
     def give(self, roster: Roster, index: int) -> None:
-        """Puts a roster on a host, which reads it at once."""
+        """Puts a roster on the disk of a host, which reads it at once, or when it starts."""
         host = self._world.hosts[index]
-        host.enter(host.driver.enrol, roster)
+        host.roster = roster
+        host.enter(lambda: host.driver.enrol(roster))
 
     def remove(self, index: int, *, at: int) -> None:
         """Takes a host off the roster, and tells only the host `at`."""
         host = self._world.hosts[index]
-        self._world.outcasts.add(host.origin)
-        self.roster = self.sign(self.roster.removing([host.name]))
-        self.give(self.roster, at)
+        self._world.cast_out(host.origin)
+        self._tell(self.roster.removing([host.name]), at)
+
+    def limit(self, index: int, seconds: float, *, at: int) -> None:
+        """Lets the entry of a host run out after about this time, and tells only the host `at`."""
+        host = self._world.hosts[index]
+        self._world.cast_out(host.origin)
+        end = round(self._world.clock.now + seconds)
+        self._tell(self.roster.adding(Entry(host.name, host.public_key, not_after=end)), at)
+
+    def admit(self, neighbours: Sequence[int], *, at: int) -> Host:
+        """Puts a new host, which knows the addresses of these hosts, onto the roster. It and the host `at` have the
+        new edition. The caller starts it."""
+        host = self._add_host(neighbours, f"late{len(self._world.hosts)}")
+        self._tell(self.roster.adding(Entry(host.name, host.public_key)), at)
+        host.operator, host.roster = self.key, self.roster
+        return host
 
     def cut(self, index: int, *, as_held_by: int, at: int) -> Roster:
         """Signs that of a removed host exactly that counts which another one holds, and tells only the host `at`."""
@@ -56,12 +75,32 @@ class Operator:
     def add_stranger(self, neighbours: Iterable[int], name: str = "stranger") -> Host:
         """A host with the settings of the run and the addresses of these hosts, but not on the roster. The caller
         starts it. It heeds no roster itself."""
+        host = self._add_host(neighbours, name)
+        self._world.cast_out(host.origin)
+        return host
+
+    def find_unheeded(self, hosts: Iterable[Host]) -> list[str]:
+        """What is wrong at the end of the run: hosts with another roster than the newest, or that know of others."""
+        others = [f"{host.name} ends with an older roster" for host in hosts if host.roster != self.roster]
+        return [*others, *find_strangers(hosts, self.roster)]
+
+    def _tell(self, roster: Roster, at: int) -> None:
+        self.roster = self.sign(roster)
+        self.give(self.roster, at)
+
+    def _add_host(self, neighbours: Iterable[int], name: str) -> Host:
         world = self._world
         host: Host = world.add_host(world.rng.randbytes(32), Pace(), name)
         for index in neighbours:
             world.network.add((index, host.index), dialler=host.index)
-        world.outcasts.add(host.origin)
         return host
+
+
+def close(world: World[Any], draws: random.Random) -> Operator:
+    """Closes the run of a world. A stranger knows the addresses of some hosts."""
+    operator = Operator(world)
+    operator.add_stranger(draws.sample(range(len(world.hosts)), min(DOORS, len(world.hosts))))
+    return operator
 
 
 def find_strangers(hosts: Iterable[Host], roster: Roster) -> list[str]:

@@ -26,4 +26,6 @@ FULL_DISKS = {"fill_disk": 0.02}
 CHURN = {"leave": 0.04, "kill": 0.01}
 PARTITIONS = {"partition": 0.02}
 KEYS = {"copy_key": 0.05}
+ROSTER = {"remove": 0.02, "run_out": 0.01, "admit": 0.01}
+"""What the operator of a closed run does meanwhile."""
 CLIMATES = ("usual", "far", "uneven")

@@ -119,8 +119,11 @@ class Trial(Generic[AnyHost]):
 
     def _rage(self, is_enough: Callable[[AnyHost], bool]) -> None:
         end = self.world.clock.now + CHAOS_SECONDS_MAX
-        while self.world.clock.now < end and not any(host.is_up and is_enough(host) for host in self.world.hosts):
+        while self.world.clock.now < end and not any(host.is_up and is_enough(host) for host in self._listed()):
             self.world.run_for(STRIDE_SECONDS)
+
+    def _listed(self) -> Iterator[AnyHost]:
+        return (host for host in self.world.hosts if host.origin not in self.world.outcasts)
 
 
 class TrialWithLiars(Trial[AnyHost]):

@@ -44,11 +44,15 @@ class World(Generic[AnyHost]):
         self._ended: set[int] = set()
         """Processes that ended because another one has their key."""
         self.outcasts: set[OriginId] = set()
-        """Hosts that the operator has removed."""
+        """Hosts that the operator has removed, or that never belonged to the run."""
         paces = pace if isinstance(pace, Sequence) else [pace or Pace()] * clients
         self.hosts: list[AnyHost] = []
         for key, one in zip(make_keys(seed, clients), paces, strict=True):
             self.add_host(key, one)
+
+    def cast_out(self, origin: OriginId) -> None:
+        """The host is not judged from now on, and nothing that it says later is promised to anyone."""
+        self.outcasts.add(origin)
 
     def add_host(self, key: bytes, pace: Pace, name: str = "") -> AnyHost:
         index = len(self.hosts)
@@ -110,6 +114,7 @@ class World(Generic[AnyHost]):
         without its journal. The caller starts it."""
         twin = self.add_host(host.public_key, host.pace, host.name)
         twin.journal.incarnation = host.journal.incarnation + 1
+        twin.operator, twin.roster = host.operator, host.roster
         for index in self.network.neighbours(host.index):
             if index not in self._ended:
                 self.network.add((index, twin.index), dialler=twin.index)

@@ -22,8 +22,9 @@ def find_violations(hosts: Sequence[GaslocHost]) -> list[str]:
 
 def is_mean_exact(hosts: Sequence[GaslocHost]) -> bool | None:
     """Is the sum of all replicas equal to the sum of the base models and of all local steps in them? None where this is
-    not promised: momentum moves the sum, and so do a copy, which counts one replica twice, a lost disk, and a liar."""
-    is_promised = not hosts[0].rules.gamma and not hosts[0].chronicle.liars
+    not promised: momentum moves the sum, and so do a copy, which counts one replica twice, a lost disk, a liar, and a
+    host that was removed."""
+    is_promised = not (hosts[0].rules.gamma or hosts[0].chronicle.liars or hosts[0].gate().former)
     if not is_promised or any(host.replaced_before for host in hosts):
         return None
     found = expected = (Fraction(0),) * len(DRIFT)
@@ -76,7 +77,9 @@ def _find_false_results(hosts: Sequence[GaslocHost]) -> Iterator[str]:
     honest = {host.origin for host in hosts}
     if min(honest | chronicle.liars) in chronicle.liars:
         return
-    made = {digest for origin in honest for digest in chronicle.written.get(origin, ())}
+    made = {
+        digest for origin, theirs in chronicle.written.items() if origin not in chronicle.liars for digest in theirs
+    }
     for round_, digests in sorted(chronicle.results.items()):
         if digests - made:
             yield f"hosts went on from a result of round {round_} that no honest host has made"

@@ -22,6 +22,7 @@ from seedflood.simulation.gasloc.liars import let_lie
 from seedflood.simulation.gasloc.profiles import PROFILES, Profile
 from seedflood.simulation.gasloc.world import BASE_DIGEST, RUN_ID, GaslocWorld
 from seedflood.simulation.liars import choose_liars
+from seedflood.simulation.operator import Operator, close
 from seedflood.simulation.runs import Outcome, TrialWithLiars, show_complaints, verdict
 
 HEALING_SECONDS_MAX = 3600.0
@@ -51,7 +52,7 @@ class Plan:
     """What is simulated. The same plan gives exactly the same run, on any machine. Raises UsageError.
 
     local_steps, matching, gamma, agrees_at_end: drawn from the seed if None. Everything else that the rules leave open
-    is always drawn.
+    is always drawn. closed: is there an operator, who changes the roster during chaos, and a stranger?
     """
 
     clients: int = 16
@@ -63,6 +64,7 @@ class Plan:
     matching: Matching | None = None
     gamma: float | None = None
     agrees_at_end: bool | None = None
+    closed: bool = False
 
     def __post_init__(self) -> None:
         if self.profile not in PROFILES:
@@ -101,7 +103,10 @@ class Result(Outcome):
 
 
 class Judge:
-    """Checks what GASLoC promises."""
+    """Checks what GASLoC promises. operator: of a closed run."""
+
+    def __init__(self, operator: Operator | None) -> None:
+        self._operator = operator
 
     def look_at(self, host: GaslocHost) -> list[str]:
         """Is the host's memory within its bounds, and does it have a blocker if it waits?"""
@@ -111,14 +116,15 @@ class Judge:
         return find_mistakes(hosts)
 
     def find_violations(self, hosts: Sequence[GaslocHost]) -> list[str]:
-        return find_violations(hosts)
+        unheeded = self._operator.find_unheeded(hosts) if self._operator is not None else []
+        return [*find_violations(hosts), *unheeded]
 
 
 class _Trial(TrialWithLiars[GaslocHost]):
     world: GaslocWorld
 
-    def __init__(self, world: GaslocWorld, chaos: GaslocChaos, liars: Iterable[int]) -> None:
-        super().__init__(world, chaos, Judge(), liars, lambda chosen: let_lie(world, chosen, chaos.faults))
+    def __init__(self, world: GaslocWorld, chaos: GaslocChaos, liars: Iterable[int], operator: Operator | None) -> None:
+        super().__init__(world, chaos, Judge(operator), liars, lambda chosen: let_lie(world, chosen, chaos.faults))
 
     def settle(self) -> None:
         super().settle()
@@ -133,7 +139,8 @@ def simulate(plan: Plan) -> Result:
     climate = draw_climate(profile.climates, profile.weather, plan.clients, draws)
     world = _make_world(plan, profile, edges, climate, draws)
     liars = choose_liars(plan.clients, edges, profile.liars, draws)
-    outcome = _Trial(world, GaslocChaos(world, profile), liars).run(
+    operator = close(world, draws) if plan.closed else None
+    outcome = _Trial(world, GaslocChaos(world, profile, operator), liars, operator).run(
         lambda host: host.node.step >= CHAOS_SHARE * plan.steps, HEALING_SECONDS_MAX
     )
     seen = [host.node.gasloc.exchange for host in world.honest if host.is_up]
@@ -201,6 +208,7 @@ def show_result(result: Result, console: Console) -> None:
     plan = result.plan
     how = f"{plan.local_steps} local steps, matching {plan.matching}, gamma {plan.gamma}"
     how += ", agreement at the end" if plan.agrees_at_end else ""
+    how += ", closed" if plan.closed else ""
     what = f"{plan.clients} hosts, {plan.topology}, {how}, seed {plan.seed}"
     table = Table(title=what, title_justify="left")
     table.add_column("what")

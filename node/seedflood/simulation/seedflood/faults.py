@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from seedflood.protocol.seedflood.phase import Phase
 from seedflood.simulation.faults import DOWN_SECONDS, FAREWELL_SECONDS, SOON_SECONDS, Chaos, Fault
 from seedflood.simulation.seedflood.host import SeedfloodHost
-from seedflood.simulation.seedflood.profiles import Profile
 from seedflood.simulation.seedflood.world import SeedfloodWorld
 
 INTERRUPT_SECONDS = (0.05, 1.5)
@@ -25,9 +24,6 @@ class SeedfloodChaos(Chaos[SeedfloodHost]):
     """Strikes a world of SeedFlood."""
 
     _world: SeedfloodWorld
-
-    def __init__(self, world: SeedfloodWorld, profile: Profile) -> None:
-        super().__init__(world, profile)
 
     def kinds(self) -> Mapping[str, Fault]:
         return {

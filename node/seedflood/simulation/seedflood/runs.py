@@ -15,6 +15,7 @@ from seedflood.protocol.swarm.rules import Patience
 from seedflood.simulation import runs
 from seedflood.simulation.climate import Climate, draw_climate
 from seedflood.simulation.liars import choose_liars
+from seedflood.simulation.operator import Operator, close
 from seedflood.simulation.runs import HEALING_SECONDS_MAX, Outcome, TrialWithLiars, show_complaints, verdict
 from seedflood.simulation.seedflood.bounds import find_excess
 from seedflood.simulation.seedflood.checks import (
@@ -54,7 +55,8 @@ USUAL_EPOCH_ROUNDS = 4
 class Plan:
     """What is simulated. The same plan gives exactly the same run, on any machine. Raises UsageError.
 
-    refresh_period, tell, delay, optimizer: drawn from the seed if None.
+    refresh_period, tell, delay, optimizer: drawn from the seed if None. closed: is there an operator, who changes the
+    roster during chaos, and a stranger?
     """
 
     clients: int = 16
@@ -68,6 +70,7 @@ class Plan:
     tell: Tell | None = None
     delay: int | None = None
     optimizer: OptimizerName | None = None
+    closed: bool = False
 
     def __post_init__(self) -> None:
         if self.profile not in PROFILES:
@@ -114,7 +117,10 @@ class Result(Outcome):
 
 
 class Judge:
-    """Checks what SeedFlood promises."""
+    """Checks what SeedFlood promises. operator: of a closed run."""
+
+    def __init__(self, operator: Operator | None) -> None:
+        self._operator = operator
 
     def look_at(self, host: SeedfloodHost) -> list[str]:
         """Is the host's memory within its bounds, and does it have a blocker if it waits?"""
@@ -124,14 +130,17 @@ class Judge:
         return find_mistakes(hosts)
 
     def find_violations(self, hosts: Sequence[SeedfloodHost]) -> list[str]:
-        return find_violations(hosts)
+        unheeded = self._operator.find_unheeded(hosts) if self._operator is not None else []
+        return [*find_violations(hosts), *unheeded]
 
 
 class _Trial(TrialWithLiars[SeedfloodHost]):
     world: SeedfloodWorld
 
-    def __init__(self, world: SeedfloodWorld, chaos: SeedfloodChaos, liars: Iterable[int]) -> None:
-        super().__init__(world, chaos, Judge(), liars, lambda chosen: let_lie(world, chosen, chaos.faults))
+    def __init__(
+        self, world: SeedfloodWorld, chaos: SeedfloodChaos, liars: Iterable[int], operator: Operator | None
+    ) -> None:
+        super().__init__(world, chaos, Judge(operator), liars, lambda chosen: let_lie(world, chosen, chaos.faults))
 
     def settle(self) -> None:
         super().settle()
@@ -153,7 +162,8 @@ def simulate(plan: Plan) -> Result:
     world = _make_world(plan, edges, climate)
     liars = choose_liars(plan.clients, edges, profile.liars, draws)
     is_stalling = bool(liars) and plan.window == "strict"
-    outcome = _Trial(world, SeedfloodChaos(world, profile), liars).run(
+    operator = close(world, draws) if plan.closed else None
+    outcome = _Trial(world, SeedfloodChaos(world, profile, operator), liars, operator).run(
         lambda host: host.node.step >= CHAOS_SHARE * plan.steps,
         STALL_SECONDS_MAX if is_stalling else HEALING_SECONDS_MAX,
     )
@@ -206,6 +216,7 @@ def show_result(result: Result, console: Console) -> None:
     """Prints one run for people."""
     plan = result.plan
     hosts = f"{plan.clients} hosts, {plan.topology}, {plan.window}, delay {plan.delay}"
+    hosts += ", closed" if plan.closed else ""
     what = f"{hosts}, {plan.tell}, {plan.optimizer}, seed {plan.seed}"
     table = Table(title=what, title_justify="left")
     table.add_column("what")

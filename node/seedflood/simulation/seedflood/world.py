@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Iterable, Sequence
 
+from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.messages import SEED_MAX
 from seedflood.protocol.seedflood.payload import PAIRS, Telling
 from seedflood.protocol.seedflood.rules import Rules
@@ -67,6 +68,10 @@ class SeedfloodWorld(World[SeedfloodHost]):
     def honest(self) -> list[SeedfloodHost]:
         """The hosts that are judged: also without those that lie."""
         return [host for host in super().honest if host.origin not in self.chronicle.liars]
+
+    def cast_out(self, origin: OriginId) -> None:
+        super().cast_out(origin)
+        self.chronicle.liars.add(origin)
 
     def copy_key(self, host: SeedfloodHost) -> SeedfloodHost:
         twin = super().copy_key(host)
