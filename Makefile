@@ -39,6 +39,9 @@ sweep: $(VENV)/.ready  ## The protocols in simulation, with every fault, under S
 	$(BIN)/seedflood simulate --clients 9 --topology grid --window none --steps 12 --seeds 1..$(SEEDS)
 	$(BIN)/seedflood simulate --mode gasloc --clients 9 --topology grid --steps 24 --seeds 1..$(SEEDS)
 	$(BIN)/seedflood simulate --mode gasloc --clients 6 --steps 48 --faults losses --seeds 1..$(SEEDS)
+	$(BIN)/seedflood simulate --closed --clients 9 --topology grid --steps 12 --seeds 1..$(SEEDS)
+	$(BIN)/seedflood simulate --closed --clients 9 --topology grid --window bounded --steps 12 --seeds 1..$(SEEDS)
+	$(BIN)/seedflood simulate --closed --mode gasloc --clients 9 --topology grid --steps 24 --seeds 1..$(SEEDS)
 
 check: $(VENV)/.ready-dev  ## Format, lint and types
 	$(BIN)/ruff format --check .

@@ -80,9 +80,10 @@ def test_an_unknown_option_is_a_usage_error(monkeypatch, capsys):
     assert "--nods" in err
 
 
+@pytest.mark.parametrize("closed", [[], ["--closed"]])
 @pytest.mark.parametrize("mode", ["seedflood", "gasloc"])
-def test_runs_of_every_mode_can_be_simulated(monkeypatch, capsys, mode):
-    how = ["--mode", mode, "--clients", "3", "--steps", "4", "--faults", "none", "--json"]
+def test_runs_of_every_mode_can_be_simulated(monkeypatch, capsys, mode, closed):
+    how = ["--mode", mode, "--clients", "3", "--steps", "4", "--faults", "none", "--json", *closed]
     code, out, _ = run(monkeypatch, capsys, cli.main, "simulate", *how)
     assert (code, json.loads(out)["violations"], json.loads(out)["healed"]) == (0, [], True)
 

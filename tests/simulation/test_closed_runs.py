@@ -9,13 +9,17 @@ from worlds import STORMY, make_world
 
 from seedflood.protocol.swarm.messages import Member
 from seedflood.protocol.swarm.roster import Entry, Roster
+from seedflood.protocol.swarm.swarm import Swarm
 from seedflood.simulation.checks import find_mistakes, find_stuck
 from seedflood.simulation.gasloc import runs as gasloc
 from seedflood.simulation.operator import Operator, find_strangers
+from seedflood.simulation.profiles import ROSTER
+from seedflood.simulation.seedflood import runs
 from seedflood.simulation.seedflood.accomplices import Accomplice
 from seedflood.simulation.seedflood.checks import find_violations, has_equal_digests
 
-MODES = pytest.mark.parametrize("window", ["strict", "bounded", "none"])
+WINDOWS = ("strict", "bounded", "none")
+MODES = pytest.mark.parametrize("window", WINDOWS)
 
 
 def judge(world, operator):
@@ -146,6 +150,21 @@ def test_a_host_that_was_down_hears_of_the_removal_when_it_returns_and_keeps_to_
     assert not world.network.is_linked(2, 4)
 
 
+def test_a_host_that_had_only_said_that_it_is_there_is_absent_once_it_was_removed():
+    world = make_world("complete", 3, window="bounded")
+    operator = Operator(world)
+    host, removed = world.hosts[0], world.hosts[2]
+    world.start()
+    assert world.clock.run(lambda: any(m.origin == removed.origin for m in host.journal.members()), 5.0)
+    assert not any(m.origin == removed.origin and m.has_spoken for m in host.journal.members())
+    host.crash()
+    operator.remove(2, at=0)
+    world.start_later(host, 0.1)
+    world.run_for(0.2)
+    assert host.node.membership.is_absent(removed.origin)
+    judge(world, operator)
+
+
 def test_of_two_rosters_with_one_serial_all_hosts_choose_the_same_and_say_so():
     world = make_world("ring", 4, window="bounded", steps=30)
     operator = Operator(world)
@@ -198,3 +217,38 @@ def test_hosts_of_gasloc_end_without_one_that_was_removed(seed, is_heedless):
     assert {host.roster for host in world.honest} == {operator.roster}
     assert len({host.replica.values for host in world.honest}) == 1
     assert not [host for host in world.honest if world.network.is_linked(host.index, 4)]
+
+
+PLANS = [
+    *(runs.Plan(clients=6, topology="complete", steps=12, window=window, closed=True) for window in WINDOWS),
+    runs.Plan(clients=9, topology="grid", steps=12, window="bounded", profile="liars", closed=True),
+    gasloc.Plan(clients=6, topology="complete", steps=24, closed=True),
+    gasloc.Plan(clients=6, topology="complete", steps=24, profile="losses", closed=True),
+]
+
+
+def simulate(plan):
+    return (gasloc if isinstance(plan, gasloc.Plan) else runs).simulate(plan)
+
+
+@pytest.mark.parametrize("plan", PLANS)
+@pytest.mark.parametrize("seed", [1, 2])
+def test_closed_runs_survive_every_fault_while_the_roster_changes(plan, seed):
+    result = simulate(replace(plan, seed=seed))
+    assert (result.violations, result.stuck) == ([], [])
+
+
+def test_a_roster_changes_in_every_way():
+    missing = set(ROSTER)
+    for seed in range(12):
+        missing -= simulate(replace(PLANS[1], seed=seed)).faults.keys()
+        if not missing:
+            break
+    assert not missing
+
+
+def test_rosters_that_nobody_passes_on_are_noticed(monkeypatch):
+    enrol = Swarm.enrol
+    monkeypatch.setattr(Swarm, "enrol", lambda swarm, roster, now, source=None: source or enrol(swarm, roster, now))
+    results = (simulate(replace(PLANS[1], seed=seed, profile="none", steps=24)) for seed in range(8))
+    assert any("ends with an older roster" in line for result in results for line in result.violations)

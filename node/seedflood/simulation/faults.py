@@ -255,14 +255,14 @@ class Chaos(Generic[AnyHost]):
         """The operator takes a host off the roster, be it up or down, and tells one of the others."""
         host = self._dispensable()
         if host is not None:
-            self._office.remove(host.index, at=self._messenger())
+            self._office.remove(host.index, at=self._messenger(host))
         return host is not None
 
     def _run_out(self) -> bool:
         """The operator puts an end to the entry of a host."""
         host = self._dispensable()
         if host is not None:
-            self._office.limit(host.index, self._rng.uniform(*FAULT_SECONDS), at=self._messenger())
+            self._office.limit(host.index, self._rng.uniform(*FAULT_SECONDS), at=self._messenger(host))
         return host is not None
 
     def _admit(self) -> bool:
@@ -278,8 +278,9 @@ class Chaos(Generic[AnyHost]):
         assert self._operator is not None, "an open run has no roster"
         return self._operator
 
-    def _messenger(self) -> int:
-        return self._rng.choice(self._world.honest).index
+    def _messenger(self, removed: AnyHost | None = None) -> int:
+        """One of those who stay hears of a new roster first."""
+        return self._rng.choice([host for host in self._world.honest if host is not removed]).index
 
     def _dispensable(self) -> AnyHost | None:
         """A host without which the others stay connected, and are more than half of those at the beginning. Nobody

@@ -217,7 +217,7 @@ class Swarm(Generic[Wanted]):
         """The journal knows this statement. Of a host that is not on the roster any more only the key counts."""
         self.membership.believe(member)
         trainers = self.gate.trainers
-        if trainers is not None and member.origin not in trainers and not self.membership.is_silenced(member.origin):
+        if trainers is not None and member.origin not in trainers and not self.membership.is_absent(member.origin):
             self._silence()
 
     # What operators are shown

@@ -197,7 +197,7 @@ def let_lie(
     """Lets these hosts lie from now on. kinds: their kinds of lies, by default drawn from the seed."""
     kinds = kinds or world.rng.sample(KINDS, world.rng.randint(2, len(KINDS)))
     liars = [Liar(world, world.hosts[index], told, kinds) for index in sorted(indices)]
-    world.chronicle.liars = {liar.host.origin for liar in liars}
+    world.chronicle.liars |= {liar.host.origin for liar in liars}
     for liar in liars:
         liar.begin()
     return liars

@@ -340,7 +340,7 @@ def let_lie(
     """Lets these hosts lie from now on. kinds: their kinds of lies, by default drawn from the seed."""
     kinds = kinds or world.rng.sample(sorted(LIES), world.rng.randint(3, len(LIES)))
     liars = [Liar(world, world.hosts[index], told, kinds) for index in sorted(indices)]
-    world.chronicle.liars = {liar.host.origin for liar in liars}
+    world.chronicle.liars |= {liar.host.origin for liar in liars}
     for liar in liars:
         liar.begin()
     return liars
