@@ -9,7 +9,7 @@ import pytest
 
 from seedflood.cli import main
 
-METHODS = "seedflood,dsgd-lora"
+METHODS = "seedflood,dsgd"
 
 KILLED = """
 import os, signal, sys

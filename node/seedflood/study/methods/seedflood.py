@@ -14,6 +14,8 @@ from seedflood.protocol.seedflood.messages import Bundle, Updates
 from seedflood.study.methods.clients import timed
 from seedflood.study.methods.method import Cost, Method, Option, Order, Problem
 from seedflood.training.causal import CausalModel
+from seedflood.training.loading import load_base
+from seedflood.training.seedflood.rates import default_learning_rate
 from seedflood.training.seedflood.rehearsal import Measured, Rehearsal
 from seedflood.transport.codec import encode
 
@@ -36,7 +38,7 @@ class TwoSided(Method):
         options = {**self.settings, **problem.options}
         factor = float(options.pop("times_default"))
         run = _with(problem.run, options)
-        default = Rehearsal(run, problem.node).learning_rate
+        default = default_learning_rate(run.seedflood, load_base(run, problem.node).parameters_count)
         self._graph = problem.graph
         self.run = _with(run, {**options, "learning_rate": factor * default})
         self._rehearsal = Rehearsal(self.run, problem.node)
