@@ -6,7 +6,6 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
-import grpc.aio
 import pytest
 
 from seedflood.errors import SeedfloodError
@@ -36,7 +35,7 @@ class Node:
         incarnation: int = 1,
         identity: Identity | None = None,
         credentials: Credentials | None = None,
-        add_services: Callable[[grpc.aio.Server, Door], Awaitable[None]] | None = None,
+        add_services: Callable[[Any, Door], Awaitable[None]] | None = None,
         **settings: Any,
     ) -> None:
         """identity: its own, where signatures are verified. credentials: plain ones if None."""

@@ -37,7 +37,7 @@ WINDOW_BYTES = 8 << 20
 estimate (bdp_probe) costs pings, 3 % of the bytes of a live link. It is larger than what an answer to a pull (512 KiB)
 and a transfer of parameters (`protocol/gasloc/transfer`, 6 MiB) have in flight at most, so that frames wait in queues
 that these know of. What a stranger sends is bounded by the frame that its hello may be (`FRAME_BYTES_MAX`), and
-half-open streams have few places (`crowd`)."""
+half-open streams have few places (`door`)."""
 
 _TUNING = [
     ("grpc.keepalive_time_ms", KEEPALIVE_MILLISECONDS),
