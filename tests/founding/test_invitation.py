@@ -186,3 +186,15 @@ async def test_a_host_that_has_settings_keeps_them(run, tmp_path):
     async with Open(run) as open_one:
         with pytest.raises(UsageError, match="is there already"):
             await join_run(open_one.code, tmp_path, "")
+
+
+def test_a_command_that_ends_says_nothing_of_those_who_are_still_connected(run, caplog):
+    async def leave_one_behind():
+        async with Open(run) as open_one:
+            host, _, port = Code.parse(open_one.code).address.rpartition(":")
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+            return await asyncio.open_connection(host, int(port), ssl=context)
+
+    asyncio.run(leave_one_behind())
+    assert [record for record in caplog.records if record.name == "asyncio"] == []

@@ -126,9 +126,11 @@ class Invitation:
                 await self._answer(reader, writer)
         except (TimeoutError, OSError, ValueError, asyncio.IncompleteReadError):
             pass  # whoever it was may try again
+        except asyncio.CancelledError:
+            pass  # the command ends, and asyncio would print a traceback for whoever is still here
         finally:
             writer.close()
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError, asyncio.CancelledError):
                 await writer.wait_closed()
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
