@@ -1,7 +1,9 @@
 """Whole nodes in one loop: real gRPC on loopback, real journals, the embedded model."""
 
 import asyncio
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +88,17 @@ class Cluster:
         results = [daemon.result for daemon in chosen]
         assert all(result is not None for result in results)
         return [result for result in results if result is not None]
+
+    @contextmanager
+    def held(self, *daemons: Daemon) -> Iterator[None]:
+        """Meanwhile these compute nothing, so their run does not end. They go on listening and answering."""
+        released = threading.Event()
+        for daemon in daemons:
+            daemon._compute.run(released.wait)
+        try:
+            yield
+        finally:
+            released.set()
 
     async def close(self) -> None:
         await asyncio.gather(*(daemon.close() for daemon in self.daemons.values()))

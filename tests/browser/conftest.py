@@ -6,6 +6,7 @@ import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pages import Page
@@ -14,6 +15,9 @@ from selenium.webdriver import Chrome, ChromeOptions
 from selenium.webdriver.chrome.service import Service
 
 from strangers import StrangeNode, open_console
+
+Settings = dict[str, Any]
+"""By their bare names."""
 
 
 @pytest.fixture(scope="session")
@@ -45,11 +49,20 @@ def page(browser: Chrome, tmp_path: Path) -> Iterator[Page]:
 
 
 @pytest.fixture(scope="module")
-def hosts(browser: Chrome, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
-    """Four hosts on a ring, in a run that does not end while it is watched."""
-    made = Hosts(tmp_path_factory.mktemp("hosts"))
+def watched() -> tuple[int, Settings, Settings]:
+    """How many hosts, their `[run]`, and what they have in `[node]`."""
     run = {"steps": 1_000_000, "window": "bounded"}
-    for host in made.make(4, ring(4), run, {"evaluate": True, "evaluate_every": 25, "evaluate_examples": 16}):
+    return 4, run, {"evaluate": True, "evaluate_every": 25, "evaluate_examples": 16}
+
+
+@pytest.fixture(scope="module")
+def hosts(
+    browser: Chrome, watched: tuple[int, Settings, Settings], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Hosts]:
+    """Hosts on a ring, in a run that does not end while it is watched."""
+    made = Hosts(tmp_path_factory.mktemp("hosts"))
+    count, run, node = watched
+    for host in made.make(count, ring(count), run, node):
         host.start()
         assert host.process is not None
         os.setpriority(os.PRIO_PROCESS, host.process.pid, 10)  # the browser comes first, else it waits for them

@@ -1,8 +1,10 @@
 """The page of hosts that train by GASLoC: their figures, with whom they exchange, and no place for the rest."""
 
+from typing import Any
+
 import pytest
 from pages import DESK, PHONE, READ_CLIPPED, READ_FAINT_TEXT, Page
-from processes import Hosts, ring
+from processes import Hosts
 from test_page import address
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
@@ -17,15 +19,15 @@ RUN = {
 }
 
 
+@pytest.fixture(scope="module")
+def watched() -> tuple[int, dict[str, Any], dict[str, Any]]:
+    return 3, RUN, {"data": "embedded", "evaluate": True, "evaluate_every": 50, "evaluate_examples": 50}
+
+
 @pytest.fixture
-def running(few_hosts: Hosts, page: Page) -> Page:
-    """The page of the first of three hosts, which all take part."""
-    made = few_hosts.make(
-        3, ring(3), RUN, {"data": "embedded", "evaluate": True, "evaluate_every": 50, "evaluate_examples": 50}
-    )
-    for host in made:
-        host.start()
-    page.open(address(made[0]))
+def running(hosts: Hosts, page: Page) -> Page:
+    """The page of the first of the hosts, which all take part."""
+    page.open(address(hosts.hosts[0]))
     page.wait_until(lambda page: page.step >= 100, "step 100")
     return page
 
@@ -60,8 +62,8 @@ def test_it_shows_who_exchanges_with_whom(running: Page):
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [PHONE, DESK])
-def test_it_can_be_read(running: Page, few_hosts: Hosts, theme: str, width: int):
-    running.open(address(few_hosts.hosts[0]), theme=theme, width=width)
+def test_it_can_be_read(running: Page, hosts: Hosts, theme: str, width: int):
+    running.open(address(hosts.hosts[0]), theme=theme, width=width)
     running.wait_until(lambda page: len(page.rows("algorithm-figures")) > 10, "figures")
     running.screenshot(f"gasloc-{theme}-{width}")
     assert running.read(READ_CLIPPED) == []

@@ -184,7 +184,8 @@ async def test_a_removed_host_that_heeds_no_roster_stays_out_even_of_a_host_that
     b = await closed.start("b", ["a"], roster=old, **run)  # it has kept the newer one
     assert b.gate.roster == closed.roster
     assert b.node.frontier.last(gone) >= 0
-    await closed.cluster.until(lambda: b.links.faults()["roster"] + a.links.faults()["roster"] > 1)
+    with closed.cluster.held(a, b, c):
+        await closed.cluster.until(lambda: b.links.faults()["roster"] + a.links.faults()["roster"] > 1)
     step = b.node.step
     await closed.cluster.until(lambda: b.node.is_ready and b.node.step > step + 5)
     assert b.node.frontier.last(gone) == a.node.frontier.last(gone) >= held

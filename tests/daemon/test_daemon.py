@@ -52,7 +52,7 @@ async def test_a_node_without_neighbours_waits_and_goes_on_when_they_come(cluste
 
 
 async def test_a_node_that_leaves_is_not_waited_for_and_one_that_returns_catches_up(cluster):
-    run = {"clients": 3, "steps": 400, "batch_size": 2}
+    run = {"clients": 3, "steps": 40, "batch_size": 2}
     a, b = await cluster.start("a", [], run), await cluster.start("b", ["a"], run)
     c = await cluster.start("c", ["a", "b"], run)
     await cluster.until(lambda: a.node.step >= 5)
@@ -60,18 +60,22 @@ async def test_a_node_that_leaves_is_not_waited_for_and_one_that_returns_catches
     await c.close()
     seen = a.node.step
     await cluster.until(lambda: min(a.node.step, b.node.step) > seen + 5)
-    c = await cluster.start("c", ["a", "b"], run)
+    with cluster.held(a, b):
+        c = await cluster.start("c", ["a", "b"], run)
+        await cluster.until(lambda: c.node.is_ready)
     results = await cluster.finish(a, b, c)
     assert len({result["digest"] for result in results}) == 1
-    assert a.node.frontier.mark(c.node.origin) == 400
+    assert a.node.frontier.mark(c.node.origin) == 40
 
 
 async def test_a_late_node_joins_a_bounded_run_and_ends_equal(cluster):
-    run = {"clients": 3, "steps": 300, "window": "bounded", "batch_size": 2}
+    run = {"clients": 3, "steps": 60, "window": "bounded", "batch_size": 2}
     soon = {"start_seconds": 0.0}
     a, b = await cluster.start("a", [], run, soon), await cluster.start("b", ["a"], run, soon)
     await cluster.until(lambda: min(a.node.step, b.node.step) >= 20)
-    c = await cluster.start("c", ["b"], run, soon)
+    with cluster.held(a, b):
+        c = await cluster.start("c", ["b"], run, soon)
+        await cluster.until(lambda: c.node.phase is not Phase.JOINING)
     results = await cluster.finish(a, b, c)
     assert len({result["digest"] for result in results}) == 1
 
