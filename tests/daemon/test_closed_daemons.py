@@ -3,6 +3,7 @@
 import asyncio
 import re
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +24,14 @@ from seedflood.protocol.swarm.admission import NOT_LISTED
 from seedflood.protocol.swarm.messages import Member, Members
 from seedflood.protocol.swarm.roster import Entry, Roster
 from seedflood.roster_file import read_roster
+from seedflood.transport.owner import LinkSettings
 from seedflood.wire import flood_pb2
 
 
 @pytest.fixture
-def closed(cluster: Cluster, tmp_path: Path) -> Closed:
+def closed(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Closed:
+    """Hosts that are refused dial again soon; else it is up to half a minute."""
+    monkeypatch.setattr("seedflood.host.daemon.LinkSettings", partial(LinkSettings, redial_seconds_max=0.5))
     return Closed(cluster, tmp_path)
 
 

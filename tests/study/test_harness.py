@@ -31,6 +31,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.long
 def test_a_study_that_is_killed_goes_on_where_it_was(tmp_path, monkeypatch, capsys):
     script = tmp_path / "killed.py"
     script.write_text(KILLED)

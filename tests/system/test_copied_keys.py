@@ -10,7 +10,7 @@ from processes import Host, Hosts
 from seedflood.errors import ExitCode
 from seedflood.host.places import KEY_FILE
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.system, pytest.mark.long, pytest.mark.timeout(600)]
 
 STEPS = 200_000
 """More than anybody gets to: the test ends the run."""

@@ -56,6 +56,7 @@ def test_sigterm_while_loading_ends_the_node_at_once(hosts):
     assert a.end() == ExitCode.OK
 
 
+@pytest.mark.long
 def test_hosts_of_different_dtype_end_with_equal_digests_of_gradients_and_journals_that_replay(hosts):
     a, b = hosts.make(2, [(0, 1)], {"steps": 40, "refresh_period": 8, "estimate": "gradient"})
     settings = b.folder / "peers.toml"
@@ -134,6 +135,7 @@ def test_a_journal_of_another_run_is_refused(hosts):
     assert "belongs to run" in a.last_words
 
 
+@pytest.mark.long
 def test_seedflood_local_runs_a_cluster_to_the_end_and_export_rebuilds_it(tmp_path):
     folder, model = tmp_path / "run", tmp_path / "model"
     arguments = ["local", "--nodes", "3", "--steps", "20", "--folder", str(folder), "--export", str(model), "--json"]

@@ -24,7 +24,7 @@ from reference import dense_losses, dense_weights, direction, distinct_parameter
 
 pytestmark = [pytest.mark.system, pytest.mark.long, pytest.mark.shared]
 
-NODES, STEPS = 4, 10
+NODES, STEPS = 4, 5
 
 
 @pytest.fixture(scope="module")
