@@ -7,6 +7,7 @@ from seedflood.protocol.seedflood.evidence import Evidence
 from seedflood.protocol.seedflood.messages import Bundle
 from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure
 from seedflood.protocol.seedflood.watch import REMEMBERED
+from seedflood.protocol.swarm.roster import Roster
 from seedflood.simulation.bounds import parts_of
 from seedflood.simulation.seedflood.bounds import BOUNDS, CLAIMED, find_ahead, find_excess, find_waiting
 
@@ -53,6 +54,7 @@ def test_every_bound_is_that_of_a_part_that_there_is():
     host = make_busy().hosts[0]
     host.node.seedflood.windows.open(11, 0.0)
     host.node.seedflood.exchange._evidence[0] = Evidence(host.rules)
+    host.node.admission.gate.roster = Roster(1)  # as in a closed run
     kinds = {kind.__name__ for part in parts_of(host.driver, CLAIMED) for kind in type(part).__mro__}
     assert {name.partition(".")[0] for name in BOUNDS} <= kinds
 
