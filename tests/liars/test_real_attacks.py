@@ -203,7 +203,7 @@ def test_a_certificate_that_is_not_of_the_origin_opens_nothing(swarm: Swarm) -> 
 
     said, before, after = swarm.bear(show)
     public_key = Identity.load_or_create(swarm.victim.settings.node.state / KEY_FILE).public_key.hex()
-    for kind in OPENS_NOTHING:  # gRPC ends them by itself
+    for kind in OPENS_NOTHING:  # gRPC ends them by itself; what is told of them comes later (below)
         one = said[kind]
         assert (one["proven"], one["frames"], one["code"]) == (None, 0, grpc.StatusCode.UNAVAILABLE.value[0]), one
     for kind, reason in REFUSED_FOR.items():
@@ -307,6 +307,12 @@ def test_a_thousand_connections_are_borne(swarm: Swarm) -> None:
     said, before, after = swarm.attack("thousand")
     assert said["links"] == 1000
     assert after.gain(before, "seedflood_tls_handshakes_total") >= 1000
+
+
+def test_handshakes_that_failed_were_counted_and_told_of(swarm: Swarm) -> None:
+    assert look(swarm.victim).values["seedflood_peer_faults_total handshake"] >= len(OPENS_NOTHING)
+    told = [str(line.get("event")) for line in swarm.victim.events]
+    assert any(line.startswith("refused connections that opened no stream: ") for line in told)
 
 
 def test_in_the_end_all_have_learned_the_same(swarm: Swarm) -> None:

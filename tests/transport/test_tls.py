@@ -407,3 +407,21 @@ async def test_hosts_of_a_course_meet_across_its_runs(make_secured):
     await a.until(lambda: ("met", b.run_id.hex()[:16]) in a.calls)
     await b.until(lambda: ("met", a.run_id.hex()[:16]) in b.calls)
     assert (a.linked, a.refusals, set(b.links.faults().values())) == ({}, [], {0})
+
+
+async def test_connections_that_open_no_stream_are_counted_and_told_of(make_secured, caplog):
+    a, b = make_secured("a"), make_secured("b")
+    await a.start()
+    await linked(b, a)
+    host, port = a.address.rsplit(":", 1)
+    for _ in range(3):
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(b"no handshake\n")
+        with contextlib.suppress(ConnectionError):
+            await reader.read()  # until it is closed
+        writer.close()
+    for _ in range(2):
+        a.links._door.look()
+    assert a.links.faults()["handshake"] == 3
+    told = "refused connections that opened no stream: 3 (no certificate that counts, or a probe of the port)"
+    assert caplog.messages.count(told) == 1

@@ -17,6 +17,7 @@ from seedflood.errors import PeerError
 from seedflood.protocol.swarm.messages import Hello
 from seedflood.transport import refusal
 from seedflood.transport.budget import Allowance, Bucket
+from seedflood.transport.connections import LOOK_SECONDS, Connections
 from seedflood.transport.crowd import Crowd, host_of
 from seedflood.transport.server import AcceptedStream
 
@@ -35,12 +36,19 @@ _log = logging.getLogger(__name__)
 
 class Door:
     """hello: ours, whose origin a refusal names. note: counts a refusal by its reason. seconds: how long a stream may
-    be without its first frame."""
+    be without its first frame. handshakes: how many of TLS have begun."""
 
-    def __init__(self, hello: Callable[[], Hello], note: Callable[[str], None], seconds: float = 10.0) -> None:
+    def __init__(
+        self,
+        hello: Callable[[], Hello],
+        note: Callable[[str], None],
+        seconds: float = 10.0,
+        handshakes: Callable[[], int] = lambda: 0,
+    ) -> None:
         self._hello = hello
         self._note = note
         self._seconds = seconds
+        self._connections = Connections(handshakes)
         self._half_open = Crowd(HALF_OPEN_MAX)
         self._told: deque[str] = deque(maxlen=REFUSALS_REMEMBERED)
         self._lines = Bucket(LINES, LINES.burst, 0.0)
@@ -49,9 +57,27 @@ class Door:
     def half_open(self) -> int:
         return len(self._half_open)
 
+    def opened(self, context: grpc.aio.ServicerContext) -> None:
+        """A stream begins. `enter` says so itself."""
+        self._connections.spoke(context.peer(), asyncio.get_running_loop().time())
+
+    async def watch(self) -> None:
+        """Counts and tells of connections that open no stream; never ends."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            self.look()
+
+    def look(self) -> None:
+        if count := self._connections.look(asyncio.get_running_loop().time()):
+            for _ in range(count):
+                self._note("handshake")
+            why = "no certificate that counts, or a probe of the port"
+            self._tell(f"refused connections that opened no stream: {count} ({why})")
+
     @asynccontextmanager
     async def enter(self, context: grpc.aio.ServicerContext) -> AsyncIterator[None]:
         """A place until the first frame is there. Raises PeerError when it takes too long, or others need the place."""
+        self.opened(context)
         try:
             async with self._half_open.enter(host_of(context.peer()), self._seconds):
                 yield

@@ -99,6 +99,7 @@ class _Reflection:
         self._streams = Crowd(REFLECTIONS_MAX)
 
     async def answer(self, frames: AsyncIterable[bytes], context: Any) -> AsyncIterator[bytes]:
+        self._door.opened(context)
         requests = (_decode(reflection_pb2.ServerReflectionRequest, frame) async for frame in frames)
         try:
             async with self._streams.enter(host_of(context.peer()), REFLECTION_SECONDS):

@@ -75,7 +75,8 @@ class Links:
         self._ending: set[asyncio.Task[None]] = set()
         self._ledger = Ledger()
         self._budgets = Budgets()
-        self._door = Door(owner.hello, self._ledger.note, settings.hello_seconds)
+        self._door = Door(owner.hello, self._ledger.note, settings.hello_seconds, lambda: self.handshakes)
+        self._watching: asyncio.Task[None] | None = None
         self._pulls = PullService(owner, self._credentials, self._door)
         self._is_stopping = False
 
@@ -95,7 +96,7 @@ class Links:
 
     @property
     def handshakes(self) -> int:
-        """TLS handshakes that others have begun. Those that fail are seen nowhere else: gRPC ends them by itself."""
+        """TLS handshakes that others have begun."""
         return self._credentials.handshakes
 
     def stats(self) -> dict[str, LinkCounters]:
@@ -114,6 +115,7 @@ class Links:
         port = bind(server, self._settings.listen, self._credentials)
         await server.start()
         self._server = server
+        self._watching = asyncio.create_task(self._door.watch(), name="connections")
         return port
 
     def dial(self, addresses: Iterable[str], pins: Mapping[str, bytes] = MappingProxyType({})) -> None:
@@ -178,6 +180,8 @@ class Links:
         if self._server is not None:
             await self._server.stop(STOP_SECONDS)
             self._server = None
+        if self._watching is not None:
+            self._watching.cancel()
         for _ in range(LAST_TURNS):
             await asyncio.sleep(0)
 
