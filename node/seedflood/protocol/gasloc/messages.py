@@ -5,18 +5,19 @@ checked here and nowhere else: what `decode` returns is well-formed.
 """
 
 import struct
-import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
+from xxhash import xxh3_64_intdigest
+
 from seedflood.errors import PeerError
 from seedflood.protocol.gasloc.rules import ENCODING_BYTES_MAX
 from seedflood.protocol.origin import STEP_MAX
 
-CHUNK_BYTES_MAX = 240 << 10
-"""The most bytes of data in a chunk; with its head it fits into an `Opaque`."""
+CHUNK_BYTES_MAX = 960 << 10
+"""The most bytes of data in a chunk; with its head it fits into an `Opaque`. Smaller ones cost more for each byte."""
 
 DIGEST_BYTES, KEY_BYTES = 32, 8
 SIZE_MAX = 1 << 48
@@ -179,8 +180,9 @@ def decode(data: bytes) -> Saying:
 
 
 def checksum(key: bytes, offset: int, data: bytes | memoryview) -> int:
-    """CRC-32 of a chunk and its place."""
-    return zlib.crc32(data, zlib.crc32(key + offset.to_bytes(8, "big")))
+    """Of a chunk and its place: the lower half of XXH3, seeded with the place. It finds what got damaged, as CRC-32
+    does, in a twentieth of the time; what somebody made up is found by the digest of the content."""
+    return xxh3_64_intdigest(data, (int.from_bytes(key) + offset) % (1 << 64)) & 0xFFFF_FFFF
 
 
 def _decode_chunk(data: bytes) -> Chunk:
