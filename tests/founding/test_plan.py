@@ -106,6 +106,15 @@ def test_everyone_is_linked_and_only_hosts_that_can_be_reached_are_dialled(reach
     assert all(len(dials[host.name]) == min(DIALLED, reachable) for host in hosts if host.address is None)
 
 
+def test_hosts_at_loopback_addresses_can_link(tmp_path):
+    """They listen at all addresses, so by TLS; who dials a loopback address would not, by default."""
+    found(parse_hosts(["a=127.0.0.1:7070", "b=127.0.0.1:7071"]), {}, tmp_path / "run")
+    for name in ("a", "b"):
+        settings = load_course(tmp_path / "run" / name / "peers.toml")[0].settings
+        assert settings.tls.covers(settings.node.listen)
+        assert all(settings.tls.covers(peer.address) for peer in settings.peers)
+
+
 def test_every_key_is_explained(tmp_path):
     found(parse_hosts(TEXTS), {}, tmp_path / "run")
     text = (tmp_path / "run" / "beta" / "peers.toml").read_text()

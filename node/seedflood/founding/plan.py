@@ -21,6 +21,7 @@ from typing import Any
 
 from seedflood import durable
 from seedflood.config import SECTIONS, check_address, combine, merge
+from seedflood.config.node import is_loopback
 from seedflood.config.tables import spell_value
 from seedflood.errors import ConfigError, UsageError
 from seedflood.host.places import KEY_FILE, ROSTER_FILE
@@ -154,8 +155,10 @@ def _own(hosts: Sequence[PlannedHost], host: PlannedHost, keys: Mapping[str, byt
     """The tables that belong to one host."""
     node = {"name": host.name, "listen": host.listen, "state": STATE_FOLDER, "roster": ROSTER_FILE, "http": HTTP}
     dialled = plan_dials(hosts)[host.name]
+    is_local = any(one.address is not None and is_loopback(one.address) for one in hosts)
     return {
         "node": node,
+        **({"tls": {"loopback": True}} if is_local else {}),  # they listen at all addresses, which is by TLS
         "peers": [{"name": one.name, "address": one.address, "origin": keys[one.name].hex()} for one in dialled],
     }
 
