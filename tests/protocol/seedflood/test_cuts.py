@@ -183,6 +183,13 @@ def test_who_was_cut_off_is_shown_with_its_last_step_that_counts():
         assert [member.mark for member in view.members if member.origin == C.id] == [2]
 
 
+def test_a_host_on_the_roster_that_was_never_heard_of_counts_as_not_reached():
+    desk = Desk([0, 1])
+    desk.follow(signed(FROZEN.adding(Entry("delta", bytes([7]) * 32))))
+    (removal,) = desk.node.view(0.0).roster.removals
+    assert removal.unreached == ("delta",)
+
+
 def test_a_cut_is_settled_where_exactly_the_content_is_held_that_it_says():
     desk = Desk([0, 1])
     content = desk.node.seedflood.cuts.content(C.id)

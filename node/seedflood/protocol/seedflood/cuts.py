@@ -21,7 +21,7 @@ signed a cut that not all had stated.
 
 import hashlib
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from seedflood.protocol.frontier import Frontier, Held, Span, spans, without
 from seedflood.protocol.origin import OriginId
@@ -88,6 +88,10 @@ class Cuts:
 
     def removed(self) -> list[OriginId]:
         return sorted(entry.origin for entry in self._gate.entries() if entry.is_removed)
+
+    def unknown(self, known: Collection[OriginId]) -> list[str]:
+        """The names on the roster, but of removed hosts, that are not of these."""
+        return [one.name for one in self._gate.entries() if not one.is_removed and one.origin not in known]
 
     def is_cut(self, origin: OriginId) -> bool:
         return origin in self._followed

@@ -53,6 +53,7 @@ def _view_removal(origin: OriginId, view: View, cuts: Cuts, membership: Membersh
     reached = [one for one in those if one.status in ("linked", "reachable")]
     told = {one.origin: stated(one).remains for one in membership.all()}
     same = [one for one in reached if (origin, ours) in told[one.origin]]
+    away = [one.name for one in those if one not in reached] + cuts.unknown({one.origin for one in view.members})
     return RemovalView(
         origin=origin,
         name=membership.name(origin),
@@ -63,7 +64,7 @@ def _view_removal(origin: OriginId, view: View, cuts: Cuts, membership: Membersh
         content=cuts.content(origin),
         same=_names(same),
         others=_names(one for one in reached if one not in same),
-        unreached=_names(one for one in those if one not in reached),
+        unreached=tuple(sorted(away)),
     )
 
 
