@@ -1,7 +1,7 @@
 """The results of a study: a file of JSON lines, one for each cell that has ended.
 
-A line is on the disk before the next cell of its worker begins, so `kill -9` costs the cells that were running. A line
-that was cut off by a crash is removed when the file is opened.
+A line is put on the disk when its cell has ended, so `kill -9` costs little more than the cells that were running. A
+line that was cut off by a crash is removed when the file is opened.
 """
 
 import os
