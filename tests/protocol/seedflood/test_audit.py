@@ -105,6 +105,24 @@ def test_the_error_of_a_bfloat16_host_is_no_excuse_for_one_that_was_exact():
     assert judge(exact + worse) is not None
 
 
+def test_coarse_errors_name_nobody_and_coarse_forgeries_name_their_origin():
+    exact = [Residual(step, 0.0, 1.0, is_distance=True) for step in range(0, 100, 2)]
+    coarse = [Residual(step, 0.2, 1.0, is_distance=True, is_coarse=True) for step in range(1, 100, 4)]
+    flipped = [one._replace(error=2.0) for one in coarse]
+    assert judge(sorted(exact + coarse)) is None
+    assert judge(sorted(exact + [one._replace(is_coarse=False) for one in coarse])) is not None
+    assert judge(sorted(exact + flipped)[:20]) is not None
+
+
+def test_the_later_steps_of_a_round_are_coarse_if_coefficients_are_told():
+    told = encode_coefficients(Coefficients((4,)), [3], [100, 2, -3, 0])
+    for telling, one, is_coarse in ((Coefficients((4,)), told, True), (Pairs(), (1, 5), False)):
+        audits = Audits(telling)
+        audits.compare(A.id, 0, one, one)
+        audits.compare(A.id, 1, one, one, is_first=False)
+        assert [seen.is_coarse for seen in audits.seen(A.id)] == [False, is_coarse]
+
+
 def test_of_slopes_the_unit_is_what_is_usual_and_of_payloads_the_size_of_what_was_measured():
     assert residual(Pairs(), 3, (1, 300), (1, 200), 50.0) == Residual(3, 2.0, 4.0, is_distance=False)
     assert residual(Pairs(), 3, (1, 300), (1, 200), 0.0) == Residual(3, 100.0, 200.0, is_distance=False)

@@ -9,6 +9,7 @@ from reference import LABELS, tiny_batch, tiny_replica
 
 from seedflood.config import RunSettings
 from seedflood.protocol.seedflood import payload as protocol
+from seedflood.protocol.seedflood.audit import residual
 from seedflood.protocol.seedflood.messages import Update
 from seedflood.protocol.seedflood.payload import Coefficients, Slopes
 from seedflood.training.seedflood.gradient import Gradient
@@ -79,6 +80,21 @@ def test_what_bits_leave_out_is_told_with_the_next_steps(bits):
     total = sum(integers(replica, Update(1, step, told_of(teller, slope_F, step).told)) for step in range(64))
     scale = 4 / ((1 << bits - 1) - 1) * 2
     assert numpy.abs(total - 64 * slope_F.astype(numpy.float64)).max() <= scale
+
+
+@pytest.mark.parametrize("slots", [SLOTS, (1,), (2, 1), (64,) * 8])
+@pytest.mark.parametrize("bits", BITS)
+def test_whoever_measures_the_same_without_what_was_left_out_finds_no_error(bits, slots):
+    telling, drawn = Coefficients(slots, bits, 22), numpy.random.default_rng(1)
+    left_F, before, errors = 0.0, None, []
+    for step in range(200):
+        wanted_F = drawn.normal(size=telling.values) * numpy.repeat(10.0 ** drawn.uniform(-3, 1, len(slots)), slots)
+        told, _ = quantise(telling, wanted_F + left_F)
+        again, _ = quantise(telling, wanted_F)
+        errors.append(residual(telling, step, told, again, 0.0, before).error)
+        left_F = wanted_F + left_F - decode_coefficients(telling, told) * 2.0**-22
+        before = told
+    assert max(errors) == 0.0
 
 
 def test_the_residual_of_an_origin_is_its_own_and_of_one_epoch():

@@ -10,6 +10,11 @@ precision, so nobody is asked. An origin's own residuals show whether it is exac
 what honest hosts in half precision reach (benchmarks/RESULTS.md). So whoever hides below that does as much harm as an
 honest host in half precision, and no more.
 
+Coefficients of a gradient are told in 8 or 4 bits, and an auditor does not know what its origin had left over. Chance
+alone may make up a difference of that size, so it is no error (`_rounding`). In a round of several steps the origin
+measures the later ones as if the earlier ones were applied as it has told them; the auditor applies what it measured
+itself. So an exact origin is off in these, too: they are *coarse*, and its error counts as the ceiling there.
+
 Each residual counts for or against three stories, as a logarithm of likelihoods:
 
     invented   what is told has nothing to do with what was measured, mostly: noise, copies, no work
@@ -62,6 +67,9 @@ SLOPE_CEILING, PAYLOAD_CEILING = 0.5, 0.2
 """Errors, in units of what is usual. Measured between float32 and bfloat16: 0.45 of slopes; of gradients 0.02 in the
 median, and 0.15 or more once in twenty."""
 
+ROUNDING_DEVIATIONS = 6.0
+"""A difference counts as rounding up to so many deviations above what rounding leaves in the mean."""
+
 CALIBRATING = 8
 """With fewer residuals of an origin its error counts as the ceiling."""
 RESIDUALS_MAX = 256
@@ -72,12 +80,16 @@ ORIGINS_MAX = 4096
 
 class Residual(NamedTuple):
     """One audited update. error: told minus measured; size: what was measured; both in units of what is usual. Of a
-    payload the error is a distance, never negative, and the unit is at least the size of what was measured."""
+    payload the error is a distance, never negative, and the unit is at least the size of what was measured.
+
+    is_coarse: an exact origin would be off, too.
+    """
 
     step: int
     error: float
     size: float
     is_distance: bool
+    is_coarse: bool = False
 
 
 class Verdict(NamedTuple):
@@ -130,11 +142,11 @@ class Audits:
         self._sizes.extend(abs(one[1]) for one in told if isinstance(one, tuple))
 
     def compare(
-        self, origin: OriginId, step: int, told: Told, again: Told, before: Told | None = None
+        self, origin: OriginId, step: int, told: Told, again: Told, before: Told | None = None, *, is_first: bool = True
     ) -> Verdict | None:
         """Takes what an origin told of a step, and what we measured in its place. Returns a verdict that is new.
 
-        before: what the origin told of the step before, in the same epoch.
+        before: what the origin told of the step before, in the same epoch. is_first: of its round.
         """
         if origin not in self._residuals and len(self._residuals) >= ORIGINS_MAX:
             return None
@@ -142,7 +154,8 @@ class Audits:
         if isinstance(again, bytes):
             self._sizes.append(_norm(decode_payload(self._telling, again)))
         seen = self._residuals.setdefault(origin, deque(maxlen=RESIDUALS_MAX))
-        seen.append(residual(self._telling, step, told, again, self._usual(), before))
+        one = residual(self._telling, step, told, again, self._usual(), before)
+        seen.append(one._replace(is_coarse=isinstance(self._telling, Coefficients) and not is_first))
         verdict = judge(seen)
         if verdict is None or origin in self.named:
             return None
@@ -180,7 +193,7 @@ def residual(
     distance = _norm([one - other for one, other in zip(theirs, ours, strict=True)]) ** 2
     rounding = 0.0
     if isinstance(telling, Coefficients):
-        rounding = sum(_rounding(telling, one) for one in (told, again, before) if isinstance(one, bytes))
+        rounding = _rounding(telling, [one for one in (told, again, before) if isinstance(one, bytes)])
     return Residual(step, math.sqrt(max(0.0, distance - rounding)) / unit, 1.0, is_distance=True)
 
 
@@ -188,11 +201,15 @@ def _norm(integers: Sequence[int]) -> float:
     return math.sqrt(sum(one * one for one in integers))
 
 
-def _rounding(telling: Coefficients, payload: bytes) -> float:
-    """The squared error that encoding a gradient leaves in it: at most 1/12 of a squared unit per coefficient in the
-    mean, and somewhat more by chance."""
-    scales = zip(payload[: len(telling.slots)], telling.slots, strict=True)
-    return sum(count * 4.0**exponent for exponent, count in scales) / 8
+def _rounding(telling: Coefficients, payloads: Sequence[bytes]) -> float:
+    """The squared difference that encoding these may make up by chance. Each errs by up to half a unit of its slot per
+    coefficient: 1/12 of a squared unit in the mean."""
+    exponents = zip(*(payload[: len(telling.slots)] for payload in payloads), strict=True)
+    variances: list[float] = [sum(4.0**exponent for exponent in one) / 12 for one in exponents]
+    slots = list(zip(telling.slots, variances, strict=True))
+    mean = sum(count * variance for count, variance in slots)
+    deviation = math.sqrt(sum(2 * count * variance**2 for count, variance in slots))
+    return mean + ROUNDING_DEVIATIONS * deviation
 
 
 def judge(residuals: Sequence[Residual]) -> Verdict | None:
@@ -201,38 +218,41 @@ def judge(residuals: Sequence[Residual]) -> Verdict | None:
     If something is invented, what is told says nothing of what was measured, which is of its usual size: `ratios` tell
     how much likelier each residual is then.
     """
-    error = error_of(residuals)
-    ratios = [_density(one.size, 1.0) / _density(one.error, error) for one in residuals]
+    errors = _errors_of(residuals)
+    pairs = list(zip(residuals, errors, strict=True))
+    most = [EVIDENCE_MAX if error <= FLOOR else COARSE_EVIDENCE_MAX for error in errors]
+    ratios = [_density(one.size, 1.0) / _density(one.error, error) for one, error in pairs]
+    slopes = [one.error / error for one, error in pairs if not one.is_distance]
     stories = {
         "invented": [[math.log1p(MOSTLY * (ratio - 1)) for ratio in ratios]],
         "sometimes": [[math.log1p(SOMETIMES * (ratio - 1)) for ratio in ratios]],
-        "biased": [[_biased(sign * one.error / error) for one in residuals if not one.is_distance] for sign in (1, -1)],
+        "biased": [[_biased(sign * slope) for slope in slopes] for sign in (1, -1)],
     }
-    most = EVIDENCE_MAX if error <= FLOOR else COARSE_EVIDENCE_MAX
-    found = [_follow(story, residuals, sum_, most) for story, sums in stories.items() for sum_ in sums]
+    found = [_follow(story, residuals, map(min, sum_, most)) for story, sums in stories.items() for sum_ in sums]
     strongest = max(found, key=lambda verdict: verdict.statistic)
     return strongest if strongest.statistic >= THRESHOLD else None
 
 
-def error_of(residuals: Sequence[Residual]) -> float:
-    """The error of an origin: FLOOR if its own residuals show that it is exact, else the ceiling, because errors of
-    half precision have heavy tails. A bias does not count as an error."""
-    ceiling = PAYLOAD_CEILING if residuals and residuals[0].is_distance else SLOPE_CEILING
-    if len(residuals) < CALIBRATING:
-        return ceiling
-    errors = [one.error for one in residuals]
-    middle = 0.0 if residuals[0].is_distance else median(errors)
+def _errors_of(residuals: Sequence[Residual]) -> list[float]:
+    """The error of an origin, by residual: FLOOR if its own residuals show that it is exact, else the ceiling, because
+    errors of half precision have heavy tails. A bias does not count as an error."""
+    is_distance = residuals[0].is_distance
+    ceiling = PAYLOAD_CEILING if is_distance else SLOPE_CEILING
+    errors = [one.error for one in residuals if not one.is_coarse]
+    if len(errors) < CALIBRATING:
+        return [ceiling] * len(residuals)
+    middle = 0.0 if is_distance else median(errors)
     spread = CAUTION * NORMAL * median(abs(one - middle) for one in errors)
-    return FLOOR if spread <= FLOOR else ceiling
+    return [FLOOR if spread <= FLOOR and not one.is_coarse else ceiling for one in residuals]
 
 
-def _follow(story: str, residuals: Sequence[Residual], evidence: Sequence[float], most: float) -> Verdict:
-    """The largest value that the sum of a story ever has, and the steps that led to it. evidence: for it, by residual,
-    each of which counts as `most`; none if it cannot be told of these."""
+def _follow(story: str, residuals: Sequence[Residual], evidence: Iterable[float]) -> Verdict:
+    """The largest value that the sum of a story ever has, and the steps that led to it. evidence: for it, by residual;
+    none if it cannot be told of these."""
     best, total = Verdict(story, (), 0.0), 0.0
     against: list[int] = []
     for one, counts in zip(residuals, evidence, strict=False):
-        total += min(counts, most)
+        total += counts
         if total <= 0:
             total = 0.0
             against.clear()

@@ -158,13 +158,13 @@ class Arrival:
     def checked(self) -> Iterator[int]:
         """The index of each piece. Raises PeerError after the last one if the bytes do not have the offered digest, or
         hold a number that is not finite. Then the caller must discard everything that it made of the pieces."""
-        hasher, is_finite = begin_digest(self.encoding, self._numbers), self.held == self.size
+        hasher, is_finite = begin_digest(self.encoding, self._numbers), True
         for index, piece in enumerate(self.pieces):
             payload = self._piece(index)
             hasher.update(_bytes(payload))
             is_finite = is_finite and self.encoding.is_finite(payload, piece.end - piece.start)
             yield index
-        if hasher.digest() != self._digest:
+        if self.held != self.size or hasher.digest() != self._digest:
             raise PeerError("sent other parameters than it offered", reason="digest")
         if not is_finite:
             raise PeerError("sent parameters that are not finite numbers", reason="parameters")
