@@ -1,6 +1,6 @@
 """The project's own methods in the study: what they send, and that they are what a daemon runs."""
 
-from collections import deque
+from collections import Counter, deque
 
 import pytest
 import torch
@@ -41,11 +41,32 @@ def test_seedflood_ends_where_a_rehearsal_of_the_same_run_ends(problem):
     for _ in range(2):
         rehearsal.advance()
     assert method.average().module is not rehearsal.trainers[0].replica.model
-    assert method.digest() == rehearsal.trainers[0].digest()
+    assert method.digests() == {rehearsal.trainers[0].digest()}
     assert costs[0].forwards == 2
     assert costs[0].backwards == 0
     assert 4 * 60 < costs[0].edge_bytes / flood_share(4, 4) < 4 * 200  # a signature of 64 bytes, and some more
     assert method.consensus_error() == 0
+
+
+def test_updates_that_go_far_enough_in_a_round_make_equal_replicas(problem):
+    given, settings = {"clients": 5, "topology": "path"}, {"times_default": 1.0, "rank": 4}
+    relayed, rehearsed = TwoSided(problem(**given, **settings, hops=4)), TwoSided(problem(**given, **settings))
+    for _ in range(2):
+        assert relayed.advance().hops == rehearsed.advance().hops == 4
+    assert relayed.digests() == rehearsed.digests()
+    assert relayed.consensus_error() < 1e-4, "it is the rounding of a mean"
+    tokens_BT = torch.arange(8).view(1, 8)
+    mean, one = (method.average().hidden_states(tokens_BT) for method in (relayed, rehearsed))
+    assert torch.allclose(mean, one, atol=1e-5)
+
+
+def test_updates_that_go_one_hop_a_round_are_late_and_then_everywhere(problem):
+    method = TwoSided(problem(clients=5, topology="path", times_default=1.0, rank=4, hops=1))
+    for step in range(method.run.steps):
+        assert method.advance().hops == 1
+        is_last = step == method.run.steps - 1
+        assert (len(method.digests()) == 1) == is_last
+        assert (method.consensus_error() < 1e-3) == is_last
 
 
 def test_one_sided_estimates_share_the_forward_of_their_centre(problem):
@@ -65,6 +86,19 @@ def test_partners_are_neighbours_and_mutual():
         for client, others in enumerate(partners):
             assert len(others) <= 1
             assert all(other in graph.neighbours[client] and partners[other] == (client,) for other in others)
+
+
+def test_slow_edges_take_part_in_fewer_rounds():
+    graph, rounds = Graph(8, tuple(make_topology("ring", 8))), 400
+    counted = Counter(
+        (client, others[0])
+        for round_ in range(rounds)
+        for client, others in enumerate(matched(graph, Lottery(1), round_, slow_class=3))
+        if others and client < others[0]
+    )
+    for edge in graph.edges:
+        share = counted[edge] / rounds
+        assert share < 0.2 if edge in graph.slow_edges else share > 0.3
 
 
 def test_gasloc_without_momentum_keeps_the_mean_and_sends_half_floats(problem):

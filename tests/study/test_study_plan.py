@@ -30,7 +30,7 @@ def test_all_methods_have_as_many_tries_and_name_their_source():
 @pytest.mark.parametrize("name", PLANS)
 def test_no_plan_measures_a_cell_twice_or_with_the_seed_of_its_tries(name):
     study = Study(PLANS[name], "embedded", "embedded", "0" * 16)
-    tries, cells = study.tries(), study.cells(CHOSEN)
+    tries, cells = [one for method in study.used() for one in study.grid_of(method)], study.cells(CHOSEN)
     assert len(set(tries)) == len(tries)
     assert len(set(cells)) == len(cells)
     assert not {cell.seed for cell in tries} & {cell.seed for cell in cells}
@@ -41,8 +41,8 @@ def test_no_plan_measures_a_cell_twice_or_with_the_seed_of_its_tries(name):
 def test_a_part_changes_settings_and_options():
     study = Study(DEFAULT, "embedded", "embedded", "0" * 16)
     cells = study.cells({name: {"times_default": 0.3} for name in METHODS})
-    assert {cell.topology for cell in cells} == {"ring", "grid", "random-regular", "complete"}
-    assert {dict(cell.options).get("rank") for cell in cells} == {None, 4, 128}
+    assert {cell.topology for cell in cells} == {"ring", "path", "grid", "star", "complete"}
+    assert {dict(cell.options).get("rank") for cell in cells} == {None, 4, 8, 128}
     assert {dict(cell.options)["times_default"] for cell in cells} == {0.3}
 
 
@@ -56,7 +56,7 @@ def test_names_that_are_not_there_are_refused():
 
 
 def test_results_are_found_again_and_a_torn_line_is_dropped(tmp_path):
-    first, second = STUDY.tries()[:2]
+    first, second = STUDY.grid_of("dsgd")[0], STUDY.grid_of("choco")[0]
     results = Results(tmp_path)
     results.add(result_of(first))
     results.add(result_of(second))
@@ -76,12 +76,38 @@ def test_a_line_that_is_no_result_is_named(tmp_path):
 
 
 def test_a_diverged_try_is_chosen_last():
-    cell = STUDY.tries()[0]
+    cell = STUDY.grid_of("dsgd")[0]
     assert result_of(cell, None).loss > result_of(cell, 99.0).loss
 
 
+@pytest.mark.parametrize(
+    ("method", "grid_best", "further"),
+    [
+        ("dsgd", {"rate": 0.03}, None),
+        ("dsgd", {"rate": 0.1}, {"rate": 0.33}),
+        ("dsgd", {"rate": 0.003}, {"rate": 0.0009}),
+        ("seedflood", {"times_default": 3.0}, {"times_default": 9.0}),
+        ("choco", {"rate": 0.03, "step_size": 0.1}, {"rate": 0.09, "step_size": 0.1}),
+    ],
+)
+def test_a_grid_goes_on_where_its_best_rate_is_at_an_end(method, grid_best, further):
+    study = Study(DEFAULT, "embedded", "embedded", "0" * 16)
+    made = study.grid_of(method)
+    best = made[0].with_options(grid_best)
+    assert best in made
+    assert study.further_try(made, best) == (None if further is None else best.with_options(further))
+
+
+def test_a_grid_ends_after_some_further_tries():
+    study = Study(DEFAULT, "embedded", "embedded", "0" * 16)
+    made = study.grid_of("dsgd")
+    while (further := study.further_try(made, made[-1])) is not None:
+        made.append(further)
+    assert [dict(cell.options)["rate"] for cell in made] == [0.003, 0.01, 0.03, 0.1, 0.33, 1.1, 3.7]
+
+
 def test_options_do_not_depend_on_their_order():
-    cell = STUDY.tries()[0]
+    cell = STUDY.grid_of("dsgd")[0]
     assert replace(cell, options=()).with_options({"b": 1, "a": 2}) == replace(cell, options=()).with_options(
         {"a": 2, "b": 1}
     )

@@ -10,7 +10,7 @@ from seedflood.study.plan import Part, Plan, Study
 from seedflood.study.report import write_report
 from seedflood.study.results import Results
 from seedflood.study.rows import Sizes
-from seedflood.study.summary import Link, Row, chosen, halfway, rows_of, seconds_to
+from seedflood.study.summary import Link, Row, all_tries, chosen, halfway, left, rows_of, seconds_to, tries_of
 
 PARTS = (Part("One setting", ("dsgd", "adamw")), Part("Clients", ("dsgd",), ({}, {"clients": 4})))
 PLAN = Plan({"first": 10, "zeroth": 10}, Sizes(8, 8, 8), (1, 2, 3), PARTS, clients=2)
@@ -29,13 +29,18 @@ def result_of(cell, loss):
     return Result(cell, "abc123", 2.0, course, test)
 
 
+def tried(cell):
+    """The third rate of DSGD is the best one. AdamW's higher ones diverge."""
+    rate = dict(cell.options)["rate"]
+    return result_of(cell, None if cell.method == "adamw" and rate > 1e-4 else abs(rate - 0.03))
+
+
 @pytest.fixture
 def results(tmp_path):
-    """Everything, but for one seed with four clients. The third try of DSGD was the best one, and AdamW diverged."""
+    """Everything, but for one seed with four clients. One run of AdamW diverged."""
     kept = Results(tmp_path)
-    for cell in STUDY.tries():
-        rate = dict(cell.options)["rate"]
-        kept.add(result_of(cell, None if cell.method == "adamw" and rate > 1e-4 else abs(rate - 0.03)))
+    for cell in all_tries(STUDY, kept):
+        kept.add(tried(cell))
     for cell in STUDY.cells(chosen(STUDY, kept)):
         if (cell.clients, cell.seed) != (4, 3):
             kept.add(result_of(cell, None if cell.method == "adamw" and cell.seed == 3 else 0.5))
@@ -48,9 +53,20 @@ def test_the_try_with_the_least_validation_loss_is_chosen(results):
 
 def test_a_method_without_all_its_tries_is_left_out(tmp_path):
     kept = Results(tmp_path)
-    for cell in STUDY.tries()[:-1]:
-        kept.add(result_of(cell, 0.5))
+    for cell in all_tries(STUDY, kept)[:-1]:
+        kept.add(tried(cell))
     assert list(chosen(STUDY, kept)) == ["dsgd"]
+
+
+def test_a_method_is_chosen_for_when_its_further_tries_are_made(tmp_path):
+    kept = Results(tmp_path)
+    for cell in STUDY.grid_of("dsgd"):
+        kept.add(result_of(cell, 1 - dict(cell.options)["rate"]))
+    (further,) = left(tries_of(STUDY, "dsgd", kept), kept)
+    assert dict(further.options) == {"rate": 0.33}
+    assert chosen(STUDY, kept) == {}
+    kept.add(result_of(further, 5.0))
+    assert chosen(STUDY, kept) == {"dsgd": {"rate": 0.1}}
 
 
 def test_rows_have_the_spread_over_their_seeds(results):
@@ -66,7 +82,7 @@ def test_rows_have_the_spread_over_their_seeds(results):
 
 
 def test_time_to_a_loss_is_computing_delays_and_bytes():
-    cell = replace(STUDY.tries()[0], is_test=True)
+    cell = replace(STUDY.grid_of("dsgd")[0], is_test=True)
     result = result_of(cell, 0.5)
     link = Link("slow", 1e6, 0.1)
     assert seconds_to(result, 0.8, link) == pytest.approx(5 * 0.75 + 5 * 0.1 + 8 * 5e5 / 1e6)

@@ -6,7 +6,7 @@ import networkx
 
 from seedflood.errors import ConfigError
 
-TopologyName = Literal["ring", "grid", "complete", "random-regular", "tree", "path"]
+TopologyName = Literal["ring", "grid", "complete", "random-regular", "tree", "path", "star"]
 TOPOLOGIES: tuple[str, ...] = get_args(TopologyName)
 
 
@@ -30,6 +30,8 @@ def make_topology(name: str, nodes: int, *, seed: int = 0) -> list[tuple[int, in
             graph = networkx.complete_graph(nodes)
         case "path":
             graph = networkx.path_graph(nodes)
+        case "star":
+            graph = networkx.star_graph(nodes - 1)
         case "tree":
             graph = networkx.full_rary_tree(2, nodes)
         case _:

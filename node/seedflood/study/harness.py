@@ -1,7 +1,7 @@
 """Runs all cells of a study that have no result yet, in as many processes as there are cores.
 
-First the tries, which say with which options every method goes on; then the rest. Each process has one thread, so
-seconds of a cell are those of one core.
+First the tries, which say with which options every method goes on; then the rest, in the order of the plan. Each
+process has one thread, so seconds of a cell are those of one core.
 """
 
 import multiprocessing
@@ -23,7 +23,7 @@ from seedflood.study.methods.clients import use_one_thread
 from seedflood.study.plan import Study
 from seedflood.study.results import Results
 from seedflood.study.rows import Split
-from seedflood.study.summary import chosen
+from seedflood.study.summary import all_tries, chosen, left
 
 Told = Callable[[str, Cell | None, int, int], None]
 """Called with what is being done, the cell that has just ended, work done and all work."""
@@ -37,15 +37,16 @@ def run(study: Study, rows: Split, results: Results, jobs: int, told: Told) -> N
         def begin(cell: Cell) -> Future[Result]:
             return pool.submit(measure, cell, rows)
 
-        _run_all("choosing options", study.tries(), begin, results, told)
+        while left(tries := all_tries(study, results), results):
+            _run_all("choosing options", tries, begin, results, told)
         _run_all("measuring", study.cells(chosen(study, results)), begin, results, told)
 
 
 def _run_all(
     doing: str, cells: Sequence[Cell], begin: Callable[[Cell], Future[Result]], results: Results, told: Told
 ) -> None:
-    """Begins all cells that have no result, the longest ones first, and keeps each result as it comes."""
-    waiting = sorted((cell for cell in cells if cell not in results), key=lambda cell: -cell.work)
+    """Begins all cells that have no result, in this order, and keeps each result as it comes."""
+    waiting = left(cells, results)
     total = sum(cell.work for cell in cells)
     done = total - sum(cell.work for cell in waiting)
     told(doing, None, done, total)

@@ -3,6 +3,10 @@
 A plan has a base setting and parts. A part changes something of it - topology, clients, split, an option - for some
 methods. The options of each method are chosen once, in the base setting, by one try for each entry of its grid, with a
 seed of its own; all parts take them.
+
+A grid may lie beside what is best. So, while the best try has the least or the greatest learning rate of those that
+were tried with its other options, the next rate on that side is tried, too, as far on as the grid's rates are apart.
+That ends after `FURTHER_TRIES`, for every method.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,6 +21,11 @@ from seedflood.study.rows import Sizes
 
 TUNING_SEED = 1000
 """Of the tries; no result is measured with it."""
+
+FURTHER_TRIES = 3
+
+RATES = ("rate", "times_default")
+"""The options that are learning rates; every method has one of them."""
 
 OPTIONS = "options"
 """The key of a change that is of the method; all others are fields of a cell."""
@@ -58,14 +67,26 @@ class Study:
     rows: str
     methods: Sequence[str] = field(default_factory=lambda: list(METHODS))
 
-    def tries(self) -> list[Cell]:
-        """Of all methods, one for each entry of the grid."""
-        used = dict.fromkeys(name for part in self.plan.parts for name in self._of(part))
-        return [cell for name in used for cell in self.tries_of(name)]
+    def used(self) -> list[str]:
+        """The methods that a part has."""
+        return list(dict.fromkeys(name for part in self.plan.parts for name in self._of(part)))
 
-    def tries_of(self, method: str) -> list[Cell]:
+    def grid_of(self, method: str) -> list[Cell]:
+        """A try for each entry of a method's grid."""
         base = replace(self._base(method), seed=TUNING_SEED, is_test=False)
         return [base.with_options(entry) for entry in METHODS[method].grid[: self.plan.tries]]
+
+    def further_try(self, made: Sequence[Cell], best: Cell) -> Cell | None:
+        """The next try of a method, of which these were made; None if there is no need for one."""
+        options = dict(best.options)
+        (name,) = options.keys() & set(RATES)
+        others = options | {name: None}
+        rates = sorted(float(dict(cell.options)[name]) for cell in made if dict(cell.options) | {name: None} == others)
+        at = rates.index(float(options[name]))
+        if len(rates) < 2 or 0 < at < len(rates) - 1 or len(made) >= self.plan.tries + FURTHER_TRIES:
+            return None
+        inner = rates[1] if at == 0 else rates[at - 1]
+        return best.with_options({name: float(f"{rates[at] ** 2 / inner:.2g}")})
 
     def cells(self, chosen: Mapping[str, Mapping[str, Option]]) -> list[Cell]:
         """All that are not tries. chosen: the options of each method; those of others are left out."""
@@ -101,6 +122,11 @@ class Study:
         )
 
 
+def _options(name: str, *values: Option) -> tuple[Mapping[str, Any], ...]:
+    """The base setting, and each of these values of an option."""
+    return ({}, *({OPTIONS: {name: value}} for value in values))
+
+
 OURS = ("seedflood", "coefficients")
 EVERY = tuple(METHODS)
 
@@ -116,37 +142,35 @@ SMOKE = Plan(
     tries=1,
 )
 
+PATH = {"topology": "path"}
+HOPS = ({}, *({OPTIONS: {"hops": hops}} for hops in (8, 4, 2, 1)))
+COMPARED = ("seedflood", "dzsgd", "dsgd", "choco", "gasloc")
+PRE_TRAINERS = ("gasloc", "diloco", "d-adam", "dsgd")
+
 DEFAULT = Plan(
-    steps={"first": 50, "zeroth": 200},
+    steps={"first": 40, "zeroth": 100},
     rows=Sizes(1024, 500, 1000),
     seeds=(1, 2, 3),
     parts=(
         Part("Accuracy against bytes", EVERY),
-        Part(
-            "Topologies",
-            (*OURS, "dsgd", "choco", "gasloc"),
-            tuple({"topology": one} for one in ("ring", "grid", "random-regular", "complete")),
-        ),
-        Part("From 16 to 64 clients", (*OURS, "dsgd"), ({}, {"clients": 32}, {"clients": 64})),
-        Part(
-            "Labels spread unevenly",
-            ("seedflood", "coefficients", "dsgd", "gasloc"),
-            ({}, {"skew": 1.0}, {"skew": 0.1}),
-        ),
-        Part("Rank", ("seedflood",), ({}, *({OPTIONS: {"rank": rank}} for rank in (4, 128)))),
-        Part("Refresh period", ("seedflood",), ({}, *({OPTIONS: {"refresh_period": one}} for one in (10, 50)))),
-        Part("Delayed rounds", ("seedflood",), ({}, *({OPTIONS: {"delay": rounds}} for rounds in (1, 8)))),
+        Part("Hops per round, on a path", ("seedflood",), tuple(PATH | one for one in HOPS)),
+        Part("Delayed rounds", ("seedflood",), _options("delay", 1, 4, 8, 16)),
+        Part("Rank", ("seedflood",), _options("rank", 4, 8, 128)),
+        Part("Refresh period", ("seedflood",), _options("refresh_period", 1, 10, 50)),
+        Part("Topologies", COMPARED, ({}, *({"topology": one} for one in ("grid", "star", "complete")))),
+        Part("Labels spread unevenly", (*COMPARED, "coefficients"), ({}, {"skew": 1.0}, {"skew": 0.1})),
+        Part("Steps between two exchanges", PRE_TRAINERS, ({}, {"local_steps": 1}, {"local_steps": 10})),
+        Part("Links of which every fourth is slow", ("gasloc",), _options("slow_class", 3)),
+        Part("From 16 to 128 clients", (*OURS, "dsgd"), ({}, *({"clients": one} for one in (32, 64, 128)))),
     ),
+    batch_size=8,
 )
 
 PAPER = replace(
     DEFAULT,
     steps={"first": 500, "zeroth": 5000},
-    parts=(
-        *DEFAULT.parts[:2],
-        Part("From 16 to 128 clients", EVERY, ({}, {"clients": 32}, {"clients": 64}, {"clients": 128})),
-        *DEFAULT.parts[3:],
-    ),
+    parts=tuple(replace(part, methods=EVERY) if "clients" in part.title else part for part in DEFAULT.parts),
+    batch_size=16,
     points=20,
 )
 

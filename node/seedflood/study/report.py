@@ -8,7 +8,7 @@ from seedflood.study.figures import draw
 from seedflood.study.methods import METHODS
 from seedflood.study.plan import Part, Plan, Study
 from seedflood.study.results import Results
-from seedflood.study.summary import LINKS, Row, Spread, chosen, halfway, rows_of, studies_in
+from seedflood.study.summary import LINKS, Row, Spread, chosen, halfway, rows_of, studies_in, tries_of
 
 REPORT_FILE = "study.md"
 FIGURES_FOLDER = "figures"
@@ -62,7 +62,7 @@ def _options(study: Study, results: Results) -> str:
     """Validation losses of all tries; the chosen one is bold."""
     lines = []
     for method in chosen(study, results):
-        cells = study.tries_of(method)
+        cells = tries_of(study, method, results)
         best = min(results[cell].loss for cell in cells)
         tries = [(", ".join(f"{key} {value:g}" for key, value in cell.options), results[cell].loss) for cell in cells]
         spelled = [f"**{name}: {loss:.4f}**" if loss == best else f"{name}: {loss:.4f}" for name, loss in tries]

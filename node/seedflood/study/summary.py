@@ -65,15 +65,34 @@ class Row:
         return Spread.of(seconds) if seconds and len(seconds) == len(found) else None
 
 
+def tries_of(study: Study, method: str, results: Results) -> list[Cell]:
+    """All tries of a method that were made or are to be made next, as far as results tell."""
+    cells = study.grid_of(method)
+    while not left(cells, results):
+        further = study.further_try(cells, best(results[cell] for cell in cells).cell)
+        if further is None:
+            break
+        cells.append(further)
+    return cells
+
+
+def all_tries(study: Study, results: Results) -> list[Cell]:
+    """`tries_of` all methods of a study."""
+    return [cell for name in study.used() for cell in tries_of(study, name, results)]
+
+
+def left(cells: Iterable[Cell], results: Results) -> list[Cell]:
+    """Those that have no result yet."""
+    return [cell for cell in cells if cell not in results]
+
+
 def chosen(study: Study, results: Results) -> dict[str, Mapping[str, Option]]:
     """The options of every method whose tries have all been made."""
-    tried: dict[str, list[Cell]] = {}
-    for cell in study.tries():
-        tried.setdefault(cell.method, []).append(cell)
+    tried = {name: tries_of(study, name, results) for name in study.used()}
     return {
         name: dict(best(results[cell] for cell in cells).cell.options)
         for name, cells in tried.items()
-        if all(cell in results for cell in cells)
+        if not left(cells, results)
     }
 
 

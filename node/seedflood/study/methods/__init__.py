@@ -6,7 +6,7 @@ from seedflood.study.methods.central import AdamW, Lora, Mezo
 from seedflood.study.methods.choco import ChocoSgd, ChocoSgdLora
 from seedflood.study.methods.dsgd import Dsgd, DsgdLora
 from seedflood.study.methods.dzsgd import Dzsgd, DzsgdLora
-from seedflood.study.methods.gasloc import Diloco, Gasloc
+from seedflood.study.methods.gasloc import DAdam, Diloco, Gasloc
 from seedflood.study.methods.method import Method
 from seedflood.study.methods.seedflood import Coefficients, OneSided, Slopes, TwoSided
 
@@ -21,6 +21,7 @@ METHODS: Mapping[str, type[Method]] = {
     "choco-lora": ChocoSgdLora,
     "dzsgd": Dzsgd,
     "dzsgd-lora": DzsgdLora,
+    "d-adam": DAdam,
     "diloco": Diloco,
     "gasloc": Gasloc,
     "adamw": AdamW,

@@ -1,4 +1,4 @@
-"""GASLoC (arXiv 2606.11081) and DiLoCo (arXiv 2311.08105): local AdamW steps, and an outer step on parameters.
+"""GASLoC (arXiv 2606.11081), DiLoCo (arXiv 2311.08105) and D-Adam: local AdamW steps, and an outer step on parameters.
 
 Worker, outer step, encoding and the matching of a round are those of a daemon; what is exchanged are bytes.
 
@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from seedflood.protocol.gasloc.matching import Lottery, Matching
+from seedflood.protocol.gasloc.matching import Lottery, Matching, edge_of
 from seedflood.study.methods.clients import consensus_error, timed
 from seedflood.study.methods.method import Cost, Graph, Method, Option, Problem
 from seedflood.training.causal import CausalModel
@@ -78,7 +78,8 @@ def _grid(*outers: tuple[float, float]) -> tuple[Mapping[str, Option], ...]:
 
 
 class Gasloc(Workers):
-    """Everyone exchanges with one random neighbour a round."""
+    """Everyone exchanges with one random neighbour a round. slow_class: of the slow edges (`Graph.slow_edges`), which
+    take part in every 2^slow_class-th round on average, as in a daemon that has measured them."""
 
     source = "GASLoC, arXiv 2606.11081, accelerated form"
     grid = _grid((1.0, 0.0), (1.0, 0.5))
@@ -87,12 +88,24 @@ class Gasloc(Workers):
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)
         self._lottery = Lottery(problem.run.seed)
+        self._slow_class = int(problem.options.get("slow_class", 0))
 
     def _end_round(self) -> tuple[float, int]:
         graph = self._problem.graph
-        partners = matched(graph, self._lottery, self.outers[0].round)
+        partners = matched(graph, self._lottery, self.outers[0].round, self._slow_class)
         size = gossip(self.outers, partners)
         return size * sum(map(len, partners)) / (2 * len(graph.edges)), 1
+
+
+class DAdam(Workers):
+    """Everyone exchanges with all neighbours, and takes the weighted mean: DSGD with AdamW's steps."""
+
+    source = "D-Adam, a baseline of GASLoC, arXiv 2606.11081"
+    grid = tuple({"rate": rate, "eta": 1.0, "gamma": 0.0} for rate in (1e-4, 3e-4, 1e-3, 3e-3))
+    encoding = "float32"
+
+    def _end_round(self) -> tuple[float, int]:
+        return float(gossip(self.outers, self._problem.graph.neighbours)), 1
 
 
 class Diloco(Workers):
@@ -108,11 +121,12 @@ class Diloco(Workers):
         return size * (graph.clients - 1) / len(graph.edges), 2 * graph.diameter
 
 
-def matched(graph: Graph, lottery: Lottery, round_: int) -> list[tuple[int, ...]]:
+def matched(graph: Graph, lottery: Lottery, round_: int, slow_class: int = 0) -> list[tuple[int, ...]]:
     """The partners of every client in a round, one at most, as daemons with these numbers as their ids draw them."""
+    slow = graph.slow_edges
 
     def links_of(client: int) -> Mapping[int, int]:
-        return dict.fromkeys(graph.neighbours[client], 0)
+        return {other: slow_class if edge_of(client, other) in slow else 0 for other in graph.neighbours[client]}
 
     matching = Matching(links_of, lottery, round_, 1)
     return [matching.partners(client) for client in range(graph.clients)]

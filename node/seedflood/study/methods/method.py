@@ -20,8 +20,12 @@ Option = float | int | str
 Order = Literal["first", "zeroth"]
 
 
+SLOW_EVERY = 4
+"""Where links are unequal, every fourth edge is slow."""
+
+
 class Graph:
-    """Who is linked with whom. edges: (a, b) of clients 0 .. clients - 1; the graph is connected."""
+    """Who is linked with whom. edges: (a, b), a < b, of clients 0 .. clients - 1; the graph is connected."""
 
     def __init__(self, clients: int, edges: Edges) -> None:
         self.clients = clients
@@ -31,6 +35,11 @@ class Graph:
             found[a].append(b)
             found[b].append(a)
         self.neighbours = tuple(tuple(sorted(others)) for others in found)
+
+    @cached_property
+    def slow_edges(self) -> frozenset[tuple[int, int]]:
+        """Those that are slow where links are unequal."""
+        return frozenset(self.edges[::SLOW_EVERY])
 
     @cached_property
     def diameter(self) -> int:

@@ -1,8 +1,9 @@
 """SeedFlood (arXiv 2602.18181), and this project's estimates beside the paper's: the code of a daemon, in one process.
 
-In strict windows all replicas are equal, so one stands for all (`Rehearsal`). Bytes are those of real frames, signed
-and encoded, one for each bundle: a daemon that sends several at once sends less. In a flood a host forwards a bundle to
-all neighbours but the one that it came from. So each bundle is sent 2 edges - clients + 1 times.
+In strict windows all replicas are equal, so one stands for all (`Rehearsal`). With the option `hops` everyone has one
+of its own (`Relay`). Bytes are those of real frames, signed and encoded, one for each bundle: a daemon that sends
+several at once sends less. In a flood a host forwards a bundle to all neighbours but the one that it came from. So each
+bundle is sent 2 edges - clients + 1 times.
 """
 
 from collections.abc import Mapping
@@ -13,6 +14,7 @@ from seedflood.identity import Identity
 from seedflood.protocol.seedflood.messages import Bundle, Updates
 from seedflood.study.methods.clients import timed
 from seedflood.study.methods.method import Cost, Method, Option, Order, Problem
+from seedflood.study.methods.relay import Relay
 from seedflood.training.causal import CausalModel
 from seedflood.training.loading import load_base
 from seedflood.training.seedflood.rates import default_learning_rate
@@ -27,7 +29,7 @@ ONE_SIDED_STEPS = 4
 
 class TwoSided(Method):
     """The paper's estimate, in the project's subspace. Options are keys of [run.seedflood]; times_default: the learning
-    rate, as a multiple of the default."""
+    rate, as a multiple of the default; hops: how far an update goes in a round (as far as it has to, without it)."""
 
     source = "SeedFlood, arXiv 2602.18181, algorithm 1 and section 4"
     order: ClassVar[Order] = "zeroth"
@@ -36,18 +38,21 @@ class TwoSided(Method):
 
     def __init__(self, problem: Problem) -> None:
         options = {**self.settings, **problem.options}
-        factor = float(options.pop("times_default"))
+        factor, hops = float(options.pop("times_default")), options.pop("hops", None)
         run = _with(problem.run, options)
         default = default_learning_rate(run.seedflood, load_base(run, problem.node).parameters_count)
         self._graph = problem.graph
+        self._hops = int(hops or problem.graph.diameter)
         self.run = _with(run, {**options, "learning_rate": factor * default})
-        self._rehearsal = Rehearsal(self.run, problem.node)
+        self._swarm = (
+            Relay(self.run, problem.node, problem.graph, self._hops) if hops else Rehearsal(self.run, problem.node)
+        )
         self._key, self._run_id = Identity.generate(), run.run_id()
 
     def advance(self) -> Cost:
         clients = self._graph.clients
         with timed() as seconds:
-            told = self._rehearsal.advance()
+            told = self._swarm.advance()
         measured = sum(one.round.seconds for one in told)
         steps = len(told[0].round.probes)
         frames = sum(frame_bytes(one, self._key, self._run_id) for one in told)
@@ -55,7 +60,7 @@ class TwoSided(Method):
         return Cost(
             steps,
             frames * flood_share(len(self._graph.edges), clients),
-            self._graph.diameter,
+            min(self._hops, self._graph.diameter),
             forwards,
             backwards,
             measured / clients,
@@ -63,14 +68,16 @@ class TwoSided(Method):
         )
 
     def average(self) -> CausalModel:
-        return self._rehearsal.trainers[0].replica.causal
+        swarm = self._swarm
+        return swarm.average() if isinstance(swarm, Relay) else swarm.trainers[0].replica.causal
 
     def consensus_error(self) -> float:
-        return 0.0
+        return self._swarm.consensus_error() if isinstance(self._swarm, Relay) else 0.0
 
-    def digest(self) -> bytes:
-        """Of the replica that stands for all."""
-        return self._rehearsal.trainers[0].digest()
+    def digests(self) -> set[bytes]:
+        """Of all replicas."""
+        trainers = self._swarm.trainers if isinstance(self._swarm, Relay) else self._swarm.trainers[:1]
+        return {trainer.digest() for trainer in trainers}
 
     def _passes(self, steps: int) -> tuple[float, float]:
         """Forwards and backwards of a round of so many steps."""
