@@ -285,10 +285,13 @@ def test_a_number_that_no_field_may_hold_ends_its_link(swarm: Swarm, kind: str, 
 
 
 def test_a_frame_of_a_hundred_megabytes_ends_its_link(swarm: Swarm) -> None:
-    """gRPC refuses it by itself and cancels the stream, so no counter of ours and no line of the log tells of it."""
-    said, _, _ = swarm.attack("flood")
+    facts = swarm.facts()
+    said, before, after = swarm.attack("flood", facts)
     assert said["links"] == 1
     assert "larger than max" in said["ends"][0]
+    downs = {line["peer"]: line["reason"] for line in swarm.victim.events if line["event"] == "link down"}
+    assert "a frame was larger" in downs[facts["name"]]
+    assert after.gain(before, f"seedflood_link_lost_total {facts['name']}") == 1
 
 
 def test_requests_that_are_never_finished_take_each_others_places(swarm: Swarm) -> None:

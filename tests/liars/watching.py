@@ -22,8 +22,8 @@ from seedflood.training.seedflood.trainer import Trainer
 class Look:
     """A host at one moment.
 
-    values: every sample, by its name and its reason, if it has one. lags: how many looks at the loop were late by no
-    more than each bound.
+    values: every sample, by its name and its reason or peer, if it has one. lags: how many looks at the loop were late
+    by no more than each bound.
     """
 
     values: dict[str, float]
@@ -71,7 +71,7 @@ def look(host: Host) -> Look:
     for sample in (sample for family in families for sample in family.samples):
         if sample.name == "seedflood_event_loop_lag_seconds_bucket":
             lags[float(sample.labels["le"])] = sample.value
-        elif set(sample.labels) <= {"reason"}:
+        elif set(sample.labels) <= {"reason"} or set(sample.labels) == {"peer"}:
             values[" ".join([sample.name, *sample.labels.values()])] = sample.value
     return Look(values, lags)
 

@@ -465,6 +465,7 @@ async def test_goodbye_is_the_last_message_after_everything_queued(make_node) ->
         assert len(other.bundles) == 9000
         assert isinstance(other.received_messages[-1], Goodbye)
         assert any(call[0] == "disconnected" and call[2] == "goodbye: stopping" for call in other.calls)
+        assert not any(one.links_lost for node in (a, b) for one in node.links.stats().values())
         await a.links.close()
         await b.links.close()
 

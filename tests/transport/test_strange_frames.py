@@ -12,6 +12,7 @@ from seedflood.protocol.swarm.messages import Opaque, Ping
 from seedflood.transport import codec
 from seedflood.transport.codec import EpochPart, PullEnd, PullPart
 from seedflood.transport.credentials import PlainCredentials
+from seedflood.transport.link import CUT
 from seedflood.transport.server import bind, make_server
 
 
@@ -36,6 +37,8 @@ async def test_an_oversized_frame_ends_the_link_and_nothing_else(make_node) -> N
     code, _ = await rogue(b, codec.encode(big.hello())[0], bytes(5 << 20))
     assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
     await b.until(lambda: big.origin not in b.linked)
+    assert ("disconnected", big.origin, CUT) in b.calls
+    assert {name: one.links_lost for name, one in b.links.stats().items()} == {"a": 0, "big": 1}
     a.links.send(b.origin, [Ping(1.0)])
     await b.until(lambda: b.received_messages)
 

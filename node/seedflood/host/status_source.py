@@ -112,5 +112,6 @@ def _state(
         frames_sent=counters.frames_sent,
         frames_received=counters.frames_received,
         links_opened=counters.links_opened,
+        links_lost=counters.links_lost,
         muted_seconds=counters.muted_seconds,
     )

@@ -33,6 +33,7 @@ _OF_LINKS: tuple[tuple[str, str, Callable[[LinkState], float]], ...] = (
     ("sent_frames", "Frames sent to a neighbour.", lambda link: link.frames_sent),
     ("received_frames", "Frames received from a neighbour.", lambda link: link.frames_received),
     ("opened", "Links that were opened with a neighbour.", lambda link: link.links_opened),
+    ("lost", "Links with a neighbour that ended without a goodbye.", lambda link: link.links_lost),
     (
         "muted_seconds",
         "How long nothing was read from a neighbour because it had used up its budget.",

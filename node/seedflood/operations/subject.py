@@ -25,6 +25,7 @@ class LinkState:
     frames_sent: int = 0
     frames_received: int = 0
     links_opened: int = 0
+    links_lost: int = 0
     muted_seconds: float = 0.0
 
     @property

@@ -36,6 +36,8 @@ class LinkCounters:
     pull_bytes_received: int = 0
     """The part of bytes_received that answered our pulls."""
     links_opened: int = 0
+    links_lost: int = 0
+    """Links that ended without a goodbye or a decision of ours."""
     peer_errors: int = 0
     muted_seconds: float = 0.0
     """How long nothing was read from the peer because it had used up its budget."""

@@ -33,6 +33,9 @@ from seedflood.transport.texts import plain
 BROKEN = (grpc.RpcError, grpc.aio.BaseError, asyncio.InvalidStateError)
 """What grpc.aio raises when a stream ends under a read or a write."""
 
+CUT = "the connection broke, or a frame was larger than 4 MiB"
+"""Of a stream that the other side has opened gRPC tells only that it has ended."""
+
 PULL_PARTS = 8
 """The most parts in flight. In one round trip these are 2,048 bundles (180 KB), which take the asker a quarter of a
 second, or 512 KB of coefficients, which cost it nothing before the last part."""
@@ -122,7 +125,7 @@ class Link:
         self._budgets = budgets
         self.conduct = budgets.of(stream.source, peer, asyncio.get_running_loop().time())
         self._wake = asyncio.Event()
-        self._is_expelled = False
+        self._is_expelled = self._is_leaving = False
         self._closing: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._answer: Iterator[LinkMessage | None] | None = None
         self._answer_id = 0
@@ -170,8 +173,13 @@ class Link:
             self._assembly = Assembly(self._epoch_bytes_max)
             self._owner.pulled(self.peer, is_complete)
 
-    async def run(self) -> str:
-        """Reads and writes until the link ends. Returns why it ended; `error` is set if that was the peer's fault."""
+    @property
+    def reason(self) -> str:
+        """Why the link has ended."""
+        return self._closing.result()
+
+    async def run(self) -> None:
+        """Reads and writes until the link ends. `error` is set if that was the peer's fault."""
         reader = asyncio.create_task(self._read_frames())
         writer = asyncio.create_task(self._write_frames())
         try:
@@ -184,9 +192,10 @@ class Link:
                 if end.done():
                     self.close(end.result())
                     break
-            return self._closing.result()
         except asyncio.CancelledError:
             writer.cancel()  # gRPC has ended the stream already
+            if not self.is_dialled:
+                self._lose(CUT)
             raise
         finally:
             self.close("cancelled")
@@ -233,11 +242,18 @@ class Link:
             self._counters.peer_errors += 1
             return f"refused ({error.reason}): {error}"
         except BROKEN as error:
-            return _why(error)
+            return self._lose(_why(error))
         except Exception as error:
             self._owner.failed(error)
             return f"internal error: {error}"
-        return "closed by the peer"
+        return self._lose("closed by the peer" if self.is_dialled else CUT)
+
+    def _lose(self, why: str) -> str:
+        """The stream has ended. If nobody has ended the link before, it is lost. Returns why the link ended."""
+        if not self._closing.done():
+            self._counters.links_lost += not self._is_leaving
+            self.close(why)
+        return self.reason
 
     async def _charge(self, message: LinkMessage | None, size: int, use: Use) -> None:
         """Charges the peer for a frame and, if its budget is used up, waits. Nothing is read from it meanwhile. Raises
@@ -327,10 +343,11 @@ class Link:
                     self._counters.bytes_sent += len(frame)
                     await self._stream.write(frame)
                 if isinstance(message, Goodbye):
+                    self._is_leaving = True
                     await self._stream.finish()
                     return f"goodbye: {message.reason}"
         except BROKEN as error:
-            return _why(error)
+            return self._lose(_why(error))
         except Exception as error:
             self._owner.failed(error)
             return f"internal error: {error}"

@@ -385,16 +385,15 @@ class Links:
 
     async def _serve(self, link: Link) -> None:
         self._running.add(link)
-        reason = "connection lost"
         try:
-            reason = await link.run()
+            await link.run()
             if link.error is not None:
                 link.conduct.offend(asyncio.get_running_loop().time())
                 if link.is_dialled:
                     self._ledger.note(link.error.reason)
         finally:
             self._running.discard(link)
-            self._forget(link, reason)
+            self._forget(link, link.reason)
 
     def _forget(self, link: Link, reason: str) -> None:
         """Removes a link and tells the core once that it has ended."""
