@@ -22,8 +22,8 @@ const rest = (milliseconds) => new Promise((resolve) => setTimeout(resolve, mill
 const PATIENCE = 20_000;
 
 // A link on which this work is done after a hello. Resolves when the daemon has ended it.
-async function attack(work, { hello = {}, seconds = PATIENCE / 1000 } = {}) {
-  const link = new Link(run, address, { credentials, options });
+async function attack(work, { hello = {}, seconds = PATIENCE / 1000, where = address } = {}) {
+  const link = new Link(run, where, { credentials, options });
   const heard = new Promise((resolve) => link.call.once("data", resolve));
   await link.write(run.hello(key, { name: run.facts.name, ...hello }));
   await Promise.race([heard, link.until, rest(PATIENCE)]);
@@ -128,6 +128,24 @@ const kinds = {
     const before = new Run(protoPath, { ...run.facts, run_id: run.facts.run_before });
     const another = new Key(Buffer.from(run.facts.another, "hex"));
     return attack(echo((bundle) => before.bundle(another, bundle.step + 1)));
+  },
+
+  // Two hosts at once are told two contents of each step, under one true key.
+  async equivocation() {
+    const links = [];
+    let last = -1;
+    const tell = async (link) => {
+      if (links.push(link) < 2) return;
+      link.heard = (frame) => {
+        if (frame.kind !== "updates" || said.sent === 8) return;
+        const step = Math.max(...frame.updates.steps);
+        if (step <= last) return;
+        links.forEach((one, k) => one.write(run.updates([run.bundle(key, step, { scalar: k })])));
+        last = step;
+        said.sent += 1;
+      };
+    };
+    await Promise.all([address, run.facts.elsewhere].map((where) => attack(tell, { where, seconds: 60 })));
   },
 
   // Who is on no roster, what a member passes on of such, and rosters that do not count.

@@ -31,6 +31,7 @@ from seedflood.errors import ExitCode
 from seedflood.host.places import KEY_FILE
 from seedflood.identity import Identity
 from seedflood.offline.learned import replay
+from seedflood.operations.client import node_in
 from seedflood.protocol.swarm.admission import NOT_LISTED
 from seedflood.protocol.swarm.roster import Entry, Roster
 from seedflood.roster_file import SignedRoster, write_roster
@@ -87,6 +88,7 @@ class Swarm:
         watch.finish()
         self.memory = watch.memory
         self._facts = facts_of(hosts[0]) | {
+            "elsewhere": hosts[1].settings.node.listen,
             "another": _seed((hosts[2].settings.node.state / KEY_FILE).read_bytes()),
             "run_before": bytes(32).hex(),
             "roster": _spelled(operator.roster),
@@ -318,12 +320,32 @@ def test_handshakes_that_failed_were_counted_and_told_of(swarm: Swarm) -> None:
     assert any(line.startswith("refused connections that opened no stream: ") for line in told)
 
 
+def test_who_tells_two_hosts_two_things_is_named_by_all_and_removed(swarm: Swarm) -> None:
+    facts = swarm.facts()
+    before = [look(host) for host in swarm.hosts]
+    assert not any(one.values["seedflood_replica_mismatches_total"] for one in before)  # nothing so far has moved one
+
+    def name_and_remove() -> None:
+        for host in swarm.hosts:
+            assert host.wait(lambda line: line["event"] == "a host contradicts itself")["member"] == facts["name"]
+        swarm.remove(facts["name"])
+        for host in swarm.hosts:
+            while not look(host).is_ready:  # its replica follows the bundles that stand
+                host.wait_for("progress")
+
+    said, *_ = swarm.attack("equivocation", facts, meanwhile=name_and_remove)
+    assert (said["links"], "open" in said["ends"]) == (2, False), said
+    for was, host in zip(before, swarm.hosts, strict=True):
+        assert 1 <= look(host).gain(was, "seedflood_equivocations_total") <= said["sent"]
+        removals = node_in(host.settings.node.state).ask("/api/status")["roster"]["removals"]
+        assert {one["name"]: one["state"] for one in removals}[facts["name"]] == "frozen"
+
+
 def test_in_the_end_all_have_learned_the_same(swarm: Swarm) -> None:
     hosts = swarm.hosts
     step = max(look(host).step for host in hosts)
     for host in hosts:
         host.wait_for("progress", step=step + 2 * PERIOD)
-    assert [look(host).values["seedflood_replica_mismatches_total"] for host in hosts] == [0, 0, 0]
     for host in hosts:
         host.signal(signal.SIGTERM)
     assert {host.end() for host in hosts} == {ExitCode.OK}
