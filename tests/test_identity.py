@@ -1,6 +1,7 @@
 """Ed25519 as RFC 8032 has it, and a key file that only its owner can read."""
 
 import os
+import shutil
 import stat
 from pathlib import Path
 
@@ -104,6 +105,18 @@ def test_a_key_is_fresh_until_it_is_used(tmp_path: Path) -> None:
     assert not identity.is_fresh
     assert os.listdir(tmp_path) == ["node.key"]
     assert not Identity.load_or_create(path).is_fresh
+
+
+@pytest.mark.parametrize("keeps_times", [False, True])
+def test_a_copy_of_a_fresh_key_is_not_fresh(tmp_path: Path, keeps_times: bool) -> None:
+    """It may be the second copy, and the key was used at the first. No tool keeps what the mark has of the original."""
+    there, here = tmp_path / "there", tmp_path / "here"
+    Identity.load_or_create(there / "node.key").foresee(there / "node.key", ["second"])
+    shutil.copytree(there, here, copy_function=shutil.copy2 if keeps_times else shutil.copy)
+    assert sorted(os.listdir(here)) == ["node.key", "node.key.fresh", "node.key.fresh.second"]
+    assert not any(Identity.load_or_create(here / "node.key", run).is_fresh for run in ("", "second"))
+    there.rename(tmp_path / "elsewhere")
+    assert Identity.load_or_create(tmp_path / "elsewhere" / "node.key").is_fresh
 
 
 def test_a_key_is_fresh_in_each_run_that_was_foreseen_while_it_was_fresh(tmp_path: Path) -> None:

@@ -34,7 +34,9 @@ from seedflood.protocol.origin import OriginId, fingerprint, origin_id
 
 KEY_FILE_BYTES_MAX = 16_384
 FRESH_SUFFIX = ".fresh"
-"""Suffix of the mark: a file beside a key that was made here and never used. It holds the fingerprint of that key."""
+"""Suffix of the mark: a file beside a key that was made here and never used. It holds the fingerprint of that key, and
+when its file was changed last (ctime), which no copy keeps. So a mark counts for nothing beside a copy: the key may
+have been used where it was copied to before."""
 
 
 class Identity:
@@ -58,7 +60,7 @@ class Identity:
             if not path.exists():
                 _create(path)
             identity = cls(_load(path))
-            identity._find_mark(_mark_of(path, run))
+            identity._find_mark(path, run)
             return identity
         except OSError as error:
             raise ConfigError(
@@ -85,7 +87,7 @@ class Identity:
         ConfigError."""
         try:
             for run in runs if self.is_fresh else ():
-                durable.write(_mark_of(path, run), self.fingerprint.encode())
+                durable.write(_mark_of(path, run), self._mark_text(path))
         except OSError as error:
             raise ConfigError(f"cannot write beside the key {path}: {error.strerror}; check [node] state") from None
 
@@ -102,9 +104,13 @@ class Identity:
             ) from None
         self._mark = None
 
-    def _find_mark(self, mark: Path) -> None:
-        if mark.exists() and mark.read_bytes() == self.fingerprint.encode():
+    def _find_mark(self, path: Path, run: str) -> None:
+        mark = _mark_of(path, run)
+        if mark.exists() and mark.read_bytes() == self._mark_text(path):
             self._mark = mark
+
+    def _mark_text(self, path: Path) -> bytes:
+        return f"{self.fingerprint} {path.stat().st_ctime_ns}".encode()
 
     @property
     def fingerprint(self) -> str:
@@ -138,7 +144,7 @@ def _create(path: Path) -> None:
     with contextlib.suppress(FileExistsError):
         with durable.draft(path, is_contested=True) as draft:
             draft.write_bytes(pem)
-        durable.write(_mark_of(path, ""), Identity(key).fingerprint.encode())
+        durable.write(_mark_of(path, ""), Identity(key)._mark_text(path))
 
 
 def _load(path: Path) -> Ed25519PrivateKey:

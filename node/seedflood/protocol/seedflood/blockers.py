@@ -25,7 +25,7 @@ from seedflood.protocol.view import Blocker
 NAMELESS: dict[BlockerKind, str] = {
     "disk full": "room on its own disk",
     "no link": "any neighbour",
-    "own past": "whoever was linked with this node before its journal was lost",
+    "own past": "whoever may know what was published with this key before",
     "own replica": "its own replica, which is made again",
 }
 """What a node waits for if that is no host with a name."""
