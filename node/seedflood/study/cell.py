@@ -53,7 +53,7 @@ class Cell:
 @dataclass(frozen=True, slots=True)
 class Result:
     """course: figures on validation rows and the cost up to there, point by point, from before the first step on. test:
-    figures on test rows at the end; None of a try. seconds: of the whole cell. commit: of the code."""
+    figures on test rows at the end; None of a try. seconds: of computing, the whole cell. commit: of the code."""
 
     cell: Cell
     commit: str

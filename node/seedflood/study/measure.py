@@ -22,7 +22,7 @@ from seedflood.training.loading import load_base, load_rows
 
 def measure(cell: Cell, rows: Split) -> Result:
     """Raises ConfigError, ModelError or DataError."""
-    begun = time.perf_counter()
+    begun = time.process_time()
     with TemporaryDirectory(prefix="seedflood-study-") as home:
         problem = problem_of(cell, rows, Path(home))
         method = METHODS[cell.method](problem)
@@ -35,7 +35,7 @@ def measure(cell: Cell, rows: Split) -> Result:
             if course[-1]["loss"] is None:
                 break  # it has diverged
         test = _test(method.average(), problem, rows) if cell.is_test else None
-    return Result(cell, commit(), time.perf_counter() - begun, tuple(course), test)
+    return Result(cell, commit(), time.process_time() - begun, tuple(course), test)
 
 
 def problem_of(cell: Cell, rows: Split, home: Path) -> Problem:

@@ -66,7 +66,7 @@ class Cost:
 
     edge_bytes: over an edge in one direction, in the mean over edges and directions. hops: messages that have to follow
     one another. forwards, backwards: passes over a batch. measure_seconds: losses and gradients. exchange_seconds: what
-    is done with what came: mixing, encoding, aggregation.
+    is done with what came: mixing, encoding, aggregation. Both are seconds of computing on one core.
     """
 
     steps: int = 0

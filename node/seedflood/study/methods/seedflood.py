@@ -6,7 +6,8 @@ several at once sends less. In a flood a host forwards a bundle to all neighbour
 bundle is sent 2 edges - clients + 1 times.
 """
 
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from seedflood.config import RunSettings
@@ -19,6 +20,7 @@ from seedflood.training.causal import CausalModel
 from seedflood.training.loading import load_base
 from seedflood.training.seedflood.rates import default_learning_rate
 from seedflood.training.seedflood.rehearsal import Measured, Rehearsal
+from seedflood.training.seedflood.trainer import Trainer
 from seedflood.transport.codec import encode
 
 TIMES_DEFAULT: tuple[Mapping[str, Option], ...] = tuple({"times_default": factor} for factor in (0.1, 0.3, 1.0, 3.0))
@@ -51,9 +53,10 @@ class TwoSided(Method):
 
     def advance(self) -> Cost:
         clients = self._graph.clients
+        begun = time.perf_counter()
         with timed() as seconds:
             told = self._swarm.advance()
-        measured = sum(one.round.seconds for one in told)
+        share = sum(one.round.seconds for one in told) / (time.perf_counter() - begun)
         steps = len(told[0].round.probes)
         frames = sum(frame_bytes(one, self._key, self._run_id) for one in told)
         forwards, backwards = self._passes(steps)
@@ -63,8 +66,8 @@ class TwoSided(Method):
             min(self._hops, self._graph.diameter),
             forwards,
             backwards,
-            measured / clients,
-            seconds[0] - measured,
+            share * seconds[0] / clients,
+            (1 - share) * seconds[0] / len(self._replicas),
         )
 
     def average(self) -> CausalModel:
@@ -76,8 +79,12 @@ class TwoSided(Method):
 
     def digests(self) -> set[bytes]:
         """Of all replicas."""
-        trainers = self._swarm.trainers if isinstance(self._swarm, Relay) else self._swarm.trainers[:1]
-        return {trainer.digest() for trainer in trainers}
+        return {trainer.digest() for trainer in self._replicas}
+
+    @property
+    def _replicas(self) -> Sequence[Trainer]:
+        """One trainer of each replica."""
+        return self._swarm.trainers if isinstance(self._swarm, Relay) else self._swarm.trainers[:1]
 
     def _passes(self, steps: int) -> tuple[float, float]:
         """Forwards and backwards of a round of so many steps."""
