@@ -10,11 +10,11 @@ import random
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import median, pstdev
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy
 
@@ -35,14 +35,19 @@ WITHIN = 20
 AUDITS_MAX = 200
 SHARE = 0.03
 DTYPES = ("float32", "bfloat16")
-ESTIMATES = ("two-sided", "gradient")
+ESTIMATES: Mapping[str, Mapping[str, Any]] = {
+    "two-sided": {"estimate": "two-sided"},
+    "gradient": {"estimate": "gradient"},
+    "gradient_4_bits_local_4": {"estimate": "gradient", "bits": 4, "rank": 4, "local_steps": 4},
+}
 
 
 class Audited(NamedTuple):
     """What one origin measured at one step: told by a host of each dtype, and measured again by an auditor. other:
-    what another origin told of the step. before: what the origin told of the step before."""
+    what another origin told of the step. before: what the origin told of the step before. is_first: of its round."""
 
     step: int
+    is_first: bool
     told: dict[str, Told]
     again: Told
     other: Told
@@ -54,8 +59,8 @@ Forge = Callable[[Audited, str, random.Random], Told]
 
 def run() -> dict[str, Metric]:
     metrics: dict[str, Metric] = {}
-    for estimate in ESTIMATES:
-        telling, pool, seconds = measured(estimate)
+    for estimate, settings in ESTIMATES.items():
+        telling, pool, seconds = measured(settings)
         cost = [SHARE * again / own for own, again in seconds]
         metrics[f"audits.{estimate}_cost_at_{SHARE:g}"] = make_metric([median(cost)], 0.05)
         for dtype in DTYPES:
@@ -72,38 +77,44 @@ def run() -> dict[str, Metric]:
     return metrics
 
 
-def measured(estimate: str) -> tuple[Telling, list[Audited], list[tuple[float, float]]]:
-    """(the form, what was measured, seconds of (a measurement of one's own, one in the place of another))."""
-    run = RunSettings.of(model="embedded", task="embedded", clients=ORIGINS, steps=400, estimate=estimate)
+def measured(settings: Mapping[str, Any]) -> tuple[Telling, list[Audited], list[tuple[float, float]]]:
+    """(the form, what was measured, seconds of (a round of one's own, one in the place of another))."""
+    run = RunSettings.of(model="embedded", task="embedded", clients=ORIGINS, steps=400, **settings)
+    count = run.seedflood.local_steps
     pool: list[Audited] = []
     seconds: list[tuple[float, float]] = []
     with TemporaryDirectory(prefix="seedflood-audits-") as folder:
-        trainers: dict[str, list[Trainer]] = {}
-        for dtype in DTYPES:
-            nodes = [
-                NodeSettings(state=Path(folder), device="cpu", dtype=dtype, shard=f"{k + 1}/{ORIGINS}", audit=1.0)
-                for k in range(ORIGINS)
-            ]
-            first = Trainer(run, nodes[0])
-            trainers[dtype] = [first, *(first.beside(node) for node in nodes[1:])]
+        trainers = {dtype: origins(run, Path(folder), dtype) for dtype in DTYPES}
         exact = trainers["float32"]
         before: dict[int, dict[str, Told]] = {}
-        for step in range(STEPS):
-            told = {d: [t.measure(o, step, 1) for o, t in enumerate(trainers[d], 1)] for d in DTYPES}
+        for step in range(0, STEPS, count):
+            told = {d: [t.measure(OriginId(o), step, count) for o, t in enumerate(trainers[d], 1)] for d in DTYPES}
             for origin, trainer in enumerate(exact, 1):
                 begun = time.perf_counter()
-                again = exact[0].measure_again(OriginId(origin), trainer.rows, step, 1)
+                again = exact[0].measure_again(OriginId(origin), trainer.rows, step, count)
                 spent = time.perf_counter() - begun
-                ours = {d: told[d][origin - 1].probes[0] for d in DTYPES}
-                other = told["float32"][origin % ORIGINS].probes[0]
-                pool.append(Audited(step, ours, again.probes[0], other, before.get(origin, {})))
-                before[origin] = ours
+                for k in range(count):
+                    ours = {d: told[d][origin - 1].probes[k] for d in DTYPES}
+                    other = told["float32"][origin % ORIGINS].probes[k]
+                    pool.append(Audited(step + k, k == 0, ours, again.probes[k], other, before.get(origin, {})))
+                    before[origin] = ours
                 if trainer is not exact[0]:
                     seconds.append((told["float32"][0].seconds, spent))
-            updates = [Update(o, step, one.probes[0]) for o, one in enumerate(told["float32"], 1)]
+            rounds = enumerate(told["float32"], 1)
+            updates = [Update(OriginId(o), step + k, one.probes[k]) for o, one in rounds for k in range(count)]
             for dtype in DTYPES:
                 trainers[dtype][0].apply(updates)
         return exact[0].telling, pool, seconds
+
+
+def origins(run: RunSettings, folder: Path, dtype: str) -> list[Trainer]:
+    """Of all origins, on one replica."""
+    nodes = [
+        NodeSettings(state=folder, device="cpu", dtype=dtype, shard=f"{k + 1}/{ORIGINS}", audit=1.0)
+        for k in range(ORIGINS)
+    ]
+    first = Trainer(run, nodes[0])
+    return [first, *(first.beside(node) for node in nodes[1:])]
 
 
 class Judged:
@@ -122,7 +133,8 @@ class Judged:
         for k, one in enumerate(self._pool):
             audits.note([one.again])
             if k >= ORIGINS:
-                audits.compare(OriginId(1), one.step, tell(one, drawn), one.again, one.before.get(self._dtype))
+                before = one.before.get(self._dtype)
+                audits.compare(OriginId(1), one.step, tell(one, drawn), one.again, before, is_first=one.is_first)
                 found.append(audits.seen(OriginId(1))[-1])
         return found
 
