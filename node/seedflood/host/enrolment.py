@@ -12,7 +12,7 @@ import structlog
 
 from seedflood.config import Settings
 from seedflood.errors import ConfigError
-from seedflood.host.places import ROSTER_FILE
+from seedflood.host.places import KEY_FILE, ROSTER_FILE
 from seedflood.identity import Identity, verify
 from seedflood.protocol.swarm.gate import Gate
 from seedflood.protocol.swarm.roster import Roster
@@ -47,7 +47,7 @@ class Enrolment:
         for roster in known:
             if enrolment.gate.is_news(roster):
                 enrolment.gate.adopt(roster)
-        enrolment._check(identity)
+        enrolment._check(identity, settings.node.name)
         return enrolment
 
     def read(self, path: Path | None) -> Roster | None:
@@ -75,11 +75,17 @@ class Enrolment:
         except ConfigError as error:
             _log.error("the roster is not kept; after a restart this host may know an older one", reason=str(error))
 
-    def _check(self, identity: Identity) -> None:
+    def _check(self, identity: Identity, name: str) -> None:
         """Raises ConfigError if this host is not on the roster, or may not train."""
         roster = self.gate.roster
         entry = roster.of_key(identity.public_key) if roster is not None else None
         serial, key = roster.serial if roster is not None else 0, identity.public_key.hex()
+        namesake = roster.named(name) if roster is not None else None
+        if entry is None and namesake is not None and not namesake.is_removed:
+            raise ConfigError(
+                f"the roster (serial {serial}) lists {name} with another key than that of this host: put its own "
+                f"{KEY_FILE} into [node] state, or choose another [node] name and have {key} added."
+            )
         if entry is None:
             raise ConfigError(
                 f"this host is not on the roster (serial {serial}): its operator adds it by `seedflood roster add FILE "
