@@ -9,6 +9,8 @@ oneself after a crash, is paid once per step and not per hop, and is told apart 
 The yardstick is one unary call of grpc.aio that echoes as many bytes as the frame has, from the same process to its
 neighbour, over a channel with the same options that is open already. Update and echo take turns, after a pause that
 lets everything come to rest, so that neither finds warmer caches.
+
+Then the same over mutual TLS, by other processes. Turn by turn the update crosses the same links.
 """
 
 import asyncio
@@ -28,7 +30,8 @@ import uvloop
 from benchmarks.measure import Metric, make_metric
 from benchmarks.relay import Relay, make_rules
 from benchmarks.workers import Worker, next_question
-from seedflood.identity import Identity
+from seedflood.identity import Identity, verify
+from seedflood.transport.credentials import Credentials, PlainCredentials, TlsCredentials
 from seedflood.transport.door import Door
 from seedflood.transport.server import CHANNEL_OPTIONS
 
@@ -47,8 +50,28 @@ Said = tuple[int, int, int, float, float]
 
 
 def run() -> dict[str, Metric]:
+    floods, echoes, publishing = measure()
+    secured, secured_echoes, _ = measure(is_secured=True)
+    return {
+        "latency.to_echo": make_metric(_ratios(floods, echoes, HOPS), 1.5),
+        "latency.flood_milliseconds": make_metric([1000 * one for one in floods]),
+        "latency.echo_milliseconds": make_metric([1000 * one for one in echoes]),
+        "latency.publish_milliseconds": make_metric([1000 * one for one in publishing]),
+        "latency.tls_to_plain": make_metric(_ratios(secured, floods)),
+        "latency.flood_tls_milliseconds": make_metric([1000 * one for one in secured]),
+        "latency.echo_tls_milliseconds": make_metric([1000 * one for one in secured_echoes]),
+    }
+
+
+def _ratios(numerators: Sequence[float], denominators: Sequence[float], times: int = 1) -> list[float]:
+    return [one / (times * other) for one, other in zip(numerators, denominators, strict=True)]
+
+
+def measure(*, is_secured: bool = False) -> tuple[list[float], list[float], list[float]]:
+    """Of each turn the seconds until all hold the update, those of an echo, and those before anyone may hear of it.
+    is_secured: over mutual TLS."""
     with TemporaryDirectory(prefix="seedflood-latency-") as home, contextlib.ExitStack() as stack:
-        workers = [stack.enter_context(Worker(serve_node, home, number)) for number in range(NODES)]
+        workers = [stack.enter_context(Worker(serve_node, home, number, is_secured)) for number in range(NODES)]
         said, echoes = take_turns(workers)
         held = [worker.ask("times") for worker in workers]
     floods = []
@@ -57,14 +80,7 @@ def run() -> dict[str, Metric]:
         if not all((origin, step) in times for times in others):
             raise RuntimeError(f"the update of node {number} did not reach everybody")
         floods.append(max(times[origin, step] for times in others) - sent_at)
-    publishing = [sent_at - began for *_, began, sent_at in said]
-    ratios = [flood / (HOPS * echo) for flood, echo in zip(floods, echoes, strict=True)]
-    return {
-        "latency.to_echo": make_metric(ratios, 1.5),
-        "latency.flood_milliseconds": make_metric([1000 * one for one in floods]),
-        "latency.echo_milliseconds": make_metric([1000 * one for one in echoes]),
-        "latency.publish_milliseconds": make_metric([1000 * one for one in publishing]),
-    }
+    return floods, echoes, [sent_at - began for *_, began, sent_at in said]
 
 
 def take_turns(workers: Sequence[Worker]) -> tuple[list[Said], list[float]]:
@@ -89,20 +105,23 @@ def take_turns(workers: Sequence[Worker]) -> tuple[list[Said], list[float]]:
     return said, echoes
 
 
-def serve_node(pipe: Connection, home: str, number: int) -> None:
+def serve_node(pipe: Connection, home: str, number: int, is_secured: bool) -> None:
     logging.disable(logging.WARNING)  # at the end each misses its neighbours
     folder = Path(home, f"node-{number + 1}")
     folder.mkdir()
-    uvloop.run(_serve_node(pipe, folder, number))
+    uvloop.run(_serve_node(pipe, folder, number, is_secured))
 
 
-async def _serve_node(pipe: Connection, folder: Path, number: int) -> None:
+async def _serve_node(pipe: Connection, folder: Path, number: int, is_secured: bool) -> None:
+    identity = Identity.generate()
+    credentials: Credentials = TlsCredentials(identity, verify) if is_secured else PlainCredentials()
     node = Relay(
         folder,
-        Identity.generate(),
+        identity,
         make_rules(NODES, STEPS),
         name=folder.name,
         notes_times=True,
+        credentials=credentials,
         add_services=_add_echo,
     )
     channels: dict[str, grpc.aio.Channel] = {}
@@ -121,7 +140,7 @@ async def _serve_node(pipe: Connection, folder: Path, number: int) -> None:
                     pipe.send((node.identity.origin, step, began, node.sent_at[step]))
                 case ("echo", address):
                     if address not in channels:
-                        channels[address] = grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+                        channels[address] = credentials.open(address, CHANNEL_OPTIONS).channel
                         await channels[address].channel_ready()
                     pipe.send(await _echo(channels[address]))
                 case ("times",):

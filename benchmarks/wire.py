@@ -54,14 +54,20 @@ class Reading:
 def run() -> dict[str, Metric]:
     metrics: dict[str, Metric] = {}
     for local_steps, name in NAMES.items():
-        with TemporaryDirectory(prefix="seedflood-wire-") as home:
-            metrics |= _measure(Path(home), local_steps, name)
-    return metrics
+        metrics |= measure(local_steps, name)
+    return metrics | measure(1, "wire.bytes_per_update_tls", is_secured=True)
 
 
-def _measure(home: Path, local_steps: int, name: str) -> dict[str, Metric]:
+def measure(local_steps: int, name: str, *, is_secured: bool = False) -> dict[str, Metric]:
+    """is_secured: over mutual TLS."""
+    with TemporaryDirectory(prefix="seedflood-wire-") as home:
+        return _measure(Path(home), local_steps, name, is_secured)
+
+
+def _measure(home: Path, local_steps: int, name: str, is_secured: bool) -> dict[str, Metric]:
     run = {"clients": NODES, "steps": STEPS_MAX, "local_steps": local_steps, "batch_size": 1}
-    with Cluster(home, NODES, ring(NODES), run=run, node={"progress_seconds": 0}) as cluster:
+    tls = {"loopback": is_secured}
+    with Cluster(home, NODES, ring(NODES), run=run, node={"progress_seconds": 0}, tls=tls) as cluster:
         ports = {_port(node) for node in cluster.nodes}
         for node in cluster.nodes:
             node.start()
@@ -79,7 +85,9 @@ def _measure(home: Path, local_steps: int, name: str) -> dict[str, Metric]:
     crossings = (last_step - first_step) * NODES * NODES
     with_headers = after.bytes_with_headers - before.bytes_with_headers
     return {
-        name: make_metric([(after.payload_bytes - before.payload_bytes) / crossings], TARGETS[local_steps]),
+        name: make_metric(
+            [(after.payload_bytes - before.payload_bytes) / crossings], None if is_secured else TARGETS[local_steps]
+        ),
         f"{name}_with_headers": make_metric([with_headers / crossings]),
         f"{name}_all_in": make_metric([after.payload_bytes / (last_step * NODES * NODES)]),
     }
