@@ -21,10 +21,11 @@ from seedflood.operations.status import describe
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.messages import Bundle, Updates
 from seedflood.protocol.swarm.admission import NOT_LISTED
-from seedflood.protocol.swarm.messages import Member, Members
+from seedflood.protocol.swarm.messages import Member, Members, Ping
 from seedflood.protocol.swarm.roster import Entry, Roster
 from seedflood.roster_file import read_roster
 from seedflood.transport.owner import LinkSettings
+from seedflood.transport.server import DialledStream
 from seedflood.wire import flood_pb2
 
 
@@ -165,6 +166,36 @@ async def test_a_host_that_is_removed_ends_and_the_others_end_the_run_with_one_d
     assert a.node.frontier.last(c.node.origin) == b.node.frontier.last(c.node.origin) < 79
     with pytest.raises(ConfigError, match="the operator has removed this host, c"):
         await closed.start("c", ["a"], **run)
+
+
+async def test_a_removal_that_only_the_removed_host_was_told_of_is_passed_on_by_it(
+    closed: Closed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if its links are busy right then."""
+    closed.enrol("a", "b", "c")
+    old, run = closed.copy("old.json"), {"clients": 3, "steps": 1_000_000}
+    a, b = await closed.start("a", [], roster=old, **run), await closed.start("b", ["a"], roster=old, **run)
+    c = await closed.start("c", ["a"], **run)
+    await closed.cluster.until(lambda: min(one.node.step for one in (a, b, c)) >= 3)
+    may_go_on, is_busy, write = asyncio.Event(), asyncio.Event(), DialledStream.write
+
+    async def write_later(stream: DialledStream, frame: bytes) -> None:
+        is_busy.set()
+        await may_go_on.wait()
+        await write(stream, frame)
+
+    monkeypatch.setattr(DialledStream, "write", write_later)
+    c.links.send(a.node.origin, [Ping(1.0)])
+    await is_busy.wait()
+    closed.remove("c")
+    closed.give(c)
+    assert isinstance(c.ended.exception(), RemovedError)
+    closing = asyncio.create_task(c.close())
+    for _ in range(10):
+        await asyncio.sleep(0)
+    may_go_on.set()
+    await closing
+    await closed.cluster.until(lambda: a.gate.roster == b.gate.roster == closed.roster)
 
 
 async def test_a_removed_host_that_heeds_no_roster_stays_out_even_of_a_host_that_starts_again(

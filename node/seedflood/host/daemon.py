@@ -91,7 +91,7 @@ class Daemon:
         self._dialled: set[str] = set()
         self._mismatches: set[str] = set()
         self._was_linked = False
-        self._was_ready = False
+        self._was_ready = self._is_removed = False
         self.is_compute_idle = True
         incarnation = engine.journal.next_incarnation(at_least=int(time.time()))
         engine.assemble(self, Member(identity.public_key, node.name, incarnation))
@@ -171,7 +171,8 @@ class Daemon:
         """Flushes, says goodbye, closes links, journal, compute thread and console. A compute job that takes too long
         is left running; then `is_compute_idle` is False."""
         self._end()
-        await self.links.drain(0.0 if self._driver.is_halted else DRAIN_SECONDS)
+        is_faulty = self._driver.is_halted and not self._is_removed
+        await self.links.drain(0.0 if is_faulty else DRAIN_SECONDS)  # the others may know of a removal by us alone
         await self.links.close()
         if self._timer is not None:
             self._timer.cancel()
@@ -268,6 +269,7 @@ class Daemon:
 
     def removed(self) -> None:
         serial = self.gate.roster.serial if self.gate.roster is not None else 0
+        self._is_removed = True
         self.failed(
             RemovedError(
                 f"the operator has removed this host from the run, or its time is over (roster {serial}); nobody hears "
