@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check -q
+unexport PYTHONDONTWRITEBYTECODE  # else every process would compile all of seedflood, and every test, again
 
 .PHONY: help setup demo tour test test-long compose-test soak check lint-deploy bench clean sweep fuzz audit
 

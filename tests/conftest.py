@@ -8,12 +8,19 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from seedflood.host.garbage import settle
+
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before PyTorch: workers and daemons share the cores already
 
 settings.register_profile("patient", deadline=None)  # how long an example takes tells how busy the machine is
 settings.load_profile("patient")
 
 REPOSITORY = Path(__file__).parent.parent
+
+
+def pytest_collection_finish() -> None:
+    """As a daemon does it once everything is imported: else each full collection searches all objects of PyTorch."""
+    settle()
 
 
 @pytest.fixture(autouse=True)

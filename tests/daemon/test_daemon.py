@@ -181,7 +181,7 @@ async def test_a_long_journal_is_opened_while_the_loop_turns(cluster, monkeypatc
 async def test_a_node_that_starts_again_reads_its_journal_page_by_page_on_the_loop_and_is_as_before(
     cluster, monkeypatch
 ):
-    run = {"clients": 3, "steps": 60, "window": "bounded"}
+    run = {"clients": 3, "steps": 60}
     await cluster.ring(3, run)
     digest = (await cluster.finish())[0]["digest"]
     await cluster.close()

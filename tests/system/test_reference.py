@@ -46,7 +46,8 @@ def run(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         data,
     ]
     arguments += ["--steps", str(STEPS), "--folder", str(folder), "--export", str(folder.parent / "export")]
-    arguments += ["--set", "node.evaluate=false", "--set", "run.seedflood.schedule=constant", "--json"]
+    arguments += ["--evaluate-every", "0", "--set", "node.evaluate=false"]
+    arguments += ["--set", "run.seedflood.schedule=constant", "--json"]
     command = [sys.executable, "-c", "from seedflood.cli import main; main()", *arguments]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
     assert ran.returncode == 0, ran.stderr

@@ -1,10 +1,11 @@
 """Graphs of links between hosts, for local clusters and simulations."""
 
-from typing import Literal, get_args
-
-import networkx
+from typing import TYPE_CHECKING, Literal, get_args
 
 from seedflood.errors import ConfigError
+
+if TYPE_CHECKING:
+    import networkx
 
 TopologyName = Literal["ring", "grid", "complete", "random-regular", "tree", "path", "star"]
 TOPOLOGIES: tuple[str, ...] = get_args(TopologyName)
@@ -20,6 +21,9 @@ def make_topology(name: str, nodes: int, *, seed: int = 0) -> list[tuple[int, in
         raise ConfigError(f"a cluster needs --nodes 1 or more, not {nodes}.")
     if name not in TOPOLOGIES:
         raise ConfigError(f'unknown topology "{name}"; choose one of {", ".join(TOPOLOGIES)}.')
+
+    import networkx  # here, because it takes a while, and most commands only need the names
+
     match name:
         case "ring":
             graph = networkx.cycle_graph(nodes) if nodes > 2 else networkx.path_graph(nodes)
@@ -40,6 +44,8 @@ def make_topology(name: str, nodes: int, *, seed: int = 0) -> list[tuple[int, in
 
 
 def _random_regular(nodes: int, seed: int) -> "networkx.Graph[int]":
+    import networkx
+
     if nodes < 6:
         return networkx.complete_graph(nodes)
     degree = 4
