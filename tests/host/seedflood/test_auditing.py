@@ -5,8 +5,9 @@ import json
 import pytest
 from nodes import hear, linked
 from origins import A, B, C, D
+from seams import Disk
 
-from seedflood.host.seedflood.auditing import FINDINGS_FOLDER, WAITING_MAX, Auditor
+from seedflood.host.seedflood.auditing import FINDINGS_FOLDER, WAITING_MAX, Auditor, Target
 from seedflood.identity import Identity
 from seedflood.protocol.origin import fingerprint
 from seedflood.protocol.seedflood.messages import ReplicaDigest, Updates
@@ -45,14 +46,14 @@ def agreed(**rules):
 
 
 @pytest.fixture
-def held():
-    return {}
+def disk():
+    return Disk([])
 
 
 @pytest.fixture
-def make(tmp_path, held):
+def make(tmp_path, disk):
     def make(node, share=1.0):
-        return Auditor(share, node, Identity.generate(), Hub(), lambda *which: held.get(which), tmp_path)
+        return Auditor(share, node, Identity.generate(), Hub(), disk, tmp_path)
 
     return make
 
@@ -65,7 +66,7 @@ def test_only_hosts_whose_rows_are_known_here_are_audited(make, rows, is_known):
     node = agreed()
     assert make(node).choose(FIRST) is None
     hear(node, B, Members((says_rows(B, rows),)))
-    assert make(node).choose(FIRST) == ((B.id, rows) if is_known else None)
+    assert make(node).choose(FIRST) == (Target(B.id, rows, 0) if is_known else None)
     assert make(node, share=0.0).choose(FIRST) is None
 
 
@@ -89,16 +90,16 @@ def test_everybody_is_drawn_and_about_as_often_as_was_wanted(make):
     assert 200 < sum(target is not None for target in drawn) < 400  # five deviations and more are 8 in 10^16
 
 
-def test_an_update_is_compared_whether_it_comes_before_or_after_it_was_measured_again(make, held):
+def test_an_update_is_compared_whether_it_comes_before_or_after_it_was_measured_again(make, disk):
     node = agreed()
     auditor = make(node)
     auditor.note([(1, 500)])
     early, late = B.bundle(3), B.bundle(4)
-    held[B.id, 3] = early
+    disk.kept.append(early)
     auditor.heard([early])
-    auditor.measured(B.id, 3, early.probes)
+    auditor.measured(Target(B.id, THEIRS, 3), early.probes)
     assert node.audits.count == 1
-    auditor.measured(B.id, 4, late.probes)
+    auditor.measured(Target(B.id, THEIRS, 4), late.probes)
     assert node.audits.count == 1
     auditor.heard([B.bundle(5), late])
     auditor.heard([late])
@@ -108,14 +109,14 @@ def test_an_update_is_compared_whether_it_comes_before_or_after_it_was_measured_
 def test_what_never_comes_is_forgotten(make):
     auditor = make(agreed())
     for step in range(3 * WAITING_MAX):
-        auditor.measured(B.id, step, [(1, 2)])
+        auditor.measured(Target(B.id, THEIRS, step), [(1, 2)])
     assert len(auditor._waiting) == WAITING_MAX
     assert min(step for _, step in auditor._waiting) == 2 * WAITING_MAX
 
 
 def audit(auditor, origin, steps, scalar):
     for step in steps:
-        auditor.measured(origin.id, step, [(1000 + step, 1000 * (-1) ** step)])
+        auditor.measured(Target(origin.id, THEIRS, step), [(1000 + step, 1000 * (-1) ** step)])
         auditor.heard(Updates((origin.bundle(step, scalar=scalar(step)),)).bundles)
 
 

@@ -13,11 +13,10 @@ import structlog
 
 from seedflood.errors import JournalError
 from seedflood.host.compute_thread import Run, nothing
-from seedflood.host.seedflood.auditing import Auditor
+from seedflood.host.seedflood.auditing import Auditor, Target
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, Told, Update
 from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure, SumEpoch, TakeDigest
-from seedflood.protocol.seedflood.statement import Rows
 from seedflood.storage.snapshots import Arrays, Facts, Snapshots
 from seedflood.training.seedflood.trainer import Round, Trainer
 
@@ -76,13 +75,14 @@ class ComputeAdapter:
 
         self._run(lambda: self._trainer.measure(self._origin, order.step, order.count), publish)
         if self.auditor is not None and (target := self.auditor.choose(order)) is not None:
-            self._measure_again(self.auditor, *target, order)
+            self._measure_again(self.auditor, target, order.count)
 
-    def _measure_again(self, auditor: Auditor, origin: OriginId, rows: Rows, order: Measure) -> None:
-        """Nothing may be ordered between our own measurement and this one: both want the same replica."""
+    def _measure_again(self, auditor: Auditor, target: Target, count: int) -> None:
+        """Nothing may be ordered between our own measurement and this one: the target was chosen for this replica."""
+        origin, rows, step, difference, _ = target
         self._run(
-            lambda: self._trainer.measure_again(origin, rows, order.step, order.count),
-            lambda again: auditor.measured(origin, order.step, again.probes),
+            lambda: self._trainer.measure_again(origin, rows, step, count, difference),
+            lambda again: auditor.measured(target, again.probes),
         )
 
     def digest(self, order: TakeDigest) -> None:

@@ -105,6 +105,7 @@ class SeedfloodEngine(Engine):
             delay=seedflood.delay,
             step_reach=None if seedflood.optimizer == "sgd" else int(STEP_MAX),
             run_seed=run.seed,
+            is_auditable=seedflood.auditable,
         )
         patience = Patience(start_seconds=node.start_seconds, linger_seconds=node.linger_seconds)
         self._shell = shell
@@ -134,7 +135,7 @@ class SeedfloodEngine(Engine):
             say = 'this host does not audit: that needs float32, so set dtype = "float32" or audit = 0 in [node]'
             shell.hub.tell(say, "warning", dtype=self.trainer.dtype)
             return None
-        return Auditor(node.audit, self.node, shell.identity, shell.hub, self.journal.find, node.state)
+        return Auditor(node.audit, self.node, shell.identity, shell.hub, self.journal, node.state)
 
     def start(self) -> None:
         self._results.evaluate_before()

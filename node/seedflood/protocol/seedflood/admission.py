@@ -32,6 +32,7 @@ Objection = Literal[
     "not a round",
     "payload",
     "seed",
+    "applied",
     "another key",
     "signature",
     "equivocation",
@@ -114,21 +115,25 @@ class Admission(MemberAdmission):
         member = self._membership.get(origin)
         if member is None:
             return self._reject(bundle, "unknown origin")
-        rules = self._rules
-        if last >= rules.steps or first < 0:
+        if last >= self._rules.steps or first < 0:
             return self._reject(bundle, "beyond the run")
-        probes, local_steps = bundle.probes, rules.local_steps
-        if len(probes) != local_steps or bundle.step % local_steps:
-            return self._reject(bundle, "not a round")
-        if not self._tells(probes):
-            return self._reject(bundle, "payload")
-        if rules.run_seed is not None and not _has_right_seeds(bundle, rules.run_seed):
-            return self._reject(bundle, "seed")
+        if (objection := self._objection_to_form(bundle)) is not None:
+            return self._reject(bundle, objection)
         if first >= self.before or not self._frontier.can_add(origin, first):
             return self._reject(bundle, "too far ahead")
         if self.has_twin(origin):
             return self._reject(bundle, "another key")
         return self._is_of(member.public_key, bundle) or self._reject(bundle, "signature")
+
+    def _objection_to_form(self, bundle: Bundle) -> Objection | None:
+        rules, probes = self._rules, bundle.probes
+        if len(probes) != rules.local_steps or bundle.step % rules.local_steps:
+            return "not a round"
+        if not self._tells(probes):
+            return "payload"
+        if rules.run_seed is not None and not _has_right_seeds(bundle, rules.run_seed):
+            return "seed"
+        return "applied" if bool(bundle.applied) != rules.is_auditable else None
 
     def _is_of(self, key: bytes, bundle: Bundle) -> bool:
         return self._verify(key, bundle.signed_bytes(self._rules.run_id, key), bundle.signature)

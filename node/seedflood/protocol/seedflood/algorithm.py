@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from seedflood.protocol.frontier import Frontier, Held, tellable
 from seedflood.protocol.origin import STEP_MAX, OriginId
 from seedflood.protocol.seedflood.admission import Admission
+from seedflood.protocol.seedflood.applied import pack_applied
 from seedflood.protocol.seedflood.audit import Audits
 from seedflood.protocol.seedflood.blockers import Blockers, describe
 from seedflood.protocol.seedflood.catchup import CatchUp
@@ -57,6 +58,8 @@ class SeedFlood:
         self.flood = Flood()
         self.holdings = Holdings(rules, frontier, admission, self.flood, outbox)
         self.cuts = Cuts(rules, admission.gate, self.holdings, presence.membership, outbox)
+        self._measured_at = b""
+        """What was applied when this round was begun, as its bundle states it; empty where the run does not ask."""
         self._catchup = CatchUp(patience, self.life)
         self._own = OwnState(self.origin, frontier, self._catchup)
         parts = (presence, admission, self._catchup, self._own, outbox)
@@ -156,7 +159,8 @@ class SeedFlood:
         if last_own < step:  # else what a past life of ours said turned up meanwhile: it stands
             assert self.rules.telling.admits(probes), "we tell what every relay refuses"
             lost = 0 if self.rules.window == "strict" else self._catchup.said_before  # strict windows wait for a hole
-            bundle = Bundle(self.origin, step, tuple(probes), skipped=step - max(last_own + 1, lost))
+            skipped = step - max(last_own + 1, lost)
+            bundle = Bundle(self.origin, step, tuple(probes), skipped, applied=self._measured_at)
             key = self._presence.ours.public_key
             bundle = bundle._replace(signature=self._sign(bundle.signed_bytes(self.rules.run_id, key)))
             self._outbox.outputs.is_durable = True
@@ -177,7 +181,7 @@ class SeedFlood:
         """Who takes part in the steps of an order and measures on rows that we have: those who state our digest, and
         shares of the size of ours."""
         ours, last = self._own.rows, order.step + order.count - 1
-        if ours is None or not self.is_ready or self.is_doubted or self.rules.window != "strict":
+        if ours is None or not self.is_ready or self.is_doubted:
             return []
         others = [member for member in self._membership.all() if member.origin != self.origin]
         told = [(member.origin, stated(member).rows) for member in others]
@@ -342,6 +346,8 @@ class SeedFlood:
             self.exchange.watch.take(self.applied, self._outbox)
         if step < self.rules.steps:
             self.life.enter(Phase.MEASURING)
+            if self.rules.is_auditable:
+                self._measured_at = pack_applied(self.applied, step)
             self._outbox.outputs.order(Measure(step, self.rules.local_steps))
             return
         self.life.enter(Phase.FINISHING)

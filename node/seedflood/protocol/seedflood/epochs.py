@@ -100,7 +100,7 @@ class Closings:
     def note(self, bundles: Iterable[Bundle]) -> None:
         """These bundles are held now. A bundle that comes late for a sum makes the sum void."""
         period, latest = self._rules.refresh_period, -1
-        for origin, step, probes, skipped, _ in bundles:
+        for origin, step, probes, skipped, _, _ in bundles:
             epoch = step // period
             if epoch != latest:
                 latest, add = epoch, self._held_of(epoch).add

@@ -76,8 +76,16 @@ def add_audits(view: View, audits: Audits, membership: Membership) -> View:
     """The view with what was audited, on a host that audits."""
     if not audits.is_on:
         return view
-    figures = {**view.figures, "audits": float(audits.count), "audit_findings": float(len(audits.named))}
+    out_of_reach = audits.out_of_reach
+    counts = {
+        "audits": audits.count,
+        "audits_missed": audits.misses,
+        "audit_findings": len(audits.named),
+        "audit_hosts_out_of_reach": len(out_of_reach),
+    }
     said = [f"{membership.name(origin)}: {verdict.describe()}" for origin, verdict in sorted(audits.named.items())]
+    said += [f"{membership.name(origin)}: the last audits could not be made" for origin in out_of_reach]
+    figures = {**view.figures, **{name: float(count) for name, count in counts.items()}}
     return replace(view, figures=figures, words={**view.words, "audit": "; ".join(said[:NAMED_MAX]) or "nothing found"})
 
 

@@ -16,6 +16,7 @@ import torch
 from seedflood.config import NodeSettings, RunSettings
 from seedflood.errors import ModelError
 from seedflood.protocol.origin import OriginId
+from seedflood.protocol.seedflood.applied import EQUAL, Difference
 from seedflood.protocol.seedflood.messages import ClosedEpoch, Told, Update
 from seedflood.protocol.seedflood.payload import Pairs
 from seedflood.protocol.seedflood.seeds import probe_seed
@@ -60,6 +61,7 @@ class Trainer:
         """What is measured on."""
         self._others: dict[Shard, Task] = {}
         """Of other hosts, by their shares."""
+        self._difference = EQUAL
         if not node.audit:
             self.task.drop_others()
         if node.evaluate_examples is not None:
@@ -110,16 +112,24 @@ class Trainer:
             any(result.is_clipped for result in measured),
         )
 
-    def measure_again(self, origin: OriginId, rows: Rows, step: int, count: int) -> Round:
-        """Measures what another origin has measured, or will, on its rows: a share like ours of the rows that we
-        have."""
+    def measure_again(
+        self, origin: OriginId, rows: Rows, step: int, count: int, difference: Difference = EQUAL
+    ) -> Round:
+        """Measures what another origin has measured, or will, on its rows: a share like ours of the rows that we have.
+        difference: what it had applied, if it is not what is applied here."""
         shard = Shard(rows.place, rows.shares)
         if shard not in self._others:
             self._others[shard] = self.task if shard == self.task.shard else self.task.of_shard(shard)
         other = copy.copy(self)
         other.task = self._others[shard]
         other._teller = self._make_teller()
-        return other.measure(origin, step, count)
+        other._difference = difference
+        if not any(difference):
+            return other.measure(origin, step, count)
+        self.replica.preview(*difference)
+        again = other.measure(origin, step, count)
+        self.replica.preview(())
+        return again
 
     def apply(self, updates: Iterable[Update]) -> None:
         """See `Replica.apply`."""
@@ -175,12 +185,12 @@ class Trainer:
         measured: list[Measurement] = []
         for one in range(step, step + count):
             if own:
-                self.replica.preview(own)
+                self.replica.preview([*self._difference.theirs, *own], self._difference.ours)
             result = self._measure_one(origin, one)
             measured.append(result)
             own.append(Update(origin, one, result.told))
         if count > 1:
-            self.replica.preview(())
+            self.replica.preview(*self._difference)
         return measured
 
     def _measure_one(self, origin: OriginId, step: int) -> Measurement:
