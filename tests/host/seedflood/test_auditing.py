@@ -5,8 +5,8 @@ import json
 import pytest
 from nodes import hear, linked
 from origins import A, B, C, D
-from seams import Disk
 
+from seams import Disk
 from seedflood.host.seedflood.auditing import FINDINGS_FOLDER, WAITING_MAX, Auditor, Target
 from seedflood.identity import Identity
 from seedflood.protocol.origin import fingerprint

@@ -3,8 +3,8 @@
 import pytest
 from nodes import hear, linked, publish
 from origins import A, B, C
-from seams import Disk
 
+from seams import Disk
 from seedflood.host.seedflood.retracing import DIFFERENCE_MAX, LAST_ROUNDS, choose_past_round
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.seedflood.applied import pack_applied

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from seedflood import durable
-from seedflood.identity import Identity
 from seedflood.host.seedflood.retracing import choose_past_round
 from seedflood.host.seedflood.seams import Journal
+from seedflood.identity import Identity
 from seedflood.operations.hub import TelemetryHub
 from seedflood.protocol.origin import OriginId, fingerprint
 from seedflood.protocol.seedflood.applied import EQUAL, Difference

@@ -49,6 +49,7 @@ BOUNDS: dict[str, Bound] = {
     "Admission.refused": fixed(len(get_args(Objection))),
     "Announcement._asked": origins,
     "Announcement._heard_by": origins,
+    "Audits._missed": origins,
     "Audits._residuals": origins,
     "Audits._residuals[]": fixed(RESIDUALS_MAX),
     "Audits._sizes": fixed(USUAL_MAX),
