@@ -1,14 +1,16 @@
 """Each baseline against its formula, computed another way."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from seedflood.cluster.topology import make_topology
 from seedflood.study.methods import clients
-from seedflood.study.methods.central import AdamW, Mezo
-from seedflood.study.methods.choco import ChocoSgd
+from seedflood.study.methods.central import AdamW, Lora, Mezo
+from seedflood.study.methods.choco import ChocoSgd, ChocoSgdLora
 from seedflood.study.methods.dsgd import Dsgd, DsgdLora
-from seedflood.study.methods.dzsgd import Dzsgd
+from seedflood.study.methods.dzsgd import Dzsgd, DzsgdLora
 from seedflood.study.methods.method import Graph
 from seedflood.study.methods.mixing import mixing_matrix
 from seedflood.training.loading import load_base
@@ -124,3 +126,41 @@ def test_the_central_yardstick_is_adamw_on_the_rows_of_all(problem):
     cost = method.advance()
     assert float((method.numbers_NF[0] - parameter.detach()).abs().median()) < 1e-5
     assert cost.edge_bytes == 0
+
+
+def test_choco_that_sends_all_factors_is_dsgd_on_factors(problem):
+    choco = ChocoSgdLora(problem(rate=0.5, step_size=1.0, fraction=1.0, rank=2))
+    dsgd = DsgdLora(problem(rate=0.5, rank=2))
+    for _ in range(2):
+        choco.advance()
+        dsgd.advance()
+    assert torch.allclose(choco.numbers_NF, dsgd.numbers_NF, atol=1e-5)
+
+
+def test_a_step_of_dzsgd_on_factors_goes_along_their_slope(problem, monkeypatch):
+    monkeypatch.setattr(clients, "EPSILON", 1e-4)
+    method = DzsgdLora(problem(clients=2, rate=0.1, rank=2))
+    start_F = method.numbers_NF[0].clone()
+    slope_F = method.gradient(start_F, 0)
+    method._take_step(0)
+    moved_F = method.numbers_NF[0] - start_F
+    way = float(moved_F.norm())
+    expected = 0.1 * abs(float(slope_F @ moved_F)) / way * len(moved_F)  # of a direction of normal numbers
+    assert way == pytest.approx(expected, rel=0.15)
+    assert float(slope_F @ moved_F) < 0
+    assert torch.equal(method.numbers_NF[1], start_F)
+
+
+def test_the_central_yardstick_of_lora_trains_factors_alone(problem):
+    method = Lora(problem(rate=0.01, rank=2))
+    start_F = method.numbers_NF[0].clone()
+    method.advance()
+    assert method.numbers_NF.shape == DsgdLora(problem(rate=0.01, rank=2)).numbers_NF[:1].shape
+    assert not torch.equal(method.numbers_NF[0], start_F)
+
+
+def test_a_model_from_scratch_is_the_same_for_all_methods_and_not_the_trained_one(problem):
+    scratch = replace(problem(rate=0.1), initial="random")
+    random_F = Dsgd(scratch).numbers_NF[0]
+    assert not torch.equal(random_F, Dsgd(problem(rate=0.1)).numbers_NF[0])
+    assert torch.equal(random_F, AdamW(scratch).numbers_NF[0])

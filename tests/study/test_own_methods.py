@@ -4,12 +4,14 @@ from collections import Counter, deque
 
 import pytest
 import torch
+from torch.nn.utils import parameters_to_vector
 
 from seedflood.cluster.topology import make_topology
 from seedflood.protocol.gasloc.matching import Lottery
-from seedflood.study.methods.gasloc import Diloco, Gasloc, matched
+from seedflood.study.methods.applying import Applying, dense_seconds, seconds_of
+from seedflood.study.methods.gasloc import DAdam, Diloco, Gasloc, matched
 from seedflood.study.methods.method import Graph
-from seedflood.study.methods.seedflood import Coefficients, OneSided, TwoSided, flood_share
+from seedflood.study.methods.seedflood import Coefficients, OneSided, Slopes, TwoSided, flood_share
 from seedflood.training.seedflood.rehearsal import Rehearsal
 
 
@@ -124,3 +126,38 @@ def test_diloco_ends_a_round_with_nesterovs_step_on_the_mean(problem):
         start_F, previous_F = mean_F + 0.9 * (mean_F - previous_F), mean_F
         assert torch.allclose(method._stacked(), start_F.expand(4, -1), atol=1e-5)
         assert method.consensus_error() == 0
+
+
+def test_slopes_are_fewer_bytes_than_coefficients_and_learn(problem):
+    slopes, coefficients = (kind(problem(times_default=1.0)) for kind in (Slopes, Coefficients))
+    cost = slopes.advance()
+    assert (cost.forwards, cost.backwards) == (1, 1)
+    assert 0 < cost.edge_bytes < coefficients.advance().edge_bytes
+    start_F = parameters_to_vector(slopes.average().module.parameters())
+    tokens_BT = torch.arange(8).view(1, 8)
+    before = slopes.average().hidden_states(tokens_BT)
+    slopes.advance()
+    assert not torch.equal(slopes.average().hidden_states(tokens_BT), before)
+    assert torch.equal(parameters_to_vector(slopes.average().module.parameters()), start_F), "weights wait for a fold"
+
+
+def test_a_round_of_d_adam_is_the_weighted_mean_with_the_neighbours(problem):
+    method = DAdam(problem(rate=1e-3, eta=1.0, gamma=0.0))
+    for worker in method.workers:
+        worker.take_steps(1)
+    before_NF = method._stacked()
+    edge_bytes, hops = method._end_round()
+    expected_F = (before_NF[0] + before_NF[1] + before_NF[3]) / 3
+    assert torch.allclose(method._stacked()[0], expected_F, atol=1e-6)
+    assert (edge_bytes, hops) == (4 * before_NF.shape[1], 1)
+
+
+def test_updates_in_the_subspace_cost_less_than_dense_ones(problem):
+    given = problem()
+    applying = Applying(given.run, given.node)
+    assert applying.parameters == sum(one.numel() for one in given.start().model.parameters())
+    assert seconds_of(lambda: applying.apply(1024)) < dense_seconds(applying, 1024)
+    before = [one.clone() for one in applying._plain.module.parameters()]
+    applying.dense_estimate()
+    after = applying._plain.module.parameters()
+    assert all(torch.allclose(one, other, atol=1e-5) for one, other in zip(before, after, strict=True))

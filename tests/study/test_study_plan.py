@@ -5,13 +5,14 @@ from dataclasses import replace
 
 import pytest
 
+from seedflood.cli import main
 from seedflood.config import ObjectiveSettings
-from seedflood.errors import ConfigError, DataError, UsageError
+from seedflood.errors import ConfigError, DataError, ExitCode, JournalError, UsageError
 from seedflood.study import extra
 from seedflood.study.cell import Result
 from seedflood.study.methods import METHODS
 from seedflood.study.plan import DEFAULT, PLANS, SMOKE, Study, check_methods, find_plan
-from seedflood.study.results import Results
+from seedflood.study.results import FolderInUseError, Results, alone
 from seedflood.study.rows import Sizes, objective_of, split
 
 STUDY = Study(SMOKE, "embedded", "embedded", "0" * 16)
@@ -135,3 +136,28 @@ def test_a_missing_package_is_named_with_what_installs_it(monkeypatch):
     monkeypatch.setattr(extra, "PACKAGES", ("matplotlib", "no_such_package"))
     with pytest.raises(ConfigError, match=r'needs no_such_package, .* run pip install "seedflood\[study\]"'):
         extra.check_extra()
+
+
+def test_a_disk_without_space_is_the_disks_fault(tmp_path):
+    results = Results(tmp_path)
+    results.path.symlink_to("/dev/full")
+    with pytest.raises(JournalError, match="No space left on device") as failed:
+        results.add(result_of(STUDY.grid_of("dsgd")[0]))
+    assert failed.value.exit_code == ExitCode.DISK
+
+
+def test_a_second_study_of_a_folder_is_told_to_wait(tmp_path):
+    with alone(tmp_path), pytest.raises(FolderInUseError, match="wait until it has ended") as failed, alone(tmp_path):
+        pass
+    assert failed.value.exit_code == ExitCode.TRY_AGAIN
+    with alone(tmp_path):
+        pass
+
+
+def test_a_file_that_cannot_be_written_is_one_sentence(tmp_path, monkeypatch, capsys):
+    (tmp_path / "figures").write_text("a file where a folder should be")
+    monkeypatch.setattr("sys.argv", ["seedflood", "study", "--report-only", "--out", str(tmp_path)])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == ExitCode.DISK
+    assert f"cannot write {tmp_path / 'figures'} (File exists): make room" in capsys.readouterr().err

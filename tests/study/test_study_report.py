@@ -6,15 +6,18 @@ from dataclasses import replace
 import pytest
 
 from seedflood.study.cell import Result
+from seedflood.study.links import HOME, seconds_to
 from seedflood.study.plan import Part, Plan, Study
 from seedflood.study.report import write_report
 from seedflood.study.results import Results
 from seedflood.study.rows import Sizes
-from seedflood.study.summary import Link, Row, all_tries, chosen, halfway, left, rows_of, seconds_to, tries_of
+from seedflood.study.summary import Row, all_tries, chosen, halfway, left, rows_of, tries_of
+from seedflood.study.timings import Applied, Timing
 
 PARTS = (Part("One setting", ("dsgd", "adamw")), Part("Clients", ("dsgd",), ({}, {"clients": 4})))
 PLAN = Plan({"first": 10, "zeroth": 10}, Sizes(8, 8, 8), (1, 2, 3), PARTS, clients=2)
 STUDY = Study(PLAN, "tiny", "sst2", "f" * 16)
+TIMING = Timing("tiny", 10**6, 8, 32, "abc123", 0.5, 0.6, 2.0, (Applied(16, 0.001, 0.2), Applied(1024, 0.004, 30.0)))
 
 
 def point(step, loss, edge_bytes):
@@ -81,18 +84,18 @@ def test_rows_have_the_spread_over_their_seeds(results):
     ]
 
 
-def test_time_to_a_loss_is_computing_delays_and_bytes():
+def test_a_row_reaches_a_loss_when_all_its_runs_do():
     cell = replace(STUDY.grid_of("dsgd")[0], is_test=True)
     result = result_of(cell, 0.5)
-    link = Link("slow", 1e6, 0.1)
-    assert seconds_to(result, 0.8, link) == pytest.approx(5 * 0.75 + 5 * 0.1 + 8 * 5e5 / 1e6)
-    assert seconds_to(result, 0.4, link) is None
-    assert Row("dsgd", "base", (result, result_of(cell, 0.9))).seconds_to(0.8, link) is None
+    assert Row("dsgd", "base", (result, result)).seconds_to(0.8, HOME).mean == seconds_to(result, 0.8, HOME)
+    assert Row("dsgd", "base", (result, result_of(cell, 0.9))).seconds_to(0.8, HOME) is None
     assert math.isclose(halfway([Row("dsgd", "base", (result,)), Row("dsgd", "base", (result_of(cell, None),))]), 0.75)
 
 
 def test_the_report_shows_what_is_there_and_is_the_same_again(results, tmp_path):
-    path = write_report(PLAN, results, tmp_path)
+    path = tmp_path / "page" / "study.md"
+    path.parent.mkdir()
+    write_report(PLAN, results, {"tiny": TIMING}, path, tmp_path / "figures")
     said = path.read_text()
     assert "8 of 9 cells are measured, by the code of abc123." in said
     assert "| dsgd | 0.7000 (0.6000 to 0.8000) | 0.5000 | 0 | 1,000,000 | 10 | 10 | 5.00 | 2.50 | 3 |" in said
@@ -101,11 +104,13 @@ def test_the_report_shows_what_is_there_and_is_the_same_again(results, tmp_path)
     assert "rate 0.001: inf" in said
     assert "Seconds to a validation loss of 0.7500" in said
     figures = {one.name: one.read_text() for one in (tmp_path / "figures").iterdir()}
-    assert set(figures) == {"sst2-ffffffff-0.svg", "sst2-ffffffff-1.svg"}
-    assert all(f"(figures/{name})" in said for name in figures)
-    assert ">dsgd<" in figures["sst2-ffffffff-0.svg"]
-    assert ">adamw<" not in figures["sst2-ffffffff-0.svg"], "it has diverged"
-    assert ">clients 4<" in figures["sst2-ffffffff-1.svg"]
-    write_report(PLAN, results, tmp_path)
+    assert set(figures) == {"sst2-pretrained-ffffffff-0.svg", "sst2-pretrained-ffffffff-1.svg", "updates.svg"}
+    assert all(f"(../figures/{name})" in said for name in figures)
+    assert ">dsgd<" in figures["sst2-pretrained-ffffffff-0.svg"]
+    assert ">adamw<" not in figures["sst2-pretrained-ffffffff-0.svg"], "it has diverged"
+    assert ">clients 4<" in figures["sst2-pretrained-ffffffff-1.svg"]
+    assert "| tiny | 1,000,000 | 0.5 | 0.6 | 2 | 0.001 / 0.2 | 0.004 / 30 |" in said
+    assert ">tiny, dense<" in figures["updates.svg"]
+    write_report(PLAN, results, {"tiny": TIMING}, path, tmp_path / "figures")
     assert path.read_text() == said
     assert {one.name: one.read_text() for one in (tmp_path / "figures").iterdir()} == figures

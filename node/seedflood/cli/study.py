@@ -7,13 +7,16 @@ from typing import Annotated
 import typer
 
 from seedflood.cli.options import JsonOption, show_facts
-from seedflood.errors import UsageError
+from seedflood.errors import JournalError, UsageError
 
 
 def study(
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder of results, report and figures.")],
     plan: Annotated[
-        str, typer.Option(help="smoke (a minute), default (hours) or paper (days, for hub models).")
+        str,
+        typer.Option(
+            help="smoke (a minute), default (hours), paper (days, for hub models) or pretrain (from scratch)."
+        ),
     ] = "default",
     model: Annotated[str, typer.Option(help="Base model: embedded, a folder or a hub name.")] = "embedded",
     task: Annotated[str | None, typer.Option(help="embedded, places, sst2, rte, boolq, trec, agnews or lm.")] = None,
@@ -22,8 +25,17 @@ def study(
         str | None, typer.Option(metavar="A,B,...", help="Only these methods (default: all of the plan).")
     ] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes at once (default: one for each core).")] = None,
+    report: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The report (default: study.md in the folder).")
+    ] = None,
     report_only: Annotated[
         bool, typer.Option("--report-only", help="Write the report of what has been measured, and measure nothing.")
+    ] = False,
+    timings: Annotated[
+        bool, typer.Option("--timings", help="Measure what estimates and updates cost on the model, and no learning.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what is left to be measured, and how long it will take.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -39,6 +51,8 @@ def study(
 
         seedflood study --model ./tiny-opt --task sst2 --data ./sst2 --methods seedflood,dsgd,adamw --out study
 
+        seedflood study --plan pretrain --task lm --data embedded --out study
+
         seedflood study --out study --report-only
     """
     if out.exists() and not out.is_dir():
@@ -47,22 +61,23 @@ def study(
     from seedflood.study.extra import check_extra
 
     check_extra()
-    from seedflood.study.harness import Display, cores, run  # torch takes seconds to import
-    from seedflood.study.plan import Study, check_methods, find_plan
-    from seedflood.study.report import write_report
-    from seedflood.study.results import Results
-    from seedflood.study.rows import objective_of, split
+    from seedflood.study.commands import Request  # torch takes seconds to import
 
-    found, names = find_plan(plan), check_methods([one.strip() for one in (methods or "").split(",") if one.strip()])
-    objective = objective_of(task or ("embedded" if model == "embedded" else "sst2"))
-    results = Results(out)
-    if not report_only:
-        with Display() as told:
-            rows = split(objective, data, found.rows, out / "rows")
-            wanted = Study(found, model, objective.task, rows.digest, names)
-            run(wanted, rows, results, jobs or cores(), told)
-    report = write_report(found, results, out)
-    facts = {"report": str(report), "results": str(results.path), "cells": len(results)}
+    names = [one.strip() for one in (methods or "").split(",") if one.strip()]
+    request = Request.of(out, plan, model, task, data, names)
+    try:
+        if dry_run:
+            facts = request.forecast(jobs)
+        else:
+            if timings:
+                request.time()
+            elif not report_only:
+                request.run(jobs)
+            facts = request.report(report or out / "study.md")
+    except OSError as error:
+        where = error.filename or out
+        sentence = f"cannot write {where} ({error.strerror}): make room or get the rights, and start again."
+        raise JournalError(f"{sentence} What has been measured is kept.", path=str(where)) from error
     if as_json:
         typer.echo(json.dumps(facts))
     else:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
-from seedflood.study.methods.method import Option
+from seedflood.study.methods.method import Initial, Option
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,7 @@ class Cell:
     seed: int
     points: int
     options: tuple[tuple[str, Option], ...] = ()
+    initial: Initial = "pretrained"
     is_test: bool = True
 
     def with_options(self, options: Mapping[str, Option]) -> Self:

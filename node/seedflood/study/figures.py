@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 
 from seedflood.study.methods import METHODS
 from seedflood.study.summary import Row
+from seedflood.study.timings import Timing
 
 SIZE_INCHES = (7.5, 4.2)
 NAMES = list(METHODS)
@@ -18,13 +19,34 @@ def draw(title: str, rows: Sequence[Row], figure: str, path: Path) -> None:
     """A part of a study: the figure of the test rows, against bytes if there is one setting, else against settings."""
     picture = Figure(figsize=SIZE_INCHES, layout="constrained")
     axes: Axes = picture.subplots()
-    axes.set_title(title)
     axes.set_ylabel(f"{figure} on test rows, over seeds")
     settings = list(dict.fromkeys(row.setting for row in rows))
     if len(settings) > 1:
         _draw_settings(axes, rows, settings, figure)
     else:
         _draw_bytes(axes, rows, figure)
+    _save(picture, axes, title, path)
+
+
+def draw_timings(timings: Sequence[Timing], path: Path) -> None:
+    """Seconds of applying updates, by their number: a colour for each model, dashed with dense directions."""
+    picture = Figure(figsize=SIZE_INCHES, layout="constrained")
+    axes: Axes = picture.subplots()
+    axes.set_xlabel("updates")
+    axes.set_ylabel("seconds to apply them")
+    for number, one in enumerate(timings):
+        colour, counts = matplotlib.colormaps["tab10"](number), [applied.count for applied in one.updates]
+        seconds = [applied.subspace_seconds for applied in one.updates]
+        axes.plot(counts, seconds, "o-", color=colour, label=f"{one.model}, subspace")
+        dense = [applied.dense_seconds for applied in one.updates]
+        axes.plot(counts, dense, "o--", color=colour, label=f"{one.model}, dense")
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    _save(picture, axes, "Applying updates", path)
+
+
+def _save(picture: Figure, axes: Axes, title: str, path: Path) -> None:
+    axes.set_title(title)
     axes.grid(alpha=0.3)
     picture.legend(loc="outside right center", fontsize="small")
     with matplotlib.rc_context({"svg.hashsalt": title, "svg.fonttype": "none"}):

@@ -50,7 +50,7 @@ def problem_of(cell: Cell, rows: Split, home: Path) -> Problem:
     )
     edges = tuple(make_topology(cell.topology, cell.clients, seed=cell.seed))
     node = NodeSettings(data=str(rows.tuning), state=home, device="cpu")
-    return Problem(run, node, Graph(cell.clients, edges), cell.local_steps, dict(cell.options))
+    return Problem(run, node, Graph(cell.clients, edges), cell.local_steps, dict(cell.options), cell.initial)
 
 
 @cache

@@ -16,7 +16,7 @@ from typing import Any
 from seedflood.errors import UsageError
 from seedflood.study.cell import Cell
 from seedflood.study.methods import METHODS
-from seedflood.study.methods.method import Option
+from seedflood.study.methods.method import Initial, Option
 from seedflood.study.rows import Sizes
 
 TUNING_SEED = 1000
@@ -42,13 +42,14 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """steps: of every client, by the order of the method. tries: how many entries of each grid are tried. points:
-    measurements of a course, after the first."""
+    """steps: of every client, by the order of the method. initial: do clients begin with the model's weights, or with
+    random ones? tries: how many entries of each grid are tried. points: measurements of a course, after the first."""
 
     steps: Mapping[str, int]
     rows: Sizes
     seeds: tuple[int, ...]
     parts: tuple[Part, ...]
+    initial: Initial = "pretrained"
     clients: int = 16
     topology: str = "ring"
     local_steps: int = 5
@@ -119,6 +120,7 @@ class Study:
             batch_size=plan.batch_size,
             seed=0,
             points=plan.points,
+            initial=plan.initial,
         )
 
 
@@ -127,6 +129,17 @@ def _options(name: str, *values: Option) -> tuple[Mapping[str, Any], ...]:
     return ({}, *({OPTIONS: {name: value}} for value in values))
 
 
+BYTES = "Accuracy against bytes"
+HOPS = "Hops per round, on a path"
+DELAY = "Delayed rounds"
+RANK = "Rank"
+REFRESH = "Refresh period"
+TOPOLOGIES = "Topologies"
+UNEVEN = "Labels spread unevenly"
+EXCHANGES = "Steps between two exchanges"
+SLOW = "Links of which every fourth is slow"
+CLIENTS = "From 16 to 128 clients"
+
 OURS = ("seedflood", "coefficients")
 EVERY = tuple(METHODS)
 
@@ -134,7 +147,7 @@ SMOKE = Plan(
     steps={"first": 4, "zeroth": 4},
     rows=Sizes(32, 16, 16),
     seeds=(1,),
-    parts=(Part("Accuracy against bytes", EVERY),),
+    parts=(Part(BYTES, EVERY),),
     clients=2,
     local_steps=2,
     batch_size=2,
@@ -143,7 +156,6 @@ SMOKE = Plan(
 )
 
 PATH = {"topology": "path"}
-HOPS = ({}, *({OPTIONS: {"hops": hops}} for hops in (8, 4, 2, 1)))
 COMPARED = ("seedflood", "dzsgd", "dsgd", "choco", "gasloc")
 PRE_TRAINERS = ("gasloc", "diloco", "d-adam", "dsgd")
 
@@ -152,16 +164,16 @@ DEFAULT = Plan(
     rows=Sizes(1024, 500, 1000),
     seeds=(1, 2, 3),
     parts=(
-        Part("Accuracy against bytes", EVERY),
-        Part("Hops per round, on a path", ("seedflood",), tuple(PATH | one for one in HOPS)),
-        Part("Delayed rounds", ("seedflood",), _options("delay", 1, 4, 8, 16)),
-        Part("Rank", ("seedflood",), _options("rank", 4, 8, 128)),
-        Part("Refresh period", ("seedflood",), _options("refresh_period", 1, 10, 50)),
-        Part("Topologies", COMPARED, ({}, *({"topology": one} for one in ("grid", "star", "complete")))),
-        Part("Labels spread unevenly", (*COMPARED, "coefficients"), ({}, {"skew": 1.0}, {"skew": 0.1})),
-        Part("Steps between two exchanges", PRE_TRAINERS, ({}, {"local_steps": 1}, {"local_steps": 10})),
-        Part("Links of which every fourth is slow", ("gasloc",), _options("slow_class", 3)),
-        Part("From 16 to 128 clients", (*OURS, "dsgd"), ({}, *({"clients": one} for one in (32, 64, 128)))),
+        Part(BYTES, EVERY),
+        Part(HOPS, ("seedflood",), tuple({**PATH, **one} for one in _options("hops", 8, 4, 2, 1))),
+        Part(DELAY, ("seedflood",), _options("delay", 1, 4, 8, 16)),
+        Part(RANK, ("seedflood",), _options("rank", 4, 8, 128)),
+        Part(REFRESH, ("seedflood",), _options("refresh_period", 1, 10, 50)),
+        Part(TOPOLOGIES, COMPARED, ({}, *({"topology": one} for one in ("grid", "star", "complete")))),
+        Part(UNEVEN, (*COMPARED, "coefficients"), ({}, {"skew": 1.0}, {"skew": 0.1})),
+        Part(EXCHANGES, PRE_TRAINERS, ({}, {"local_steps": 1}, {"local_steps": 10})),
+        Part(SLOW, ("gasloc",), _options("slow_class", 3)),
+        Part(CLIENTS, (*OURS, "dsgd"), ({}, *({"clients": one} for one in (32, 64, 128)))),
     ),
     batch_size=8,
 )
@@ -169,12 +181,25 @@ DEFAULT = Plan(
 PAPER = replace(
     DEFAULT,
     steps={"first": 500, "zeroth": 5000},
-    parts=tuple(replace(part, methods=EVERY) if "clients" in part.title else part for part in DEFAULT.parts),
+    parts=tuple(replace(part, methods=EVERY) if part.title == CLIENTS else part for part in DEFAULT.parts),
     batch_size=16,
     points=20,
 )
 
-PLANS: Mapping[str, Plan] = {"smoke": SMOKE, "default": DEFAULT, "paper": PAPER}
+PRETRAIN = Plan(
+    steps={"first": 80},
+    rows=Sizes(1024, 128, 256),
+    seeds=(1, 2, 3),
+    parts=(
+        Part(BYTES, (*PRE_TRAINERS, "adamw")),
+        Part(SLOW, ("gasloc",), _options("slow_class", 3)),
+        Part(EXCHANGES, PRE_TRAINERS, ({}, {"local_steps": 1}, {"local_steps": 10})),
+    ),
+    initial="random",
+    batch_size=8,
+)
+
+PLANS: Mapping[str, Plan] = {"smoke": SMOKE, "default": DEFAULT, "paper": PAPER, "pretrain": PRETRAIN}
 
 
 def find_plan(name: str) -> Plan:

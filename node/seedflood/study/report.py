@@ -1,49 +1,111 @@
 """The Markdown report of a study: its figures and tables, of whatever results are there."""
 
-from collections.abc import Callable, Iterable, Sequence
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from seedflood import durable
-from seedflood.study.figures import draw
+from seedflood.study.choices import choose, spell
+from seedflood.study.claims import judge
+from seedflood.study.evidence import Evidence
+from seedflood.study.figures import draw, draw_timings
+from seedflood.study.links import LINKS
 from seedflood.study.methods import METHODS
+from seedflood.study.methods.applying import DENSE_MAX
 from seedflood.study.plan import Part, Plan, Study
 from seedflood.study.results import Results
-from seedflood.study.summary import LINKS, Row, Spread, chosen, halfway, rows_of, studies_in, tries_of
+from seedflood.study.summary import Row, Spread, chosen, halfway, rows_of, studies_in, tries_of
+from seedflood.study.timings import Timing
 
-REPORT_FILE = "study.md"
-FIGURES_FOLDER = "figures"
+TIMINGS_FIGURE = "updates.svg"
 
 INTRODUCTION = """\
 # Methods of decentralised training, compared
 
-Written by `seedflood study` from `results.jsonl`; do not edit it. Every figure is a mean over seeds, with the least and
-the most in parentheses. All clients of a cell run in one process, on one core. Seconds are per client, as if each had
-such a core for itself. Bytes are those of a whole run over one edge in one direction, in each method's real encoding:
-frames of SeedFlood are signed and sent one by one, parameters are without the few bytes that frame them. Where one
-replica stands for all clients (SeedFlood in strict windows, and the central yardsticks) the consensus error is 0 by
-construction.
+Written by `seedflood study` from the files of results beside it; do not edit it. Every figure is a mean over seeds,
+with the least and the most in parentheses. All clients of a cell run in one process, on one core. Seconds are those of
+computing, per client, as if each had such a core for itself. Bytes are those of a whole run over one edge in one
+direction, in each method's real encoding: frames of SeedFlood are signed and sent one by one, parameters are without
+the few bytes that frame them. Where one replica stands for all clients (SeedFlood in strict windows, and the central
+yardsticks) the consensus error is 0 by construction, and a graph changes nothing but bytes and hops.
+
+Learning rates are chosen on validation rows, with a seed of its own, by equally many tries for each method. While the
+best try has the least or the greatest rate, the next one on that side is tried, too, three times at most.
 """
 
 Column = tuple[str, Callable[[Row], str]]
 
 
-def write_report(plan: Plan, results: Results, folder: Path) -> Path:
-    """Draws and writes what there is of a plan. Returns the path of the report. Raises OSError."""
-    (folder / FIGURES_FOLDER).mkdir(parents=True, exist_ok=True)
-    studies = [Study(plan, *names) for names in studies_in(results)]
-    text = INTRODUCTION + "".join(_study(study, results, folder) for study in studies if chosen(study, results))
-    durable.write(folder / REPORT_FILE, text.encode(), mode=0o644)
-    return folder / REPORT_FILE
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """A folder of pictures. seen_from: the folder of the page that shows them."""
+
+    folder: Path
+    seen_from: Path
+
+    def show(self, title: str, name: str) -> str:
+        """Markdown that shows a picture."""
+        return f"![{title}]({os.path.relpath(self.folder / name, self.seen_from)})\n\n"
 
 
-def _study(study: Study, results: Results, folder: Path) -> str:
+def write_report(plan: Plan, results: Results, timings: Mapping[str, Timing], path: Path, figures_folder: Path) -> None:
+    """Draws and writes what there is of a plan. Raises OSError."""
+    figures_folder.mkdir(parents=True, exist_ok=True)
+    figures = Figures(figures_folder, path.parent)
+    studies = [study for study in studies_in(plan, results) if chosen(study, results)]
+    evidence = [Evidence(study, results, timings) for study in studies]
+    text = INTRODUCTION + f"\n## Which one should I use?\n\n{choices_table(evidence)}"
+    text += "".join(f"\n## Claims: {_name(one.study)}\n\n{_claims(one)}" for one in evidence)
+    text += _timings(list(timings.values()), figures)
+    text += "".join(_study(study, results, figures) for study in studies)
+    durable.write(path, text.encode(), mode=0o644)
+
+
+def choices_table(evidence: Sequence[Evidence]) -> str:
+    """The method for each of some situations."""
+    lines = [[choice.situation.name, *spell(choice)] for choice in choose(evidence)]
+    return _table(["situation", "method", "seconds to a validation loss, of it and of the next ones"], lines)
+
+
+def _claims(evidence: Evidence) -> str:
+    lines = [[one.claim.paper, one.claim.text, f"**{one.verdict}**", one.figures] for one in judge(evidence)]
+    return _table(["paper", "claim", "here", "figures"], lines)
+
+
+def _timings(timings: Sequence[Timing], figures: Figures) -> str:
+    """Estimates and updates, in the subspace and dense."""
+    if not timings:
+        return ""
+    draw_timings(timings, figures.folder / TIMINGS_FIGURE)
+    estimates = [
+        [
+            one.model,
+            f"{one.parameters:,}",
+            *(f"{seconds:.4g}" for seconds in (one.forwards_seconds, one.estimate_seconds, one.dense_estimate_seconds)),
+            *(f"{applied.subspace_seconds:.3g} / {applied.dense_seconds:.3g}" for applied in one.updates),
+        ]
+        for one in timings
+    ]
+    counts = [f"{applied.count:,} updates" for applied in timings[0].updates]
+    names = ["model", "parameters", "two forwards", "estimate", "dense estimate", *counts]
+    commits = ", ".join(sorted({one.commit for one in timings}))
+    return (
+        f"\n## Estimates and updates\n\n{figures.show('Applying updates', TIMINGS_FIGURE)}"
+        f"Seconds of one core: of an estimate on {timings[0].batch_size} rows, and of applying updates in the subspace "
+        f"/ with dense directions (MeZO), by the code of {commits}. More than {DENSE_MAX} dense updates are computed "
+        f"from {DENSE_MAX}.\n\n{_table(names, estimates)}"
+    )
+
+
+def _study(study: Study, results: Results, figures: Figures) -> str:
     cells = study.cells(chosen(study, results))
     commits = sorted({results[cell].commit for cell in cells if cell in results})
     plan, done = study.plan, sum(cell in results for cell in cells)
     steps = " and ".join(f"{count:,} {order}-order" for order, count in plan.steps.items())
     rows, seeds = plan.rows, ", ".join(map(str, plan.seeds))
     said = (
-        f"\n## {study.model}, {study.task}\n\n"
+        f"\n## {_name(study)}\n\n"
         f"{plan.clients} clients on a {plan.topology}, {steps} steps of {plan.batch_size} rows each, parameters "
         f"exchanged every {plan.local_steps} steps. {rows.train:,} training rows, {rows.validation:,} to choose "
         f"options by, {rows.test:,} test rows at most. Seeds {seeds}. {done} of {len(cells)} cells are measured, by "
@@ -53,9 +115,15 @@ def _study(study: Study, results: Results, folder: Path) -> str:
     for number, part in enumerate(plan.parts):
         found = rows_of(study, part, results)
         if found:
-            name = f"{study.task}-{study.rows[:8]}-{number}.svg"
-            said += _part(part, found, folder / FIGURES_FOLDER / name)
+            name = f"{study.task}-{plan.initial}-{study.rows[:8]}-{number}.svg"
+            said += _part(part, found, figures, name)
     return said + _times(rows_of(study, plan.parts[0], results))
+
+
+def _name(study: Study) -> str:
+    """As short as a heading."""
+    start = "" if study.plan.initial == "pretrained" else ", from scratch"
+    return f"{Path(study.model).name}, {study.task}{start}"
 
 
 def _options(study: Study, results: Results) -> str:
@@ -70,10 +138,10 @@ def _options(study: Study, results: Results) -> str:
     return _table(["method", "source", "tries, and the validation loss of each"], lines)
 
 
-def _part(part: Part, rows: Sequence[Row], path: Path) -> str:
+def _part(part: Part, rows: Sequence[Row], figures: Figures, name: str) -> str:
     test = rows[0].results[0].test or {}
     merit = "accuracy" if "accuracy" in test else "loss"
-    draw(part.title, rows, merit, path)
+    draw(part.title, rows, merit, figures.folder / name)
     columns: list[Column] = [("setting", lambda row: row.setting)] if len(part.changes) > 1 else []
     columns += [("method", lambda row: row.method)]
     columns += [(name, _spelled(name, "{:.4f}")) for name in dict.fromkeys([merit, "loss"])]
@@ -87,7 +155,7 @@ def _part(part: Part, rows: Sequence[Row], path: Path) -> str:
         ("seeds", lambda row: str(len(row.results))),
     ]
     table = _table([name for name, _ in columns], [[show(row) for _, show in columns] for row in rows])
-    return f"\n### {part.title}\n\n![{part.title}]({FIGURES_FOLDER}/{path.name})\n\n{table}"
+    return f"\n### {part.title}\n\n{figures.show(part.title, name)}{table}"
 
 
 def _times(rows: Sequence[Row]) -> str:
@@ -95,12 +163,13 @@ def _times(rows: Sequence[Row]) -> str:
     loss = halfway(rows)
     if loss is None:
         return ""
-    names = ["method", *(link.name for link in LINKS)]
-    lines = [[row.method, *(_show(row.seconds_to(loss, link), "{:,.1f}") for link in LINKS)] for row in rows]
+    names = ["method", *(links.name for links in LINKS)]
+    lines = [[row.method, *(_show(row.seconds_to(loss, links), "{:,.1f}") for links in LINKS)] for row in rows]
     return (
         f"\n### Seconds to a validation loss of {loss:.4f}\n\nHalfway from the base model to the best method here. "
-        "Computed from what was measured: computing, each message's delay, and bytes at full bandwidth. It is read off "
-        f"the points of the courses, so it is a little late for all.\n\n{_table(names, lines)}"
+        "Computed from what was measured: computing, each message's delay, and bytes at full bandwidth. Nobody waits "
+        "for more than its method asks for. It is read off the points of the courses, so it is a little late for all."
+        f"\n\n{_table(names, lines)}"
     )
 
 

@@ -4,14 +4,38 @@ A line is put on the disk when its cell has ended, so `kill -9` costs little mor
 line that was cut off by a crash is removed when the file is opened.
 """
 
+import fcntl
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from seedflood.errors import DataError, JournalError
+from seedflood.errors import DataError, ExitCode, JournalError, SeedfloodError
 from seedflood.study.cell import Cell, Result
 
 RESULTS_FILE = "results.jsonl"
+LOCK_FILE = "lock"
+
+
+class FolderInUseError(SeedfloodError):
+    """Another study writes into the folder. It may be about to end, so it is right to try again."""
+
+    exit_code = ExitCode.TRY_AGAIN
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Keeps other studies from writing into a folder. The operating system drops the lock when this process ends,
+    however it ends. Raises FolderInUseError, or OSError."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / LOCK_FILE).open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise FolderInUseError(
+                f"another seedflood study writes into {folder}: wait until it has ended, or name another folder."
+            ) from None
+        yield
 
 
 class Results:

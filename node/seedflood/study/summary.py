@@ -1,4 +1,4 @@
-"""What results say: options that were chosen, means over seeds, and the time to a loss on links of a stated kind."""
+"""What results say: options that were chosen, and means over seeds."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -7,28 +7,13 @@ from statistics import mean
 from typing import Any
 
 from seedflood.study.cell import Cell, Result, best
-from seedflood.study.methods.method import Option
-from seedflood.study.plan import OPTIONS, Part, Study
+from seedflood.study.links import Links, seconds_to
+from seedflood.study.methods.method import Initial, Option
+from seedflood.study.plan import OPTIONS, PRETRAIN, Part, Plan, Study
 from seedflood.study.results import Results
 
 COSTS = ("edge_bytes", "forwards", "backwards", "measure_seconds", "exchange_seconds", "steps", "consensus_error")
 """Figures of the last point of a course; all others are those of the test rows."""
-
-
-@dataclass(frozen=True, slots=True)
-class Link:
-    """What joins two neighbours. Both directions have the whole bandwidth."""
-
-    name: str
-    bits_per_second: float
-    delay_seconds: float
-
-
-LINKS = (
-    Link("1 Mbit/s, 100 ms", 1e6, 0.1),
-    Link("20 Mbit/s, 30 ms", 2e7, 0.03),
-    Link("1 Gbit/s, 1 ms", 1e9, 0.001),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +43,9 @@ class Row:
         found = [value for value in values if value is not None]
         return Spread.of(found) if values and len(found) == len(values) else None
 
-    def seconds_to(self, loss: float, link: Link) -> Spread | None:
+    def seconds_to(self, loss: float, links: Links) -> Spread | None:
         """Until a validation loss is reached, by the points of the courses; None if a run has not reached it."""
-        found = [seconds_to(result, loss, link) for result in self.results]
+        found = [seconds_to(result, loss, links) for result in self.results]
         seconds = [one for one in found if one is not None]
         return Spread.of(seconds) if seconds and len(seconds) == len(found) else None
 
@@ -116,16 +101,6 @@ def spell(change: Mapping[str, Any]) -> str:
     return ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in pairs.items()) or "base"
 
 
-def seconds_to(result: Result, loss: float, link: Link) -> float | None:
-    """Of computing, as if every client had a core like ours for itself, and of messages that follow one another."""
-    for point in result.course:
-        if point["loss"] is not None and point["loss"] <= loss:
-            computing = float(point["measure_seconds"] + point["exchange_seconds"])
-            sending = point["hops"] * link.delay_seconds + 8 * point["edge_bytes"] / link.bits_per_second
-            return computing + float(sending)
-    return None
-
-
 def halfway(rows: Iterable[Row]) -> float | None:
     """A loss to compare times by: in the middle between the base model's, and the least that a method ends with in the
     mean over seeds."""
@@ -135,9 +110,15 @@ def halfway(rows: Iterable[Row]) -> float | None:
     return None if least is None else (courses[0][0][0]["loss"] + least) / 2
 
 
-def studies_in(results: Results) -> Iterator[tuple[str, str, str]]:
-    """(model, task, digest of rows) of all results, in the order in which they came."""
-    yield from dict.fromkeys((one.cell.model, one.cell.task, one.cell.rows) for one in results)
+def studies_in(plan: Plan, results: Results) -> Iterator[Study]:
+    """Of all results, in the order in which they came: those that begin with random weights by the plan for these, all
+    others by the given one."""
+    for model, task, rows, initial in dict.fromkeys(_names(one.cell) for one in results):
+        yield Study(PRETRAIN if initial == "random" else plan, model, task, rows)
+
+
+def _names(cell: Cell) -> tuple[str, str, str, Initial]:
+    return cell.model, cell.task, cell.rows, cell.initial
 
 
 def _figure(result: Result, name: str) -> float | None:

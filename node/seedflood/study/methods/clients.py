@@ -19,7 +19,7 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 from seedflood.study.methods.adapters import RANK, add_adapters
 from seedflood.study.methods.method import Cost, Method, Problem
 from seedflood.training.causal import CausalModel
-from seedflood.training.loading import load_base, load_rows
+from seedflood.training.loading import load_rows
 from seedflood.training.models import distinct_parameters
 from seedflood.training.objectives.batches import Batch
 from seedflood.training.randomness import derive_key
@@ -39,7 +39,7 @@ class Clients(Method):
         run = problem.run
         self.problem = problem
         self.step = 0
-        base = load_base(run, problem.node)
+        base = problem.start()
         shards = [f"{k + 1}/{run.clients}" for k in range(run.clients)]
         self.tasks = [load_rows(run, problem.node.model_copy(update={"shard": one}), base) for one in shards]
         if self.has_adapters:

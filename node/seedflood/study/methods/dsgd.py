@@ -8,6 +8,8 @@ from seedflood.study.methods.mixing import Mixing
 class Gossip(Clients):
     """Mixes as DSGD does, whatever the local steps are."""
 
+    waits_for = "neighbours"
+
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)
         self._mixing = Mixing(problem.graph)

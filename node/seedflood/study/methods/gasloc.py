@@ -21,7 +21,7 @@ from seedflood.training.gasloc.flat import FlatModel
 from seedflood.training.gasloc.outer import Outer, OuterSettings, Pull, pair_weight
 from seedflood.training.gasloc.schedule import Schedule
 from seedflood.training.gasloc.worker import Worker, WorkerSettings
-from seedflood.training.loading import load_base, load_rows
+from seedflood.training.loading import load_rows
 
 CHUNK_BYTES = 1 << 16
 
@@ -35,7 +35,7 @@ class Workers(Method):
     def __init__(self, problem: Problem) -> None:
         run, options = problem.run, problem.options
         self._problem = problem
-        base = load_base(run, problem.node)
+        base = problem.start()
         schedule = Schedule("cosine", 0, run.steps)
         settings = WorkerSettings("AdamW", float(options["rate"]), schedule=schedule)
         outer = OuterSettings(float(options["eta"]), 1.0, float(options["gamma"]), encoding=self.encoding)
@@ -82,6 +82,7 @@ class Gasloc(Workers):
     take part in every 2^slow_class-th round on average, as in a daemon that has measured them."""
 
     source = "GASLoC, arXiv 2606.11081, accelerated form"
+    waits_for = "partners"
     grid = _grid((1.0, 0.0), (1.0, 0.5))
     encoding = "bfloat16"
 
@@ -101,6 +102,7 @@ class DAdam(Workers):
     """Everyone exchanges with all neighbours, and takes the weighted mean: DSGD with AdamW's steps."""
 
     source = "D-Adam, a baseline of GASLoC, arXiv 2606.11081"
+    waits_for = "neighbours"
     grid = tuple({"rate": rate, "eta": 1.0, "gamma": 0.0} for rate in (1e-4, 3e-4, 1e-3, 3e-3))
     encoding = "float32"
 

@@ -14,9 +14,14 @@ import networkx
 
 from seedflood.config import NodeSettings, RunSettings
 from seedflood.training.causal import CausalModel
+from seedflood.training.gasloc.initial import draw_weights
+from seedflood.training.loading import load_base
+from seedflood.training.models import BaseModel
 
 Edges = tuple[tuple[int, int], ...]
 Option = float | int | str
+Waits = Literal["all", "neighbours", "partners"]
+Initial = Literal["pretrained", "random"]
 Order = Literal["first", "zeroth"]
 
 
@@ -51,13 +56,22 @@ class Graph:
 @dataclass(frozen=True, slots=True)
 class Problem:
     """What is learned, by whom. run: model, rows, clients, steps, batch size and seed. node: where model and data are.
-    local_steps: steps of a client between two exchanges. options: the method's own, with its learning rate."""
+    local_steps: steps of a client between two exchanges. options: the method's own, with its learning rate. initial:
+    the weights to begin with, those of the model or random ones."""
 
     run: RunSettings
     node: NodeSettings
     graph: Graph
     local_steps: int
     options: Mapping[str, Option]
+    initial: Initial = "pretrained"
+
+    def start(self) -> BaseModel:
+        """The model that clients begin with. Raises ModelError."""
+        base = load_base(self.run, self.node)
+        if self.initial == "random":
+            draw_weights(base.model, self.run.seed)
+        return base
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +101,11 @@ class Cost:
 
 class Method(ABC):
     """source: paper and section. order: "first" with gradients, "zeroth" without. grid: the options that are tried on
-    validation rows; all methods have equally many."""
+    validation rows; all methods have equally many. waits_for: whose messages a client needs to end a round."""
 
     source: ClassVar[str]
     order: ClassVar[Order]
+    waits_for: ClassVar[Waits] = "all"
     grid: ClassVar[tuple[Mapping[str, Option], ...]]
 
     @abstractmethod

@@ -1,0 +1,85 @@
+"""Which method to use in five situations, as far as results here say."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from math import isinf
+
+from seedflood.study.evidence import Evidence
+from seedflood.study.links import HOME, LAN, PHONE, UNEQUAL, Links
+from seedflood.study.methods import METHODS
+from seedflood.study.methods.central import Central
+from seedflood.study.methods.clients import Clients
+from seedflood.study.methods.method import Initial, Method
+from seedflood.study.methods.seedflood import TwoSided
+from seedflood.study.plan import BYTES, PRE_TRAINERS
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """who: which methods can be used in it. links: that their times are compared on. initial: of the study that
+    tells."""
+
+    name: str
+    who: Callable[[str, type[Method]], bool]
+    links: Links
+    initial: Initial = "pretrained"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """seconds: to a loss, of the methods that can be used, the best one first."""
+
+    situation: Situation
+    seconds: Sequence[tuple[str, float]]
+
+
+def _anyone(_: str, kind: type[Method]) -> bool:
+    return not issubclass(kind, Central)
+
+
+def _without_gradients(_: str, kind: type[Method]) -> bool:
+    return kind.order == "zeroth" and not issubclass(kind, Central)
+
+
+def _with_frozen_weights(_: str, kind: type[Method]) -> bool:
+    has_adapters = issubclass(kind, Clients) and kind.has_adapters
+    return not issubclass(kind, Central) and (issubclass(kind, TwoSided) or has_adapters)
+
+
+def _pre_training(name: str, _: type[Method]) -> bool:
+    return name in PRE_TRAINERS
+
+
+SITUATIONS = (
+    Situation("phone-grade links", _anyone, PHONE),
+    Situation("no memory for activations", _without_gradients, HOME),
+    Situation("quantised weights, which a step must not write to", _with_frozen_weights, HOME),
+    Situation("a fast LAN", _anyone, LAN),
+    Situation("pre-training over unequal links", _pre_training, UNEQUAL, "random"),
+)
+
+
+def choose(studies: Sequence[Evidence]) -> Iterator[Choice]:
+    """For each situation, in order, by the first study that tells of it."""
+    for situation in SITUATIONS:
+        telling = (one for one in studies if one.study.plan.initial == situation.initial)
+        yield Choice(situation, next(map(partial(_seconds, situation), telling), ()))
+
+
+def _seconds(situation: Situation, evidence: Evidence) -> list[tuple[str, float]]:
+    """Methods that have not reached the loss come last; those without all results are left out."""
+    found = []
+    for name in (name for name, kind in METHODS.items() if situation.who(name, kind)):
+        with suppress(LookupError):
+            found.append((name, evidence.seconds(evidence.row(BYTES, name), situation.links)))
+    return sorted(found, key=lambda one: one[1])
+
+
+def spell(choice: Choice) -> tuple[str, str]:
+    """The method, and the figures beside those of the next ones."""
+    if not choice.seconds or isinf(choice.seconds[0][1]):
+        return "-", "not measured"
+    reached = [f"{name} {seconds:,.1f} s" for name, seconds in choice.seconds[:4] if not isinf(seconds)]
+    return choice.seconds[0][0], f"{choice.situation.links.name}: {', '.join(reached)}"
