@@ -56,7 +56,7 @@ class Plan:
     """What is simulated. The same plan gives exactly the same run, on any machine. Raises UsageError.
 
     refresh_period, tell, delay, optimizer: drawn from the seed if None. closed: is there an operator, who changes the
-    roster during chaos, and a stranger?
+    roster during chaos, and a stranger? auditable: do bundles state what was applied, and do hosts go back to that?
     """
 
     clients: int = 16
@@ -71,6 +71,7 @@ class Plan:
     delay: int | None = None
     optimizer: OptimizerName | None = None
     closed: bool = False
+    auditable: bool = False
 
     def __post_init__(self) -> None:
         if self.profile not in PROFILES:
@@ -99,7 +100,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result(Outcome):
-    """The result of a plan."""
+    """The result of a plan. audits: how many could be made, and how many could not."""
 
     plan: Plan
     frontiers_equal: bool
@@ -107,6 +108,7 @@ class Result(Outcome):
     digest: str
     climate: str = "usual"
     liars: int = 0
+    audits: tuple[int, int] = (0, 0)
 
     @property
     def is_good(self) -> bool:
@@ -175,6 +177,7 @@ def simulate(plan: Plan) -> Result:
         digest=world.honest[0].ledger.digest().hex()[:16],
         climate=climate.name,
         liars=len(liars),
+        audits=(sum(host.audits["made"] for host in world.honest), sum(host.audits["missed"] for host in world.honest)),
     )
 
 
@@ -200,6 +203,7 @@ def _make_world(plan: Plan, edges: Iterable[tuple[int, int]], climate: Climate) 
         telling=make_telling(plan.tell, random.Random(f"telling {plan.seed}")),
         delay=plan.delay,
         optimizer=plan.optimizer,
+        auditable=plan.auditable,
         weather=climate.weather,
         pace=climate.paces,
         patience=PATIENCE,

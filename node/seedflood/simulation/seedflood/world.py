@@ -34,6 +34,7 @@ class SeedfloodWorld(World[SeedfloodHost]):
         telling: Telling = PAIRS,
         delay: int = 0,
         optimizer: OptimizerName = "sgd",
+        auditable: bool = False,
         weather: Weather | None = None,
         pace: Pace | Sequence[Pace] | None = None,
         patience: Patience | None = None,
@@ -53,6 +54,7 @@ class SeedfloodWorld(World[SeedfloodHost]):
             delay=delay,
             step_reach=None if optimizer == "sgd" else COEFFICIENT_MAX,
             run_seed=seed & SEED_MAX,
+            is_auditable=auditable,
         )
         super().__init__(
             clients,

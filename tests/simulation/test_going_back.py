@@ -1,0 +1,40 @@
+"""Hosts go back to what others had applied when they measured, whatever happens around them: and are right whenever
+they say that they can."""
+
+import pytest
+
+from seedflood.protocol.seedflood import algorithm
+from seedflood.protocol.seedflood.applied import pack_applied
+from seedflood.simulation.seedflood.runs import Plan, simulate
+
+
+def plan(window="none", profile="none", **more):
+    return Plan(5, "ring", 3, 24, window, profile, refresh_period=16, auditable=True, **more)
+
+
+@pytest.mark.parametrize("window", ["bounded", "none"])
+def test_most_audits_can_be_made(window):
+    result = simulate(plan(window, delay=0))
+    made, missed = result.audits
+    assert result.is_good, result.violations
+    assert made > 2 * missed
+
+
+@pytest.mark.parametrize(
+    ("window", "profile"), [("bounded", "all"), ("none", "all"), ("none", "adoption"), ("bounded", "liars")]
+)
+def test_a_host_that_goes_back_has_the_coefficients_that_the_other_had(window, profile):
+    result = simulate(plan(window, profile))
+    assert result.is_good, result.violations
+    assert result.audits[0] > 10
+
+
+def test_who_states_what_it_had_not_applied_is_not_met_there(monkeypatch):
+    """The judge of these runs can complain: an update was applied that is not stated."""
+
+    def without_last(applied, step):
+        return pack_applied(applied.below(dict.fromkeys(applied.origins, step - 1)), step)
+
+    monkeypatch.setattr(algorithm, "pack_applied", without_last)
+    result = simulate(plan(delay=0))
+    assert any("went back to another replica" in violation for violation in result.violations)
