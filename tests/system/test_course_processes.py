@@ -20,13 +20,13 @@ PRETRAINING = {
     "steps": 400,
     "local_steps": 10,
 }
-SAME_MODEL = {"name": "pretrain", "steps": 120, "estimate": "gradient"}
+SAME_MODEL = {"name": "pretrain", "steps": 60, "estimate": "gradient"}
 FINETUNING = {
     "run": {
         "name": "finetune",
         "model": "previous",
         "clients": 3,
-        "steps": 120,
+        "steps": 60,
         "batch_size": 2,
         "objective": {"task": "embedded"},
         "seedflood": {"estimate": "gradient"},
