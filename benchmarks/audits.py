@@ -87,8 +87,8 @@ def reach() -> dict[str, Metric]:
             shares = []
             for seed in range(1, 1 + REACH_SEEDS):
                 plan = Plan(5, "ring", seed, REACH_STEPS, window, profile, refresh_period=100, auditable=True)
-                made, missed = simulate(plan).audits
-                shares.append(made / (made + missed))
+                result = simulate(plan)
+                shares.append(result.audits_made / (result.audits_made + result.audits_missed))
             name = f"audits.{window}_{profile}_made"
             metrics[name] = make_metric(shares)
             print(f"{name}: {', '.join(f'{share:.3f}' for share in shares)}", file=sys.stderr)

@@ -100,7 +100,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result(Outcome):
-    """The result of a plan. audits: how many could be made, and how many could not."""
+    """The result of a plan. audits_made, audits_missed: how many could be made, and how many could not."""
 
     plan: Plan
     frontiers_equal: bool
@@ -108,7 +108,8 @@ class Result(Outcome):
     digest: str
     climate: str = "usual"
     liars: int = 0
-    audits: tuple[int, int] = (0, 0)
+    audits_made: int = 0
+    audits_missed: int = 0
 
     @property
     def is_good(self) -> bool:
@@ -177,7 +178,8 @@ def simulate(plan: Plan) -> Result:
         digest=world.honest[0].ledger.digest().hex()[:16],
         climate=climate.name,
         liars=len(liars),
-        audits=(sum(host.audits["made"] for host in world.honest), sum(host.audits["missed"] for host in world.honest)),
+        audits_made=sum(host.audits["made"] for host in world.honest),
+        audits_missed=sum(host.audits["missed"] for host in world.honest),
     )
 
 
