@@ -44,7 +44,7 @@ FLAT = {
 }
 """All keys that the flat table had, with a value each."""
 
-LATER = {"operator", "nonce", "clip", "auditable"}
+LATER = {"operator", "nonce", "clip", "auditable", "quorum"}
 """Keys that came when `[run]` was no longer flat."""
 
 

@@ -262,3 +262,26 @@ async def test_a_host_that_cannot_take_part_is_told_what_to_do(closed: Closed) -
     closed.sign(Roster(9, (Entry("late", key, ("read",)),)))
     with pytest.raises(ConfigError, match="without the role train"):
         await closed.start("late", [])
+
+
+async def test_with_a_quorum_a_host_that_is_down_keeps_no_epoch_open_and_takes_the_sums_when_it_returns(
+    closed: Closed,
+) -> None:
+    closed.enrol("a", "b", "c")
+    run = {"clients": 3, "steps": 64, "window": "bounded", "refresh_period": 4, "quorum": 2}
+    a = await closed.start("a", [], **run)
+    b = await closed.start("b", ["a"], **run)
+    c = await closed.start("c", ["a", "b"], **run)
+    await closed.cluster.until(lambda: min(one.node.step for one in (a, b, c)) >= 6)
+    await c.close()
+    left_at = c.node.frontier.last(c.node.origin)
+    await closed.cluster.until(lambda: min(one.node.closings.compacted(a.node.origin).count() for one in (a, b)) >= 32)
+    assert a.node.frontier.last(c.node.origin) <= left_at
+    scraped = metrics_of(a)
+    assert 'seedflood_algorithm_figure{name="quorum"} 2.0' in scraped
+    assert 'seedflood_algorithm_figure{name="hosts_with_other_sums"} 0.0' in scraped
+    assert describe(a.hub)["words"]["other sums"] == "none"
+    c = await closed.start("c", ["a", "b"], **run)
+    await closed.cluster.until(lambda: all(one.result is not None for one in (a, b, c)))
+    assert len({str(one.result["digest"]) for one in (a, b, c) if one.result}) == 1
+    assert c.node.frontier.last(a.node.origin) == 63

@@ -3,21 +3,27 @@ from collections import Counter
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from origins import A, B, C, epoch, make_rules
+from origins import A, B, C, epoch, make_rules, verify
 
 from seedflood.protocol.origin import STEP_MAX
 from seedflood.protocol.seedflood.epochs import CLOSING_ROUNDS, EPOCH_BYTES_MAX, RETURN_ROUNDS, Closings
 from seedflood.protocol.seedflood.outputs import SumEpoch
+from seedflood.protocol.seedflood.quorum import Quorum
 from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.seedflood.statement import Closed
+from seedflood.protocol.swarm.gate import Gate
 
 PERIOD = 4
 SETTLED = PERIOD + CLOSING_ROUNDS
 """The first step at which the first epoch may be closed."""
 
 
+def closings_of(rules):
+    return Closings(rules, Quorum(rules, Gate(verify)))
+
+
 def make_closings(*bundles, steps=100, **rules):
-    closings = Closings(make_rules(steps=steps, refresh_period=PERIOD, **rules))
+    closings = closings_of(make_rules(steps=steps, refresh_period=PERIOD, **rules))
     for bundle in bundles:
         closings.note([bundle])
     return closings
@@ -77,6 +83,17 @@ def test_a_sum_that_was_being_taken_when_a_bundle_came_does_not_count():
     closings.summed(epoch(0, *order.frontier, total=5))
     assert closings.before == 0
     assert due(closings, PERIOD) == [0]
+
+
+def test_a_sum_that_was_ordered_before_the_last_bundle_came_does_not_count_for_a_later_order():
+    closings = make_closings(A.bundle(0), steps=PERIOD)
+    (early,) = closings.due(PERIOD, lambda _: True)
+    closings.note([B.bundle(1)])
+    (late,) = closings.due(PERIOD, lambda _: True)
+    closings.summed(epoch(0, *early.frontier, total=3))
+    assert closings.before == 0
+    closings.summed(epoch(0, *late.frontier, total=5))
+    assert closings.before == PERIOD
 
 
 def test_an_epoch_is_closed_some_rounds_after_its_end():
@@ -142,7 +159,7 @@ def test_closed_is_what_has_been_summed_without_a_gap():
 
 def test_sums_larger_than_the_wire_carries_are_not_made():
     rules = Rules(b"r" * 32, b"b" * 32, 2, 100, refresh_period=PERIOD, epoch_bytes=EPOCH_BYTES_MAX + 1)
-    assert Closings(rules).due(100, lambda _: True) == []
+    assert closings_of(rules).due(100, lambda _: True) == []
 
 
 @given(
@@ -325,7 +342,7 @@ def test_who_left_and_never_spoke_is_not_waited_for():
 
 def test_who_left_long_ago_is_not_waited_for():
     period, steps = RETURN_ROUNDS, 4 * RETURN_ROUNDS
-    closings = Closings(make_rules(steps=steps, refresh_period=period))
+    closings = closings_of(make_rules(steps=steps, refresh_period=period))
     due(closings, steps)
     closings.summed(epoch(0))
     gone = C.member(last_step=0)

@@ -106,6 +106,7 @@ class SeedfloodEngine(Engine):
             step_reach=None if seedflood.optimizer == "sgd" else int(STEP_MAX),
             run_seed=run.seed,
             is_auditable=seedflood.auditable,
+            quorum=seedflood.quorum,
         )
         patience = Patience(start_seconds=node.start_seconds, linger_seconds=node.linger_seconds)
         self._shell = shell

@@ -26,7 +26,7 @@ from seedflood.protocol.seedflood.phase import Lifecycle, Phase
 from seedflood.protocol.seedflood.rounds import applied_before, first_round, next_round, round_of
 from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.seedflood.statement import Rows, stated
-from seedflood.protocol.seedflood.view import add_audits, add_removals, add_to_view
+from seedflood.protocol.seedflood.view import add_audits, add_quorum, add_removals, add_to_view
 from seedflood.protocol.seedflood.watch import DIGEST_ROUNDS
 from seedflood.protocol.swarm.messages import AlgorithmMessage, Hello, Member, Sign
 from seedflood.protocol.swarm.outbox import Outbox
@@ -240,6 +240,7 @@ class SeedFlood:
         duplicates, window = self.holdings.duplicates * self.rules.local_steps, self.windows.oldest
         view = add_to_view(view, self._presence, self.exchange, self.frontier, window, duplicates=duplicates)
         view = add_removals(view, self.cuts, self._membership)
+        view = add_quorum(view, self.holdings.quorum, self.exchange.misstating.values())
         return add_audits(view, self.audits, self._membership)
 
     def _is_waiting(self) -> bool:

@@ -23,11 +23,16 @@ bundles are kept for another RETURN_ROUNDS, unless it states the same sums as we
 
 A dead origin keeps epochs open: it may have said something that nobody has heard yet. That ends when it returns, or
 leaves.
+
+All this is different if the run states a *quorum* (`quorum`). Then an epoch that lacks something is closed as well, one
+epoch later, and it is compacted when a quorum has signed the same. What comes late for a compacted epoch stays beside
+its sum, which goes on to be stated. Only if somebody states another digest, because it had the late bundles in time, is
+a new sum taken with them, and it replaces the first when a quorum has signed it.
 """
 
 import hashlib
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from seedflood.protocol.frontier import Frontier, Held, Span, without
 from seedflood.protocol.origin import OriginId
@@ -35,6 +40,7 @@ from seedflood.protocol.packing import pack_frontier, unpack, unpack_frontier
 from seedflood.protocol.seedflood.evidence import Chain, takes_part
 from seedflood.protocol.seedflood.messages import CLOSED_DIGESTS_MAX, Bundle, ClosedDigests, ClosedEpoch, EpochDigest
 from seedflood.protocol.seedflood.outputs import SumEpoch
+from seedflood.protocol.seedflood.quorum import Quorum
 from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.seedflood.statement import Closed, stated
 from seedflood.protocol.swarm.messages import Member
@@ -52,8 +58,9 @@ EPOCH_BYTES_MAX = 60 << 20
 class Closings:
     """Which epochs are closed here, and what is known of the others."""
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: Rules, quorum: Quorum) -> None:
         self._rules = rules
+        self._quorum = quorum
         self._held: dict[int, Frontier] = {}
         """By epoch, until it is compact: the steps that its bundles cover, and its sum if there is one."""
         self._digests: dict[int, EpochDigest] = {}
@@ -64,7 +71,10 @@ class Closings:
         """Closed, and not compacted yet."""
         self._kept: dict[int, bytes] = {}
         """By epoch: the steps that the sum in the journal covers, packed."""
-        self._summing: set[int] = set()
+        self._late: set[int] = set()
+        """Compacted epochs of which bundles are held beside the sum that is stated."""
+        self._summing: dict[int, tuple[Held, ...]] = {}
+        """By epoch of which a sum is being taken: the steps that it will cover."""
 
     @property
     def before(self) -> int:
@@ -82,28 +92,28 @@ class Closings:
 
     def restore(self, closed: ClosedEpoch) -> None:
         """The journal has this sum in place of bundles: found at start, or just adopted. If more is held of the epoch,
-        a new sum has to be taken with it."""
-        epoch, held = closed.epoch, self._held.get(closed.epoch)
+        a new sum has to be taken with it; with a quorum it stays beside the sum."""
+        epoch, held = closed.epoch, self._held.pop(closed.epoch, None)
         self._open(epoch)
         self._kept[epoch] = pack_frontier(closed.frontier)
-        if held is None or Frontier(closed.frontier).covers(held.held()):
-            self._held.pop(epoch, None)
+        is_all = held is None or Frontier(closed.frontier).covers(held.held())
+        if is_all or self._quorum.is_stated:
             self._close(closed)
-        else:
-            self._held[epoch] = held
-            _join(held, closed.frontier)
+        if held is not None and not is_all:
+            _join(self._held_with_more(epoch), held.held())
 
     def hold(self, epoch: int, covered: Frontier) -> None:
         """At start: the journal has bundles of this epoch that cover these steps, beside a sum if there is one."""
-        _join(self._held_of(epoch), covered.held())
+        _join(self._held_with_more(epoch), covered.held())
 
     def note(self, bundles: Iterable[Bundle]) -> None:
-        """These bundles are held now. A bundle that comes late for a sum makes the sum void."""
+        """These bundles are held now. A bundle that comes late for a sum makes the sum void, unless a quorum has signed
+        it."""
         period, latest = self._rules.refresh_period, -1
         for origin, step, probes, skipped, _, _ in bundles:
             epoch = step // period
             if epoch != latest:
-                latest, add = epoch, self._held_of(epoch).add
+                latest, add = epoch, self._held_with_more(epoch).add
             add(origin, step - skipped, step + len(probes) - 1)
 
     def take_out(self, bundles: Iterable[Bundle]) -> None:
@@ -121,8 +131,15 @@ class Closings:
             _join(found, (one for one in unpack_frontier(kept) if one.origin == origin))
         return found
 
+    def _held_with_more(self, epoch: int) -> Frontier:
+        """What is held of an epoch, for more to be added."""
+        if not (self._quorum.is_stated and epoch in self._kept and epoch in self._digests):
+            return self._held_of(epoch)
+        self._late.add(epoch)
+        return self._held.setdefault(epoch, Frontier(unpack_frontier(self._kept[epoch])))
+
     def _held_of(self, epoch: int) -> Frontier:
-        """What is held of an epoch, for more to be added: a sum of the epoch is void now."""
+        """What is held of an epoch, for a change: a sum of the epoch is void now."""
         if epoch in self._digests or epoch in self._summing:
             self._open(epoch)
         held = self._held.get(epoch)
@@ -131,7 +148,8 @@ class Closings:
         return held
 
     def _open(self, epoch: int) -> None:
-        self._summing.discard(epoch)
+        self._summing.pop(epoch, None)
+        self._late.discard(epoch)
         self._sums.pop(epoch, None)
         if self._digests.pop(epoch, None) is not None:
             self._chain.cut(epoch)
@@ -154,7 +172,8 @@ class Closings:
     def due(self, step: int, is_all_held: Callable[[int], bool]) -> list[SumEpoch]:
         """The sums to take when a node begins a round at `step`, with all updates of earlier steps applied.
 
-        is_all_held: is every update held that is owed for the steps below this one?
+        is_all_held: is every update held that is owed for the steps below this one? With a quorum an epoch is not
+        waited for longer than another epoch takes.
         """
         orders: list[SumEpoch] = []
         if self._rules.epoch_bytes > EPOCH_BYTES_MAX or self._summing:
@@ -163,18 +182,20 @@ class Closings:
         while True:
             epoch, end = self.epoch_of(end), end + self._rules.refresh_period
             is_settled = step >= min(end + CLOSING_ROUNDS * self._rules.local_steps, self._rules.steps)
-            if step < end or not is_settled or not is_all_held(end):
+            is_overdue = self._quorum.is_stated and step >= end + self._rules.refresh_period
+            if step < end or not is_settled or not (is_overdue or is_all_held(end)):
                 return orders
             if epoch not in self._digests:
-                self._summing.add(epoch)
-                orders.append(SumEpoch(epoch, self._held.get(epoch, Frontier()).held()))
+                self._summing[epoch] = self._held.get(epoch, Frontier()).held()
+                orders.append(SumEpoch(epoch, self._summing[epoch]))
 
     def summed(self, closed: ClosedEpoch) -> list[ClosedEpoch]:
-        """A sum was taken. Returns it if in the journal it must replace a sum of fewer bundles."""
-        if closed.epoch not in self._summing:
-            return []
-        self._summing.discard(closed.epoch)
-        if closed.epoch in self._kept:
+        """A sum was taken. Returns it if in the journal it must replace a sum of fewer bundles at once. It is complete,
+        unless there is a quorum, which then has to sign it first."""
+        if self._summing.get(closed.epoch) != closed.frontier:
+            return []  # more has come since it was ordered
+        del self._summing[closed.epoch]
+        if closed.epoch in self._kept and not self._quorum.is_stated:
             self.restore(closed)
             return [closed]
         self._sums[closed.epoch] = closed
@@ -191,28 +212,56 @@ class Closings:
         """What to state: equal on nodes whose closed epochs have equal sums."""
         return Closed(self.before, *self._chain.at(len(self._chain)))
 
-    def agreed(self, members: Iterable[Member]) -> list[ClosedEpoch]:
-        """The sums that may replace their bundles now, each returned once: everyone who takes part states the same of
-        these epochs as we do.
-
-        Where there are other origins, one of them must have stated it, even if it has left: nobody is its own witness.
-        """
+    def agreed(self, members: Collection[Member]) -> list[ClosedEpoch]:
+        """The sums that may replace their bundles now, each returned once: a quorum has signed them, or everyone who
+        takes part states the same of these epochs as we do."""
         if not self._sums:
             return []
-        members = list(members)
-        if not all(self._is_ours(stated(member).closed) for member in members if self._has_finished(member)):
-            return []
-        said = [(stated(member).closed, takes_part(member) or self._may_return(member)) for member in members]
-        if any(is_counted and not self._is_ours(theirs) for theirs, is_counted in said):
-            return []
-        before = min((theirs.before for theirs, is_counted in said if is_counted), default=self.before)
-        witnesses = sum(theirs.before >= before and self._is_ours(theirs) for theirs, _ in said)
-        if witnesses < min(2, self._rules.clients):
-            return []
+        before = self._signed_before(members) if self._quorum.is_stated else self._stated_before(members)
         settled = [self._sums.pop(epoch) for epoch in sorted(self._sums) if epoch < self.epoch_of(before)]
         for closed in settled:
             self.restore(closed)
         return settled
+
+    def _signed_before(self, members: Iterable[Member]) -> int:
+        """A quorum states of all epochs below this step what we do."""
+        said = sorted(before for before, *_ in filter(self._is_ours, self._counted(members)))
+        return said[-self._quorum.size] if len(said) >= self._quorum.size else 0
+
+    def _stated_before(self, members: Collection[Member]) -> int:
+        """Everyone who takes part states of all epochs below this step what we do.
+
+        Where there are other origins, one of them must have stated it, even if it has left: nobody is its own witness.
+        """
+        if not all(self._is_ours(stated(member).closed) for member in members if self._has_finished(member)):
+            return 0
+        said = [(stated(member).closed, takes_part(member) or self._may_return(member)) for member in members]
+        if any(is_counted and not self._is_ours(theirs) for theirs, is_counted in said):
+            return 0
+        before = min((theirs.before for theirs, is_counted in said if is_counted), default=self.before)
+        witnesses = sum(theirs.before >= before and self._is_ours(theirs) for theirs, _ in said)
+        return before if witnesses >= min(2, self._rules.clients) else 0
+
+    def reconsider(self, members: Iterable[Member]) -> None:
+        """Opens compacted epochs of which something came late, if somebody states another digest of them."""
+        if self._late:
+            others = [one for one in self._counted(members) if one.before <= self.before and not self._is_ours(one)]
+            for epoch in sorted(self._late):
+                if any(self.epoch_of(theirs.before) > epoch for theirs in others):
+                    self._open(epoch)
+
+    def misstated_by(self, members: Collection[Member]) -> list[Member]:
+        """Whose sums stand for the same bundles as those that a quorum has signed, and differ."""
+        if not self._quorum.is_stated:
+            return []
+        before, period = self._signed_before(members), self._rules.refresh_period
+        said = [(member, stated(member).closed) for member in self._quorum.of(members)]
+        checked = [(member, one, self._chain.at(one.before // period)) for member, one in said if one.before <= before]
+        return [member for member, one, ours in checked if one.frontier_digest == ours[0] and one.digest != ours[1]]
+
+    def _counted(self, members: Iterable[Member]) -> list[Closed]:
+        """What those state whose word counts for a quorum."""
+        return [stated(member).closed for member in self._quorum.of(members)]
 
     def _has_finished(self, member: Member) -> bool:
         """Has it said everything of the run? If it has closed epochs with other bundles than we, these are to be found

@@ -10,6 +10,8 @@ A sum is adopted if more than half of those who take part, ourselves not counted
 left. A sum that was compacted has been signed by all of them. A node whose patience is over, because it could join
 nothing for so long, makes do with more signatures for the sum than against it, the donor's among them: after a disaster
 the others may be waiting for this node. No sum is adopted that nobody has signed.
+
+If the run states a quorum (`quorum`), the hosts that have signed a sum must be a quorum with ourselves.
 """
 
 import hashlib
@@ -69,14 +71,18 @@ class Evidence:
         """The digests that the donor told of the epoch's sum; None if it told none."""
         return self._chain.digests[epoch] if epoch < len(self._chain) else None
 
-    def suffices(self, epoch: int, members: Iterable[Member], ours: OriginId, *, is_patient: bool) -> bool:
-        """Have enough hosts signed what the donor tells of this epoch? is_patient: more than half of all who take part;
-        else more than half of those who have closed it."""
+    def suffices(
+        self, epoch: int, members: Iterable[Member], ours: OriginId, *, is_patient: bool, quorum: int | None = None
+    ) -> bool:
+        """Have enough hosts signed what the donor tells of this epoch? is_patient: more than half of all who take part,
+        or a quorum together with us; else more than half of those who have closed it."""
         end = (epoch + 1) * self._period
         said = [(member, stated(member).closed) for member in members if member.origin != ours]
         voters = [(member, theirs) for member, theirs in said if takes_part(member) or theirs.before >= end]
         closed = [theirs for _, theirs in voters if end <= theirs.before <= len(self._chain) * self._period]
         agreeing = sum(theirs[1:] == self._chain.at(theirs.before // self._period) for theirs in closed)
+        if is_patient and quorum is not None:
+            return agreeing >= max(1, quorum - 1)
         return 2 * agreeing > (len(voters) if is_patient else len(closed))
 
 

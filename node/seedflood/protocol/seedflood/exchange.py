@@ -1,6 +1,6 @@
 """The conversation with the neighbours: what we tell them, what we make of what they tell us, and whom we ask."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Protocol
 
 from seedflood.errors import PeerError
@@ -18,6 +18,7 @@ from seedflood.protocol.seedflood.messages import (
     BlockDigests,
     ClosedDigests,
     ClosedEpoch,
+    EpochDigest,
     Equivocation,
     FrontierDigest,
     ReplicaDigest,
@@ -30,7 +31,7 @@ from seedflood.protocol.seedflood.rounds import applied_before
 from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.seedflood.statement import stated
 from seedflood.protocol.seedflood.watch import DigestWatch
-from seedflood.protocol.swarm.messages import AlgorithmMessage
+from seedflood.protocol.swarm.messages import AlgorithmMessage, Member
 from seedflood.protocol.swarm.outbox import Outbox
 from seedflood.protocol.swarm.presence import Presence
 
@@ -81,6 +82,8 @@ class Exchange:
         self.announcement = Announcement(rules, presence, presence.neighbours, holdings.frontier)
         self._evidence: dict[OriginId, Evidence] = {}
         """By donor that we are pulling from: what it tells of its closed epochs."""
+        self.misstating: dict[OriginId, str] = {}
+        """The hosts, by name, that sign other sums of epochs than a quorum has signed."""
 
     @property
     def is_joining(self) -> bool:
@@ -198,6 +201,8 @@ class Exchange:
             presence.declare()
         if presence.changed:
             members = presence.membership.all()
+            closings.reconsider(members)
+            self._name_misstating(closings.misstated_by(members))
             agreed = closings.agreed(members)
             self._outbox.outputs.compact += agreed
             for closed in agreed:
@@ -205,6 +210,12 @@ class Exchange:
             others = closings.outvoted_by(m for m in members if self.watch.jury.counts(m.origin, now))
             if others:
                 self.watch.doubt([other.origin for other in others], others[0].name, self._outbox)
+
+    def _name_misstating(self, members: Iterable[Member]) -> None:
+        """Tells of hosts that sign another sum of epochs than a quorum has signed, when they begin to."""
+        before, self.misstating = self.misstating, {member.origin: member.name for member in members}
+        for name in sorted(self.misstating[one] for one in self.misstating.keys() - before.keys()):
+            self._outbox.tell("a host signs other sums than the quorum", "error", member=name)
 
     def settle_doubts(self, now: float) -> None:
         """Rebuilds our replica from the journal if it differs from most others.
@@ -250,14 +261,25 @@ class Exchange:
         before = applied_before(self._course.step, self._rules)
         is_over = self.is_joining or (closed.epoch + 1) * self._rules.refresh_period <= before
         is_patient = is_held or not self.is_joining or not self.catchup.is_overdue(now)
-        members, ours = presence.membership.all(), presence.ours.origin
-        if digest is None or not is_over or not evidence.suffices(closed.epoch, members, ours, is_patient=is_patient):
+        is_signed = digest is not None and self._is_signed(closed, digest, evidence, is_patient=is_patient)
+        if digest is None or not is_over or not is_signed:
             self._outbox.tell("epoch not adopted", "warning", epoch=closed.epoch, donor=presence.membership.name(peer))
             self._admission.refuse("unsigned sum")
         elif not holdings.closings.is_closed(closed.epoch, digest) and holdings.receive_epoch(closed, digest):
             self.donors.progressed(peer, holdings.frontier)
             if is_held:
                 self.watch.outdate(now)
+
+    def _is_signed(self, closed: ClosedEpoch, told: EpochDigest, evidence: Evidence, *, is_patient: bool) -> bool:
+        """Have enough hosts signed what a donor tells of this epoch? With a quorum it may have closed the epoch again,
+        with more than is in its journal; then what it tells is of another sum."""
+        members, ours = self._presence.membership.all(), self._presence.ours.origin
+        quorum, epoch = self._holdings.quorum, closed.epoch
+        if not quorum.is_stated:
+            return evidence.suffices(epoch, members, ours, is_patient=is_patient)
+        is_of_it = Frontier(closed.frontier).digest() == told.frontier_digest
+        counted = quorum.of(members)
+        return is_of_it and evidence.suffices(epoch, counted, ours, is_patient=is_patient, quorum=quorum.size)
 
     def _receive_standing(self, peer: OriginId, standing: Standing, now: float) -> None:
         """Applies exactly what the donor had applied, so that the digests can be compared; only while we catch up, and

@@ -16,6 +16,7 @@ from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, EpochDige
 from seedflood.protocol.seedflood.opening import ends
 from seedflood.protocol.seedflood.outputs import ClosedWindow, CloseReason, Outputs
 from seedflood.protocol.seedflood.pending import Pending, describe_closing
+from seedflood.protocol.seedflood.quorum import Quorum
 from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.seedflood.window import Window
 from seedflood.protocol.swarm.outbox import Outbox
@@ -33,7 +34,8 @@ class Holdings:
         self, rules: Rules, frontier: Frontier, admission: Admission, flood: Flood, outbox: Outbox[Outputs]
     ) -> None:
         self.frontier = frontier
-        self.closings = Closings(rules)
+        self.quorum = Quorum(rules, admission.gate)
+        self.closings = Closings(rules, self.quorum)
         self.pending = Pending()
         self._rules = rules
         self._settle_at = WAITING_BUNDLES

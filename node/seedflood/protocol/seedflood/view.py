@@ -11,6 +11,7 @@ from seedflood.protocol.seedflood.audit import Audits
 from seedflood.protocol.seedflood.catchup import describe_progress
 from seedflood.protocol.seedflood.cuts import Cuts
 from seedflood.protocol.seedflood.exchange import Exchange
+from seedflood.protocol.seedflood.quorum import Quorum
 from seedflood.protocol.seedflood.statement import stated
 from seedflood.protocol.seedflood.window import Window
 from seedflood.protocol.swarm.membership import NAMED_MAX, Membership
@@ -87,6 +88,15 @@ def add_audits(view: View, audits: Audits, membership: Membership) -> View:
     said += [f"{membership.name(origin)}: the last audits could not be made" for origin in out_of_reach]
     figures = {**view.figures, **{name: float(count) for name, count in counts.items()}}
     return replace(view, figures=figures, words={**view.words, "audit": "; ".join(said[:NAMED_MAX]) or "nothing found"})
+
+
+def add_quorum(view: View, quorum: Quorum, misstating: Iterable[str]) -> View:
+    """The view with the hosts that sign other sums of epochs than a quorum has signed, if the run states one."""
+    if not quorum.is_stated:
+        return view
+    names = sorted(misstating)
+    figures = {**view.figures, "quorum": float(quorum.size), "hosts_with_other_sums": float(len(names))}
+    return replace(view, figures=figures, words={**view.words, "other sums": ", ".join(names[:NAMED_MAX]) or "none"})
 
 
 def _view_window(window: Window | None, membership: Membership, presence: Presence) -> WindowView | None:

@@ -38,6 +38,7 @@ class SeedfloodWorld(World[SeedfloodHost]):
         weather: Weather | None = None,
         pace: Pace | Sequence[Pace] | None = None,
         patience: Patience | None = None,
+        quorum: int | None = None,
     ) -> None:
         patience = patience or Patience()
         self.chronicle = Chronicle(refresh_period, telling, optimizer)
@@ -55,6 +56,7 @@ class SeedfloodWorld(World[SeedfloodHost]):
             step_reach=None if optimizer == "sgd" else COEFFICIENT_MAX,
             run_seed=seed & SEED_MAX,
             is_auditable=auditable,
+            quorum=quorum,
         )
         super().__init__(
             clients,

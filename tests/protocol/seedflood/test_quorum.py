@@ -1,0 +1,236 @@
+"""Compaction by a quorum, by hand: any two sums of an epoch in journals are such that one covers the other."""
+
+import hashlib
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from origins import A, B, C, D, E, epoch, make_rules, pretend_signature, verify
+
+from seedflood.protocol.frontier import Frontier
+from seedflood.protocol.seedflood.epochs import Closings
+from seedflood.protocol.seedflood.evidence import Evidence
+from seedflood.protocol.seedflood.quorum import Quorum
+from seedflood.protocol.swarm.gate import Gate
+from seedflood.protocol.swarm.roster import Entry, Roster
+
+OPERATOR = hashlib.sha256(b"operator").digest()
+PERIOD = 2
+ORIGINS = (A, B, C, D, E)
+BUNDLES = [origin.bundle(step) for origin in ORIGINS for step in range(PERIOD)]
+AFTER = 10
+"""The step at which the first epoch is closed, and no other, whatever is lacking."""
+
+
+def gate_of(*hosts, removed=()):
+    entries = [Entry(one.name, one.public_key, () if one in removed else ("train",)) for one in hosts]
+    roster = Roster(1, tuple(entries)).signed(lambda told: pretend_signature(OPERATOR, told), OPERATOR, "")
+    return Gate(verify, OPERATOR, "", roster)
+
+
+def make_quorum(least, *hosts, removed=()):
+    rules = make_rules(clients=len(hosts), refresh_period=PERIOD, window="bounded", quorum=least)
+    return rules, Quorum(rules, gate_of(*hosts, removed=removed))
+
+
+class Host:
+    """One host of five: what it holds of the first epoch as bundles, the sum in its journal, and what it has heard that
+    others state."""
+
+    def __init__(self, origin, quorum):
+        self.origin = origin
+        self.rules, self.quorum = make_quorum(quorum, *ORIGINS)
+        self.closings = Closings(self.rules, self.quorum)
+        self.bundles = set()
+        self.sum = None
+        self.heard = {}
+        self.state()
+
+    @property
+    def covered(self):
+        return Frontier(self.sum.frontier if self.sum is not None else ())
+
+    @property
+    def held(self):
+        held = Frontier(self.covered.held())
+        for bundle in self.bundles:
+            held.add(*bundle.span)
+        return held
+
+    def state(self):
+        self.heard[self.origin.id] = self.origin.member(closed=self.closings.statement())
+
+    def hear(self, bundle):
+        if not self.held.holds(*bundle.span):
+            self.bundles.add(bundle)
+            self.closings.note([bundle])
+            self.state()
+
+    def close(self):
+        for order in self.closings.due(AFTER, lambda _: False):
+            total = Frontier(order.frontier).count()
+            for closed in self.closings.summed(epoch(order.epoch, *order.frontier, total=total)):
+                self.keep(closed)
+        self.state()
+
+    def settle(self):
+        self.closings.reconsider(self.heard.values())
+        for closed in self.closings.agreed(self.heard.values()):
+            self.keep(closed)
+        self.state()
+
+    def keep(self, closed):
+        assert Frontier(closed.frontier).covers(self.covered.held()), "the journal would lose updates"
+        self.sum = closed
+        self.bundles = {bundle for bundle in self.bundles if not self.covered.holds(*bundle.span)}
+
+    def take(self, donor):
+        if donor.sum is None or self.held.covers(donor.sum.frontier):
+            return
+        evidence = Evidence(self.rules)
+        for told in donor.closings.told():
+            evidence.take(told)
+        size, members = self.quorum.size, self.quorum.of(self.heard.values())
+        is_signed = evidence.suffices(0, members, self.origin.id, is_patient=True, quorum=size)
+        if is_signed and self.closings.is_closed(0, evidence.digest(0)):
+            return
+        told = evidence.digest(0)
+        is_theirs = told is not None and told.frontier_digest == Frontier(donor.sum.frontier).digest()
+        if is_signed and is_theirs and self.closings.may_adopt(donor.sum):
+            self.keep(donor.sum)
+            self.closings.restore(donor.sum)
+            self.state()
+
+
+def meet(hosts):
+    """Each closes what it can, and hears what the others state."""
+    for host in hosts:
+        host.close()
+    for host in hosts:
+        host.heard |= {peer.origin.id: peer.heard[peer.origin.id] for peer in hosts}
+    for host in hosts:
+        host.settle()
+
+
+def are_comparable(hosts):
+    kept = [host.covered for host in hosts if host.sum is not None]
+    return all(one.covers(other.held()) or other.covers(one.held()) for one in kept for other in kept)
+
+
+def heal(hosts):
+    """Everyone hears everything of everyone, again and again."""
+    for host in hosts * 3:
+        for peer in hosts:
+            for bundle in sorted(peer.bundles):
+                host.hear(bundle)
+            host.take(peer)
+        meet(hosts)
+
+
+HOSTS = st.integers(0, 4)
+ACTIONS = st.one_of(
+    st.tuples(st.just("hear"), HOSTS, st.integers(0, 3)),
+    st.tuples(st.just("meet"), st.sets(HOSTS, min_size=2, max_size=4)),
+    st.tuples(st.just("take"), HOSTS, HOSTS),
+)
+
+
+@settings(max_examples=100)
+@given(st.integers(3, 4), st.lists(ACTIONS, max_size=40))
+def test_of_two_compacted_sums_one_covers_the_other_and_in_the_end_all_hold_the_same(size, actions):
+    hosts = [Host(origin, size) for origin in ORIGINS]
+    for action in actions:
+        match action:
+            case "hear", one, bundle:
+                hosts[one].hear(BUNDLES[bundle])
+            case "meet", those:
+                meet([hosts[one] for one in sorted(those)])
+            case "take", one, donor:
+                hosts[one].take(hosts[donor])
+        assert are_comparable(hosts)
+    heal(hosts)
+    assert len({host.held.digest() for host in hosts}) == 1
+    assert len({host.closings.statement() for host in hosts}) == 1
+
+
+def test_less_than_half_would_let_two_sides_part_for_ever(monkeypatch):
+    """Which is why a quorum is more than half, whatever the run says."""
+    monkeypatch.setattr(Quorum, "size", 2)
+    hosts = [Host(origin, 2) for origin in ORIGINS]
+    for pair, bundle in (((0, 1), BUNDLES[0]), ((2, 3), BUNDLES[2])):
+        for k in pair:
+            hosts[k].hear(bundle)
+            hosts[k].close()
+        hosts[pair[0]].heard[hosts[pair[1]].origin.id] = hosts[pair[1]].heard[hosts[pair[1]].origin.id]
+        hosts[pair[0]].settle()
+    assert not are_comparable(hosts)
+
+
+# How many
+
+
+@pytest.mark.parametrize(("least", "size"), [(3, 3), (4, 4), (5, 5), (2, 3)])
+def test_a_quorum_is_what_the_run_says_and_always_more_than_half(least, size):
+    assert make_quorum(least, *ORIGINS)[1].size == size
+
+
+def test_a_quorum_follows_the_roster_and_who_was_removed_has_no_word():
+    _, quorum = make_quorum(4, *ORIGINS, removed=[D, E])
+    assert quorum.size == 3
+    assert quorum.of([one.member() for one in ORIGINS]) == [one.member() for one in (A, B, C)]
+
+
+# Closing and compacting
+
+
+def closed_alone(*bundles):
+    """A host that has closed the first epoch though something is lacking."""
+    host = Host(A, 3)
+    for bundle in bundles:
+        host.hear(bundle)
+    host.close()
+    return host
+
+
+def test_an_epoch_that_lacks_something_is_closed_one_epoch_later():
+    closings = Closings(*make_quorum(3, *ORIGINS))
+    assert closings.due(AFTER - 1, lambda _: False) == []
+    assert [order.epoch for order in closings.due(AFTER, lambda _: False)] == [0]
+
+
+def test_who_is_away_does_not_keep_an_epoch_from_being_compacted():
+    host = closed_alone(A.bundle(0), B.bundle(0))
+    said = host.closings.statement()
+    away = [D.member(), E.member(closed=said._replace(digest=bytes(32)))]
+    assert host.closings.agreed([A.member(closed=said), B.member(closed=said), *away]) == []
+    (closed,) = host.closings.agreed([A.member(closed=said), B.member(closed=said), C.member(closed=said), *away])
+    assert closed.frontier == Frontier([A.held(1), B.held(1)]).held()
+
+
+def test_what_comes_late_stays_beside_a_compacted_sum_until_somebody_states_another():
+    host = closed_alone(A.bundle(0))
+    said = host.closings.statement()
+    agreeing = [one.member(closed=said) for one in (A, B, C)]
+    assert len(host.closings.agreed(agreeing)) == 1
+    host.closings.note([D.bundle(1)])
+    host.closings.reconsider(agreeing)
+    assert host.closings.statement() == said
+    assert host.closings.due(AFTER, lambda _: False) == []
+    other = closed_alone(A.bundle(0), D.bundle(1)).closings.statement()
+    host.closings.reconsider([*agreeing, E.member(closed=other)])
+    (order,) = host.closings.due(AFTER, lambda _: False)
+    assert order.epoch == 0
+    assert order.frontier == Frontier([A.held(1), D.held(0, (1, 1))]).held()
+    assert host.closings.summed(epoch(0, *order.frontier, total=2)) == []
+    assert host.closings.statement() == other
+    assert host.closings.agreed(agreeing) == []
+    assert len(host.closings.agreed([one.member(closed=other) for one in (A, B, E)])) == 1
+
+
+def test_who_signs_another_sum_of_the_same_bundles_than_a_quorum_is_found():
+    host = closed_alone(A.bundle(0))
+    said = host.closings.statement()
+    agreeing = [one.member(closed=said) for one in (A, B, C)]
+    wrong = D.member(closed=said._replace(digest=bytes(32)))
+    assert host.closings.misstated_by([*agreeing[:2], wrong]) == []
+    assert host.closings.misstated_by([*agreeing, wrong, E.member()]) == [wrong]

@@ -1,0 +1,100 @@
+"""Closed runs that state a quorum: who is away, or lies, keeps nobody's journal from being compacted, and in the end
+all hold the same."""
+
+import pytest
+from worlds import STORMY, make_world
+
+from seedflood.protocol.seedflood.epochs import Closings
+from seedflood.simulation.checks import find_stuck
+from seedflood.simulation.operator import Operator
+from seedflood.simulation.seedflood.checks import find_violations, has_equal_digests, has_equal_frontiers
+
+PERIOD = 4
+
+
+def make_closed(clients=5, *, quorum=3, window="bounded", steps=60, **settings):
+    world = make_world(
+        "complete", clients, window=window, steps=steps, quorum=quorum, refresh_period=PERIOD, **settings
+    )
+    Operator(world)
+    world.start()
+    return world
+
+
+def compacted(host):
+    return len(host.journal.closed)
+
+
+def judge(world):
+    world.run(600.0)
+    assert find_stuck(world.honest) == []
+    assert find_violations(world.honest) == []
+    assert has_equal_frontiers(world.honest)
+    assert has_equal_digests(world.honest)
+
+
+@pytest.mark.parametrize("window", ["bounded", "none"])
+@pytest.mark.parametrize(("quorum", "is_compacted"), [(3, True), (None, False)])
+def test_a_host_that_is_down_for_long_keeps_epochs_open_unless_there_is_a_quorum(window, quorum, is_compacted):
+    world = make_closed(quorum=quorum, window=window)
+    world.run_until_step(12)
+    world.hosts[4].crash()
+    before = compacted(world.hosts[0])
+    world.run_until_step(60)
+    world.run_for(5.0)
+    assert (compacted(world.hosts[0]) >= 60 // PERIOD - 2) == is_compacted
+    assert is_compacted or compacted(world.hosts[0]) <= before + 1
+    world.start_later(world.hosts[4], 0.5)
+    judge(world)
+    assert world.hosts[4].node.frontier.last(world.hosts[4].origin) >= 11
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_what_a_part_that_was_cut_off_has_measured_counts_though_the_others_have_compacted(seed):
+    world = make_closed(seed=seed, steps=80)
+    world.run_until_step(8)
+    world.network.partition({3, 4})
+    world.run_until_step(60)
+    for host, others in ((world.hosts[0], (3, 4)), (world.hosts[3], (0, 1, 2))):
+        behind = [host.node.frontier.last(world.hosts[one].origin) for one in others]
+        assert max(behind) < host.node.step - 2 * PERIOD
+    assert compacted(world.hosts[0]) > compacted(world.hosts[3])
+    world.network.unite()
+    judge(world)
+    late = {update for update in world.chronicle.updates if update[0] in (world.hosts[3].origin, world.hosts[4].origin)}
+    assert len(late) > 40
+    assert late <= set(world.hosts[0].ledger.applied)
+
+
+def test_hosts_that_lose_their_disks_take_sums_that_a_quorum_has_signed():
+    world = make_closed(seed=3, weather=STORMY)
+    world.run_until_step(12)
+    world.hosts[4].crash()
+    world.run_until_step(36)
+    world.hosts[1].lose_disk()
+    world.start_later(world.hosts[1], 0.5)
+    world.start_later(world.hosts[4], 2.0)
+    judge(world)
+    assert compacted(world.hosts[1]) > 0
+
+
+def test_who_signs_other_sums_is_named_and_keeps_nobody_from_compacting(monkeypatch):
+    world = make_closed(4, quorum=3)
+    world.run_until_step(1)
+    liar = world.hosts[3]
+    world.cast_out(liar.origin)
+    true_statement = Closings.statement
+
+    def statement(closings):
+        said = true_statement(closings)
+        return said._replace(digest=bytes(32)) if closings is liar.node.closings and said.before else said
+
+    monkeypatch.setattr(Closings, "statement", statement)
+    judge(world)
+    for host in world.honest:
+        assert compacted(host) > 10
+        named = [event for event in host.events if event.name == "a host signs other sums than the quorum"]
+        assert {event.facts["member"] for event in named} == {liar.name}
+        view = host.node.view(world.clock.now)
+        assert view.words["other sums"] == liar.name
+        assert view.figures["hosts_with_other_sums"] == 1.0
