@@ -15,13 +15,9 @@ from seedflood.protocol.seedflood.batches import payload_bytes, tells_payloads
 from seedflood.protocol.seedflood.messages import BUNDLE_UPDATES_MAX, Bundle, bundle_of
 from seedflood.storage.records import CRC_BYTES, is_whole, sealed, unsealed
 
-_STRAND = struct.Struct(
-    ">QQQHH"
-)  # origin, step, last, bundles, updates in each (or | _PAYLOADS | _APPLIED); then the bundles
-_PAYLOADS = 1 << 15
-_APPLIED = (
-    1 << 14
-)  # behind the bundles stands what each states as applied, with its size before it; then their whole size
+_STRAND = struct.Struct(">QQQHH")  # origin, step, last, bundles, updates in each, with flags; then the bundles
+_PAYLOADS = 1 << 15  # a flag: they tell payloads
+_APPLIED = 1 << 14  # a flag: behind the bundles stands what each states as applied (`_packed_applied`)
 _NAME = struct.Struct(">qqqH")  # the start of a strand, as the columns of its row: origin (signed), step, last, bundles
 _BUNDLES = [struct.Struct(f">I{'Iq' * n}64s") for n in range(BUNDLE_UPDATES_MAX + 1)]  # skipped, probes, signature
 _SKIPPED = struct.Struct(">I")  # the start of each bundle
@@ -99,6 +95,7 @@ def decode_strand(record: bytes, salt: int) -> list[Bundle]:
 
 
 def _packed_applied(bundles: Sequence[Bundle]) -> bytes:
+    """What each bundle states as applied, with its size before it; then the size of it all."""
     packed = b"".join(_APPLIED_SIZE.pack(len(one.applied)) + one.applied for one in bundles)
     return packed + _APPLIED_SIZE.pack(len(packed))
 
