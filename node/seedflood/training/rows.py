@@ -134,7 +134,10 @@ def _read_splits(name: str, configuration: str | None, validation_split: str) ->
 
     found = datasets.load_dataset(name, configuration)
     split = validation_split if validation_split in found else "validation"
-    return rows_in_memory(found["train"], f"{name} train"), rows_in_memory(found[split], f"{name} {split}")
+    train, validation = rows_in_memory(found["train"], f"{name} train"), rows_in_memory(found[split], f"{name} {split}")
+    if not (train and validation):  # also of a cache that another process is still writing
+        raise ValueError("it has no rows")
+    return train, validation
 
 
 @contextmanager
