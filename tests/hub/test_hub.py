@@ -35,7 +35,7 @@ async def hub(tmp_path_factory):
 
 def write_data(folder: Path) -> None:
     labels = datasets.ClassLabel(names=["negative", "positive"])
-    for rows, file in zip(grammar.rows(3, (16, 8)), DATA_FILES.values(), strict=True):
+    for rows, file in zip(grammar.rows(3, (48, 16)), DATA_FILES.values(), strict=True):
         (folder / file).parent.mkdir(parents=True, exist_ok=True)
         datasets.Dataset.from_list(rows).cast_column("label", labels).to_parquet(folder / file)
 
@@ -75,3 +75,14 @@ async def test_what_the_hub_does_not_have_is_one_sentence(hub, tmp_path):
     assert code == ExitCode.CONFIG
     assert 'Model "nobody/nothing" is neither' in line
     assert "(the hub has no such model, or it is private)" in line
+
+
+async def test_a_study_fetches_model_and_data_and_measures_every_method(hub, tmp_path):
+    words = f"study --plan smoke --model {MODEL} --task sst2 --methods seedflood,dsgd-lora --jobs 2 --json --out"
+    code, out, err = await seedflood(hub, tmp_path / "home", *words.split(), str(tmp_path / "study"))
+    assert code == 0, err
+    assert json.loads(out)["cells"] == 4
+    results = [json.loads(line) for line in (tmp_path / "study" / "results.jsonl").read_text().splitlines()]
+    assert {(one["cell"]["model"], one["cell"]["task"]) for one in results} == {(MODEL, "sst2")}
+    assert f"/{MODEL}/resolve/{COMMIT}/model.safetensors" in hub.asked
+    assert {f"/datasets/{DATA}/resolve/{COMMIT}/{file}" for file in DATA_FILES.values()} <= set(hub.asked)
