@@ -161,7 +161,11 @@ CLAIMS = (
     ),
     Claim(SEEDFLOOD, "It is as good as gossip with gradients, with 16 clients.", _gossip_with_gradients),
     Claim(SEEDFLOOD, "With 32 to 128 clients it is as good as DSGD with 16.", _many_clients),
-    Claim(SEEDFLOOD, "What is learned does not depend on the graph.", _graphs),
+    Claim(
+        SEEDFLOOD,
+        "What is learned does not depend on the graph; in strict windows that is so by construction.",
+        _graphs,
+    ),
     Claim(SEEDFLOOD, "A rank below 32 hurts; more than 32 is not needed.", _rank),
     Claim(SEEDFLOOD, "A new subspace in each step destroys learning; in every 50th it does no harm.", _refresh),
     Claim(SEEDFLOOD, "Flooding 4 or 8 hops a round costs nothing visible; 1 hop does.", _hops),
