@@ -104,3 +104,10 @@ def test_these_checks_can_fail():
         "Node.no_such_method",
     ]
     assert run_blocks([("python", "print(1)"), ("text", "2\n")]) == [("1\n", "2\n")]
+
+
+def test_the_table_of_choices_is_the_one_that_the_study_wrote():
+    heading = "## Which one should I use?\n\n"
+    table = (ROOT / "docs/study.md").read_text().partition(heading)[2].partition("\n\n")[0]
+    assert table.count("\n") == 6
+    assert table in (ROOT / "README.md").read_text()
