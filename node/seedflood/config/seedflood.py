@@ -131,16 +131,18 @@ class SeedfloodSettings(AlgorithmSettings):
             return
         if not is_closed:
             raise ValueError(
-                "quorum is of hosts on a roster, which only a closed run has: set operator, or leave it out"
+                "quorum of [run.seedflood] is of hosts on a roster, which only a closed run has: set operator, or "
+                "leave it out"
             )
         if self.window == "strict":
             raise ValueError(
-                'quorum is not for strict windows, which wait for every host anyway: set window = "bounded", or leave '
-                "it out"
+                "quorum of [run.seedflood] is not for strict windows, which wait for every host anyway: set "
+                'window = "bounded", or leave it out'
             )
         if not clients < 2 * self.quorum <= 2 * clients:
             raise ValueError(
-                f"quorum ({self.quorum}) must be more than half of clients ({clients}), and no more than all"
+                f"quorum ({self.quorum}) of [run.seedflood] must be more than half of clients ({clients}), and no more "
+                "than all"
             )
 
     def shown(self) -> dict[str, Any]:
