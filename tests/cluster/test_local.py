@@ -34,6 +34,13 @@ def test_the_line_of_a_course_is_about_the_run_that_goes_on(cluster):
     assert {host.sent_bytes for host in cluster.hosts} == {0}
 
 
+def test_hosts_that_are_ready_train_even_if_they_have_told_no_progress_yet(cluster):
+    for host in cluster.hosts:
+        cluster._learn(host, {"event": "started"})
+        cluster._learn(host, {"event": "ready", "step": 0})
+    assert "training" in cluster._line()
+
+
 async def test_a_node_that_is_killed_is_said_to_be(cluster, monkeypatch):
     start = asyncio.create_subprocess_exec
 

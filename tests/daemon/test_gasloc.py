@@ -12,6 +12,7 @@ from clusters import Cluster
 from seedflood.config import RunSettings
 from seedflood.embedded import grammar
 from seedflood.errors import ConfigError
+from seedflood.host.gasloc.engine import GaslocEngine
 from seedflood.host.places import SNAPSHOTS_FOLDER
 
 RUN = {
@@ -239,6 +240,16 @@ async def test_d_adam_and_dsgd_are_settings(cluster, optimiser):
     results = await cluster.finish()
     assert all(result["rounds"] == 30 and result["exchanges"] for result in results)
     assert all(result["perplexity_after"] < 100 for result in results)
+
+
+async def test_long_rounds_show_progress_on_the_way(cluster, monkeypatch):
+    said = []
+    monkeypatch.setattr(GaslocEngine, "_tell_progress", lambda engine, step: said.append((step, engine.trainer.step)))
+    run = {"clients": 1, "steps": 30, "local_steps": 30}
+    await cluster.start("a", [], run, {"progress_seconds": 0.0})
+    await cluster.finish()
+    assert len({taken for step, taken in said if step == 0}) > 1, "within the one round"
+    assert said[-1][0] == 30
 
 
 async def test_operators_see_what_is_learned_and_exchanged(cluster, http):

@@ -347,6 +347,8 @@ class _Cluster:
                 host.went_on()
             case "started":
                 host.phase = "evaluating"
+            case "ready":
+                host.phase = "training"
             case "progress":
                 host.progressed(facts)
             case "evaluated":

@@ -149,6 +149,7 @@ class GaslocEngine(Engine, Watcher):
         if taken.skipped:
             sentence = "the gradient is not finite; nothing is learned of such steps"
             self._hub.tell(sentence, "warning", step=step, steps=taken.skipped)
+        self._tell_progress_if_due()
 
     def mixed(self, mixed: Mixed) -> None:
         if mixed.neighbours:
@@ -156,14 +157,17 @@ class GaslocEngine(Engine, Watcher):
             self.node.show(consensus_distance=mixed.distance)
         self._tokens.heard(self.node.swarm_rounds(), self._shell.loop.time())
         self._show_tokens()
-        step = self.node.step
-        self._results.evaluate_on_the_way(step)
-        pause = 0.0 if step >= self._settings.run.steps else self._settings.node.progress_seconds
-        if self.report.is_due(self._shell.loop.time(), pause):
-            self._tell_progress(step)
+        self._results.evaluate_on_the_way(self.node.step)
+        self._tell_progress_if_due()
 
     def troubled(self, sentence: str, reason: str) -> None:
         self._hub.tell(sentence, "error", reason=reason)
+
+    def _tell_progress_if_due(self) -> None:
+        step = self.node.step
+        pause = 0.0 if step >= self._settings.run.steps else self._settings.node.progress_seconds
+        if self.report.is_due(self._shell.loop.time(), pause):
+            self._tell_progress(step)
 
     def _tell_progress(self, step: int) -> None:
         _log.info(
