@@ -15,7 +15,8 @@ def study(
     plan: Annotated[
         str,
         typer.Option(
-            help="smoke (a minute), default (hours), paper (days, for hub models) or pretrain (from scratch)."
+            help="smoke (a minute), short (8 clients), default (hours), paper (days, for hub models) or pretrain (from "
+            "scratch)."
         ),
     ] = "default",
     model: Annotated[str, typer.Option(help="Base model: embedded, a folder or a hub name.")] = "embedded",

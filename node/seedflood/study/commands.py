@@ -10,7 +10,7 @@ from seedflood.config import NodeSettings, ObjectiveSettings, RunSettings
 from seedflood.study import timings
 from seedflood.study.forecast import forecast
 from seedflood.study.harness import Display, cores, run
-from seedflood.study.plan import Plan, Study, check_methods, find_plan
+from seedflood.study.plan import PLANS, Plan, Study, check_methods, find_plan
 from seedflood.study.report import write_report
 from seedflood.study.results import Results, alone
 from seedflood.study.rows import Split, objective_of, split
@@ -56,7 +56,7 @@ class Request:
     def report(self, path: Path) -> dict[str, Any]:
         """Writes what there is."""
         results = Results(self.out)
-        write_report(self.plan, results, timings.read(self.out), path, self.out / "figures")
+        write_report(PLANS.values(), results, timings.read(self.out), path, self.out / "figures")
         return {"report": str(path), "results": str(results.path), "cells": len(results)}
 
     def _rows(self) -> Split:

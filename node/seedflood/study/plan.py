@@ -45,6 +45,7 @@ class Plan:
     """steps: of every client, by the order of the method. initial: do clients begin with the model's weights, or with
     random ones? tries: how many entries of each grid are tried. points: measurements of a course, after the first."""
 
+    name: str
     steps: Mapping[str, int]
     rows: Sizes
     seeds: tuple[int, ...]
@@ -144,6 +145,7 @@ OURS = ("seedflood", "coefficients")
 EVERY = tuple(METHODS)
 
 SMOKE = Plan(
+    name="smoke",
     steps={"first": 4, "zeroth": 4},
     rows=Sizes(32, 16, 16),
     seeds=(1,),
@@ -160,6 +162,7 @@ COMPARED = ("seedflood", "dzsgd", "dsgd", "choco", "gasloc")
 PRE_TRAINERS = ("gasloc", "diloco", "d-adam", "dsgd")
 
 DEFAULT = Plan(
+    name="default",
     steps={"first": 40, "zeroth": 100},
     rows=Sizes(1024, 500, 1000),
     seeds=(1, 2, 3),
@@ -180,13 +183,26 @@ DEFAULT = Plan(
 
 PAPER = replace(
     DEFAULT,
+    name="paper",
     steps={"first": 500, "zeroth": 5000},
     parts=tuple(replace(part, methods=EVERY) if part.title == CLIENTS else part for part in DEFAULT.parts),
     batch_size=16,
     points=20,
 )
 
+SHORT = replace(
+    DEFAULT,
+    name="short",
+    rows=Sizes(1024, 256, 1000),
+    parts=(
+        Part(BYTES, EVERY),
+        Part(UNEVEN, (*COMPARED, "coefficients"), ({}, {"skew": 0.1})),
+    ),
+    clients=8,
+)
+
 PRETRAIN = Plan(
+    name="pretrain",
     steps={"first": 80},
     rows=Sizes(1024, 128, 256),
     seeds=(1, 2, 3),
@@ -199,7 +215,7 @@ PRETRAIN = Plan(
     batch_size=8,
 )
 
-PLANS: Mapping[str, Plan] = {"smoke": SMOKE, "default": DEFAULT, "paper": PAPER, "pretrain": PRETRAIN}
+PLANS: Mapping[str, Plan] = {plan.name: plan for plan in (SMOKE, SHORT, DEFAULT, PAPER, PRETRAIN)}
 
 
 def find_plan(name: str) -> Plan:

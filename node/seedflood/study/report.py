@@ -49,11 +49,13 @@ class Figures:
         return f"![{title}]({os.path.relpath(self.folder / name, self.seen_from)})\n\n"
 
 
-def write_report(plan: Plan, results: Results, timings: Mapping[str, Timing], path: Path, figures_folder: Path) -> None:
-    """Draws and writes what there is of a plan. Raises OSError."""
+def write_report(
+    plans: Iterable[Plan], results: Results, timings: Mapping[str, Timing], path: Path, figures_folder: Path
+) -> None:
+    """Draws and writes what there is of these plans. Raises OSError."""
     figures_folder.mkdir(parents=True, exist_ok=True)
     figures = Figures(figures_folder, path.parent)
-    studies = [study for study in studies_in(plan, results) if chosen(study, results)]
+    studies = [study for study in studies_in(plans, results) if chosen(study, results)]
     evidence = [Evidence(study, results, timings) for study in studies]
     text = INTRODUCTION + f"\n## Which one should I use?\n\n{choices_table(evidence)}"
     text += "".join(f"\n## Claims: {_name(one.study)}\n\n{_claims(one)}" for one in evidence)
@@ -115,7 +117,7 @@ def _study(study: Study, results: Results, figures: Figures) -> str:
     for number, part in enumerate(plan.parts):
         found = rows_of(study, part, results)
         if found:
-            name = f"{study.task}-{plan.initial}-{study.rows[:8]}-{number}.svg"
+            name = f"{Path(study.model).name}-{study.task}-{plan.name}-{study.rows[:8]}-{number}.svg"
             said += _part(part, found, figures, name)
     return said + _times(rows_of(study, plan.parts[0], results))
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from seedflood.study.cell import Cell, Result, best
 from seedflood.study.links import Links, seconds_to
-from seedflood.study.methods.method import Initial, Option
-from seedflood.study.plan import OPTIONS, PRETRAIN, Part, Plan, Study
+from seedflood.study.methods.method import Option
+from seedflood.study.plan import OPTIONS, Part, Plan, Study
 from seedflood.study.results import Results
 
 COSTS = ("edge_bytes", "forwards", "backwards", "measure_seconds", "exchange_seconds", "steps", "consensus_error")
@@ -110,15 +110,12 @@ def halfway(rows: Iterable[Row]) -> float | None:
     return None if least is None else (courses[0][0][0]["loss"] + least) / 2
 
 
-def studies_in(plan: Plan, results: Results) -> Iterator[Study]:
-    """Of all results, in the order in which they came: those that begin with random weights by the plan for these, all
-    others by the given one."""
-    for model, task, rows, initial in dict.fromkeys(_names(one.cell) for one in results):
-        yield Study(PRETRAIN if initial == "random" else plan, model, task, rows)
-
-
-def _names(cell: Cell) -> tuple[str, str, str, Initial]:
-    return cell.model, cell.task, cell.rows, cell.initial
+def studies_in(plans: Iterable[Plan], results: Results) -> Iterator[Study]:
+    """Of all results, in the order in which they came: each by the plans that they have tries of."""
+    for names in dict.fromkeys((one.cell.model, one.cell.task, one.cell.rows) for one in results):
+        for study in (Study(plan, *names) for plan in plans):
+            if any(cell in results for method in study.used() for cell in study.grid_of(method)):
+                yield study
 
 
 def _figure(result: Result, name: str) -> float | None:
