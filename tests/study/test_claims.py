@@ -9,7 +9,7 @@ from seedflood.study.choices import choose, spell
 from seedflood.study.claims import CLAIMS, judge
 from seedflood.study.evidence import Evidence
 from seedflood.study.forecast import forecast
-from seedflood.study.plan import BYTES, DEFAULT, PRETRAIN, Study
+from seedflood.study.plan import BYTES, DEFAULT, PRETRAIN, SHORT, Study
 from seedflood.study.results import Results
 from seedflood.study.summary import all_tries, chosen, left
 from seedflood.study.timings import Applied, Timing
@@ -58,11 +58,11 @@ def results(tmp_path):
 
 
 def verdicts(evidence):
-    return {one.claim.judge.__name__.strip("_"): (one.verdict, one.figures) for one in judge(evidence)}
+    return {one.claim.judge.__name__.strip("_"): (one.verdict, one.figures) for one in judge([evidence])}
 
 
 def test_claims_hold_where_results_are_as_the_papers_say(results):
-    found = verdicts(Evidence(STUDY, results, {"tiny": TIMING}))
+    found = verdicts(Evidence(STUDY, results, TIMING))
     assert len(found) == len(CLAIMS)
     assert found.pop("bytes") == (
         "holds in part",
@@ -74,7 +74,7 @@ def test_claims_hold_where_results_are_as_the_papers_say(results):
 
 def test_a_claim_does_not_hold_where_results_speak_against_it(results):
     slow = replace(TIMING, updates=(Applied(1024, 2.0, 30.0),))
-    assert verdicts(Evidence(STUDY, results, {"tiny": slow}))["aggregation"][0] == "does not hold here"
+    assert verdicts(Evidence(STUDY, results, slow))["aggregation"][0] == "does not hold here"
 
 
 def test_a_claim_waits_for_all_its_seeds(results, tmp_path):
@@ -86,6 +86,27 @@ def test_a_claim_waits_for_all_its_seeds(results, tmp_path):
     assert found["rank"] == ("not measured", "-")
     assert found["aggregation"] == ("not measured", "-")
     assert found["hops"][0] == "holds"
+
+
+def test_a_claim_has_a_line_for_each_study_that_measured_it(results):
+    other = Study(replace(SHORT, seeds=(1,)), "large", "sst2", "d" * 16)
+    fill(other, results)
+    found = list(judge([Evidence(STUDY, results, TIMING), Evidence(other, results)]))
+    lines = [(one.claim.judge.__name__, one.study) for one in found]
+    assert lines[:2] == [("_bytes", "tiny, sst2, default"), ("_bytes", "large, sst2, short")]
+    assert [study for name, study in lines if name in ("_rank", "_aggregation")] == ["tiny, sst2, default"] * 2
+    assert "not measured" not in {one.verdict for one in found}
+
+
+def test_a_situation_has_a_line_for_each_study_that_tells_of_it(results):
+    other = Study(replace(SHORT, seeds=(1,)), "large", "sst2", "d" * 16, ["dsgd"])
+    fill(other, results)
+    found = [(one.situation.name, one.study) for one in choose([Evidence(STUDY, results), Evidence(other, results)])]
+    assert found[:2] == [("phone-grade links", "tiny, sst2, default"), ("phone-grade links", "large, sst2, short")]
+    assert found[2:4] == [
+        ("no memory for activations", "tiny, sst2, default"),
+        ("quantised weights, which a step must not write to", "tiny, sst2, default"),
+    ], "DSGD can be used in neither"
 
 
 def test_the_soonest_method_that_can_be_used_is_chosen(results):
@@ -101,7 +122,9 @@ def test_the_soonest_method_that_can_be_used_is_chosen(results):
 def test_pre_training_is_chosen_for_by_the_study_from_scratch(results):
     scratch = Study(replace(PRETRAIN, seeds=(1,)), "tiny", "lm", "e" * 16)
     fill(scratch, results)
-    *_, last = choose([Evidence(STUDY, results), Evidence(scratch, results)])
+    *others, last = choose([Evidence(STUDY, results), Evidence(scratch, results)])
+    assert {one.study for one in others} == {"tiny, sst2, default"}
+    assert last.study == "tiny, lm, pretrain"
     assert {name for name, _ in last.seconds} == {"gasloc", "diloco", "d-adam", "dsgd"}
     assert spell(last)[0] == "gasloc"
 

@@ -7,15 +7,15 @@ import pytest
 
 from seedflood.study.cell import Result
 from seedflood.study.links import HOME, seconds_to
-from seedflood.study.plan import Part, Plan, Study
+from seedflood.study.plan import BYTES, Part, Plan, Study
 from seedflood.study.report import write_report
 from seedflood.study.results import Results
 from seedflood.study.rows import Sizes
-from seedflood.study.summary import Row, all_tries, chosen, halfway, left, rows_of, tries_of
+from seedflood.study.summary import Row, all_tries, chosen, halfway, left, rows_of, studies_in, tries_of
 from seedflood.study.timings import Applied, Timing
 
-PARTS = (Part("One setting", ("dsgd", "adamw")), Part("Clients", ("dsgd",), ({}, {"clients": 4})))
-PLAN = Plan({"first": 10, "zeroth": 10}, Sizes(8, 8, 8), (1, 2, 3), PARTS, clients=2)
+PARTS = (Part(BYTES, ("dsgd", "adamw")), Part("Clients", ("dsgd",), ({}, {"clients": 4})))
+PLAN = Plan("little", {"first": 10, "zeroth": 10}, Sizes(8, 8, 8), (1, 2, 3), PARTS, clients=2)
 STUDY = Study(PLAN, "tiny", "sst2", "f" * 16)
 TIMING = Timing("tiny", 10**6, 8, 32, "abc123", 0.5, 0.6, 2.0, (Applied(16, 0.001, 0.2), Applied(1024, 0.004, 30.0)))
 
@@ -92,25 +92,35 @@ def test_a_row_reaches_a_loss_when_all_its_runs_do():
     assert math.isclose(halfway([Row("dsgd", "base", (result,)), Row("dsgd", "base", (result_of(cell, None),))]), 0.75)
 
 
+def test_results_tell_which_plans_they_are_of(results):
+    longer = replace(PLAN, name="longer", steps={"first": 20, "zeroth": 20})
+    assert [study.name for study in studies_in([longer, PLAN], results)] == ["tiny, sst2, little"]
+    results.add(tried(replace(STUDY, plan=longer).grid_of("dsgd")[0]))
+    assert [study.name for study in studies_in([longer, PLAN], results)] == ["tiny, sst2, longer", "tiny, sst2, little"]
+
+
 def test_the_report_shows_what_is_there_and_is_the_same_again(results, tmp_path):
     path = tmp_path / "page" / "study.md"
     path.parent.mkdir()
-    write_report(PLAN, results, {"tiny": TIMING}, path, tmp_path / "figures")
+    write_report([PLAN], results, {"tiny": TIMING}, path, tmp_path / "figures")
     said = path.read_text()
     assert "8 of 9 cells are measured, by the code of abc123." in said
     assert "| dsgd | 0.7000 (0.6000 to 0.8000) | 0.5000 | 0 | 1,000,000 | 10 | 10 | 5.00 | 2.50 | 3 |" in said
     assert "| adamw | - | - |" in said
+    assert "| method | tiny, sst2, little |" in said
+    assert "| dsgd | 0.700 (0.600 to 0.800) |\n" in said
+    assert "| - | **not measured** | - |" in said
     assert "**rate 0.03: 0.0000**" in said
     assert "rate 0.001: inf" in said
     assert "Seconds to a validation loss of 0.7500" in said
     figures = {one.name: one.read_text() for one in (tmp_path / "figures").iterdir()}
-    assert set(figures) == {"sst2-pretrained-ffffffff-0.svg", "sst2-pretrained-ffffffff-1.svg", "updates.svg"}
+    assert set(figures) == {"tiny-sst2-little-ffffffff-0.svg", "tiny-sst2-little-ffffffff-1.svg", "updates.svg"}
     assert all(f"(../figures/{name})" in said for name in figures)
-    assert ">dsgd<" in figures["sst2-pretrained-ffffffff-0.svg"]
-    assert ">adamw<" not in figures["sst2-pretrained-ffffffff-0.svg"], "it has diverged"
-    assert ">clients 4<" in figures["sst2-pretrained-ffffffff-1.svg"]
+    assert ">dsgd<" in figures["tiny-sst2-little-ffffffff-0.svg"]
+    assert ">adamw<" not in figures["tiny-sst2-little-ffffffff-0.svg"], "it has diverged"
+    assert ">clients 4<" in figures["tiny-sst2-little-ffffffff-1.svg"]
     assert "| tiny | 1,000,000 | 0.5 | 0.6 | 2 | 0.001 / 0.2 | 0.004 / 30 |" in said
     assert ">tiny, dense<" in figures["updates.svg"]
-    write_report(PLAN, results, {"tiny": TIMING}, path, tmp_path / "figures")
+    write_report([PLAN], results, {"tiny": TIMING}, path, tmp_path / "figures")
     assert path.read_text() == said
     assert {one.name: one.read_text() for one in (tmp_path / "figures").iterdir()} == figures

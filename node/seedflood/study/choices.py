@@ -1,9 +1,8 @@
-"""Which method to use in five situations, as far as results here say."""
+"""Which method to use in five situations, as far as each study here says."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from math import isinf
 
 from seedflood.study.evidence import Evidence
@@ -29,9 +28,10 @@ class Situation:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """seconds: to a loss, of the methods that can be used, the best one first."""
+    """study: its name. seconds: to a loss, of the methods that can be used, the best one first."""
 
     situation: Situation
+    study: str
     seconds: Sequence[tuple[str, float]]
 
 
@@ -62,10 +62,11 @@ SITUATIONS = (
 
 
 def choose(studies: Sequence[Evidence]) -> Iterator[Choice]:
-    """For each situation, in order, by the first study that tells of it."""
+    """For each situation, in order, by the studies that tell of it."""
     for situation in SITUATIONS:
-        telling = (one for one in studies if one.study.plan.initial == situation.initial)
-        yield Choice(situation, next(map(partial(_seconds, situation), telling), ()))
+        telling = [one for one in studies if one.study.plan.initial == situation.initial]
+        found = [Choice(situation, one.study.name, _seconds(situation, one)) for one in telling]
+        yield from [one for one in found if one.seconds] or [Choice(situation, "-", ())]
 
 
 def _seconds(situation: Situation, evidence: Evidence) -> list[tuple[str, float]]:
@@ -79,7 +80,9 @@ def _seconds(situation: Situation, evidence: Evidence) -> list[tuple[str, float]
 
 def spell(choice: Choice) -> tuple[str, str]:
     """The method, and the figures beside those of the next ones."""
-    if not choice.seconds or isinf(choice.seconds[0][1]):
+    if not choice.seconds:
         return "-", "not measured"
+    if isinf(choice.seconds[0][1]):
+        return "-", f"{choice.situation.links.name}: none of them reaches it"
     reached = [f"{name} {seconds:,.1f} s" for name, seconds in choice.seconds[:4] if not isinf(seconds)]
     return choice.seconds[0][0], f"{choice.situation.links.name}: {', '.join(reached)}"

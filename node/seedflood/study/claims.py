@@ -1,10 +1,11 @@
-"""What the two papers claim, and what results here say of it.
+"""What the two papers claim, and what each study here says of it.
 
 A claim is a few checks, which were written down before the results were there. It holds if all of them pass, in part if
 some do, and else it does not hold here.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from seedflood.study.evidence import Evidence, is_as_good, is_better
@@ -30,21 +31,27 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
+    """study: its name."""
+
     claim: Claim
+    study: str
     verdict: str
     figures: str
 
 
-def judge(evidence: Evidence) -> Iterator[Judgement]:
-    """All claims, in order."""
+def judge(studies: Sequence[Evidence]) -> Iterator[Judgement]:
+    """All claims, in order, each by the studies that measured it."""
     for claim in CLAIMS:
-        try:
-            checks, figures = claim.judge(evidence)
-        except LookupError:
-            yield Judgement(claim, "not measured", "-")
-            continue
+        found = [one for evidence in studies for one in _judge(claim, evidence)]
+        yield from found or [Judgement(claim, "-", "not measured", "-")]
+
+
+def _judge(claim: Claim, evidence: Evidence) -> Iterator[Judgement]:
+    """One, or none if a result is missing."""
+    with suppress(LookupError):
+        checks, figures = claim.judge(evidence)
         verdict = "holds" if all(checks) else "holds in part" if any(checks) else "does not hold here"
-        yield Judgement(claim, verdict, figures)
+        yield Judgement(claim, evidence.study.name, verdict, figures)
 
 
 def _bytes(evidence: Evidence) -> Found:
@@ -100,10 +107,10 @@ def _hops(evidence: Evidence) -> Found:
 
 
 def _aggregation(evidence: Evidence) -> Found:
-    timing = evidence.timing
+    timing = evidence.updates
     last = timing.updates[-1]
     figures = (
-        f"{timing.model}, {timing.parameters:,} parameters, {last.count:,} updates: "
+        f"{timing.parameters:,} parameters, {last.count:,} updates: "
         f"{last.subspace_seconds:.3g} s in the subspace, {last.dense_seconds:.3g} s dense"
     )
     return [last.subspace_seconds < 1, last.dense_seconds > 100 * last.subspace_seconds], figures
@@ -159,7 +166,7 @@ CLAIMS = (
     Claim(
         SEEDFLOOD, "It is better than gossip without gradients: with each seed, than both.", _gossip_without_gradients
     ),
-    Claim(SEEDFLOOD, "It is as good as gossip with gradients, with 16 clients.", _gossip_with_gradients),
+    Claim(SEEDFLOOD, "It is as good as gossip with gradients, with few clients.", _gossip_with_gradients),
     Claim(SEEDFLOOD, "With 32 to 128 clients it is as good as DSGD with 16.", _many_clients),
     Claim(
         SEEDFLOOD,

@@ -1,7 +1,7 @@
 """What claims and choices rest on: the rows of a study, by part, method and setting."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass
 
 from seedflood.study.cell import best
 from seedflood.study.links import Links
@@ -16,11 +16,11 @@ AS_GOOD = 0.01
 
 @dataclass(frozen=True)
 class Evidence:
-    """timings: of all models. Every method raises LookupError where a result is missing."""
+    """timing: of the model. Every method and `updates` raise LookupError where a result is missing."""
 
     study: Study
     results: Results
-    timings: Mapping[str, Timing] = field(default_factory=dict)
+    timing: Timing | None = None
 
     def row(self, title: str, method: str, setting: str = "base") -> Row:
         """Of a part of the plan, with a result for each seed."""
@@ -37,6 +37,20 @@ class Evidence:
         if accuracy is not None:
             return accuracy
         return Spread(-loss.mean, -loss.high, -loss.low) if loss is not None else Spread.of([float("-inf")])
+
+    def accuracy_of(self, method: str) -> Spread | None:
+        """On test rows, in the base setting; None where there is none."""
+        with suppress(LookupError):
+            return self.row(BYTES, method).spread("accuracy")
+        return None
+
+    def accuracy_before(self) -> Spread | None:
+        """Of the models that clients begin with, on validation rows."""
+        starts = [
+            one.course[0] for row in rows_of(self.study, self.study.plan.parts[0], self.results) for one in row.results
+        ]
+        found = [float(start["accuracy"]) for start in starts if start.get("accuracy") is not None]
+        return Spread.of(found) if found else None
 
     def bytes_of(self, method: str) -> float:
         """Over an edge in one direction, in the base setting."""
@@ -65,11 +79,11 @@ class Evidence:
         return best(self.results[cell] for cell in these).loss
 
     @property
-    def timing(self) -> Timing:
-        """Of the model that has the most parameters."""
-        if not self.timings:
+    def updates(self) -> Timing:
+        """What the model's updates cost."""
+        if self.timing is None:
             raise LookupError("timings")
-        return max(self.timings.values(), key=lambda one: one.parameters)
+        return self.timing
 
 
 def is_as_good(one: Spread, other: Spread) -> bool:

@@ -11,6 +11,7 @@ That ends after `FURTHER_TRIES`, for every method.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from seedflood.errors import UsageError
@@ -68,6 +69,11 @@ class Study:
     task: str
     rows: str
     methods: Sequence[str] = field(default_factory=lambda: list(METHODS))
+
+    @property
+    def name(self) -> str:
+        """Model, task and plan, as short as a heading."""
+        return f"{Path(self.model).name}, {self.task}, {self.plan.name}"
 
     def used(self) -> list[str]:
         """The methods that a part has."""

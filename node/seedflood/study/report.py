@@ -18,6 +18,9 @@ from seedflood.study.results import Results
 from seedflood.study.summary import Row, Spread, chosen, halfway, rows_of, studies_in, tries_of
 from seedflood.study.timings import Timing
 
+STUDY = "model, task and plan"
+"""The title of a column."""
+
 TIMINGS_FIGURE = "updates.svg"
 
 INTRODUCTION = """\
@@ -33,6 +36,8 @@ yardsticks) the consensus error is 0 by construction, and a graph changes nothin
 Learning rates are chosen on validation rows, with a seed of its own, by equally many tries for each method. While the
 best try has the least or the greatest rate, the next one on that side is tried, too, three times at most.
 """
+
+BEGINS = {"pretrained": "the model's weights", "random": "random weights"}
 
 Column = tuple[str, Callable[[Row], str]]
 
@@ -56,23 +61,32 @@ def write_report(
     figures_folder.mkdir(parents=True, exist_ok=True)
     figures = Figures(figures_folder, path.parent)
     studies = [study for study in studies_in(plans, results) if chosen(study, results)]
-    evidence = [Evidence(study, results, timings) for study in studies]
-    text = INTRODUCTION + f"\n## Which one should I use?\n\n{choices_table(evidence)}"
-    text += "".join(f"\n## Claims: {_name(one.study)}\n\n{_claims(one)}" for one in evidence)
+    waiting = dict(timings)  # the first study of a model judges by them
+    evidence = [Evidence(study, results, waiting.pop(Path(study.model).name, None)) for study in studies]
+    text = INTRODUCTION + f"\n## Which one should I use?\n\n{_choices(evidence)}\n## Claims\n\n{_claims(evidence)}"
+    text += f"\n## Accuracy by task\n\n{_accuracies(evidence)}"
     text += _timings(list(timings.values()), figures)
     text += "".join(_study(study, results, figures) for study in studies)
     durable.write(path, text.encode(), mode=0o644)
 
 
-def choices_table(evidence: Sequence[Evidence]) -> str:
-    """The method for each of some situations."""
-    lines = [[choice.situation.name, *spell(choice)] for choice in choose(evidence)]
-    return _table(["situation", "method", "seconds to a validation loss, of it and of the next ones"], lines)
+def _choices(evidence: Sequence[Evidence]) -> str:
+    """The methods for each of some situations."""
+    lines = [[choice.situation.name, choice.study, *spell(choice)] for choice in choose(evidence)]
+    return _table(["situation", STUDY, "method", "seconds to a validation loss, of it and of the next ones"], lines)
 
 
-def _claims(evidence: Evidence) -> str:
-    lines = [[one.claim.paper, one.claim.text, f"**{one.verdict}**", one.figures] for one in judge(evidence)]
-    return _table(["paper", "claim", "here", "figures"], lines)
+def _claims(evidence: Sequence[Evidence]) -> str:
+    lines = [[one.claim.paper, one.claim.text, one.study, f"**{one.verdict}**", one.figures] for one in judge(evidence)]
+    return _table(["paper", "claim", STUDY, "here", "figures"], lines)
+
+
+def _accuracies(evidence: Sequence[Evidence]) -> str:
+    """Of all methods in the base setting of each study, beside that of the model they begin with."""
+    lines = [[name, *(_show(one.accuracy_of(name), "{:.3f}") for one in evidence)] for name in METHODS]
+    measured = [line for line in lines if set(line[1:]) != {"-"}]
+    before = ["before training, on validation rows", *(_show(one.accuracy_before(), "{:.3f}") for one in evidence)]
+    return _table(["method", *(one.study.name for one in evidence)], [before, *measured])
 
 
 def _timings(timings: Sequence[Timing], figures: Figures) -> str:
@@ -107,11 +121,11 @@ def _study(study: Study, results: Results, figures: Figures) -> str:
     steps = " and ".join(f"{count:,} {order}-order" for order, count in plan.steps.items())
     rows, seeds = plan.rows, ", ".join(map(str, plan.seeds))
     said = (
-        f"\n## {_name(study)}\n\n"
-        f"{plan.clients} clients on a {plan.topology}, {steps} steps of {plan.batch_size} rows each, parameters "
-        f"exchanged every {plan.local_steps} steps. {rows.train:,} training rows, {rows.validation:,} to choose "
-        f"options by, {rows.test:,} test rows at most. Seeds {seeds}. {done} of {len(cells)} cells are measured, by "
-        f"the code of {', '.join(commits) or 'no commit'}.\n"
+        f"\n## {study.name}\n\n"
+        f"{plan.clients} clients on a {plan.topology}, which begin with {BEGINS[plan.initial]}. {steps} steps of "
+        f"{plan.batch_size} rows each, parameters exchanged every {plan.local_steps} steps. {rows.train:,} training "
+        f"rows, {rows.validation:,} to choose options by, {rows.test:,} test rows at most. Seeds {seeds}. {done} of "
+        f"{len(cells)} cells are measured, by the code of {', '.join(commits) or 'no commit'}.\n"
     )
     said += f"\n### Options\n\n{_options(study, results)}"
     for number, part in enumerate(plan.parts):
@@ -120,12 +134,6 @@ def _study(study: Study, results: Results, figures: Figures) -> str:
             name = f"{Path(study.model).name}-{study.task}-{plan.name}-{study.rows[:8]}-{number}.svg"
             said += _part(part, found, figures, name)
     return said + _times(rows_of(study, plan.parts[0], results))
-
-
-def _name(study: Study) -> str:
-    """As short as a heading."""
-    start = "" if study.plan.initial == "pretrained" else ", from scratch"
-    return f"{Path(study.model).name}, {study.task}{start}"
 
 
 def _options(study: Study, results: Results) -> str:
