@@ -6,7 +6,7 @@ of its own parts.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
 from seedflood.host.backlog import WITHHELD_MAX, Backlog
@@ -15,6 +15,7 @@ from seedflood.protocol.swarm.delays import HOP_BOUNDS, SAMPLES_MAX
 from seedflood.protocol.swarm.messages import NEIGHBOURS_MAX
 from seedflood.protocol.swarm.roster import ENTRIES_MAX, HOLES_MAX
 
+Key = TypeVar("Key")
 Answer = TypeVar("Answer")
 Bound = Callable[[Any], int]
 """Called with a node."""
@@ -84,13 +85,14 @@ def find_excess(
     holds what a neighbour claims."""
     node = driver.node
     excess = []
-    for kind, field, size in _containers(driver, claimed):
-        bound = next((bounds[name] for base in kind.__mro__ if (name := f"{base.__name__}.{field}") in bounds), None)
-        name = f"{kind.__name__}.{field}"
-        if bound is None:
-            excess.append(f"keeps {name}, which has no bound")
-        elif size > bound(node):
-            excess.append(f"keeps {size} in {name}, more than {bound(node)}")
+    for part, containers in _walk(driver, claimed):
+        for field, container in containers:
+            names = _names[type(part), field]
+            bound = next(filter(None, map(bounds.get, names)), None)
+            if bound is None:
+                excess.append(f"keeps {names[0]}, which has no bound")
+            elif len(container) > bound(node):
+                excess.append(f"keeps {len(container)} in {names[0]}, more than {bound(node)}")
     return excess
 
 
@@ -99,17 +101,9 @@ def parts_of(driver: Driver, claimed: tuple[str, str] | None = None) -> Iterator
     return (part for part, _ in _walk(driver, claimed))
 
 
-def _containers(driver: Driver, claimed: tuple[str, str] | None) -> Iterator[tuple[type, str, int]]:
-    """(class of the part, field, size) of all containers."""
-    for part, fields in _walk(driver, claimed):
-        for field, value in fields:
-            if _is_container(type(value)):
-                yield type(part), field, len(value)
-                yield from ((type(part), f"{field}[]", len(one)) for one in _inside(value, _is_container))
-
-
-def _walk(driver: Driver, claimed: tuple[str, str] | None) -> Iterator[tuple[object, Sequence[tuple[str, Any]]]]:
-    """Every part once, with its fields. This runs often, so what is known about types is cached."""
+def _walk(driver: Driver, claimed: tuple[str, str] | None) -> Iterator[tuple[object, list[tuple[str, Any]]]]:
+    """Every part once, with the containers in its fields, and those inside them. This runs often, so what is known
+    about types is cached."""
     seen: set[int] = set()
     parts: list[object] = [driver.node, driver._backlog, driver.node._algorithm]
     while parts:
@@ -117,32 +111,43 @@ def _walk(driver: Driver, claimed: tuple[str, str] | None) -> Iterator[tuple[obj
         if id(part) in seen:
             continue
         seen.add(id(part))
-        fields = [*getattr(part, "__dict__", {}).items()]
-        fields += [(slot, getattr(part, slot)) for slot in _slots(type(part)) if hasattr(part, slot)]
-        yield part, fields
-        for field, value in fields:
-            if _is_container(type(value)):
-                parts += _inside(value, _is_part)
-            elif _is_part(type(value)) and (type(part).__name__, field) != claimed:
+        containers: list[tuple[str, Any]] = []
+        for field, value in _fields(part):
+            kind = type(value)
+            if _is_container[kind]:
+                containers.append((field, value))
+                for one in _inside(value):
+                    if _is_container[type(one)]:
+                        containers.append((f"{field}[]", one))
+                    if _is_part[type(one)]:
+                        parts.append(one)
+            elif _is_part[kind] and (type(part).__name__, field) != claimed:
                 parts.append(value)
+        yield part, containers
 
 
-def _inside(container: Any, is_wanted: Callable[[type], bool]) -> list[Any]:
-    """The values in a container that are of wanted types. Usually there are none, and all values are of one type."""
+def _fields(part: object) -> Iterable[tuple[str, Any]]:
+    slots = _slots[type(part)]
+    fields = getattr(part, "__dict__", {}).items()
+    return [*fields, *((slot, getattr(part, slot, None)) for slot in slots)] if slots else fields
+
+
+def _inside(container: Any) -> Iterable[Any]:
+    """The containers and parts in a container. Usually there are none, and all values are of one type."""
     values = container.values() if isinstance(container, dict) else container
-    wanted = set(filter(is_wanted, set(map(type, values))))
-    return [value for value in values if type(value) in wanted] if wanted else []
+    wanted = [*filter(_is_more.__getitem__, set(map(type, values)))]
+    return [value for value in values if type(value) in wanted] if wanted else ()
 
 
-class _Known(dict[type, Answer], Generic[Answer]):
+class _Known(dict[Key, Answer], Generic[Key, Answer]):
     """A cache of answers to a question about types."""
 
-    def __init__(self, ask: Callable[[type], Answer]) -> None:
+    def __init__(self, ask: Callable[[Key], Answer]) -> None:
         super().__init__()
         self._ask = ask
 
-    def __missing__(self, kind: type) -> Answer:
-        answer = self[kind] = self._ask(kind)
+    def __missing__(self, key: Key) -> Answer:
+        answer = self[key] = self._ask(key)
         return answer
 
 
@@ -153,8 +158,13 @@ def _belongs(kind: type) -> bool:
     )
 
 
-_is_container = _Known(lambda kind: issubclass(kind, CONTAINERS)).__getitem__
-_is_part = _Known(_belongs).__getitem__
-_slots = _Known(
-    lambda kind: tuple(slot for base in kind.__mro__ for slot in getattr(base, "__slots__", ()))
-).__getitem__
+_is_container: _Known[type, bool] = _Known(lambda kind: issubclass(kind, CONTAINERS))
+_is_part: _Known[type, bool] = _Known(_belongs)
+_is_more: _Known[type, bool] = _Known(lambda kind: _is_container[kind] or _is_part[kind])
+_slots: _Known[type, list[str]] = _Known(
+    lambda kind: [slot for base in kind.__mro__ for slot in getattr(base, "__slots__", ())]
+)
+_names: _Known[tuple[type, str], list[str]] = _Known(
+    lambda key: [f"{base.__name__}.{key[1]}" for base in key[0].__mro__]
+)
+"""By the class of a part, and a field: what bounds of it may be named. The class itself comes first."""
