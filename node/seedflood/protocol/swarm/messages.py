@@ -6,7 +6,7 @@ replayed in another run or as anything else.
 
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from seedflood.protocol.frontier import Held
 from seedflood.protocol.origin import STEP_MAX, OriginId, origin_id
@@ -50,10 +50,10 @@ class Member:
     hop_milliseconds: int = 0
     algorithm: bytes = b""
     signature: bytes = b""
+    origin: OriginId = field(init=False, repr=False, compare=False)  # asked for far more often than statements are made
 
-    @property
-    def origin(self) -> OriginId:
-        return origin_id(self.public_key)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "origin", origin_id(self.public_key))
 
     @property
     def age(self) -> tuple[int, int]:
