@@ -16,7 +16,7 @@ from seedflood.study.timings import Applied, Timing
 
 STUDY = Study(replace(DEFAULT, seeds=(1, 2)), "tiny", "sst2", "f" * 16)
 SENT = {"seedflood": 1e5, "dsgd": 1e7, "choco": 2e5, "dsgd-lora": 1e6, "choco-lora": 5e4, "gasloc": 2e5}
-TIMING = Timing("tiny", 10**6, 8, 32, "abc123", 0.5, 0.6, 2.0, (Applied(1024, 0.004, 30.0),))
+TIMING = Timing("tiny", 10**6, "abc123", 8, 32, 0.5, 0.6, 2.0, (Applied(1024, 0.004, 30.0),))
 
 
 def accuracy_of(cell):

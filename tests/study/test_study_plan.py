@@ -14,6 +14,7 @@ from seedflood.study.methods import METHODS
 from seedflood.study.plan import DEFAULT, PLANS, SMOKE, Study, check_methods, find_plan
 from seedflood.study.results import FolderInUseError, Results, alone
 from seedflood.study.rows import Sizes, objective_of, split
+from seedflood.study.traffic import Traffic
 
 STUDY = Study(SMOKE, "embedded", "embedded", "0" * 16)
 CHOSEN = {name: kind.grid[0] for name, kind in METHODS.items()}
@@ -161,3 +162,19 @@ def test_a_file_that_cannot_be_written_is_one_sentence(tmp_path, monkeypatch, ca
         main()
     assert end.value.code == ExitCode.DISK
     assert f"cannot write {tmp_path / 'figures'} (File exists): make room" in capsys.readouterr().err
+
+
+def test_the_bytes_of_a_step_are_those_of_real_messages(tmp_path, monkeypatch, capsys):
+    arguments = ["--plan", "smoke", "--out", str(tmp_path), "--traffic", "--methods", "seedflood,dsgd,choco,adamw"]
+    monkeypatch.setattr("sys.argv", ["seedflood", "study", *arguments, "--json"])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 0
+    assert json.loads(capsys.readouterr().out)["cells"] == 0
+    traffic = Traffic.read(tmp_path)["embedded"]
+    assert set(traffic.step_bytes) == {"seedflood", "dsgd", "choco"}, "a central method sends nothing"
+    assert traffic.step_bytes["dsgd"] == 4 * traffic.parameters
+    assert traffic.step_bytes["seedflood"] < 100 < traffic.step_bytes["choco"] < traffic.step_bytes["dsgd"]
+    (tmp_path / Traffic.FILE).write_text('{"model": "embedded"}\n')
+    with pytest.raises(DataError, match="remove it"):
+        Traffic.read(tmp_path)

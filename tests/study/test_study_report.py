@@ -13,11 +13,13 @@ from seedflood.study.results import Results
 from seedflood.study.rows import Sizes
 from seedflood.study.summary import Row, all_tries, chosen, halfway, left, rows_of, studies_in, tries_of
 from seedflood.study.timings import Applied, Timing
+from seedflood.study.traffic import Traffic
 
 PARTS = (Part(BYTES, ("dsgd", "adamw")), Part("Clients", ("dsgd",), ({}, {"clients": 4})))
 PLAN = Plan("little", {"first": 10, "zeroth": 10}, Sizes(8, 8, 8), (1, 2, 3), PARTS, clients=2)
 STUDY = Study(PLAN, "tiny", "sst2", "f" * 16)
-TIMING = Timing("tiny", 10**6, 8, 32, "abc123", 0.5, 0.6, 2.0, (Applied(16, 0.001, 0.2), Applied(1024, 0.004, 30.0)))
+TIMING = Timing("tiny", 10**6, "abc123", 8, 32, 0.5, 0.6, 2.0, (Applied(16, 0.001, 0.2), Applied(1024, 0.004, 30.0)))
+TRAFFIC = Traffic("tiny", 10**6, "abc123", {"seedflood": 47.0, "dsgd": 8e5})
 
 
 def point(step, loss, edge_bytes):
@@ -102,7 +104,7 @@ def test_results_tell_which_plans_they_are_of(results):
 def test_the_report_shows_what_is_there_and_is_the_same_again(results, tmp_path):
     path = tmp_path / "page" / "study.md"
     path.parent.mkdir()
-    write_report([PLAN], results, {"tiny": TIMING}, path, tmp_path / "figures")
+    write_report([PLAN], results, {"tiny": TIMING}, {"tiny": TRAFFIC}, path, tmp_path / "figures")
     said = path.read_text()
     assert "8 of 9 cells are measured, by the code of abc123." in said
     assert "| dsgd | 0.7000 (0.6000 to 0.8000) | 0.5000 | 0 | 1,000,000 | 10 | 10 | 5.00 | 2.50 | 3 |" in said
@@ -119,8 +121,9 @@ def test_the_report_shows_what_is_there_and_is_the_same_again(results, tmp_path)
     assert ">dsgd<" in figures["tiny-sst2-little-ffffffff-0.svg"]
     assert ">adamw<" not in figures["tiny-sst2-little-ffffffff-0.svg"], "it has diverged"
     assert ">clients 4<" in figures["tiny-sst2-little-ffffffff-1.svg"]
+    assert "| method | tiny, 1,000,000 parameters |\n| --- | --- |\n| seedflood | 47 |\n| dsgd | 800,000 |\n\n" in said
     assert "| tiny | 1,000,000 | 0.5 | 0.6 | 2 | 0.001 / 0.2 | 0.004 / 30 |" in said
     assert ">tiny, dense<" in figures["updates.svg"]
-    write_report([PLAN], results, {"tiny": TIMING}, path, tmp_path / "figures")
+    write_report([PLAN], results, {"tiny": TIMING}, {"tiny": TRAFFIC}, path, tmp_path / "figures")
     assert path.read_text() == said
     assert {one.name: one.read_text() for one in (tmp_path / "figures").iterdir()} == figures

@@ -35,6 +35,10 @@ def study(
     timings: Annotated[
         bool, typer.Option("--timings", help="Measure what estimates and updates cost on the model, and no learning.")
     ] = False,
+    traffic: Annotated[
+        bool,
+        typer.Option("--traffic", help="Measure the bytes of a step of each method with the model, and no learning."),
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what is left to be measured, and how long it will take.")
     ] = False,
@@ -72,6 +76,8 @@ def study(
         else:
             if timings:
                 request.time()
+            elif traffic:
+                request.count_bytes()
             elif not report_only:
                 request.run(jobs)
             facts = request.report(report or out / "study.md")

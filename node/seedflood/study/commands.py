@@ -7,13 +7,14 @@ from tempfile import TemporaryDirectory
 from typing import Any, Self
 
 from seedflood.config import NodeSettings, ObjectiveSettings, RunSettings
-from seedflood.study import timings
 from seedflood.study.forecast import forecast
 from seedflood.study.harness import Display, cores, run
 from seedflood.study.plan import PLANS, Plan, Study, check_methods, find_plan
 from seedflood.study.report import write_report
 from seedflood.study.results import Results, alone
 from seedflood.study.rows import Split, objective_of, split
+from seedflood.study.timings import Timing
+from seedflood.study.traffic import Traffic
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,14 @@ class Request:
         with alone(self.out), TemporaryDirectory(prefix="seedflood-study-") as home:
             node = NodeSettings(data=str(self._rows().tuning), state=Path(home), device="cpu")
             settings = RunSettings.of(model=self.model, objective=self.objective, batch_size=self.plan.batch_size)
-            timings.keep(timings.take(settings, node, Path(self.model).name), self.out)
+            Timing.take(settings, node, Path(self.model).name).keep(self.out)
+
+    def count_bytes(self) -> None:
+        """Measures what a step of each method sends, in this process."""
+        with alone(self.out), TemporaryDirectory(prefix="seedflood-study-") as home:
+            node = NodeSettings(data=str(self._rows().tuning), state=Path(home), device="cpu")
+            settings = RunSettings.of(model=self.model, objective=self.objective, clients=2, batch_size=1)
+            Traffic.take(settings, node, Path(self.model).name, self.methods).keep(self.out)
 
     def forecast(self, jobs: int | None) -> dict[str, Any]:
         """What is left, part by part."""
@@ -56,7 +64,8 @@ class Request:
     def report(self, path: Path) -> dict[str, Any]:
         """Writes what there is."""
         results = Results(self.out)
-        write_report(PLANS.values(), results, timings.read(self.out), path, self.out / "figures")
+        timings, traffic = Timing.read(self.out), Traffic.read(self.out)
+        write_report(PLANS.values(), results, timings, traffic, path, self.out / "figures")
         return {"report": str(path), "results": str(results.path), "cells": len(results)}
 
     def _rows(self) -> Split:

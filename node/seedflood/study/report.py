@@ -17,6 +17,7 @@ from seedflood.study.plan import Part, Plan, Study
 from seedflood.study.results import Results
 from seedflood.study.summary import Row, Spread, chosen, halfway, rows_of, studies_in, tries_of
 from seedflood.study.timings import Timing
+from seedflood.study.traffic import Traffic
 
 STUDY = "model, task and plan"
 """The title of a column."""
@@ -55,7 +56,12 @@ class Figures:
 
 
 def write_report(
-    plans: Iterable[Plan], results: Results, timings: Mapping[str, Timing], path: Path, figures_folder: Path
+    plans: Iterable[Plan],
+    results: Results,
+    timings: Mapping[str, Timing],
+    traffic: Mapping[str, Traffic],
+    path: Path,
+    figures_folder: Path,
 ) -> None:
     """Draws and writes what there is of these plans. Raises OSError."""
     figures_folder.mkdir(parents=True, exist_ok=True)
@@ -65,7 +71,7 @@ def write_report(
     evidence = [Evidence(study, results, waiting.pop(Path(study.model).name, None)) for study in studies]
     text = INTRODUCTION + f"\n## Which one should I use?\n\n{_choices(evidence)}\n## Claims\n\n{_claims(evidence)}"
     text += f"\n## Accuracy by task\n\n{_accuracies(evidence)}"
-    text += _timings(list(timings.values()), figures)
+    text += _traffic(list(traffic.values())) + _timings(list(timings.values()), figures)
     text += "".join(_study(study, results, figures) for study in studies)
     durable.write(path, text.encode(), mode=0o644)
 
@@ -87,6 +93,23 @@ def _accuracies(evidence: Sequence[Evidence]) -> str:
     measured = [line for line in lines if set(line[1:]) != {"-"}]
     before = ["before training, on validation rows", *(_show(one.accuracy_before(), "{:.3f}") for one in evidence)]
     return _table(["method", *(one.study.name for one in evidence)], [before, *measured])
+
+
+def _traffic(traffic: Sequence[Traffic]) -> str:
+    """Bytes of a step, by method and model."""
+    if not traffic:
+        return ""
+    names = ["method", *(f"{one.model}, {one.parameters:,} parameters" for one in traffic)]
+    sent = {name: [one.step_bytes.get(name) for one in traffic] for name in METHODS}
+    lines = [[name, *("-" if one is None else f"{one:,.0f}" for one in its)] for name, its in sent.items() if any(its)]
+    commits = ", ".join(sorted({one.commit for one in traffic}))
+    return (
+        "\n## Bytes of a step\n\nOver the link between two hosts, in one direction: of a round that was run and "
+        f"encoded, by the code of {commits}. Parameters are exchanged after each step; who exchanges them "
+        "every k steps sends a k-th. On a ring of N hosts what SeedFlood, its one-sided estimates, coefficients and "
+        "slopes send is (N + 1) / 2 times as much, for it goes to everyone; all others send as much or less.\n\n"
+        f"{_table(names, lines)}"
+    )
 
 
 def _timings(timings: Sequence[Timing], figures: Figures) -> str:
