@@ -44,8 +44,8 @@ from seedflood.host import garbage
 from seedflood.identity import Identity, verify
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.packing import pack
+from seedflood.protocol.seedflood.chain import Chain
 from seedflood.protocol.seedflood.epochs import digest_of
-from seedflood.protocol.seedflood.evidence import Chain
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, Updates
 from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.seedflood.statement import Closed, Stated

@@ -4,6 +4,7 @@ One of them in the place of another must make no difference to a node, else the 
 """
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,9 @@ from disks import Disk
 from seedflood.errors import JournalError
 from seedflood.protocol.frontier import Frontier, Held
 from seedflood.protocol.packing import pack
-from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch
+from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, EpochDigest, Warrant
 from seedflood.protocol.seedflood.opening import Inventory
+from seedflood.protocol.swarm.messages import Member
 from seedflood.simulation.seedflood.journal import MemoryBundleJournal
 from seedflood.storage.seedflood.journal import BundleJournal
 
@@ -150,6 +152,22 @@ def test_nothing_is_lost_told_twice_or_hidden_whatever_is_appended_compacted_and
                 asked.add(*one.span)
         checked.check_answer(asked, data.draw(st.sampled_from([1, 3, 1000])))
         close(checked.journal)
+
+
+@pytest.mark.parametrize("before", [(b"", b""), (b"1" * 32, b"2" * 32)])
+@pytest.mark.parametrize("way", ["adopt", "compact"])
+def test_a_sum_is_told_with_its_warrant(make, tmp_path, way, before):
+    journal = make(tmp_path)
+    bundles = [bundle(1, step) for step in range(PERIOD)]
+    journal.append(bundles, [], durable=True)
+    members = [Member(bytes([k]) * 32, f"host{k}", k, 3, (7, 9), 0, None, 4, b"said", bytes([k]) * 64) for k in (1, 2)]
+    digests = [EpochDigest(bytes([k]) * 32, bytes([k + 9]) * 32) for k in (1, 2, 3)]
+    summed = replace(closed(0, bundles), warrant=Warrant(before, tuple(digests), tuple(members)))
+    getattr(journal, way)(replace(summed, warrant=None))
+    getattr(journal, way)(summed)
+    assert list(journal.closed_epochs()) == [summed]
+    assert [part for part in journal.read_missing((), 9) if isinstance(part, ClosedEpoch)] == [summed]
+    close(journal)
 
 
 def test_what_is_there_is_not_new(make, tmp_path):

@@ -7,8 +7,8 @@ from dataclasses import replace
 from seedflood.protocol.frontier import Frontier, Held
 from seedflood.protocol.origin import origin_id
 from seedflood.protocol.packing import pack
+from seedflood.protocol.seedflood.chain import Chain
 from seedflood.protocol.seedflood.epochs import digest_of
-from seedflood.protocol.seedflood.evidence import Chain
 from seedflood.protocol.seedflood.messages import Bundle, ClosedDigests, ClosedEpoch, ReplicaDigest, Standing, Updates
 from seedflood.protocol.seedflood.node import Node
 from seedflood.protocol.seedflood.payload import PAIRS

@@ -16,7 +16,7 @@ def make_closed(clients=5, *, quorum=3, window="bounded", steps=60, **settings):
     world = make_world(
         "complete", clients, window=window, steps=steps, quorum=quorum, refresh_period=PERIOD, **settings
     )
-    Operator(world)
+    world.operator = Operator(world)
     world.start()
     return world
 
@@ -64,6 +64,23 @@ def test_what_a_part_that_was_cut_off_has_measured_counts_though_the_others_have
     late = {update for update in world.chronicle.updates if update[0] in (world.hosts[3].origin, world.hosts[4].origin)}
     assert len(late) > 40
     assert late <= set(world.hosts[0].ledger.applied)
+
+
+def test_a_part_that_was_cut_off_takes_sums_though_most_who_signed_them_were_removed():
+    world = make_closed(seed=4, steps=80)
+    world.run_until_step(8)
+    world.network.partition({3, 4})
+    world.run_until_step(24)
+    signed = compacted(world.hosts[0])
+    assert signed > compacted(world.hosts[3])
+    for index in (1, 2):
+        world.operator.remove(index, at=0)
+    world.operator.give(world.operator.roster, 3)
+    world.run_until_step(40)
+    assert compacted(world.hosts[0]) < 40 // PERIOD - 2, "less than a quorum has gone on alone"
+    world.network.unite()
+    judge(world)
+    assert compacted(world.hosts[3]) > signed
 
 
 def test_hosts_that_lose_their_disks_take_sums_that_a_quorum_has_signed():

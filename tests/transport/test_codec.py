@@ -26,6 +26,7 @@ from seedflood.protocol.seedflood.messages import (
     Standing,
     Told,
     Updates,
+    Warrant,
 )
 from seedflood.protocol.swarm.messages import (
     ALGORITHM_BYTES_MAX,
@@ -117,13 +118,27 @@ def rosters(draw: st.DrawFn) -> Roster:
     return Roster(draw(st.integers(1, SERIAL_MAX)), tuple(entries), draw(signatures))
 
 
+chained = st.builds(EpochDigest, digests, digests)
+warrants = st.builds(
+    Warrant,
+    st.just((b"", b"")) | st.tuples(digests, digests),
+    st.lists(chained, min_size=1, max_size=3).map(tuple),
+    st.lists(members, min_size=1, max_size=3).map(tuple),
+)
 finite = st.floats(allow_nan=False, allow_infinity=False)
 answer_parts = st.one_of(
     st.sampled_from([probes, st.binary(min_size=1, max_size=50)]).flatmap(batches),
     st.lists(members, min_size=1, max_size=4).map(lambda some: Members(tuple(some))),
     st.builds(Standing, frontiers(), digests),
-    st.builds(ClosedDigests, steps, st.lists(st.builds(EpochDigest, digests, digests), max_size=3).map(tuple)),
-    st.builds(EpochPart, st.integers(0, STEP_MAX), st.none() | frontiers(), st.binary(max_size=100), st.booleans()),
+    st.builds(ClosedDigests, steps, st.lists(chained, max_size=3).map(tuple)),
+    st.builds(
+        EpochPart,
+        st.integers(0, STEP_MAX),
+        st.none() | frontiers(),
+        st.binary(max_size=100),
+        st.booleans(),
+        st.none() | warrants,
+    ),
     st.builds(Opaque, st.binary(min_size=1, max_size=100)),
 )
 messages = st.one_of(
@@ -304,6 +319,11 @@ def test_the_right_columns_are_accepted() -> None:
         (wire(epoch_part=pb.EpochPart(epoch=STEP_MAX + 1)), "limit"),
         (wire(epoch_part=pb.EpochPart(data=bytes(codec.EPOCH_PART_BYTES_MAX + 1))), "limit"),
         (wire(epoch_part=pb.EpochPart(frontier=pb.Frontier(origins=[1]))), "columns"),
+        (wire(epoch_part=pb.EpochPart(warrant=pb.Warrant(digests=bytes(64)))), "limit"),
+        (wire(epoch_part=pb.EpochPart(warrant=pb.Warrant(members=[pb.Member()]))), "limit"),
+        (wire(epoch_part=pb.EpochPart(warrant=pb.Warrant(before=bytes(32)))), "limit"),
+        (wire(epoch_part=pb.EpochPart(warrant=pb.Warrant(members=[pb.Member()] * 513))), "limit"),
+        (wire(epoch_part=pb.EpochPart(warrant=pb.Warrant(members=[pb.Member(neighbours=[1] * 32_769)]))), "limit"),
         (wire(hello=pb.Hello()), "limit"),
     ],
 )

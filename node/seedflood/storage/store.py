@@ -114,7 +114,7 @@ class Store:
                     # one page per call: the statement returns no rows, so sqlite runs it for one step only
                     self.connection.execute("PRAGMA incremental_vacuum(1)")
 
-    def rows(self, query: str, *values: int) -> list[Any]:
+    def rows(self, query: str, *values: int | bytes) -> list[Any]:
         """All rows at once, so that no SQL statement stays open. Raises JournalError."""
         with told(self.path, "read"):
             return self.connection.execute(query, values).fetchall()

@@ -43,6 +43,7 @@ _PUT_MEMBER = (
 )
 
 _LAST_NUMBER = "SELECT IFNULL(MAX(number), 0) FROM records"
+_SELECT_RECORD = "SELECT number, record FROM records WHERE key = ?"
 _PUT_RECORD = "INSERT OR REPLACE INTO records VALUES (?, ?, ?)"
 
 
@@ -175,6 +176,11 @@ class Records(Table):
         """The values by key, in the order in which they were written."""
         rows = self._store.rows("SELECT number, key, record FROM records ORDER BY number")
         return {key: self._decode(number, key, record) for number, key, record in rows}
+
+    def get(self, key: bytes) -> bytes | None:
+        """The value of a key; None if it has none."""
+        rows = self._store.rows(_SELECT_RECORD, key)
+        return self._decode(rows[0][0], key, rows[0][1]) if rows else None
 
     def put(self, records: Iterable[Record]) -> None:
         ((last,),) = self._store.rows(_LAST_NUMBER)

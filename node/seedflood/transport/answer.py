@@ -44,7 +44,8 @@ def _cut_epoch(closed: ClosedEpoch) -> Iterator[EpochPart]:
     data = closed.coefficients
     for k in range(0, len(data) or 1, EPOCH_PART_BYTES):
         end = k + EPOCH_PART_BYTES
-        yield EpochPart(closed.epoch, None if k else closed.frontier, data[k:end], is_last=end >= len(data))
+        first = (None, None) if k else (closed.frontier, closed.warrant)
+        yield EpochPart(closed.epoch, first[0], data[k:end], is_last=end >= len(data), warrant=first[1])
 
 
 class Assembly:
@@ -72,7 +73,7 @@ class Assembly:
         self._data += part.data
         if not part.is_last:
             return None
-        closed = ClosedEpoch(first.epoch, first.frontier, bytes(self._data))
+        closed = ClosedEpoch(first.epoch, first.frontier, bytes(self._data), warrant=first.warrant)
         self._first = None
         self._data.clear()
         return closed

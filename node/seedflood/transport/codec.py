@@ -25,7 +25,9 @@ from seedflood.protocol.seedflood.messages import (
     ReplicaDigest,
     Standing,
     Updates,
+    Warrant,
 )
+from seedflood.protocol.seedflood.warrant import WARRANT_MEMBERS_MAX, WARRANT_NEIGHBOURS_MAX
 from seedflood.protocol.swarm.messages import (
     ALGORITHM_BYTES_MAX,
     INCARNATION_MAX,
@@ -57,6 +59,8 @@ from seedflood.transport.digests import (
     block_digests_from_wire,
     block_digests_to_wire,
     closed_digests_from_wire,
+    epoch_digests_from_wire,
+    epoch_digests_to_wire,
     equivocation_from_wire,
 )
 from seedflood.transport.rosters import roster_from_wire, roster_to_wire
@@ -113,12 +117,14 @@ class PullMore:
 
 @dataclass(frozen=True, slots=True)
 class EpochPart:
-    """A piece of a `ClosedEpoch`. frontier: only in the first piece, else None. data: a piece of its coefficients."""
+    """A piece of a `ClosedEpoch`. frontier, warrant: only in the first piece, else None. data: a piece of its
+    coefficients."""
 
     epoch: int
     frontier: tuple[Held, ...] | None
     data: bytes
     is_last: bool
+    warrant: Warrant | None = None
 
 
 AnswerPart = Updates | Members | ClosedDigests | EpochPart | Standing | Opaque
@@ -216,8 +222,7 @@ def _to_wire(message: LinkMessage) -> list[pb.Frame]:
             exact = exact_frontier_to_wire(frontier)
             return [pb.Frame(standing=pb.Standing(frontier=exact, replica_digest=replica_digest))]
         case ClosedDigests(first, digests):
-            joined = b"".join(map(b"".join, digests))
-            return [pb.Frame(closed_digests=pb.ClosedDigests(first=first, digests=joined))]
+            return [pb.Frame(closed_digests=pb.ClosedDigests(first=first, digests=epoch_digests_to_wire(digests)))]
         case BlockDigests(blocks):
             return [pb.Frame(block_digests=block_digests_to_wire(blocks))]
         case Equivocation(kept, dropped):
@@ -331,14 +336,32 @@ def _frontier_digest_from_wire(wire: pb.FrontierDigest) -> FrontierDigest:
 
 def _epoch_part_to_wire(part: EpochPart) -> pb.EpochPart:
     frontier = None if part.frontier is None else exact_frontier_to_wire(part.frontier)
-    return pb.EpochPart(epoch=part.epoch, frontier=frontier, data=part.data, is_last=part.is_last)
+    warrant = None if part.warrant is None else _warrant_to_wire(part.warrant)
+    return pb.EpochPart(epoch=part.epoch, frontier=frontier, data=part.data, is_last=part.is_last, warrant=warrant)
 
 
 def _epoch_part_from_wire(wire: pb.EpochPart) -> EpochPart:
     check(wire.epoch <= STEP_MAX, f"an epoch is beyond {STEP_MAX}")
     check(len(wire.data) <= EPOCH_PART_BYTES_MAX, f"more than {EPOCH_PART_BYTES_MAX} bytes in a part of an epoch")
     frontier = frontier_from_wire(wire.frontier) if wire.HasField("frontier") else None
-    return EpochPart(wire.epoch, frontier, wire.data, wire.is_last)
+    warrant = _warrant_from_wire(wire.warrant) if wire.HasField("warrant") else None
+    return EpochPart(wire.epoch, frontier, wire.data, wire.is_last, warrant)
+
+
+def _warrant_to_wire(warrant: Warrant) -> pb.Warrant:
+    before, digests = b"".join(warrant.before), epoch_digests_to_wire(warrant.digests)
+    return pb.Warrant(before=before, digests=digests, members=map(_member_to_wire, warrant.members))
+
+
+def _warrant_from_wire(wire: pb.Warrant) -> Warrant:
+    check(len(wire.before) in (0, 2 * DIGEST_BYTES), "the digests before an epoch must be 64 bytes, or none")
+    check(len(wire.members) <= WARRANT_MEMBERS_MAX, f"a warrant of more than {WARRANT_MEMBERS_MAX} statements")
+    neighbours = sum(len(member.neighbours) for member in wire.members)
+    check(neighbours <= WARRANT_NEIGHBOURS_MAX, f"a warrant with {neighbours} neighbours")
+    digests = epoch_digests_from_wire(wire.digests)
+    check(digests != () and len(wire.members) > 0, "a warrant without digests or statements")
+    before = wire.before[:DIGEST_BYTES], wire.before[DIGEST_BYTES:]
+    return Warrant(before, digests, tuple(map(_member_from_wire, wire.members)))
 
 
 def _member_to_wire(member: Member) -> pb.Member:

@@ -3,7 +3,7 @@
 It is a part of the codec: it checks what comes from the network, and raises PeerError.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from seedflood.protocol.origin import STEP_MAX
 from seedflood.protocol.seedflood.inquiry import BLOCKS_TOLD_MAX, FINGERPRINTS_BYTES, do_contradict
@@ -21,13 +21,20 @@ DIGEST_BYTES = 32
 
 
 def closed_digests_from_wire(wire: pb.ClosedDigests) -> ClosedDigests:
-    joined = wire.digests
     check(wire.first <= STEP_MAX, f"an epoch is beyond {STEP_MAX}")
+    return ClosedDigests(wire.first, epoch_digests_from_wire(wire.digests))
+
+
+def epoch_digests_to_wire(digests: Iterable[EpochDigest]) -> bytes:
+    return b"".join(map(b"".join, digests))
+
+
+def epoch_digests_from_wire(joined: bytes) -> tuple[EpochDigest, ...]:
     check(len(joined) % (2 * DIGEST_BYTES) == 0, "digests of epochs must be 64 bytes each", "columns")
     count = len(joined) // (2 * DIGEST_BYTES)
     check(count <= CLOSED_DIGESTS_MAX, f"digests of more than {CLOSED_DIGESTS_MAX} epochs")
     halves = [joined[k : k + DIGEST_BYTES] for k in range(0, len(joined), DIGEST_BYTES)]
-    return ClosedDigests(wire.first, tuple(map(EpochDigest, halves[::2], halves[1::2])))
+    return tuple(map(EpochDigest, halves[::2], halves[1::2]))
 
 
 def block_digests_to_wire(blocks: Sequence[tuple[int, int, int, int, bytes]]) -> pb.BlockDigests:

@@ -203,16 +203,28 @@ class Standing(_message.Message):
     def __init__(self, frontier: _Optional[_Union[Frontier, _Mapping]] = ..., replica_digest: _Optional[bytes] = ...) -> None: ...
 
 class EpochPart(_message.Message):
-    __slots__ = ("epoch", "frontier", "data", "is_last")
+    __slots__ = ("epoch", "frontier", "data", "is_last", "warrant")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     FRONTIER_FIELD_NUMBER: _ClassVar[int]
     DATA_FIELD_NUMBER: _ClassVar[int]
     IS_LAST_FIELD_NUMBER: _ClassVar[int]
+    WARRANT_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     frontier: Frontier
     data: bytes
     is_last: bool
-    def __init__(self, epoch: _Optional[int] = ..., frontier: _Optional[_Union[Frontier, _Mapping]] = ..., data: _Optional[bytes] = ..., is_last: bool = ...) -> None: ...
+    warrant: Warrant
+    def __init__(self, epoch: _Optional[int] = ..., frontier: _Optional[_Union[Frontier, _Mapping]] = ..., data: _Optional[bytes] = ..., is_last: bool = ..., warrant: _Optional[_Union[Warrant, _Mapping]] = ...) -> None: ...
+
+class Warrant(_message.Message):
+    __slots__ = ("before", "digests", "members")
+    BEFORE_FIELD_NUMBER: _ClassVar[int]
+    DIGESTS_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    before: bytes
+    digests: bytes
+    members: _containers.RepeatedCompositeFieldContainer[Member]
+    def __init__(self, before: _Optional[bytes] = ..., digests: _Optional[bytes] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ...) -> None: ...
 
 class ClosedDigests(_message.Message):
     __slots__ = ("first", "digests")

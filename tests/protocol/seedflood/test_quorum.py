@@ -1,11 +1,12 @@
 """Compaction by a quorum, by hand: any two sums of an epoch in journals are such that one covers the other."""
 
 import hashlib
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from origins import A, B, C, D, E, epoch, make_rules, pretend_signature, verify
+from origins import RUN_ID, A, B, C, D, E, epoch, make_rules, pretend_signature, verify
 
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.seedflood.epochs import Closings
@@ -22,24 +23,31 @@ AFTER = 10
 """The step at which the first epoch is closed, and no other, whatever is lacking."""
 
 
-def gate_of(*hosts, removed=()):
+def roster_of(*hosts, removed=()):
     entries = [Entry(one.name, one.public_key, () if one in removed else ("train",)) for one in hosts]
-    roster = Roster(1, tuple(entries)).signed(lambda told: pretend_signature(OPERATOR, told), OPERATOR, "")
-    return Gate(verify, OPERATOR, "", roster)
+    return Roster(1, tuple(entries)).signed(lambda told: pretend_signature(OPERATOR, told), OPERATOR, "")
+
+
+def is_signed(member):
+    return verify(member.public_key, member.signed_bytes(RUN_ID), member.signature)
 
 
 def make_quorum(least, *hosts, removed=()):
     rules = make_rules(clients=len(hosts), refresh_period=PERIOD, window="bounded", quorum=least)
-    return rules, Quorum(rules, gate_of(*hosts, removed=removed))
+    gate = Gate(verify, OPERATOR, "", roster_of(*hosts, removed=removed))
+    return rules, Quorum(rules, gate, is_signed)
 
 
 class Host:
-    """One host of five: what it holds of the first epoch as bundles, the sum in its journal, and what it has heard that
-    others state."""
+    """One host of five: what it holds of the first epoch as bundles, the sum in its journal, what it has heard that
+    others state, and who was removed as far as it knows."""
 
     def __init__(self, origin, quorum):
         self.origin = origin
-        self.rules, self.quorum = make_quorum(quorum, *ORIGINS)
+        self.gate = Gate(verify, OPERATOR, "", roster_of(*ORIGINS))
+        self.rules = make_quorum(quorum, *ORIGINS)[0]
+        self.quorum = Quorum(self.rules, self.gate, is_signed)
+        self.removed = frozenset()
         self.closings = Closings(self.rules, self.quorum)
         self.bundles = set()
         self.sum = None
@@ -56,6 +64,13 @@ class Host:
         for bundle in self.bundles:
             held.add(*bundle.span)
         return held
+
+    def hear_of(self, removed):
+        """The operator has removed these: what they stated is not known any more."""
+        self.removed |= removed
+        self.gate.adopt(roster_of(*ORIGINS, removed=self.removed))
+        for origin in self.removed:
+            self.heard.pop(origin.id, None)
 
     def state(self):
         self.heard[self.origin.id] = self.origin.member(closed=self.closings.statement())
@@ -90,15 +105,11 @@ class Host:
         evidence = Evidence(self.rules)
         for told in donor.closings.told():
             evidence.take(told)
-        size, members = self.quorum.size, self.quorum.of(self.heard.values())
-        is_signed = evidence.suffices(0, members, self.origin.id, is_patient=True, quorum=size)
-        if is_signed and self.closings.is_closed(0, evidence.digest(0)):
-            return
-        told = evidence.digest(0)
-        is_theirs = told is not None and told.frontier_digest == Frontier(donor.sum.frontier).digest()
-        if is_signed and is_theirs and self.closings.may_adopt(donor.sum):
-            self.keep(donor.sum)
-            self.closings.restore(donor.sum)
+        signed = evidence.of(donor.sum, self.heard.values(), self.origin.id, self.quorum, is_patient=True)
+        if signed is not None and not self.closings.is_closed(0, signed[0]) and self.closings.may_adopt(donor.sum):
+            adopted = replace(donor.sum, warrant=signed[1])
+            self.keep(adopted)
+            self.closings.restore(adopted)
             self.state()
 
 
@@ -106,10 +117,22 @@ def meet(hosts):
     """Each closes what it can, and hears what the others state."""
     for host in hosts:
         host.close()
+    known = frozenset().union(*(host.removed for host in hosts))
+    for host in hosts:
+        host.hear_of(known)
+    hosts = [host for host in hosts if host.origin not in known]
     for host in hosts:
         host.heard |= {peer.origin.id: peer.heard[peer.origin.id] for peer in hosts}
     for host in hosts:
         host.settle()
+
+
+def compact(hosts, bundle):
+    """These hold a bundle, meet, and compact the epoch."""
+    for host in hosts:
+        host.hear(bundle)
+    meet(hosts)
+    assert all(host.sum is not None for host in hosts)
 
 
 def are_comparable(hosts):
@@ -128,6 +151,7 @@ def heal(hosts):
 
 
 HOSTS = st.integers(0, 4)
+REMOVALS = st.tuples(st.just("remove"), HOSTS, HOSTS)
 ACTIONS = st.one_of(
     st.tuples(st.just("hear"), HOSTS, st.integers(0, 3)),
     st.tuples(st.just("meet"), st.sets(HOSTS, min_size=2, max_size=4)),
@@ -135,10 +159,15 @@ ACTIONS = st.one_of(
 )
 
 
-@settings(max_examples=100)
-@given(st.integers(3, 4), st.lists(ACTIONS, max_size=40))
-def test_of_two_compacted_sums_one_covers_the_other_and_in_the_end_all_hold_the_same(size, actions):
+@settings(max_examples=150)
+@given(st.integers(2, 4), st.booleans(), st.lists(ACTIONS | REMOVALS, max_size=40))
+def test_of_two_compacted_sums_one_covers_the_other_and_in_the_end_all_hold_the_same(size, is_begun, actions):
+    """Whomever the operator removes, and tells of it when. Who was removed is looked at no more. is_begun: does it
+    begin with a compacted sum?"""
     hosts = [Host(origin, size) for origin in ORIGINS]
+    removed = frozenset()
+    if is_begun:
+        compact(hosts[: hosts[0].quorum.size], BUNDLES[0])
     for action in actions:
         match action:
             case "hear", one, bundle:
@@ -147,7 +176,13 @@ def test_of_two_compacted_sums_one_covers_the_other_and_in_the_end_all_hold_the_
                 meet([hosts[one] for one in sorted(those)])
             case "take", one, donor:
                 hosts[one].take(hosts[donor])
-        assert are_comparable(hosts)
+            case "remove", one, told:
+                removed |= {ORIGINS[one]} if len(removed) < len(ORIGINS) - 1 else set()
+                hosts[told].hear_of(removed)
+        assert are_comparable([host for host in hosts if host.origin not in removed])
+    hosts = [host for host in hosts if host.origin not in removed]
+    for host in hosts:
+        host.hear_of(removed)
     heal(hosts)
     assert len({host.held.digest() for host in hosts}) == 1
     assert len({host.closings.statement() for host in hosts}) == 1
@@ -166,6 +201,36 @@ def test_less_than_half_would_let_two_sides_part_for_ever(monkeypatch):
     assert not are_comparable(hosts)
 
 
+def parted():
+    """Three of five have compacted the epoch, two have heard nothing of it. Then two of the three are removed, as all
+    others know."""
+    hosts = [Host(origin, 2) for origin in ORIGINS]
+    compact(hosts[:3], BUNDLES[0])
+    ada, *cut_off = hosts[0], *hosts[3:]
+    for host in (ada, *cut_off):
+        host.hear_of(frozenset((B, C)))
+    return ada, cut_off
+
+
+def test_a_sum_is_believed_though_most_who_signed_it_were_removed():
+    ada, (dan, eve) = parted()
+    dan.take(ada)
+    assert dan.sum == ada.sum
+    eve.take(dan)
+    assert eve.sum == ada.sum
+
+
+def test_no_quorum_is_left_without_the_host_that_has_the_sum():
+    ada, (dan, eve) = parted()
+    for host in (dan, eve):
+        host.hear(BUNDLES[6])
+    meet([dan, eve])
+    assert (dan.sum, eve.sum) == (None, None)
+    heal([ada, dan, eve])
+    assert len({host.covered.digest() for host in (ada, dan, eve)}) == 1
+    assert len({host.held.digest() for host in (ada, dan, eve)}) == 1
+
+
 # How many
 
 
@@ -174,10 +239,29 @@ def test_a_quorum_is_what_the_run_says_and_always_more_than_half(least, size):
     assert make_quorum(least, *ORIGINS)[1].size == size
 
 
-def test_a_quorum_follows_the_roster_and_who_was_removed_has_no_word():
+def test_a_quorum_follows_the_roster_and_who_was_removed_has_no_word_but_counts():
+    _, quorum = make_quorum(3, *ORIGINS, removed=[E])
+    assert quorum.size == 3
     _, quorum = make_quorum(4, *ORIGINS, removed=[D, E])
     assert quorum.size == 3
     assert quorum.of([one.member() for one in ORIGINS]) == [one.member() for one in (A, B, C)]
+
+
+@pytest.mark.parametrize(
+    ("signers", "removed", "is_met"),
+    [
+        ((A, B, C), (), True),
+        ((A, B), (), False),
+        ((A, B, C), (B, C), True),
+        ((D, E), (A, B), False),
+        ((D, E), (A, B, C), True),
+        ((A, B), (A, B, C), False),
+        ((), ORIGINS, False),
+    ],
+)
+def test_removed_hosts_count_and_all_who_stay_are_enough(signers, removed, is_met):
+    _, quorum = make_quorum(2, *ORIGINS, removed=removed)
+    assert quorum.is_met({one.id for one in signers}) == is_met
 
 
 # Closing and compacting

@@ -33,16 +33,19 @@ a new sum taken with them, and it replaces the first when a quorum has signed it
 import hashlib
 import sys
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import replace
 
 from seedflood.protocol.frontier import Frontier, Held, Span, without
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.packing import pack_frontier, unpack, unpack_frontier
-from seedflood.protocol.seedflood.evidence import Chain, takes_part
+from seedflood.protocol.seedflood.chain import Chain
+from seedflood.protocol.seedflood.evidence import takes_part
 from seedflood.protocol.seedflood.messages import CLOSED_DIGESTS_MAX, Bundle, ClosedDigests, ClosedEpoch, EpochDigest
 from seedflood.protocol.seedflood.outputs import SumEpoch
 from seedflood.protocol.seedflood.quorum import Quorum
 from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.seedflood.statement import Closed, stated
+from seedflood.protocol.seedflood.warrant import issue
 from seedflood.protocol.swarm.messages import Member
 
 CLOSING_ROUNDS = 8
@@ -221,12 +224,17 @@ class Closings:
         settled = [self._sums.pop(epoch) for epoch in sorted(self._sums) if epoch < self.epoch_of(before)]
         for closed in settled:
             self.restore(closed)
-        return settled
+        return [self._with_warrant(closed, members) for closed in settled] if self._quorum.is_stated else settled
 
     def _signed_before(self, members: Iterable[Member]) -> int:
         """A quorum states of all epochs below this step what we do."""
         said = sorted(before for before, *_ in filter(self._is_ours, self._counted(members)))
         return said[-self._quorum.size] if len(said) >= self._quorum.size else 0
+
+    def _with_warrant(self, closed: ClosedEpoch, members: Iterable[Member]) -> ClosedEpoch:
+        """A sum of ours with the statements of those who have signed it."""
+        signed = (member for member in self._quorum.of(members) if self._is_ours(stated(member).closed))
+        return replace(closed, warrant=issue(self._chain, closed.epoch, signed, self._rules.refresh_period))
 
     def _stated_before(self, members: Collection[Member]) -> int:
         """Everyone who takes part states of all epochs below this step what we do.

@@ -1,6 +1,7 @@
 """The conversation with the neighbours: what we tell them, what we make of what they tell us, and whom we ask."""
 
 from collections.abc import Collection, Iterable
+from dataclasses import replace
 from typing import Protocol
 
 from seedflood.errors import PeerError
@@ -18,7 +19,6 @@ from seedflood.protocol.seedflood.messages import (
     BlockDigests,
     ClosedDigests,
     ClosedEpoch,
-    EpochDigest,
     Equivocation,
     FrontierDigest,
     ReplicaDigest,
@@ -256,30 +256,21 @@ class Exchange:
         is_held = holdings.frontier.covers(closed.frontier)
         if is_held and not self.inquiry.is_asked_for(peer, closed.epoch):
             return
-        evidence = self._evidence.get(peer) or Evidence(self._rules)
-        digest = evidence.digest(closed.epoch)
         before = applied_before(self._course.step, self._rules)
         is_over = self.is_joining or (closed.epoch + 1) * self._rules.refresh_period <= before
         is_patient = is_held or not self.is_joining or not self.catchup.is_overdue(now)
-        is_signed = digest is not None and self._is_signed(closed, digest, evidence, is_patient=is_patient)
-        if digest is None or not is_over or not is_signed:
+        evidence, ours = self._evidence.get(peer) or Evidence(self._rules), presence.ours.origin
+        signed = evidence.of(closed, presence.membership.all(), ours, holdings.quorum, is_patient=is_patient)
+        if signed is None or not is_over:
             self._outbox.tell("epoch not adopted", "warning", epoch=closed.epoch, donor=presence.membership.name(peer))
             self._admission.refuse("unsigned sum")
-        elif not holdings.closings.is_closed(closed.epoch, digest) and holdings.receive_epoch(closed, digest):
+            return
+        digest, warrant = signed
+        closed = replace(closed, warrant=warrant)
+        if not holdings.closings.is_closed(closed.epoch, digest) and holdings.receive_epoch(closed, digest):
             self.donors.progressed(peer, holdings.frontier)
             if is_held:
                 self.watch.outdate(now)
-
-    def _is_signed(self, closed: ClosedEpoch, told: EpochDigest, evidence: Evidence, *, is_patient: bool) -> bool:
-        """Have enough hosts signed what a donor tells of this epoch? With a quorum it may have closed the epoch again,
-        with more than is in its journal; then what it tells is of another sum."""
-        members, ours = self._presence.membership.all(), self._presence.ours.origin
-        quorum, epoch = self._holdings.quorum, closed.epoch
-        if not quorum.is_stated:
-            return evidence.suffices(epoch, members, ours, is_patient=is_patient)
-        is_of_it = Frontier(closed.frontier).digest() == told.frontier_digest
-        counted = quorum.of(members)
-        return is_of_it and evidence.suffices(epoch, counted, ours, is_patient=is_patient, quorum=quorum.size)
 
     def _receive_standing(self, peer: OriginId, standing: Standing, now: float) -> None:
         """Applies exactly what the donor had applied, so that the digests can be compared; only while we catch up, and

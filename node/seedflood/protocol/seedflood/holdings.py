@@ -34,7 +34,7 @@ class Holdings:
         self, rules: Rules, frontier: Frontier, admission: Admission, flood: Flood, outbox: Outbox[Outputs]
     ) -> None:
         self.frontier = frontier
-        self.quorum = Quorum(rules, admission.gate)
+        self.quorum = Quorum(rules, admission.gate, admission.is_signed)
         self.closings = Closings(rules, self.quorum)
         self.pending = Pending()
         self._rules = rules

@@ -24,7 +24,7 @@ from typing import NamedTuple, cast
 
 from seedflood.protocol.frontier import Held, Span
 from seedflood.protocol.origin import STEP_MAX, OriginId
-from seedflood.protocol.swarm.messages import AlgorithmMessage
+from seedflood.protocol.swarm.messages import AlgorithmMessage, Member
 
 SCALAR_UNIT_BITS = 20
 SCALAR_MAX = 1 << 32
@@ -154,26 +154,40 @@ class Standing(AlgorithmMessage):
     replica_digest: bytes
 
 
+class EpochDigest(NamedTuple):
+    """The digests of a closed epoch: of the steps that its sum covers, and of its coefficients. 32 bytes each."""
+
+    frontier_digest: bytes
+    sum_digest: bytes
+
+
+class Warrant(NamedTuple):
+    """What a quorum has signed of an epoch's sum (`warrant`).
+
+    before: the two digests of the chain of all earlier epochs; empty for the first epoch. digests: of this epoch, and
+    of those after it as far as a statement goes. members: the statements.
+    """
+
+    before: tuple[bytes, bytes]
+    digests: tuple[EpochDigest, ...]
+    members: tuple[Member, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class ClosedEpoch(AlgorithmMessage):
     """The sum of an epoch's updates, and which updates these are: part of the answer to a pull.
 
     frontier: the steps covered by the bundles of this epoch; a bundle belongs to the epoch of its `step`. coefficients:
     the integers of `Replica.sum_epoch`, packed by zlib. sum_digest: SHA-256 of these integers, if it was already taken
-    from our own journal; then they may be left out. It never comes from the network.
+    from our own journal; then they may be left out. It never comes from the network. warrant: if a quorum has signed
+    the sum.
     """
 
     epoch: int
     frontier: tuple[Held, ...]
     coefficients: bytes
     sum_digest: bytes = b""
-
-
-class EpochDigest(NamedTuple):
-    """The digests of a closed epoch: of the steps that its sum covers, and of its coefficients. 32 bytes each."""
-
-    frontier_digest: bytes
-    sum_digest: bytes
+    warrant: Warrant | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,8 @@ class Gate:
         """Who may publish now; None: everyone."""
         self.former: frozenset[OriginId] = frozenset()
         """Who could publish once, and was removed or is out of date."""
+        self.listed: frozenset[OriginId] = frozenset()
+        """Who may publish now or later, or could once: all of the roster that is not there to relay or read alone."""
         self.cuts: dict[OriginId, Cut] = {}
         """Which updates of removed hosts count, as far as the operator has said so."""
         self.contradictions = 0
@@ -102,6 +104,7 @@ class Gate:
         self._valid = frozenset(entry.origin for entry in valid)
         self.trainers = frozenset(entry.origin for entry in valid if "train" in entry.roles)
         self.former = frozenset(one.origin for one in self.entries() if one.is_over(now))
+        self.listed = frozenset(one.origin for one in self.entries() if one.is_removed or "train" in one.roles)
         self.cuts = {one.origin: one.cut for one in self.entries() if one.cut is not None}
         return before != (self._valid, self.trainers)
 

@@ -12,6 +12,7 @@ Signatures and the order of steps are not checked here; that is the core's task.
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
@@ -20,10 +21,11 @@ from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch
 from seedflood.protocol.seedflood.opening import Inventory
 from seedflood.protocol.swarm.messages import Member
+from seedflood.protocol.swarm.outputs import Record
 from seedflood.storage.disk import told
 from seedflood.storage.journal import Journal, Opened, identity_of, opened
 from seedflood.storage.seedflood.learned import Learned
-from seedflood.storage.seedflood.records import encode_epoch
+from seedflood.storage.seedflood.records import decode_warrant, encode_epoch, encode_warrant
 from seedflood.storage.seedflood.survey import Survey
 from seedflood.storage.seedflood.tables import LOOKS_MAX, steps_of, stretches
 from seedflood.storage.store import Store
@@ -45,7 +47,7 @@ class BundleJournal(Journal):
         self._bundles, self._sums = self._learned.bundles, self._learned.sums
         self._survey = survey
         self._inventory: Inventory | None = survey.inventory
-        self._sum_salt = file.identity.salt("epoch")
+        self._sum_salt, self._member_salt = file.identity.salt("epoch"), file.identity.salt("member")
         self._refresh_period = survey.refresh_period
         self._replaced = deque(
             (held, *steps_of(epoch, self._refresh_period)) for epoch, held in self._sums.frontiers().items()
@@ -120,7 +122,7 @@ class BundleJournal(Journal):
 
     def closed_epochs(self) -> Iterator[ClosedEpoch]:
         """All epochs that are kept as sums."""
-        return map(self._sums.get, self._sums.frontiers())
+        return map(self._sum, self._sums.frontiers())
 
     def find(self, origin: OriginId, step: int) -> Bundle | None:
         """The bundle that begins with this step, unless a sum has taken its place."""
@@ -159,7 +161,7 @@ class BundleJournal(Journal):
         self._store.commit()  # what fails below undoes nothing else
         self._inventory = None
         with self._store.writing(durable=True):
-            self._sums.put(closed)
+            self._put(closed)
             return self._bundles.thin(closed.frontier, *steps)
 
     def compact(self, closed: ClosedEpoch) -> int:
@@ -176,7 +178,7 @@ class BundleJournal(Journal):
         self._store.commit()
         self._inventory = None
         with self._store.writing(durable=False):
-            self._sums.put(closed)
+            self._put(closed)
         self._store.commit()
         self._replaced += (
             (closed.frontier, step, min(step + SLICE_STEPS - 1, last)) for step in range(first, last + 1, SLICE_STEPS)
@@ -205,9 +207,21 @@ class BundleJournal(Journal):
                 for bundle in batch:
                     known.add(*bundle.span)
                 yield batch
-            yield self._sums.get(epoch)
+            yield self._sum(epoch)
             first = end + 1
         yield from self._bundles.missing(known, limit)
+
+    def _put(self, closed: ClosedEpoch) -> None:
+        """Writes a sum, and its warrant if it has one. That of an earlier sum may stay else: it convinces nobody."""
+        self._sums.put(closed)
+        if closed.warrant is not None:
+            self._records.put([Record(_warrant_key(closed.epoch), encode_warrant(closed.warrant, self._member_salt))])
+
+    def _sum(self, epoch: int) -> ClosedEpoch:
+        """A sum with its warrant."""
+        data = self._records.get(_warrant_key(epoch))
+        warrant = None if data is None else self._store.decode(decode_warrant, data, self._member_salt, "a warrant")
+        return replace(self._sums.get(epoch), warrant=warrant)
 
     def _tidy(self) -> None:
         """Also deletes some of the bundles that sums replaced. If the group is rolled back, they stay until the next
@@ -219,3 +233,8 @@ class BundleJournal(Journal):
                 work += len(replaced) + self._bundles.delete(replaced)
         if not self._replaced:
             super()._tidy()
+
+
+def _warrant_key(epoch: int) -> bytes:
+    """Its key among the records."""
+    return b"warrant" + epoch.to_bytes(8, "big")

@@ -12,8 +12,8 @@ from typing import cast
 
 from seedflood.protocol.frontier import Held, Span
 from seedflood.protocol.seedflood.batches import payload_bytes, tells_payloads
-from seedflood.protocol.seedflood.messages import BUNDLE_UPDATES_MAX, Bundle, bundle_of
-from seedflood.storage.records import CRC_BYTES, is_whole, sealed, unsealed
+from seedflood.protocol.seedflood.messages import BUNDLE_UPDATES_MAX, Bundle, EpochDigest, Warrant, bundle_of
+from seedflood.storage.records import CRC_BYTES, decode_member, encode_member, is_whole, sealed, unsealed
 
 _STRAND = struct.Struct(">QQQHH")  # origin, step, last, bundles, updates in each, with flags; then the bundles
 _PAYLOADS = 1 << 15  # a flag: they tell payloads
@@ -26,6 +26,9 @@ _SIGNATURE_BYTES = 64
 _APPLIED_SIZE = struct.Struct(">I")
 _EPOCH = struct.Struct(">QI")  # epoch, origins; then the frontier
 _HELD = struct.Struct(">QQI")  # origin, mark, ranges; then ranges * (first u64, last u64)
+_WARRANT = struct.Struct(">BHH")  # bytes of the digests before, epochs, members; then both kinds of digests, members
+_SIZE = struct.Struct(">I")  # of a member, before it
+_DIGEST_BYTES = 32
 
 STRAND_BYTES_MAX = 4000
 """The most bytes of a strand: such a row fits into one page of the file."""
@@ -171,3 +174,27 @@ def decode_epoch(record: bytes, salt: int) -> tuple[int, tuple[Held, ...]]:
         held.append(Held(origin, mark, tuple(zip(flat[::2], flat[1::2], strict=True))))
         at += _HELD.size + 16 * ranges
     return epoch, tuple(held)
+
+
+def encode_warrant(warrant: Warrant, salt: int) -> bytes:
+    """A warrant as a value of the table of records, which adds a checksum. salt: of members."""
+    members = [encode_member(member, salt) for member in warrant.members]
+    head = _WARRANT.pack(len(b"".join(warrant.before)), len(warrant.digests), len(members))
+    digests = [digest for pair in (warrant.before, *warrant.digests) for digest in pair]
+    return b"".join((head, *digests, *(part for one in members for part in (_SIZE.pack(len(one)), one))))
+
+
+def decode_warrant(data: bytes, salt: int) -> Warrant:
+    """Raises ChecksumError."""
+    before_bytes, epochs, count = _WARRANT.unpack_from(data)
+    start = _WARRANT.size + before_bytes
+    at = start + 2 * epochs * _DIGEST_BYTES
+    middle = _WARRANT.size + before_bytes // 2
+    halves = [data[k : k + _DIGEST_BYTES] for k in range(start, at, _DIGEST_BYTES)]
+    members = []
+    for _ in range(count):
+        (size,) = _SIZE.unpack_from(data, at)
+        at += _SIZE.size + size
+        members.append(decode_member(data[at - size : at], salt))
+    before = data[_WARRANT.size : middle], data[middle:start]
+    return Warrant(before, tuple(map(EpochDigest, halves[::2], halves[1::2])), tuple(members))
