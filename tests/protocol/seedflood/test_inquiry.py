@@ -204,6 +204,20 @@ def test_a_proof_is_told_on_to_all_but_its_source():
     assert hear(node, C, Equivocation(ONE, OTHER)).settle == []
 
 
+def test_who_links_later_is_told_one_proof_of_each_culprit_and_again_when_it_links_again():
+    node = linked(B, C)
+    node.disconnected(C.id, 0.0)
+    for step in (0, 1):
+        node.inquiry.contradicted(B.id, B.bundle(step, scalar=7), B.bundle(step, scalar=8))
+    first, _ = sent(node.collect(), B, Equivocation)
+
+    for began in (10.0, 30.0):
+        node.connected(C.id, C.hello(()), began)
+        told = [proof for k in range(15) for proof in sent(tick(node, began + k), C, Equivocation)]
+        assert told == [first]
+        node.disconnected(C.id, began + 15)
+
+
 def test_what_was_applied_already_is_made_again_from_the_journal():
     node = deceived()
     node.settled(ONE, OTHER, 1.0)

@@ -184,6 +184,7 @@ class Exchange:
         frontier_digest = self._holdings.frontier.digest(before)
         digest = FrontierDigest(frontier_digest, before, is_complete, self._presence.membership.digest())
         self._outbox.outputs.send += [(peer, digest) for peer in self._presence.neighbours]
+        self.inquiry.remind_all()  # by now they know all members that we know
 
     def tell_progress(self) -> None:
         """Logs how far we have caught up."""

@@ -4,7 +4,8 @@ A node counts what it holds by steps. Two different bundles of one step look lik
 another of them. So, beside the frontier, a node keeps a count and a sum of fingerprints for every block of an origin's
 steps that is not compacted yet; they do not depend on the order of arrival. When replica digests differ at equal
 frontiers, neighbours tell each other these, pull the blocks that differ, and compare what comes with their journals.
-Two signed bundles of one (origin, step) are a proof. It is told to everyone once, and the culprit is named.
+Two signed bundles of one (origin, step) are a proof. It is told to everyone once, and the culprit is named. Who links
+with us later is told one proof for each culprit.
 
 What stands then does not depend on what came first. So all honest journals become equal again, and coefficients are
 rebuilt from them:
@@ -57,6 +58,9 @@ digests."""
 PROOFS_MAX, PROOFS_OF_ONE_MAX = 1024, 8
 """The most (origin, step) pairs whose contradictions are kept and passed on, and how often each is passed on with a
 greater bundle. A host that makes more of them is known by then."""
+
+CULPRITS_MAX = 64
+"""Of so many culprits one proof each is kept, for neighbours that come later."""
 
 _ONE = 1 << 136
 
@@ -184,6 +188,10 @@ class Inquiry:
         self._outbox = outbox
         self._proven: dict[tuple[OriginId, int, int], list[Rank]] = {}
         """By (origin, the steps of the two bundles): the ranks of what stood or was measured, the greatest last."""
+        self._kept: dict[OriginId, Equivocation] = {}
+        """By culprit: the first proof."""
+        self._reminded: set[OriginId] = set()
+        """The neighbours that were told these proofs since their link is up, or before."""
         self._uneven: dict[OriginId, dict[Block, tuple[int, int]]] = {}
         """By neighbour: the blocks that it told last with more or fewer bundles than here."""
         self._asked: dict[OriginId, list[Block]] = {}
@@ -203,6 +211,14 @@ class Inquiry:
             self._pauses[peer] = (now + pause, ask_at, pause)
             self._outbox.send(peer, self._contents.told())
 
+    def remind_all(self) -> None:
+        """Tells neighbours what was proven before their link was up, once for each link. They must know the culprits as
+        members by now."""
+        for peer in self._neighbours:
+            if peer not in self._reminded:
+                self._reminded.add(peer)
+                self._outbox.outputs.send += [(peer, proof) for proof in self._kept.values()]
+
     def pulled(self, peer: OriginId) -> None:
         """The answer to our pull has ended, or broken off."""
         self._asked.pop(peer, None)
@@ -210,6 +226,7 @@ class Inquiry:
     def disconnect(self, peer: OriginId) -> None:
         self._asked.pop(peer, None)
         self._uneven.pop(peer, None)
+        self._reminded.discard(peer)
 
     def receive(self, peer: OriginId, told: BlockDigests, now: float) -> None:
         """Pulls the blocks that differ, as if we lacked them."""
@@ -285,6 +302,8 @@ class Inquiry:
         known = self._proven.setdefault((kept.origin, kept.step, dropped.step), [])
         known.append(self._rank(kept))
         if len(known) == 1:
+            if len(self._kept) < CULPRITS_MAX:
+                self._kept.setdefault(kept.origin, proof)
             self.counts[kept.origin] = self.counts.get(kept.origin, 0) + 1
             facts = {"kept": kept.signature.hex()[:16], "dropped": dropped.signature.hex()[:16]}
             if kept.step != dropped.step:
