@@ -70,13 +70,19 @@ bench: $(VENV)/.ready-dev  ## All benchmarks
 clean:  ## Removes the virtual environment and caches
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build node/*.egg-info
 
-$(VENV)/.ready: pyproject.toml constraints.txt
+# pip would compile on one core. What is not meant for this Python cannot be compiled, and that is no fault.
+define install
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "seedflood needs Python 3.11 or newer; run: make PYTHON=python3.11 ..."; exit 1; }
 	@echo "installing into $(VENV) (PyTorch is large; the first time takes a few minutes)"
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) install --progress-bar on -c constraints.txt -e .
+	$(PIP) install --no-compile --progress-bar on -c constraints.txt -e '$(1)'
+	$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
+endef
+
+$(VENV)/.ready: pyproject.toml constraints.txt
+	$(call install,.)
 	touch $@
 
-$(VENV)/.ready-dev: $(VENV)/.ready
-	$(PIP) install -c constraints.txt -e '.[dev]'
-	touch $@
+$(VENV)/.ready-dev: pyproject.toml constraints.txt
+	$(call install,.[dev])
+	touch $(VENV)/.ready $@
