@@ -99,14 +99,23 @@ def test_a_claim_has_a_line_for_each_study_that_measured_it(results):
 
 
 def test_a_situation_has_a_line_for_each_study_that_tells_of_it(results):
-    other = Study(replace(SHORT, seeds=(1,)), "large", "sst2", "d" * 16, ["dsgd"])
+    other = Study(replace(SHORT, seeds=(1,)), "large", "sst2", "d" * 16, ["dsgd", "choco"])
     fill(other, results)
     found = [(one.situation.name, one.study) for one in choose([Evidence(STUDY, results), Evidence(other, results)])]
     assert found[:2] == [("phone-grade links", "tiny, sst2, default"), ("phone-grade links", "large, sst2, short")]
     assert found[2:4] == [
         ("no memory for activations", "tiny, sst2, default"),
         ("quantised weights, which a step must not write to", "tiny, sst2, default"),
-    ], "DSGD can be used in neither"
+    ], "DSGD and ChocoSGD can be used in neither"
+
+
+def test_a_choice_says_how_many_methods_it_is_of(results, tmp_path):
+    few = Results(tmp_path / "few")
+    for result in results:
+        if result.cell.method not in ("dzsgd", "dzsgd-lora"):
+            few.add(result)
+    found = {choice.situation.name: spell(choice)[1] for choice in choose([Evidence(STUDY, few)])}
+    assert found["no memory for activations"].endswith("; 2 of 4 methods are measured")
 
 
 def test_the_soonest_method_that_can_be_used_is_chosen(results):

@@ -28,10 +28,12 @@ class Situation:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """study: its name. seconds: to a loss, of the methods that can be used, the best one first."""
+    """study: its name. usable: how many of its methods can be used. seconds: to a loss, of those that were measured,
+    the best one first."""
 
     situation: Situation
     study: str
+    usable: int
     seconds: Sequence[tuple[str, float]]
 
 
@@ -62,20 +64,21 @@ SITUATIONS = (
 
 
 def choose(studies: Sequence[Evidence]) -> Iterator[Choice]:
-    """For each situation, in order, by the studies that tell of it."""
+    """For each situation, in order, by the studies that measured two methods for it at least."""
     for situation in SITUATIONS:
         telling = [one for one in studies if one.study.plan.initial == situation.initial]
-        found = [Choice(situation, one.study.name, _seconds(situation, one)) for one in telling]
-        yield from [one for one in found if one.seconds] or [Choice(situation, "-", ())]
+        found = [_choice(situation, one) for one in telling]
+        yield from [one for one in found if len(one.seconds) > 1] or [Choice(situation, "-", 0, ())]
 
 
-def _seconds(situation: Situation, evidence: Evidence) -> list[tuple[str, float]]:
+def _choice(situation: Situation, evidence: Evidence) -> Choice:
     """Methods that have not reached the loss come last; those without all results are left out."""
+    usable = [name for name in evidence.study.used() if situation.who(name, METHODS[name])]
     found = []
-    for name in (name for name, kind in METHODS.items() if situation.who(name, kind)):
+    for name in usable:
         with suppress(LookupError):
             found.append((name, evidence.seconds(evidence.row(BYTES, name), situation.links)))
-    return sorted(found, key=lambda one: one[1])
+    return Choice(situation, evidence.study.name, len(usable), sorted(found, key=lambda one: one[1]))
 
 
 def spell(choice: Choice) -> tuple[str, str]:
@@ -85,4 +88,6 @@ def spell(choice: Choice) -> tuple[str, str]:
     if isinf(choice.seconds[0][1]):
         return "-", f"{choice.situation.links.name}: none of them reaches it"
     reached = [f"{name} {seconds:,.1f} s" for name, seconds in choice.seconds[:4] if not isinf(seconds)]
-    return choice.seconds[0][0], f"{choice.situation.links.name}: {', '.join(reached)}"
+    few = len(choice.seconds) < choice.usable
+    missing = f"; {len(choice.seconds)} of {choice.usable} methods are measured" if few else ""
+    return choice.seconds[0][0], f"{choice.situation.links.name}: {', '.join(reached)}{missing}"

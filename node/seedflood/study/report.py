@@ -15,7 +15,7 @@ from seedflood.study.methods import METHODS
 from seedflood.study.methods.applying import DENSE_MAX
 from seedflood.study.plan import Part, Plan, Study
 from seedflood.study.results import Results
-from seedflood.study.summary import Row, Spread, chosen, halfway, rows_of, studies_in, tries_of
+from seedflood.study.summary import BASE, Row, Spread, chosen, halfway, rows_of, studies_in, tries_of
 from seedflood.study.timings import Timing
 from seedflood.study.traffic import Traffic
 
@@ -153,7 +153,7 @@ def _study(study: Study, results: Results, figures: Figures) -> str:
     said += f"\n### Options\n\n{_options(study, results)}"
     for number, part in enumerate(plan.parts):
         found = rows_of(study, part, results)
-        if found:
+        if found and (len(part.changes) == 1 or any(row.setting != BASE for row in found)):
             name = f"{Path(study.model).name}-{study.task}-{plan.name}-{study.rows[:8]}-{number}.svg"
             said += _part(part, found, figures, name)
     return said + _times(rows_of(study, plan.parts[0], results))

@@ -16,6 +16,10 @@ COSTS = ("edge_bytes", "forwards", "backwards", "measure_seconds", "exchange_sec
 """Figures of the last point of a course; all others are those of the test rows."""
 
 
+BASE = "base"
+"""The setting of a plan, as `spell` says it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Spread:
     """Of a figure over seeds."""
@@ -98,7 +102,7 @@ def rows_of(study: Study, part: Part, results: Results) -> list[Row]:
 def spell(change: Mapping[str, Any]) -> str:
     """A change of the base setting, in words."""
     pairs = {**{key: value for key, value in change.items() if key != OPTIONS}, **change.get(OPTIONS, {})}
-    return ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in pairs.items()) or "base"
+    return ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in pairs.items()) or BASE
 
 
 def halfway(rows: Iterable[Row]) -> float | None:
