@@ -32,6 +32,10 @@ def verify(public_key, message, signature):
     return signature == pretend_signature(public_key, message)
 
 
+def is_signed(member):
+    return verify(member.public_key, member.signed_bytes(RUN_ID), member.signature)
+
+
 def make_rules(
     clients=2, steps=100, window="strict", local_steps=1, refresh_period=1000, telling=PAIRS, delay=0, **more
 ):

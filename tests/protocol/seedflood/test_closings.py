@@ -3,7 +3,7 @@ from collections import Counter
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from origins import A, B, C, epoch, make_rules, verify
+from origins import A, B, C, epoch, is_signed, make_rules, verify
 
 from seedflood.protocol.origin import STEP_MAX
 from seedflood.protocol.seedflood.epochs import CLOSING_ROUNDS, EPOCH_BYTES_MAX, RETURN_ROUNDS, Closings
@@ -19,7 +19,7 @@ SETTLED = PERIOD + CLOSING_ROUNDS
 
 
 def closings_of(rules):
-    return Closings(rules, Quorum(rules, Gate(verify)))
+    return Closings(rules, Quorum(rules, Gate(verify), is_signed))
 
 
 def make_closings(*bundles, steps=100, **rules):

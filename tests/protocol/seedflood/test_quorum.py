@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from origins import RUN_ID, A, B, C, D, E, epoch, make_rules, pretend_signature, verify
+from origins import A, B, C, D, E, epoch, is_signed, make_rules, pretend_signature, verify
 
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.seedflood.epochs import Closings
@@ -26,10 +26,6 @@ AFTER = 10
 def roster_of(*hosts, removed=()):
     entries = [Entry(one.name, one.public_key, () if one in removed else ("train",)) for one in hosts]
     return Roster(1, tuple(entries)).signed(lambda told: pretend_signature(OPERATOR, told), OPERATOR, "")
-
-
-def is_signed(member):
-    return verify(member.public_key, member.signed_bytes(RUN_ID), member.signature)
 
 
 def make_quorum(least, *hosts, removed=()):

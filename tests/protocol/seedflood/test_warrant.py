@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from origins import RUN_ID, A, B, C, D, closed_digests, epoch, has_closed, verify
+from origins import A, B, C, D, closed_digests, epoch, has_closed, is_signed
 
 from seedflood.protocol.seedflood.chain import Chain
 from seedflood.protocol.seedflood.messages import EpochDigest
@@ -13,10 +13,6 @@ from seedflood.protocol.seedflood.warrant import WARRANT_MEMBERS_MAX, WARRANT_NE
 PERIOD = 2
 SUMS = [epoch(number, A.held(0, (PERIOD * number, PERIOD * number + 1)), total=number) for number in range(4)]
 OTHER = EpochDigest(bytes(32), bytes(32))
-
-
-def is_signed(member):
-    return verify(member.public_key, member.signed_bytes(RUN_ID), member.signature)
 
 
 def states(origin, *sums, **said):
