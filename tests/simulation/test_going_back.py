@@ -1,6 +1,8 @@
 """Hosts go back to what others had applied when they measured, whatever happens around them: and are right whenever
 they say that they can."""
 
+from dataclasses import replace
+
 import pytest
 
 from seedflood.protocol.seedflood import algorithm
@@ -25,6 +27,14 @@ def test_most_audits_can_be_made(window):
 def test_a_host_that_goes_back_has_the_coefficients_that_the_other_had(window, profile):
     result = simulate(plan(window, profile))
     assert result.is_good, result.violations
+    assert result.audits_made > 10
+
+
+def test_so_does_one_beside_a_quorum_that_compacts_early_and_a_copied_key():
+    result = simulate(replace(plan("bounded", "all", closed=True), clients=6, seed=228, steps=32, refresh_period=None))
+    assert result.is_good, result.violations
+    assert result.plan.quorum
+    assert result.faults["copy_key"]
     assert result.audits_made > 10
 
 

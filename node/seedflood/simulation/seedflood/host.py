@@ -146,7 +146,8 @@ class SeedfloodHost(Host):
         for bundle in bundles:
             if bundle.origin == self.origin:
                 self.chronicle.keep(bundle, self.index)
-                self.chronicle.measured_with[bundle.origin, bundle.step] = self._measured_with
+                known = self.chronicle.measured_with.setdefault((bundle.origin, bundle.step), set())
+                known.add(self._measured_with)
 
     # The links
 
@@ -191,9 +192,9 @@ class SeedfloodHost(Host):
 
     def _check_retraced(self, past: PastRound) -> None:
         bundle, difference = past
-        with_this = self.chronicle.measured_with.get((bundle.origin, bundle.step))
+        with_these = self.chronicle.measured_with.get((bundle.origin, bundle.step), set())
         is_known = not (self.chronicle.is_tainted or self._is_untold or bundle.origin in self.chronicle.liars)
-        if is_known and with_this != self.ledger.digest_before(bundle.step + 1, difference):
+        if is_known and self.ledger.digest_before(bundle.step + 1, difference) not in with_these:
             self.mistakes.append(f"went back to another replica than measured step {bundle.step}")
 
     def digest(self, order: TakeDigest) -> None:

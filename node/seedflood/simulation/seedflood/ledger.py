@@ -58,8 +58,9 @@ class Chronicle:
         self._skipped: set[tuple[OriginId, int]] = set()
         """Steps that liars declared as skipped."""
         self._last: dict[OriginId, Bundle] = {}
-        self.measured_with: dict[tuple[OriginId, int], bytes] = {}
-        """The digest of the ledger with which a bundle was measured (`Ledger.digest_before`), by origin and step."""
+        self.measured_with: dict[tuple[OriginId, int], set[bytes]] = {}
+        """The digest of the ledger with which a bundle was measured (`Ledger.digest_before`), by origin and step. Two
+        hosts with one key may measure one step."""
         self._epochs: dict[int, list[Update]] = {}
         """Updates by the epoch of their bundle."""
 
