@@ -133,10 +133,10 @@ class SeedfloodHost(Host):
         if is_known and self.ledger.digest() != self.chronicle.digest(applied):
             self.mistakes.append("said it is ready with other coefficients than its updates add up to")
 
-    def _check_finished(self) -> None:
+    def _check_finished(self, finished_at: float) -> None:
         """Runs after all orders that came before the end of the run."""
         if not (self.is_corrupt or self.driver.is_disk_full):
-            self._complain(find_outdated(self.node, self.journal, self.ledger))
+            self._complain(find_outdated(self.node, self.journal, self.ledger, finished_at))
 
     def _complain(self, mistake: str | None) -> None:
         if mistake is not None:
@@ -260,4 +260,4 @@ class SeedfloodHost(Host):
     def finished(self) -> None:
         super().finished()
         self.has_ended_in_doubt = self.node.is_doubted
-        self.work.put(0.0, self._check_finished)
+        self.work.put(0.0, self._check_finished, self.clock.now)

@@ -9,6 +9,7 @@ match.
 """
 
 import hashlib
+import math
 import struct
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -245,14 +246,12 @@ class Ledger:
         self._steps.pop(epoch, None)
 
 
-def find_outdated(node: Node, journal: MemoryBundleJournal, ledger: Ledger) -> str | None:
-    """Does a node that ends its run have other coefficients than follow from its journal? This is allowed if an origin
-    contradicted itself after the node's patience had run out."""
-    watch, patient_until = (
-        node.seedflood.exchange.watch,
-        (node.seedflood.ending.since or 0.0) + node._patience.linger_seconds,
-    )
-    if watch.is_outdated and watch.is_settled(patient_until):
+def find_outdated(node: Node, journal: MemoryBundleJournal, ledger: Ledger, finished_at: float) -> str | None:
+    """Does a node that ended its run have other coefficients than follow from its journal? This is allowed if an origin
+    contradicted itself after the end, or after the node's patience had run out."""
+    watch = node.seedflood.exchange.watch
+    patient_until = (node.seedflood.ending.since or 0.0) + node._patience.linger_seconds
+    if watch.is_outdated and watch.is_settled(min(patient_until, math.nextafter(finished_at, 0.0))):
         return None
     updates = [update for bundle in journal.replay() for update in bundle.updates()]
     made_again = Ledger(ledger._chronicle)
