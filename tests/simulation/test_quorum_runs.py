@@ -8,6 +8,7 @@ from seedflood.protocol.seedflood.epochs import Closings
 from seedflood.simulation.checks import find_stuck
 from seedflood.simulation.operator import Operator
 from seedflood.simulation.seedflood.checks import find_violations, has_equal_digests, has_equal_frontiers
+from seedflood.simulation.seedflood.runs import Plan, simulate
 
 PERIOD = 4
 
@@ -115,3 +116,11 @@ def test_who_signs_other_sums_is_named_and_keeps_nobody_from_compacting(monkeypa
         view = host.node.view(world.clock.now)
         assert view.words["other sums"] == liar.name
         assert view.figures["hosts_with_other_sums"] == 1.0
+
+
+def test_of_two_sums_that_quorums_signed_because_a_liar_said_two_things_one_stands_everywhere():
+    """A host compacts what a quorum signs; then the others hear of the other bundle, and sign another sum."""
+    result = simulate(Plan(5, "complete", 424, 48, "bounded", "liars", closed=True))
+    assert result.plan.quorum
+    assert result.faults["culprits"]
+    assert result.is_good, result.violations

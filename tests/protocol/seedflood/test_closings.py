@@ -284,6 +284,18 @@ def test_compaction_needs_everyone_who_takes_part():
     assert settled.frontier == (A.held(1),)
 
 
+def test_what_others_say_of_the_same_bundles_is_disputed_once_it_is_compacted():
+    ours, theirs = make_closed(1, 2, 3), make_closed(1, 5, 3)
+    (told,) = theirs.told()
+    assert ours.disputed(told.digests) == []
+    ours.agreed([closed_by(A, ours), closed_by(B, ours)])
+    assert ours.latest() == [2]
+    assert ours.disputed(told.digests) == [1]
+    assert ours.disputed(told.digests[:1]) == []
+    (other,) = make_closed(1, 5, 3, bundles=[A.bundle(5)]).told()
+    assert ours.disputed(other.digests) == [], "they stand for other bundles"
+
+
 def test_an_epoch_is_compacted_once():
     closings = make_closed(7)
     members = [closed_by(A, closings), closed_by(B, closings)]

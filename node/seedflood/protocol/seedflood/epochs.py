@@ -32,7 +32,7 @@ a new sum taken with them, and it replaces the first when a quorum has signed it
 
 import hashlib
 import sys
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 
 from seedflood.protocol.frontier import Frontier, Held, Span, without
@@ -293,6 +293,19 @@ class Closings:
         same = [(m, theirs) for m, theirs in said if theirs == ours or (takes_part(m) and theirs[:2] == ours[:2])]
         others = [m for m, theirs in same if theirs != ours]
         return others if others and 2 * len(others) >= len(same) else []
+
+    def disputed(self, digests: Sequence[EpochDigest]) -> list[int]:
+        """The compacted epochs of which these digests, from the first epoch on, say another sum of the same bundles."""
+        known = ((epoch, told, self._digests.get(epoch)) for epoch, told in enumerate(digests))
+        return [
+            epoch
+            for epoch, told, ours in known
+            if ours is not None and epoch in self._kept and ours != told and ours[0] == told[0]
+        ]
+
+    def latest(self) -> list[int]:
+        """The last compacted epoch, if there is one."""
+        return [max(self._kept)] if self._kept else []
 
     def _is_ours(self, theirs: Closed) -> bool:
         """Have we closed all these epochs, with the same sums?"""

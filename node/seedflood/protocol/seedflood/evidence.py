@@ -16,7 +16,7 @@ statements come with the sum (`warrant`). If these are not enough, because hosts
 statements of all may be.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 from seedflood.errors import PeerError
 from seedflood.protocol.frontier import Frontier
@@ -46,6 +46,11 @@ class Evidence:
             raise PeerError("digests of closed epochs that do not follow each other", reason="order")
         for digest in told.digests:
             self._chain.append(digest)
+
+    @property
+    def digests(self) -> Sequence[EpochDigest]:
+        """What the donor told, from the first epoch on."""
+        return self._chain.digests
 
     def _digest(self, epoch: int) -> EpochDigest | None:
         """The digests that the donor told of the epoch's sum; None if it told none."""

@@ -1,6 +1,6 @@
 """The conversation with the neighbours: what we tell them, what we make of what they tell us, and whom we ask."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -19,6 +19,7 @@ from seedflood.protocol.seedflood.messages import (
     BlockDigests,
     ClosedDigests,
     ClosedEpoch,
+    EpochDigest,
     Equivocation,
     FrontierDigest,
     ReplicaDigest,
@@ -82,6 +83,10 @@ class Exchange:
         self.announcement = Announcement(rules, presence, presence.neighbours, holdings.frontier)
         self._evidence: dict[OriginId, Evidence] = {}
         """By donor that we are pulling from: what it tells of its closed epochs."""
+        self._told_by: dict[OriginId, Sequence[EpochDigest]] = {}
+        """By neighbour: the digests of closed epochs that it told at the last pull."""
+        self._is_outvoted = False
+        """Do most others state other sums than ours, in a run with a quorum?"""
         self.misstating: dict[OriginId, str] = {}
         """The hosts, by name, that sign other sums of epochs than a quorum has signed."""
 
@@ -107,6 +112,7 @@ class Exchange:
         self._holdings.disconnect(peer)
         self.donors.disconnect(peer)
         self._evidence.pop(peer, None)
+        self._told_by.pop(peer, None)
         self.inquiry.disconnect(peer)
         self.watch.forget(peer)
 
@@ -123,6 +129,8 @@ class Exchange:
             case ClosedDigests() | ClosedEpoch():
                 self._receive_sums(peer, message, now)
             case BlockDigests():
+                if self._is_outvoted:
+                    self._dispute_sums(peer)
                 self.inquiry.receive(peer, message, now)
             case Equivocation():
                 self.inquiry.receive_proof(peer, message)
@@ -209,6 +217,7 @@ class Exchange:
             for closed in agreed:
                 self._holdings.contents.forget(closed.epoch)
             others = closings.outvoted_by(m for m in members if self.watch.jury.counts(m.origin, now))
+            self._is_outvoted = bool(others) and self._holdings.quorum.is_stated
             if others:
                 self.watch.doubt([other.origin for other in others], others[0].name, self._outbox)
 
@@ -247,9 +256,18 @@ class Exchange:
         if not self.donors.is_pulling(peer):
             return
         if isinstance(message, ClosedDigests):
-            self._evidence.setdefault(peer, Evidence(self._rules)).take(message)
+            evidence = self._evidence.setdefault(peer, Evidence(self._rules))
+            evidence.take(message)
+            self._told_by[peer] = evidence.digests
         else:
             self._receive_epoch(peer, message, now)
+
+    def _dispute_sums(self, peer: OriginId) -> None:
+        """Asks a neighbour for its sums of compacted epochs where they are others than ours. Which these are it tells
+        at any pull: so if it has told nothing yet, the last one is asked for."""
+        closings = self._holdings.closings
+        told = self._told_by.get(peer)
+        self.inquiry.dispute(peer, closings.latest() if told is None else closings.disputed(told))
 
     def _receive_epoch(self, peer: OriginId, closed: ClosedEpoch, now: float) -> None:
         """Adopts a sum if others have signed it and it brings something: steps that are missing here, or in dispute."""

@@ -11,6 +11,8 @@ states nonsense. With a quorum neither does, and nothing is lost or counted twic
   one covers the other, and whoever has the smaller one can take the greater one.
 * An epoch may be closed before it is complete. A bundle that comes late for a compacted epoch stays a bundle beside the
   sum: it is applied, kept, and repaired like any other. Coefficients add up, so no update is too late.
+* What is held does change where an origin contradicts itself (`inquiry`). Then quorums may have signed two sums of the
+  same steps, one after the other. The one counts that most state now; whoever has the first asks for it.
 
 So nobody has to decide which updates of a dead host count: all that ever turn up do, everywhere. This needs sums that
 do not go by steps, and hosts that never wait for single rounds: `bounded` and `none` windows. In strict windows nobody
