@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from seedflood.host.garbage import settle
+from seedflood.host import garbage
 
+garbage.defer()  # before tests import PyTorch, as a daemon does it
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before PyTorch: workers and daemons share the cores already
 
 settings.register_profile("patient", deadline=None)  # how long an example takes tells how busy the machine is
@@ -20,7 +21,7 @@ REPOSITORY = Path(__file__).parent.parent
 
 def pytest_collection_finish() -> None:
     """As a daemon does it once everything is imported: else each full collection searches all objects of PyTorch."""
-    settle()
+    garbage.settle()
 
 
 @pytest.fixture(autouse=True)

@@ -35,6 +35,7 @@ from seedflood.cli.watching import add_watching
 from seedflood.cluster.topology import TopologyName
 from seedflood.config import check_course, load_course, load_settings, merge, migrate_file, pick, read_layer
 from seedflood.errors import DivergenceError, ExitCode, SeedfloodError, UsageError
+from seedflood.host import garbage
 from seedflood.host.logs import configure_logging
 from seedflood.protocol.seedflood.window import WindowRule
 from seedflood.simulation.gasloc.profiles import PROFILES as GASLOC_PROFILES
@@ -106,6 +107,7 @@ def run_node(
     configure_logging(settings.node.log_level, settings.node.log_format, settings.node.name)
     structlog.stdlib.get_logger("seedflood").info("starting", version=VERSION, state=str(settings.node.state))
 
+    garbage.defer()
     # torch takes seconds to import: --help and faults do not wait for it
     from seedflood.host.process import run_process
 

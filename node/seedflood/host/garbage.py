@@ -1,7 +1,8 @@
 """Settings of Python's garbage collector for a daemon: many objects that live for ever, and many tuples without cycles.
 
 With Python's defaults it runs a dozen times while one large frame is decoded, which takes twice as long then. Now and
-then it also searches all objects of PyTorch and the model, on the event loop.
+then it also searches all objects of PyTorch and the model, on the event loop; and a fifth of the time until a daemon is
+ready goes into searching modules while they are imported, which are never garbage.
 """
 
 import gc
@@ -11,6 +12,11 @@ YOUNG_MAX = 50_000
 garbage."""
 
 
+def defer() -> None:
+    """No collection until `settle`: for the time in which PyTorch, transformers and a model are loaded."""
+    gc.disable()
+
+
 def settle() -> None:
     """Excludes all objects that exist now from collection, and makes collections of later objects rarer. Called again
     when another run has begun, it first collects what the last one has left."""
@@ -18,3 +24,4 @@ def settle() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(YOUNG_MAX, *gc.get_threshold()[1:])
+    gc.enable()
