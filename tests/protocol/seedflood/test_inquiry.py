@@ -153,6 +153,12 @@ def test_a_sum_in_dispute_is_asked_for_once_though_nothing_of_its_epoch_is_told(
     assert hear(node, B, make_contents(ONE).told(), 100.0).pull == []
 
 
+def test_who_holds_nothing_yet_has_nothing_to_dispute():
+    node = linked(B)
+    node.inquiry.dispute(B.id, [0])
+    assert hear(node, B, BlockDigests(())).pull == []
+
+
 def test_a_neighbour_that_lies_about_blocks_is_asked_ever_more_rarely():
     node, asked = deceived(), []
     for now in range(200):

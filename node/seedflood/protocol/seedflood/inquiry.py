@@ -223,9 +223,10 @@ class Inquiry:
 
     def dispute(self, peer: OriginId, epochs: Iterable[int]) -> None:
         """The neighbour has other sums of these epochs than we, which are compacted here. They are asked for next."""
-        period, origin = self._rules.refresh_period, min(self._frontier.origins)
-        blocks = [(origin, epoch, epoch * period // BLOCK_STEPS) for epoch in islice(epochs, BLOCKS_ASKED_MAX)]
-        self._disputed[peer] = blocks
+        period, origin = self._rules.refresh_period, min(self._frontier.origins, default=None)
+        if origin is not None:  # any one: a sum is that of all
+            found = islice(epochs, BLOCKS_ASKED_MAX)
+            self._disputed[peer] = [(origin, epoch, epoch * period // BLOCK_STEPS) for epoch in found]
 
     def pulled(self, peer: OriginId) -> None:
         """The answer to our pull has ended, or broken off."""
