@@ -130,14 +130,16 @@ const kinds = {
     return attack(echo((bundle) => before.bundle(another, bundle.step + 1)));
   },
 
-  // Two hosts at once are told two contents of each step, under one true key.
+  // Two hosts at once are told two contents of each step, under one true key, until one of them says the proof. Where a
+  // host hears the other content from its neighbour first, nobody differs: so one step, or a few, would not do.
   async equivocation() {
-    const links = [];
+    const links = [], incarnation = Math.floor(Date.now() / 1000);
     let last = -1;
     const tell = async (link) => {
-      if (links.push(link) < 2) return;
+      links.push(link);
       link.heard = (frame) => {
-        if (frame.kind !== "updates" || said.sent === 8) return;
+        if (frame.kind === "equivocation") said.proven = true;
+        if (frame.kind !== "updates" || links.length < 2 || said.proven) return;
         const step = Math.max(...frame.updates.steps);
         if (step <= last) return;
         links.forEach((one, k) => one.write(run.updates([run.bundle(key, step, { scalar: k })])));
@@ -145,7 +147,8 @@ const kinds = {
         said.sent += 1;
       };
     };
-    await Promise.all([address, run.facts.elsewhere].map((where) => attack(tell, { where, seconds: 60 })));
+    const places = [address, run.facts.elsewhere];
+    await Promise.all(places.map((where) => attack(tell, { where, seconds: 60, hello: { incarnation } })));
   },
 
   // Who is on no roster, what a member passes on of such, and rosters that do not count.

@@ -334,7 +334,7 @@ def test_who_tells_two_hosts_two_things_is_named_by_all_and_removed(swarm: Swarm
                 host.wait_for("progress")
 
     said, *_ = swarm.attack("equivocation", facts, meanwhile=name_and_remove)
-    assert (said["links"], "open" in said["ends"]) == (2, False), said
+    assert (said["links"], said["proven"], "open" in said["ends"]) == (2, True, False), said
     for was, host in zip(before, swarm.hosts, strict=True):
         assert 1 <= look(host).gain(was, "seedflood_equivocations_total") <= said["sent"]
         removals = node_in(host.settings.node.state).ask("/api/status")["roster"]["removals"]
