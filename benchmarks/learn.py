@@ -15,7 +15,7 @@ from typing import Any
 
 from benchmarks.course import Exercise, Point, adamw, first_below, follow
 from benchmarks.measure import Metric, make_metric, shared_folder
-from benchmarks.missing import TEMPLATE, WORDS, write_task, write_texts
+from benchmarks.missing import TEMPLATE, WORDS, write_task
 
 SEEDS = (1, 2, 3)
 ADAMW_RATES = (3e-5, 1e-4, 3e-4)
@@ -80,12 +80,10 @@ def six(shared: Path, home: Path) -> dict[str, Metric]:
     }
 
 
-def lm(shared: Path, home: Path) -> dict[str, Metric]:
+def lm(shared: Path, _: Path) -> dict[str, Metric]:
     """Perplexity on held-out reviews at equal tokens; the loss is that of a token, in nats."""
-    folder = home / "lm"
-    write_texts(shared / "data" / "imdb", folder)
     sizes = {"task": "lm", "batch_size": 4, "max_length": 128}
-    exercise = Exercise("lm", {**_common(shared), **sizes}, folder, evaluate_examples=200)
+    exercise = Exercise("lm", {**_common(shared), **sizes}, shared / "data" / "imdb", evaluate_examples=200)
     fast = _all_seeds("gradient", exercise, 12, steps=LM_STEPS, **GRADIENT)
     return _gaps("learn.lm_", exercise, fast, LM_STEPS, None, None)
 

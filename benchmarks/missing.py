@@ -7,7 +7,6 @@ labels are true by construction, equally many of each, and rows for validation c
 import gzip
 import json
 import random
-import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -30,14 +29,6 @@ def write_task(reviews: Path, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     _write(folder / "train.jsonl", _balanced(texts[:TRAIN_REVIEWS], TRAIN_ROWS))
     _write(folder / "validation.jsonl", _balanced(texts[TRAIN_REVIEWS:], VALIDATION_ROWS))
-
-
-def write_texts(imdb: Path, folder: Path) -> None:
-    """The reviews themselves, as rows of `lm`."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with gzip.open(imdb / "train.jsonl.gz") as packed:
-        (folder / "train.jsonl").write_bytes(packed.read())
-    shutil.copyfile(imdb / "validation.jsonl", folder / "validation.jsonl")
 
 
 def rows_of(text: str) -> Iterator[tuple[str, int]]:

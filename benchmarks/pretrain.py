@@ -12,9 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from pathlib import Path
 from statistics import mean
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -22,7 +20,6 @@ from transformers import AutoTokenizer, OPTConfig, OPTForCausalLM
 
 from benchmarks import swarm
 from benchmarks.measure import Metric, make_metric, ratios, shared_folder
-from benchmarks.missing import write_texts
 from seedflood.cluster.topology import make_topology
 from seedflood.study.methods.gasloc import average as average_round
 from seedflood.study.methods.gasloc import gossip as gossip_round
@@ -202,9 +199,7 @@ def _data() -> tuple[Any, list[torch.Tensor], torch.Tensor]:
     """The tokenizer, packed rows of every worker, and those that nobody trains on."""
     shared = shared_folder()
     tokenizer = AutoTokenizer.from_pretrained(shared / "models" / "tiny-opt")
-    with TemporaryDirectory(prefix="seedflood-pretrain-") as home:
-        write_texts(shared / "data" / "imdb", Path(home) / "texts")
-        train, validation = read_folder(Path(home) / "texts")
+    train, validation = read_folder(shared / "data" / "imdb")
     shares: list[list[Row]] = [train[index:TRAIN_REVIEWS:WORKERS] for index in range(WORKERS)]
     packed = [pack(share, tokenizer, LENGTH) for share in shares]
     return tokenizer, packed, pack(validation[:VALIDATION_REVIEWS], tokenizer, LENGTH)

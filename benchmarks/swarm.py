@@ -22,9 +22,9 @@ from typing import Any
 
 from benchmarks.delay import DelayedLinks
 from benchmarks.measure import Metric, make_metric, ratios, shared_folder
-from benchmarks.missing import write_texts
 from benchmarks.processes import Cluster, Facts, NodeProcess, moment, ring
 from seedflood.cluster.ports import free_ports
+from seedflood.training.rows import TRAIN_FILE, VALIDATION_FILE, read_folder
 
 SEEDS = (1, 2, 3)
 HOSTS = 4
@@ -178,10 +178,10 @@ def _result(node: NodeProcess) -> Facts:
 
 def _write_texts(shared: Path, folder: Path) -> Path:
     """The first reviews of each split."""
-    write_texts(shared / "data" / "imdb", folder)
-    for split, count in (("train", TRAIN_REVIEWS), ("validation", VALIDATION_REVIEWS)):
-        path = folder / f"{split}.jsonl"
-        path.write_text("".join(path.read_text().splitlines(keepends=True)[:count]))
+    folder.mkdir()
+    train, validation = read_folder(shared / "data" / "imdb")
+    for name, rows in ((TRAIN_FILE, train[:TRAIN_REVIEWS]), (VALIDATION_FILE, validation[:VALIDATION_REVIEWS])):
+        (folder / name).write_text("".join(f"{json.dumps(row.columns)}\n" for row in rows))
     return folder
 
 

@@ -1,4 +1,6 @@
+import gzip
 import json
+from pathlib import Path
 
 import pytest
 import torch
@@ -145,6 +147,38 @@ def test_bytes_that_are_no_text_are_told_with_their_line(tmp_path):
     folder = write_data(tmp_path)
     (tmp_path / "train.jsonl").write_bytes(b'{"text": "a", "label": 0}\n{"text": "\xff", "label": 0}\n')
     with pytest.raises(DataError, match=r"line 2: not valid JSON \(not text in UTF-8\)"):
+        load_task(prompted(), tiny_tokenizer(), data=folder)
+
+
+def pack(path: Path) -> bytes:
+    """Puts the compressed file in the place of this one; its bytes."""
+    packed = gzip.compress(path.read_bytes())
+    path.with_name(path.name + ".gz").write_bytes(packed)
+    path.unlink()
+    return packed
+
+
+def test_compressed_files_are_the_same_rows(tmp_path):
+    folder = write_data(tmp_path)
+    plain = load_task(prompted(), tiny_tokenizer(), data=folder)
+    pack(tmp_path / "train.jsonl")
+    packed = load_task(prompted(), tiny_tokenizer(), data=folder)
+    assert packed.batch(1, 0).tokens_BT.tolist() == plain.batch(1, 0).tokens_BT.tolist()
+
+
+@pytest.mark.parametrize("harm", [lambda b: b[:-9], lambda b: b[:20] + b"\xff" * 8 + b[28:], lambda b: b"{}" + b])
+def test_a_compressed_file_that_is_none_is_refused(tmp_path, harm):
+    folder = write_data(tmp_path)
+    packed = pack(tmp_path / "train.jsonl")
+    (tmp_path / "train.jsonl.gz").write_bytes(harm(packed))
+    with pytest.raises(DataError, match=r"Cannot decompress .*train\.jsonl\.gz \(.*\): copy the file anew"):
+        load_task(prompted(), tiny_tokenizer(), data=folder)
+
+
+def test_a_bad_row_of_a_compressed_file_is_told_with_its_line(tmp_path):
+    folder = write_data(tmp_path, train=[ROWS[0], '["text"]'])
+    pack(tmp_path / "train.jsonl")
+    with pytest.raises(DataError, match=r"train\.jsonl\.gz, line 2: not a JSON object"):
         load_task(prompted(), tiny_tokenizer(), data=folder)
 
 

@@ -1,14 +1,16 @@
-"""Rows of a data set: from a folder of JSON lines, the hub's data sets (offline first), or memory.
+"""Rows of a data set: from a folder of JSON lines (gzip, too), the hub's data sets (offline first), or memory.
 
 A row is a dictionary of columns. Every row remembers where it came from, so that an error can name file and line.
 """
 
+import gzip
 import json
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, BinaryIO, Protocol
 
 from seedflood import embedded
 from seedflood.errors import DataError
@@ -16,6 +18,8 @@ from seedflood.training import hub
 
 TRAIN_FILE = "train.jsonl"
 VALIDATION_FILE = "validation.jsonl"
+PACKED = ".gz"
+"""Either file may be compressed, and has this behind its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,27 +76,41 @@ def rows_in_memory(rows: Iterable[Mapping[str, Any]], name: str) -> list[Row]:
 
 
 def read_folder(folder: Path) -> tuple[list[Row], list[Row]]:
-    """Training and validation rows of a folder with train.jsonl and validation.jsonl. Raises DataError."""
-    return read_json_lines(folder / TRAIN_FILE), read_json_lines(folder / VALIDATION_FILE)
+    """Training and validation rows of a folder with train.jsonl and validation.jsonl, or .gz of these. Raises
+    DataError."""
+    train, validation = (read_json_lines(_find(folder / name)) for name in (TRAIN_FILE, VALIDATION_FILE))
+    return train, validation
 
 
 def read_json_lines(path: Path) -> list[Row]:
     """Rows of a file with one JSON object per line; empty lines are skipped. Raises DataError."""
     rows: list[Row] = []
     try:
-        with path.open("rb") as lines:
+        with _open(path) as lines:
             for number, line in enumerate(lines, start=1):
                 if line.strip():
                     rows.append(_parse(line, str(path), number))
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise DataError(f"Cannot decompress {path} ({error}): copy the file anew.", path=str(path)) from error
     except OSError as error:
         raise DataError(
-            f"Cannot read {path} ({error.strerror}): a data folder needs {TRAIN_FILE} and {VALIDATION_FILE}, "
-            "one JSON object per line.",
+            f"Cannot read {path} ({error.strerror}): a data folder needs {TRAIN_FILE} and {VALIDATION_FILE} (or "
+            f"{PACKED} of these), one JSON object per line.",
             path=str(path),
         ) from error
     if not rows:
         raise DataError(f"{path} has no rows: write one JSON object per line.", path=str(path))
     return rows
+
+
+def _find(path: Path) -> Path:
+    """This file, or its compressed form if there is only that."""
+    packed = path.with_name(path.name + PACKED)
+    return packed if packed.exists() and not path.exists() else path
+
+
+def _open(path: Path) -> BinaryIO | gzip.GzipFile:
+    return gzip.open(path, "rb") if path.suffix == PACKED else path.open("rb")
 
 
 def _parse(line: bytes, path: str, number: int) -> Row:
