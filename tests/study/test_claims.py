@@ -121,11 +121,26 @@ def test_a_choice_says_how_many_methods_it_is_of(results, tmp_path):
 def test_the_soonest_method_that_can_be_used_is_chosen(results):
     found = {choice.situation.name: spell(choice) for choice in choose([Evidence(STUDY, results)])}
     assert found["phone-grade links"][0] == "choco-lora"
-    method, figures = found["no memory for activations"]
+    method, figures, _ = found["no memory for activations"]
     assert method == "seedflood"
     assert figures.startswith("20 Mbit/s, 30 ms: seedflood 2.3 s, ")
     assert not any(name in figures for name in ("dsgd", "mezo", "coefficients"))
-    assert found["pre-training over unequal links"] == ("-", "not measured"), "it has a study of its own"
+    assert found["pre-training over unequal links"] == ("-", "not measured", "not measured"), (
+        "it has a study of its own"
+    )
+
+
+def test_the_best_methods_in_the_end_stand_beside_the_soonest(results, tmp_path):
+    found = {choice.situation.name: spell(choice) for choice in choose([Evidence(STUDY, results)])}
+    assert found["no memory for activations"][2] == "seedflood 0.901, seedflood-one-sided 0.901, dzsgd 0.702"
+    without = Results(tmp_path / "without")
+    for result in results:
+        method, test = result.cell.method, result.test
+        loss = {"loss": 0.25 if method == "diloco" else 0.5} if test else None
+        without.add(replace(result, test=loss))
+    soonest, _, best = spell(next(choose([Evidence(STUDY, without)])))
+    assert soonest == "choco-lora"
+    assert best.startswith("diloco loss 0.250, "), "there is no accuracy to compare"
 
 
 def test_pre_training_is_chosen_for_by_the_study_from_scratch(results):

@@ -13,6 +13,7 @@ from seedflood.study.methods.clients import Clients
 from seedflood.study.methods.method import Initial, Method
 from seedflood.study.methods.seedflood import TwoSided
 from seedflood.study.plan import BYTES, PRE_TRAINERS
+from seedflood.study.summary import Spread
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +30,13 @@ class Situation:
 @dataclass(frozen=True, slots=True)
 class Choice:
     """study: its name. usable: how many of its methods can be used. seconds: to a loss, of those that were measured,
-    the best one first."""
+    the best one first. worths: what the same are worth in the end (`Evidence.worth`), the best one first."""
 
     situation: Situation
     study: str
     usable: int
     seconds: Sequence[tuple[str, float]]
+    worths: Sequence[tuple[str, Spread]] = ()
 
 
 def _anyone(_: str, kind: type[Method]) -> bool:
@@ -74,20 +76,29 @@ def choose(studies: Sequence[Evidence]) -> Iterator[Choice]:
 def _choice(situation: Situation, evidence: Evidence) -> Choice:
     """Methods that have not reached the loss come last; those without all results are left out."""
     usable = [name for name in evidence.study.used() if situation.who(name, METHODS[name])]
-    found = []
+    seconds, worths = [], []
     for name in usable:
         with suppress(LookupError):
-            found.append((name, evidence.seconds(evidence.row(BYTES, name), situation.links)))
-    return Choice(situation, evidence.study.name, len(usable), sorted(found, key=lambda one: one[1]))
+            seconds.append((name, evidence.seconds(evidence.row(BYTES, name), situation.links)))
+            worths.append((name, evidence.worth(BYTES, name)))
+    seconds.sort(key=lambda one: one[1])
+    worths.sort(key=lambda one: -one[1].mean)
+    return Choice(situation, evidence.study.name, len(usable), seconds, worths)
 
 
-def spell(choice: Choice) -> tuple[str, str]:
-    """The method, and the figures beside those of the next ones."""
+def spell(choice: Choice) -> tuple[str, str, str]:
+    """The method that is the soonest, its figures beside those of the next ones, and the methods that are the best in
+    the end."""
     if not choice.seconds:
-        return "-", "not measured"
-    if isinf(choice.seconds[0][1]):
-        return "-", f"{choice.situation.links.name}: none of them reaches it"
-    reached = [f"{name} {seconds:,.1f} s" for name, seconds in choice.seconds[:4] if not isinf(seconds)]
+        return "-", "not measured", "not measured"
     few = len(choice.seconds) < choice.usable
     missing = f"; {len(choice.seconds)} of {choice.usable} methods are measured" if few else ""
-    return choice.seconds[0][0], f"{choice.situation.links.name}: {', '.join(reached)}{missing}"
+    best = ", ".join(f"{name} {_spell_worth(worth)}" for name, worth in choice.worths[:3])
+    if isinf(choice.seconds[0][1]):
+        return "-", f"{choice.situation.links.name}: none of them reaches it", best
+    reached = [f"{name} {seconds:,.1f} s" for name, seconds in choice.seconds[:4] if not isinf(seconds)]
+    return choice.seconds[0][0], f"{choice.situation.links.name}: {', '.join(reached)}{missing}", best
+
+
+def _spell_worth(worth: Spread) -> str:
+    return f"{worth.mean:.3f}" if worth.mean >= 0 else f"loss {-worth.mean:.3f}"
