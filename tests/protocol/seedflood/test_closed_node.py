@@ -37,9 +37,9 @@ class Checked:
         return verify(key, message, signature)
 
 
-def started(roster=ALL, *, members=(), bundles=(), check=verify, **rules):
+def started(roster=ALL, *, members=(), bundles=(), check=verify, calendar=lambda: 0.0, **rules):
     rules = make_rules(**({"clients": 3} | rules))
-    gate = Gate(check, OPERATOR, "", roster)
+    gate = Gate(check, OPERATOR, "", roster, calendar)
     node = Node(rules, Member(A.public_key, A.name, 1), A.sign, check, gate=gate)
     node.start(bundles, members, 0.0)
     node.collect()
@@ -130,6 +130,17 @@ def test_a_peer_whose_hello_had_another_roster_is_told_ours():
     node.connected(B.id, B.hello(), 0.0)
     assert [message for _, message in node.collect().send if isinstance(message, Roster)] == [WITHOUT_C]
     assert node.hello().roster == WITHOUT_C
+
+
+def test_a_host_whose_time_is_over_is_known_to_be_gone_when_a_peer_links_that_does_not_name_it():
+    now = [0.0]
+    entries = [Entry(one.name, one.public_key, not_after=60 if one is C else None) for one in (A, B, C)]
+    roster = Roster(1, tuple(entries)).signed(lambda message: pretend_signature(OPERATOR, message), OPERATOR, "")
+    node = started(roster, calendar=lambda: now[0])
+    now[0] = 61.0
+    node.connected(B.id, B.hello(), 0.0)
+    pull_from(node, B)
+    assert hear(node, B, C.updates(0)).bundles == [C.bundle(0)]
 
 
 def test_a_window_no_longer_waits_for_who_was_removed():

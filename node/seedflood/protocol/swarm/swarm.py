@@ -90,6 +90,8 @@ class Swarm(Generic[Wanted]):
         presence, told = self._presence, (hello.member, *hello.members)
         self.neighbours.connect(peer, hello.member.incarnation)
         presence.believe(told, peer)
+        if self.gate.refresh():  # the peer has looked at its clock, too, and does not name those whose time is over
+            self._enforce()
         presence.declare_neighbours()
         self.neighbours.offer(peer, self.membership.newer_than(told))
         if self.gate.roster is not None and hello.roster != self.gate.roster:  # it may have come after our hello
