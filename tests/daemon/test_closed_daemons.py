@@ -240,6 +240,25 @@ async def test_a_newcomer_is_let_in_by_the_roster_that_it_brings(closed: Closed)
     assert read_roster(closed.folder / "a" / "roster.json").roster == closed.roster
 
 
+async def test_who_is_admitted_in_place_of_a_removed_host_begins_where_a_strict_run_is(closed: Closed) -> None:
+    closed.enrol("a", "b", "c")
+    run = {"clients": 3, "steps": 120, "window": "strict"}
+    a, b, c = [await closed.start(name, peers, **run) for name, peers in (("a", []), ("b", ["a"]), ("c", ["a", "b"]))]
+    await closed.cluster.until(lambda: a.node.step >= 10)
+    closed.remove("c")
+    closed.give(a)
+    with pytest.raises(RemovedError):
+        await c.ended
+    await closed.cluster.until(lambda: a.node.step >= 20)
+    closed.enrol("d")
+    d = await closed.start("d", ["a", "b"], **run)
+    await closed.cluster.until(lambda: all(one.result is not None for one in (a, b, d)))
+    assert len({str(one.result["digest"]) for one in (a, b, d) if one.result}) == 1
+    word = a.node.membership.spoken(d.node.origin)
+    assert word is not None
+    assert word.first_step >= 20
+
+
 async def test_a_host_that_cannot_take_part_is_told_what_to_do(closed: Closed) -> None:
     closed.enrol("a")
     with pytest.raises(ConfigError, match="so this host needs the roster that the operator signed"):

@@ -65,6 +65,34 @@ def test_a_stranger_that_dials_is_refused_and_leaves_no_trace():
         ]
 
 
+@MODES
+@pytest.mark.parametrize("removed_at", [0, 8])
+def test_who_is_admitted_in_place_of_a_removed_host_begins_where_the_others_are(window, removed_at):
+    """Removed before the run began, it was never awaited; later, its place is not free."""
+    world = make_world("complete", 4, window=window, steps=32, weather=STORMY)
+    operator = Operator(world)
+    if removed_at == 0:
+        operator.remove(3, at=0)
+    world.start()
+    world.run_until_step(8)
+    if removed_at > 0:
+        operator.remove(3, at=0)
+    world.run_until_step(16)
+    newcomer = operator.admit([0, 1], at=0)
+    world.start_later(newcomer, 0.5)
+    judge(world, operator)
+    own = [step for origin, step in world.chronicle.updates if origin == newcomer.origin]
+    assert min(own) >= 12
+
+
+def test_newcomers_to_a_strict_run_keep_nobody_waiting_whatever_crashes():
+    for seed in (14, 20, 22):
+        plan = runs.Plan(clients=6, topology="complete", seed=seed, steps=40, closed=True, profile="crashes")
+        result = runs.simulate(plan)
+        assert result.is_good, (result.violations, result.stuck)
+        assert result.faults["admit"]
+
+
 @pytest.mark.parametrize(("window", "seed"), [("strict", 1), ("strict", 3), ("bounded", 2), ("none", 2)])
 def test_a_host_that_is_removed_loses_its_links_at_once_and_nobody_waits_for_it(window, seed):
     world = make_world("complete", 5, window=window, steps=24, seed=seed, weather=STORMY)

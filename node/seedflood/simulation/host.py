@@ -85,6 +85,8 @@ class Host:
         """The roster on its disk."""
         self.is_removed = False
         """Did it hear that it does not belong to the run any more?"""
+        self.is_newcomer = False
+        """Was it admitted after the run had begun?"""
         self.sign = place.notary.signer(place.public_key)
         self.verify = place.notary.verify
         self._make = make

@@ -56,6 +56,7 @@ class Operator:
         host = self._add_host(neighbours, f"late{len(self._world.hosts)}")
         self._tell(self.roster.adding(Entry(host.name, host.public_key)), at)
         host.operator, host.roster = self.key, self.roster
+        self._world.welcome(host)
         return host
 
     def cut(self, index: int, *, as_held_by: int, at: int) -> Roster:

@@ -54,6 +54,10 @@ class World(Generic[AnyHost]):
         """The host is not judged from now on, and nothing that it says later is promised to anyone."""
         self.outcasts.add(origin)
 
+    def welcome(self, host: AnyHost) -> None:
+        """The host joins a run that has begun."""
+        host.is_newcomer = True
+
     def add_host(self, key: bytes, pace: Pace, name: str = "") -> AnyHost:
         index = len(self.hosts)
         place = Place(

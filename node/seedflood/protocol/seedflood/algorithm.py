@@ -23,7 +23,7 @@ from seedflood.protocol.seedflood.open_windows import OpenWindows
 from seedflood.protocol.seedflood.outputs import Measure, Outputs
 from seedflood.protocol.seedflood.own_state import OwnState
 from seedflood.protocol.seedflood.phase import Lifecycle, Phase
-from seedflood.protocol.seedflood.rounds import applied_before, first_round, next_round, round_of
+from seedflood.protocol.seedflood.rounds import applied_before, first_round, has_begun, next_round, round_of
 from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.seedflood.statement import Rows, stated
 from seedflood.protocol.seedflood.view import add_audits, add_quorum, add_removals, add_to_view
@@ -265,7 +265,10 @@ class SeedFlood:
     def _notice(self, now: float) -> None:
         """Shows new bundles and statements to the open windows and to the epochs, and a new roster to those cut off."""
         self.cuts.follow()
-        holdings, presence = self.holdings, self._presence
+        holdings, presence, rules, membership = self.holdings, self._presence, self.rules, self._membership
+        is_beginning = rules.window == "strict" and membership.taking_part < rules.clients
+        if is_beginning and has_begun(self.origin, rules, membership, self.frontier):
+            membership.note_begun(rules.clients)
         for origin in holdings.heard:
             presence.heard(origin, self.frontier.last(origin), now)
             self.windows.hear(origin, now)

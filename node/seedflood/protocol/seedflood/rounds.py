@@ -32,6 +32,22 @@ def swarm_round(origin: OriginId, rules: Rules, membership: Membership, frontier
     return round_of(steps[(len(steps) - 1) // 2], rules) if steps else 0
 
 
+def has_begun(origin: OriginId, rules: Rules, membership: Membership, frontier: Frontier) -> bool:
+    """Has a run with strict windows begun, though fewer than all clients are known to take part?
+
+    That happens where hosts were removed: one of them was not awaited, as nobody was there in its place, and then
+    another one was added; or it was removed before a newcomer could hear that it had taken part. But no round after the
+    first ones (`delay`) is measured before all clients take part. So what we have measured ourselves tells, and so does
+    what most of the others have, or where they began. A single liar moves nobody.
+    """
+    if not membership.silenced():
+        return False
+    begun = (rules.delay + 1) * rules.local_steps
+    others = [word for word in membership.words() if word.origin != origin]
+    late = sum(max(word.first_step, frontier.last(word.origin)) >= begun for word in others)
+    return frontier.last(origin) >= begun or 2 * late > len(others)
+
+
 def first_round(origin: OriginId, rules: Rules, membership: Membership, frontier: Frontier) -> int:
     """The first step of the round with which a node begins that nobody waits for: where the others are, or
     `rules.steps` (no round at all) if they are in the last one.

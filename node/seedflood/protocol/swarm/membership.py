@@ -16,7 +16,7 @@ neighbours were.
 import hashlib
 import struct
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from seedflood.protocol.origin import ORIGINS_REMEMBERED, OriginId
 from seedflood.protocol.swarm.delays import HOP_MILLISECONDS_MAX
@@ -38,6 +38,8 @@ class Membership:
         self.taking_part = 0
         """How many origins said from which step on they take part. Those that were removed since count as well: nobody
         is awaited in their place."""
+        self._begun_with = 0
+        """How many took part when the run began, if it is known that it has (`note_begun`)."""
         self._silenced: Mapping[OriginId, Member] = {}
         """What counts in place of the statements of those who may not take part, by origin."""
         self._stand_ins: set[OriginId] = set()
@@ -190,8 +192,18 @@ class Membership:
         """Did it take part before it was silenced, as far as is known here?"""
         return origin in self._parted and origin in self._silenced
 
+    def silenced(self) -> Collection[OriginId]:
+        """The origins that may not take part (any more)."""
+        return self._silenced.keys()
+
+    def note_begun(self, clients: int) -> None:
+        """So many took part once, whoever they were."""
+        self._begun_with = clients
+        self._count()
+
     def _count(self) -> None:
-        self.taking_part = len(self._spoken) + max(len(self._parted & self._silenced.keys()), self._missing)
+        known = len(self._spoken) + max(len(self._parted & self._silenced.keys()), self._missing)
+        self.taking_part = max(known, self._begun_with)
 
     def _forget_name(self, member: Member) -> None:
         self._names[member.name] -= 1

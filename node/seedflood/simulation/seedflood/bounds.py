@@ -137,11 +137,17 @@ def find_waiting(node: Node, window: ClosedWindow) -> str | None:
     return f"leaves {left} bundles waiting behind step {window.steps[1]}" if most is not None and left > most else None
 
 
-def find_ahead(node: Node, order: Measure, trusted: Callable[[OriginId], bool]) -> str | None:
+def find_ahead(
+    node: Node, order: Measure, trusted: Callable[[OriginId], bool], *, is_newcomer: bool = False
+) -> str | None:
     """Do bundles wait that no honest host can have published yet? In strict windows, if nobody has left, honest hosts
-    are at most `delay` rounds ahead of a host that measures. trusted: is this origin honest?"""
+    are at most `delay` rounds ahead of a host that measures.
+
+    trusted: does this origin measure no round before its time? is_newcomer: was the host not there when the run began?
+    It begins where most others are, and they go on until they have heard of it, but not by an epoch.
+    """
     rules = node.rules
-    last = order.step + (rules.delay + 1) * rules.local_steps - 1
+    last = order.step + (rules.delay + 1) * rules.local_steps - 1 + (rules.refresh_period if is_newcomer else 0)
     if rules.window != "strict":
         return None
     ahead = [bundle for bundle in node.seedflood.holdings.pending if bundle.step > last and trusted(bundle.origin)]

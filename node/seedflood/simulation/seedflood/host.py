@@ -174,11 +174,16 @@ class SeedfloodHost(Host):
 
     def measure(self, order: Measure) -> None:
         if not self.chronicle.has_anyone_left:  # else others may be further ahead
-            self._complain(find_ahead(self.node, order, lambda origin: origin not in self.chronicle.liars))
+            self._complain(find_ahead(self.node, order, self._is_in_time, is_newcomer=self.is_newcomer))
         seconds = self.rng.uniform(self.pace.seconds_min, self.pace.seconds_max) * order.count
         self.work.put(seconds, self._measured, order)
         if self.rules.is_auditable and self.node.is_ready and not self.node.is_doubted:
             self._audit(order)
+
+    def _is_in_time(self, origin: OriginId) -> bool:
+        """Does it measure no round before its time? To a newcomer liars may tell of later ones (`first_round`)."""
+        misled = self.chronicle.newcomers if self.chronicle.is_lied_to else ()
+        return origin not in self.chronicle.liars and origin not in misled
 
     def _audit(self, order: Measure) -> None:
         """Goes back to what another host had applied, as an auditor does, right after the measurement."""

@@ -50,6 +50,10 @@ class Chronicle:
         self.has_anyone_left = False
         self.liars: set[OriginId] = set()
         """Origins that lie. They are not judged."""
+        self.is_lied_to = False
+        """Do hosts lie that belong to the run?"""
+        self.newcomers: set[OriginId] = set()
+        """Origins that joined a run that had begun."""
         self.doubles: dict[OriginId, dict[Bundle, int]] = {}
         """For each origin with two processes: its bundles, with the process that wrote them down. Such a bundle counts
         as published once another host has taken it."""

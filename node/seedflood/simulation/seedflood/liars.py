@@ -345,6 +345,7 @@ def let_lie(
     kinds = kinds or world.rng.sample(sorted(LIES), world.rng.randint(3, len(LIES)))
     liars = [Liar(world, world.hosts[index], told, kinds) for index in sorted(indices)]
     world.chronicle.liars |= {liar.host.origin for liar in liars}
+    world.chronicle.is_lied_to = True
     for liar in liars:
         liar.begin()
     return liars

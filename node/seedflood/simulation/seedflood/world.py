@@ -77,6 +77,10 @@ class SeedfloodWorld(World[SeedfloodHost]):
         super().cast_out(origin)
         self.chronicle.liars.add(origin)
 
+    def welcome(self, host: SeedfloodHost) -> None:
+        super().welcome(host)
+        self.chronicle.newcomers.add(host.origin)
+
     def copy_key(self, host: SeedfloodHost) -> SeedfloodHost:
         twin = super().copy_key(host)
         twin.is_key_fresh = False
