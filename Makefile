@@ -42,6 +42,7 @@ sweep: $(VENV)/.ready  ## The protocols in simulation, with every fault, under S
 	$(BIN)/seedflood simulate --mode gasloc --clients 6 --steps 48 --faults losses --seeds 1..$(SEEDS)
 	$(BIN)/seedflood simulate --closed --clients 9 --topology grid --steps 12 --seeds 1..$(SEEDS)
 	$(BIN)/seedflood simulate --closed --clients 6 --topology complete --faults crashes --steps 48 --seeds 1..$(SEEDS)
+	$(BIN)/seedflood simulate --closed --clients 6 --topology complete --faults cuts --window bounded --steps 48 --seeds 1..$(SEEDS)
 	$(BIN)/seedflood simulate --closed --clients 6 --topology complete --faults liars --steps 48 --seeds 1..$(SEEDS)
 	$(BIN)/seedflood simulate --closed --clients 9 --topology grid --window bounded --steps 12 --seeds 1..$(SEEDS)
 	$(BIN)/seedflood simulate --closed --mode gasloc --clients 9 --topology grid --steps 24 --seeds 1..$(SEEDS)

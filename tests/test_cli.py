@@ -94,6 +94,7 @@ def test_runs_of_every_mode_can_be_simulated(monkeypatch, capsys, mode, closed):
         (["--mode", "other"], "choose one of seedflood, gasloc"),
         (["--mode", "gasloc", "--window", "strict"], "--window is for --mode seedflood"),
         (["--mode", "gasloc", "--faults", "amnesia"], "unknown fault profile"),
+        (["--faults", "cuts"], "add --closed to --faults cuts"),
     ],
 )
 def test_what_cannot_be_simulated_is_a_usage_error(monkeypatch, capsys, how, said):

@@ -6,9 +6,10 @@ from worlds import make_world
 from seedflood.protocol.swarm.roster import Cut
 from seedflood.simulation.checks import find_stuck
 from seedflood.simulation.operator import Operator
-from seedflood.simulation.seedflood.checks import find_violations, has_equal_digests
+from seedflood.simulation.seedflood.checks import find_surplus, find_violations, has_equal_digests
+from seedflood.simulation.seedflood.runs import Plan, simulate
 
-MODES = pytest.mark.parametrize("window", ["strict", "bounded", "none"])
+WINDOWS = pytest.mark.parametrize("window", ["strict", "bounded", "none"])
 AWAY, GONE = 3, 4
 STAYING = [0, 1, 2]
 
@@ -65,7 +66,7 @@ class Scene:
         return [host.index for host in self.world.hosts if any(event.name == name for event in host.events)]
 
 
-@MODES
+@WINDOWS
 def test_a_cut_during_a_partition_takes_what_only_one_host_held(window):
     scene = Scene(window)
     removal = scene.removal(0)
@@ -76,6 +77,26 @@ def test_a_cut_during_a_partition_takes_what_only_one_host_held(window):
     scene.judge()
     refused = sum(host.node.admission.refused.get("cut", 0) for host in scene.world.honest)
     assert refused == 0, "nobody tells what a cut excludes to a host that follows it"
+
+
+def test_the_judge_sees_who_does_not_follow_a_cut():
+    scene = Scene("bounded")
+    cut = scene.operator.cut(GONE, as_held_by=0, at=0)
+    surplus = sorted(scene.held(AWAY) - scene.held(0))
+    assert find_surplus([scene.world.hosts[0]], cut) == []
+    assert find_surplus([scene.away], cut) == [f"h3 follows the cut of h4 not in the steps {surplus}"]
+
+
+@WINDOWS
+def test_random_cuts_are_followed_by_all_whatever_else_happens(window):
+    struck = 0
+    for seed in (1, 2, 3):
+        result = simulate(
+            Plan(clients=6, topology="complete", seed=seed, steps=40, window=window, closed=True, profile="cuts")
+        )
+        assert result.is_good, (result.violations, result.stuck)
+        struck += result.faults.get("cut", 0)
+    assert struck
 
 
 @pytest.mark.parametrize("is_up", [False, True])

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from seedflood.protocol.seedflood.phase import Phase
+from seedflood.protocol.swarm.roster import Roster
 from seedflood.simulation import checks
 from seedflood.simulation.seedflood.host import SeedfloodHost
 
@@ -39,6 +40,22 @@ def _find_unnamed(hosts: Sequence[SeedfloodHost]) -> list[str]:
     culprits = sorted(hosts[0].chronicle.two_tongued)
     known = [(host.name, host.named | host.node.gate.former) for host in hosts]
     return [f"{name} does not name {one:016x}" for one in culprits for name, named in known if one not in named]
+
+
+def find_surplus(hosts: Sequence[SeedfloodHost], roster: Roster) -> list[str]:
+    """Hosts that have applied other updates of one that was cut off than its cut keeps. All refuse a cut that
+    contradicts compacted epochs, so then nothing is said."""
+    if any(event.name == "a cut contradicts compacted epochs" for host in hosts for event in host.events):
+        return []
+    found = []
+    for gone, cut in ((entry, entry.cut) for entry in roster.entries if entry.cut is not None):
+        said = {step for origin, step in hosts[0].chronicle.updates if origin == gone.origin}
+        kept = {step for step in said if not cut.excludes(step, step)}
+        for host in hosts:
+            applied = {step for origin, step in host.ledger.applied if origin == gone.origin}
+            if applied != kept:
+                found.append(f"{host.name} follows the cut of {gone.name} not in the steps {sorted(applied ^ kept)}")
+    return found
 
 
 def has_equal_frontiers(hosts: Sequence[SeedfloodHost]) -> bool:

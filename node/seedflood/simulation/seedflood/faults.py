@@ -34,6 +34,7 @@ class SeedfloodChaos(Chaos[SeedfloodHost]):
             "interrupt": self._interrupt,
             "leave_at_epoch_end": self._leave_at_epoch_end,
             "fill_joining": self._fill_joining,
+            "cut": self._cut,
         }
 
     def holds_past_of(self, host: SeedfloodHost, keeper: SeedfloodHost) -> bool:
@@ -92,6 +93,27 @@ class SeedfloodChaos(Chaos[SeedfloodHost]):
         for one in (host, newcomer):
             self._world.start_later(one, self._rng.uniform(*SOON_SECONDS))
         self._later(MEETING_SECONDS, self._unite)
+        return True
+
+    # The roster of a closed run
+
+    def _cut(self) -> bool:
+        """The operator signs that of a removed host exactly that counts which one of the others holds, be it much or
+        little."""
+        world, office = self._world, self._office
+        frozen = {entry.name for entry in office.roster.entries if entry.is_removed and entry.cut is None}
+        indices = {host.name: host.index for host in reversed(world.hosts)}
+        chosen = [
+            (indices[name], keeper.index)
+            for keeper in world.honest
+            if keeper.is_up and not keeper.is_paused and keeper.roster == office.roster
+            for name in sorted(frozen)
+        ]
+        if not chosen:
+            return False
+        index, keeper = self._rng.choice(chosen)
+        world.chronicle.is_tainted = True  # what is cut off was published, and does not count
+        office.cut(index, as_held_by=keeper, at=self._messenger())
         return True
 
     # Disks, and the model

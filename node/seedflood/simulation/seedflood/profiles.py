@@ -17,6 +17,7 @@ DISKS = {**FULL_DISKS, "damage": 0.02, "lose_disk": 0.02, "corrupt": 0.02}
 AMNESIA = {"meet_amnesiac": 0.1, "interrupt": 0.05}
 EPOCH_ENDS = {"leave_at_epoch_end": 0.3}
 ADOPTION = {"fill_joining": 0.2, "lose_disk": 0.1}
+CUTS = {"cut": 0.06}
 SOMETIMES = {"leave_at_epoch_end": 0.05, "fill_joining": 0.05, "copy_key": 0.03}
 LIARS_MAX = 1 / 3
 
@@ -33,6 +34,7 @@ PROFILES: dict[str, Profile] = {
     "adoption": Profile(rates=ADOPTION, late=0.2),
     "keys": Profile(STORM, KEYS),
     "climates": Profile(STORM, climates=CLIMATES),
+    "cuts": Profile(rates={**CRASHES, **PARTITIONS, **CUTS}),
     "liars": Profile(liars=LIARS_MAX),
     "all": Profile(
         STORM,

@@ -21,6 +21,7 @@ from seedflood.simulation.seedflood.bounds import find_excess
 from seedflood.simulation.seedflood.checks import (
     find_mistakes,
     find_silence,
+    find_surplus,
     find_violations,
     has_equal_digests,
     has_equal_frontiers,
@@ -79,6 +80,8 @@ class Plan:
             raise UsageError(f'unknown fault profile "{self.profile}"; choose one of {", ".join(PROFILES)}.')
         if self.window not in ("strict", "bounded", "none"):
             raise UsageError(f'unknown window rule "{self.window}"; choose one of strict, bounded, none.')
+        if self.profile == "cuts" and not self.closed:
+            raise UsageError("only the operator of a closed run cuts hosts off: add --closed to --faults cuts.")
         if self.steps < 1 or self.steps % self.local_steps or (self.refresh_period or 0) % self.local_steps:
             raise UsageError("--steps must be 1 or more, and a multiple of the local steps, as the refresh period is.")
         if self.optimizer not in (None, "sgd") and self.window != "strict":
@@ -141,8 +144,10 @@ class Judge:
         return find_mistakes(hosts)
 
     def find_violations(self, hosts: Sequence[SeedfloodHost]) -> list[str]:
-        unheeded = self._operator.find_unheeded(hosts) if self._operator is not None else []
-        return [*find_violations(hosts), *unheeded]
+        violations, operator = find_violations(hosts), self._operator
+        if operator is not None:
+            violations += [*operator.find_unheeded(hosts), *find_surplus(hosts, operator.roster)]
+        return violations
 
 
 class _Trial(TrialWithLiars[SeedfloodHost]):
