@@ -38,7 +38,7 @@ def has_begun(origin: OriginId, rules: Rules, membership: Membership, frontier: 
     That happens where hosts were removed: one of them was not awaited, as nobody was there in its place, and then
     another one was added; or it was removed before a newcomer could hear that it had taken part. But no round after the
     first ones (`delay`) is measured before all clients take part. So what we have measured ourselves tells, and so does
-    what most of the others have, or where they began. A single liar moves nobody.
+    what most of the others have, or where they began. A liar misleads only who has heard of nobody else.
     """
     if not membership.silenced():
         return False
