@@ -85,6 +85,11 @@ def test_who_is_admitted_in_place_of_a_removed_host_begins_where_the_others_are(
     assert min(own) >= 12
 
 
+def test_hosts_that_leave_and_return_before_a_strict_run_begins_are_no_sign_that_it_has():
+    result = runs.simulate(runs.Plan(clients=5, seed=320, steps=40, closed=True))
+    assert result.is_good, (result.violations, result.stuck)
+
+
 def test_newcomers_to_a_strict_run_keep_nobody_waiting_whatever_crashes():
     for seed in (14, 20, 22):
         plan = runs.Plan(clients=6, topology="complete", seed=seed, steps=40, closed=True, profile="crashes")

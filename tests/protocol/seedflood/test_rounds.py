@@ -59,20 +59,20 @@ def begun(lasts, first_steps=(), ours=-1, removed=(E,), **rules):
 
 
 def test_where_a_host_was_removed_most_others_tell_that_a_strict_run_has_begun():
-    assert begun((7, 7))
-    assert begun((7, 7, -1))
-    assert not begun((7, -1))
-    assert not begun((0, 0))
-    assert not begun((1, 1), delay=1)
+    assert begun((9, 9))
+    assert begun((9, 9, -1))
+    assert not begun((9, -1))
+    assert not begun((8, 8)), "who leaves and returns before it begins is a round further each time"
+    assert not begun((9, 9), delay=1)
     assert not begun(()), "what was cut off counts as held, and was not measured"
 
 
 def test_those_who_began_later_tell_so_too_and_what_was_measured_here_is_enough():
-    assert begun((7, -1), first_steps=(0, 7))
-    assert not begun((7, -1, -1), first_steps=(0, 0, 7), removed=())
-    assert begun((-1, -1), ours=1)
-    assert not begun((-1, -1), ours=0)
+    assert begun((9, -1), first_steps=(0, 9))
+    assert not begun((-1, -1), first_steps=(1, 1)), "they left and returned"
+    assert begun((-1, -1), ours=9)
+    assert not begun((-1, -1), ours=8)
 
 
 def test_where_nobody_was_removed_a_run_begins_with_all_clients_alone():
-    assert not begun((7, 7, 7), removed=(), ours=7)
+    assert not begun((99, 99, 99), removed=(), ours=99)

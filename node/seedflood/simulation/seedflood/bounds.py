@@ -21,11 +21,15 @@ from seedflood.protocol.seedflood.inquiry import (
 from seedflood.protocol.seedflood.node import Node
 from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure
 from seedflood.protocol.seedflood.pending import AHEAD_BUNDLES
+from seedflood.protocol.seedflood.rounds import BEGUN_ROUNDS
 from seedflood.protocol.seedflood.watch import REMEMBERED
 from seedflood.protocol.swarm.messages import NEIGHBOURS_MAX
 from seedflood.protocol.swarm.roster import HOLES_MAX
 from seedflood.simulation import bounds
 from seedflood.simulation.bounds import SWARM_BOUNDS, Bound, at_once, fixed, linked, origins, statements
+
+HEARD_ROUNDS = 4
+"""How many rounds hosts go on until all have heard of a newcomer."""
 
 CLAIMED = ("_Queue", "held")
 """What a neighbour claims in its hello, bounded by the size of a frame."""
@@ -144,10 +148,12 @@ def find_ahead(
     are at most `delay` rounds ahead of a host that measures.
 
     trusted: does this origin measure no round before its time? is_newcomer: was the host not there when the run began?
-    It begins where most others are, and they go on until they have heard of it, but not by an epoch.
+    It begins where most others are, or with the first round if they have only begun, and they go on until they have
+    heard of it.
     """
     rules = node.rules
-    last = order.step + (rules.delay + 1) * rules.local_steps - 1 + (rules.refresh_period if is_newcomer else 0)
+    behind = max(rules.refresh_period, (BEGUN_ROUNDS + HEARD_ROUNDS) * rules.local_steps) if is_newcomer else 0
+    last = order.step + (rules.delay + 1) * rules.local_steps - 1 + behind
     if rules.window != "strict":
         return None
     ahead = [bundle for bundle in node.seedflood.holdings.pending if bundle.step > last and trusted(bundle.origin)]
