@@ -24,9 +24,9 @@ from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.audit import RESIDUALS_MAX, Audits, Residual, judge
 from seedflood.protocol.seedflood.messages import Told, Update
 from seedflood.protocol.seedflood.payload import Coefficients, Telling, decode_payload
-from seedflood.simulation.seedflood.runs import Plan, simulate
 from seedflood.training.seedflood.telling import quantise
 from seedflood.training.seedflood.trainer import Trainer
+from simulation.seedflood.runs import Plan, simulate
 
 ORIGINS = 4
 STEPS = 60

@@ -80,29 +80,6 @@ def test_an_unknown_option_is_a_usage_error(monkeypatch, capsys):
     assert "--nods" in err
 
 
-@pytest.mark.parametrize("closed", [[], ["--closed"]])
-@pytest.mark.parametrize("mode", ["seedflood", "gasloc"])
-def test_runs_of_every_mode_can_be_simulated(monkeypatch, capsys, mode, closed):
-    how = ["--mode", mode, "--clients", "3", "--steps", "4", "--faults", "none", "--json", *closed]
-    code, out, _ = run(monkeypatch, capsys, cli.main, "simulate", *how)
-    assert (code, json.loads(out)["violations"], json.loads(out)["healed"]) == (0, [], True)
-
-
-@pytest.mark.parametrize(
-    ("how", "said"),
-    [
-        (["--mode", "other"], "choose one of seedflood, gasloc"),
-        (["--mode", "gasloc", "--window", "strict"], "--window is for --mode seedflood"),
-        (["--mode", "gasloc", "--faults", "amnesia"], "unknown fault profile"),
-        (["--faults", "cuts"], "add --closed to --faults cuts"),
-    ],
-)
-def test_what_cannot_be_simulated_is_a_usage_error(monkeypatch, capsys, how, said):
-    code, _, err = run(monkeypatch, capsys, cli.main, "simulate", *how)
-    assert code == ExitCode.USAGE
-    assert said in " ".join(err.split())
-
-
 def test_evaluate_wants_a_model_or_a_node(monkeypatch, capsys):
     code, _, err = run(monkeypatch, capsys, cli.main, "evaluate")
     assert code == ExitCode.USAGE

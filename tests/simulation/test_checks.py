@@ -13,9 +13,9 @@ from seedflood.protocol.seedflood.holdings import Holdings
 from seedflood.protocol.seedflood.messages import Bundle, Update, Updates
 from seedflood.protocol.seedflood.pending import Pending
 from seedflood.protocol.seedflood.watch import DigestWatch
-from seedflood.simulation.checks import find_refusals, find_stuck
-from seedflood.simulation.seedflood.checks import find_mistakes, find_violations
-from seedflood.simulation.seedflood.journal import MemoryBundleJournal
+from simulation.checks import find_refusals, find_stuck
+from simulation.seedflood.checks import find_mistakes, find_violations
+from simulation.seedflood.journal import MemoryBundleJournal
 
 
 @pytest.fixture

@@ -11,11 +11,11 @@ from seedflood.protocol.gasloc.exchange import Exchange
 from seedflood.protocol.gasloc.ledger import Ledger
 from seedflood.protocol.gasloc.orders import Keep
 from seedflood.protocol.gasloc.transfer import RETRY_SECONDS, Receiving
-from seedflood.simulation.gasloc import runs
-from seedflood.simulation.gasloc.compute import Compute
-from seedflood.simulation.gasloc.replica import digest_of
-from seedflood.simulation.gasloc.runs import Plan, simulate
-from seedflood.simulation.journal import MemoryJournal
+from simulation.gasloc import runs
+from simulation.gasloc.compute import Compute
+from simulation.gasloc.replica import digest_of
+from simulation.gasloc.runs import Plan, simulate
+from simulation.journal import MemoryJournal
 
 
 def simulated(profile, seed, **settings):

@@ -7,7 +7,7 @@ import pytest
 
 from seedflood.protocol.seedflood import algorithm
 from seedflood.protocol.seedflood.applied import pack_applied
-from seedflood.simulation.seedflood.runs import Plan, simulate
+from simulation.seedflood.runs import Plan, simulate
 
 
 def plan(window="none", profile="none", **more):

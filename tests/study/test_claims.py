@@ -4,15 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from seedflood.study.cell import Result
-from seedflood.study.choices import choose, spell
-from seedflood.study.claims import CLAIMS, judge
-from seedflood.study.evidence import Evidence
-from seedflood.study.forecast import forecast
-from seedflood.study.plan import BYTES, DEFAULT, PRETRAIN, SHORT, Study
-from seedflood.study.results import Results
-from seedflood.study.summary import all_tries, chosen, left
-from seedflood.study.timings import Applied, Timing
+from study.cell import Result
+from study.choices import choose, spell
+from study.claims import CLAIMS, judge
+from study.evidence import Evidence
+from study.forecast import forecast
+from study.plan import BYTES, DEFAULT, PRETRAIN, SHORT, Study
+from study.results import Results
+from study.summary import all_tries, chosen, left
+from study.timings import Applied, Timing
 
 STUDY = Study(replace(DEFAULT, seeds=(1, 2)), "tiny", "sst2", "f" * 16)
 SENT = {"seedflood": 1e5, "dsgd": 1e7, "choco": 2e5, "dsgd-lora": 1e6, "choco-lora": 5e4, "gasloc": 2e5}

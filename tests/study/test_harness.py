@@ -1,23 +1,27 @@
 """A whole study in small, by real processes."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from seedflood.cli import main
+from study.__main__ import main
 
 METHODS = "seedflood,dsgd"
+OF_CHECKOUT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+"""Where a script elsewhere finds the study."""
 
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from seedflood.study import harness
-from seedflood.study.plan import SMOKE, Study
-from seedflood.study.results import Results
-from seedflood.study.rows import objective_of, split
+from study import harness
+from study.plan import SMOKE, Study
+from study.results import Results
+from study.rows import objective_of, split
 
 def told(doing, ended, done, total):
     if ended is not None:
@@ -36,14 +40,16 @@ def test_a_study_that_is_killed_goes_on_where_it_was(tmp_path, monkeypatch, caps
     script = tmp_path / "killed.py"
     script.write_text(KILLED)
     command = [sys.executable, str(script), str(tmp_path), METHODS]
-    killed = subprocess.run(command, capture_output=True, timeout=120)  # it returns when the last process has ended
+    killed = subprocess.run(
+        command, capture_output=True, timeout=120, env=OF_CHECKOUT
+    )  # it returns when the last process has ended
     assert killed.returncode == -signal.SIGKILL
     results = tmp_path / "results.jsonl"
     first = results.read_text()
     assert first.count("\n") == 1
 
     arguments = ["--plan", "smoke", "--out", str(tmp_path), "--methods", METHODS, "--jobs", "1", "--json"]
-    monkeypatch.setattr("sys.argv", ["seedflood", "study", *arguments])
+    monkeypatch.setattr("sys.argv", ["study", *arguments])
     for _ in range(2):  # the second time there is nothing left to do
         with pytest.raises(SystemExit) as end:
             main()

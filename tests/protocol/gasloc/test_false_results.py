@@ -8,7 +8,7 @@ from gossip import World
 
 from seedflood.protocol.gasloc.messages import Kind, Offer
 from seedflood.protocol.gasloc.stated import Result, stated
-from seedflood.simulation.gasloc.replica import Bytes, spell
+from simulation.gasloc.replica import Bytes, spell
 
 FALSE = Bytes(spell((Fraction(999),)))
 DRIFT = Fraction(1, 8)

@@ -1,0 +1,203 @@
+"""Hosts that lie (Byzantine): the real node and driver, with their own key and everything that a participant can do.
+
+A liar takes part like the others, but its messages about rounds, pairs and parameters are changed, withheld or made up;
+each run draws the kinds of lies. Only honest hosts are judged. If a liar sends exactly what it has offered, it is
+taken, whatever the numbers are: nobody can see that they were not learned.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+from seedflood.errors import PeerError
+from seedflood.protocol.gasloc.messages import (
+    Accept,
+    Chunk,
+    Credit,
+    Decline,
+    Kept,
+    Kind,
+    Offer,
+    Outcome,
+    Progress,
+    Reason,
+    Saying,
+    Want,
+    decode,
+    encode,
+)
+from seedflood.protocol.gasloc.stated import Result
+from seedflood.protocol.origin import OriginId
+from seedflood.protocol.swarm.messages import Message, Opaque
+from simulation.gasloc.host import DRIFT, GaslocHost
+from simulation.gasloc.replica import Bytes, spell
+from simulation.gasloc.world import GaslocWorld
+
+LIE_SECONDS = (0.05, 2.0)
+"""Time between two lies of one liar."""
+CHANGED_SHARE = 0.3
+"""The share of messages that are changed, of those that could be."""
+OTHER = bytes.maketrans(b"123456789", b"987654321")
+"""Another digit for each digit."""
+
+
+class Liar:
+    """One host that lies. told: how often each kind of lie was told, by all liars of the world."""
+
+    def __init__(self, world: GaslocWorld, host: GaslocHost, told: Counter[str], kinds: Sequence[str]) -> None:
+        self.host = host
+        self.rng: random.Random = world.rng
+        self.rounds = world.rules.rounds
+        self._world = world
+        self._told = told
+        self._is_over = False
+        self._changes = {kind: CHANGES[kind] for kind in kinds if kind in CHANGES}
+        self._inventions = {kind: INVENTIONS[kind] for kind in kinds if kind in INVENTIONS}
+        self._send = host.send
+        host.send = self._speak  # type: ignore[method-assign]
+
+    def begin(self) -> None:
+        self._world.clock.after(self.rng.uniform(*LIE_SECONDS), self._lie)
+
+    def end(self) -> None:
+        """Stops the host for good."""
+        self._is_over = True
+        self.host.is_retired = True
+        self.host.crash()
+
+    def _lie(self) -> None:
+        if self._is_over:
+            return
+        peers = list(self.host.node.neighbours) if self.host.is_up else []
+        if peers and self._inventions:
+            kind = self.rng.choice(sorted(self._inventions))
+            self._told[f"lie_{kind}"] += 1
+            for data in self._inventions[kind](self):
+                self._send(self.rng.choice(peers), [Opaque(data)])
+        self._world.clock.after(self.rng.uniform(*LIE_SECONDS), self._lie)
+
+    def _speak(self, peer: OriginId, messages: Sequence[Message]) -> None:
+        said = [self._change(one) if isinstance(one, Opaque) else one for one in messages]
+        self._send(peer, [one for one in said if one is not None])
+
+    def _change(self, message: Opaque) -> Opaque | None:
+        saying: Saying | None
+        try:
+            saying = decode(message.data)
+        except PeerError:
+            return message
+        for kind, change in self._changes.items():
+            if saying is not None and self.rng.random() < CHANGED_SHARE:
+                changed = change(self, saying)
+                self._told[f"lie_{kind}"] += changed != saying
+                saying = changed
+        return None if saying is None else Opaque(encode(saying))
+
+    def noise(self, count: int = 32) -> bytes:
+        return self.rng.randbytes(count)
+
+
+def _withhold(liar: Liar, saying: Saying) -> Saying | None:
+    """Withholds parameters, or messages that others wait for."""
+    return None if isinstance(saying, Chunk | Kept | Outcome | Credit) else saying
+
+
+def _forge(liar: Liar, saying: Saying) -> Saying:
+    """Sends other numbers than were offered, of parameters and of copies."""
+    return (
+        Chunk(saying.key, saying.offset, bytes(saying.data).translate(OTHER)) if isinstance(saying, Chunk) else saying
+    )
+
+
+def _resize(liar: Liar, saying: Saying) -> Saying:
+    return replace(saying, size=liar.rng.randint(1, saying.size)) if isinstance(saying, Offer) else saying
+
+
+def _equivocate(liar: Liar, saying: Saying) -> Saying:
+    """Offers something else than before, for the same round."""
+    return replace(saying, digest=liar.noise()) if isinstance(saying, Offer) else saying
+
+
+def _deny(liar: Liar, saying: Saying) -> Saying:
+    """Sends the opposite of the decision in its journal."""
+    return Outcome(saying.round, not saying.is_mixed) if isinstance(saying, Outcome) else saying
+
+
+def _boast(liar: Liar, saying: Saying) -> Saying:
+    return Progress(liar.rng.randint(0, liar.rounds), True, True, False) if isinstance(saying, Progress) else saying
+
+
+def _claim(liar: Liar) -> list[bytes]:
+    """Messages about pairs and rounds in which it has no part."""
+    round_, digest = liar.rng.randint(0, liar.rounds), liar.noise()
+    sayings: list[Saying] = [
+        Outcome(round_, liar.rng.random() < 0.5),
+        Kept(round_, digest),
+        Decline(Kind.ROUND, round_, liar.rng.choice(list(Reason)), round_),
+        Accept(digest, liar.rng.randint(0, 1 << 20)),
+        Credit(digest[:8], liar.rng.randint(0, 1 << 20)),
+    ]
+    return [encode(saying) for saying in sayings]
+
+
+def _offer(liar: Liar) -> list[bytes]:
+    """Offers of parameters and copies that it never sends."""
+    rules, round_ = liar.host.rules, liar.rng.randint(0, liar.rounds)
+    size = liar.rng.choice((1, 100, rules.content_bytes_max, rules.copy_bytes_max, 1 << 47))
+    kinds = (Kind.ROUND, Kind.COPY)
+    return [encode(Offer(liar.rng.choice(kinds), round_, liar.noise(), size, liar.rng.randint(0, 9), rules.encoding))]
+
+
+def _mislead(liar: Liar) -> list[bytes]:
+    """Offers a false result of an agreement, states it, and sends it to whoever asks."""
+    node, rules = liar.host.node, liar.host.rules
+    carrier, testimony, now = node.gasloc.carrier, node.gasloc.agreement.testimony, liar.host.clock.now
+    content = Bytes(spell((Fraction(liar.rng.randint(-999, 999)),) * len(DRIFT)))
+    round_ = min(node.gasloc.round, liar.rounds - 1)
+    for peer in node.neighbours:
+        if testimony.ours is not None:
+            carrier.withdraw(peer, testimony.ours.digest)
+        carrier.offer(peer, content, now)
+    testimony.ours = Result(round_, content.digest)
+    encoding, hosts = rules.encoding_of(round_), rules.clients
+    return [encode(Offer(Kind.RESULT, round_, content.digest, content.size, hosts, encoding))]
+
+
+def _beg(liar: Liar) -> list[bytes]:
+    return [encode(Want())]
+
+
+def _babble(liar: Liar) -> list[bytes]:
+    return [liar.noise(liar.rng.randint(1, 300))]
+
+
+CHANGES: dict[str, Callable[[Liar, Saying], Saying | None]] = {
+    "withhold": _withhold,
+    "forge": _forge,
+    "resize": _resize,
+    "equivocate": _equivocate,
+    "deny": _deny,
+    "boast": _boast,
+}
+INVENTIONS: dict[str, Callable[[Liar], list[bytes]]] = {
+    "claim": _claim,
+    "offer": _offer,
+    "mislead": _mislead,
+    "beg": _beg,
+    "babble": _babble,
+}
+KINDS = sorted({*CHANGES, *INVENTIONS})
+
+
+def let_lie(
+    world: GaslocWorld, indices: Iterable[int], told: Counter[str], kinds: Sequence[str] | None = None
+) -> list[Liar]:
+    """Lets these hosts lie from now on. kinds: their kinds of lies, by default drawn from the seed."""
+    kinds = kinds or world.rng.sample(KINDS, world.rng.randint(2, len(KINDS)))
+    liars = [Liar(world, world.hosts[index], told, kinds) for index in sorted(indices)]
+    world.chronicle.liars |= {liar.host.origin for liar in liars}
+    for liar in liars:
+        liar.begin()
+    return liars
