@@ -106,23 +106,10 @@ def test_overrides_are_toml_or_text():
     assert parsed["node"] == {"name": "alpha"}
 
 
-def test_an_override_of_the_flat_table_says_what_to_write_instead(monkeypatch, capsys):
+def test_a_key_of_another_table_is_told_where_it_belongs(monkeypatch, capsys):
     code, _, err = run(monkeypatch, capsys, cli.main, "local", "--nodes", "2", "--set", "run.rank=8")
     assert code == ExitCode.CONFIG
-    assert "rank moved to [run.seedflood]; write --set run.seedflood.rank=8." in " ".join(err.split())
-
-
-def test_config_migrate_writes_a_file_that_can_be_used(monkeypatch, capsys, tmp_path):
-    path = tmp_path / "peers.toml"
-    path.write_text("[run]\nrank = 8\n")
-    check = [cli.main, "config", "check", "--peers", str(path)]
-    code, _, err = run(monkeypatch, capsys, *check)
-    assert code == ExitCode.CONFIG
-    assert f'[run] rank moved to [run.seedflood]; "seedflood config migrate {path}"' in " ".join(err.split())
-    assert run(monkeypatch, capsys, cli.main, "config", "migrate", str(path))[0] == 0
-    assert run(monkeypatch, capsys, *check)[0] == 0
-    code, out, _ = run(monkeypatch, capsys, cli.main, "config", "migrate", str(path))
-    assert (code, "needs no change" in out) == (0, True)
+    assert 'no key "rank"; it belongs to [run.seedflood].' in " ".join(err.split())
 
 
 CLASSIFICATION = {"accuracy_before": 0.465, "accuracy_after": 0.992, "loss_before": 0.771, "loss_after": 0.051}

@@ -27,7 +27,7 @@ from seedflood.cli.tour import tour
 from seedflood.cli.tuning import tune
 from seedflood.cli.watching import add_watching
 from seedflood.cluster.topology import TopologyName
-from seedflood.config import check_course, load_course, load_settings, merge, migrate_file, pick, read_layer
+from seedflood.config import check_course, load_course, load_settings, merge, pick, read_layer
 from seedflood.errors import DivergenceError
 from seedflood.host import garbage
 from seedflood.host.logs import configure_logging
@@ -177,23 +177,6 @@ def show_config(peers: PeersOption = Path("peers.toml"), run: RunOption = None, 
     """Prints all settings as they combine, as JSON."""
     settings = settings_of(peers, overrides, run)
     typer.echo(json.dumps(settings.model_dump(mode="json"), indent=2))
-
-
-@config_app.command("migrate")
-def migrate_config(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The peers.toml of an earlier version.")],
-) -> None:
-    """Rewrites a peers.toml whose [run] is still one flat table: every key moves to the table that has it now.
-
-    Comments stay with their keys, and the old file is kept beside it as FILE.old. A file that needs no change is left
-    alone. The id of the run changes, so do it on all hosts, before the run starts: a journal belongs to one run.
-
-    Example:
-
-        seedflood config migrate peers.toml
-    """
-    kept = migrate_file(file)
-    typer.echo(f"{file} needs no change" if kept is None else f"{file} is rewritten; the old one is {kept}")
 
 
 @app.command()

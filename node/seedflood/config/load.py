@@ -20,7 +20,6 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from seedflood.config.migrate import MOVED, first_moved
 from seedflood.config.node import NodeSettings, PeerSettings, TlsSettings, is_loopback
 from seedflood.config.run import RunSettings
 from seedflood.config.tables import AlgorithmSettings, Section, merge, sections_of
@@ -127,10 +126,6 @@ def read_layer(path: Path, remedy: str = NAME_THE_FILE) -> dict[str, Any]:
         raise ConfigError(f"{path} cannot be read: it is not UTF-8 text.") from None
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path} is not valid TOML: {error}.") from None
-    if (key := first_moved(layer.get("run"))) is not None:
-        raise ConfigError(
-            f'{path}: [run] {key} moved to [{MOVED[key]}]; "seedflood config migrate {path}" writes the file anew.'
-        )
     return layer
 
 
@@ -168,23 +163,17 @@ def _check_variable(variable: str, value: str) -> None:
         raise ConfigError(f"environment variable {variable}: no section [{where}]; {_nearest(where, None)}")
     while keys and f"{where}.{keys[0]}" in SECTIONS:
         where += f".{keys.pop(0)}"
-    if where == "run" and keys and (table := MOVED.get(keys[0])) is not None:
-        wanted = ENVIRONMENT_PREFIX + "__".join([*table.split("."), *keys]).upper()
-        raise ConfigError(f"environment variable {variable}: {keys[0]} moved to [{table}]; write {wanted}.")
     if keys and keys[0] not in SECTIONS[where].model_fields:
         raise ConfigError(f'environment variable {variable}: no key "{keys[0]}"; {_nearest(keys[0], where)}')
     if keys:
         return
     try:
-        said = json.loads(value)
+        json.loads(value)
     except ValueError:
         raise ConfigError(
             f"environment variable {variable} stands for all of [{where}] and must be JSON, for example "
             f'SEEDFLOOD__PEERS=[{{"address": "10.0.0.2:7070"}}].'
         ) from None
-    if where == "run" and (key := first_moved(said)) is not None:
-        wanted = json.dumps({MOVED[key].removeprefix("run."): {key: said[key]}})
-        raise ConfigError(f"environment variable {variable}: {key} moved to [{MOVED[key]}]; write {wanted}.")
 
 
 def _first_sentence(error: ValidationError, source: str) -> str:
