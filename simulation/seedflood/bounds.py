@@ -9,7 +9,6 @@ from seedflood.host.seedflood.driver import SeedfloodDriver
 from seedflood.protocol.frontier import RANGES_MAX
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.admission import Objection
-from seedflood.protocol.seedflood.audit import RESIDUALS_MAX, USUAL_MAX
 from seedflood.protocol.seedflood.inquiry import (
     BLOCK_STEPS,
     BLOCKS_ASKED_MAX,
@@ -54,11 +53,6 @@ BOUNDS: dict[str, Bound] = {
     "Admission.refused": fixed(len(get_args(Objection))),
     "Announcement._asked": origins,
     "Announcement._heard_by": origins,
-    "Audits._missed": origins,
-    "Audits._residuals": origins,
-    "Audits._residuals[]": fixed(RESIDUALS_MAX),
-    "Audits._sizes": fixed(USUAL_MAX),
-    "Audits.named": origins,
     "BundleBacklog._own": _bundles,
     "BundleBacklog._withheld": statements,
     "BundleBacklog.bundles": fixed(UNSAVED_BUNDLES_MAX),

@@ -2,10 +2,8 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
-from random import Random
 
 from seedflood.host.seedflood.driver import SeedfloodDriver
-from seedflood.host.seedflood.retracing import PastRound, choose_past_round
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, Told, Update, Updates
@@ -44,13 +42,9 @@ class SeedfloodHost(Host):
         self.named: set[OriginId] = set()
         """Origins that it saw contradict themselves, in all its lives."""
         self.is_key_fresh = True
-        self.audits = {"made": 0, "missed": 0}
-        """How often it could go back to what another host had applied, and how often it could not."""
         self.is_corrupt = False
         """Did `corrupt` change coefficients that it has not rebuilt since?"""
         self._was_ready = False
-        self._measured_with = b""
-        self._draw = Random(f"audits {place.index}")
 
     def _make_process(self, patience: Patience) -> tuple[Node, SeedfloodDriver]:
         node = Node(self.rules, self.member, self.sign, self.verify, patience=patience, gate=self.gate())
@@ -146,8 +140,6 @@ class SeedfloodHost(Host):
         for bundle in bundles:
             if bundle.origin == self.origin:
                 self.chronicle.keep(bundle, self.index)
-                known = self.chronicle.measured_with.setdefault((bundle.origin, bundle.step), set())
-                known.add(self._measured_with)
 
     # The links
 
@@ -177,30 +169,11 @@ class SeedfloodHost(Host):
             self._complain(find_ahead(self.node, order, self._is_in_time, is_newcomer=self.is_newcomer))
         seconds = self.rng.uniform(self.pace.seconds_min, self.pace.seconds_max) * order.count
         self.work.put(seconds, self._measured, order)
-        if self.rules.is_auditable and self.node.is_ready and not self.node.is_doubted:
-            self._audit(order)
 
     def _is_in_time(self, origin: OriginId) -> bool:
         """Does it measure no round before its time? To a newcomer liars may tell of later ones (`first_round`)."""
         misled = self.chronicle.newcomers if self.chronicle.is_lied_to else ()
         return origin not in self.chronicle.liars and origin not in misled
-
-    def _audit(self, order: Measure) -> None:
-        """Goes back to what another host had applied, as an auditor does, right after the measurement."""
-        others = sorted(origin for origin in self.node.frontier.origins if origin != self.origin)
-        if not others:
-            return
-        past = choose_past_round(self.node, self.journal, self._draw.choice(others), order, self._draw)
-        self.audits["missed" if past is None else "made"] += 1
-        if past is not None:
-            self.work.put(0.0, self._check_retraced, past)
-
-    def _check_retraced(self, past: PastRound) -> None:
-        bundle, difference = past
-        with_these = self.chronicle.measured_with.get((bundle.origin, bundle.step), set())
-        is_known = not (self.chronicle.is_tainted or self._is_untold or bundle.origin in self.chronicle.liars)
-        if is_known and self.ledger.digest_before(bundle.step + 1, difference) not in with_these:
-            self.mistakes.append(f"went back to another replica than measured step {bundle.step}")
 
     def digest(self, order: TakeDigest) -> None:
         self._order(lambda: self.driver.digested(order.frontier_digest, self.ledger.digest()))
@@ -235,7 +208,6 @@ class SeedfloodHost(Host):
 
     def _measured(self, order: Measure) -> None:
         self.is_key_fresh = False
-        self._measured_with = self.ledger.digest_before(order.step + 1)
         self.driver.published(order.step, draw_round(self.rules, self.origin, order.step, self.rng))
 
     def _summed(self, order: SumEpoch) -> None:

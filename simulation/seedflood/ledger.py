@@ -18,7 +18,6 @@ from functools import lru_cache
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.packing import pack, unpack
-from seedflood.protocol.seedflood.applied import EQUAL, Difference
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, Update
 from seedflood.protocol.seedflood.node import Node
 from seedflood.protocol.seedflood.payload import PAIRS, Telling, decode_payload
@@ -63,9 +62,6 @@ class Chronicle:
         self._skipped: set[tuple[OriginId, int]] = set()
         """Steps that liars declared as skipped."""
         self._last: dict[OriginId, Bundle] = {}
-        self.measured_with: dict[tuple[OriginId, int], set[bytes]] = {}
-        """The digest of the ledger with which a bundle was measured (`Ledger.digest_before`), by origin and step. Two
-        hosts with one key may measure one step."""
         self._epochs: dict[int, list[Update]] = {}
         """Updates by the epoch of their bundle."""
 
@@ -138,7 +134,7 @@ class Chronicle:
         epoch."""
         for epoch in [one for one in self._epochs if one < before // self.refresh_period]:
             del self._epochs[epoch]
-        for known in (self.bundles, self.updates, self.measured_with):
+        for known in (self.bundles, self.updates):
             for name in [one for one in known if one[1] < before]:
                 del known[name]
 
@@ -198,14 +194,6 @@ class Ledger:
 
     def digest(self) -> bytes:
         return digest_of(self.sums)
-
-    def digest_before(self, end: int, difference: Difference = EQUAL) -> bytes:
-        """The digest of all epochs that begin before this step. difference: in the last of them these are put on, and
-        those are taken off."""
-        last = (end - 1) // self._chronicle.refresh_period
-        sums = {epoch: total for epoch, total in self.sums.items() if epoch <= last}
-        on, off = map(self._chronicle.add_up, difference)
-        return digest_of(sums | {last: sums.get(last, 0) + on - off})
 
     def forget(self, before: int) -> None:
         """Saves memory: forgets which updates below this step were applied. Their sums stay."""

@@ -15,7 +15,6 @@ from typing import Any
 from seedflood.protocol.frontier import RANGES_MAX, Frontier, Held
 from seedflood.protocol.origin import STEP_MAX, OriginId
 from seedflood.protocol.packing import pack, unpack
-from seedflood.protocol.seedflood.applied import pack_applied
 from seedflood.protocol.seedflood.messages import (
     SEED_MAX,
     Bundle,
@@ -300,9 +299,6 @@ class Liar:
         return self._sign(Bundle(origin, step, draw_round(rules, origin, step, self._rng), skipped))
 
     def _sign(self, bundle: Bundle) -> Bundle:
-        """With what the run asks for beside the signature."""
-        if self._world.rules.is_auditable:
-            bundle = bundle._replace(applied=pack_applied(self.host.node.applied, bundle.step))
         key = self.host.public_key
         message = bundle.signed_bytes(self._world.rules.run_id, key)
         return bundle._replace(signature=self._world.notary.signature(key, message))

@@ -58,7 +58,6 @@ class Plan:
 
     refresh_period, tell, delay, optimizer: drawn from the seed if None. closed: is there an operator, who changes the
     roster during chaos, and a stranger? Then a quorum is drawn for every second seed, unless windows are strict.
-    auditable: do bundles state what was applied, and do hosts go back to that?
     """
 
     clients: int = 16
@@ -73,7 +72,6 @@ class Plan:
     delay: int | None = None
     optimizer: OptimizerName | None = None
     closed: bool = False
-    auditable: bool = False
 
     def __post_init__(self) -> None:
         if self.profile not in PROFILES:
@@ -111,7 +109,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result(Outcome):
-    """The result of a plan. audits_made, audits_missed: how many could be made, and how many could not."""
+    """The result of a plan."""
 
     plan: Plan
     frontiers_equal: bool
@@ -119,8 +117,6 @@ class Result(Outcome):
     digest: str
     climate: str = "usual"
     liars: int = 0
-    audits_made: int = 0
-    audits_missed: int = 0
 
     @property
     def is_good(self) -> bool:
@@ -191,8 +187,6 @@ def simulate(plan: Plan) -> Result:
         digest=world.honest[0].ledger.digest().hex()[:16],
         climate=climate.name,
         liars=len(liars),
-        audits_made=sum(host.audits["made"] for host in world.honest),
-        audits_missed=sum(host.audits["missed"] for host in world.honest),
     )
 
 
@@ -218,7 +212,6 @@ def _make_world(plan: Plan, edges: Iterable[tuple[int, int]], climate: Climate) 
         telling=make_telling(plan.tell, random.Random(f"telling {plan.seed}")),
         delay=plan.delay,
         optimizer=plan.optimizer,
-        auditable=plan.auditable,
         weather=climate.weather,
         pace=climate.paces,
         patience=PATIENCE,

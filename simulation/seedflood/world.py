@@ -34,7 +34,6 @@ class SeedfloodWorld(World[SeedfloodHost]):
         telling: Telling = PAIRS,
         delay: int = 0,
         optimizer: OptimizerName = "sgd",
-        auditable: bool = False,
         weather: Weather | None = None,
         pace: Pace | Sequence[Pace] | None = None,
         patience: Patience | None = None,
@@ -55,7 +54,6 @@ class SeedfloodWorld(World[SeedfloodHost]):
             delay=delay,
             step_reach=None if optimizer == "sgd" else COEFFICIENT_MAX,
             run_seed=seed & SEED_MAX,
-            is_auditable=auditable,
             quorum=quorum,
         )
         super().__init__(

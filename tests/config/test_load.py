@@ -195,19 +195,19 @@ def test_settings_that_do_not_go_together_are_told_in_one_sentence(changes, sent
     assert "\n" not in str(raised.value)
 
 
-def test_an_audit_that_cannot_know_what_was_applied_says_so(write):
+@pytest.mark.parametrize(
+    ("run", "sentence"),
+    [
+        ('[run.seedflood]\nwindow = "bounded"\n', r"\[node\] audit needs .* strict windows .* leave audit out"),
+        ('[run.seedflood]\nwindow = "none"\n', r"\[node\] audit needs .* strict windows .* leave audit out"),
+        ('[run]\nmode = "gasloc"\n[run.objective]\ntask = "lm"\n', 'audit is for mode = "seedflood": leave it out'),
+    ],
+)
+def test_an_audit_that_cannot_know_what_was_applied_says_so(write, run, sentence):
     audit = "[node]\naudit = 0.03\n"
-    with pytest.raises(ConfigError, match=r"\[node\] audit needs .* auditable = true .* or leave audit out"):
-        load_settings(write('[run.seedflood]\nwindow = "bounded"\n' + audit))
-    with pytest.raises(ConfigError, match=r'\[node\] audit is for mode = "seedflood": leave it out'):
-        load_settings(write('[run]\nmode = "gasloc"\n[run.objective]\ntask = "lm"\n' + audit))
+    with pytest.raises(ConfigError, match=sentence):
+        load_settings(write(run + audit))
     assert load_settings(write(audit)).node.audit == 0.03
-    assert load_settings(write('[run.seedflood]\nwindow = "none"\nauditable = true\n' + audit)).node.audit == 0.03
-
-
-def test_strict_windows_need_not_be_made_auditable(write):
-    with pytest.raises(ConfigError, match="strict windows can be audited as they are: leave auditable out"):
-        load_settings(write("[run.seedflood]\nauditable = true\n"))
 
 
 def test_a_roster_without_an_operator_says_what_is_missing(write):

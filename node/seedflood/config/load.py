@@ -81,14 +81,12 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _check_audit(self) -> Self:
-        if not self.node.audit:
-            return self
-        if self.run.mode != "seedflood":
+        if self.node.audit and self.run.mode != "seedflood":
             raise ValueError('[node] audit is for mode = "seedflood": leave it out')
-        if self.run.seedflood.window != "strict" and not self.run.seedflood.auditable:
+        if self.node.audit and self.run.seedflood.window != "strict":
             raise ValueError(
-                "[node] audit needs to know what another host had applied when it measured: set auditable = true in "
-                '[run.seedflood], or window = "strict", or leave audit out'
+                "[node] audit needs to know what another host had applied when it measured, which only strict windows "
+                'tell: set window = "strict" in [run.seedflood], or leave audit out'
             )
         return self
 

@@ -51,7 +51,7 @@ class NodeSettings(Section):
         ge=0,
         le=1,
         description="Share of measurements that this host repeats of others, to find out who tells something else; "
-        "needs float32, the rows of the others, and strict windows or auditable = true. 0.03 is good, 0: none.",
+        "needs strict windows, float32 and the rows of the others. 0.03 is good, 0: none.",
     )
     evaluate: bool = Field(True, description="Evaluate on the validation rows before and after the run.")
     evaluate_every: int = Field(0, ge=0, description="Also evaluate every so many steps; 0: only before and after.")

@@ -68,11 +68,6 @@ class SeedfloodSettings(AlgorithmSettings):
     learning_rate: float | None = Field(
         None, gt=0, allow_inf_nan=False, description="Default: by estimate, optimizer, rank and number of parameters."
     )
-    auditable: bool = Field(
-        False,
-        description="Each update says what had been applied when it was measured, so that others can audit it; some 20 "
-        "bytes. Not for strict windows, where that is known.",
-    )
     clip: float | None = Field(
         None,
         ge=1e-4,
@@ -96,12 +91,6 @@ class SeedfloodSettings(AlgorithmSettings):
             raise ValueError('bits are for coefficients: set estimate = "gradient" and tell = "coefficients"')
         if self.slopes != SLOPES and self.tell != "slopes":
             raise ValueError('slopes are for gradients: set estimate = "gradient" and tell = "slopes"')
-        return self
-
-    @model_validator(mode="after")
-    def _check_auditable(self) -> Self:
-        if self.auditable and self.window == "strict":
-            raise ValueError("strict windows can be audited as they are: leave auditable out")
         return self
 
     @model_validator(mode="after")

@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 
 from seedflood.protocol.frontier import Held
 from seedflood.protocol.origin import STEP_MAX
-from seedflood.protocol.seedflood.applied import APPLIED_BYTES_MAX
 from seedflood.protocol.seedflood.messages import SCALAR_MAX, SEED_MAX, Bundle
 from seedflood.storage.layout import PAGE_BYTES
 from seedflood.storage.records import ChecksumError, Identity, seal_of, sealed, unsealed
@@ -34,12 +33,11 @@ def strands(draw: st.DrawFn) -> list[Bundle]:
     origin, updates, step = draw(u64), draw(st.integers(1, 64)), draw(st.integers(0, 2**50))
     pairs = st.tuples(st.integers(0, SEED_MAX), st.integers(-SCALAR_MAX, SCALAR_MAX))
     probe = draw(st.sampled_from([pairs, pairs, st.binary(min_size=1, max_size=40)]))
-    applied = draw(st.sampled_from([st.just(b""), st.binary(min_size=1, max_size=APPLIED_BYTES_MAX)]))
     strand: list[Bundle] = []
     for skipped in draw(st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=9)):
         step += skipped if strand else 0
         probes = tuple(draw(st.lists(probe, min_size=updates, max_size=updates)))
-        strand.append(Bundle(origin, step, probes, skipped, draw(st.binary(min_size=64, max_size=64)), draw(applied)))
+        strand.append(Bundle(origin, step, probes, skipped, draw(st.binary(min_size=64, max_size=64))))
         step += updates
     return strand
 
@@ -107,15 +105,6 @@ def test_a_record_is_a_strand_only_under_its_own_name() -> None:
 def test_the_longest_strand_fits_a_page(updates: int) -> None:
     strand = [Bundle(1, k * updates, ((1, 1),) * updates) for k in range(STRAND_BUNDLES[updates])]
     assert len(encode_strand(strand, STRAND)) <= STRAND_BYTES_MAX < PAGE_BYTES
-
-
-@pytest.mark.parametrize("updates", [1, 5, 64])
-def test_a_strand_that_states_what_was_applied_fits_a_page(updates: int) -> None:
-    strand, bundle = [], Bundle(1, 0, ((1, 1),) * updates, 0, bytes(64), bytes(40))
-    while not strand or fits_strand(strand, updates, bundle._replace(step=len(strand) * updates)):
-        strand.append(bundle._replace(step=len(strand) * updates))
-    assert len(encode_strand(strand, STRAND)) <= STRAND_BYTES_MAX
-    assert len(encode_strand([*strand, strand[-1]], STRAND)) > STRAND_BYTES_MAX
 
 
 @pytest.mark.parametrize("size", [1, 300, 1900, 3000, 200_000])

@@ -13,7 +13,7 @@ import structlog
 
 from seedflood.errors import JournalError
 from seedflood.host.compute_thread import Run, nothing
-from seedflood.host.seedflood.auditing import Auditor, Target
+from seedflood.host.seedflood.auditing import Auditor
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, Told, Update
 from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure, SumEpoch, TakeDigest
@@ -39,7 +39,7 @@ class Answers(Protocol):
 
 class ComputeAdapter:
     """answers: must be set before the first order. measured: called with every measured round, for the log. auditor:
-    chooses rounds of other hosts that are measured, too; None: there are none."""
+    measures rounds of other hosts, too; None: nobody does."""
 
     answers: Answers
     auditor: Auditor | None = None
@@ -69,21 +69,11 @@ class ComputeAdapter:
     def measure(self, order: Measure) -> None:
         def publish(measured: Round) -> None:
             self._measured(order, measured)
-            if self.auditor is not None:
-                self.auditor.note(measured.probes)
             self._drive(lambda: self.answers.published(order.step, measured.probes))
 
         self._run(lambda: self._trainer.measure(self._origin, order.step, order.count), publish)
-        if self.auditor is not None and (target := self.auditor.choose(order)) is not None:
-            self._measure_again(self.auditor, target, order.count)
-
-    def _measure_again(self, auditor: Auditor, target: Target, count: int) -> None:
-        """Nothing may be ordered between our own measurement and this one: the target was chosen for this replica."""
-        origin, rows, step, difference, _ = target
-        self._run(
-            lambda: self._trainer.measure_again(origin, rows, step, count, difference),
-            lambda again: auditor.measured(target, again.probes),
-        )
+        if self.auditor is not None:
+            self.auditor.accompany(order)
 
     def digest(self, order: TakeDigest) -> None:
         self._run(

@@ -11,7 +11,7 @@ from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.admission import Admission
 from seedflood.protocol.seedflood.algorithm import SeedFlood
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, ReplicaDigest, Standing, Told
-from seedflood.protocol.seedflood.outputs import Measure, Outputs
+from seedflood.protocol.seedflood.outputs import Outputs
 from seedflood.protocol.seedflood.phase import Phase
 from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.seedflood.statement import Rows
@@ -52,7 +52,6 @@ class Node(Swarm[Outputs]):
         exchange, holdings = self.seedflood.exchange, self.seedflood.holdings
         self.donors, self.inquiry, self._watch = exchange.donors, exchange.inquiry, exchange.watch
         self.closings, self.contradicting = holdings.closings, holdings.contradicting
-        self.audits = self.seedflood.audits
         self.may_insert = holdings.may_insert
         self.read = holdings.contents.note  # what `start` was told of alone, as it comes from the journal
 
@@ -74,10 +73,6 @@ class Node(Swarm[Outputs]):
     def standing(self) -> Standing | None:
         """Our last digest with the frontier that it belongs to, told at the end of a pull; None before the first."""
         return self._watch.standing
-
-    def auditable(self, order: Measure) -> list[tuple[OriginId, Rows]]:
-        """Whose measurement of these steps could be repeated here, and on which rows; sorted."""
-        return self.seedflood.auditable(order)
 
     # What happened
 

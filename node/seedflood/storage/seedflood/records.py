@@ -15,15 +15,13 @@ from seedflood.protocol.seedflood.batches import payload_bytes, tells_payloads
 from seedflood.protocol.seedflood.messages import BUNDLE_UPDATES_MAX, Bundle, EpochDigest, Warrant, bundle_of
 from seedflood.storage.records import CRC_BYTES, decode_member, encode_member, is_whole, sealed, unsealed
 
-_STRAND = struct.Struct(">QQQHH")  # origin, step, last, bundles, updates in each, with flags; then the bundles
-_PAYLOADS = 1 << 15  # a flag: they tell payloads
-_APPLIED = 1 << 14  # a flag: behind the bundles stands what each states as applied (`_packed_applied`)
+_STRAND = struct.Struct(">QQQHH")  # origin, step, last, bundles, updates in each (or | _PAYLOADS); then the bundles
+_PAYLOADS = 1 << 15
 _NAME = struct.Struct(">qqqH")  # the start of a strand, as the columns of its row: origin (signed), step, last, bundles
 _BUNDLES = [struct.Struct(f">I{'Iq' * n}64s") for n in range(BUNDLE_UPDATES_MAX + 1)]  # skipped, probes, signature
 _SKIPPED = struct.Struct(">I")  # the start of each bundle
 _SIZES = [struct.Struct(f">I{n}I") for n in range(BUNDLE_UPDATES_MAX + 1)]  # skipped, sizes; then payloads, signature
 _SIGNATURE_BYTES = 64
-_APPLIED_SIZE = struct.Struct(">I")
 _EPOCH = struct.Struct(">QI")  # epoch, origins; then the frontier
 _HELD = struct.Struct(">QQI")  # origin, mark, ranges; then ranges * (first u64, last u64)
 _WARRANT = struct.Struct(">BHH")  # bytes of the digests before, epochs, members; then both kinds of digests, members
@@ -47,12 +45,10 @@ def is_strand(salt: int, record: bytes, *columns: int) -> bool:
 
 def fits_strand(strand: Sequence[Bundle], updates: int, bundle: Bundle) -> bool:
     """Is there room in the strand for this bundle? It has `updates` updates, like each bundle of the strand."""
-    is_pairs = bundle.probes[0].__class__ is tuple
-    if is_pairs and not bundle.applied:
+    if bundle.probes[0].__class__ is tuple:
         return len(strand) < STRAND_BUNDLES[updates]
-    size = _BUNDLES[updates].size if is_pairs else _SIZES[updates].size + _SIGNATURE_BYTES
-    applied = len(_packed_applied([*strand, bundle])) if bundle.applied else 0
-    room = _STRAND_ROOM - (len(strand) + 1) * size - applied - payload_bytes([bundle])
+    sizes = _SIZES[updates].size + _SIGNATURE_BYTES
+    room = _STRAND_ROOM - (len(strand) + 1) * sizes - payload_bytes([bundle])
     return room >= payload_bytes(strand)
 
 
@@ -68,56 +64,26 @@ def encode_strand(bundles: Sequence[Bundle], salt: int) -> bytes:
     first."""
     first = bundles[0]
     updates = len(first.probes)
-    is_applied, is_payloads = any(bundle.applied for bundle in bundles), tells_payloads(bundles)
-    flags = (_APPLIED if is_applied else 0) | (_PAYLOADS if is_payloads else 0)
-    head = _STRAND.pack(first.origin, first.step, bundles[-1].last, len(bundles), updates | flags)
-    tail = _packed_applied(bundles) if is_applied else b""
-    if is_payloads:
+    if tells_payloads(bundles):
+        head = _STRAND.pack(first.origin, first.step, bundles[-1].last, len(bundles), updates | _PAYLOADS)
         sizes = _SIZES[updates].pack
-        for _, _, probes, skipped, signature, _ in bundles:
+        for _, _, probes, skipped, signature in bundles:
             payloads = cast(tuple[bytes, ...], probes)
             head += b"".join((sizes(skipped, *map(len, payloads)), *payloads, signature))
-        return sealed(head + tail, salt)
+        return sealed(head, salt)
+    head = _STRAND.pack(first.origin, first.step, bundles[-1].last, len(bundles), updates)
     pack = _BUNDLES[updates].pack
     if updates == 1:  # the usual case
-        rows = [pack(skipped, *probes[0], signature) for _, _, probes, skipped, signature, _ in bundles]
+        rows = [pack(skipped, *probes[0], signature) for _, _, probes, skipped, signature in bundles]
     else:
-        rows = [pack(skipped, *chain(*probes), signature) for _, _, probes, skipped, signature, _ in bundles]
-    return sealed(head + b"".join(rows) + tail, salt)
+        rows = [pack(skipped, *chain.from_iterable(probes), signature) for _, _, probes, skipped, signature in bundles]
+    return sealed(head + b"".join(rows), salt)
 
 
 def decode_strand(record: bytes, salt: int) -> list[Bundle]:
     """Raises ChecksumError."""
     data = unsealed(record, salt)
-    *_, count, updates = _STRAND.unpack_from(data)
-    if not updates & _APPLIED:
-        return _bundles(data, updates)
-    data, applied = _split_applied(data, count)
-    bundles = _bundles(data, updates - _APPLIED)
-    return [bundle._replace(applied=one) for bundle, one in zip(bundles, applied, strict=True)]
-
-
-def _packed_applied(bundles: Sequence[Bundle]) -> bytes:
-    """What each bundle states as applied, with its size before it; then the size of it all."""
-    packed = b"".join(_APPLIED_SIZE.pack(len(one.applied)) + one.applied for one in bundles)
-    return packed + _APPLIED_SIZE.pack(len(packed))
-
-
-def _split_applied(data: bytes, count: int) -> tuple[bytes, list[bytes]]:
-    """(the strand without what its bundles state as applied, that)."""
-    end = len(data) - _APPLIED_SIZE.size
-    (size,) = _APPLIED_SIZE.unpack_from(data, end)
-    start = at = end - size
-    applied = []
-    for _ in range(count):
-        (size,) = _APPLIED_SIZE.unpack_from(data, at)
-        at += _APPLIED_SIZE.size + size
-        applied.append(data[at - size : at])
-    return data[:start], applied
-
-
-def _bundles(data: bytes, updates: int) -> list[Bundle]:
-    origin, step, *_ = _STRAND.unpack_from(data)
+    origin, step, _, _, updates = _STRAND.unpack_from(data)
     if updates & _PAYLOADS:
         return list(_payload_bundles(data, origin, step, updates - _PAYLOADS))
     rows = data[_STRAND.size :]
@@ -127,13 +93,13 @@ def _bundles(data: bytes, updates: int) -> list[Bundle]:
     if updates == 1:  # the usual case
         for skipped, seed, scalar, signature in _BUNDLES[1].iter_unpack(rows):
             step = covered + skipped
-            bundles.append(bundle_of((origin, step, ((seed, scalar),), skipped, signature, b"")))
+            bundles.append(bundle_of((origin, step, ((seed, scalar),), skipped, signature)))
             covered = step + 1
         return bundles
     for skipped, *flat, signature in _BUNDLES[updates].iter_unpack(rows):
         step = covered + skipped
         probes = tuple(zip(flat[::2], flat[1::2], strict=True))
-        bundles.append(bundle_of((origin, step, probes, skipped, signature, b"")))
+        bundles.append(bundle_of((origin, step, probes, skipped, signature)))
         covered = step + updates
     return bundles
 
@@ -149,7 +115,7 @@ def _payload_bundles(data: bytes, origin: int, step: int, updates: int) -> Itera
         payloads = tuple(data[start:end] for start, end in pairwise(ends))
         at = ends[-1] + _SIGNATURE_BYTES
         step = step if covered is None else covered + skipped
-        yield bundle_of((origin, step, payloads, skipped, data[ends[-1] : at], b""))
+        yield bundle_of((origin, step, payloads, skipped, data[ends[-1] : at]))
         covered = step + updates
 
 
