@@ -7,15 +7,16 @@ covers exactly what was ordered before it, and the sum of an epoch has exactly t
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import structlog
 
 from seedflood.errors import JournalError
 from seedflood.host.compute_thread import Run, nothing
 from seedflood.host.seedflood.auditing import Auditor
+from seedflood.host.seedflood.driver import SeedfloodDriver
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, Told, Update
+from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, Update
 from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure, SumEpoch, TakeDigest
 from seedflood.storage.snapshots import Arrays, Facts, Snapshots
 from seedflood.training.seedflood.trainer import Round, Trainer
@@ -25,23 +26,11 @@ Item = TypeVar("Item")
 _log = structlog.stdlib.get_logger("seedflood")
 
 
-class Answers(Protocol):
-    """Takes the results; in the daemon this is `driver.SeedfloodDriver`."""
-
-    def published(self, step: int, probes: Sequence[Told]) -> None: ...
-
-    def digested(self, frontier_digest: bytes, replica_digest: bytes) -> None: ...
-
-    def summed(self, closed: ClosedEpoch) -> None: ...
-
-    def rebuilt(self, is_changed: bool) -> None: ...
-
-
 class ComputeAdapter:
     """answers: must be set before the first order. measured: called with every measured round, for the log. auditor:
     measures rounds of other hosts, too; None: nobody does."""
 
-    answers: Answers
+    answers: SeedfloodDriver
     auditor: Auditor | None = None
 
     def __init__(

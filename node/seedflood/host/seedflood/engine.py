@@ -113,7 +113,8 @@ class SeedfloodEngine(Engine):
         self._shell = shell
         self._hub = shell.hub
         self._observer = SeedfloodObserver(shell.hub, seedflood, self._find_update)
-        self.node = Node(rules, member, shell.identity.sign, verify, patience=patience, gate=shell.gate)
+        sign, rows = shell.identity.sign, self.trainer.rows
+        self.node = Node(rules, member, sign, verify, patience=patience, gate=shell.gate, rows=rows)
         self._results = Results(self._settings, self.trainer, self.report, shell.hub, shell.run)
         adapter = ComputeAdapter(
             self.node.origin,
@@ -125,7 +126,6 @@ class SeedfloodEngine(Engine):
         )
         self._adapter = adapter
         adapter.answers = self.driver = SeedfloodDriver(self.node, self.journal, shell, adapter, self, shell.loop.time)
-        self.node.state_rows(self.trainer.rows)
         adapter.auditor = self.auditor = make_auditor(node, self.node, self.trainer, self.journal, shell)
 
     def start(self) -> None:

@@ -46,6 +46,7 @@ class SeedFlood:
         sign: Sign,
         outbox: Outbox[Outputs],
         patience: Patience,
+        rows: Rows | None = None,
     ) -> None:
         self.step = 0
         self.origin = presence.ours.origin
@@ -54,9 +55,11 @@ class SeedFlood:
         self.life = Lifecycle()
         self.flood = Flood()
         self.holdings = Holdings(rules, frontier, admission, self.flood, outbox)
+        self.applied = self.holdings.applied
         self.cuts = Cuts(rules, admission.gate, self.holdings, presence.membership, outbox)
         self._catchup = CatchUp(patience, self.life)
         self._own = OwnState(self.origin, frontier, self._catchup)
+        self._own.rows = rows
         parts = (presence, admission, self._catchup, self._own, outbox)
         self.exchange = Exchange(self.holdings, *parts, rules, self)
         self.ending = Ending(self.origin, rules, patience, presence.membership, frontier)
@@ -74,11 +77,6 @@ class SeedFlood:
     @property
     def phase(self) -> Phase:
         return self.life.phase
-
-    @property
-    def applied(self) -> Frontier:
-        """The updates that are in the coefficients once all orders are carried out."""
-        return self.holdings.applied
 
     @property
     def is_ready(self) -> bool:
@@ -167,9 +165,6 @@ class SeedFlood:
             self.life.enter(Phase.LEFT)
             self._own.unsaid_from = unsaid_from
             self._presence.leave(self._own.last_said())
-
-    def state_rows(self, rows: Rows) -> None:
-        self._own.rows = rows
 
     def withhold(self, unsaid_from: int | None, *, is_disk_full: bool) -> None:
         self._own.unsaid_from, self._blockers.is_disk_full = unsaid_from, is_disk_full

@@ -27,7 +27,7 @@ from seedflood.protocol.swarm.swarm import Swarm
 
 class Node(Swarm[Outputs]):
     """One origin. member: its key, name and incarnation; the signature is made here. gate: who belongs to the run; by
-    default everyone."""
+    default everyone. rows: what we measure on, which every statement says."""
 
     admission: Admission
 
@@ -40,6 +40,7 @@ class Node(Swarm[Outputs]):
         *,
         patience: Patience | None = None,
         gate: Gate | None = None,
+        rows: Rows | None = None,
     ) -> None:
         patience, membership = patience or Patience(), Membership(origins_max=rules.origins_max)
         self.rules = rules
@@ -47,8 +48,9 @@ class Node(Swarm[Outputs]):
         self.admission = Admission(rules, verify, membership, self.frontier, gate)
         outbox = Outbox(Outputs)
         presence = Presence(rules, member, sign, membership, Neighbours(), self.admission, outbox)
-        self.seedflood = SeedFlood(rules, presence, self.admission, self.frontier, sign, outbox, patience)
+        self.seedflood = SeedFlood(rules, presence, self.admission, self.frontier, sign, outbox, patience, rows)
         super().__init__(rules, presence, self.admission, self.seedflood, outbox, patience)
+        self.applied = self.seedflood.applied
         exchange, holdings = self.seedflood.exchange, self.seedflood.holdings
         self.donors, self.inquiry, self._watch = exchange.donors, exchange.inquiry, exchange.watch
         self.closings, self.contradicting = holdings.closings, holdings.contradicting
@@ -58,11 +60,6 @@ class Node(Swarm[Outputs]):
     @property
     def phase(self) -> Phase:
         return self.seedflood.phase
-
-    @property
-    def applied(self) -> Frontier:
-        """The updates that are in the coefficients once all orders are carried out."""
-        return self.seedflood.applied
 
     @property
     def duplicates(self) -> int:
@@ -75,10 +72,6 @@ class Node(Swarm[Outputs]):
         return self._watch.standing
 
     # What happened
-
-    def state_rows(self, rows: Rows) -> None:
-        """What we measure on: from now on every statement says so. Called before `start`."""
-        self.seedflood.state_rows(rows)
 
     def start(
         self,
