@@ -19,7 +19,7 @@ from rich.table import Table
 
 from seedflood.cluster.ports import free_ports
 from seedflood.cluster.topology import TopologyName, make_topology
-from seedflood.config import PREVIOUS, RunSettings, check_course, load_course, merge, spell
+from seedflood.config import PREVIOUS, RunSettings, check_course, detach, load_course, merge, spell
 from seedflood.errors import ConfigError, ExitCode, SeedfloodError
 
 PLAIN_SECONDS = 5.0
@@ -48,7 +48,7 @@ class StoppedError(SeedfloodError):
 @dataclass(frozen=True, slots=True)
 class ClusterPlan:
     """What to run. overrides: settings by section, for every node. train_examples: None for all. then: settings of a
-    second run, by section; its model may be "previous", the result of the first."""
+    second run, by section, with absolute paths; its model may be "previous", the result of the first."""
 
     nodes: int
     topology: TopologyName
@@ -196,7 +196,8 @@ def _write_settings(plan: ClusterPlan, home: Path) -> list[_Host]:
     for k, name in enumerate(names):
         folder = home / name
         folder.mkdir(parents=True, exist_ok=True)
-        sections = merge({"run": _run_section(plan), "node": _node_section(plan, k, folder, ports[k])}, plan.overrides)
+        usual = {"run": _run_section(plan), "node": _node_section(plan, k, name, ports[k])}
+        sections = merge(usual, detach(merge(_told(plan, k), plan.overrides), Path()))
         neighbours = sorted(b if a == k else a for a, b in edges if k in (a, b))
         text = spell(sections)
         text += "".join(f'[[peers]]\nname = "{names[j]}"\naddress = "127.0.0.1:{ports[j]}"\n\n' for j in neighbours)
@@ -209,11 +210,17 @@ def _write_settings(plan: ClusterPlan, home: Path) -> list[_Host]:
     return hosts
 
 
+def _told(plan: ClusterPlan, k: int) -> dict[str, Any]:
+    """What the operator has told of models and rows: paths begin at the working directory."""
+    node: dict[str, Any] = {} if plan.data is None else {"data": plan.data}
+    if plan.export is not None and plan.then is None and k == 0:
+        node["export"] = str(plan.export)
+    return {"run": {"model": plan.model}, "node": node}
+
+
 def _run_section(plan: ClusterPlan) -> dict[str, Any]:
-    is_folder = plan.model != "embedded" and Path(plan.model).is_dir()
     return {
         "name": "local",
-        "model": str(Path(plan.model).resolve()) if is_folder else plan.model,
         "seed": plan.seed,
         "clients": plan.nodes,
         "steps": plan.steps,
@@ -221,24 +228,17 @@ def _run_section(plan: ClusterPlan) -> dict[str, Any]:
     } | ({} if plan.train_examples is None else {"train_examples": plan.train_examples})
 
 
-def _node_section(plan: ClusterPlan, k: int, folder: Path, port: int) -> dict[str, Any]:
-    section: dict[str, Any] = {
-        "name": folder.name,
+def _node_section(plan: ClusterPlan, k: int, name: str, port: int) -> dict[str, Any]:
+    return {
+        "name": name,
         "listen": f"127.0.0.1:{port}",
-        "state": str((folder / "state").resolve()),
+        "state": "state",
         "shard": f"{k + 1}/{plan.nodes}",
         "threads": max(1, (os.cpu_count() or 1) // plan.nodes),
         "progress_seconds": 0.5,
         "evaluate_every": plan.evaluate_every if k == 0 else 0,
         "log_format": "json",
-    }
-    if plan.data is not None:
-        section["data"] = str(Path(plan.data).resolve()) if Path(plan.data).is_dir() else plan.data
-    if plan.export is not None and plan.then is None and k == 0:
-        section["export"] = str(plan.export.resolve())
-    if plan.then is not None:
-        section["then"] = THEN_FILE
-    return section
+    } | ({"then": THEN_FILE} if plan.then is not None else {})
 
 
 def _then_sections(plan: ClusterPlan, k: int) -> dict[str, Any]:

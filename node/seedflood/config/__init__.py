@@ -5,7 +5,16 @@
 
 from seedflood.config.course import PREVIOUS, Stage, check_course, current, load_course, pick, single
 from seedflood.config.gasloc import GaslocSettings
-from seedflood.config.load import SECTIONS, Settings, add_algorithm, check_folders, combine, load_settings, read_layer
+from seedflood.config.load import (
+    SECTIONS,
+    Settings,
+    add_algorithm,
+    check_folders,
+    combine,
+    detach,
+    load_settings,
+    read_layer,
+)
 from seedflood.config.migrate import MOVED, migrate_file
 from seedflood.config.node import NodeSettings, PeerSettings, TlsSettings, check_address, is_loopback
 from seedflood.config.run import ObjectiveSettings, RunSettings, TaskName
@@ -33,6 +42,7 @@ __all__ = [
     "check_folders",
     "combine",
     "current",
+    "detach",
     "is_loopback",
     "load_course",
     "load_settings",
