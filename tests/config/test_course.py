@@ -118,6 +118,8 @@ def test_a_run_is_picked_by_its_name(write):
 
 def test_what_a_run_leaves_behind_need_not_be_there_before_it_has_run(write, tmp_path):
     (tmp_path / "texts").mkdir()
+    for name in ("train.jsonl", "validation.jsonl.gz"):
+        (tmp_path / "texts" / name).touch()
     check_course(load_course(write(), {"node": {"state": str(tmp_path / "s"), "data": str(tmp_path / "texts")}}))
 
 

@@ -83,6 +83,25 @@ def test_a_folder_at_the_working_directory_does_not_stand_for_one_that_is_missin
         check_folders(load_settings(path))
 
 
+@pytest.mark.parametrize(
+    ("text", "files", "words"),
+    [
+        ('[node]\ndata = "rows"\n', ["rows/train.jsonl"], "/rows has no validation.jsonl; put it there, or correct"),
+        ('[node]\ndata = "rows"\n', ["rows/x.csv"], "/rows has no train.jsonl; put it there, or correct .node. data"),
+        ('[run]\nmodel = "tiny"\n', ["tiny/x"], "/tiny has no config.json; put it there, or correct model in .run."),
+        ('[run.objective]\ntask = "lm"\n', [], '"lm" needs rows: .* or to "embedded" for some that come with the pack'),
+        ('[run.objective]\ntask = "prompted"\n', [], '"prompted" needs rows: set .node. data .* data set of the hub.$'),
+    ],
+)
+def test_what_is_missing_is_told_before_the_model_is_loaded(write, text, files, words):
+    path = write(text)
+    for name in files:
+        (path.parent / name).parent.mkdir(exist_ok=True)
+        (path.parent / name).touch()
+    with pytest.raises(ConfigError, match=words):
+        check_folders(load_settings(path))
+
+
 def test_an_export_that_could_not_be_written_is_told_before_the_run_and_not_after_it(write):
     path = write("[run]\n")
     check_folders(load_settings(path, {"node": {"export": str(path.parent / "new/model")}}))

@@ -35,8 +35,8 @@ from seedflood.cli.tuning import tune
 from seedflood.cli.watching import add_watching
 from seedflood.cluster.topology import TopologyName
 from seedflood.config import (
-    Settings,
     check_course,
+    check_folders,
     detach,
     load_course,
     load_settings,
@@ -255,7 +255,8 @@ def evaluate(
         flags = merge(flags, {"run": {"model": model, "objective": objective}})
     if data is not None:
         flags.setdefault("node", {})["data"] = data
-    settings = load_settings(None, flags) if peers is None else _stopped(peers, flags, run)
+    settings = load_settings(None, flags) if peers is None else pick(load_course(peers, flags), run)
+    check_folders(settings)
 
     from seedflood.offline.learned import evaluate_model, rebuild
 
@@ -265,14 +266,6 @@ def evaluate(
         typer.echo(json.dumps(facts))
     else:
         show_facts(facts)
-
-
-def _stopped(peers: Path, flags: dict[str, Any], run: str | None) -> Settings:
-    """The settings of a node that does not run. Raises ConfigError, before torch is imported, if what they name is not
-    there."""
-    course = load_course(peers, flags)
-    check_course(course)
-    return pick(course, run)
 
 
 @app.command()
@@ -289,7 +282,8 @@ def export(
 
         seedflood export --peers peers.toml --output ./opt-125m-sst2
     """
-    settings = _stopped(peers, parse_overrides(overrides), run)
+    settings = settings_of(peers, overrides, run)
+    check_folders(settings)
 
     from seedflood.offline.learned import rebuild
 
@@ -317,7 +311,8 @@ def replay(
 
         seedflood replay --peers peers.toml
     """
-    settings = _stopped(peers, parse_overrides(overrides), run)
+    settings = settings_of(peers, overrides, run)
+    check_folders(settings)
 
     from seedflood.offline.learned import replay as replay_journal
 

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from seedflood.cli.options import JsonOption, show_facts
+from seedflood.config import check_folders, load_settings
 from seedflood.errors import JournalError, UsageError
 
 
@@ -66,6 +67,8 @@ def study(
     from seedflood.study.extra import check_extra
 
     check_extra()
+    if not report_only:
+        check_folders(load_settings(None, {"run": {"model": model}, "node": {"data": data}}))
     from seedflood.study.commands import Request  # torch takes seconds to import
 
     names = [one.strip() for one in (methods or "").split(",") if one.strip()]

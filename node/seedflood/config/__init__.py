@@ -6,6 +6,7 @@
 from seedflood.config.course import PREVIOUS, Stage, check_course, current, load_course, pick, single
 from seedflood.config.gasloc import GaslocSettings
 from seedflood.config.load import (
+    EMBEDDED,
     SECTIONS,
     Settings,
     add_algorithm,
@@ -17,14 +18,16 @@ from seedflood.config.load import (
 )
 from seedflood.config.migrate import MOVED, migrate_file
 from seedflood.config.node import NodeSettings, PeerSettings, TlsSettings, check_address, is_loopback
-from seedflood.config.run import ObjectiveSettings, RunSettings, TaskName
+from seedflood.config.run import WITHOUT_ROWS, ObjectiveSettings, RunSettings, TaskName
 from seedflood.config.seedflood import SeedfloodSettings
 from seedflood.config.tables import AlgorithmSettings, merge, spell
 
 __all__ = [
+    "EMBEDDED",
     "MOVED",
     "PREVIOUS",
     "SECTIONS",
+    "WITHOUT_ROWS",
     "AlgorithmSettings",
     "GaslocSettings",
     "NodeSettings",

@@ -24,7 +24,7 @@ from pydantic_settings import (
 
 from seedflood.config.migrate import MOVED, first_moved
 from seedflood.config.node import NodeSettings, PeerSettings, TlsSettings, is_loopback
-from seedflood.config.run import RunSettings
+from seedflood.config.run import WITHOUT_ROWS, RunSettings
 from seedflood.config.tables import AlgorithmSettings, Section, merge, sections_of
 from seedflood.errors import ConfigError
 
@@ -113,8 +113,12 @@ PATHS = tuple(
 """Keys of `[node]` whose values are always paths."""
 
 PATH_STARTS = ("./", "../", "/", "~")
-NAMES = ("embedded", "previous")
+EMBEDDED = "embedded"
+NAMES = (EMBEDDED, "previous")
 """Of model and data, with a meaning of their own: never a folder."""
+
+ROW_FILES = ("train.jsonl", "validation.jsonl")
+"""What a folder of rows has."""
 
 NAME_THE_FILE = "name your peers.toml with --peers"
 
@@ -284,18 +288,31 @@ def _nearest(key: str, table: str | None) -> str:
 
 
 def check_folders(settings: Settings) -> None:
-    """Raises ConfigError if a folder that the settings name does not exist or cannot be written, seconds before torch
-    could tell."""
-    node = settings.node
-    named = {
-        "model in [run], or model_path in [node]": settings.run.model if node.model_path is None else node.model_path,
-        "[node] data": node.data,
-    }
-    for key, value in named.items():
-        if value is not None and str(value).startswith(PATH_STARTS) and not Path(value).is_dir():
-            raise ConfigError(f"the folder {value} does not exist; correct {key}.")
+    """Raises ConfigError if what the settings name is not there or cannot be written, seconds before torch could
+    tell."""
+    node, run = settings.node, settings.run
+    model = Path(run.model if node.model_path is None else node.model_path)
+    if model.is_absolute():
+        _check_folder(model, ("config.json",), "model in [run], or model_path in [node]")
+    if node.data is not None and Path(node.data).is_absolute():
+        _check_folder(Path(node.data), ROW_FILES, "[node] data")
+    if node.data is None and run.objective.task in WITHOUT_ROWS:
+        trial = f', or to "{EMBEDDED}" for some that come with the package' if run.objective.task == "lm" else ""
+        raise ConfigError(
+            f'task = "{run.objective.task}" needs rows: set [node] data to a folder with {" and ".join(ROW_FILES)} or '
+            f"to a data set of the hub{trial}."
+        )
     if node.export is not None and not _is_writable(node.export):
         raise ConfigError(f"the folder {node.export} cannot be written when the run has ended; correct [node] export.")
+
+
+def _check_folder(folder: Path, files: tuple[str, ...], key: str) -> None:
+    """Raises ConfigError if there is no such folder, or one of these files is not in it; any may be compressed."""
+    if not folder.is_dir():
+        raise ConfigError(f"the folder {folder} does not exist; correct {key}.")
+    for name in files:
+        if not any((folder / one).is_file() for one in (name, f"{name}.gz")):
+            raise ConfigError(f"the folder {folder} has no {name}; put it there, or correct {key}.")
 
 
 def _is_writable(folder: Path) -> bool:

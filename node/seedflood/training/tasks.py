@@ -134,10 +134,7 @@ def read_rows(settings: ObjectiveSettings, data: str | None) -> tuple[list[Row],
         return read_folder(Path(data))
     if data is not None:
         return read_hub(data, None, "validation")
-    raise DataError(
-        f'Task "{settings.task}" needs data: set `data` to a folder or the name of a data set (or, to try it, task '
-        f'"lm" to "{TEXTS.name}").'
-    )
+    raise DataError(f'Task "{settings.task}" needs data: set `data` to a folder or the name of a data set.')
 
 
 def make_task(
