@@ -5,7 +5,6 @@ import json
 import os
 import shutil
 import signal
-import sys
 import tempfile
 import time
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from seedflood.cluster.ports import free_ports
+from seedflood.cluster.processes import STDOUT_FILE, NodeProcess, start_nodes
 from seedflood.cluster.topology import TopologyName, make_topology
 from seedflood.config import PREVIOUS, RunSettings, check_course, detach, load_course, merge, spell
 from seedflood.errors import ConfigError, ExitCode, SeedfloodError
@@ -73,7 +73,6 @@ class _Host:
     folder: Path
     steps_of_runs: tuple[int, ...]
     run: int = 0
-    process: asyncio.subprocess.Process | None = None
     phase: str = "importing PyTorch"
     step: int = 0
     loss: float | None = None
@@ -271,13 +270,16 @@ class _Cluster:
         self._task = self._bar.add_task("importing PyTorch", total=plan.steps)
         self._began = time.monotonic()
         self._signals = 0
+        self._processes: list[NodeProcess] = []
 
     async def run(self) -> dict[str, Any]:
         loop = asyncio.get_running_loop()
         main = asyncio.current_task()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._interrupt, main)
-        watching = [asyncio.create_task(self._watch(host)) for host in self.hosts]
+        self._processes, following = await start_nodes([host.folder for host in self.hosts])
+        pairs = zip(self.hosts, self._processes, strict=True)
+        watching = [asyncio.create_task(self._watch(host, process)) for host, process in pairs]
         showing = asyncio.create_task(self._show())
         try:
             await asyncio.gather(*watching)
@@ -288,7 +290,7 @@ class _Cluster:
         finally:
             await self._stop()
             showing.cancel()
-            await asyncio.gather(*watching, showing, return_exceptions=True)
+            await asyncio.gather(*watching, showing, following, return_exceptions=True)
         return self._result()
 
     def _interrupt(self, main: "asyncio.Task[Any] | None") -> None:
@@ -296,31 +298,20 @@ class _Cluster:
         self._signals += 1
         if self._signals == 1 and main is not None:
             main.cancel()
-        for host in self.hosts:
-            if self._signals > 1 and host.process is not None and host.process.returncode is None:
-                host.process.kill()
+        for process in self._processes if self._signals > 1 else ():
+            process.send(signal.SIGKILL)
 
-    async def _watch(self, host: _Host) -> None:
+    async def _watch(self, host: _Host, process: NodeProcess) -> None:
         """One node from start to exit. Raises SeedfloodError if it fails."""
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
-        host.process = process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            *("-m", "seedflood", "--peers", str(host.folder / "peers.toml")),
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env=environment,
-            limit=1 << 20,
-        )
-        assert process.stdout is not None
-        assert process.stderr is not None
-        out, _ = await asyncio.gather(process.stdout.read(), self._read_log(host, process.stderr))
-        code = await process.wait()
+        await self._read_log(host, process.log)
+        code = await asyncio.shield(process.ended)
         if code != 0:
             why = host.last_words or _how_it_ended(code)
             error = SeedfloodError(f"{host.name} failed: {why} (log: {host.folder}/log.jsonl)")
             error.exit_code = ExitCode(code) if code in set(ExitCode) else ExitCode.INTERNAL
             raise error
-        host.results = [json.loads(line) for line in out.splitlines() if line.strip()]
+        results = (host.folder / STDOUT_FILE).read_text()
+        host.results = [json.loads(line) for line in results.splitlines() if line.strip()]
         if host.results:
             host.phase = "done"
 
@@ -421,18 +412,10 @@ class _Cluster:
 
     async def _stop(self) -> None:
         """Ends the processes that still run: first gently, then by force."""
-        alive = [host.process for host in self.hosts if host.process and host.process.returncode is None]
-        for process in alive:
-            process.terminate()
-        if alive:
-            _, stubborn = await asyncio.wait(
-                [asyncio.create_task(process.wait()) for process in alive], timeout=STOP_SECONDS
-            )
-            if stubborn:
-                for process in alive:
-                    if process.returncode is None:
-                        process.kill()
-                await asyncio.wait(stubborn)
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            for process in self._processes:
+                process.send(number)
+            await asyncio.wait([process.ended for process in self._processes], timeout=STOP_SECONDS)
 
     def _result(self) -> dict[str, Any]:
         runs = 1 if self.plan.then is None else 2
