@@ -51,9 +51,9 @@ def simulate(
 
     Example:
 
-        seedflood simulate --clients 64 --faults all --seeds 1..100
+        python -m simulation --clients 64 --faults all --seeds 1..100
 
-        seedflood simulate --mode gasloc --clients 12 --steps 48 --faults crashes
+        python -m simulation --mode gasloc --clients 12 --steps 48 --faults crashes
     """
     facts = {"clients": clients, "topology": topology, "seed": seed, "steps": steps, "profile": faults}
     runs, plan = _plan(mode, window, closed=closed, **facts)

@@ -8,6 +8,7 @@ import typer
 
 from seedflood.cli.faults import run_command
 from seedflood.cli.options import EPILOG, JsonOption, show_facts
+from seedflood.config import check_folders, load_settings
 from seedflood.errors import JournalError, UsageError
 
 app = typer.Typer(add_completion=False, rich_markup_mode="markdown", pretty_exceptions_enable=False)
@@ -70,6 +71,8 @@ def study(
     from study.extra import check_extra
 
     check_extra()
+    if not report_only:
+        check_folders(load_settings(None, {"run": {"model": model}, "node": {"data": data}}))
     from study.commands import Request  # torch takes seconds to import
 
     names = [one.strip() for one in (methods or "").split(",") if one.strip()]

@@ -7,8 +7,9 @@ from tempfile import TemporaryDirectory
 from typing import Any, Self
 
 from seedflood.config import NodeSettings, ObjectiveSettings, RunSettings
-from study.forecast import forecast
+from study.forecast import forecast, measured_speeds, sampled_speeds
 from study.harness import Display, cores, run
+from study.measure import sample
 from study.plan import PLANS, Plan, Study, check_methods, find_plan
 from study.report import write_report
 from study.results import Results, alone
@@ -55,11 +56,19 @@ class Request:
             Traffic.take(settings, node, Path(self.model).name, self.methods).keep(self.out)
 
     def forecast(self, jobs: int | None) -> dict[str, Any]:
-        """What is left, part by part."""
-        shares = list(forecast(self._study(self._rows()), Results(self.out)))
-        seconds = [share.seconds for share in shares]
-        hours = None if None in seconds else round(sum(one or 0.0 for one in seconds) / 3600 / (jobs or cores()), 2)
-        return {share.title: f"{share.left} of {share.cells} cells left" for share in shares} | {"hours": hours}
+        """What is left, part by part, and the hours that it will take. If nothing was measured of this model, a few
+        steps are measured for it."""
+        rows, results = self._rows(), Results(self.out)
+        study = self._study(rows)
+        if speeds := measured_speeds(study, results):
+            basis = f"cells of this model that were measured, of {len(speeds)} of {len(study.used())} methods"
+        else:
+            speeds = sampled_speeds(study, lambda cell: sample(cell, rows))
+            basis = f"a few steps of {' and '.join(speeds)}, measured just now: others may take half or twice as long"
+        shares = list(forecast(study, results, speeds))
+        hours = round(sum(share.seconds for share in shares) / 3600 / (jobs or cores()), 2)
+        parts = {share.title: f"{share.left} of {share.cells} cells left" for share in shares}
+        return {**parts, "hours": hours, "hours rest on": basis}
 
     def report(self, path: Path) -> dict[str, Any]:
         """Writes what there is."""

@@ -3,6 +3,7 @@
 import math
 import subprocess
 import time
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,8 +17,11 @@ from seedflood.training.evaluation import Evaluation, evaluate
 from seedflood.training.loading import load_base, load_rows
 from study.cell import Cell, Result
 from study.methods import METHODS
+from study.methods.clients import use_one_thread
 from study.methods.method import Cost, Graph, Method, Problem
 from study.rows import Split
+
+SAMPLE_CLIENTS = 2
 
 
 def measure(cell: Cell, rows: Split) -> Result:
@@ -36,6 +40,25 @@ def measure(cell: Cell, rows: Split) -> Result:
                 break  # it has diverged
         test = _test(method.average(), problem, rows) if cell.is_test else None
     return Result(cell, commit(), time.process_time() - begun, tuple(course), test)
+
+
+def sample(cell: Cell, rows: Split) -> float:
+    """About how many seconds the cell would take on one core, by a round of few clients and an evaluation. Raises as
+    `measure` does."""
+    use_one_thread()
+    with TemporaryDirectory(prefix="seedflood-study-") as home:
+        begun = time.process_time()
+        problem = problem_of(replace(cell, clients=min(cell.clients, SAMPLE_CLIENTS)), rows, Path(home))
+        method = METHODS[cell.method](problem)
+        task = load_rows(problem.run, problem.node, load_base(problem.run, problem.node))
+        method.advance()  # the first one allocates
+        loaded = time.process_time()
+        steps = method.advance().steps
+        trained = time.process_time()
+        evaluate(method.average(), task)
+        evaluated = time.process_time()
+    of_step = (trained - loaded) / (steps * problem.graph.clients)
+    return loaded - begun + cell.work * of_step + (cell.points + 1) * (evaluated - trained)
 
 
 def problem_of(cell: Cell, rows: Split, home: Path) -> Problem:

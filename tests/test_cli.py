@@ -2,6 +2,9 @@
 
 import io
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -44,6 +47,30 @@ def test_a_missing_settings_file_is_one_sentence_and_exit_code_78(monkeypatch, c
     assert out == ""
     assert "/no/peers.toml does not exist" in err
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cli.node_main, 'seedflood-node', '--data', './rows'",
+        "cli.main, 'seedflood', 'local', '--data', './rows', '--task', 'sst2'",
+        "cli.main, 'seedflood', 'evaluate', '--model', 'embedded', '--data', './rows'",
+        "study.main, 'study', '--dry-run', '--out', 'out', '--data', './rows'",
+    ],
+)
+def test_a_missing_file_is_told_before_torch_is_imported(tmp_path, command):
+    (tmp_path / "rows").mkdir()
+    (tmp_path / "peers.toml").write_text("[run]\n")
+    program = (
+        f"import sys; sys.path.append({str(Path(__file__).parents[1])!r})\n"
+        "from seedflood import cli; from study import __main__ as study\n"
+        f"entry, *sys.argv = {command}\n"
+        "try: entry()\n"
+        "except SystemExit as ended: print(ended.code, 'torch' in sys.modules)"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "has no train.jsonl" in ran.stderr
+    assert ran.stdout.split() == [str(int(ExitCode.CONFIG)), "False"]
 
 
 def test_a_missing_file_of_the_run_that_follows_is_one_sentence(monkeypatch, capsys):

@@ -35,6 +35,18 @@ if __name__ == "__main__":
 """
 
 
+def test_a_dry_run_in_a_fresh_folder_says_how_long_it_takes_and_how_it_knows(tmp_path, monkeypatch, capsys):
+    arguments = ["--dry-run", "--plan", "smoke", "--out", str(tmp_path), "--methods", METHODS, "--json"]
+    monkeypatch.setattr("sys.argv", ["seedflood", "study", *arguments])
+    with pytest.raises(SystemExit):
+        main()
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["Accuracy against bytes"] == "2 of 2 cells left"
+    assert 0 <= facts["hours"] < 1
+    assert facts["hours rest on"].startswith("a few steps of dsgd and seedflood, measured just now")
+    assert not (tmp_path / "results.jsonl").exists()
+
+
 @pytest.mark.long
 def test_a_study_that_is_killed_goes_on_where_it_was(tmp_path, monkeypatch, capsys):
     script = tmp_path / "killed.py"

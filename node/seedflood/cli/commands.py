@@ -17,6 +17,7 @@ from seedflood.cli.options import (
     RunOption,
     SetOption,
     VersionOption,
+    facts_read,
     parse_overrides,
     settings_of,
     show_facts,
@@ -27,7 +28,16 @@ from seedflood.cli.tour import tour
 from seedflood.cli.tuning import tune
 from seedflood.cli.watching import add_watching
 from seedflood.cluster.topology import TopologyName
-from seedflood.config import check_course, load_course, load_settings, merge, pick, read_layer
+from seedflood.config import (
+    check_course,
+    check_folders,
+    detach,
+    load_course,
+    load_settings,
+    merge,
+    pick,
+    read_layer,
+)
 from seedflood.errors import DivergenceError
 from seedflood.host import garbage
 from seedflood.host.logs import configure_logging
@@ -35,6 +45,7 @@ from seedflood.host.logs import configure_logging
 LOCAL_STEPS = {"gradient": 48}
 LOCAL_STEPS_OTHERWISE = 400
 """The default length of a run of `local`, by estimate."""
+THEN_REMEDY = "name the file of the run that follows with --then"
 
 node_app = typer.Typer(add_completion=False, rich_markup_mode="markdown", pretty_exceptions_enable=False)
 app = typer.Typer(
@@ -151,7 +162,7 @@ def local(
         evaluate_every=max(1, steps // 8) if evaluate_every is None else evaluate_every,
         export=export,
         overrides=flags,
-        then=read_layer(then, "name the file of the run that follows with --then") if then is not None else None,
+        then=None if then is None else detach(read_layer(then, THEN_REMEDY), then.parent),
     )
     result = run_cluster(plan, folder)
     if as_json:
@@ -208,11 +219,12 @@ def evaluate(
     if data is not None:
         flags.setdefault("node", {})["data"] = data
     settings = load_settings(None, flags) if peers is None else pick(load_course(peers, flags), run)
+    check_folders(settings)
 
     from seedflood.offline.learned import evaluate_model, rebuild
 
     result = evaluate_model(settings) if peers is None else rebuild(settings).evaluate()
-    facts = {**result.rounded(), "rows": result.rows}
+    facts = {**facts_read(settings, has_state=peers is not None), **result.rounded(), "rows": result.rows}
     if as_json:
         typer.echo(json.dumps(facts))
     else:
@@ -234,11 +246,12 @@ def export(
         seedflood export --peers peers.toml --output ./opt-125m-sst2
     """
     settings = settings_of(peers, overrides, run)
+    check_folders(settings)
 
     from seedflood.offline.learned import rebuild
 
     trainer = rebuild(settings)
-    facts = {"folder": str(trainer.export(output)), "digest": trainer.digest().hex()}
+    facts = {**facts_read(settings), "folder": str(trainer.export(output)), "digest": trainer.digest().hex()}
     if as_json:
         typer.echo(json.dumps(facts))
     else:
@@ -262,14 +275,16 @@ def replay(
         seedflood replay --peers peers.toml
     """
     settings = settings_of(peers, overrides, run)
+    check_folders(settings)
 
     from seedflood.offline.learned import replay as replay_journal
 
     replayed = replay_journal(settings)
+    facts = {**facts_read(settings), **replayed.facts()}
     if as_json:
-        typer.echo(json.dumps(replayed.facts()))
+        typer.echo(json.dumps(facts))
     else:
-        show_facts(replayed.facts())
+        show_facts(facts)
     if not replayed.is_sound:
         raise DivergenceError(f"the journal in {settings.node.state} is not what the node applied; see above.")
 

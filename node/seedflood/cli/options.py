@@ -72,6 +72,13 @@ def settings_of(peers: Path, overrides: list[str] | None, run: str | None) -> Se
     return pick(load_course(peers, parse_overrides(overrides)), run)
 
 
+def facts_read(settings: Settings, *, has_state: bool = True) -> dict[str, Any]:
+    """From where a command has read, for its output. has_state: what a node has learned, too."""
+    node, run = settings.node, settings.run
+    of_node = {"node": node.name, "state": str(node.state)} if has_state else {}
+    return {**of_node, "model": str(node.model_path or run.model), "data": node.data or run.objective.task}
+
+
 def show_facts(facts: dict[str, Any]) -> None:
     table = Table(show_header=False, box=None)
     for key, value in facts.items():

@@ -5,15 +5,27 @@
 
 from seedflood.config.course import PREVIOUS, Stage, check_course, current, load_course, pick, single
 from seedflood.config.gasloc import GaslocSettings
-from seedflood.config.load import SECTIONS, Settings, add_algorithm, check_folders, combine, load_settings, read_layer
+from seedflood.config.load import (
+    EMBEDDED,
+    SECTIONS,
+    Settings,
+    add_algorithm,
+    check_folders,
+    combine,
+    detach,
+    load_settings,
+    read_layer,
+)
 from seedflood.config.node import NodeSettings, PeerSettings, TlsSettings, check_address, is_loopback
-from seedflood.config.run import ObjectiveSettings, RunSettings, TaskName
+from seedflood.config.run import WITHOUT_ROWS, ObjectiveSettings, RunSettings, TaskName
 from seedflood.config.seedflood import SeedfloodSettings
 from seedflood.config.tables import AlgorithmSettings, merge, spell
 
 __all__ = [
+    "EMBEDDED",
     "PREVIOUS",
     "SECTIONS",
+    "WITHOUT_ROWS",
     "AlgorithmSettings",
     "GaslocSettings",
     "NodeSettings",
@@ -31,6 +43,7 @@ __all__ = [
     "check_folders",
     "combine",
     "current",
+    "detach",
     "is_loopback",
     "load_course",
     "load_settings",

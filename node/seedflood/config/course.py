@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from seedflood.config.load import NAME_THE_FILE, Settings, anchor, check_folders, combine, read_layer
+from seedflood.config.load import NAME_THE_FILE, Settings, anchor, check_folders, combine, read_layer, with_state
 from seedflood.config.tables import merge
 from seedflood.errors import ConfigError
 
@@ -114,11 +114,11 @@ def _read(path: Path, flags: Mapping[str, Any]) -> Iterator[Settings]:
                 f"{following}: [node] state is for the first run of a course; what follows is kept inside of it: take "
                 "the key out."
             )
-        layer = merge(layer, anchor(given, following))
-        settings = combine(layer, flags, str(following))
+        folder = following.parent
+        layer = merge(layer, anchor(given if layer else with_state(given), folder))
+        settings = combine(layer, flags, str(following), folder)
         yield settings
-        then = settings.node.then
-        following = following.parent / then if then is not None else None
+        following = settings.node.then
         layer, flags = _inherited(layer), {**flags, "node": _of_the_host(flags.get("node", {}))}
 
 

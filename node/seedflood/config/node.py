@@ -1,4 +1,5 @@
-"""Settings of one host: `[node]`, `[[peers]]` and `[tls]`. They may differ between the hosts of a run."""
+"""Settings of one host: `[node]`, `[[peers]]` and `[tls]`. They may differ between the hosts of a run. Relative paths
+begin where the file is."""
 
 import ipaddress
 import re
@@ -18,8 +19,7 @@ class NodeSettings(Section):
     state: Path = Field(Path("seedflood-state"), description="Folder of this host's key, journal and results.")
     roster: Path | None = Field(
         None,
-        description="The list of hosts that its operator signed, of a run with [run] operator; SIGHUP reads it. A "
-        "relative path begins where this file is.",
+        description="The list of hosts that its operator signed, of a run with [run] operator; SIGHUP reads it.",
     )
     model_path: Path | None = Field(
         None, description="Folder that holds the base model here, if `run.model` is a name."
@@ -58,9 +58,7 @@ class NodeSettings(Section):
     evaluate_examples: int | None = Field(None, ge=1, description="Validation rows to use (default: all).")
     export: Path | None = Field(None, description="Folder for the fine-tuned model when the run has ended.")
     when_finished: Literal["exit", "serve"] = Field("exit", description="After the run: exit, or serve late comers.")
-    then: Path | None = Field(
-        None, description="Settings of the run that follows this one; a relative path begins where this file is."
-    )
+    then: Path | None = Field(None, description="Settings of the run that follows this one.")
     snapshots: int = Field(
         2, ge=0, description="Snapshots of the weights to keep; they save time at a restart. 0: none are written."
     )

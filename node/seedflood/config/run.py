@@ -25,6 +25,9 @@ RUN_SCHEMA = 2
 
 TaskName = Literal["embedded", "places", "sst2", "rte", "boolq", "trec", "agnews", "prompted", "lm"]
 
+WITHOUT_ROWS: tuple[TaskName, ...] = ("prompted", "lm")
+"""Tasks without rows of their own: each host says in `[node] data` where it has them."""
+
 
 class ObjectiveSettings(Section):
     """`[run.objective]`: what is learned, and of what text."""
