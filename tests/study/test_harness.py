@@ -37,7 +37,7 @@ if __name__ == "__main__":
 
 def test_a_dry_run_in_a_fresh_folder_says_how_long_it_takes_and_how_it_knows(tmp_path, monkeypatch, capsys):
     arguments = ["--dry-run", "--plan", "smoke", "--out", str(tmp_path), "--methods", METHODS, "--json"]
-    monkeypatch.setattr("sys.argv", ["seedflood", "study", *arguments])
+    monkeypatch.setattr("sys.argv", ["study", *arguments])
     with pytest.raises(SystemExit):
         main()
     facts = json.loads(capsys.readouterr().out)
@@ -52,9 +52,8 @@ def test_a_study_that_is_killed_goes_on_where_it_was(tmp_path, monkeypatch, caps
     script = tmp_path / "killed.py"
     script.write_text(KILLED)
     command = [sys.executable, str(script), str(tmp_path), METHODS]
-    killed = subprocess.run(
-        command, capture_output=True, timeout=120, env=OF_CHECKOUT
-    )  # it returns when the last process has ended
+    # It returns when the last process has ended.
+    killed = subprocess.run(command, capture_output=True, timeout=120, env=OF_CHECKOUT)
     assert killed.returncode == -signal.SIGKILL
     results = tmp_path / "results.jsonl"
     first = results.read_text()
