@@ -134,6 +134,9 @@ class Lots:
     def leave(self):
         self.phase = "left"
 
+    def has_ended(self, word):
+        return bool(word.algorithm) and DONE.unpack(word.algorithm)[0] == self._rules.steps
+
     def state(self):
         return DONE.pack(self.step)
 

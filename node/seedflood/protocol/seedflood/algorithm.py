@@ -110,6 +110,9 @@ class SeedFlood:
     def hear_of_past(self, member: Member) -> None:
         self._catchup.hear_of_past(member)
 
+    def has_ended(self, word: Member) -> bool:
+        return word.has_left and stated(word).has_ended
+
     def state(self) -> bytes:
         return self._own.packed()
 
@@ -379,5 +382,6 @@ class SeedFlood:
             self.life.enter(Phase.FINISHED)
             exchange.tell_shortcomings(ending)
             self.exchange.say_digests(STEP_MAX, is_complete=ending.is_complete)
+            self._own.has_ended = True
             self._presence.declare(last_step=self.frontier.last(self.origin))
             self._outbox.outputs.is_finished = True
