@@ -134,8 +134,8 @@ class Lots:
     def leave(self):
         self.phase = "left"
 
-    def has_ended(self, word):
-        return bool(word.algorithm) and DONE.unpack(word.algorithm)[0] == self._rules.steps
+    def has_ended(self, member):
+        return bool(member.algorithm) and DONE.unpack(member.algorithm)[0] == self._rules.steps
 
     def state(self):
         return DONE.pack(self.step)

@@ -60,8 +60,8 @@ class Mean:
     def hear_of_past(self, member):
         pass
 
-    def has_ended(self, word):
-        return word.last_step == 0
+    def has_ended(self, member):
+        return member.last_step == 0
 
     def state(self):
         return struct.pack(">d", self.number)

@@ -107,8 +107,8 @@ class Gasloc:
             self._is_forgetful = True
             self._past_round = max(self._past_round, stated(member).round)
 
-    def has_ended(self, word: Member) -> bool:
-        return word.last_step == self._rules.steps - 1
+    def has_ended(self, member: Member) -> bool:
+        return member.last_step == self._rules.steps - 1
 
     def state(self) -> bytes:
         return Stated(self.round, self.pace.slow, self.agreement.testimony.ours).packed()

@@ -110,8 +110,8 @@ class SeedFlood:
     def hear_of_past(self, member: Member) -> None:
         self._catchup.hear_of_past(member)
 
-    def has_ended(self, word: Member) -> bool:
-        return word.has_left and stated(word).has_ended
+    def has_ended(self, member: Member) -> bool:
+        return member.has_left and stated(member).has_ended
 
     def state(self) -> bytes:
         return self._own.packed()

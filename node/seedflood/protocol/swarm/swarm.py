@@ -79,13 +79,13 @@ class Swarm(Generic[Wanted]):
     def unended(self) -> list[tuple[OriginId | None, str]]:
         """Who has not stated that it has ended the run: of a closed one, those on the roster that may train; of an open
         one, the clients. Those of whom nothing was ever heard are one entry, without an origin."""
-        words = self.membership.words()
-        ended = {word.origin for word in words if self._algorithm.has_ended(word)}
+        ended = {member.origin for member in self.membership.told() if self._algorithm.has_ended(member)}
         if self.gate.trainers is not None:
             awaited = self.gate.trainers - ended
             return [(entry.origin, entry.name) for entry in self.gate.entries() if entry.origin in awaited]
-        still: list[tuple[OriginId | None, str]] = [(one.origin, one.name) for one in words if one.origin not in ended]
-        unknown = self._clients - len(words)
+        words = [word for word in self.membership.words() if word.origin not in ended]
+        still: list[tuple[OriginId | None, str]] = [(word.origin, word.name) for word in words]
+        unknown = self._clients - len(ended) - len(still)
         return still + ([(None, f"{unknown} more host{'s' if unknown > 1 else ''}")] if unknown > 0 else [])
 
     # What happened
