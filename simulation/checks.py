@@ -34,6 +34,13 @@ def find_stuck(hosts: Sequence[Host]) -> list[str]:
     ]
 
 
+def find_unended(hosts: Sequence[Host]) -> list[str]:
+    """Hosts that could not go on to another run, because others of these have not stated to them that they ended."""
+    known = {host.origin for host in hosts}
+    awaited = {host.name: [name for origin, name in host.node.unended() if origin in known] for host in hosts}
+    return [f"{name} does not know that {', '.join(names)} ended" for name, names in awaited.items() if names]
+
+
 def _spell(blocker: Blocker) -> str:
     step = blocker.first_lacking_step
     return f"{blocker.name} ({blocker.kind}{f' from step {step}' if step is not None else ''})"

@@ -42,6 +42,10 @@ class Stage:
         """The folder of this run."""
         return self.settings.node.state
 
+    def folder(self, position: int) -> Path:
+        """The folder of any run of the course."""
+        return self.key_folder / f"run-{self.runs[position]}" if position else self.key_folder
+
     @property
     def next_run(self) -> str | None:
         return self.runs[self.position + 1] if self.position + 1 < len(self.runs) else None

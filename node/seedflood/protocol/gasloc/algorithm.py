@@ -107,6 +107,9 @@ class Gasloc:
             self._is_forgetful = True
             self._past_round = max(self._past_round, stated(member).round)
 
+    def has_ended(self, member: Member) -> bool:
+        return member.last_step == self._rules.steps - 1
+
     def state(self) -> bytes:
         return Stated(self.round, self.pace.slow, self.agreement.testimony.ours).packed()
 
@@ -179,7 +182,7 @@ class Gasloc:
             self._keep_checkpoint(self.round)
         self.life.enter(Phase.LEFT)
         self.talk.tell_progress()
-        self._presence.leave(self.step - 1)
+        self._presence.leave(min(self.step, self._rules.steps - 1) - 1)  # `checkpointed` states that we have ended
 
     def connected(self, peer: OriginId, hello: Hello, now: float) -> None:
         self.talk.connected(peer, now)

@@ -103,6 +103,9 @@ class SeedFlood:
     def hear_of_past(self, member: Member) -> None:
         self._catchup.hear_of_past(member)
 
+    def has_ended(self, member: Member) -> bool:
+        return member.has_left and stated(member).has_ended
+
     def state(self) -> bytes:
         return self._own.packed()
 
@@ -351,5 +354,6 @@ class SeedFlood:
             self.life.enter(Phase.FINISHED)
             exchange.tell_shortcomings(ending)
             self.exchange.say_digests(STEP_MAX, is_complete=ending.is_complete)
+            self._own.has_ended = True
             self._presence.declare(last_step=self.frontier.last(self.origin))
             self._outbox.outputs.is_finished = True
