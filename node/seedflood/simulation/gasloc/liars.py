@@ -153,13 +153,13 @@ def _offer(liar: Liar) -> list[bytes]:
 def _mislead(liar: Liar) -> list[bytes]:
     """Offers a false result of an agreement, states it, and sends it to whoever asks."""
     node, rules = liar.host.node, liar.host.rules
-    carrier, testimony, now = node.gasloc.carrier, node.gasloc.agreement.testimony, liar.host.clock.now
+    carrier, testimony = node.gasloc.carrier, node.gasloc.agreement.testimony
     content = Bytes(spell((Fraction(liar.rng.randint(-999, 999)),) * len(DRIFT)))
     round_ = min(node.gasloc.round, liar.rounds - 1)
     for peer in node.neighbours:
         if testimony.ours is not None:
             carrier.withdraw(peer, testimony.ours.digest)
-        carrier.offer(peer, content, now)
+        carrier.offer(peer, content)
     testimony.ours = Result(round_, content.digest)
     encoding, hosts = rules.encoding_of(round_), rules.clients
     return [encode(Offer(Kind.RESULT, round_, content.digest, content.size, hosts, encoding))]
