@@ -334,7 +334,7 @@ class Gasloc:
         one. Without a link we cannot know."""
         progress, us = self.talk.progress, self._presence.ours.origin
         is_hopeless = bool(progress) and not self.fetch.is_under_way
-        is_hopeless = is_hopeless and not any(one.can_serve for one in progress.values())
+        is_hopeless = is_hopeless and not any(one.can_serve and self.fetch.is_likely(o) for o, one in progress.items())
         if not is_hopeless or is_anyone_taking_part(self._presence.membership, us):
             self._forsaken_since = now
         return now >= self._forsaken_since + self._patience.start_seconds

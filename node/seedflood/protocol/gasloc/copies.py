@@ -28,8 +28,8 @@ asked, or it could keep us for ever."""
 PLACES = 2
 """How many hosts a donor serves at a time: one that crawls keeps no other one out."""
 
-PLACE_CHANCES = 6
-"""Who is served may be this many times slower, by powers of two, than a link is expected to be: 16 KB/s."""
+CHANCES = 7
+"""A copy may come this many times slower, by powers of two, than a link is expected to carry it: with 8 KB/s."""
 
 REST_FACTOR = 4
 """A host that took a copy gets the next one only after this many times as long as the first one took."""
@@ -68,7 +68,11 @@ class Fetch:
 
     @property
     def is_under_way(self) -> bool:
-        return self.donor is not None or self.is_adopting
+        return self.is_adopting or (self.donor is not None and self.is_likely(self.donor))
+
+    def is_likely(self, donor: OriginId) -> bool:
+        """May it still give a copy? Who failed us again and again is asked on, but nobody waits for it alone."""
+        return self._trust.failures.get(donor, 0) <= CHANCES
 
     def advance(self, progress: Mapping[OriginId, Progress], now: float) -> None:
         """Asks a neighbour for a copy, unless one is sending. progress: of the neighbours."""
@@ -204,7 +208,7 @@ class Serve:
     """The side that gives copies."""
 
     def __init__(self, bounds: Bounds, carrier: Carrier, outbox: Outbox) -> None:
-        self._least = bounds.least_bytes(STILL_SECONDS, PLACE_CHANCES)
+        self._least = bounds.least_bytes(STILL_SECONDS, CHANCES)
         self._carrier = carrier
         self._outbox = outbox
         self._places: dict[OriginId, Place] = {}
