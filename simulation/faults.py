@@ -19,7 +19,6 @@ from simulation.world import AnyHost, World
 DOWN_SECONDS = (0.1, 4.0)
 FAULT_SECONDS = (0.5, 8.0)
 """How long a fault lasts, other than a crash."""
-LATE_SECONDS = (2.0, 10.0)
 FAREWELL_SECONDS = (0.1, 1.0)
 """Between a goodbye and the end of the process."""
 WRITES_MAX = 40
@@ -39,7 +38,7 @@ class Chaos(Generic[AnyHost]):
         self.faults: Counter[str] = Counter()
         self._world: World[AnyHost] = world
         self._rates = profile.rates if operator is None else {**profile.rates, **ROSTER}
-        self._late = profile.late
+        self._late, self._late_seconds = profile.late, profile.late_seconds
         self._operator = operator
         self._rng: random.Random = world.rng
         self._is_over = False
@@ -77,7 +76,7 @@ class Chaos(Generic[AnyHost]):
         for host in self._world.hosts:
             is_late = self._rng.random() < self._late
             self.faults["late_join"] += is_late
-            self._world.start_later(host, self._rng.uniform(*LATE_SECONDS) if is_late else self._rng.random())
+            self._world.start_later(host, self._rng.uniform(*self._late_seconds) if is_late else self._rng.random())
         for kind, rate in self._rates.items():
             self._wait(kind, rate * len(self._world.hosts))
 

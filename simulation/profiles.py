@@ -9,12 +9,13 @@ from simulation.network import Weather
 @dataclass(frozen=True, slots=True)
 class Profile:
     """weather: faults of links. rates: faults of each kind (see `faults.Chaos`) per host and virtual second. late:
-    share of hosts that join late. climates: one of them is drawn (`climate`).
+    share of hosts that join late, and when they do, in seconds. climates: one of them is drawn (`climate`).
     """
 
     weather: Weather = field(default_factory=Weather)
     rates: Mapping[str, float] = field(default_factory=dict)
     late: float = 0.0
+    late_seconds: tuple[float, float] = (2.0, 10.0)
     climates: tuple[str, ...] = ("usual",)
 
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 from seedflood.host.gasloc.driver import GaslocDriver
+from seedflood.protocol.gasloc.copies import PLACES
 from seedflood.protocol.gasloc.transfer import CHUNK_BYTES_MIN, RATES, RUN_CHUNKS, WINDOW_BYTES_MAX
 from simulation import bounds
 from simulation.bounds import SWARM_BOUNDS, Bound, at_once, fixed, linked, origins
@@ -12,8 +13,8 @@ FIGURES_MAX = 16
 
 
 def _transfers(node: Any) -> int:
-    """One transfer per pair of a round, and a copy."""
-    return origins(node) + 1
+    """One transfer per pair of a round, and copies."""
+    return origins(node) + PLACES
 
 
 def _rounds(node: Any) -> int:
@@ -26,7 +27,6 @@ BOUNDS: dict[str, Bound] = {
     **SWARM_BOUNDS,
     "Account.entries": _rounds,
     "Agreement._below": origins,
-    "Agreement._distrust": origins,
     "Agreement._elsewhere": origins,
     "Agreement._given": origins,
     "Agreement._heard": origins,
@@ -39,7 +39,6 @@ BOUNDS: dict[str, Bound] = {
     "Carrier._windows": linked,
     "Conversation._furthest": lambda node: 2 * origins(node),
     "Conversation.progress": linked,
-    "Exchange._distrust": origins,
     "Exchange._offers": linked,
     "Exchange._pairings": origins,
     "Fetch._tried": origins,
@@ -49,9 +48,12 @@ BOUNDS: dict[str, Bound] = {
     "Pace._heard": origins,
     "Pace._throughput": origins,
     "Pace.slow": origins,
+    "Serve._places": fixed(PLACES),
     "Serve._rest_until": origins,
     "Testimony._named": origins,
     "Testimony.unequal": origins,
+    "Trust._until": origins,
+    "Trust.failures": origins,
     "Window._rates": fixed(RATES),
     "Window._sent": fixed(WINDOW_BYTES_MAX // CHUNK_BYTES_MIN + 1),
     "_Run._arrivals": fixed(RUN_CHUNKS),

@@ -8,6 +8,9 @@ from simulation import checks
 from simulation.gasloc.host import DRIFT, GaslocHost
 from simulation.gasloc.replica import plus
 
+KEPT_OUT_SECONDS = 300.0
+"""Of a few donors and places each may be held by a liar in turn, for half a minute."""
+
 find_mistakes = checks.find_mistakes
 
 
@@ -42,6 +45,17 @@ def find_silence(host: GaslocHost) -> str | None:
     if not is_waiting or host.work or host.driver.is_disk_full or host.driver.blockers():
         return None
     return f"is {phase} in round {gasloc.round}, and cannot say for whom it waits"
+
+
+def find_kept_out(host: GaslocHost) -> str | None:
+    """Does the host wait too long for a copy, though an honest neighbour has one?"""
+    gasloc, now = host.node.gasloc, host.clock.now
+    donors = {peer for peer, one in gasloc.talk.progress.items() if one.can_serve} - host.chronicle.liars
+    if host.node.phase != Phase.JOINING or host.work or not donors:
+        host.kept_out_since = now
+    if now - host.kept_out_since > KEPT_OUT_SECONDS:
+        return f"is kept from a copy for more than {KEPT_OUT_SECONDS:g} s"
+    return None
 
 
 def _find_unbalanced(hosts: Sequence[GaslocHost]) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """The disk of a host beside its journal: checkpoints, parts of pairs, and contents that arrive.
 
-Files of the first two kinds are written atomically and durably (`durable`). A file of a content grows as chunks arrive:
-it survives SIGKILL, but a power failure takes its last bytes.
+Files of the first two kinds are written atomically and durably (`durable`). A file of a content grows as chunks arrive,
+and goes with the process.
 """
 
 import random
@@ -12,6 +12,7 @@ from weakref import WeakValueDictionary
 
 from seedflood.errors import DiskFullError, PeerError
 from seedflood.protocol.gasloc.transfer import Sink
+from seedflood.protocol.origin import OriginId
 from simulation.gasloc.replica import Pair, Values
 from simulation.journal import MemoryJournal, Owner
 
@@ -65,10 +66,10 @@ class ReplicaDisk(MemoryJournal):
 
     # Contents that come in (`transfer.Sinks`)
 
-    def open(self, digest: bytes, size: int) -> MemorySink:
+    def open(self, peer: OriginId, digest: bytes, size: int) -> MemorySink:
         if size > self._size_max:
             raise PeerError(f"{size} bytes are not parameters of this run", reason="size")
-        names = (f"{digest.hex()}-{number}" for number in count())
+        names = (f"{peer:016x}-{digest.hex()}-{number}" for number in count())
         name = next(name for name in names if name not in self._open)
         if len(self.incoming.get(name, b"")) > size:
             del self.incoming[name]
@@ -105,11 +106,6 @@ class ReplicaDisk(MemoryJournal):
     # What happens to disks
 
     def crash(self, rng: random.Random) -> int:
+        self.incoming.clear()
         self._open.clear()
         return super().crash(rng)
-
-    def tear(self, rng: random.Random) -> int:
-        self._open.clear()
-        for data in self.incoming.values():
-            del data[rng.randint(0, len(data)) :]
-        return super().tear(rng)

@@ -13,11 +13,13 @@ from seedflood.protocol.gasloc.node import GaslocNode
 from seedflood.protocol.gasloc.rules import GaslocRules, Habits
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.swarm.messages import Message, Opaque
+from seedflood.protocol.swarm.outputs import Event
 from simulation.gasloc.compute import Compute
 from simulation.gasloc.disk import ReplicaDisk
 from simulation.gasloc.replica import Replica, Values
 from simulation.host import TIMER_SECONDS_MIN, Host, Place
 
+DISTRUSTED = "a neighbour exchanges no parameters of this run"
 SAYING_BYTES_MAX = 128
 """The longest message that is checked. Parameters are longer."""
 SLACK_SECONDS = 0.1
@@ -29,7 +31,8 @@ DRIFT: Values = (Fraction(0), Fraction(1))
 @dataclass
 class Chronicle:
     """What happened in a world. written: digests of all contents of each origin; of a liar, those of its offers.
-    results: digests of the results from which honest hosts went on, by round. liars: hosts that lie."""
+    results: digests of the results from which honest hosts went on, by round, once they had met all hosts: before, a
+    liar may be the root. liars: hosts that lie."""
 
     written: dict[OriginId, set[bytes]] = field(default_factory=dict)
     results: dict[int, set[bytes]] = field(default_factory=dict)
@@ -64,6 +67,8 @@ class GaslocHost(Host):
         """The last round for which it offered anything, in all its lives."""
         self.replaced_before = 0
         """Its replica has nothing of rounds before this one: a copy has replaced it, or its disk was lost."""
+        self.kept_out_since = 0.0
+        """Since when it joins, and an honest neighbour has a copy."""
         self.copies = 0
         """How many copies it took, in all its lives."""
         self._said: dict[tuple[OriginId, int], bytes] = {}
@@ -136,8 +141,16 @@ class GaslocHost(Host):
     def agreed(self, round_: int, digest: bytes) -> None:
         """The result on which all agreed has replaced its replica."""
         self.replaced_before = max(self.replaced_before, round_ + 1)
-        if self.origin not in self.chronicle.liars:
+        are_all_there = sum(one.has_spoken for one in self.node.membership.all()) >= self.rules.clients
+        if are_all_there and self.origin not in self.chronicle.liars:
             self.chronicle.results.setdefault(round_, set()).add(digest)
+
+    def noted(self, event: Event) -> None:
+        super().noted(event)
+        if event.name == DISTRUSTED:
+            name, membership = event.facts["peer"], self.node.membership
+            if name not in {membership.name(origin) for origin in self.chronicle.liars}:
+                self.mistakes.append(f"takes {name} for a liar")
 
     def check_checkpoint(self, round_: int) -> None:
         later = [pair for pair in self.replica.mixed if pair[0] >= round_]

@@ -29,6 +29,7 @@ from seedflood.protocol.gasloc.messages import (
     encode,
 )
 from seedflood.protocol.gasloc.stated import Result
+from seedflood.protocol.gasloc.transfer import Content, key_of
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.swarm.messages import Message, Opaque
 from simulation.gasloc.host import DRIFT, GaslocHost
@@ -39,6 +40,8 @@ LIE_SECONDS = (0.05, 2.0)
 """Time between two lies of one liar."""
 CHANGED_SHARE = 0.3
 """The share of messages that are changed, of those that could be."""
+CRAWL_SECONDS = 20.0
+"""How long a liar that crawls waits before it moves on by a byte."""
 OTHER = bytes.maketrans(b"123456789", b"987654321")
 """Another digit for each digit."""
 
@@ -53,6 +56,9 @@ class Liar:
         self._world = world
         self._told = told
         self._is_over = False
+        self.copies: dict[OriginId, bytes] = {}
+        """Digests of the copies that are offered to it."""
+        self._moves_at = 0.0
         self._changes = {kind: CHANGES[kind] for kind in kinds if kind in CHANGES}
         self._inventions = {kind: INVENTIONS[kind] for kind in kinds if kind in INVENTIONS}
         self._send = host.send
@@ -89,11 +95,30 @@ class Liar:
         except PeerError:
             return message
         for kind, change in self._changes.items():
-            if saying is not None and self.rng.random() < CHANGED_SHARE:
+            if saying is not None and (self.rng.random() < CHANGED_SHARE or kind in THOROUGH):
                 changed = change(self, saying)
                 self._told[f"lie_{kind}"] += changed != saying
                 saying = changed
         return None if saying is None else Opaque(encode(saying))
+
+    def tell(self, peer: OriginId, *sayings: Saying) -> None:
+        self._send(peer, [Opaque(encode(saying)) for saying in sayings])
+
+    def hear_offer(self, peer: OriginId, offer: Offer, now: float) -> None:
+        """A copy is offered to it."""
+        self.copies[peer] = offer.digest
+
+    def contents_of(self, round_: int) -> list[Content]:
+        """What its neighbours offer in this round."""
+        neighbours = [one for one in self._world.hosts if one.is_up and one.origin in self.host.node.neighbours]
+        exchanges = [one.node.gasloc.exchange for one in neighbours]
+        return [one.content for one in exchanges if one.round == round_ and one.content is not None]
+
+    def may_move(self) -> bool:
+        """May it move on, if it crawls?"""
+        may, now = self.host.clock.now >= self._moves_at, self.host.clock.now
+        self._moves_at = now + CRAWL_SECONDS if may else self._moves_at
+        return may
 
     def noise(self, count: int = 32) -> bytes:
         return self.rng.randbytes(count)
@@ -129,6 +154,41 @@ def _boast(liar: Liar, saying: Saying) -> Saying:
     return Progress(liar.rng.randint(0, liar.rounds), True, True, False) if isinstance(saying, Progress) else saying
 
 
+def _dribble(liar: Liar, saying: Saying) -> Saying | None:
+    """Claims to be further than all others, and gives parameters and copies byte by byte."""
+    match saying:
+        case Progress():
+            return Progress(liar.rounds, True, True, False)
+        case Chunk(key, offset, data):
+            return Chunk(key, offset, data[:1]) if liar.may_move() else None
+    return saying
+
+
+class Stolen:
+    """Has the digest of another content, and other bytes. The last one is never sent with others."""
+
+    def __init__(self, digest: bytes, size: int) -> None:
+        self.digest, self.size = digest, size
+
+    def read(self, offset: int, count: int) -> bytes:
+        return b"9" * max(1, min(count, self.size - 1 - offset))
+
+
+def _reuse(liar: Liar, saying: Saying) -> Saying:
+    """Offers a neighbour's parameters of the round, or the result of all, and sends other bytes."""
+    if not isinstance(saying, Offer) or saying.kind not in (Kind.ROUND, Kind.RESULT):
+        return saying
+    if saying.kind is Kind.ROUND:
+        contents = liar.contents_of(saying.round)
+        saying = replace(saying, digest=contents[0].digest, size=contents[0].size) if contents else saying
+    node, stolen = liar.host.node, Stolen(saying.digest, saying.size)
+    for peer in node.neighbours:
+        if not isinstance(node.gasloc.carrier.offer(peer, stolen).content, Stolen):
+            node.gasloc.carrier.withdraw(peer, stolen.digest)
+            node.gasloc.carrier.offer(peer, stolen)
+    return saying
+
+
 def _claim(liar: Liar) -> list[bytes]:
     """Messages about pairs and rounds in which it has no part."""
     round_, digest = liar.rng.randint(0, liar.rounds), liar.noise()
@@ -153,16 +213,25 @@ def _offer(liar: Liar) -> list[bytes]:
 def _mislead(liar: Liar) -> list[bytes]:
     """Offers a false result of an agreement, states it, and sends it to whoever asks."""
     node, rules = liar.host.node, liar.host.rules
-    carrier, testimony, now = node.gasloc.carrier, node.gasloc.agreement.testimony, liar.host.clock.now
+    carrier, testimony = node.gasloc.carrier, node.gasloc.agreement.testimony
     content = Bytes(spell((Fraction(liar.rng.randint(-999, 999)),) * len(DRIFT)))
     round_ = min(node.gasloc.round, liar.rounds - 1)
     for peer in node.neighbours:
         if testimony.ours is not None:
             carrier.withdraw(peer, testimony.ours.digest)
-        carrier.offer(peer, content, now)
+        carrier.offer(peer, content)
     testimony.ours = Result(round_, content.digest)
     encoding, hosts = rules.encoding_of(round_), rules.clients
     return [encode(Offer(Kind.RESULT, round_, content.digest, content.size, hosts, encoding))]
+
+
+def _nibble(liar: Liar) -> list[bytes]:
+    """Wants copies, and takes them byte by byte, but asks for the rest of them again and again."""
+    held = int(liar.host.clock.now / CRAWL_SECONDS)
+    liar.host.node.gasloc.fetch.offered = liar.hear_offer  # type: ignore[method-assign]
+    for peer, digest in liar.copies.items():
+        liar.tell(peer, Accept(digest, held), Credit(key_of(digest), held + 1))
+    return [encode(Want())]
 
 
 def _beg(liar: Liar) -> list[bytes]:
@@ -180,14 +249,19 @@ CHANGES: dict[str, Callable[[Liar, Saying], Saying | None]] = {
     "equivocate": _equivocate,
     "deny": _deny,
     "boast": _boast,
+    "dribble": _dribble,
+    "reuse": _reuse,
 }
 INVENTIONS: dict[str, Callable[[Liar], list[bytes]]] = {
     "claim": _claim,
     "offer": _offer,
     "mislead": _mislead,
+    "nibble": _nibble,
     "beg": _beg,
     "babble": _babble,
 }
+THOROUGH = {"dribble", "reuse"}
+"""Changes that are made whenever they can be."""
 KINDS = sorted({*CHANGES, *INVENTIONS})
 
 

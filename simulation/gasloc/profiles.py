@@ -29,7 +29,7 @@ PROFILES: dict[str, Profile] = {
     "slow-links": Profile(replace(STORM, rates=NARROW), NETWORK),
     "keys": Profile(STORM, KEYS),
     "climates": Profile(STORM, climates=CLIMATES),
-    "liars": Profile(liars=LIARS_MAX),
+    "liars": Profile(late=0.2, late_seconds=(10.0, 30.0), liars=LIARS_MAX),
     "all": Profile(
         replace(STORM, rates=NARROW),
         {**NETWORK, **CRASHES, **FULL_DISKS, "leave": 0.02, **PARTITIONS},

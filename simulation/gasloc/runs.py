@@ -15,7 +15,13 @@ from seedflood.protocol.swarm.rules import Patience
 from simulation import runs
 from simulation.climate import Climate, draw_climate
 from simulation.gasloc.bounds import find_excess
-from simulation.gasloc.checks import find_mistakes, find_silence, find_violations, is_mean_exact
+from simulation.gasloc.checks import (
+    find_kept_out,
+    find_mistakes,
+    find_silence,
+    find_violations,
+    is_mean_exact,
+)
 from simulation.gasloc.faults import GaslocChaos
 from simulation.gasloc.host import GaslocHost, Manner
 from simulation.gasloc.liars import let_lie
@@ -109,8 +115,8 @@ class Judge:
         self._operator = operator
 
     def look_at(self, host: GaslocHost) -> list[str]:
-        """Is the host's memory within its bounds, and does it have a blocker if it waits?"""
-        return [*find_excess(host.driver), *filter(None, [find_silence(host)])]
+        """Is the host's memory within its bounds, does it have a blocker if it waits, and is it not kept out?"""
+        return [*find_excess(host.driver), *filter(None, [find_silence(host), find_kept_out(host)])]
 
     def find_mistakes(self, hosts: Sequence[GaslocHost]) -> list[str]:
         return find_mistakes(hosts)
@@ -159,13 +165,13 @@ def simulate(plan: Plan) -> Result:
 def _make_world(
     plan: Plan, profile: Profile, edges: Iterable[tuple[int, int]], climate: Climate, draws: random.Random
 ) -> GaslocWorld:
-    """plan: as `Plan.drawn` returns it. If no fault destroys a replica, no host takes a copy, which would count one
-    replica twice. Then the mean can be checked."""
+    """plan: as `Plan.drawn` returns it. If no fault destroys a replica, and nobody lies, no host takes a copy, which
+    would count one replica twice. Then the mean can be checked."""
     assert plan.local_steps is not None
     assert plan.matching is not None
     assert plan.gamma is not None
     padding = draws.choice(PADDINGS)
-    is_whole = "lose_disk" not in profile.rates and "copy_key" not in profile.rates
+    is_whole = not profile.liars and "lose_disk" not in profile.rates and "copy_key" not in profile.rates
     rules = GaslocRules(
         RUN_ID,
         BASE_DIGEST,

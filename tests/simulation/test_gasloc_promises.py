@@ -4,15 +4,19 @@ import pytest
 
 from seedflood.host.backlog import Backlog
 from seedflood.host.driver import Driver
-from seedflood.protocol.gasloc import testimony
+from seedflood.protocol.gasloc import copies, testimony
 from seedflood.protocol.gasloc.algorithm import Gasloc
 from seedflood.protocol.gasloc.carrier import Carrier
 from seedflood.protocol.gasloc.exchange import Exchange
 from seedflood.protocol.gasloc.ledger import Ledger
 from seedflood.protocol.gasloc.orders import Keep
+from seedflood.protocol.gasloc.rules import Bounds
 from seedflood.protocol.gasloc.transfer import RETRY_SECONDS, Receiving
+from seedflood.protocol.gasloc.trust import STILL_SECONDS, Watch
 from simulation.gasloc import runs
 from simulation.gasloc.compute import Compute
+from simulation.gasloc.disk import ReplicaDisk
+from simulation.gasloc.liars import let_lie
 from simulation.gasloc.replica import digest_of
 from simulation.gasloc.runs import Plan, simulate
 from simulation.journal import MemoryJournal
@@ -121,6 +125,50 @@ def test_that_other_bytes_than_were_offered_are_kept_is_seen(monkeypatch):
 
     monkeypatch.setattr(Compute, "_keep", trust)
     assert is_seen("kept parameters that its partner never offered", "liars")
+
+
+def lying(monkeypatch, seed, kinds, *, healing_seconds=400.0, **settings):
+    """A run in which liars tell these kinds of lies, and no others."""
+    monkeypatch.setattr(runs, "let_lie", lambda world, chosen, told: let_lie(world, chosen, told, kinds))
+    monkeypatch.setattr(runs, "HEALING_SECONDS_MAX", healing_seconds)
+    drawn = {"clients": 5, "topology": "complete", "matching": None, "gamma": None, "agrees_at_end": None}
+    return simulated("liars", seed, **{**drawn, **settings})
+
+
+def test_that_a_donor_may_be_as_slow_as_it_likes_is_seen(monkeypatch):
+    assert lying(monkeypatch, 7, ["dribble"]).is_good
+
+    def look(watch, held, now):
+        if held > watch.held:
+            watch.held, watch.until = held, now + STILL_SECONDS
+
+    monkeypatch.setattr(Watch, "look", look)
+    result = lying(monkeypatch, 7, ["dribble"])
+    assert any("is kept from a copy" in line for line in result.violations)
+    assert result.stuck
+
+
+def test_that_one_host_may_hold_the_only_place_is_seen(monkeypatch):
+    assert lying(monkeypatch, 3, ["dribble", "nibble"]).is_good
+    monkeypatch.setattr(copies, "PLACES", 1)
+    least_bytes = Bounds.least_bytes
+    monkeypatch.setattr(Bounds, "least_bytes", lambda *of: 1 if of[-1] == copies.CHANCES else least_bytes(*of))
+    result = lying(monkeypatch, 3, ["dribble", "nibble"])
+    assert any("is kept from a copy" in line for line in result.violations)
+
+
+def test_that_contents_are_found_by_their_digest_alone_is_seen(monkeypatch):
+    """What a liar has sent under a true digest is taken for the bytes of the next one that offers it."""
+    assert lying(monkeypatch, 4, ["reuse"], matching="all").is_good
+    opened = ReplicaDisk.open
+    monkeypatch.setattr(ReplicaDisk, "open", lambda disk, peer, digest, size: opened(disk, 0, digest, size))
+    assert "for a liar" in str(lying(monkeypatch, 4, ["reuse"], matching="all").violations)
+
+
+def test_a_liar_that_alone_has_a_copy_and_crawls_is_not_waited_for_for_ever(monkeypatch):
+    """All others are late, so that nobody else has begun."""
+    result = lying(monkeypatch, 5, ["dribble"], healing_seconds=1000.0)
+    assert (result.violations, result.stuck) == ([], [])
 
 
 def test_that_a_full_disk_ends_a_host_to_which_parameters_come_is_seen(monkeypatch):

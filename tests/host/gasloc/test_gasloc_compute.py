@@ -114,7 +114,7 @@ class Host:
 
     def receive(self, content):
         """A sink with all bytes of a content."""
-        sink = self.incoming.open(content.digest, content.size)
+        sink = self.incoming.open(OTHER, content.digest, content.size)
         for offset in range(0, content.size, 50_000):
             sink.write(content.read(offset, min(50_000, content.size - offset)))
         return sink
@@ -191,6 +191,7 @@ def test_sums_and_results_that_are_none_change_nothing(pair):
     before = one.values
     assert one.put(Gather(0, OTHER, bytes(32), 1, one.receive(theirs)))[2]["is_right"] is False
     assert one.put(Agree(0, bytes(32), one.receive(theirs), is_last=False))[1][:2] == (0, None)
+    assert one.incoming.all() == [], "what was none is asked for from its first byte on"
     assert one.put(Total(0, has_momentum=False))[1][2] == 1
     assert np.array_equal(one.values, before)
     one.put(Close(0))
@@ -212,7 +213,7 @@ def test_other_bytes_than_were_offered_are_not_kept(pair):
 
 def test_what_is_left_of_a_round_is_gone_when_it_is_mixed(pair):
     one, theirs = pair
-    one.incoming.open(bytes(32), 100).write(b"cut off")
+    one.incoming.open(OTHER, bytes(32), 100).write(b"cut off")
     one.keep(theirs)
     one.put(MIX)
     assert one.incoming.all() == []

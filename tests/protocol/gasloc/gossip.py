@@ -55,7 +55,7 @@ class Memories:
     def __init__(self, most):
         self.most = most
 
-    def open(self, digest, size):
+    def open(self, peer, digest, size):
         if size > self.most:
             raise PeerError(f"{size} bytes are not parameters of this run", reason="size")
         return Memory()

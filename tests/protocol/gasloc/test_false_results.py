@@ -35,7 +35,7 @@ def let_give(host, *, states=True):
         offer = Offer(Kind.RESULT, agreement.round, FALSE.digest, FALSE.size, len(host.world.hosts), "exact")
         if host.world.rules.is_last_agreement(agreement.round):
             offer = replace(offer, encoding=host.world.rules.last_encoding)
-        carrier.offer(peer, FALSE, now)
+        carrier.offer(peer, FALSE)
         carrier.say(peer, offer)
 
     def begin_and_give(round_, content, now):

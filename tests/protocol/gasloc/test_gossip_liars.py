@@ -213,20 +213,21 @@ def test_neighbours_cannot_hold_us_up_one_after_the_other():
     assert honest.gasloc.exchange.is_open
 
 
-def test_copies_are_given_to_one_at_a_time_and_not_again_and_again():
-    world = World(clients=3, steps=400)
-    donor, liar, other = world.add(padding=100_000), world.add(), world.add()
-    for peer in (liar, other):
+def test_copies_are_given_to_few_at_a_time_and_not_again_and_again():
+    world = World(clients=4, steps=400)
+    donor, liar, second, other = world.add(padding=100_000), world.add(), world.add(), world.add()
+    for peer in (liar, second, other):
         world.plan(donor, peer)
     world.run(30, until=lambda: donor.disk.checkpoints and donor.node.phase == "training")
-    out = hear(world, donor, liar, Want())
-    assert [type(order) for order in out.orders] == [OpenCopy]
+    for peer in (second, liar):
+        out = hear(world, donor, peer, Want())
+        assert [type(order) for order in out.orders] == [OpenCopy]
     world.run(0.06)
     assert replies(hear(world, donor, other, Want())) == [Decline(Kind.COPY, 0, Reason.BUSY, 0)]
     out = hear(world, donor, liar, Want())
     assert [saying.kind for saying in replies(out)] == [Kind.COPY]
     assert out.orders == []
-    content = donor.gasloc.serve._sending.content
+    content = donor.gasloc.serve._places[liar.origin].sending.content
     hear(world, donor, liar, Accept(content.digest, content.size))
     assert replies(hear(world, donor, liar, Want())) == [Decline(Kind.COPY, 0, Reason.BUSY, 0)]
 

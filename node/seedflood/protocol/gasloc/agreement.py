@@ -40,13 +40,11 @@ from seedflood.protocol.gasloc.rules import Bounds, GaslocRules
 from seedflood.protocol.gasloc.stated import Result
 from seedflood.protocol.gasloc.testimony import Testimony
 from seedflood.protocol.gasloc.transfer import Content, Receiving, Sending, Sink
+from seedflood.protocol.gasloc.trust import Trust
 from seedflood.protocol.lifecycle import follow
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.swarm.presence import Presence
 from seedflood.protocol.view import Blocker
-
-DISTRUST_ROUNDS = 4
-"""For this many rounds nothing is taken from a neighbour that sent other bytes than it had offered."""
 
 LAST_WAIT_FACTOR = 3
 """At the end of a run we wait this many times as long, because a host that misses that agreement has to take a copy."""
@@ -104,6 +102,7 @@ class Agreement:
         pace: Pace,
         ledger: Ledger,
         carrier: Carrier,
+        trust: Trust,
         outbox: Outbox,
     ) -> None:
         self.round = -1
@@ -119,6 +118,7 @@ class Agreement:
         self._pace = pace
         self._ledger = ledger
         self._carrier = carrier
+        self._trust = trust
         self._outbox = outbox
         self._parent: OriginId | None = None
         self._below: dict[OriginId, Below] = {}
@@ -142,8 +142,6 @@ class Agreement:
         """The neighbours to which the result is offered."""
         self._elsewhere: dict[OriginId, int] = {}
         """By neighbour: the last round in which it had another parent."""
-        self._distrust: dict[OriginId, int] = {}
-        """By neighbour: the round from which on its offers are taken again."""
 
     @property
     def is_open(self) -> bool:
@@ -187,7 +185,9 @@ class Agreement:
         self._below = {
             child: Below(min(now + wait + levels * level + (levels + 1) * self._down(child), self._until))
             for child, levels in place.children.items()
-            if child in self._presence.neighbours and self._is_trusted(child) and self._is_below_us(child)
+            if child in self._presence.neighbours
+            and self._trust.is_trusted(child, self.round)
+            and self._is_below_us(child)
         }
         self._outbox.tell("agreement begins", "debug", round=round_, below=self._names(self._below))
         for peer in self._presence.neighbours:
@@ -286,7 +286,7 @@ class Agreement:
         if is_right:
             self._has_gathered = True
         else:
-            self._begin_distrust(peer)
+            self._trust.lied(peer, self.round)
         self._below.pop(peer, None)
         self._close_if_whole(now)
 
@@ -310,7 +310,7 @@ class Agreement:
             return
         source, offer, _ = self._source
         if content is None:
-            self._begin_distrust(source)
+            self._trust.lied(source, self.round)
             self._fail_fetch(now)
             return
         self._enter(Stage.AGREED)
@@ -399,7 +399,7 @@ class Agreement:
         self._heard.add(peer)
         is_credible = offer.degree < len(self._presence.membership)  # we are not in it
         self._below[peer] = Below(now + self._pace.transfer_seconds(peer, offer.size), offer)
-        receiving = self._accept(peer, offer, now) if is_credible and self._is_trusted(peer) else None
+        receiving = self._accept(peer, offer, now) if is_credible and self._trust.is_trusted(peer, self.round) else None
         if receiving is None:
             self._carrier.say(peer, Decline(Kind.SUM, offer.round, Reason.DISTRUST, self.round))
             self._leave_out(peer)
@@ -412,7 +412,7 @@ class Agreement:
         try:
             return self._carrier.accept(peer, offer.digest, offer.size, now)
         except PeerError:
-            self._begin_distrust(peer)
+            self._trust.lied(peer, self.round)
             return None
 
     def _close_if_whole(self, now: float) -> None:
@@ -430,7 +430,7 @@ class Agreement:
         """Offers our sum to the parent."""
         self._enter(Stage.WAITING)
         offer = self._make_offer(Kind.SUM, content, hosts)
-        self._raised = offer, self._carrier.offer(parent, content, now)
+        self._raised = offer, self._carrier.offer(parent, content)
         self._carrier.say(parent, offer)
         self._fetch_any(now)
 
@@ -448,7 +448,7 @@ class Agreement:
         fit = [
             (offer.degree, peer)
             for peer, offer in self._results.items()
-            if self._is_ours(offer) and peer in self._presence.neighbours and self._is_trusted(peer)
+            if self._is_ours(offer) and peer in self._presence.neighbours and self._trust.is_trusted(peer, self.round)
         ]
         fit = [(hosts, peer) for hosts, peer in fit if self._is_believed(self._results[peer], now)]
         if not fit:
@@ -518,7 +518,7 @@ class Agreement:
         assert self._result is not None, "there is no result"
         offer, content = self._result
         self._given.add(peer)
-        self._carrier.offer(peer, content, now)
+        self._carrier.offer(peer, content)
         self._carrier.say(peer, offer)
 
     def _repeat(self, peer: OriginId, now: float) -> None:
@@ -565,14 +565,6 @@ class Agreement:
 
     def _is_below_us(self, peer: OriginId) -> bool:
         return self._elsewhere.get(peer) != self.round
-
-    def _is_trusted(self, peer: OriginId) -> bool:
-        return self.round >= self._distrust.get(peer, 0)
-
-    def _begin_distrust(self, peer: OriginId) -> None:
-        self._distrust[peer] = self.round + DISTRUST_ROUNDS
-        name = self._presence.membership.name(peer)
-        self._outbox.tell("a neighbour exchanges no parameters of this run", "warning", peer=name, round=self.round)
 
     def _names(self, peers: Mapping[OriginId, Below]) -> list[str]:
         return self._presence.membership.names(peers)

@@ -32,6 +32,7 @@ from seedflood.protocol.gasloc.rules import GaslocRules, Habits
 from seedflood.protocol.gasloc.sight import figures_of, find_blockers, words_of
 from seedflood.protocol.gasloc.stated import Stated, behind, is_anyone_taking_part, standing_still, stated
 from seedflood.protocol.gasloc.transfer import Content, Sinks
+from seedflood.protocol.gasloc.trust import Trust
 from seedflood.protocol.origin import STEP_MAX, OriginId
 from seedflood.protocol.swarm.membership import shorten
 from seedflood.protocol.swarm.messages import AlgorithmMessage, Hello, Member
@@ -54,10 +55,11 @@ class Gasloc:
         self.ledger = Ledger(outbox)
         self.pace = Pace(bounds, presence.delays)
         self.carrier = Carrier(presence.neighbours, sinks, outbox)
-        self.exchange = Exchange(rules, bounds, presence, self.pace, self.ledger, self.carrier, outbox)
-        self.agreement = Agreement(rules, bounds, presence, self.pace, self.ledger, self.carrier, outbox)
-        self.fetch = Fetch(rules, presence.neighbours, self.carrier, outbox)
-        self.serve = Serve(self.carrier, outbox)
+        self.trust = Trust(presence, outbox)
+        tools = (presence, self.pace, self.ledger, self.carrier, self.trust, outbox)
+        self.exchange, self.agreement = Exchange(rules, bounds, *tools), Agreement(rules, bounds, *tools)
+        self.fetch = Fetch(rules, bounds, presence.neighbours, self.carrier, self.trust, outbox)
+        self.serve = Serve(bounds, self.carrier, outbox)
         parts = (self.carrier, self.exchange, self.agreement, self.fetch, self.serve)
         self.talk = Conversation(rules, presence, *parts, self)
         self._rules = rules
@@ -335,7 +337,7 @@ class Gasloc:
         one. Without a link we cannot know."""
         progress, us = self.talk.progress, self._presence.ours.origin
         is_hopeless = bool(progress) and not self.fetch.is_under_way
-        is_hopeless = is_hopeless and not any(one.can_serve for one in progress.values())
+        is_hopeless = is_hopeless and not any(one.can_serve and self.fetch.is_likely(o) for o, one in progress.items())
         if not is_hopeless or is_anyone_taking_part(self._presence.membership, us):
             self._forsaken_since = now
         return now >= self._forsaken_since + self._patience.start_seconds
@@ -507,7 +509,7 @@ class Gasloc:
         self._finish(now)
 
     def _finish(self, now: float) -> None:
-        is_wanted = self.ledger.doubts() or self.talk.unfinished() or self.serve.peer is not None
+        is_wanted = self.ledger.doubts() or self.talk.unfinished() or self.serve.peers
         if is_wanted and now < self.since + self._patience.linger_seconds:
             return
         if self.ledger.is_ahead:

@@ -23,7 +23,7 @@ from seedflood.protocol.seedflood.own_state import OwnState
 from seedflood.protocol.seedflood.phase import Lifecycle, Phase
 from seedflood.protocol.seedflood.rounds import applied_before, first_round, has_begun, next_round, round_of
 from seedflood.protocol.seedflood.rules import Rules
-from seedflood.protocol.seedflood.statement import Rows
+from seedflood.protocol.seedflood.statement import Rows, stated
 from seedflood.protocol.seedflood.view import add_quorum, add_removals, add_to_view
 from seedflood.protocol.seedflood.watch import DIGEST_ROUNDS
 from seedflood.protocol.swarm.messages import AlgorithmMessage, Hello, Member, Sign
