@@ -43,10 +43,10 @@ class SeedfloodSettings(AlgorithmSettings):
         0.0, ge=0, lt=1, description="Decay towards the base model, times the learning rate; not with sgd."
     )
     warmup_steps: int = Field(0, ge=0, description="Steps in which the learning rate grows to its full size.")
-    schedule: Literal["constant", "cosine", "linear"] = Field(
-        default_factory=lambda known: "cosine" if _has_gradient(known) else "linear",
-        description="How the learning rate goes down after that, until the end of the run. Default: linear; cosine "
-        "for gradients.",
+    schedule: Literal["root", "constant", "cosine"] = Field(
+        "root",
+        description="How the learning rate goes down after that. root: with the root of time, however long the run is; "
+        "cosine: to zero at its end.",
     )
     rank: int = Field(
         default_factory=lambda known: 8 if _has_gradient(known) else 32,
