@@ -11,13 +11,11 @@ from seedflood.config import Stage
 from seedflood.errors import RunMismatchError
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.swarm.messages import Member
+from seedflood.protocol.swarm.standstill import Standstill
 from seedflood.protocol.view import Blocker
 
-TELL_SECONDS = 10.0
-"""Time between two log lines about the hosts that we wait for."""
-
 ADVISE_SECONDS = 60.0
-"""After this time these lines also say what to do if such a host is gone for good."""
+"""After this time the log lines about them also say what to do if such a host is gone for good."""
 
 
 class Handover:
@@ -34,7 +32,7 @@ class Handover:
         self._removed = removed
         self._met_at: float | None = None
         """When a host of the next run was met."""
-        self._told_at = float("-inf")
+        self._standstill = Standstill()
 
     @property
     def is_wanted(self) -> bool:
@@ -49,6 +47,7 @@ class Handover:
     def ended(self, now: float) -> None:
         """Our run has ended, and its result is on the disk."""
         self.since = now
+        self._standstill.lasts(now, now)
 
     def look(self) -> bool:
         """May we go on to the next run?"""
@@ -65,10 +64,7 @@ class Handover:
 
     def is_due(self, now: float) -> bool:
         """Is it time for a log line about the hosts that we wait for?"""
-        if self.since is None or self.is_passed or now < max(self.since, self._told_at) + TELL_SECONDS:
-            return False
-        self._told_at = now
-        return True
+        return self.since is not None and not self.is_passed and self._standstill.lasts(self.since, now)
 
     def advice(self, now: float) -> str | None:
         """What to do if the hosts that we wait for are gone for good; None as long as they may be on their way."""
