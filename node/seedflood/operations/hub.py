@@ -35,7 +35,8 @@ SPEED_ROUND_SECONDS = 30.0
 """The speed is measured over at most this many rounds and seconds."""
 
 STANDSTILL_ROUNDS = 3
-"""The speed is 0 if no step was done during the time of this many rounds, and for SPEED_ROUND_SECONDS."""
+"""Nothing moves if no step was done during the time of this many rounds, and for so many seconds as the one who asks
+has patience."""
 
 MEGABYTE = 1_000_000
 
@@ -79,6 +80,10 @@ class TelemetryHub:
         self._linked: dict[OriginId, str] = {}
         """The names of linked neighbours."""
         self._progress: deque[tuple[float, int]] = deque(maxlen=SPEED_ROUNDS)
+        self._measured_to: int | None = None
+        """All rounds that were measured here end before this step."""
+        self._round_steps = 0
+        """Of the last round."""
         self._step: int | None = None
         self._speed_at = 0.0
         self._looked_at = 0.0
@@ -147,6 +152,7 @@ class TelemetryHub:
     def measured(self, step: int, count: int, loss: float | None, seconds: float) -> None:
         """A round was measured. seconds: for all `count` steps together."""
         self.loss, self.step_seconds = loss, seconds / count
+        self._measured_to = step + count
         if self.measuring_since is None:
             self.measuring_since = time.time() - seconds
         self.history.measured(step, loss)
@@ -173,14 +179,18 @@ class TelemetryHub:
     # Progress
 
     def stepped(self, step: int, count: int) -> None:
-        """All steps below `step` are done, and the last `count` of them together."""
+        """All steps below `step` are done, and the last `count` of them together. How fast a node catches up says
+        nothing of its speed: those rounds of others that were not measured here, and jumps over several rounds, do not
+        count."""
         now = time.time()
         self.tally.last_step_at = now
         parameters = self.subject.parameters if self.subject is not None else None
         if parameters is not None:
             self.tally.gossip_bytes += 2 * len(self._linked) * count * parameters[1]
-        if self.steps_per_second() == 0:
-            self._progress.clear()  # it moves again: the time in which it stood still does not count
+        is_measured = not self.tells_rounds or self._measured_to is None or step <= self._measured_to
+        if self.steps_per_second() == 0 or not is_measured or count > self._round_steps:
+            self._progress.clear()  # it moves again: the time in which it stood still does not count either
+        self._round_steps = count
         self._progress.append((now, step))
         if now - self._speed_at >= SPEED_SECONDS and (speed := self.steps_per_second()) is not None:
             self._speed_at = now
@@ -202,11 +212,21 @@ class TelemetryHub:
             self._progress.popleft()
         if len(self._progress) < 2:
             return None
-        (began, first), (ended, last) = self._progress[0], self._progress[-1]
-        round_seconds = (ended - began) / (len(self._progress) - 1)
-        if now - ended > max(SPEED_ROUND_SECONDS, STANDSTILL_ROUNDS * round_seconds):
+        if self.is_quiet(SPEED_ROUND_SECONDS):
             return 0.0
+        (began, first), (_, last) = self._progress[0], self._progress[-1]
         return (last - first) / max(now - began, 1e-6)
+
+    def quiet_seconds(self) -> float:
+        """Time since the last step, or since the process began."""
+        return time.time() - (self.tally.last_step_at or self.started_at)
+
+    def is_quiet(self, seconds: float) -> bool:
+        """Was no step done for so long, and for the time of several rounds?"""
+        if len(self._progress) > 1:
+            lasted = self._progress[-1][0] - self._progress[0][0]
+            seconds = max(seconds, STANDSTILL_ROUNDS * lasted / (len(self._progress) - 1))
+        return self.quiet_seconds() > seconds
 
     def look(self) -> None:
         """Adds the algorithm's figures to their curves, once a second at most."""

@@ -11,6 +11,7 @@ const STATES = {
   joining: { tone: "busy", shape: "busy", text: "Looks for a neighbour that says how far the run is." },
   "catching up": { tone: "busy", shape: "busy", text: "Pulls what it has missed; measures nothing yet." },
   ready: { tone: "good", shape: "good", text: "Takes part." },
+  "stands still": { tone: "bad", shape: "fault", text: "Has waited for minutes without a step." },
   draining: { tone: "busy", shape: "busy", text: "Leaves the run: publishes nothing more." },
   finished: { tone: "good", shape: "good", text: "The run is over; nothing is missing." },
   doubted: { tone: "bad", shape: "fault", text: "Its data was found to differ from that of others." },
