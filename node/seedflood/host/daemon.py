@@ -386,5 +386,5 @@ class Daemon:
             self._was_ready = is_ready
             self._health.tell(is_serving=is_ready)
             pulled = sum(counters.pull_bytes_received for _, counters in self.link_counters())
-            why = {} if is_ready else {"reason": why_not_ready(self.hub)}
+            why: dict[str, Any] = {} if is_ready else {"reason": why_not_ready(self.hub)}
             self.hub.tell("ready" if is_ready else "not ready", step=self.node.step, pull_bytes=pulled, **why)
