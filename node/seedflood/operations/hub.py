@@ -18,6 +18,7 @@ import structlog
 from seedflood.config import Settings
 from seedflood.operations.eventlog import EventLog, Line, event_files, now_microseconds, read_lines, spell_time
 from seedflood.operations.history import EVENTS_MAX, SPEED_SECONDS, History
+from seedflood.operations.rise import Rise
 from seedflood.operations.subject import LastClose, Subject
 from seedflood.operations.tally import Tally
 from seedflood.protocol.origin import OriginId, fingerprint
@@ -37,6 +38,9 @@ SPEED_ROUND_SECONDS = 30.0
 STANDSTILL_ROUNDS = 3
 """Nothing moves if no step was done during the time of this many rounds, and for so many seconds as the one who asks
 has patience."""
+
+RISEN = "the loss has risen far above its best: this run unlearns; try a lower learning rate or fewer steps"
+NO_NUMBER = "the loss is no finite number any more: this run unlearns; try a lower learning rate or fewer steps"
 
 MEGABYTE = 1_000_000
 
@@ -64,9 +68,15 @@ class TelemetryHub:
         self.events: deque[dict[str, Any]] = deque(maxlen=EVENTS_MAX)
         self.started_at = time.time()
         self.loss: float | None = None
+        self.loss_step: int | None = None
+        """Of which step the loss is."""
+        self.rise: Rise | None = None
+        """The last evaluation, if its loss lies clearly above the best one."""
         self.figures: Mapping[str, float] = {}
         """Figures of the last evaluation, by name."""
         self.step_seconds: float | None = None
+        self.measured_seconds = 0.0
+        """For how long steps have been measured in this process."""
         self.measuring_since: float | None = None
         """When the first measurement of this process began, Unix time."""
         self.last_close: LastClose | None = None
@@ -151,7 +161,8 @@ class TelemetryHub:
 
     def measured(self, step: int, count: int, loss: float | None, seconds: float) -> None:
         """A round was measured. seconds: for all `count` steps together."""
-        self.loss, self.step_seconds = loss, seconds / count
+        self.loss, self.loss_step, self.step_seconds = loss, step, seconds / count
+        self.measured_seconds += seconds
         self._measured_to = step + count
         if self.measuring_since is None:
             self.measuring_since = time.time() - seconds
@@ -168,13 +179,23 @@ class TelemetryHub:
             return None
         return max(0.0, (self.tally.last_step_at or time.time()) - self.measuring_since)
 
-    def evaluated(self, step: int, figures: Mapping[str, float | None], rows: int) -> None:
+    def evaluated(self, step: int, figures: Mapping[str, float | None], rows: int, rise: Rise | None = None) -> None:
         """The model was evaluated. A figure is None if it is not a finite number."""
         self.figures = {name: value for name, value in figures.items() if value is not None}
         self.history.evaluated(step, figures)
         facts: dict[str, Any] = {"step": step, **figures, "rows": rows}
         self.tell("evaluated", **facts)
         self.draw(step, {f"{name}/validation": value for name, value in figures.items()})
+        self._tell_rise(rise)
+
+    def _tell_rise(self, rise: Rise | None) -> None:
+        """Tells once that the loss has risen, and once that it is down again."""
+        before, self.rise = self.rise, rise
+        if rise is not None and before is None:
+            best = {"best_loss": round(rise.best.loss, 6), "best_step": rise.best.step} if rise.best is not None else {}
+            self.tell(NO_NUMBER if rise.loss is None else RISEN, "error", step=rise.step, loss=rise.loss, **best)
+        elif rise is None and before is not None:
+            self.tell("the loss is near its best again")
 
     # Progress
 

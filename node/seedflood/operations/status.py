@@ -9,9 +9,11 @@ All keys are always there; unknown values are null. Origins are fingerprints, ti
               course {position, runs [names]}: the runs that follow each other here, and which one this is, from 1
     state     loading | joining | catching up | ready | stands still | draining | finished | doubted | disk full
     is_ready, why_not_ready
-    progress  step, steps, epoch, loss, step_seconds, steps_per_second, seconds_left, spent_seconds, spent_bytes
+    progress  step, steps, epoch, loss, loss_step, step_seconds, steps_per_second, seconds_left, spent_seconds,
+              spent_bytes, rise
               epoch: null if the algorithm has none; steps_per_second: 0 if nothing moves; spent: until the present
-              loss, in this life of the process; bytes: sent on all links together
+              loss, in this life of the process; bytes: sent on all links together; rise: null, or {step, loss,
+              best_step, best_loss} of the last evaluation, if its loss lies clearly above the best one
     figures   {name: value} that the algorithm shows of itself; null: no number
     words     {name: text}: the same, of what is no number
     catching_up  null, or {donor, held, wanted, unit}: what is pulled from a neighbour before this node takes part
@@ -53,6 +55,7 @@ from seedflood import VERSION
 from seedflood.config import RunSettings
 from seedflood.operations.hub import TelemetryHub
 from seedflood.operations.reasons import describe_blocker, explain
+from seedflood.operations.rise import Rise
 from seedflood.operations.subject import LastClose, LinkState, Subject
 from seedflood.operations.tally import percentile
 from seedflood.protocol.origin import OriginId, fingerprint
@@ -213,12 +216,21 @@ def _progress(hub: TelemetryHub, view: View | None, links: list[LinkState]) -> d
         "steps": run.steps,
         "epoch": run.algorithm.epoch_of(step) if step is not None else None,
         "loss": _round(hub.loss),
+        "loss_step": hub.loss_step,
         "step_seconds": _round(hub.step_seconds),
         "steps_per_second": _round(speed),
         "seconds_left": _round((run.steps - step) / speed) if speed and step is not None else None,
         "spent_seconds": _round(hub.spent_seconds()),
         "spent_bytes": sum(link.bytes_sent for link in links),
+        "rise": _rise(hub.rise),
     }
+
+
+def _rise(rise: Rise | None) -> dict[str, Any] | None:
+    if rise is None:
+        return None
+    best_step, best_loss = (rise.best.step, _round(rise.best.loss)) if rise.best is not None else (None, None)
+    return {"step": rise.step, "loss": _round(rise.loss), "best_step": best_step, "best_loss": best_loss}
 
 
 def _window(hub: TelemetryHub, view: View | None) -> dict[str, Any]:
