@@ -1,7 +1,9 @@
 """Checks of hosts from outside, whatever their algorithm."""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 
+from seedflood.protocol.swarm.membership import shorten
 from seedflood.protocol.view import Blocker
 from simulation.host import Host
 
@@ -28,7 +30,7 @@ def find_stuck(hosts: Sequence[Host]) -> list[str]:
     """The hosts that have not finished, and what each waits for."""
     return [
         f"{host.name} is {host.node.phase if host.is_up else 'down'} at step {host.node.step}"
-        + (f", waits for {', '.join(map(_spell, host.driver.blockers()))}" if host.is_up else "")
+        + (f", waits for {_spell_all(host.driver.blockers())}" if host.is_up else "")
         for host in hosts
         if not host.is_done
     ]
@@ -39,6 +41,12 @@ def find_unended(hosts: Sequence[Host]) -> list[str]:
     known = {host.origin for host in hosts}
     awaited = {host.name: [name for origin, name in host.node.unended() if origin in known] for host in hosts}
     return [f"{name} does not know that {', '.join(names)} ended" for name, names in awaited.items() if names]
+
+
+def _spell_all(blockers: Iterable[Blocker]) -> str:
+    """Hosts that a liar made up may all bear one name."""
+    counts = Counter(map(_spell, blockers))
+    return ", ".join(shorten([name if count == 1 else f"{count} times {name}" for name, count in counts.items()]))
 
 
 def _spell(blocker: Blocker) -> str:

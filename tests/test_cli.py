@@ -169,6 +169,15 @@ def test_the_table_of_a_cluster_fits_a_terminal_of_eighty_columns(figures, cells
     assert all(cell in shown for cell in cells)
 
 
+def test_what_went_wrong_on_the_way_stands_below_the_table_of_a_cluster():
+    node = {"name": "node-1", "steps": 250, "spent_seconds": 9.0, "digest": "0b0ea459ff", "links": []}
+    console = Console(width=80, record=True, file=io.StringIO())
+    errors = {"node-1": "the loss has risen far above its best; see [node]"}
+    result = {"run_id": "7b6c" * 8, "seconds": 9.0, "nodes": [node | CLASSIFICATION], "digests_equal": True}
+    show_result(result | {"errors": errors}, console)
+    assert console.export_text().endswith("\nnode-1 said: the loss has risen far above its best; see [node]\n")
+
+
 def test_the_table_of_a_course_shows_each_of_its_runs_and_what_a_token_cost():
     node = {"name": "node-1", "steps": 250, "spent_seconds": 9.0, "digest": "0b0ea459ff", "links": []}
     first = {

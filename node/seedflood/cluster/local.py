@@ -137,6 +137,8 @@ def show_result(result: dict[str, Any], console: Console) -> None:
     last = result | {"seconds": max(node["spent_seconds"] for node in result["nodes"])} if earlier else result
     for one in (*earlier, last):
         _show_run(one, f"{one['name']} ({one['run_id'][:16]})" if earlier else one["run_id"][:16], console)
+    for name, words in result.get("errors", {}).items():
+        console.print(f"{name} said: {words}", style="red", markup=False, highlight=False)
 
 
 def _show_run(result: dict[str, Any], name: str, console: Console) -> None:
@@ -423,7 +425,8 @@ class _Cluster:
             raise SeedfloodError("a node ended without a result; see the logs.")
         curves = [[point for point in self.hosts[0].evaluations if point["run"] == k] for k in range(runs)]
         *earlier, last = (_describe_run([host.results[k] for host in self.hosts], curves[k]) for k in range(runs))
-        return last | {"seconds": round(time.monotonic() - self._began, 3), "earlier": earlier}
+        errors = {host.name: host.last_words for host in self.hosts if host.last_words}
+        return last | {"seconds": round(time.monotonic() - self._began, 3), "earlier": earlier, "errors": errors}
 
 
 def _describe_run(results: list[dict[str, Any]], evaluations: list[dict[str, float]]) -> dict[str, Any]:

@@ -54,7 +54,12 @@ class NodeSettings(Section):
         "needs strict windows, float32 and the rows of the others. 0.03 is good, 0: none.",
     )
     evaluate: bool = Field(True, description="Evaluate on the validation rows before and after the run.")
-    evaluate_every: int = Field(0, ge=0, description="Also evaluate every so many steps; 0: only before and after.")
+    evaluate_every: int | None = Field(
+        None,
+        ge=0,
+        description="Also evaluate every so many steps; 0: only before and after (default: about twenty times in the "
+        "run, but in at most 5 % of the time in which it computes).",
+    )
     evaluate_examples: int | None = Field(None, ge=1, description="Validation rows to use (default: all).")
     export: Path | None = Field(None, description="Folder for the fine-tuned model when the run has ended.")
     when_finished: Literal["exit", "serve"] = Field("exit", description="After the run: exit, or serve late comers.")

@@ -30,6 +30,7 @@ from seedflood.host.handover import Handover, keep_farewell, read_farewells
 from seedflood.host.status_source import StatusSource
 from seedflood.identity import Identity, verify
 from seedflood.operations.console import Console
+from seedflood.operations.status import STANDSTILL_SECONDS, why_not_ready
 from seedflood.protocol.frontier import Held
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.swarm.admission import NOT_LISTED
@@ -382,9 +383,12 @@ class Daemon:
             self._timer = self.loop.call_later(self._driver.seconds_to_tick(), self.drive, self._driver.tick)
 
     def _tell_ready(self) -> None:
-        is_ready = self.node.is_ready and not self.status_source.is_draining
+        is_ready = self.node.is_ready and not (self.status_source.is_draining or self._driver.is_disk_full)
+        if is_ready and self.hub.is_quiet(STANDSTILL_SECONDS):
+            is_ready = why_not_ready(self.hub) is None
         if is_ready != self._was_ready:
             self._was_ready = is_ready
             self._health.tell(is_serving=is_ready)
             pulled = sum(counters.pull_bytes_received for _, counters in self.link_counters())
-            self.hub.tell("ready" if is_ready else "not ready", step=self.node.step, pull_bytes=pulled)
+            why: dict[str, Any] = {} if is_ready else {"reason": why_not_ready(self.hub)}
+            self.hub.tell("ready" if is_ready else "not ready", step=self.node.step, pull_bytes=pulled, **why)

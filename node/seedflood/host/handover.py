@@ -16,14 +16,12 @@ from seedflood.errors import PeerError, RunMismatchError
 from seedflood.host.places import FAREWELL_FILE
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.swarm.messages import Hello, Members
+from seedflood.protocol.swarm.standstill import Standstill
 from seedflood.protocol.view import Blocker
 from seedflood.transport.codec import decode, encode
 
-TELL_SECONDS = 10.0
-"""Time between two log lines about the hosts that we wait for."""
-
 ADVISE_SECONDS = 60.0
-"""After this time these lines also say what to do if such a host is gone for good."""
+"""After this time the log lines about them also say what to do if such a host is gone for good."""
 
 _LENGTH_BYTES = 4
 
@@ -44,7 +42,7 @@ class Handover:
         self._unended = unended
         self._is_forgetful = is_forgetful
         self._behind_since: float | None = None
-        self._told_at = float("-inf")
+        self._standstill = Standstill()
 
     @property
     def is_wanted(self) -> bool:
@@ -54,6 +52,7 @@ class Handover:
     def ended(self, now: float) -> None:
         """Our run has ended, and its result is on the disk."""
         self.since = now
+        self._standstill.lasts(now, now)
 
     def look(self) -> bool:
         """May we go on to the next run?"""
@@ -70,10 +69,7 @@ class Handover:
 
     def is_due(self, now: float) -> bool:
         """Is it time for a log line about the hosts that we wait for?"""
-        if self.since is None or self.is_passed or now < max(self.since, self._told_at) + TELL_SECONDS:
-            return False
-        self._told_at = now
-        return True
+        return self.since is not None and not self.is_passed and self._standstill.lasts(self.since, now)
 
     def advice(self, now: float) -> str | None:
         """What to do if the hosts that we wait for are gone for good; None as long as they may be on their way."""
