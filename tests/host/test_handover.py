@@ -60,6 +60,10 @@ def test_who_waits_for_long_is_told_what_to_do_if_a_host_is_gone_for_good():
     ended.ended(100.0)
     assert ended.advice(159.0) is None
     assert f'model_path = "{node.export}"' in (ended.advice(160.0) or "")
+    run = SETTINGS.run.model_copy(update={"operator": "00" * 32})
+    ended = Handover(replace(FIRST, settings=SETTINGS.model_copy(update={"run": run})), lambda: GAMMA)
+    ended.ended(100.0)
+    assert "roster remove" in (ended.advice(160.0) or "")
 
 
 def test_a_host_that_lost_what_it_ended_with_says_what_is_to_be_copied():

@@ -75,6 +75,8 @@ class Handover:
         """What to do if the hosts that we wait for are gone for good; None as long as they may be on their way."""
         if self.since is None or now < self.since + ADVISE_SECONDS:
             return None
+        if self._stage.settings.run.operator is not None:
+            return "if they are gone for good: take them off the roster, by `seedflood roster remove` and SIGHUP"
         remedy = "stop the others, and start each with the file of the next run alone, with fewer clients"
         model = self._stage.settings.node.export
         where = f' and [node] model_path = "{model}"' if model is not None else ""
