@@ -1,3 +1,5 @@
+import json
+
 import pytest
 
 from seedflood.host.report import Report
@@ -26,3 +28,13 @@ def test_figures_of_the_base_model_are_those_of_an_earlier_life(report):
         "loss_before": 2.0,
         "loss_after": 1.0,
     }
+
+
+def test_a_result_never_holds_what_json_cannot_say(report, capsys):
+    result = {"loss": float("nan"), "distance": float("inf"), "rows": [1, -float("inf")], "name": "alpha", "share": 0.5}
+    report.before = {"loss": float("nan"), "rows": 3}
+    report.write(result)
+    report.publish(result)
+    expected = {"loss": None, "distance": None, "rows": [1, None], "name": "alpha", "share": 0.5}
+    assert json.loads(capsys.readouterr().out, parse_constant=pytest.fail) == expected
+    assert json.loads(report.path.read_text(), parse_constant=pytest.fail)["result"] == expected
