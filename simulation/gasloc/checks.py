@@ -3,10 +3,11 @@
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
+from seedflood.protocol.gasloc.matching import Lottery
 from seedflood.protocol.gasloc.phase import Phase
 from simulation import checks
 from simulation.gasloc.host import DRIFT, GaslocHost
-from simulation.gasloc.replica import plus
+from simulation.gasloc.replica import NUMBER_MAX, plus
 
 KEPT_OUT_SECONDS = 300.0
 """Of a few donors and places each may be held by a liar in turn, for half a minute."""
@@ -17,7 +18,7 @@ find_mistakes = checks.find_mistakes
 def find_violations(hosts: Sequence[GaslocHost]) -> list[str]:
     """Broken promises of hosts that have healed and finished."""
     violations = [*find_mistakes(hosts), *_find_leftovers(hosts), *_find_unbalanced(hosts)]
-    violations += [*_find_unequal(hosts), *_find_false_results(hosts)]
+    violations += [*_find_unequal(hosts), *_find_false_results(hosts), *_find_huge(hosts)]
     if is_mean_exact(hosts) is False:
         violations.append("the mean of all replicas has moved")
     return violations
@@ -86,17 +87,25 @@ def _find_unequal(hosts: Sequence[GaslocHost]) -> Iterator[str]:
 
 
 def _find_false_results(hosts: Sequence[GaslocHost]) -> Iterator[str]:
-    """Results that no honest host has made. They are not taken unless a liar is the root of all."""
-    chronicle = hosts[0].chronicle
-    honest = {host.origin for host in hosts}
-    if min(honest | chronicle.liars) in chronicle.liars:
-        return
+    """Results that no honest host has made. They are not taken unless a liar is the root of their round."""
+    chronicle, rules, lottery = hosts[0].chronicle, hosts[0].rules, Lottery(hosts[0].rules.run_seed)
+    everyone = chronicle.liars | {host.origin for host in hosts}
+    false = {round_ for round_ in range(rules.rounds) if lottery.first(round_, everyone) in chronicle.liars}
+    if any(map(rules.is_last_agreement, false)):  # the attempts at the end of a run count as one
+        false |= set(range(rules.first_last_agreement, rules.rounds))
     made = {
         digest for origin, theirs in chronicle.written.items() if origin not in chronicle.liars for digest in theirs
     }
     for round_, digests in sorted(chronicle.results.items()):
-        if digests - made:
+        if round_ not in false and digests - made:
             yield f"hosts went on from a result of round {round_} that no honest host has made"
+
+
+def _find_huge(hosts: Sequence[GaslocHost]) -> Iterator[str]:
+    """Hosts with numbers that nobody can have learned."""
+    for host in hosts:
+        if max(map(abs, host.replica.values)) > NUMBER_MAX:
+            yield f"{host.name} ends with numbers that nobody can have learned"
 
 
 def _find_leftovers(hosts: Sequence[GaslocHost]) -> Iterator[str]:

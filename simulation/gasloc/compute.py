@@ -179,6 +179,8 @@ class Compute:
         host, content, hosts = self._host, None, 0
         if self.replica.offered is not None:
             mean, hosts = self.replica.total(order.round, has_momentum=order.has_momentum)
+            if hosts > len(host.node.membership):
+                host.mistakes.append(f"counts {hosts} hosts, more than there are")
             with suppress(DiskFullError):
                 self._disk.begin_file()
                 content = self._made = Bytes(spell(mean, host.padding))

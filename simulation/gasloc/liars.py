@@ -2,7 +2,7 @@
 
 A liar takes part like the others, but its messages about rounds, pairs and parameters are changed, withheld or made up;
 each run draws the kinds of lies. Only honest hosts are judged. If a liar sends exactly what it has offered, it is
-taken, whatever the numbers are: nobody can see that they were not learned.
+taken, unless the numbers are huge: nobody can see that they were not learned.
 """
 
 import random
@@ -12,7 +12,10 @@ from dataclasses import replace
 from fractions import Fraction
 
 from seedflood.errors import PeerError
+from seedflood.protocol.gasloc.agreement import Agreement
+from seedflood.protocol.gasloc.matching import SLOW_CLASS_MAX
 from seedflood.protocol.gasloc.messages import (
+    DEGREE_MAX,
     Accept,
     Chunk,
     Credit,
@@ -35,15 +38,22 @@ from seedflood.protocol.swarm.messages import Message, Opaque
 from simulation.gasloc.host import DRIFT, GaslocHost
 from simulation.gasloc.replica import Bytes, spell
 from simulation.gasloc.world import GaslocWorld
+from simulation.work import Pace
 
 LIE_SECONDS = (0.05, 2.0)
 """Time between two lies of one liar."""
 CHANGED_SHARE = 0.3
 """The share of messages that are changed, of those that could be."""
-CRAWL_SECONDS = 20.0
-"""How long a liar that crawls waits before it moves on by a byte."""
+NIBBLE_SECONDS = 20.0
+"""How long a liar that nibbles waits before it moves on by a byte."""
 OTHER = bytes.maketrans(b"123456789", b"987654321")
 """Another digit for each digit."""
+CRAWL_SECONDS = 50.0
+"""How long a crawling host takes for a round: not so long that it would be taken for a silent one."""
+STILL_SECONDS = 1e9
+"""That of one which never comes to the end of a round."""
+HUGE = 10**40
+"""A number that no honest host has, and whose square overflows a float32."""
 
 
 class Liar:
@@ -59,6 +69,8 @@ class Liar:
         self.copies: dict[OriginId, bytes] = {}
         """Digests of the copies that are offered to it."""
         self._moves_at = 0.0
+        self.last_round = self.rng.randint(0, self.rounds)
+        """Until then it trains like the others, if it stays behind at all."""
         self._changes = {kind: CHANGES[kind] for kind in kinds if kind in CHANGES}
         self._inventions = {kind: INVENTIONS[kind] for kind in kinds if kind in INVENTIONS}
         self._send = host.send
@@ -117,7 +129,7 @@ class Liar:
     def may_move(self) -> bool:
         """May it move on, if it crawls?"""
         may, now = self.host.clock.now >= self._moves_at, self.host.clock.now
-        self._moves_at = now + CRAWL_SECONDS if may else self._moves_at
+        self._moves_at = now + NIBBLE_SECONDS if may else self._moves_at
         return may
 
     def noise(self, count: int = 32) -> bytes:
@@ -227,7 +239,7 @@ def _mislead(liar: Liar) -> list[bytes]:
 
 def _nibble(liar: Liar) -> list[bytes]:
     """Wants copies, and takes them byte by byte, but asks for the rest of them again and again."""
-    node, held = liar.host.node, int(liar.host.clock.now / CRAWL_SECONDS)
+    node, held = liar.host.node, int(liar.host.clock.now / NIBBLE_SECONDS)
     node.gasloc.fetch.offered = liar.hear_offer  # type: ignore[method-assign]
     for peer, digest in liar.copies.items():
         liar.tell(peer, Accept(digest, held), Credit(key_of(digest), held + 1))
@@ -240,6 +252,49 @@ def _beg(liar: Liar) -> list[bytes]:
 
 def _babble(liar: Liar) -> list[bytes]:
     return [liar.noise(liar.rng.randint(1, 300))]
+
+
+def _crawl(liar: Liar) -> list[bytes]:
+    """Goes on, but hardly, and catches up with nobody."""
+    gasloc = liar.host.node.gasloc
+    if gasloc.round >= liar.last_round:
+        _slow_down(liar, CRAWL_SECONDS / liar.host.rules.local_steps)
+        gasloc.talk.swarm_round = lambda: 0  # type: ignore[method-assign]
+    return []
+
+
+def _restate(liar: Liar) -> list[bytes]:
+    """Stays in a round, and says now and then of another of its links that it is slow."""
+    node, host = liar.host.node, liar.host
+    if node.gasloc.round >= liar.last_round:
+        _slow_down(liar, STILL_SECONDS)
+        node.gasloc.pace.slow = {liar.rng.choice(list(node.neighbours)): liar.rng.randint(1, SLOW_CLASS_MAX)}
+        host.driver.do(node.gasloc.compare)
+    return []
+
+
+def _slow_down(liar: Liar, seconds: float) -> None:
+    """From its next local step on each takes that long, or longer if another lie wants that."""
+    seconds = max(seconds, liar.host.pace.seconds_min)
+    liar.host.pace = Pace(seconds, seconds)
+
+
+def _overstate(liar: Liar) -> list[bytes]:
+    """From now on its sums and results are said to be of all other hosts, and it has very many partners."""
+    gasloc, most = liar.host.node.gasloc, liar.host.rules.clients - 1
+    agreement = gasloc.agreement
+    agreement._make_offer = lambda kind, content, hosts: Agreement._make_offer(  # type: ignore[method-assign]
+        agreement, kind, content, most
+    )
+    gasloc.exchange._slots = DEGREE_MAX
+    return []
+
+
+def _overflow(liar: Liar) -> list[bytes]:
+    """Its parameters become huge, and it goes on with them: whatever it offers is what it sends."""
+    replica = liar.host.replica
+    replica.values = tuple(Fraction(liar.rng.choice((-HUGE, HUGE))) for _ in replica.values)
+    return []
 
 
 CHANGES: dict[str, Callable[[Liar, Saying], Saying | None]] = {
@@ -259,6 +314,10 @@ INVENTIONS: dict[str, Callable[[Liar], list[bytes]]] = {
     "nibble": _nibble,
     "beg": _beg,
     "babble": _babble,
+    "crawl": _crawl,
+    "restate": _restate,
+    "overstate": _overstate,
+    "overflow": _overflow,
 }
 THOROUGH = {"dribble", "reuse"}
 """Changes that are made whenever they can be."""

@@ -21,6 +21,9 @@ Pair = tuple[int, OriginId]
 DENOMINATOR_MAX = 10**6
 """For settings and weights, which come as floats and become fractions."""
 
+NUMBER_MAX = 2**100
+"""No replica of an honest host comes near it."""
+
 
 class Bytes(Content):
     """A content: bytes in memory, named by their hash."""
@@ -51,11 +54,18 @@ def spell(values: Values, padding: int = 0) -> bytes:
 
 
 def read(data: bytes | bytearray, count: int) -> Values:
-    """Undoes `spell`. Raises ValueError if these are not `count` numbers."""
+    """Undoes `spell`. Raises ValueError if these are not `count` numbers, or none that a host can have."""
     values = tuple(Fraction(word) for word in bytes(data).decode("ascii").split())
     if len(values) != count:
         raise ValueError(f"{len(values)} numbers in place of {count}")
+    check_size(values)
     return values
+
+
+def check_size(values: Values) -> None:
+    """Raises ValueError for numbers that no host of a run has (`norm_max` of a real trainer)."""
+    if any(abs(one) > NUMBER_MAX for one in values):
+        raise ValueError("numbers that nobody can have learned")
 
 
 def minus(one: Values, other: Values) -> Values:
@@ -170,6 +180,8 @@ class Replica:
             one is not None and len(one) != len(self.values) for one in (values, offered, previous)
         ):
             raise ValueError("a replica of another size")
+        for one in filter(None, (values, offered, previous)):
+            check_size(one)
         self.values, self.offered, self.previous, self.steps = values, offered, previous, steps
         self.mixed = {}
         if offered is not None:

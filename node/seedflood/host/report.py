@@ -5,6 +5,7 @@
 
 import contextlib
 import json
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -61,7 +62,8 @@ class Report:
     def write(self, result: dict[str, Any] | None = None) -> None:
         """Writes the file. Raises JournalError if that fails."""
         best = asdict(self.best) if self.best is not None else None
-        data = json.dumps({"before": self.before, "best": best, "result": result}, indent=1).encode()
+        said = {"before": self.before, "best": best, "result": result}
+        data = json.dumps(_finite(said), indent=1, allow_nan=False).encode()
         try:
             durable.write(self.path, data, mode=0o644)
         except OSError as error:
@@ -70,7 +72,7 @@ class Report:
     def publish(self, result: dict[str, Any]) -> None:
         """Prints the result on stdout, as one line of JSON."""
         try:
-            print(json.dumps(result), flush=True)
+            print(json.dumps(_finite(result), allow_nan=False), flush=True)
         except OSError as error:
             _log.warning("cannot write the result to stdout; it is in the state folder", reason=str(error))
 
@@ -85,3 +87,16 @@ class Report:
         """The figures as `NAME_before` and `NAME_after`; None if one was not evaluated or is no finite number."""
         ends = (("before", self.before), ("after", self.after))
         return {f"{name}_{when}": figures.get(name) for name in self.names for when, figures in ends}
+
+
+def _finite(value: Any) -> Any:
+    """The same with None for each number that JSON cannot hold."""
+    match value:
+        case dict():
+            return {key: _finite(one) for key, one in value.items()}
+        case list() | tuple():
+            return [_finite(one) for one in value]
+        case float():
+            return value if math.isfinite(value) else None
+        case _:
+            return value

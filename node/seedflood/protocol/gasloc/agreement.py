@@ -81,9 +81,11 @@ link broke."""
 
 @dataclass(slots=True)
 class Below:
-    """A child whose sum we wait for. offer: of the sum, once it has come. is_here: all bytes of the sum are here."""
+    """A child whose sum we wait for. hosts: how many may be in it, by the graph that we know; one if it is not our
+    child. offer: of the sum, once it has come. is_here: all bytes of the sum are here."""
 
     deadline: float
+    hosts: int = 1
     offer: Offer | None = None
     is_here: bool = False
 
@@ -124,8 +126,8 @@ class Agreement:
         self._below: dict[OriginId, Below] = {}
         self._heard: set[OriginId] = set()
         """The hosts whose sums were handled in this round, whether they count or not."""
-        self._has_gathered = False
-        """Is any other host in our sum?"""
+        self._has_gathered, self._room = False, 0
+        """Is any other host in our sum? How many may still come into it: no more than there are, whatever is said."""
         self._began_at = self._until = 0.0
         self._raised: tuple[Offer, Sending] | None = None
         """The sum that we have offered to our parent, and its transfer."""
@@ -181,9 +183,11 @@ class Agreement:
         wait = self._pace.wait_seconds() * (LAST_WAIT_FACTOR if self._rules.is_last_agreement(round_) else 1)
         level = self._bounds.transfer_seconds(content.size, None, self._pace.hop_seconds)
         self._until = min(now + wait + (3 * place.height + 1) * level, now + self._bounds.seconds_max)
-        self._parent = place.parent
+        self._parent, self._room = place.parent, len(self._presence.membership) - 1
         self._below = {
-            child: Below(min(now + wait + levels * level + (levels + 1) * self._down(child), self._until))
+            child: Below(
+                min(now + wait + levels * level + (levels + 1) * self._down(child), self._until), place.hosts[child]
+            )
             for child, levels in place.children.items()
             if child in self._presence.neighbours
             and self._trust.is_trusted(child, self.round)
@@ -253,7 +257,7 @@ class Agreement:
         if below is not None and below.offer is not None and below.offer.digest == digest and not below.is_here:
             below.is_here = True
             self._measure(peer, receiving, now)
-            self._outbox.order(Gather(self.round, peer, digest, below.offer.degree, sink))
+            self._outbox.order(Gather(self.round, peer, digest, below.hosts, sink))
         elif self.stage is Stage.FETCHING and self._is_source(peer, digest):
             self._measure(peer, receiving, now)
             self._enter(Stage.TAKING)
@@ -397,9 +401,10 @@ class Agreement:
         if is_late or peer in self._heard:
             return
         self._heard.add(peer)
-        is_credible = offer.degree < len(self._presence.membership)  # we are not in it
-        self._below[peer] = Below(now + self._pace.transfer_seconds(peer, offer.size), offer)
-        receiving = self._accept(peer, offer, now) if is_credible and self._trust.is_trusted(peer, self.round) else None
+        hosts = min(offer.degree, self._below[peer].hosts if peer in self._below else 1, self._room)
+        self._room -= hosts
+        self._below[peer] = Below(now + self._pace.transfer_seconds(peer, offer.size), hosts, offer)
+        receiving = self._accept(peer, offer, now) if hosts and self._trust.is_trusted(peer, self.round) else None
         if receiving is None:
             self._carrier.say(peer, Decline(Kind.SUM, offer.round, Reason.DISTRUST, self.round))
             self._leave_out(peer)

@@ -126,7 +126,8 @@ class Exchange:
         assert self.content is not None, "nothing is encoded"
         content, encoding = self.content, self._rules.encoding
         ours = Offer(Kind.ROUND, self.round, content.digest, content.size, self._slots, encoding)
-        pairing = Pairing(partner, self._origin < partner, ours, now, self._open_until)
+        is_decider = self._decides(partner, self.round)
+        pairing = Pairing(partner, is_decider, ours, now, self._open_until)
         self._pairings[partner] = pairing
         self._ledger.offer(partner, self.round, content.digest)
         self._carrier.offer(partner, content)
@@ -225,7 +226,7 @@ class Exchange:
 
     def heard_kept(self, peer: OriginId, kept: Kept) -> None:
         """The peer holds what we sent, and waits for our decision. Raises PeerError if the decision is its own."""
-        if peer < self._origin:
+        if not self._decides(peer, kept.round):
             raise PeerError("asks for a word that is its own", reason="order")
         pairing = self._pairings.get(peer)
         is_current = pairing is not None and pairing.round == kept.round
@@ -372,3 +373,7 @@ class Exchange:
             raise PeerError("offers parameters that this run does not exchange", reason="limit")
         if known is not None and known.round == offer.round and known != offer:
             raise PeerError("offers two things for one round", reason="equivocation")
+
+    def _decides(self, partner: OriginId, round_: int) -> bool:
+        """Is the decision about this pair ours?"""
+        return self._lottery.first(round_, (self._origin, partner)) == self._origin
