@@ -8,10 +8,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from seedflood.config import SeedfloodSettings
 from seedflood.operations import hub as hub_module
 from seedflood.operations.console import Console
 from seedflood.operations.every import Every
 from seedflood.operations.history import FIGURES_MAX, History
+from seedflood.operations.seedflood.observer import SeedfloodObserver
+from seedflood.protocol.seedflood.outputs import ClosedWindow
 from seedflood.protocol.view import Blocker, CatchingUp
 from strangers import StrangeNode, open_console
 
@@ -123,7 +126,7 @@ async def test_a_node_whose_disk_is_full_is_not_ready(console, node, http):
 
 
 async def test_a_node_that_has_waited_for_minutes_is_not_ready_until_a_step_is_done(console, node, http, clock):
-    console.hub.stepped(40, 1)
+    console.hub.stepped(1)
     clock.now += 119.0
     node.show(now=119.0, blockers=(Blocker("window", 2, "beta", 40, 0.0),))
     assert await get(http, console, "/readyz") == (200, "ready\n")
@@ -134,14 +137,14 @@ async def test_a_node_that_has_waited_for_minutes_is_not_ready_until_a_step_is_d
     assert (status, text.splitlines()) == (503, [reason, "has waited for 121 s: step 40 of beta has not come"])
     said = await status_of(http, console)
     assert (said["state"], said["is_ready"], said["why_not_ready"]) == ("stands still", False, reason)
-    console.hub.stepped(41, 1)
+    console.hub.stepped(1)
     assert await get(http, console, "/readyz") == (200, "ready\n")
 
 
 async def test_a_step_that_takes_minutes_is_no_standstill(console, node, http, clock):
-    for step in range(40, 43):
+    for _ in range(40, 43):
         clock.now += 100.0
-        console.hub.stepped(step, 1)
+        console.hub.stepped(1)
     clock.now += 250.0
     node.show(now=250.0, blockers=(Blocker("window", 2, "beta", 42, 0.0),))
     assert await get(http, console, "/readyz") == (200, "ready\n"), "slow hosts make long rounds"
@@ -208,17 +211,17 @@ async def test_how_fast_a_node_is_follows_from_the_steps_that_it_reaches(console
 
 
 async def test_a_node_that_no_longer_moves_has_no_time_left_to_tell(console, node, http, clock):
-    for step in range(1, 41):
+    for _ in range(1, 41):
         clock.now += 0.1
-        console.hub.stepped(step, 1)
+        console.hub.stepped(1)
     moving = (await status_of(http, console))["progress"]
     assert moving["steps_per_second"] == pytest.approx(10.0)
     assert moving["seconds_left"] == pytest.approx(6.0)
     clock.now += 31.0
     still = (await status_of(http, console))["progress"]
     assert (still["steps_per_second"], still["seconds_left"]) == (0.0, None)
-    for step in range(41, 45):
-        console.hub.stepped(step, 1)
+    for _ in range(41, 45):
+        console.hub.stepped(1)
         clock.now += 0.1
     again = (await status_of(http, console))["progress"]
     assert again["steps_per_second"] == pytest.approx(10.0, rel=0.5)
@@ -226,9 +229,9 @@ async def test_a_node_that_no_longer_moves_has_no_time_left_to_tell(console, nod
 
 async def test_nobody_knows_how_much_time_is_left_while_a_node_waits(console, node, http, clock):
     node.show(blockers=())
-    for step in range(1, 41):
+    for _ in range(1, 41):
         clock.now += 0.1
-        console.hub.stepped(step, 1)
+        console.hub.stepped(1)
     clock.now += 4.0
     node.show(now=4.0, blockers=(Blocker("window", 2, "beta", 40, 0.5),))
     still = (await status_of(http, console))["progress"]
@@ -237,21 +240,11 @@ async def test_nobody_knows_how_much_time_is_left_while_a_node_waits(console, no
 
 async def test_how_fast_a_node_catches_up_is_not_its_speed(console, node, http, clock):
     node.show(blockers=())
-    console.hub.tells_rounds = True  # as with SeedFlood
-    for step in range(1, 11):
-        console.hub.measured(step - 1, 1, 0.5, 0.1)
+    observer = SeedfloodObserver(console.hub, SeedfloodSettings(), lambda origin, step: (False, False))
+    for step in (*range(10), 17, 76, 387, 766, 1551, *range(1552, 1557)):  # it was stopped for a while
         clock.now += 0.1
-        console.hub.stepped(step, 1)
-    clock.now += 20.0
-    for step in range(11, 511):
-        clock.now += 0.001
-        console.hub.stepped(step, 1)
-    assert (await status_of(http, console))["progress"]["steps_per_second"] is None
-    for step in range(511, 521):
-        console.hub.measured(step - 1, 1, 0.5, 0.1)
-        clock.now += 0.1
-        console.hub.stepped(step, 1)
-    assert (await status_of(http, console))["progress"]["steps_per_second"] == pytest.approx(10.0, rel=0.02)
+        observer.applied(ClosedWindow((step, step), (), 0, 3, (), "all heard", 0.0))
+    assert (await status_of(http, console))["progress"]["steps_per_second"] == pytest.approx(10.0)
 
 
 async def test_a_jump_to_the_round_of_the_others_is_no_speed(console, node, http, clock):
@@ -263,9 +256,9 @@ async def test_a_jump_to_the_round_of_the_others_is_no_speed(console, node, http
 
 
 async def test_a_node_with_long_steps_moves_between_them(console, clock):
-    for step in range(1, 4):
+    for _ in range(1, 4):
         clock.now += 300.0
-        console.hub.stepped(step, 1)
+        console.hub.stepped(1)
     clock.now += 800.0
     assert console.hub.steps_per_second() > 0
     clock.now += 200.0

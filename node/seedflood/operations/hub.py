@@ -90,10 +90,9 @@ class TelemetryHub:
         self._linked: dict[OriginId, str] = {}
         """The names of linked neighbours."""
         self._progress: deque[tuple[float, int]] = deque(maxlen=SPEED_ROUNDS)
-        self._measured_to: int | None = None
-        """All rounds that were measured here end before this step."""
-        self._round_steps = 0
-        """Of the last round."""
+        """When rounds were done, each with how many steps were done by then in this process."""
+        self._done = self._round_steps = 0
+        """Steps that were done in this process, and in its last round."""
         self._step: int | None = None
         self._speed_at = 0.0
         self._looked_at = 0.0
@@ -163,7 +162,6 @@ class TelemetryHub:
         """A round was measured. seconds: for all `count` steps together."""
         self.loss, self.loss_step, self.step_seconds = loss, step, seconds / count
         self.measured_seconds += seconds
-        self._measured_to = step + count
         if self.measuring_since is None:
             self.measuring_since = time.time() - seconds
         self.history.measured(step, loss)
@@ -199,20 +197,18 @@ class TelemetryHub:
 
     # Progress
 
-    def stepped(self, step: int, count: int) -> None:
-        """All steps below `step` are done, and the last `count` of them together. How fast a node catches up says
-        nothing of its speed: those rounds of others that were not measured here, and jumps over several rounds, do not
-        count."""
+    def stepped(self, count: int) -> None:
+        """A round of so many steps is done. Only what is done here makes up the
+        speed: a node that catches up skips the steps that the others have done without it."""
         now = time.time()
         self.tally.last_step_at = now
         parameters = self.subject.parameters if self.subject is not None else None
         if parameters is not None:
             self.tally.gossip_bytes += 2 * len(self._linked) * count * parameters[1]
-        is_measured = not self.tells_rounds or self._measured_to is None or step <= self._measured_to
-        if self.steps_per_second() == 0 or not is_measured or count > self._round_steps:
-            self._progress.clear()  # it moves again: the time in which it stood still does not count either
-        self._round_steps = count
-        self._progress.append((now, step))
+        if self.steps_per_second() == 0 or count > self._round_steps:
+            self._progress.clear()  # it moves again, or jumps to where the others are
+        self._done, self._round_steps = self._done + count, count
+        self._progress.append((now, self._done))
         if now - self._speed_at >= SPEED_SECONDS and (speed := self.steps_per_second()) is not None:
             self._speed_at = now
             self.history.speed.add(round(now, 3), round(speed, 4))
@@ -223,7 +219,7 @@ class TelemetryHub:
         with."""
         before, self._step = self._step, step
         if before is not None and step > before and not self.tells_rounds:
-            self.stepped(step, step - before)
+            self.stepped(step - before)
 
     def steps_per_second(self) -> float | None:
         """The speed over the last seconds. It falls while a round takes longer than those before, and is 0 if nothing

@@ -1,8 +1,8 @@
 """Does a run unlearn? It does if its loss on the validation rows lies clearly above the best one that it had.
 
 All evaluations of a run use the same rows, so they do not differ by the luck of a draw, as the losses of training
-batches do. What is left is how the model wanders while it learns. In runs that go well, a loss lies at most some
-hundredths above the best one before it (`benchmarks/RESULTS.md`).
+batches do. What is left is how the model wanders while it learns: by some thousandths in the runs of
+`benchmarks/RESULTS.md` that went well.
 """
 
 import math
