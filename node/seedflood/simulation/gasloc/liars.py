@@ -228,7 +228,8 @@ def _mislead(liar: Liar) -> list[bytes]:
 def _nibble(liar: Liar) -> list[bytes]:
     """Wants copies, and takes them byte by byte, but asks for the rest of them again and again."""
     held = int(liar.host.clock.now / CRAWL_SECONDS)
-    liar.host.node.gasloc.fetch.offered = liar.hear_offer  # type: ignore[method-assign]
+    gasloc = liar.host.node.gasloc
+    gasloc.fetch.offered = liar.hear_offer  # type: ignore[method-assign]
     for peer, digest in liar.copies.items():
         liar.tell(peer, Accept(digest, held), Credit(key_of(digest), held + 1))
     return [encode(Want())]
