@@ -78,8 +78,8 @@ class Gasloc:
         self._past_round = -1
         """The last round that others know of a life of ours that our journal lacks; -1 if there is none."""
         self.is_restored = self._is_agreed = self._is_apart = False
-        """Was a checkpoint loaded? Do we have what all agreed on at the end of the run? Or could nobody give us that, and
-        we end with our own parameters?"""
+        """Was a checkpoint loaded? Do we have what all agreed on at the end of the run? Or could nobody give us that,
+        and we end with our own parameters?"""
         self._has_parameters = False
         """Do we have other parameters than the base model?"""
         self.is_computing = self.is_waiting = False
