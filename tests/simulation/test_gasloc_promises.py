@@ -97,15 +97,11 @@ def test_that_both_ends_may_skip_is_seen(monkeypatch):
 
 def test_that_a_partner_is_waited_for_without_end_is_seen(monkeypatch):
     monkeypatch.setattr(Exchange, "advance", lambda exchange, now: None)
-<<<<<<< HEAD
-    results = [simulated("liars", seed) for seed in range(8, 10)]
-=======
     kinds = ["offer", "withhold"]
     results = [
         lying(monkeypatch, seed, kinds, healing_seconds=60.0, clients=6, topology="ring", matching="one")
         for seed in range(2, 6)
     ]
->>>>>>> contents
     assert any(" are allowed" in line for result in results for line in result.violations)
     assert any(result.stuck for result in results)
 
