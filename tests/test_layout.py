@@ -21,7 +21,7 @@ DEEPER_ROOMS = {"host/": 4, "operations/": 4}
 MODULES = {
     path.relative_to(ROOT).as_posix(): path.read_text()
     for path in sorted(ROOT.rglob("*.py"))
-    if path.relative_to(ROOT).parts[0] != "wire"
+    if not path.name.startswith("flood_pb2")
 }
 TREES = {name: ast.parse(source) for name, source in MODULES.items()}
 
@@ -115,7 +115,8 @@ def test_protocol_knows_no_clock_chance_thread_or_file(impure):
         ("aiohttp", "operations/"),
         ("prometheus_client", "operations/"),
         ("tensorboard", "operations/"),
-        ("seedflood.wire", "transport/"),
+        ("seedflood.wire", ("wire/", "transport/", "storage/")),
+        ("seedflood.wire.flood_pb2_grpc", "transport/"),
     ],
 )
 def test_a_heavy_dependency_lives_in_one_package(package, folder):
@@ -130,6 +131,13 @@ ROOMS = ["training", "storage", "transport", "operations"]
 def test_training_storage_transport_and_operations_never_import_each_other(layer, other):
     if layer != other:
         assert {name for name in importers_of(f"seedflood.{other}") if name.startswith(f"{layer}/")} == set()
+
+
+def test_the_spelling_of_values_knows_the_protocol_alone():
+    known = {one for name, found in IMPORTS.items() if name.startswith("wire/") for one in found}
+    rooms = ("seedflood.protocol", "seedflood.errors", "seedflood.wire")
+    strangers = {one for one in known if is_within(one, "seedflood") and not any(is_within(one, r) for r in rooms)}
+    assert strangers == set()
 
 
 @pytest.mark.parametrize("algorithm", ["seedflood", "gasloc"])
@@ -172,7 +180,7 @@ def test_what_simulates_any_algorithm_knows_none():
         assert outside(importers, "simulation/seedflood/") == set()
 
 
-PURE_OF_TRANSPORT = {"seedflood.transport.codec", "seedflood.transport.columns", "seedflood.transport.answer"}
+PURE_OF_TRANSPORT = {"seedflood.transport.codec", "seedflood.transport.answer"}
 """Bytes to messages and back, without a socket: the simulation's frames pass them, too."""
 
 

@@ -1,7 +1,4 @@
-"""Wire format of bundles and frontiers, most of the traffic: packed columns, which a few calls can parse.
-
-It is a part of the codec: it checks what comes from the network, and raises PeerError.
-"""
+"""Bundles and frontiers, most of the traffic and of a journal: packed columns, which a few calls can parse."""
 
 from collections.abc import Sequence
 from itertools import chain, islice
