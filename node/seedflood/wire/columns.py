@@ -35,14 +35,21 @@ def check(is_right: bool, sentence: str, reason: str = "limit") -> None:
 def updates_to_wire(bundles: Sequence[Bundle]) -> pb.Updates:
     if not bundles:
         return pb.Updates()
-    origins, steps, probes, skipped, signatures, applied = zip(*bundles, strict=True)
+    wire = told_to_wire(bundles)
+    wire.origins.extend([bundle.origin for bundle in bundles])
+    wire.steps.extend([bundle.step for bundle in bundles])
+    wire.signatures = b"".join([bundle.signature for bundle in bundles])
+    return wire
+
+
+def told_to_wire(bundles: Sequence[Bundle]) -> pb.Updates:
+    """What bundles tell, at least one. Whose they are, of which steps, and signatures are columns of a journal's rows,
+    too."""
+    _, _, probes, skipped, _, applied = zip(*bundles, strict=True)
     counts = list(map(len, probes))
     wire = pb.Updates(
-        origins=origins,
-        steps=steps,
         counts=counts if max(counts) != 1 else None,
         skipped=skipped if any(skipped) else None,
-        signatures=b"".join(signatures),
         applied=applied if any(applied) else None,
     )
     if tells_payloads(bundles):
@@ -55,9 +62,15 @@ def updates_to_wire(bundles: Sequence[Bundle]) -> pb.Updates:
 
 
 def updates_from_wire(wire: pb.Updates) -> tuple[Bundle, ...]:
-    origins, steps, joined = list(wire.origins), list(wire.steps), wire.signatures
+    origins = list(wire.origins)
+    check(len(origins) <= FRAME_BUNDLES_MAX, f"{len(origins)} bundles in a frame, more than {FRAME_BUNDLES_MAX}")
+    check(len(wire.payloads) <= FRAME_BUNDLES_MAX * BUNDLE_UPDATES_MAX, "too many payloads in a frame")
+    return told_from_wire(origins, list(wire.steps), wire.signatures, wire)
+
+
+def told_from_wire(origins: list[int], steps: list[int], joined: bytes, wire: pb.Updates) -> tuple[Bundle, ...]:
+    """Undoes `told_to_wire`. origins, steps, joined: of each bundle, its origin, its first step and its signature."""
     n = len(origins)
-    check(n <= FRAME_BUNDLES_MAX, f"{n} bundles in a frame, more than {FRAME_BUNDLES_MAX}")
     counts, skipped = list(wire.counts) or [1] * n, list(wire.skipped) or [0] * n
     told, applied = _told_from_wire(wire), list(wire.applied) or [b""] * n
     check(
@@ -70,9 +83,12 @@ def updates_from_wire(wire: pb.Updates) -> tuple[Bundle, ...]:
     if not n:
         return ()
     check(min(counts) >= 1 and max(counts) <= BUNDLE_UPDATES_MAX, f"a bundle holds 1 to {BUNDLE_UPDATES_MAX} updates")
-    check(all(map(int.__le__, skipped, steps)), "a bundle covers steps below 0")
+    check(not wire.skipped or all(map(int.__le__, skipped, steps)), "a bundle covers steps below 0")
     check(max(map(int.__add__, steps, counts)) <= STEP_MAX + 1, f"a step is beyond {STEP_MAX}")
-    check(max(map(len, applied)) <= APPLIED_BYTES_MAX, f"a bundle states more than {APPLIED_BYTES_MAX} bytes")
+    check(
+        not wire.applied or max(map(len, applied)) <= APPLIED_BYTES_MAX,
+        f"a bundle states more than {APPLIED_BYTES_MAX} bytes",
+    )
     in_turn = iter(told)
     probes = list(zip(in_turn)) if max(counts) == 1 else [tuple(islice(in_turn, count)) for count in counts]
     if wire.payloads:
@@ -85,7 +101,6 @@ def updates_from_wire(wire: pb.Updates) -> tuple[Bundle, ...]:
 def _told_from_wire(wire: pb.Updates) -> Sequence[Told]:
     """The pairs, or the payloads, of all steps of all bundles in order."""
     if wire.payloads:
-        check(len(wire.payloads) <= FRAME_BUNDLES_MAX * BUNDLE_UPDATES_MAX, "too many payloads in a frame")
         payloads = list(wire.payloads)
         check(not wire.seeds and not wire.scalars, "a frame tells pairs and payloads", "columns")
         check(all(payloads), "a payload is empty")
@@ -118,6 +133,13 @@ def frontier_from_wire(wire: pb.Frontier) -> tuple[Held, ...]:
     n = len(wire.origins)
     check(n <= FRONTIER_ORIGINS_MAX, f"{n} origins in a frontier, more than {FRONTIER_ORIGINS_MAX}")
     check(len(wire.ranges) <= 2 * FRONTIER_RANGES_MAX, f"more than {FRONTIER_RANGES_MAX} ranges in a frontier")
+    check(max(wire.range_counts, default=0) <= RANGES_MAX, f"more than {RANGES_MAX} ranges of an origin")
+    return exact_frontier_from_wire(wire)
+
+
+def exact_frontier_from_wire(wire: pb.Frontier) -> tuple[Held, ...]:
+    """A frontier of any size."""
+    n = len(wire.origins)
     check(max(len(wire.marks), len(wire.range_counts)) <= n, "the columns of a frontier differ in length", "columns")
     origins, marks, ranges = list(wire.origins), list(wire.marks), list(wire.ranges)
     counts = list(wire.range_counts) or [0] * n
@@ -128,7 +150,6 @@ def frontier_from_wire(wire: pb.Frontier) -> tuple[Held, ...]:
     )
     check(len(set(origins)) == n, "a frontier names an origin twice")
     check(max(marks, default=0) <= STEP_MAX + 1, f"a mark is beyond {STEP_MAX}")
-    check(max(counts, default=0) <= RANGES_MAX, f"more than {RANGES_MAX} ranges of an origin")
     numbers = iter(ranges)
     frontier = []
     for origin, mark, count in zip(origins, marks, counts, strict=True):
