@@ -196,6 +196,8 @@ def test_a_record_that_changed_is_damage(whole: Path, tmp_path: Path, written: b
         "epochs SET warrant = X'00'",
         "members SET record = 17",
         "records SET record = X''",
+        "records SET key = X'00' WHERE number = 1",
+        "records SET key = 'text' WHERE number = 1",
         "meta SET key = 3 WHERE key = 2",
         "meta SET record = X'00'",
     ],

@@ -7,6 +7,7 @@ group.
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import ClassVar
+from zlib import crc32
 
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.swarm.messages import Member
@@ -120,11 +121,11 @@ class Records(Table):
         """The values by key, in the order in which they were written."""
         rows = self._store.rows("SELECT key, record FROM records ORDER BY number")
         with self._store.reading("a record"):
-            return {key: unsealed(record) for key, record in rows}
+            return {key: unsealed(record, crc32(key)) for key, record in rows}
 
     def put(self, records: Iterable[Record]) -> None:
         ((last,),) = self._store.rows(_LAST_NUMBER)
-        rows = ((number, key, sealed(value)) for number, (key, value) in enumerate(records, last + 1))
+        rows = ((number, key, sealed(value, crc32(key))) for number, (key, value) in enumerate(records, last + 1))
         self._store.connection.executemany(_PUT_RECORD, rows)
 
     def count(self) -> int:
@@ -132,7 +133,8 @@ class Records(Table):
         return int(count)
 
     def is_whole(self) -> bool:
-        return all(is_whole(record) for (record,) in self._store.connection.execute("SELECT record FROM records"))
+        rows = self._store.connection.execute("SELECT key, record FROM records")
+        return all(isinstance(key, bytes) and is_whole(record, crc32(key)) for key, record in rows)
 
 
 def signed(origin: OriginId) -> int:

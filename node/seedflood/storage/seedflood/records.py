@@ -33,7 +33,7 @@ record."""
 STRAND_BYTES_MAX = 4000
 """The most bytes of a strand: such a row fits into one page of the file."""
 
-DECODED_STRANDS = 32
+DECODED_STRANDS = 128
 """How many strands are read together: more would not fit into the processor's cache."""
 
 _NAME = struct.Struct(">qqqq")  # the columns of a strand that are in no index: skipped, last, bundles, updates
@@ -116,18 +116,20 @@ def _shape(strand: Strand) -> tuple[bool, bool]:
 
 def _decode(strands: Sequence[Strand]) -> tuple[Bundle, ...]:
     """strands: one, or several without skipped steps."""
-    if not all(map(is_strand, strands)):
-        raise ChecksumError
-    ends = [SIGNATURE_BYTES * strand[4] for strand in strands]
-    signatures = b"".join([strand[-1][:end] for strand, end in zip(strands, ends, strict=True)])
-    told = b"".join([strand[-1][end:-SEAL_BYTES] for strand, end in zip(strands, ends, strict=True)])
-    wire = pb.Updates.FromString(told)
     origins: list[int] = []
-    steps: list[int] = []
-    for origin, step, skipped, last, bundles, updates, _ in strands:
+    signatures, told = [], []
+    for strand in strands:
+        if not is_strand(strand):
+            raise ChecksumError
+        origin, _, _, _, bundles, _, record = strand
         origins += [origin % (1 << 64)] * bundles
+        signatures.append(record[: SIGNATURE_BYTES * bundles])
+        told.append(record[SIGNATURE_BYTES * bundles : -SEAL_BYTES])
+    wire = pb.Updates.FromString(b"".join(told))
+    steps: list[int] = []
+    for _, step, skipped, last, _, updates, _ in strands:
         steps += _steps(step - skipped, wire.skipped, updates) if wire.skipped else range(step, last + 1, updates)
-    return told_from_wire(origins, steps, signatures, wire)
+    return told_from_wire(origins, steps, b"".join(signatures), wire)
 
 
 def _steps(covered: int, skipped: Iterable[int], updates: int) -> Iterator[int]:
