@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check -q
 unexport PYTHONDONTWRITEBYTECODE  # else every process would compile all of seedflood, and every test, again
 
-.PHONY: help setup demo tour test test-long compose-test soak check lint-deploy bench clean sweep fuzz audit
+.PHONY: help setup demo tour test test-long compose-test soak check lint-deploy bench clean sweep study fuzz audit
 
 help:  ## This list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 15
@@ -34,18 +34,22 @@ soak: $(VENV)/.ready-dev  ## The long tests: fifty crashes of eight nodes, and a
 
 SEEDS ?= 24
 sweep: $(VENV)/.ready  ## The protocols in simulation, with every fault, under SEEDS seeds
-	$(BIN)/seedflood simulate --clients 24 --steps 12 --seeds 1..$(SEEDS)
-	$(BIN)/seedflood simulate --clients 24 --steps 12 --window bounded --faults liars --seeds 1..$(SEEDS)
-	$(BIN)/seedflood simulate --clients 9 --topology grid --window bounded --steps 12 --seeds 1..$(SEEDS)
-	$(BIN)/seedflood simulate --clients 9 --topology grid --window none --steps 12 --seeds 1..$(SEEDS)
-	$(BIN)/seedflood simulate --mode gasloc --clients 9 --topology grid --steps 24 --seeds 1..$(SEEDS)
-	$(BIN)/seedflood simulate --mode gasloc --clients 6 --steps 48 --faults losses --seeds 1..$(SEEDS)
-	$(BIN)/seedflood simulate --closed --clients 9 --topology grid --steps 12 --seeds 1..$(SEEDS)
-	$(BIN)/seedflood simulate --closed --clients 6 --topology complete --faults crashes --steps 48 --seeds 1..$(SEEDS)
-	$(BIN)/seedflood simulate --closed --clients 6 --topology complete --faults cuts --window bounded --steps 48 --seeds 1..$(SEEDS)
-	$(BIN)/seedflood simulate --closed --clients 6 --topology complete --faults liars --steps 48 --seeds 1..$(SEEDS)
-	$(BIN)/seedflood simulate --closed --clients 9 --topology grid --window bounded --steps 12 --seeds 1..$(SEEDS)
-	$(BIN)/seedflood simulate --closed --mode gasloc --clients 9 --topology grid --steps 24 --seeds 1..$(SEEDS)
+	$(BIN)/python -m simulation --clients 24 --steps 12 --seeds 1..$(SEEDS)
+	$(BIN)/python -m simulation --clients 24 --steps 12 --window bounded --faults liars --seeds 1..$(SEEDS)
+	$(BIN)/python -m simulation --clients 9 --topology grid --window bounded --steps 12 --seeds 1..$(SEEDS)
+	$(BIN)/python -m simulation --clients 9 --topology grid --window none --steps 12 --seeds 1..$(SEEDS)
+	$(BIN)/python -m simulation --mode gasloc --clients 9 --topology grid --steps 24 --seeds 1..$(SEEDS)
+	$(BIN)/python -m simulation --mode gasloc --clients 6 --steps 48 --faults losses --seeds 1..$(SEEDS)
+	$(BIN)/python -m simulation --closed --clients 9 --topology grid --steps 12 --seeds 1..$(SEEDS)
+	$(BIN)/python -m simulation --closed --clients 6 --topology complete --faults crashes --steps 48 --seeds 1..$(SEEDS)
+	$(BIN)/python -m simulation --closed --clients 6 --topology complete --faults cuts --window bounded --steps 48 --seeds 1..$(SEEDS)
+	$(BIN)/python -m simulation --closed --clients 6 --topology complete --faults liars --steps 48 --seeds 1..$(SEEDS)
+	$(BIN)/python -m simulation --closed --clients 9 --topology grid --window bounded --steps 12 --seeds 1..$(SEEDS)
+	$(BIN)/python -m simulation --closed --mode gasloc --clients 9 --topology grid --steps 24 --seeds 1..$(SEEDS)
+
+STUDY ?= --plan smoke --out study-results
+study: $(VENV)/.ready-dev  ## Methods compared on the same rows (STUDY="--help": plans and options)
+	$(BIN)/python -m study $(STUDY)
 
 check: $(VENV)/.ready-dev  ## Format, lint and types
 	$(BIN)/ruff format --check .

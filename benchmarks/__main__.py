@@ -22,6 +22,7 @@ from benchmarks import (
     join,
     latency,
     learn,
+    long_runs,
     memory,
     opening,
     overlap,
@@ -46,8 +47,13 @@ BENCHMARKS: Mapping[str, Callable[[], dict[str, Metric]]] = {
     "latency": latency.run,
     "scale": scale.run,
 }
-LONG = ("audits", "exchange", "forger", "join", "learn", "opening", "overlap", "pretrain", "soak")
+LONG = ("audits", "exchange", "forger", "join", "learn", "long-runs", "opening", "overlap", "pretrain", "soak")
 """Only by name: they take minutes and hours."""
+PARTS: Mapping[str, Collection[str]] = {
+    "learn": learn.PARTS,
+    "long-runs": long_runs.ESTIMATES,
+    "pretrain": pretrain.PARTS,
+}
 PROFILES: Mapping[str, Callable[[], None]] = {"step": step.print_profile, "flood": flood.print_profiles}
 
 
@@ -67,7 +73,7 @@ def main(
     ] = False,
     part: Annotated[
         list[str] | None,
-        typer.Option(help=f"learn: {', '.join(learn.PARTS)}; pretrain: {', '.join(pretrain.PARTS)}; repeatable."),
+        typer.Option(help="; ".join(f"{name}: {', '.join(parts)}" for name, parts in PARTS.items()) + "; repeatable."),
     ] = None,
     folder: Annotated[Path | None, typer.Option(help="soak: a new folder for samples.csv, logs and state.")] = None,
 ) -> None:
@@ -79,6 +85,7 @@ def main(
         "forger": forger.run,
         "join": join.run,
         "learn": partial(learn.run, part or ()),
+        "long-runs": partial(long_runs.run, part or ()),
         "opening": opening.run,
         "overlap": overlap.run,
         "pretrain": partial(pretrain.run, part or ()),
@@ -87,11 +94,9 @@ def main(
     }
     if name is not None and name not in known:
         raise typer.BadParameter(f"there is no benchmark {name!r}; choose one of {', '.join(known)}")
-    parts: Mapping[str | None, Collection[str]] = {"learn": learn.PARTS, "pretrain": pretrain.PARTS}
-    if unknown := set(part or ()) - set(parts.get(name, ())):
-        raise typer.BadParameter(
-            f"{name} has no part {unknown.pop()!r}; parts: {', '.join(parts.get(name, ())) or 'none'}"
-        )
+    parts = PARTS.get(name or "", ())
+    if unknown := set(part or ()) - set(parts):
+        raise typer.BadParameter(f"{name} has no part {unknown.pop()!r}; parts: {', '.join(parts) or 'none'}")
     if profile:
         if name is None or name not in PROFILES:
             raise typer.BadParameter(f"there are profiles of {' and '.join(PROFILES)} only", param_hint="--profile")

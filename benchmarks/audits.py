@@ -24,7 +24,6 @@ from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.audit import RESIDUALS_MAX, Audits, Residual, judge
 from seedflood.protocol.seedflood.messages import Told, Update
 from seedflood.protocol.seedflood.payload import Coefficients, Telling, decode_payload
-from seedflood.simulation.seedflood.runs import Plan, simulate
 from seedflood.training.seedflood.telling import quantise
 from seedflood.training.seedflood.trainer import Trainer
 
@@ -35,7 +34,6 @@ TRIALS = 60
 WITHIN = 20
 AUDITS_MAX = 200
 SHARE = 0.03
-REACH_SEEDS, REACH_STEPS = 3, 150
 DTYPES = ("float32", "bfloat16")
 ESTIMATES: Mapping[str, Mapping[str, Any]] = {
     "two-sided": {"estimate": "two-sided"},
@@ -60,7 +58,7 @@ Forge = Callable[[Audited, str, random.Random], Told]
 
 
 def run() -> dict[str, Metric]:
-    metrics = reach()
+    metrics: dict[str, Metric] = {}
     for estimate, settings in ESTIMATES.items():
         telling, pool, seconds = measured(settings)
         cost = [SHARE * again / own for own, again in seconds]
@@ -76,22 +74,6 @@ def run() -> dict[str, Metric]:
                 metrics[f"{name}_{kind}_named_within_{WITHIN}"] = make_metric([share])
                 metrics[f"{name}_{kind}_audits"] = make_metric([float(one) for one in taken])
                 print(f"{name}, {kind}: {share:.3f} within {WITHIN}; median {median(taken):g}", file=sys.stderr)
-    return metrics
-
-
-def reach() -> dict[str, Metric]:
-    """Where windows are not strict: the share of audits that can be made, in simulated runs."""
-    metrics: dict[str, Metric] = {}
-    for window in ("bounded", "none"):
-        for profile in ("none", "speeds", "all"):
-            shares = []
-            for seed in range(1, 1 + REACH_SEEDS):
-                plan = Plan(5, "ring", seed, REACH_STEPS, window, profile, refresh_period=100, auditable=True)
-                result = simulate(plan)
-                shares.append(result.audits_made / (result.audits_made + result.audits_missed))
-            name = f"audits.{window}_{profile}_made"
-            metrics[name] = make_metric(shares)
-            print(f"{name}: {', '.join(f'{share:.3f}' for share in shares)}", file=sys.stderr)
     return metrics
 
 

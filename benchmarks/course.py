@@ -14,11 +14,11 @@ from typing import Any
 
 from seedflood.config import NodeSettings, RunSettings
 from seedflood.identity import Identity
-from seedflood.study.methods.central import AdamW
-from seedflood.study.methods.method import Graph, Problem
-from seedflood.study.methods.seedflood import frame_bytes
 from seedflood.training.evaluation import Evaluation, evaluate
 from seedflood.training.seedflood.rehearsal import Rehearsal
+from study.methods.central import AdamW
+from study.methods.method import Graph, Problem
+from study.methods.seedflood import frame_bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,6 @@ from transformers import AutoTokenizer, OPTConfig, OPTForCausalLM
 from benchmarks import swarm
 from benchmarks.measure import Metric, make_metric, ratios, shared_folder
 from seedflood.cluster.topology import make_topology
-from seedflood.study.methods.gasloc import average as average_round
-from seedflood.study.methods.gasloc import gossip as gossip_round
 from seedflood.training.gasloc.choco import Choco, Sparse
 from seedflood.training.gasloc.initial import draw_weights
 from seedflood.training.gasloc.outer import PLAIN, Outer, OuterSettings, pair_weight
@@ -32,6 +30,8 @@ from seedflood.training.gasloc.trainer import Trainer
 from seedflood.training.gasloc.worker import WorkerSettings
 from seedflood.training.models import prepare_model
 from seedflood.training.rows import Row, read_folder
+from study.methods.gasloc import average as average_round
+from study.methods.gasloc import gossip as gossip_round
 
 SEEDS = (1, 2, 3)
 WORKERS = 4

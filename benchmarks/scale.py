@@ -18,9 +18,9 @@ from benchmarks.soak import fit
 from seedflood.cluster.topology import make_topology
 from seedflood.protocol.seedflood.messages import ClosedEpoch
 from seedflood.protocol.swarm.messages import Message
-from seedflood.simulation.endpoint import Endpoint
-from seedflood.simulation.seedflood.world import SeedfloodWorld
 from seedflood.transport.codec import encode
+from simulation.endpoint import Endpoint
+from simulation.seedflood.world import SeedfloodWorld
 
 CLIENTS_MIN = 16
 CLIENTS_MAX = 256

@@ -23,10 +23,10 @@ from typing import Any
 from benchmarks.measure import Metric, make_metric
 from benchmarks.processes import Cluster, NodeProcess, resident_bytes, ring
 from seedflood.config import NodeSettings, RunSettings
-from seedflood.simulation.network import Weather
-from seedflood.simulation.seedflood.world import SeedfloodWorld
-from seedflood.simulation.work import Pace
 from seedflood.training.seedflood.trainer import Trainer
+from simulation.network import Weather
+from simulation.seedflood.world import SeedfloodWorld
+from simulation.work import Pace
 
 MB = 1e6
 NODES = 4

@@ -27,7 +27,8 @@ BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PATH = re.compile(r"[\w.-]+(?:/[\w.-]+)+/?|[\w-]+/|[\w-]+\.(?:py|md|json|toml|proto|sh|mjs)")
 NAME = re.compile(r"_?[A-Za-z]\w*(?:\._?\w+)*")
 
-SOURCES = [*ROOT.glob("node/**/*.py"), *ROOT.glob("tests/**/*.py"), *ROOT.glob("proto/**/*.proto")]
+ROOTS = ("node", "simulation", "study", "tests")
+SOURCES = [*(path for root in ROOTS for path in ROOT.glob(f"{root}/**/*.py")), *ROOT.glob("proto/**/*.proto")]
 SOURCES += [*ROOT.glob("deploy/**/*.service"), ROOT / "docker" / "Dockerfile"]
 WORDS = {word for path in SOURCES if path != Path(__file__) for word in re.findall(r"\w+", path.read_text())}
 

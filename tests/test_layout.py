@@ -11,6 +11,10 @@ import pytest
 import seedflood
 
 ROOT = Path(seedflood.__file__).parent
+CHECKOUT = Path(__file__).parent.parent
+LABORATORY = ("simulation", "study")
+"""What a checkout has beside the package, and no host runs."""
+
 REACH_MAX = 3
 """Attributes in a row, with the method that is called: `self._exchange.watch.take`. Code that reaches further depends
 on how the parts of its parts are built; it should ask its own part instead."""
@@ -19,8 +23,9 @@ DEEPER_ROOMS = {"host/": 4, "operations/": 4}
 """Rooms that may still reach further. These numbers only ever shrink."""
 
 MODULES = {
-    path.relative_to(ROOT).as_posix(): path.read_text()
-    for path in sorted(ROOT.rglob("*.py"))
+    path.relative_to(base).as_posix(): path.read_text()
+    for base, folder in ((ROOT, ROOT), *((CHECKOUT, CHECKOUT / room) for room in LABORATORY))
+    for path in sorted(folder.rglob("*.py"))
     if not path.name.startswith("flood_pb2")
 }
 TREES = {name: ast.parse(source) for name, source in MODULES.items()}
@@ -39,7 +44,8 @@ def imports_of(tree, package=""):
 
 
 def package_of(name):
-    return ".".join(("seedflood", *Path(name).parts[:-1]))
+    parts = Path(name).parts[:-1]
+    return ".".join(parts if parts and parts[0] in LABORATORY else ("seedflood", *parts))
 
 
 IMPORTS = {name: set(imports_of(tree, package_of(name))) for name, tree in TREES.items()}
@@ -166,18 +172,25 @@ def test_objectives_know_a_model_and_neither_rows_nor_settings():
     assert strangers == set()
 
 
+def test_what_runs_on_a_host_knows_no_laboratory():
+    importers = {name for room in LABORATORY for name in importers_of(room)}
+    assert outside(importers, *(f"{room}/" for room in LABORATORY)) == set()
+    assert {name for name in importers_of("study") if name.startswith("simulation/")} == set()
+
+
 def test_the_study_runs_no_daemon_and_its_methods_know_no_harness():
     seen = {(name, one) for name, found in IMPORTS.items() if name.startswith("study/") for one in found}
-    live = tuple(f"seedflood.{room}" for room in ("host", "storage", "operations", "simulation", "founding", "cli"))
-    assert {pair for pair in seen if any(is_within(pair[1], room) for room in live)} == set()
-    of_methods = {one for name, one in seen if name.startswith("study/methods/") and is_within(one, "seedflood.study")}
-    assert {one for one in of_methods if not is_within(one, "seedflood.study.methods")} <= {"seedflood.study"}
+    live = ("simulation", *(f"seedflood.{room}" for room in ("host", "storage", "operations", "founding", "cli")))
+    commands = {("study/__main__.py", one) for one in IMPORTS["study/__main__.py"]}
+    assert {pair for pair in seen - commands if any(is_within(pair[1], room) for room in live)} == set()
+    of_methods = {one for name, one in seen if name.startswith("study/methods/") and is_within(one, "study")}
+    assert {one for one in of_methods if not is_within(one, "study.methods")} <= {"study"}
 
 
 def test_what_simulates_any_algorithm_knows_none():
-    for package in ("protocol", "host", "simulation"):
-        importers = {name for name in importers_of(f"seedflood.{package}.seedflood") if name.startswith("simulation/")}
-        assert outside(importers, "simulation/seedflood/") == set()
+    for package in ("seedflood.protocol", "seedflood.host", "simulation"):
+        importers = {name for name in importers_of(f"{package}.seedflood") if name.startswith("simulation/")}
+        assert outside(importers, "simulation/seedflood/", "simulation/__main__.py") == set()
 
 
 PURE_OF_TRANSPORT = {"seedflood.transport.codec", "seedflood.transport.answer"}
@@ -190,7 +203,7 @@ def test_the_driver_and_the_simulation_need_neither_torch_nor_grpc_nor_sqlite():
         assert {name for name in importers_of(package) if name.startswith(("host/driver.py", "simulation/"))} == set()
 
 
-OF_SEEDFLOOD = ("seedflood.seams", "seedflood.driver", "seedflood.backlog", "seedflood.history", "seedflood.retracing")
+OF_SEEDFLOOD = ("seedflood.seams", "seedflood.driver", "seedflood.backlog", "seedflood.history")
 SHARED_OF_HOST = ("seams", "driver", "backlog", *OF_SEEDFLOOD, "gasloc.driver")
 """What the simulation runs, too."""
 
@@ -220,8 +233,8 @@ def test_of_the_transport_the_simulation_takes_the_codec_alone():
     taken = {one for one in taken if is_within(one, "seedflood.transport")} - {"seedflood.transport"}
     assert {".".join(one.split(".")[:3]) for one in taken} <= PURE_OF_TRANSPORT
     heavy = "{'grpc', 'torch', 'sqlite3'} & set(sys.modules)"
-    script = f"import sys, seedflood.simulation.seedflood.runs; print(sorted({heavy}))"
-    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    script = f"import sys, simulation.seedflood.runs; print(sorted({heavy}))"
+    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=CHECKOUT)
     assert said.stdout.strip() == "[]"
 
 
@@ -271,7 +284,7 @@ def test_async_appears_where_there_is_a_loop_only():
         "host/gasloc/engine.py",
     )
     invitations = ("founding/invitation.py", "founding/enrolling.py")
-    shells = ("host/daemon.py", "host/process.py", "cluster/local.py", *invitations, *engines)
+    shells = ("host/daemon.py", "host/process.py", "cluster/local.py", "cluster/processes.py", *invitations, *engines)
     assert outside(asynchronous, *loops, *shells) == set()
 
 

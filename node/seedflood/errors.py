@@ -123,16 +123,28 @@ class RunMismatchError(SeedfloodError):
     """Every peer that answered belongs to another run.
 
     Attributes: peer (name or address), differences (of "run", "base_digest", "protocol_version"), run (theirs, if it
-    said which: the beginning of its id).
+    said which: the beginning of its id), is_of_course (it says that ours is another run of its course), public_key (the
+    one that the peer has proven to have, if any).
     """
 
     exit_code = ExitCode.RUN_MISMATCH
 
-    def __init__(self, message: str, *, peer: str = "", differences: tuple[str, ...] = (), run: str = "") -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        peer: str = "",
+        differences: tuple[str, ...] = (),
+        run: str = "",
+        is_of_course: bool = False,
+        public_key: bytes | None = None,
+    ) -> None:
         super().__init__(message)
         self.peer = peer
         self.differences = differences
         self.run = run
+        self.is_of_course = is_of_course
+        self.public_key = public_key
 
 
 class RemovedError(SeedfloodError):

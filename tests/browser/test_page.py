@@ -40,6 +40,8 @@ def test_a_run_is_seen_to_move(running: Page):
     running.wait_until(lambda page: page.text("figure-speed") != "–", "a speed")
     assert float(running.text("figure-loss")) > 0
     assert running.text("figure-evaluated").endswith("%")
+    assert running.text("figure-loss-step").startswith("at step ")
+    assert running.text("figure-evaluated-step").startswith("at step ")
     drawn = "return Array.from(document.querySelectorAll('.plot'), (plot) => plot.querySelectorAll('canvas').length)"
     assert running.read(drawn) == [1, 1, 1]
 
@@ -67,10 +69,27 @@ def test_traffic_is_compared_with_what_gossip_would_cost(running: Page):
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(0.0512, "0.051"), (12.345, "12.3"), (1234.5, "1,235"), (1e8, "100,000,000"), (1e304, "1.0e+304")],
+    [(0.0512, "0.051"), (12.345, "12.3"), (1234.5, "1,235"), (1e8, "100,000,000"), (1e304, "1.0e304")],
 )
 def test_a_figure_of_any_size_is_short(running: Page, value: float, text: str):
     assert running.read(f"return import('./static/formats.js').then(({{ figure }}) => figure({value}))") == text
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "texts"),
+    [
+        ("accuracy", [0.46, 0.465, 0.47], ["46.0 %", "46.5 %", "47.0 %"]),
+        ("accuracy", [0.46, 0.48, 0.5], ["46 %", "48 %", "50 %"]),
+        ("loss", [0.691, 0.692, 0.693], ["0.691", "0.692", "0.693"]),
+        ("perplexity", [12000, 12000.2], ["12000.0", "12000.2"]),
+    ],
+)
+def test_no_two_labels_of_an_axis_are_alike(running: Page, name: str, values: list[float], texts: list[str]):
+    read = f"""
+        return Promise.all([import('./static/formats.js'), import('./static/figures.js')]).then(
+            ([formats, figures]) => formats.labels({values}, figures.describeFigures({{ {name}: [] }})[0].writeAxis));
+    """
+    assert running.read(read) == texts
 
 
 SHOW_NAMESAKES = """

@@ -5,7 +5,10 @@ import time
 import pytest
 from pages import DESK, PHONE, READ_CLIPPED, READ_FAINT_TEXT, Page
 
-from seedflood.protocol.view import RemovalView, RosterView
+from seedflood.operations.rise import Best, Rise
+from seedflood.protocol.view import Blocker, RemovalView, RosterView
+
+READ_TONE = "return document.getElementById('state').dataset.tone"
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
 
@@ -114,6 +117,32 @@ def test_a_node_that_stands_still_says_so(shown: Page, strange):
     assert shown.text("figure-speed") == "0.00"
 
 
+def test_a_node_that_has_waited_for_minutes_says_so_in_red(shown: Page, strange):
+    strange.hub.started_at -= 500
+    strange.node.show(now=500.0, blockers=(Blocker("window", 2, "beta", 40, 0.0),))
+    shown.wait_for("state-text", "stands still")
+    assert shown.read(READ_TONE) == "bad"
+    assert shown.text("state-reason").endswith(" s: step 40 of beta has not come.")
+
+
+def test_a_run_that_unlearns_says_so_in_red_and_each_figure_says_of_which_step_it_is(shown: Page, strange):
+    assert shown.text("figure-evaluated-step") == ""
+    strange.hub.measured(899, 1, 0.8765, 0.1)
+    strange.hub.evaluated(880, {"accuracy": 0.512, "loss": 0.97}, 512, Rise(880, 0.97, Best(232, 0.0213)))
+    shown.wait_for("state-text", "ready, but unlearns")
+    assert shown.read(READ_TONE) == "bad"
+    assert (
+        shown.text("rise")
+        == "The loss of the evaluation at step 880 has risen to 0.97; its best was 0.021 at step 232."
+    )
+    assert (shown.text("figure-loss"), shown.text("figure-loss-step")) == ("0.8765", "at step 899")
+    assert (shown.text("figure-evaluated"), shown.text("figure-evaluated-step")) == ("51.2 %", "at step 880")
+    strange.hub.evaluated(940, {"accuracy": 0.982, "loss": 0.03}, 512)
+    shown.wait_for("state-text", "ready")
+    assert shown.read(READ_TONE) == "good"
+    assert not shown.read("return document.getElementById('rise').checkVisibility()")
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [PHONE, 1100, DESK])
 def test_it_can_be_read_on_every_screen(page: Page, strange, theme: str, width: int):
@@ -121,6 +150,8 @@ def test_it_can_be_read_on_every_screen(page: Page, strange, theme: str, width: 
         at = time.time() - 500 + 5 * k
         strange.hub.history.described(at, {"mean": 3.25 + 0.9**k, "spread": 0.8**k, "pairs_met": 1.2 * k**1.5})
     strange.hub.steps_per_second = lambda: 0.0
+    strange.hub.measured(29_999, 1, 3.2e11, 0.1)
+    strange.hub.evaluated(30_000, {"perplexity": 7.5e307}, 512, Rise(30_000, 710.0, Best(12_345, 0.0213)))
     page.open(strange.address, theme=theme, width=width)
     page.wait_for("figure-left", "stands still")
     page.screenshot(f"other-{theme}-{width}")

@@ -1,11 +1,18 @@
 """What people see of a cluster while it runs."""
 
-import asyncio
+import json
+import os
+import shutil
+import signal
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from seedflood.cluster import local
+from seedflood.cluster.processes import start_nodes
 from seedflood.cluster.tour import plan_tour
+from seedflood.config import detach, load_course
 from seedflood.errors import SeedfloodError
 
 
@@ -41,14 +48,46 @@ def test_hosts_that_are_ready_train_even_if_they_have_told_no_progress_yet(clust
     assert "training" in cluster._line()
 
 
-async def test_a_node_that_is_killed_is_said_to_be(cluster, monkeypatch):
-    start = asyncio.create_subprocess_exec
-
-    async def start_and_kill(*command, **options):
-        process = await start(*command, **options)
-        process.kill()
-        return process
-
-    monkeypatch.setattr(asyncio, "create_subprocess_exec", start_and_kill)
+async def test_nodes_are_processes_of_their_own_that_share_an_import_and_are_killed_one_by_one(cluster):
+    one, other = cluster.hosts
+    processes, following = await start_nodes([one.folder, other.folder])
+    killed, left = processes
+    begun = [json.loads(await process.log.readline()) for process in processes]
+    assert [line["node"] for line in begun] == [one.name, other.name]
+    parent = Path(f"/proc/{killed.parent.pid}/status").read_text()  # noqa: ASYNC240  # nothing waits
+    assert "Threads:\t1\n" in parent, "a process with threads must not be forked"
+    os.kill(killed.pid, signal.SIGKILL)
     with pytest.raises(SeedfloodError, match=r"failed: it was ended by SIGKILL \(by hand, or for lack of memory\)"):
-        await cluster._watch(cluster.hosts[0])
+        await cluster._watch(one, killed)
+    assert not left.ended.done()
+    left.parent.kill()
+    with pytest.raises(SeedfloodError, match=r"failed: it was ended by SIGKILL"):
+        await cluster._watch(other, left)
+    await following
+    with pytest.raises(ProcessLookupError):
+        os.kill(killed.pid, 0)
+
+
+def test_paths_of_flags_begin_at_the_working_directory_and_the_folder_of_a_cluster_can_be_moved(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("rows/train.jsonl", "rows/validation.jsonl", "tiny/config.json"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    plan = local.ClusterPlan(
+        *(1, "ring", "tiny", "sst2", "rows", 4, None, 1, 0, Path("out")),
+        overrides={"node": {"tensorboard": "curves"}},
+        then=detach({"run": {"model": "./tiny"}, "node": {"data": "./rows"}}, tmp_path),
+    )
+    for then, exports in ((plan.then, None), (None, tmp_path / "out")):
+        home = tmp_path / f"home-{exports is None}"
+        local._write_settings(replace(plan, then=then), home)
+        home.rename(tmp_path / "moved")
+        first, *more = load_course(tmp_path / "moved/node-1/peers.toml")
+        node = first.settings.node
+        assert (node.state, node.export) == (tmp_path / "moved/node-1/state", exports)
+        assert (first.settings.run.model, node.data) == (str(tmp_path / "tiny"), str(tmp_path / "rows"))
+        assert node.tensorboard == tmp_path / "curves"
+        for stage in more:
+            assert stage.settings.run.model == str(tmp_path / "tiny")
+            assert stage.settings.node.export == tmp_path / "out"
+        shutil.rmtree(tmp_path / "moved")

@@ -79,18 +79,18 @@ def test_a_flag_that_is_of_one_run_is_for_the_first_one(write):
     assert [one.settings.node.name for one in (first, second)] == ["beta", "beta"]
 
 
-def test_each_run_has_a_folder_in_that_of_the_first_and_the_model_lies_where_the_next_one_looks(write):
+def test_each_run_has_a_folder_in_that_of_the_first_and_the_model_lies_where_the_next_one_looks(write, tmp_path):
     first, second = load_course(write())
-    assert first.settings.node.state == Path("state")
-    assert second.settings.node.state == Path("state") / f"run-{second.runs[1]}"
-    assert first.settings.node.export == second.settings.node.model_path == Path("state/model")
-    assert second.key_folder == Path("state")
+    state = tmp_path / "state"
+    assert first.settings.node.state == second.key_folder == state
+    assert second.settings.node.state == state / f"run-{second.runs[1]}"
+    assert first.settings.node.export == second.settings.node.model_path == state / "model"
     assert first.next_run == second.runs[1] == second.settings.run.run_id().hex()[:16]
 
 
 def test_a_model_that_is_exported_anyway_is_not_written_twice(write):
-    first, second = load_course(write(), {"node": {"export": "out"}})
-    assert first.settings.node.export == second.settings.node.model_path == Path("out")
+    first, second = load_course(write(), {"node": {"export": "/out"}})
+    assert first.settings.node.export == second.settings.node.model_path == Path("/out")
     assert second.settings.node.export is None
 
 
@@ -118,6 +118,8 @@ def test_a_run_is_picked_by_its_name(write):
 
 def test_what_a_run_leaves_behind_need_not_be_there_before_it_has_run(write, tmp_path):
     (tmp_path / "texts").mkdir()
+    for name in ("train.jsonl", "validation.jsonl.gz"):
+        (tmp_path / "texts" / name).touch()
     check_course(load_course(write(), {"node": {"state": str(tmp_path / "s"), "data": str(tmp_path / "texts")}}))
 
 

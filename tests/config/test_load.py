@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from seedflood.config import is_loopback, load_settings
+from seedflood.config import check_folders, is_loopback, load_settings
 from seedflood.errors import ConfigError, ExitCode
 
 
@@ -36,14 +36,77 @@ def test_a_layer_overrides_single_keys_not_sections(write):
 CLOSED = f'[run]\noperator = "{"ab" * 32}"\n[node]\nstate = "state"\n'
 
 
+@pytest.mark.parametrize("key", ["state", "roster", "model_path", "export", "tensorboard", "data"])
+def test_relative_paths_of_a_file_begin_where_the_file_is_and_those_of_flags_here(
+    write, monkeypatch, tmp_path_factory, key
+):
+    path, here = write(f'[run]\noperator = "{"ab" * 32}"\n[node]\n{key} = "./told"\n'), tmp_path_factory.mktemp("here")
+    monkeypatch.chdir(here)
+    assert str(getattr(load_settings(path).node, key)) == str(path.parent / "told")
+    assert str(getattr(load_settings(path, {"node": {key: "./mine"}}).node, key)) == str(here / "mine")
+    assert str(getattr(load_settings(path, {"node": {key: "/mine"}}).node, key)) == "/mine"
+    monkeypatch.setenv(f"SEEDFLOOD__NODE__{key.upper()}", "./ours")
+    assert str(getattr(load_settings(path).node, key)) == str(here / "ours")
+
+
+def test_a_file_that_names_no_state_has_it_beside_itself(write, monkeypatch, tmp_path_factory):
+    path, here = write("[run]\nsteps = 3\n"), tmp_path_factory.mktemp("here")
+    monkeypatch.chdir(here)
+    assert load_settings(path).node.state == path.parent / "seedflood-state"
+    assert load_settings(None).node.state == here / "seedflood-state"
+
+
+@pytest.mark.parametrize("told", ["tiny", "./tiny"])
+def test_a_relative_model_begins_where_the_file_is_and_is_no_other_run_for_it(write, monkeypatch, told):
+    path = write(f'[run]\nmodel = "{told}"\n')
+    here = path.parent / "elsewhere"
+    (path.parent / "tiny").mkdir()
+    (here / "tiny").mkdir(parents=True)
+    monkeypatch.chdir(here)
+    settings = load_settings(path)
+    assert (settings.run.model, settings.node.model_path) == (told, path.parent / "tiny")
+    assert load_settings(path, {"run": {"model": "./mine"}}).node.model_path == here / "mine"
+    for name in ("embedded", "facebook/opt-125m"):
+        assert load_settings(path, {"run": {"model": name}}).node.model_path is None
+    assert load_settings(path, {"node": {"model_path": "/own"}}).node.model_path == Path("/own")
+
+
+@pytest.mark.parametrize("key", ["data", "model"])
+def test_a_folder_at_the_working_directory_does_not_stand_for_one_that_is_missing_beside_the_file(
+    write, monkeypatch, tmp_path, key
+):
+    path = write(f'[{"node" if key == "data" else "run"}]\n{key} = "rows"\n')
+    here = tmp_path / "here"
+    (here / "rows").mkdir(parents=True)
+    monkeypatch.chdir(here)
+    with pytest.raises(ConfigError, match=f"the folder {path.parent / 'rows'} does not exist"):
+        check_folders(load_settings(path))
+
+
 @pytest.mark.parametrize(
-    ("told", "meant"), [("lists/roster.json", "{folder}/lists/roster.json"), ("/r.json", "/r.json")]
+    ("text", "files", "words"),
+    [
+        ('[node]\ndata = "rows"\n', ["rows/train.jsonl"], "/rows has no validation.jsonl; put it there, or correct"),
+        ('[node]\ndata = "rows"\n', ["rows/x.csv"], "/rows has no train.jsonl; put it there, or correct .node. data"),
+        ('[run]\nmodel = "tiny"\n', ["tiny/x"], "/tiny has no config.json; put it there, or correct model in .run."),
+        ('[run.objective]\ntask = "lm"\n', [], '"lm" needs rows: .* or to "embedded" for some that come with the pack'),
+        ('[run.objective]\ntask = "prompted"\n', [], '"prompted" needs rows: set .node. data .* data set of the hub.$'),
+    ],
 )
-def test_the_path_of_a_roster_begins_where_the_file_is_and_other_paths_where_the_node_is_started(write, told, meant):
-    path = write(f'{CLOSED}roster = "{told}"\n')
-    assert load_settings(path).node.roster == Path(meant.format(folder=path.parent))
-    assert load_settings(path, {"node": {"roster": "mine.json"}}).node.roster == Path("mine.json")
-    assert load_settings(path).node.state == Path("state")
+def test_what_is_missing_is_told_before_the_model_is_loaded(write, text, files, words):
+    path = write(text)
+    for name in files:
+        (path.parent / name).parent.mkdir(exist_ok=True)
+        (path.parent / name).touch()
+    with pytest.raises(ConfigError, match=words):
+        check_folders(load_settings(path))
+
+
+def test_an_export_that_could_not_be_written_is_told_before_the_run_and_not_after_it(write):
+    path = write("[run]\n")
+    check_folders(load_settings(path, {"node": {"export": str(path.parent / "new/model")}}))
+    with pytest.raises(ConfigError, match=r"cannot be written when the run has ended; correct \[node\] export"):
+        check_folders(load_settings(path, {"node": {"export": str(path / "model")}}))
 
 
 def test_settings_of_one_file_do_not_leak_into_the_next(write):
@@ -195,19 +258,19 @@ def test_settings_that_do_not_go_together_are_told_in_one_sentence(changes, sent
     assert "\n" not in str(raised.value)
 
 
-def test_an_audit_that_cannot_know_what_was_applied_says_so(write):
+@pytest.mark.parametrize(
+    ("run", "sentence"),
+    [
+        ('[run.seedflood]\nwindow = "bounded"\n', r"\[node\] audit needs .* strict windows .* leave audit out"),
+        ('[run.seedflood]\nwindow = "none"\n', r"\[node\] audit needs .* strict windows .* leave audit out"),
+        ('[run]\nmode = "gasloc"\n[run.objective]\ntask = "lm"\n', 'audit is for mode = "seedflood": leave it out'),
+    ],
+)
+def test_an_audit_that_cannot_know_what_was_applied_says_so(write, run, sentence):
     audit = "[node]\naudit = 0.03\n"
-    with pytest.raises(ConfigError, match=r"\[node\] audit needs .* auditable = true .* or leave audit out"):
-        load_settings(write('[run.seedflood]\nwindow = "bounded"\n' + audit))
-    with pytest.raises(ConfigError, match=r'\[node\] audit is for mode = "seedflood": leave it out'):
-        load_settings(write('[run]\nmode = "gasloc"\n[run.objective]\ntask = "lm"\n' + audit))
+    with pytest.raises(ConfigError, match=sentence):
+        load_settings(write(run + audit))
     assert load_settings(write(audit)).node.audit == 0.03
-    assert load_settings(write('[run.seedflood]\nwindow = "none"\nauditable = true\n' + audit)).node.audit == 0.03
-
-
-def test_strict_windows_need_not_be_made_auditable(write):
-    with pytest.raises(ConfigError, match="strict windows can be audited as they are: leave auditable out"):
-        load_settings(write("[run.seedflood]\nauditable = true\n"))
 
 
 def test_a_roster_without_an_operator_says_what_is_missing(write):

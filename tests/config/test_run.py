@@ -17,13 +17,13 @@ RELEASED = json.loads((Path(__file__).parent / "defaults.json").read_text())
 """For each schema version what a run is if it says nothing, or only what stands under "said"."""
 
 IDS = {
-    "ab1c32dbc5aa59cb": {},
-    "226fc45ff8fd7229": {"name": "compose", "task": "embedded", "clients": 4, "steps": 250, "train_examples": 1024},
-    "b950171c38348ae3": {"clients": 16, "steps": 5000, "window": "bounded", "refresh_period": 2000, "label_skew": 0.5}
+    "3551ae0b3a1ec400": {},
+    "1812884127766a0b": {"name": "compose", "task": "embedded", "clients": 4, "steps": 250, "train_examples": 1024},
+    "19ee144e3c294f2f": {"clients": 16, "steps": 5000, "window": "bounded", "refresh_period": 2000, "label_skew": 0.5}
     | {"model": "facebook/opt-125m"},
-    "1a90bf3c8d9d3b07": {"estimate": "gradient", "steps": 48, "learning_rate": 2e-4, "seed": 2**63 - 1},
-    "8077dbb789c3743a": {"task": "prompted", "template": "{é} it was", "label_words": ["bad", "good"]},
-    "339d3e516db34079": {"estimate": "gradient", "tell": "slopes", "slopes": 8, "local_steps": 4, "epsilon": 1e-4}
+    "5563f04ecff3ebcd": {"estimate": "gradient", "steps": 48, "learning_rate": 2e-4, "seed": 2**63 - 1},
+    "2929dcf88a1f03d4": {"task": "prompted", "template": "{é} it was", "label_words": ["bad", "good"]},
+    "8f1e288058219fef": {"estimate": "gradient", "tell": "slopes", "slopes": 8, "local_steps": 4, "epsilon": 1e-4}
     | {"optimizer": "momentum"},
 }
 """Runs of this schema version by the first bytes of their ids. One that changes parts hosts that were together."""
@@ -32,7 +32,7 @@ CHOICES = {
     "estimate": st.sampled_from(["two-sided", "one-sided", "gradient"]),
     "window": st.sampled_from(["strict", "bounded", "none"]),
     "optimizer": st.sampled_from(["sgd", "adam"]),
-    "schedule": st.sampled_from(["linear", "cosine"]),
+    "schedule": st.sampled_from(["root", "cosine"]),
     "rank": st.sampled_from([8, 32]),
     "refresh_period": st.sampled_from([100, 1000]),
     "basis": st.sampled_from(["normal", "mixed"]),
@@ -152,8 +152,8 @@ def test_no_key_stands_in_two_tables_that_can_be_there_at_once():
 
 def test_a_gradient_has_defaults_of_its_own():
     forward, gradient = SeedfloodSettings(), SeedfloodSettings(estimate="gradient")
-    assert (forward.rank, forward.optimizer, forward.schedule) == (32, "sgd", "linear")
-    assert (gradient.rank, gradient.optimizer, gradient.schedule) == (8, "adam", "cosine")
+    assert (forward.rank, forward.optimizer, forward.schedule) == (32, "sgd", "root")
+    assert (gradient.rank, gradient.optimizer, gradient.schedule) == (8, "adam", "root")
     assert (gradient.tell, gradient.bits) == ("coefficients", 8)
     assert SeedfloodSettings(estimate="gradient", window="bounded").optimizer == "sgd"
     assert (forward.refresh_period, gradient.refresh_period) == (1000, 100)

@@ -11,8 +11,8 @@ from seedflood.errors import JournalError
 from seedflood.protocol.origin import STEP_MAX
 from seedflood.protocol.swarm.messages import Member
 from seedflood.protocol.swarm.outputs import Record
-from seedflood.simulation.journal import MemoryJournal
 from seedflood.storage.journal import Journal
+from simulation.journal import MemoryJournal
 
 
 class Sqlite:

@@ -18,8 +18,8 @@ from seedflood.protocol.packing import pack
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, EpochDigest, Warrant
 from seedflood.protocol.seedflood.opening import Inventory
 from seedflood.protocol.swarm.messages import Member
-from seedflood.simulation.seedflood.journal import MemoryBundleJournal
 from seedflood.storage.seedflood.journal import BundleJournal
+from simulation.seedflood.journal import MemoryBundleJournal
 
 PERIOD = 6
 ORIGINS = (1, 2, 1 << 63)

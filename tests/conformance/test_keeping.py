@@ -12,10 +12,10 @@ from seedflood.errors import DiskFullError
 from seedflood.protocol.origin import STEP_MAX
 from seedflood.protocol.swarm.messages import Member
 from seedflood.protocol.swarm.outputs import Record
-from seedflood.simulation.journal import MemoryJournal
-from seedflood.simulation.seedflood.journal import MemoryBundleJournal
 from seedflood.storage.journal import Journal
 from seedflood.storage.seedflood.journal import BundleJournal
+from simulation.journal import MemoryJournal
+from simulation.seedflood.journal import MemoryBundleJournal
 
 RUN, BASE = b"r" * 32, b"b" * 32
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,8 +12,8 @@ import grpc
 import grpc.aio
 import pytest
 
-from clusters import Closed, Cluster
-from seedflood.errors import ConfigError, RemovedError
+from clusters import Closed, Cluster, SecuredCluster
+from seedflood.errors import ConfigError, RemovedError, RunMismatchError
 from seedflood.host.daemon import Daemon
 from seedflood.host.enrolment import Enrolment
 from seedflood.identity import Identity, verify
@@ -304,3 +305,31 @@ async def test_with_a_quorum_a_host_that_is_down_keeps_no_epoch_open_and_takes_t
     await closed.cluster.until(lambda: all(one.result is not None for one in (a, b, c)))
     assert len({str(one.result["digest"]) for one in (a, b, c) if one.result}) == 1
     assert c.node.frontier.last(a.node.origin) == 63
+
+
+@pytest.fixture
+async def secured(tmp_path: Path) -> AsyncIterator[Closed]:
+    cluster = SecuredCluster(tmp_path)
+    yield Closed(cluster, tmp_path)
+    await cluster.close()
+
+
+async def test_a_stranger_at_an_address_that_is_dialled_ends_nobody_by_saying_that_it_is_of_another_run(
+    secured: Closed, caplog: pytest.LogCaptureFixture
+) -> None:
+    secured.enrol("b", "c")
+    stranger = await secured.cluster.start("stranger", [], {"clients": 2})
+    b = await secured.start("b", ["stranger"], clients=2)
+    await secured.cluster.until(lambda: stranger.links.faults()["run"] >= 1)
+    c = await secured.start("c", ["b"], clients=2, steps=400)
+    await secured.cluster.until(lambda: is_linked(b, c.node.origin))
+    assert not b.ended.done()
+    assert any("belongs to another run" in line and "dialled for ever" in line for line in caplog.messages)
+
+
+async def test_hosts_of_the_roster_that_are_all_of_another_run_end_one_that_dials_them(secured: Closed) -> None:
+    secured.enrol("a", "b")
+    await secured.start("a", [], clients=2)
+    b = await secured.start("b", ["a"], clients=2, steps=401)
+    with pytest.raises(RunMismatchError, match="belongs to another run"):
+        await b.ended

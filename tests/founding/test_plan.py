@@ -57,8 +57,28 @@ def test_two_runs_with_the_same_settings_are_two_runs(tmp_path):
 @pytest.mark.parametrize("mode", ["seedflood", "gasloc"])
 def test_any_mode_can_be_chosen_and_any_setting_of_the_run(tmp_path, mode):
     found([PlannedHost("alpha")], {"mode": mode, "steps": 40, "seed": 7}, tmp_path / "run")
-    run = load_settings(tmp_path / "run" / "alpha" / "peers.toml").run
+    course = load_course(tmp_path / "run" / "alpha" / "peers.toml")
+    check_course(course)
+    run = course[0].settings.run
     assert (run.mode, run.steps, run.seed, run.clients) == (mode, 40, 7, 1)
+
+
+@pytest.mark.parametrize("run", [{"objective": {"task": "lm"}}, {"model": "./own", "objective": {"task": "prompted"}}])
+def test_rows_of_a_task_that_has_none_are_asked_for(tmp_path, run):
+    with pytest.raises(UsageError, match="needs rows: say with --data where each host has them"):
+        found([PlannedHost("alpha")], run, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    found([PlannedHost("alpha")], run, tmp_path / "run", "./rows")
+    for name in ("alpha/peers.toml", "newcomer.toml"):
+        assert load_settings(tmp_path / "run" / name).node.data == str((tmp_path / "run" / name).parent / "rows")
+
+
+def test_hosts_on_one_machine_have_no_port_in_common(tmp_path):
+    found(parse_hosts(["a=127.0.0.1:7070", "b=127.0.0.1:7071", "c"]), {}, tmp_path / "run")
+    nodes = [load_settings(tmp_path / "run" / name).node for name in ("a/peers.toml", "b/peers.toml", "newcomer.toml")]
+    ports = [address.rpartition(":")[2] for node in nodes for address in (node.listen, node.http) if address]
+    taken = [port for port in ports if port != "0"]
+    assert len(set(taken)) == len(taken)
 
 
 @pytest.mark.parametrize("run", [{"mode": "none"}, {"stps": 3}, {"steps": 0}, {"mode": "gasloc", "steps": 41}])

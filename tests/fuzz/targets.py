@@ -17,7 +17,7 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from seedflood.config import load_settings, migrate_file
+from seedflood.config import load_settings
 from seedflood.errors import ConfigError, JournalError, PeerError, SeedfloodError
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.gasloc import messages as gasloc
@@ -107,14 +107,12 @@ def roster(data: bytes) -> None:
 
 
 def settings(data: bytes) -> None:
-    """A peers.toml: read, and written anew from the older form."""
+    """A peers.toml."""
     with scratch() as folder:
         path = folder / "peers.toml"
         path.write_bytes(data)
         with contextlib.suppress(ConfigError):
             load_settings(path)
-        with contextlib.suppress(ConfigError):
-            migrate_file(path)
 
 
 def journal(data: bytes) -> None:

@@ -5,25 +5,24 @@ from dataclasses import replace
 import pytest
 
 from seedflood.config import Settings, Stage, single
-from seedflood.host.handover import TELL_SECONDS, Handover
-from seedflood.protocol.swarm.messages import Member
+from seedflood.host.handover import Handover, keep_farewell, read_farewells
+from seedflood.host.places import FAREWELL_FILE
+from seedflood.protocol.frontier import Held
+from seedflood.protocol.swarm.messages import Hello, Member
 
 SETTINGS = Settings.model_validate({"run": {"clients": 3, "steps": 40}})
 FIRST = Stage(SETTINGS, SETTINGS.node.state, 0, ("first", "second"), ("one", "two"))
 
 
-def word(name: str, last_step: int | None = 39) -> Member:
-    return replace(Member(name.encode() * 8, name, 1), first_step=0, last_step=last_step)
+NOBODY: list[tuple[int | None, str]] = []
+GAMMA = [(3, "gamma")]
 
 
-def waiting(words: list[Member]) -> Handover:
+def waiting(unended: list[tuple[int | None, str]]) -> Handover:
     """Of a host that has ended its run."""
-    made = Handover(FIRST, lambda: words)
+    made = Handover(FIRST, lambda: unended)
     made.ended(100.0)
     return made
-
-
-ALL = [word("abcd"), word("efgh"), word("ijkl")]
 
 
 def test_a_run_that_nothing_follows_hands_nothing_over():
@@ -32,68 +31,46 @@ def test_a_run_that_nothing_follows_hands_nothing_over():
 
 
 def test_a_host_goes_on_when_all_have_ended():
-    ended = waiting(ALL)
+    ended = waiting(NOBODY)
     assert ended.look()
     assert ended.is_passed
     assert ended.blockers() == ()
 
 
-@pytest.mark.parametrize("last_step", [None, 38, -1])
-def test_a_host_waits_for_one_that_has_not_ended_whether_it_trains_or_has_left(last_step):
-    ended = waiting([*ALL[:2], word("ijkl", last_step)])
+def test_a_host_waits_for_one_that_has_not_ended_and_names_it():
+    ended = waiting(GAMMA)
     assert not ended.look()
-    assert [(one.kind, one.name, one.since) for one in ended.blockers()] == [("course", "ijkl", 100.0)]
-
-
-def test_a_host_waits_for_hosts_that_never_came():
-    ended = waiting(ALL[:1])
-    assert not ended.look()
-    assert [one.name for one in ended.blockers()] == ["2 more hosts"]
+    assert [(one.kind, one.name, one.since) for one in ended.blockers()] == [("course", "gamma", 100.0)]
 
 
 def test_a_host_that_trains_does_not_go_on_though_all_others_have_ended():
-    assert not Handover(FIRST, lambda: ALL).look()
-
-
-def test_a_host_of_the_next_run_proves_that_all_have_ended():
-    ended = waiting(ALL[:1])
-    ended.met("second", 101.0)
-    assert ended.look()
-
-
-def test_a_host_that_was_removed_is_not_waited_for():
-    ended = Handover(FIRST, lambda: ALL[:2], lambda: 1)
-    ended.ended(100.0)
-    assert ended.look()
-    assert not waiting(ALL[:2]).look()
-
-
-def test_a_host_of_another_run_proves_nothing():
-    ended = waiting(ALL[:1])
-    ended.met("third", 101.0)
-    assert not ended.look()
+    assert not Handover(FIRST, lambda: NOBODY).look()
 
 
 def test_it_is_said_now_and_then_who_is_waited_for():
-    ended = waiting(ALL[:1])
-    assert [ended.is_due(100.0 + TELL_SECONDS * k) for k in (0.5, 1, 1.5, 2)] == [False, True, False, True]
+    ended = waiting(GAMMA)
+    assert [second for second in range(100, 200, 5) if ended.is_due(float(second))] == [110, 130, 170]
 
 
 def test_who_waits_for_long_is_told_what_to_do_if_a_host_is_gone_for_good():
     node = SETTINGS.node.model_copy(update={"export": SETTINGS.node.state / "model"})
     stage = replace(FIRST, settings=SETTINGS.model_copy(update={"node": node}))
-    ended = Handover(stage, lambda: ALL[:1])
+    ended = Handover(stage, lambda: GAMMA)
     assert ended.advice(1e9) is None
     ended.ended(100.0)
     assert ended.advice(159.0) is None
     assert f'model_path = "{node.export}"' in (ended.advice(160.0) or "")
+    run = SETTINGS.run.model_copy(update={"operator": "00" * 32})
+    ended = Handover(replace(FIRST, settings=SETTINGS.model_copy(update={"run": run})), lambda: GAMMA)
+    ended.ended(100.0)
+    assert "roster remove" in (ended.advice(160.0) or "")
 
 
-def test_a_host_that_cannot_end_its_run_any_more_says_what_is_to_be_copied():
+def test_a_host_that_lost_what_it_ended_with_says_what_is_to_be_copied():
     node = SETTINGS.node.model_copy(update={"export": SETTINGS.node.state / "model"})
-    behind = Handover(replace(FIRST, settings=SETTINGS.model_copy(update={"node": node})), list)
-    assert behind.fault(1e9, 60.0) is None
-    behind.met("second", 100.0)
+    stage = replace(FIRST, settings=SETTINGS.model_copy(update={"node": node}))
+    behind = Handover(stage, lambda: NOBODY, lambda: True)
+    assert behind.fault(100.0, 60.0) is None
     assert behind.fault(159.0, 60.0) is None
     fault = behind.fault(160.0, 60.0)
     assert fault is not None
@@ -101,3 +78,25 @@ def test_a_host_that_cannot_end_its_run_any_more_says_what_is_to_be_copied():
     assert "seedflood-state/run-second" in str(fault)
     behind.ended(161.0)
     assert behind.fault(1e9, 60.0) is None
+
+
+@pytest.mark.parametrize(("unended", "is_forgetful"), [(NOBODY, False), (GAMMA, True)])
+def test_who_has_its_journal_or_others_that_train_is_not_behind_however_long_it_takes(unended, is_forgetful):
+    behind = Handover(FIRST, lambda: unended, lambda: is_forgetful)
+    assert [behind.fault(now, 0.0) for now in (0.0, 1e9)] == [None, None]
+
+
+def test_the_last_hello_of_a_run_is_kept_for_hosts_that_come_late(tmp_path):
+    first = replace(FIRST, key_folder=tmp_path, settings=SETTINGS.model_copy(deep=True))
+    first.settings.node.__dict__["state"] = tmp_path
+    members = tuple(Member(k.to_bytes(32), f"host{k}", k, signature=bytes(64)) for k in range(1, 300))
+    last = Hello(bytes(32), b"base", members[0], members[1:], (Held(7, 9),))
+    keep_farewell(first, last)
+    assert read_farewells(replace(first, position=1)) == {"first": last}
+    assert read_farewells(first) == {}
+
+
+@pytest.mark.parametrize("damaged", [b"", b"\0\0\0\1", b"\0\0\0\7garbage", b"\xff"])
+def test_a_kept_hello_that_is_damaged_is_left_out(tmp_path, damaged):
+    (tmp_path / FAREWELL_FILE).write_bytes(damaged)
+    assert read_farewells(replace(FIRST, key_folder=tmp_path, position=1)) == {}

@@ -1,6 +1,9 @@
+import json
+
 import pytest
 
 from seedflood.host.report import Report
+from seedflood.operations.rise import Best
 
 
 @pytest.fixture
@@ -26,3 +29,27 @@ def test_figures_of_the_base_model_are_those_of_an_earlier_life(report):
         "loss_before": 2.0,
         "loss_after": 1.0,
     }
+
+
+def test_the_best_evaluation_is_known_to_later_lives(report):
+    report.before, report.best = {"loss": 2.0, "rows": 3}, Best(40, 0.5)
+    report.keep()
+    later = Report(report.path, report.names)
+    later.recall()
+    assert later.best == Best(40, 0.5)
+
+
+def test_an_earlier_version_has_kept_no_best_evaluation(report):
+    report.path.write_text('{"before": {"loss": 2.0, "rows": 3}, "result": null}')
+    assert report.recall()
+    assert report.best is None
+
+
+def test_a_result_never_holds_what_json_cannot_say(report, capsys):
+    result = {"loss": float("nan"), "distance": float("inf"), "rows": [1, -float("inf")], "name": "alpha", "share": 0.5}
+    report.before = {"loss": float("nan"), "rows": 3}
+    report.write(result)
+    report.publish(result)
+    expected = {"loss": None, "distance": None, "rows": [1, None], "name": "alpha", "share": 0.5}
+    assert json.loads(capsys.readouterr().out, parse_constant=pytest.fail) == expected
+    assert json.loads(report.path.read_text(), parse_constant=pytest.fail)["result"] == expected

@@ -29,7 +29,8 @@ class SomeLinks:
 
 
 def make_source(node, driver, clock, links=None):
-    engine = SimpleNamespace(node=node, driver=driver, parameters=(1, 4))
+    view = getattr(node, "view", None)
+    engine = SimpleNamespace(node=node, view=view, driver=driver, parameters=(1, 4))
     return StatusSource(SETTINGS, engine, links, Handover(single(SETTINGS), list), clock, incarnation=1)
 
 

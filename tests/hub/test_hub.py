@@ -40,14 +40,16 @@ def write_data(folder: Path) -> None:
         datasets.Dataset.from_list(rows).cast_column("label", labels).to_parquet(folder / file)
 
 
-async def seedflood(hub: HubServer, home: Path, *words: str, **environment: str) -> tuple[int, str, str]:
+async def run(hub: HubServer, home: Path, package: str, *words: str, **environment: str) -> tuple[int, str, str]:
+    """The command of a package with the hub at hand: exit code, stdout, stderr."""
     of_hub = {"HF_ENDPOINT": hub.address, "HF_HOME": str(home), "HF_HUB_DISABLE_TELEMETRY": "1", "HF_HUB_OFFLINE": "0"}
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", "from seedflood.cli import main; main()", *words),
+        *(sys.executable, "-c", f"from {package} import main; main()", *words),
         stdout=pipe,
         stderr=pipe,
         env={**os.environ, **of_hub, **environment},
+        cwd=Path(__file__).parents[2],
     )
     out, err = await process.communicate()
     return process.returncode or 0, out.decode(), err.decode()
@@ -56,7 +58,7 @@ async def seedflood(hub: HubServer, home: Path, *words: str, **environment: str)
 async def local(hub: HubServer, home: Path, model: str, **environment: str) -> tuple[int, str, str]:
     """A cluster of two daemons, which fetch model and data by themselves and at once."""
     words = f"local --nodes 2 --model {model} --task sst2 --steps 2 --train-examples 8 --json"
-    return await seedflood(hub, home, *words.split(), **environment)
+    return await run(hub, home, "seedflood.cli", *words.split(), **environment)
 
 
 async def test_daemons_fetch_model_and_data_once_and_then_need_no_hub(hub, tmp_path):
@@ -78,8 +80,8 @@ async def test_what_the_hub_does_not_have_is_one_sentence(hub, tmp_path):
 
 
 async def test_a_study_fetches_model_and_data_and_measures_every_method(hub, tmp_path):
-    words = f"study --plan smoke --model {MODEL} --task sst2 --methods seedflood,dsgd-lora --jobs 2 --json --out"
-    code, out, err = await seedflood(hub, tmp_path / "home", *words.split(), str(tmp_path / "study"))
+    words = f"--plan smoke --model {MODEL} --task sst2 --methods seedflood,dsgd-lora --jobs 2 --json --out"
+    code, out, err = await run(hub, tmp_path / "home", "study.__main__", *words.split(), str(tmp_path / "study"))
     assert code == 0, err
     assert json.loads(out)["cells"] == 4
     results = [json.loads(line) for line in (tmp_path / "study" / "results.jsonl").read_text().splitlines()]

@@ -6,7 +6,8 @@ from dataclasses import replace
 import numpy
 import pytest
 
-from seedflood.config import RunSettings, load_settings
+from seedflood import cli
+from seedflood.config import RunSettings, load_settings, spell
 from seedflood.errors import ConfigError, JournalError
 from seedflood.host.places import JOURNAL_FILE
 from seedflood.host.report import RESULT_FILE
@@ -98,6 +99,28 @@ def test_a_replay_counts_verifies_and_adds_up(stopped, base):
 
 
 @pytest.mark.parametrize("run", [RUN, GRADIENT], ids=["two-sided", "adam"], indirect=True)
+def test_what_is_replayed_is_the_node_of_the_file_wherever_the_command_is_run_and_it_is_named(
+    base, tmp_path, monkeypatch, capsys
+):
+    told = spell({"run": RunSettings.place(RUN), "node": {"device": "cpu", "threads": 1}})
+    for name, steps in (("alpha", 3), ("gamma", 10)):
+        path = tmp_path / name / "peers.toml"
+        path.parent.mkdir()
+        path.write_text(told.replace("[node]", f'[node]\nname = "{name}"'))
+        settings = load_settings(path)
+        settings.node.state.mkdir()
+        write(settings, base, bundles_of(settings, base, steps))
+    monkeypatch.chdir(tmp_path / "alpha")
+    for command in (["replay"], ["export", "--output", str(tmp_path / "model")], ["evaluate"]):
+        monkeypatch.setattr("sys.argv", ["seedflood", *command, "--peers", "../gamma/peers.toml", "--json"])
+        with pytest.raises(SystemExit):
+            cli.main()
+        facts = json.loads(capsys.readouterr().out)
+        assert (facts["node"], facts["state"]) == ("gamma", str(tmp_path / "gamma/seedflood-state"))
+        assert (facts["model"], facts["data"]) == ("embedded", "embedded")
+        assert facts.get("bundles", 20) == 20
+
+
 def test_closed_epochs_stand_for_their_bundles(stopped, base):
     bundles = bundles_of(stopped, base)
     write(stopped, base, bundles)

@@ -8,6 +8,7 @@ import pytest
 from seedflood import embedded
 from seedflood.host.report import RESULT_FILE
 from seedflood.operations.history import History
+from seedflood.operations.hub import RISEN
 from seedflood.training.evaluation import Evaluation
 from seedflood.training.seedflood.trainer import Trainer
 
@@ -54,10 +55,45 @@ async def test_a_restarted_node_knows_the_curves_of_all_figures(finished):
     }
 
 
+async def test_a_run_is_evaluated_on_the_way_though_nobody_asked_for_it(cluster):
+    node = {"evaluate": True, "evaluate_examples": 1, "when_finished": "serve"}
+    daemon = await cluster.start("a", [], {"clients": 1, "steps": 300}, node)
+    await cluster.until(lambda: daemon.result is not None)
+    first, *between, last = (event["step"] for event in daemon.hub.events if event["event"] == "evaluated")
+    assert (first, last) == (0, 300)
+    assert between
+    assert all(step % 15 == 0 for step in between)
+
+
+async def test_a_run_that_unlearns_says_so_in_every_life(cluster, http):
+    run = {"clients": 1, "steps": 400, "learning_rate": 30.0}
+    node = {"evaluate": True, "evaluate_every": 10, "evaluate_examples": 32}
+
+    def told(daemon):
+        return [event for event in daemon.hub.events if event["event"] == RISEN]
+
+    a = await cluster.start("a", [], run, node)
+    await cluster.until(lambda: told(a))
+    (event,) = told(a)
+    assert event["level"] == "error"
+    assert event["loss"] > event["best_loss"] + 0.1
+    async with http.get(f"http://{a.address}/api/status") as answer:
+        rise = (await answer.json())["progress"]["rise"]
+    assert (rise["best_step"], rise["best_loss"]) == (event["best_step"], event["best_loss"])
+    async with http.get(f"http://{a.address}/metrics") as answer:
+        assert "seedflood_loss_risen 1.0" in await answer.text()
+    a.drain()
+    await a.close()
+    a = await cluster.start("a", [], run, node)
+    before = len(told(a))
+    await cluster.until(lambda: len(told(a)) > before)
+    assert told(a)[-1]["best_loss"] == event["best_loss"], "the best one of an earlier life"
+
+
 async def test_what_is_shown_of_a_run_that_went_wrong_is_json(cluster, http, monkeypatch):
     wrong = Evaluation({"accuracy": 0.5, "loss": math.nan}, "loss", 8)
     monkeypatch.setattr(Trainer, "evaluate", lambda trainer: wrong)
-    node = {"evaluate": True, "when_finished": "serve"}
+    node = {"evaluate": True, "evaluate_every": 0, "when_finished": "serve"}
     daemon = await cluster.start("a", [], {"clients": 1, "steps": 4}, node)
     await cluster.until(lambda: daemon.result is not None)
     async with http.get(f"http://{daemon.address}/api/status") as answer:

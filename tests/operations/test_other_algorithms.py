@@ -8,11 +8,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from seedflood.config import SeedfloodSettings
 from seedflood.operations import hub as hub_module
 from seedflood.operations.console import Console
 from seedflood.operations.every import Every
 from seedflood.operations.history import FIGURES_MAX, History
-from seedflood.protocol.view import CatchingUp
+from seedflood.operations.seedflood.observer import SeedfloodObserver
+from seedflood.protocol.seedflood.outputs import ClosedWindow
+from seedflood.protocol.view import Blocker, CatchingUp
 from strangers import StrangeNode, open_console
 
 
@@ -89,7 +92,7 @@ async def test_a_blocker_that_has_no_words_is_shown_as_it_is(console, http):
 async def test_a_copy_is_told_in_bytes(console, node, http):
     node.show(is_ready=False, catching_up=CatchingUp(4, 12_300_000, 45_600_000, "bytes"))
     said = await status_of(http, console)
-    assert said["why_not_ready"] == "catching up: 12.3 of 45.6 MB held, from delta"
+    assert said["why_not_ready"] == "it holds 12.3 of 45.6 MB so far, from delta"
     assert said["catching_up"] == {"donor": "delta", "held": 12_300_000, "wanted": 45_600_000, "unit": "bytes"}
     metrics = (await get(http, console, "/metrics"))[1]
     assert "seedflood_catchup_lag_bytes 3.33e+07" in metrics
@@ -108,6 +111,46 @@ async def test_a_node_that_is_not_ready_says_for_whom_it_waits(console, node, ht
     node.show(is_ready=False)
     reason = "it does not take part yet\nhas waited for 12 s: companion (beta)\n"
     assert await get(http, console, "/readyz") == (503, reason)
+
+
+async def test_a_node_whose_disk_is_full_is_not_ready(console, node, http):
+    node.is_disk_full = True
+    status, text = await get(http, console, "/readyz")
+    reason = "no space is left on its disk, and it publishes nothing before there is"
+    assert (status, text.splitlines()[0]) == (503, reason)
+    said = await status_of(http, console)
+    assert (said["state"], said["is_ready"], said["why_not_ready"]) == ("disk full", False, reason)
+    assert "seedflood_ready 0.0" in (await get(http, console, "/metrics"))[1]
+    node.is_disk_full = False
+    assert await get(http, console, "/readyz") == (200, "ready\n")
+
+
+async def test_a_node_that_has_waited_for_minutes_is_not_ready_until_a_step_is_done(console, node, http, clock):
+    console.hub.stepped(1)
+    clock.now += 119.0
+    node.show(now=119.0, blockers=(Blocker("window", 2, "beta", 40, 0.0),))
+    assert await get(http, console, "/readyz") == (200, "ready\n")
+    clock.now += 2.0
+    node.show(now=121.0)
+    reason = "no step was done for 121 s: step 40 of beta has not come"
+    status, text = await get(http, console, "/readyz")
+    assert (status, text.splitlines()) == (503, [reason, "has waited for 121 s: step 40 of beta has not come"])
+    said = await status_of(http, console)
+    assert (said["state"], said["is_ready"], said["why_not_ready"]) == ("stands still", False, reason)
+    console.hub.stepped(1)
+    assert await get(http, console, "/readyz") == (200, "ready\n")
+
+
+async def test_a_step_that_takes_minutes_is_no_standstill(console, node, http, clock):
+    for _ in range(40, 43):
+        clock.now += 100.0
+        console.hub.stepped(1)
+    clock.now += 250.0
+    node.show(now=250.0, blockers=(Blocker("window", 2, "beta", 42, 0.0),))
+    assert await get(http, console, "/readyz") == (200, "ready\n"), "slow hosts make long rounds"
+    clock.now += 100.0
+    node.show(now=350.0, blockers=())
+    assert await get(http, console, "/readyz") == (200, "ready\n"), "it measures, and waits for nobody"
 
 
 async def test_its_figures_are_shown_and_remembered(console, node, http, clock):
@@ -168,26 +211,54 @@ async def test_how_fast_a_node_is_follows_from_the_steps_that_it_reaches(console
 
 
 async def test_a_node_that_no_longer_moves_has_no_time_left_to_tell(console, node, http, clock):
-    for step in range(1, 41):
+    for _ in range(1, 41):
         clock.now += 0.1
-        console.hub.stepped(step, 1)
+        console.hub.stepped(1)
     moving = (await status_of(http, console))["progress"]
     assert moving["steps_per_second"] == pytest.approx(10.0)
     assert moving["seconds_left"] == pytest.approx(6.0)
     clock.now += 31.0
     still = (await status_of(http, console))["progress"]
     assert (still["steps_per_second"], still["seconds_left"]) == (0.0, None)
-    for step in range(41, 45):
-        console.hub.stepped(step, 1)
+    for _ in range(41, 45):
+        console.hub.stepped(1)
         clock.now += 0.1
     again = (await status_of(http, console))["progress"]
     assert again["steps_per_second"] == pytest.approx(10.0, rel=0.5)
 
 
+async def test_nobody_knows_how_much_time_is_left_while_a_node_waits(console, node, http, clock):
+    node.show(blockers=())
+    for _ in range(1, 41):
+        clock.now += 0.1
+        console.hub.stepped(1)
+    clock.now += 4.0
+    node.show(now=4.0, blockers=(Blocker("window", 2, "beta", 40, 0.5),))
+    still = (await status_of(http, console))["progress"]
+    assert (still["steps_per_second"], still["seconds_left"]) == (0.0, None)
+
+
+async def test_how_fast_a_node_catches_up_is_not_its_speed(console, node, http, clock):
+    node.show(blockers=())
+    observer = SeedfloodObserver(console.hub, SeedfloodSettings(), lambda origin, step: (False, False))
+    for step in (*range(10), 17, 76, 387, 766, 1551, *range(1552, 1557)):  # it was stopped for a while
+        clock.now += 0.1
+        observer.applied(ClosedWindow((step, step), (), 0, 3, (), "all heard", 0.0))
+    assert (await status_of(http, console))["progress"]["steps_per_second"] == pytest.approx(10.0)
+
+
+async def test_a_jump_to_the_round_of_the_others_is_no_speed(console, node, http, clock):
+    node.show(blockers=())
+    for step in (20, 40, 60, 4060, 4080, 4100):
+        clock.now += 2.0
+        console.hub.reached(step)
+    assert (await status_of(http, console))["progress"]["steps_per_second"] == pytest.approx(10.0)
+
+
 async def test_a_node_with_long_steps_moves_between_them(console, clock):
-    for step in range(1, 4):
+    for _ in range(1, 4):
         clock.now += 300.0
-        console.hub.stepped(step, 1)
+        console.hub.stepped(1)
     clock.now += 800.0
     assert console.hub.steps_per_second() > 0
     clock.now += 200.0

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from seedflood.errors import BindError
+from seedflood.errors import BindError, DiskFullError
 from seedflood.host.places import KEY_FILE
 from seedflood.identity import Identity
 from seedflood.operations.client import node_at, node_in
@@ -50,6 +50,27 @@ async def test_a_node_that_drains_is_alive_but_not_ready(cluster, http):
     assert await get(http, a, "/livez") == (200, "alive\n")
     assert await get(http, a, "/readyz") == (503, "the node is leaving\n")
     assert (await status_of(http, a))["state"] == "draining"
+
+
+async def test_a_node_whose_disk_is_full_is_not_ready_until_there_is_space(cluster, http, monkeypatch):
+    a = await cluster.start("a", [], PAIR)
+    await cluster.start("b", ["a"], PAIR)
+    await cluster.until(lambda: a.node.is_ready)
+
+    def fail(*_, **__):
+        raise DiskFullError("no space left on device")
+
+    def told():
+        return [one["event"] for one in a.hub.events if one["event"] in ("ready", "not ready")]
+
+    with monkeypatch.context() as patched:
+        patched.setattr(a.engine.journal, "append", fail)
+        await cluster.until(lambda: told() == ["ready", "not ready"])
+        status, text = await get(http, a, "/readyz")
+        assert (status, text.splitlines()[1].split(": ")[1]) == (503, "its own disk is full")
+    assert text.splitlines()[0] in [one.get("reason") for one in a.hub.events if one["event"] == "not ready"]
+    await cluster.until(lambda: told() == ["ready", "not ready", "ready"])
+    assert await get(http, a, "/readyz") == (200, "ready\n")
 
 
 async def test_probes_answer_while_a_step_takes_as_long_as_it_likes(cluster, http, monkeypatch):

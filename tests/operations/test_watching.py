@@ -63,8 +63,9 @@ async def test_status_tells_what_the_present_loss_has_cost(pair):
     progress = json.loads(await command("status", "--peers", settings, "--json"))["progress"]
     assert progress["spent_seconds"] > 0
     assert progress["spent_bytes"] > 0
-    assert f"{progress['loss']}, after {progress['spent_seconds']:.0f} s and" in await command(
-        "status", "--peers", settings
+    assert (
+        f"{progress['loss']} at step {progress['loss_step']}, after {progress['spent_seconds']:.0f} s and"
+        in await command("status", "--peers", settings)
     )
 
 

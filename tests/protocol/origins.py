@@ -60,10 +60,11 @@ class Origin:
         unsigned = Member(self.public_key, self.name, incarnation, version, neighbours, **said)
         return replace(unsigned, signature=self.sign(unsigned.signed_bytes(RUN_ID)))
 
-    def bundle(self, step, count=1, skipped=0, scalar=7, payload=None, applied=b""):
+    def bundle(self, step, count=1, skipped=0, scalar=7, payload=None):
         probes = tuple(payload or (1000 + step + k, scalar) for k in range(count))
-        unsigned = Bundle(self.id, step, probes, skipped, applied=applied)
-        return unsigned._replace(signature=self.sign(unsigned.signed_bytes(RUN_ID, self.public_key)))
+        unsigned = Bundle(self.id, step, probes, skipped)
+        signature = self.sign(unsigned.signed_bytes(RUN_ID, self.public_key))
+        return Bundle(self.id, step, probes, skipped, signature)
 
     def updates(self, *steps):
         """One bundle per step, as one message."""

@@ -30,19 +30,19 @@ from seedflood.protocol.gasloc import orders
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, Updates
 from seedflood.protocol.seedflood.statement import stated
 from seedflood.protocol.swarm.messages import Hello, Member, Members, Ping, Pong
-from seedflood.simulation.gasloc import runs as gasloc
-from seedflood.simulation.gasloc.compute import Compute
-from seedflood.simulation.gasloc.disk import ReplicaDisk
-from seedflood.simulation.gasloc.host import GaslocHost
-from seedflood.simulation.host import Host
-from seedflood.simulation.journal import MemoryJournal
-from seedflood.simulation.network import Network
-from seedflood.simulation.seedflood.host import SeedfloodHost
-from seedflood.simulation.seedflood.journal import MemoryBundleJournal
-from seedflood.simulation.seedflood.runs import Plan, simulate
 from seedflood.transport import codec
 from seedflood.transport.answer import cut
 from seedflood.transport.codec import PullPart
+from simulation.gasloc import runs as gasloc
+from simulation.gasloc.compute import Compute
+from simulation.gasloc.disk import ReplicaDisk
+from simulation.gasloc.host import GaslocHost
+from simulation.host import Host
+from simulation.journal import MemoryJournal
+from simulation.network import Network
+from simulation.seedflood.host import SeedfloodHost
+from simulation.seedflood.journal import MemoryBundleJournal
+from simulation.seedflood.runs import Plan, simulate
 
 FILE = Path(__file__).with_name("golden.json")
 

@@ -4,12 +4,12 @@ from lots import LOT, NAME_BYTES, LotDriver, LotNode, lots_of
 
 from seedflood.protocol.swarm.messages import Opaque
 from seedflood.protocol.swarm.rules import SwarmRules
-from seedflood.simulation.bounds import SWARM_BOUNDS, find_excess
-from seedflood.simulation.checks import find_mistakes
-from seedflood.simulation.faults import Chaos
-from seedflood.simulation.host import Host
-from seedflood.simulation.link import Traffic, join_statements
-from seedflood.simulation.world import World
+from simulation.bounds import SWARM_BOUNDS, find_excess
+from simulation.checks import find_mistakes
+from simulation.faults import Chaos
+from simulation.host import Host
+from simulation.link import Traffic, join_statements
+from simulation.world import World
 
 TRAFFIC = Traffic((Opaque,), join_statements)
 

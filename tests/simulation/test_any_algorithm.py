@@ -13,12 +13,12 @@ from lots import LotDriver, Lots
 from seedflood.cluster.topology import make_topology
 from seedflood.host.backlog import Backlog
 from seedflood.host.driver import Driver
-from seedflood.simulation.checks import find_stuck
-from seedflood.simulation.journal import MemoryJournal
-from seedflood.simulation.network import Weather
-from seedflood.simulation.profiles import CHURN, CRASHES, FULL_DISKS, NETWORK, PARTITIONS, STORM, Profile
-from seedflood.simulation.runs import Trial
-from seedflood.simulation.work import Pace
+from simulation.checks import find_stuck
+from simulation.journal import MemoryJournal
+from simulation.network import Weather
+from simulation.profiles import CHURN, CRASHES, FULL_DISKS, NETWORK, PARTITIONS, STORM, Profile
+from simulation.runs import Trial
+from simulation.work import Pace
 
 STEPS = 20
 PROFILES = {
@@ -136,7 +136,7 @@ def test_the_same_seed_gives_the_same_run():
 def test_no_host_or_simulation_of_seedflood_is_loaded():
     """Of its protocol the codec knows the frames."""
     script = (
-        "import sys, lot_worlds; rooms = {'seedflood.host.seedflood', 'seedflood.simulation.seedflood'}; "
+        "import sys, lot_worlds; rooms = {'seedflood.host.seedflood', 'simulation.seedflood'}; "
         "print(sorted(rooms & set(sys.modules)))"
     )
     here = Path(__file__).parent

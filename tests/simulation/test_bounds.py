@@ -8,8 +8,8 @@ from seedflood.protocol.seedflood.messages import Bundle
 from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure
 from seedflood.protocol.seedflood.watch import REMEMBERED
 from seedflood.protocol.swarm.roster import Roster
-from seedflood.simulation.bounds import parts_of
-from seedflood.simulation.seedflood.bounds import BOUNDS, CLAIMED, find_ahead, find_excess, find_waiting
+from simulation.bounds import parts_of
+from simulation.seedflood.bounds import BOUNDS, CLAIMED, find_ahead, find_excess, find_waiting
 
 
 def make_busy(window="bounded", **settings):

@@ -1,6 +1,8 @@
 """The checks can fail: each is shown a world that is broken in its way, by hand or by a fault in the core."""
 
 from collections import Counter
+from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from worlds import STORMY, make_world, run_world
@@ -13,9 +15,10 @@ from seedflood.protocol.seedflood.holdings import Holdings
 from seedflood.protocol.seedflood.messages import Bundle, Update, Updates
 from seedflood.protocol.seedflood.pending import Pending
 from seedflood.protocol.seedflood.watch import DigestWatch
-from seedflood.simulation.checks import find_refusals, find_stuck
-from seedflood.simulation.seedflood.checks import find_mistakes, find_violations
-from seedflood.simulation.seedflood.journal import MemoryBundleJournal
+from seedflood.protocol.view import Blocker
+from simulation.checks import find_refusals, find_stuck, find_unended
+from simulation.seedflood.checks import find_mistakes, find_violations
+from simulation.seedflood.journal import MemoryBundleJournal
 
 
 @pytest.fixture
@@ -116,6 +119,30 @@ def test_who_is_stuck_is_named_with_what_it_waits_for():
     step = world.hosts[0].node.step
     assert find_stuck(world.hosts)[0] == f"h0 is collecting at step {step}, waits for h1 (window from step {step})"
     assert find_stuck(world.hosts)[1].startswith("h1 is down at step")
+    assert find_unended(world.hosts)[0].startswith("h0 does not know that h")
+
+
+def test_who_has_not_heard_that_all_have_ended_is_named(world):
+    world.run_for(5)
+    assert find_unended(world.hosts) == []
+    first, second, _ = world.hosts
+    member = second.node.membership.get(second.origin)
+    first.node.membership.believe(replace(member, version=member.version + 1, algorithm=b""))
+    assert find_unended(world.hosts) == [f"h0 does not know that {second.name} ended"]
+
+
+def test_hosts_of_one_name_are_named_once():
+    made_up = [Blocker("window", origin, "h7", 4, 0.0) for origin in range(30)]
+    others = [Blocker("window", origin, f"s{origin}", 4, 0.0) for origin in range(30)]
+    driver = SimpleNamespace(blockers=lambda: (*made_up, *others))
+    host = SimpleNamespace(
+        name="h0", is_up=True, is_done=False, node=SimpleNamespace(phase="collecting", step=4), driver=driver
+    )
+    (line,) = find_stuck([host])
+    assert line.startswith(
+        "h0 is collecting at step 4, waits for 30 times h7 (window from step 4), s0 (window from step"
+    )
+    assert line.endswith(", s14 (window from step 4), and 15 more")
 
 
 # A mechanism switched off: would anyone notice?

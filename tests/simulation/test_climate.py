@@ -1,8 +1,8 @@
 import random
 
-from seedflood.simulation.climate import draw_climate
-from seedflood.simulation.network import Weather
-from seedflood.simulation.profiles import CLIMATES
+from simulation.climate import draw_climate
+from simulation.network import Weather
+from simulation.profiles import CLIMATES
 
 
 def drawn(names, seeds=60):

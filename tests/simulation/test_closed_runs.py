@@ -10,13 +10,13 @@ from worlds import STORMY, make_world
 from seedflood.protocol.swarm.messages import Member
 from seedflood.protocol.swarm.roster import Entry, Roster
 from seedflood.protocol.swarm.swarm import Swarm
-from seedflood.simulation.checks import find_mistakes, find_stuck
-from seedflood.simulation.gasloc import runs as gasloc
-from seedflood.simulation.operator import Operator, find_strangers
-from seedflood.simulation.profiles import ROSTER
-from seedflood.simulation.seedflood import runs
-from seedflood.simulation.seedflood.accomplices import Accomplice
-from seedflood.simulation.seedflood.checks import find_violations, has_equal_digests
+from simulation.checks import find_mistakes, find_stuck
+from simulation.gasloc import runs as gasloc
+from simulation.operator import Operator, find_strangers
+from simulation.profiles import ROSTER
+from simulation.seedflood import runs
+from simulation.seedflood.accomplices import Accomplice
+from simulation.seedflood.checks import find_violations, has_equal_digests
 
 WINDOWS = ("strict", "bounded", "none")
 MODES = pytest.mark.parametrize("window", WINDOWS)

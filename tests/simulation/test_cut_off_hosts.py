@@ -4,10 +4,10 @@ import pytest
 from worlds import make_world
 
 from seedflood.protocol.swarm.roster import Cut
-from seedflood.simulation.checks import find_stuck
-from seedflood.simulation.operator import Operator
-from seedflood.simulation.seedflood.checks import find_surplus, find_violations, has_equal_digests
-from seedflood.simulation.seedflood.runs import Plan, simulate
+from simulation.checks import find_stuck
+from simulation.operator import Operator
+from simulation.seedflood.checks import find_surplus, find_violations, has_equal_digests
+from simulation.seedflood.runs import Plan, simulate
 
 WINDOWS = pytest.mark.parametrize("window", ["strict", "bounded", "none"])
 AWAY, GONE = 3, 4

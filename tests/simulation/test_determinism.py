@@ -1,7 +1,7 @@
 import pytest
 from worlds import STORMY, Witness, make_world, run_to_the_end
 
-from seedflood.simulation.seedflood.runs import Plan, simulate
+from simulation.seedflood.runs import Plan, simulate
 
 
 def trace_of(monkeypatch, seed):

@@ -4,9 +4,9 @@ import pytest
 from worlds import make_world, run_to_the_end
 
 from seedflood.protocol.swarm.rules import Patience
-from seedflood.simulation.network import Weather
-from seedflood.simulation.seedflood.runs import Plan, simulate
-from seedflood.simulation.work import Pace
+from simulation.network import Weather
+from simulation.seedflood.runs import Plan, simulate
+from simulation.work import Pace
 
 PERIOD, HOP_SECONDS, STEP_SECONDS = 100, 0.3, 0.01
 

@@ -5,8 +5,8 @@ from worlds import make_world
 
 from seedflood.protocol.seedflood.messages import Equivocation, Updates
 from seedflood.protocol.seedflood.watch import DigestWatch
-from seedflood.simulation.checks import find_stuck
-from seedflood.simulation.seedflood.checks import find_violations
+from simulation.checks import find_stuck
+from simulation.seedflood.checks import find_violations
 
 
 def make_two_tongued(host, peer, forge):

@@ -7,9 +7,9 @@ from worlds import STORMY, Witness, make_world, run_to_the_end
 
 from seedflood.protocol.seedflood.phase import Phase
 from seedflood.protocol.swarm.rules import Patience
-from seedflood.simulation.checks import find_stuck
-from seedflood.simulation.seedflood.checks import find_violations
-from seedflood.simulation.work import Pace
+from simulation.checks import find_stuck
+from simulation.seedflood.checks import find_violations
+from simulation.work import Pace
 
 WINDOWS = ["strict", "bounded", "none"]
 

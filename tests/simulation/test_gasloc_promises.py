@@ -4,18 +4,22 @@ import pytest
 
 from seedflood.host.backlog import Backlog
 from seedflood.host.driver import Driver
-from seedflood.protocol.gasloc import testimony
+from seedflood.protocol.gasloc import copies, pace, testimony
 from seedflood.protocol.gasloc.algorithm import Gasloc
 from seedflood.protocol.gasloc.carrier import Carrier
 from seedflood.protocol.gasloc.exchange import Exchange
 from seedflood.protocol.gasloc.ledger import Ledger
 from seedflood.protocol.gasloc.orders import Keep
+from seedflood.protocol.gasloc.rules import Bounds
 from seedflood.protocol.gasloc.transfer import RETRY_SECONDS, Receiving
-from seedflood.simulation.gasloc import runs
-from seedflood.simulation.gasloc.compute import Compute
-from seedflood.simulation.gasloc.replica import digest_of
-from seedflood.simulation.gasloc.runs import Plan, simulate
-from seedflood.simulation.journal import MemoryJournal
+from seedflood.protocol.gasloc.trust import STILL_SECONDS, Watch
+from simulation.gasloc import runs
+from simulation.gasloc.compute import Compute
+from simulation.gasloc.disk import ReplicaDisk
+from simulation.gasloc.liars import let_lie
+from simulation.gasloc.replica import digest_of
+from simulation.gasloc.runs import Plan, simulate
+from simulation.journal import MemoryJournal
 
 
 def simulated(profile, seed, **settings):
@@ -32,6 +36,14 @@ def is_seen(complaint, profile, seeds=range(8), **settings):
     """Does any seed show it?"""
     results = (simulated(profile, seed, **settings) for seed in seeds)
     return any(complaint in line for result in results for line in result.violations)
+
+
+def lying(monkeypatch, seed, kinds, *, healing_seconds=400.0, **settings):
+    """A run in which liars tell these kinds of lies, and no others."""
+    monkeypatch.setattr(runs, "let_lie", lambda world, chosen, told: let_lie(world, chosen, told, kinds))
+    monkeypatch.setattr(runs, "HEALING_SECONDS_MAX", healing_seconds)
+    drawn = {"clients": 5, "topology": "complete", "matching": None, "gamma": None, "agrees_at_end": None}
+    return simulated("liars", seed, **{**drawn, **settings})
 
 
 # A pair mixes together or not at all
@@ -84,9 +96,12 @@ def test_that_both_ends_may_skip_is_seen(monkeypatch):
 
 
 def test_that_a_partner_is_waited_for_without_end_is_seen(monkeypatch):
-    monkeypatch.setattr(runs, "HEALING_SECONDS_MAX", 60.0)
     monkeypatch.setattr(Exchange, "advance", lambda exchange, now: None)
-    results = [simulated("liars", seed) for seed in range(2, 4)]
+    kinds = ["offer", "withhold"]
+    results = [
+        lying(monkeypatch, seed, kinds, healing_seconds=60.0, clients=6, topology="ring", matching="one")
+        for seed in range(2, 6)
+    ]
     assert any(" are allowed" in line for result in results for line in result.violations)
     assert any(result.stuck for result in results)
 
@@ -101,13 +116,15 @@ def test_who_cannot_say_why_it_waits_is_seen(monkeypatch):
 
 def test_that_any_result_is_believed_is_seen(monkeypatch):
     monkeypatch.setattr(testimony.Testimony, "is_believed", lambda *_: True)
-    assert is_seen("that no honest host has made", "liars", matching="all")
+    results = [lying(monkeypatch, seed, ["mislead"], matching="all") for seed in range(4)]
+    assert "that no honest host has made" in str([result.violations for result in results])
 
 
 def test_that_silent_hosts_are_thought_to_stand_still_is_seen(monkeypatch):
+    monkeypatch.setattr(pace, "SILENT_SECONDS", 20.0)
     monkeypatch.setattr(testimony, "standing_still", lambda _, silent, us, round_: frozenset(silent) - {us})
     shape = {"clients": 9, "topology": "grid", "matching": "all", "local_steps": 4, "agrees_at_end": True}
-    assert is_seen("ends with other parameters", "all", range(15, 16), **shape)
+    assert is_seen("ends with other parameters", "all", range(7, 8), **shape)
 
 
 # Contents
@@ -120,7 +137,44 @@ def test_that_other_bytes_than_were_offered_are_kept_is_seen(monkeypatch):
         keep(compute, Keep(order.round, order.partner, digest_of(order.sink.data), order.sink))
 
     monkeypatch.setattr(Compute, "_keep", trust)
-    assert is_seen("kept parameters that its partner never offered", "liars")
+    results = [lying(monkeypatch, seed, ["forge"], matching="one") for seed in range(3)]
+    assert "kept parameters that its partner never offered" in str([result.violations for result in results])
+
+
+def test_that_a_donor_may_be_as_slow_as_it_likes_is_seen(monkeypatch):
+    assert lying(monkeypatch, 7, ["dribble"]).is_good
+
+    def look(watch, held, now):
+        if held > watch.held:
+            watch.held, watch.until = held, now + STILL_SECONDS
+
+    monkeypatch.setattr(Watch, "look", look)
+    result = lying(monkeypatch, 7, ["dribble"])
+    assert any("is kept from a copy" in line for line in result.violations)
+    assert result.stuck
+
+
+def test_that_one_host_may_hold_the_only_place_is_seen(monkeypatch):
+    assert lying(monkeypatch, 3, ["dribble", "nibble"]).is_good
+    monkeypatch.setattr(copies, "PLACES", 1)
+    least_bytes = Bounds.least_bytes
+    monkeypatch.setattr(Bounds, "least_bytes", lambda *of: 1 if of[-1] == copies.CHANCES else least_bytes(*of))
+    result = lying(monkeypatch, 3, ["dribble", "nibble"])
+    assert any("is kept from a copy" in line for line in result.violations)
+
+
+def test_that_contents_are_found_by_their_digest_alone_is_seen(monkeypatch):
+    """What a liar has sent under a true digest is taken for the bytes of the next one that offers it."""
+    assert lying(monkeypatch, 4, ["reuse"], matching="all").is_good
+    opened = ReplicaDisk.open
+    monkeypatch.setattr(ReplicaDisk, "open", lambda disk, peer, digest, size: opened(disk, 0, digest, size))
+    assert "for a liar" in str(lying(monkeypatch, 4, ["reuse"], matching="all").violations)
+
+
+def test_a_liar_that_alone_has_a_copy_and_crawls_is_not_waited_for_for_ever(monkeypatch):
+    """All others are late, so that nobody else has begun."""
+    result = lying(monkeypatch, 5, ["dribble"], healing_seconds=1000.0)
+    assert (result.violations, result.stuck) == ([], [])
 
 
 def test_that_a_full_disk_ends_a_host_to_which_parameters_come_is_seen(monkeypatch):

@@ -10,9 +10,9 @@ from processes_apart import said_under_any_hash
 from rich.console import Console
 
 from seedflood.errors import ConfigError
-from seedflood.simulation.gasloc.profiles import PROFILES
-from seedflood.simulation.gasloc.runs import Plan, show_result, simulate, sweep
-from seedflood.simulation.runs import show_sweep
+from simulation.gasloc.profiles import PROFILES
+from simulation.gasloc.runs import Plan, show_result, simulate, sweep
+from simulation.runs import show_sweep
 
 
 def assert_good(result):
@@ -91,7 +91,7 @@ def test_a_calm_run_has_no_faults_and_skips_nothing():
 
 SCRIPT = """
 import json
-from seedflood.simulation.gasloc.runs import Plan, simulate
+from simulation.gasloc.runs import Plan, simulate
 facts = simulate(Plan(clients=6, seed=11, steps=24)).facts()
 del facts["wall_seconds"]
 print(json.dumps(facts))
@@ -147,8 +147,8 @@ def test_a_plan_that_cannot_be_is_refused(settings):
 
 def test_no_simulation_of_seedflood_is_loaded():
     script = (
-        "import sys, seedflood.simulation.gasloc.runs; "
-        "rooms = {'seedflood.host.seedflood', 'seedflood.simulation.seedflood', 'torch', 'grpc', 'sqlite3'}; "
+        "import sys, simulation.gasloc.runs; "
+        "rooms = {'seedflood.host.seedflood', 'simulation.seedflood', 'torch', 'grpc', 'sqlite3'}; "
         "print(sorted(rooms & set(sys.modules)))"
     )
     said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

@@ -3,8 +3,8 @@
 import pytest
 from worlds import make_world, run_to_the_end
 
-from seedflood.simulation.seedflood.checks import find_mistakes
-from seedflood.simulation.work import Pace
+from simulation.seedflood.checks import find_mistakes
+from simulation.work import Pace
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from worlds import make_world, run_to_the_end
 
 from seedflood.protocol.seedflood.messages import Bundle
 from seedflood.protocol.seedflood.phase import Phase
-from seedflood.simulation.seedflood.checks import find_mistakes, find_violations
+from simulation.seedflood.checks import find_mistakes, find_violations
 
 WINDOWS = ["strict", "bounded", "none"]
 

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from seedflood.protocol.frontier import Frontier, Held
 from seedflood.protocol.packing import pack
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch
-from seedflood.simulation.seedflood.ledger import EPOCH_BYTES, Chronicle, Ledger
-from seedflood.simulation.seedflood.optimisers import OPTIMIZERS, after_steps, wrapped
+from simulation.seedflood.ledger import EPOCH_BYTES, Chronicle, Ledger
+from simulation.seedflood.optimisers import OPTIMIZERS, after_steps, wrapped
 
 SAID = [Bundle(origin, step, ((10 * origin + step, step + 1),)) for origin in (1, 2) for step in range(6)]
 

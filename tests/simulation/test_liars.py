@@ -13,11 +13,11 @@ from seedflood.errors import PeerError
 from seedflood.protocol.seedflood.messages import SCALAR_MAX, Updates
 from seedflood.protocol.seedflood.payload import Pairs
 from seedflood.protocol.seedflood.seeds import probe_seed
-from seedflood.simulation.liars import choose_liars
-from seedflood.simulation.link import Encoder, decode
-from seedflood.simulation.seedflood.checks import find_mistakes, find_violations
-from seedflood.simulation.seedflood.liars import LIES, Liar, let_lie
-from seedflood.simulation.seedflood.runs import Plan, simulate
+from simulation.liars import choose_liars
+from simulation.link import Encoder, decode
+from simulation.seedflood.checks import find_mistakes, find_violations
+from simulation.seedflood.liars import LIES, Liar, let_lie
+from simulation.seedflood.runs import Plan, simulate
 
 
 @given(st.sampled_from(sorted(TOPOLOGIES)), st.integers(1, 30), st.integers())

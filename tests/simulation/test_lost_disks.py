@@ -5,8 +5,8 @@ from worlds import make_world, run_to_the_end
 
 from seedflood.protocol.seedflood.phase import Phase
 from seedflood.protocol.swarm.rules import Patience
-from seedflood.simulation.network import Weather
-from seedflood.simulation.work import Pace
+from simulation.network import Weather
+from simulation.work import Pace
 
 WINDOWS = ["strict", "bounded", "none"]
 FREE = ["bounded", "none"]

@@ -9,7 +9,7 @@ from seedflood.protocol.frontier import Frontier, Held
 from seedflood.protocol.packing import pack
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch
 from seedflood.protocol.swarm.messages import Member
-from seedflood.simulation.seedflood.journal import MemoryBundleJournal
+from simulation.seedflood.journal import MemoryBundleJournal
 
 PERIOD = 4
 SUM = pack(bytes(8))

@@ -7,10 +7,10 @@ import pytest
 from seedflood.errors import PeerError
 from seedflood.protocol.seedflood.messages import Bundle, FrontierDigest, Standing, Updates
 from seedflood.protocol.swarm.messages import Goodbye, Hello, Member, Ping
-from seedflood.simulation.clock import Clock
-from seedflood.simulation.network import Network, Weather
-from seedflood.simulation.seedflood.traffic import TRAFFIC
 from seedflood.transport.codec import PullPart
+from simulation.clock import Clock
+from simulation.network import Network, Weather
+from simulation.seedflood.traffic import TRAFFIC
 
 
 class Host:

@@ -6,7 +6,7 @@ import pytest
 
 from seedflood.protocol.swarm.messages import Member
 from seedflood.protocol.swarm.outputs import Record
-from seedflood.simulation.journal import MemoryJournal
+from simulation.journal import MemoryJournal
 
 
 class Owner:

@@ -25,16 +25,16 @@ from seedflood.protocol.swarm.liveness import SUSPICION_SECONDS_MAX, Liveness
 from seedflood.protocol.swarm.membership import Membership
 from seedflood.protocol.swarm.presence import Presence
 from seedflood.protocol.swarm.rules import Patience
-from seedflood.simulation.checks import find_stuck
-from seedflood.simulation.network import Weather
-from seedflood.simulation.notary import Notary
-from seedflood.simulation.seedflood.checks import find_mistakes, find_violations
-from seedflood.simulation.seedflood.journal import MemoryBundleJournal
-from seedflood.simulation.seedflood.liars import let_lie
-from seedflood.simulation.work import Pace
-from seedflood.transport import columns
 from seedflood.transport.codec import decode
+from seedflood.wire import columns
 from seedflood.wire import flood_pb2 as pb
+from simulation.checks import find_stuck
+from simulation.network import Weather
+from simulation.notary import Notary
+from simulation.seedflood.checks import find_mistakes, find_violations
+from simulation.seedflood.journal import MemoryBundleJournal
+from simulation.seedflood.liars import let_lie
+from simulation.work import Pace
 
 
 def judge(world, seconds=400):

@@ -5,10 +5,10 @@ import pytest
 from worlds import STORMY, make_world
 
 from seedflood.protocol.seedflood.epochs import Closings
-from seedflood.simulation.checks import find_stuck
-from seedflood.simulation.operator import Operator
-from seedflood.simulation.seedflood.checks import find_violations, has_equal_digests, has_equal_frontiers
-from seedflood.simulation.seedflood.runs import Plan, simulate
+from simulation.checks import find_stuck
+from simulation.operator import Operator
+from simulation.seedflood.checks import find_violations, has_equal_digests, has_equal_frontiers
+from simulation.seedflood.runs import Plan, simulate
 
 PERIOD = 4
 

@@ -11,12 +11,12 @@ from rich.console import Console
 
 from seedflood.errors import ConfigError
 from seedflood.protocol.seedflood.donors import Donors
-from seedflood.simulation.runs import parse_seeds, show_sweep
-from seedflood.simulation.seedflood import runs
-from seedflood.simulation.seedflood.faults import SeedfloodChaos
-from seedflood.simulation.seedflood.host import SeedfloodHost
-from seedflood.simulation.seedflood.profiles import PROFILES
-from seedflood.simulation.seedflood.runs import Plan, show_result, simulate, sweep
+from simulation.runs import parse_seeds, show_sweep
+from simulation.seedflood import runs
+from simulation.seedflood.faults import SeedfloodChaos
+from simulation.seedflood.host import SeedfloodHost
+from simulation.seedflood.profiles import PROFILES
+from simulation.seedflood.runs import Plan, show_result, simulate, sweep
 
 WINDOWS = ["strict", "bounded", "none"]
 
@@ -104,7 +104,7 @@ def test_a_core_without_repair_fails(monkeypatch):
 
 SCRIPT = """
 import json
-from seedflood.simulation.seedflood.runs import Plan, simulate
+from simulation.seedflood.runs import Plan, simulate
 facts = simulate(Plan(clients=6, seed=11, window="bounded")).facts()
 del facts["wall_seconds"]
 print(json.dumps(facts))

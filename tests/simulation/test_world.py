@@ -5,8 +5,8 @@ from worlds import STORMY, Witness, make_world, run_to_the_end, run_world
 
 from seedflood.protocol.seedflood.open_windows import OpenWindows
 from seedflood.protocol.seedflood.payload import Coefficients, Slopes
-from seedflood.simulation.network import Weather
-from seedflood.simulation.work import Pace
+from simulation.network import Weather
+from simulation.work import Pace
 
 TOPOLOGIES = ["ring", "grid", "tree", "random-regular"]
 

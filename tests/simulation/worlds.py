@@ -2,11 +2,11 @@
 
 from seedflood.cluster.topology import make_topology
 from seedflood.protocol.seedflood.rounds import applied_before
-from seedflood.simulation.checks import find_stuck
-from seedflood.simulation.network import Weather
-from seedflood.simulation.seedflood.checks import find_violations
-from seedflood.simulation.seedflood.host import SeedfloodHost
-from seedflood.simulation.seedflood.world import SeedfloodWorld
+from simulation.checks import find_stuck
+from simulation.network import Weather
+from simulation.seedflood.checks import find_violations
+from simulation.seedflood.host import SeedfloodHost
+from simulation.seedflood.world import SeedfloodWorld
 
 STORMY = Weather(duplicate=0.1, reorder=0.1, lose=0.05, break_per_second=0.2)
 

@@ -5,7 +5,7 @@ import torch
 
 from seedflood.cluster.topology import make_topology
 from seedflood.config import NodeSettings, RunSettings
-from seedflood.study.methods.method import Graph, Problem
+from study.methods.method import Graph, Problem
 
 torch.set_num_threads(1)
 

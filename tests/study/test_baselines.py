@@ -6,14 +6,14 @@ import pytest
 import torch
 
 from seedflood.cluster.topology import make_topology
-from seedflood.study.methods import clients
-from seedflood.study.methods.central import AdamW, Lora, Mezo
-from seedflood.study.methods.choco import ChocoSgd, ChocoSgdLora
-from seedflood.study.methods.dsgd import Dsgd, DsgdLora
-from seedflood.study.methods.dzsgd import Dzsgd, DzsgdLora
-from seedflood.study.methods.method import Graph
-from seedflood.study.methods.mixing import mixing_matrix
 from seedflood.training.loading import load_base
+from study.methods import clients
+from study.methods.central import AdamW, Lora, Mezo
+from study.methods.choco import ChocoSgd, ChocoSgdLora
+from study.methods.dsgd import Dsgd, DsgdLora
+from study.methods.dzsgd import Dzsgd, DzsgdLora
+from study.methods.method import Graph
+from study.methods.mixing import mixing_matrix
 
 
 def gradient_of(method, client):

@@ -4,15 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from seedflood.study.cell import Result
-from seedflood.study.choices import choose, spell
-from seedflood.study.claims import CLAIMS, judge
-from seedflood.study.evidence import Evidence
-from seedflood.study.forecast import forecast
-from seedflood.study.plan import BYTES, DEFAULT, PRETRAIN, SHORT, Study
-from seedflood.study.results import Results
-from seedflood.study.summary import all_tries, chosen, left
-from seedflood.study.timings import Applied, Timing
+from study.cell import Result
+from study.choices import choose, spell
+from study.claims import CLAIMS, judge
+from study.evidence import Evidence
+from study.forecast import forecast, measured_speeds, sampled_speeds
+from study.methods import METHODS
+from study.plan import BYTES, DEFAULT, PRETRAIN, SHORT, Study
+from study.results import Results
+from study.summary import all_tries, chosen, left
+from study.timings import Applied, Timing
 
 STUDY = Study(replace(DEFAULT, seeds=(1, 2)), "tiny", "sst2", "f" * 16)
 SENT = {"seedflood": 1e5, "dsgd": 1e7, "choco": 2e5, "dsgd-lora": 1e6, "choco-lora": 5e4, "gasloc": 2e5}
@@ -154,13 +155,12 @@ def test_pre_training_is_chosen_for_by_the_study_from_scratch(results):
 
 
 def test_a_forecast_counts_what_is_left_once(results, tmp_path):
-    assert all((share.left, share.seconds) == (0, 0) for share in forecast(STUDY, results))
+    assert all((share.left, share.seconds) == (0, 0) for share in forecast(STUDY, results, {}))
     few = Results(tmp_path / "few")
-    assert {share.seconds for share in forecast(STUDY, few)} == {None}
     for result in results:
         if result.cell.clients <= 16:
             few.add(result)
-    shares = {share.title: share for share in forecast(STUDY, few)}
+    shares = {share.title: share for share in forecast(STUDY, few, measured_speeds(STUDY, few))}
     cells = STUDY.cells(chosen(STUDY, results))
     assert sum(share.cells for share in shares.values()) == len(cells) + len(all_tries(STUDY, results))
     assert shares[BYTES].left == 0
@@ -168,3 +168,15 @@ def test_a_forecast_counts_what_is_left_once(results, tmp_path):
     waiting = [cell for cell in cells if cell.clients > 16]
     assert last.left == len(waiting)
     assert last.seconds == pytest.approx(sum(2.0 * cell.clients / 16 for cell in waiting))
+
+
+def test_a_forecast_of_a_fresh_folder_rests_on_a_sample_with_gradients_and_one_without(tmp_path):
+    fresh = Results(tmp_path)
+    assert measured_speeds(STUDY, fresh) == {}
+    speeds = sampled_speeds(STUDY, lambda cell: cell.work * (3.0 if METHODS[cell.method].order == "first" else 1.0))
+    assert sorted(speeds.values()) == [1.0, 3.0]
+    assert {METHODS[name].order for name in speeds} == {"first", "zeroth"}
+    shares = {share.title: share for share in forecast(STUDY, fresh, speeds)}
+    assert all(share.seconds > 0 for share in shares.values())
+    only = replace(STUDY, methods=["dsgd"])
+    assert list(sampled_speeds(only, lambda cell: 1.0)) == ["dsgd"]

@@ -1,23 +1,27 @@
 """A whole study in small, by real processes."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from seedflood.cli import main
+from study.__main__ import main
 
 METHODS = "seedflood,dsgd"
+OF_CHECKOUT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+"""Where a script elsewhere finds the study."""
 
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from seedflood.study import harness
-from seedflood.study.plan import SMOKE, Study
-from seedflood.study.results import Results
-from seedflood.study.rows import objective_of, split
+from study import harness
+from study.plan import SMOKE, Study
+from study.results import Results
+from study.rows import objective_of, split
 
 def told(doing, ended, done, total):
     if ended is not None:
@@ -31,19 +35,32 @@ if __name__ == "__main__":
 """
 
 
+def test_a_dry_run_in_a_fresh_folder_says_how_long_it_takes_and_how_it_knows(tmp_path, monkeypatch, capsys):
+    arguments = ["--dry-run", "--plan", "smoke", "--out", str(tmp_path), "--methods", METHODS, "--json"]
+    monkeypatch.setattr("sys.argv", ["study", *arguments])
+    with pytest.raises(SystemExit):
+        main()
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["Accuracy against bytes"] == "2 of 2 cells left"
+    assert 0 <= facts["hours"] < 1
+    assert facts["hours rest on"].startswith("a few steps of dsgd and seedflood, measured just now")
+    assert not (tmp_path / "results.jsonl").exists()
+
+
 @pytest.mark.long
 def test_a_study_that_is_killed_goes_on_where_it_was(tmp_path, monkeypatch, capsys):
     script = tmp_path / "killed.py"
     script.write_text(KILLED)
     command = [sys.executable, str(script), str(tmp_path), METHODS]
-    killed = subprocess.run(command, capture_output=True, timeout=120)  # it returns when the last process has ended
+    # It returns when the last process has ended.
+    killed = subprocess.run(command, capture_output=True, timeout=120, env=OF_CHECKOUT)
     assert killed.returncode == -signal.SIGKILL
     results = tmp_path / "results.jsonl"
     first = results.read_text()
     assert first.count("\n") == 1
 
     arguments = ["--plan", "smoke", "--out", str(tmp_path), "--methods", METHODS, "--jobs", "1", "--json"]
-    monkeypatch.setattr("sys.argv", ["seedflood", "study", *arguments])
+    monkeypatch.setattr("sys.argv", ["study", *arguments])
     for _ in range(2):  # the second time there is nothing left to do
         with pytest.raises(SystemExit) as end:
             main()

@@ -8,11 +8,11 @@ from torch.nn.utils import parameters_to_vector
 
 from seedflood.cluster.topology import make_topology
 from seedflood.protocol.gasloc.matching import Lottery
-from seedflood.study.methods.applying import Applying, dense_seconds, seconds_of
-from seedflood.study.methods.gasloc import DAdam, Diloco, Gasloc, matched
-from seedflood.study.methods.method import Graph
-from seedflood.study.methods.seedflood import Coefficients, OneSided, Slopes, TwoSided, flood_share
 from seedflood.training.seedflood.rehearsal import Rehearsal
+from study.methods.applying import Applying, dense_seconds, seconds_of
+from study.methods.gasloc import DAdam, Diloco, Gasloc, matched
+from study.methods.method import Graph
+from study.methods.seedflood import Coefficients, OneSided, Slopes, TwoSided, flood_share
 
 
 def flooded(graph, origin):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from seedflood.study.cell import Cell, Result
-from seedflood.study.links import Links, clock, seconds_to
+from study.cell import Cell, Result
+from study.links import Links, clock, seconds_to
 
 SENT = 1e6
 EQUAL = Links("equal", 1e6, 0.1)

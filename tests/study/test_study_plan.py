@@ -5,16 +5,16 @@ from dataclasses import replace
 
 import pytest
 
-from seedflood.cli import main
 from seedflood.config import ObjectiveSettings
 from seedflood.errors import ConfigError, DataError, ExitCode, JournalError, UsageError
-from seedflood.study import extra
-from seedflood.study.cell import Result
-from seedflood.study.methods import METHODS
-from seedflood.study.plan import DEFAULT, PLANS, SMOKE, Study, check_methods, find_plan
-from seedflood.study.results import FolderInUseError, Results, alone
-from seedflood.study.rows import Sizes, objective_of, split
-from seedflood.study.traffic import Traffic
+from study import extra
+from study.__main__ import main
+from study.cell import Result
+from study.methods import METHODS
+from study.plan import DEFAULT, PLANS, SMOKE, Study, check_methods, find_plan
+from study.results import FolderInUseError, Results, alone
+from study.rows import Sizes, objective_of, split
+from study.traffic import Traffic
 
 STUDY = Study(SMOKE, "embedded", "embedded", "0" * 16)
 CHOSEN = {name: kind.grid[0] for name, kind in METHODS.items()}
@@ -135,7 +135,7 @@ def test_too_few_rows_are_refused(tmp_path):
 def test_a_missing_package_is_named_with_what_installs_it(monkeypatch):
     extra.check_extra()
     monkeypatch.setattr(extra, "PACKAGES", ("matplotlib", "no_such_package"))
-    with pytest.raises(ConfigError, match=r'needs no_such_package, .* run pip install "seedflood\[study\]"'):
+    with pytest.raises(ConfigError, match=r'needs no_such_package, .* run pip install -e "\.\[study\]"'):
         extra.check_extra()
 
 
@@ -157,7 +157,7 @@ def test_a_second_study_of_a_folder_is_told_to_wait(tmp_path):
 
 def test_a_file_that_cannot_be_written_is_one_sentence(tmp_path, monkeypatch, capsys):
     (tmp_path / "figures").write_text("a file where a folder should be")
-    monkeypatch.setattr("sys.argv", ["seedflood", "study", "--report-only", "--out", str(tmp_path)])
+    monkeypatch.setattr("sys.argv", ["study", "--report-only", "--out", str(tmp_path)])
     with pytest.raises(SystemExit) as end:
         main()
     assert end.value.code == ExitCode.DISK
@@ -166,7 +166,7 @@ def test_a_file_that_cannot_be_written_is_one_sentence(tmp_path, monkeypatch, ca
 
 def test_the_bytes_of_a_step_are_those_of_real_messages(tmp_path, monkeypatch, capsys):
     arguments = ["--plan", "smoke", "--out", str(tmp_path), "--traffic", "--methods", "seedflood,dsgd,choco,adamw"]
-    monkeypatch.setattr("sys.argv", ["seedflood", "study", *arguments, "--json"])
+    monkeypatch.setattr("sys.argv", ["study", *arguments, "--json"])
     with pytest.raises(SystemExit) as end:
         main()
     assert end.value.code == 0

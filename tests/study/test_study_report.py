@@ -5,15 +5,15 @@ from dataclasses import replace
 
 import pytest
 
-from seedflood.study.cell import Result
-from seedflood.study.links import HOME, seconds_to
-from seedflood.study.plan import BYTES, Part, Plan, Study
-from seedflood.study.report import write_report
-from seedflood.study.results import Results
-from seedflood.study.rows import Sizes
-from seedflood.study.summary import Row, all_tries, chosen, halfway, left, rows_of, studies_in, tries_of
-from seedflood.study.timings import Applied, Timing
-from seedflood.study.traffic import Traffic
+from study.cell import Result
+from study.links import HOME, seconds_to
+from study.plan import BYTES, Part, Plan, Study
+from study.report import write_report
+from study.results import Results
+from study.rows import Sizes
+from study.summary import Row, all_tries, chosen, halfway, left, rows_of, studies_in, tries_of
+from study.timings import Applied, Timing
+from study.traffic import Traffic
 
 PARTS = (Part(BYTES, ("dsgd", "adamw")), Part("Clients", ("dsgd",), ({}, {"clients": 4})))
 PLAN = Plan("little", {"first": 10, "zeroth": 10}, Sizes(8, 8, 8), (1, 2, 3), PARTS, clients=2)

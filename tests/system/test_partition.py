@@ -23,7 +23,7 @@ def test_in_strict_windows_both_halves_wait_and_go_on_when_the_network_is_whole(
     network.cut()
     for host in made:
         host.wait_for("waiting")
-        host.wait_for("waiting")  # ten seconds later: links are given up by then
+        host.wait_for("waiting")  # twenty seconds later: links are given up by then
         assert host.has_said("member silent")
         assert host.has_said("link down")
     network.heal()

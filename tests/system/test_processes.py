@@ -168,6 +168,7 @@ def test_two_interrupts_end_a_local_cluster_without_a_traceback(tmp_path):
 
 
 def test_seedflood_local_tells_why_a_node_failed(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
     ran = _seedflood(
         "local", "--nodes", "2", "--model", str(tmp_path), "--task", "sst2", "--folder", str(tmp_path / "x")
     )

@@ -1,6 +1,7 @@
 import gzip
 import json
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from reference import VOCABULARY, WORDS, tiny_base, tiny_settings, tiny_tokenizer
 from transformers import AutoTokenizer
 
+from seedflood.config import WITHOUT_ROWS, TaskName
 from seedflood.errors import ConfigError, DataError, ModelError
 from seedflood.training.formats import BUILT_IN, PromptFormat, TextFormat, choose_format
 from seedflood.training.objectives.batches import TextBatch
@@ -210,6 +212,10 @@ def test_a_template_is_plain_columns_and_nothing_else(template):
 def test_a_prompted_task_needs_template_and_label_words():
     with pytest.raises(ConfigError, match="needs template and label_words"):
         choose_format(tiny_settings(task="prompted").objective, {})
+
+
+def test_settings_know_which_tasks_have_rows_of_their_own():
+    assert {*get_args(TaskName)} - {*WITHOUT_ROWS} == {*BUILT_IN}
 
 
 def test_a_task_without_data_is_refused():

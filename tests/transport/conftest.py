@@ -137,9 +137,6 @@ class Node:
         self.refusals.append(error)
         self._note("refused", address)
 
-    def met(self, run: str) -> None:
-        self._note("met", run)
-
     def failed(self, error: Exception) -> None:
         self.failures.append(error)
         self._note("failed", error)

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from seedflood.errors import PeerError
 from seedflood.protocol.frontier import RANGES_MAX, Frontier, Held, tellable
 from seedflood.protocol.origin import NAME_PATTERN, STEP_MAX
-from seedflood.protocol.seedflood.applied import APPLIED_BYTES_MAX
 from seedflood.protocol.seedflood.messages import (
     BUNDLE_BYTES_MAX,
     SCALAR_MAX,
@@ -64,7 +63,6 @@ def bundles(draw: st.DrawFn, told: st.SearchStrategy[Told] = probes) -> Bundle:
         tuple(draw(st.lists(told, min_size=1, max_size=draw(st.sampled_from([1, 5, 64]))))),
         draw(st.sampled_from([0, 0, min(step, 7), min(step, 2**32 - 1)])),
         draw(signatures),
-        draw(st.just(b"") | st.binary(min_size=1, max_size=APPLIED_BYTES_MAX)),
     )
 
 
@@ -235,7 +233,6 @@ def wire(**kind: object) -> bytes:
 
 def test_the_right_columns_are_accepted() -> None:
     assert decode(columns()) == Updates((Bundle(1, 10, ((7, -4),), 0, bytes(64)),))
-    assert decode(columns(applied=[b"x"])) == Updates((Bundle(1, 10, ((7, -4),), 0, bytes(64), b"x"),))
     assert decode(member_frame()) == Members((Member(bytes(32), "a", 1, signature=bytes(64)),))
     assert decode(payloads(b"xyz")) == Updates((Bundle(1, 10, (b"xyz",), 0, bytes(64)),))
     assert decode(pull_frame(origins=[4, 5], marks=[10, 2])) == Pull(1, (Held(4, 10), Held(5, 2)))
@@ -260,8 +257,6 @@ def test_the_right_columns_are_accepted() -> None:
         (columns(steps=[STEP_MAX + 1]), "limit"),
         (columns(steps=[STEP_MAX], counts=[2], seeds=[1, 2], scalars=[1, 2]), "limit"),
         (columns(skipped=[11]), "limit"),
-        (columns(applied=[b"x", b"y"]), "columns"),
-        (columns(applied=[bytes(APPLIED_BYTES_MAX + 1)]), "limit"),
         (columns(payloads=[b"x"]), "columns"),
         (payloads(b""), "limit"),
         (payloads(b"x", b"y"), "columns"),
@@ -342,15 +337,6 @@ def test_many_bundles_become_frames_within_the_limits() -> None:
     many = Updates(tuple(bundle(step=k, updates=64) for k in range(10_000)))
     frames = encode(many)
     assert len(frames) == 3
-    assert max(map(len, frames)) < codec.FRAME_BYTES_MAX
-    assert tuple(one for frame in frames for one in decode(frame).bundles) == many.bundles
-
-
-def test_many_bundles_that_state_what_was_applied_become_frames_within_the_limits() -> None:
-    stated = bytes(APPLIED_BYTES_MAX)
-    many = Updates(tuple(bundle(step=k, updates=64)._replace(applied=stated) for k in range(5_000)))
-    frames = encode(many)
-    assert len(frames) == 2
     assert max(map(len, frames)) < codec.FRAME_BYTES_MAX
     assert tuple(one for frame in frames for one in decode(frame).bundles) == many.bundles
 

@@ -20,6 +20,7 @@ from linked import end_of
 
 from seedflood.errors import PeerError
 from seedflood.identity import Identity, verify
+from seedflood.protocol.swarm.messages import Hello
 from seedflood.transport import certificates, codec
 from seedflood.transport.credentials import PROOF_KEY, TlsCredentials
 from seedflood.transport.server import CHANNEL_OPTIONS, LINK_PATH
@@ -399,14 +400,19 @@ async def test_hosts_of_other_runs_are_still_told_so(make_secured):
     assert "belongs to another run" in str(a.refusals[0])
 
 
-async def test_hosts_of_a_course_meet_across_its_runs(make_secured):
+async def test_a_late_host_learns_over_tls_that_its_run_is_over_if_it_took_part(make_secured):
     """The authority says nothing of a run, else they could not hear of each other."""
-    kindred = frozenset(hashlib.sha256(run).hexdigest()[:16] for run in (b"first", b"second"))
-    b = await make_secured("b", run="second", kindred_runs=kindred).start()
-    a = await make_secured("a", run="first", kindred_runs=kindred).start(b)
-    await a.until(lambda: ("met", b.run_id.hex()[:16]) in a.calls)
-    await b.until(lambda: ("met", a.run_id.hex()[:16]) in b.calls)
-    assert (a.linked, a.refusals, set(b.links.faults().values())) == ({}, [], {0})
+    first, second = (hashlib.sha256(run).hexdigest()[:16] for run in (b"first", b"second"))
+    late = await make_secured("late", run="first", kindred_runs={second}).start()
+    stranger = await make_secured("stranger", run="first", kindred_runs={second}).start()
+    b = make_secured("b", run="second", kindred_runs={first})
+    b.links._settings.ended[first] = Hello(late.run_id, late.base_digest, b.member, (late.member,))
+    await b.start(stranger, late)
+    await late.until(lambda: ("disconnected", b.origin, "goodbye: all have ended this run") in late.calls)
+    stranger.dial(b)
+    late.dial(b)
+    await late.until(lambda: late.calls.count(("connected", b.origin)) >= 3)
+    assert (stranger.calls, stranger.refusals, b.calls) == ([], [], [])
 
 
 async def test_connections_that_open_no_stream_are_counted_and_told_of(make_secured, caplog):

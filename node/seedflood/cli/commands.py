@@ -1,19 +1,14 @@
 """The commands, and how a fault of any of them is reported."""
 
-import asyncio
 import json
-import os
-import sys
-from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import structlog
 import typer
-from rich.console import Console
-from rich.text import Text
 
 from seedflood import VERSION
+from seedflood.cli.faults import run_command
 from seedflood.cli.founding import init, invite, join, keygen
 from seedflood.cli.options import (
     EPILOG,
@@ -22,30 +17,35 @@ from seedflood.cli.options import (
     RunOption,
     SetOption,
     VersionOption,
+    facts_read,
     parse_overrides,
     settings_of,
     show_facts,
     table_console,
 )
 from seedflood.cli.rosters import roster_app
-from seedflood.cli.study import study
 from seedflood.cli.tour import tour
 from seedflood.cli.tuning import tune
 from seedflood.cli.watching import add_watching
 from seedflood.cluster.topology import TopologyName
-from seedflood.config import check_course, load_course, load_settings, merge, migrate_file, pick, read_layer
-from seedflood.errors import DivergenceError, ExitCode, SeedfloodError, UsageError
+from seedflood.config import (
+    check_course,
+    check_folders,
+    detach,
+    load_course,
+    load_settings,
+    merge,
+    pick,
+    read_layer,
+)
+from seedflood.errors import DivergenceError
 from seedflood.host import garbage
 from seedflood.host.logs import configure_logging
-from seedflood.protocol.seedflood.window import WindowRule
-from seedflood.simulation.gasloc.profiles import PROFILES as GASLOC_PROFILES
-from seedflood.simulation.seedflood.profiles import PROFILES
 
-SIMULATED: Mapping[str, Collection[str]] = {"seedflood": PROFILES, "gasloc": GASLOC_PROFILES}
-"""What can be simulated, and which sets of faults there are."""
 LOCAL_STEPS = {"gradient": 48}
 LOCAL_STEPS_OTHERWISE = 400
 """The default length of a run of `local`, by estimate."""
+THEN_REMEDY = "name the file of the run that follows with --then"
 
 node_app = typer.Typer(add_completion=False, rich_markup_mode="markdown", pretty_exceptions_enable=False)
 app = typer.Typer(
@@ -66,14 +66,6 @@ app.command()(join)
 add_watching(app)
 app.command()(tune)
 app.command()(tour)
-app.command()(study)
-
-
-def _spell_faults() -> str:
-    """Those of all modes, then those of one."""
-    common = [name for name in PROFILES if name in GASLOC_PROFILES]
-    own = [f"{mode}: {', '.join(name for name in found if name not in common)}" for mode, found in SIMULATED.items()]
-    return "; ".join([", ".join(common), *own])
 
 
 @node_app.command(epilog=EPILOG)
@@ -170,7 +162,7 @@ def local(
         evaluate_every=max(1, steps // 8) if evaluate_every is None else evaluate_every,
         export=export,
         overrides=flags,
-        then=read_layer(then, "name the file of the run that follows with --then") if then is not None else None,
+        then=None if then is None else detach(read_layer(then, THEN_REMEDY), then.parent),
     )
     result = run_cluster(plan, folder)
     if as_json:
@@ -196,23 +188,6 @@ def show_config(peers: PeersOption = Path("peers.toml"), run: RunOption = None, 
     """Prints all settings as they combine, as JSON."""
     settings = settings_of(peers, overrides, run)
     typer.echo(json.dumps(settings.model_dump(mode="json"), indent=2))
-
-
-@config_app.command("migrate")
-def migrate_config(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The peers.toml of an earlier version.")],
-) -> None:
-    """Rewrites a peers.toml whose [run] is still one flat table: every key moves to the table that has it now.
-
-    Comments stay with their keys, and the old file is kept beside it as FILE.old. A file that needs no change is left
-    alone. The id of the run changes, so do it on all hosts, before the run starts: a journal belongs to one run.
-
-    Example:
-
-        seedflood config migrate peers.toml
-    """
-    kept = migrate_file(file)
-    typer.echo(f"{file} needs no change" if kept is None else f"{file} is rewritten; the old one is {kept}")
 
 
 @app.command()
@@ -244,11 +219,12 @@ def evaluate(
     if data is not None:
         flags.setdefault("node", {})["data"] = data
     settings = load_settings(None, flags) if peers is None else pick(load_course(peers, flags), run)
+    check_folders(settings)
 
     from seedflood.offline.learned import evaluate_model, rebuild
 
     result = evaluate_model(settings) if peers is None else rebuild(settings).evaluate()
-    facts = {**result.rounded(), "rows": result.rows}
+    facts = {**facts_read(settings, has_state=peers is not None), **result.rounded(), "rows": result.rows}
     if as_json:
         typer.echo(json.dumps(facts))
     else:
@@ -270,11 +246,12 @@ def export(
         seedflood export --peers peers.toml --output ./opt-125m-sst2
     """
     settings = settings_of(peers, overrides, run)
+    check_folders(settings)
 
     from seedflood.offline.learned import rebuild
 
     trainer = rebuild(settings)
-    facts = {"folder": str(trainer.export(output)), "digest": trainer.digest().hex()}
+    facts = {**facts_read(settings), "folder": str(trainer.export(output)), "digest": trainer.digest().hex()}
     if as_json:
         typer.echo(json.dumps(facts))
     else:
@@ -298,83 +275,18 @@ def replay(
         seedflood replay --peers peers.toml
     """
     settings = settings_of(peers, overrides, run)
+    check_folders(settings)
 
     from seedflood.offline.learned import replay as replay_journal
 
     replayed = replay_journal(settings)
+    facts = {**facts_read(settings), **replayed.facts()}
     if as_json:
-        typer.echo(json.dumps(replayed.facts()))
+        typer.echo(json.dumps(facts))
     else:
-        show_facts(replayed.facts())
+        show_facts(facts)
     if not replayed.is_sound:
         raise DivergenceError(f"the journal in {settings.node.state} is not what the node applied; see above.")
-
-
-@app.command()
-def simulate(
-    mode: Annotated[str, typer.Option(help=f"What hosts train by: {', '.join(SIMULATED)}.")] = "seedflood",
-    clients: Annotated[int, typer.Option(min=1, max=4096, help="How many hosts.")] = 16,
-    topology: Annotated[TopologyName, typer.Option(help="Who is linked with whom.")] = "ring",
-    seed: Annotated[int, typer.Option(help="Everything that happens follows from it.")] = 1,
-    seeds: Annotated[str | None, typer.Option(metavar="A..B", help="Many runs instead of one, on all cores.")] = None,
-    faults: Annotated[str, typer.Option(help=f"What goes wrong: {_spell_faults()}.")] = "all",
-    steps: Annotated[int, typer.Option(min=1, help="Length of the run.")] = 20,
-    window: Annotated[WindowRule | None, typer.Option(help="When a step closes (seedflood; strict).")] = None,
-    closed: Annotated[
-        bool,
-        typer.Option("--closed", help="Only hosts on a roster take part; it changes meanwhile, and strangers dial."),
-    ] = False,
-    as_json: JsonOption = False,
-) -> None:
-    """Runs the real protocol under a virtual clock, with faults, and judges it from outside.
-
-    First chaos, judged for what must never happen; then healing, judged for what must happen at last. Exits with 70 if
-    a promise was broken. The same seed gives exactly the same run.
-
-    Example:
-
-        seedflood simulate --clients 64 --faults all --seeds 1..100
-
-        seedflood simulate --mode gasloc --clients 12 --steps 48 --faults crashes
-    """
-    from seedflood.simulation.runs import parse_seeds, show_sweep
-
-    facts = {"clients": clients, "topology": topology, "seed": seed, "steps": steps, "profile": faults}
-    runs, plan = _plan(mode, window, closed=closed, **facts)
-    if seeds is None:
-        result = runs.simulate(plan)
-        bad = [] if result.is_good else [result]
-        if as_json:
-            typer.echo(json.dumps(result.facts()))
-        else:
-            runs.show_result(result, table_console())
-    else:
-        chosen = parse_seeds(seeds)
-        results = runs.sweep(plan, chosen)
-        if as_json:
-            bad = []
-            for result in results:
-                typer.echo(json.dumps(result.facts()))
-                bad += [] if result.is_good else [result]
-        else:
-            bad = show_sweep(results, table_console(), count=len(chosen))
-    if bad:
-        raise DivergenceError(f"promises were broken; run again with --seed {bad[0].plan.seed} to see how.")
-
-
-def _plan(mode: str, window: WindowRule | None, **facts: Any) -> tuple[Any, Any]:
-    """How runs of this mode are simulated (its module `runs`), and what is to be. Raises UsageError."""
-    if mode not in SIMULATED:
-        raise UsageError(f'unknown mode "{mode}"; choose one of {", ".join(SIMULATED)}.')
-    if mode == "gasloc":
-        if window is not None:
-            raise UsageError("--window is for --mode seedflood: rounds of gasloc have no windows.")
-        from seedflood.simulation.gasloc import runs as gasloc_runs
-
-        return gasloc_runs, gasloc_runs.Plan(**facts)
-    from seedflood.simulation.seedflood import runs
-
-    return runs, runs.Plan(window=window or "strict", **facts)
 
 
 @app.callback()
@@ -384,32 +296,9 @@ def _describe(_version: VersionOption = None) -> None:
 
 def main() -> None:
     """`seedflood`."""
-    _run(app, "seedflood")
+    run_command(app, "seedflood")
 
 
 def node_main() -> None:
     """`seedflood-node`."""
-    _run(node_app, "seedflood-node")
-
-
-def _run(command: Callable[..., Any], name: str) -> None:
-    try:
-        command(prog_name=name)
-    except SeedfloodError as error:
-        _fail(name, str(error), error.exit_code)
-    except (KeyboardInterrupt, asyncio.CancelledError):
-        _fail(name, "interrupted", ExitCode.TRY_AGAIN)
-    except Exception as error:
-        _fail(name, f"internal fault: {type(error).__name__}: {error}; please report it.", ExitCode.INTERNAL)
-
-
-def _fail(name: str, sentence: str, code: ExitCode) -> None:
-    """One sentence on stderr; JSON where the logs are JSON."""
-    if os.environ.get("SEEDFLOOD_TRACEBACK"):
-        raise
-    if name == "seedflood-node" and not sys.stderr.isatty():
-        print(json.dumps({"event": sentence, "level": "critical", "exit_code": int(code)}), file=sys.stderr)
-    else:
-        line = Text.assemble((f"{name}:", "bold red"), " ", sentence)
-        Console(stderr=True, soft_wrap=True, highlight=False).print(line)
-    sys.exit(int(code))
+    run_command(node_app, "seedflood-node")

@@ -37,6 +37,10 @@ def init(
     run: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Takes [run] from this peers.toml (default: a short first run).")
     ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(help="Where each host has its rows ([node] data): a folder there, a hub data set or embedded."),
+    ] = None,
     overrides: SetOption = None,
 ) -> None:
     """Makes a closed run: a folder for each host that is ready to be copied to it, and the operator's own key.
@@ -55,7 +59,7 @@ def init(
         raise UsageError("--set is for [run] here; change the files of single hosts after they are made.")
     layers = [read_layer(run, "name a peers.toml with --run").get("run", {}) if run is not None else {}]
     layers += [{"mode": mode} if mode is not None else {}, given.get("run", {})]
-    keys = plan.found(plan.parse_hosts(hosts), merge(*layers), out)
+    keys = plan.found(plan.parse_hosts(hosts), merge(*layers), out, data)
     typer.echo(f"{out / plan.OPERATOR_FILE}: your own key, which signs the roster; keep it, and give it to nobody")
     for name, key in keys.items():
         typer.echo(f"{out / name}: copy this folder to {name} (public key {key})")

@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.table import Table
 
 from seedflood import VERSION
-from seedflood.config import MOVED, SECTIONS, Settings, load_course, merge, pick
-from seedflood.errors import ConfigError, UsageError
+from seedflood.config import SECTIONS, Settings, load_course, merge, pick
+from seedflood.errors import UsageError
 
 EPILOG = (
     "Exit codes: 0 done, 2 usage, 69 cannot bind, 70 internal, 74 disk, 75 try again, 76 other run, 77 removed or "
@@ -46,8 +46,8 @@ JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object on std
 
 
 def parse_overrides(overrides: list[str] | None) -> dict[str, Any]:
-    """`run.steps=16` becomes {"run": {"steps": 16}}. A value that is not valid TOML is taken as text. Raises UsageError
-    or ConfigError."""
+    """`run.steps=16` becomes {"run": {"steps": 16}}. A value that is not valid TOML is taken as text. Raises
+    UsageError."""
     nested: dict[str, Any] = {}
     for override in overrides or ():
         path, equals, text = override.partition("=")
@@ -56,9 +56,6 @@ def parse_overrides(overrides: list[str] | None) -> dict[str, Any]:
             raise UsageError(
                 f'--set "{override}" is not SECTION.KEY=VALUE; write for example --set run.seedflood.rank=16.'
             )
-        if table == "run" and key in MOVED:
-            moved = f"{MOVED[key]}.{key}={text}"
-            raise ConfigError(f"--set {override}: {key} moved to [{MOVED[key]}]; write --set {moved}.")
         try:
             value = tomllib.loads(f"value = {text}")["value"]
         except tomllib.TOMLDecodeError:
@@ -73,6 +70,13 @@ def parse_overrides(overrides: list[str] | None) -> dict[str, Any]:
 def settings_of(peers: Path, overrides: list[str] | None, run: str | None) -> Settings:
     """Of one run of the course that a file leads to. Raises ConfigError or UsageError."""
     return pick(load_course(peers, parse_overrides(overrides)), run)
+
+
+def facts_read(settings: Settings, *, has_state: bool = True) -> dict[str, Any]:
+    """From where a command has read, for its output. has_state: what a node has learned, too."""
+    node, run = settings.node, settings.run
+    of_node = {"node": node.name, "state": str(node.state)} if has_state else {}
+    return {**of_node, "model": str(node.model_path or run.model), "data": node.data or run.objective.task}
 
 
 def show_facts(facts: dict[str, Any]) -> None:

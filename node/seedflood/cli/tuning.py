@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from seedflood.cli.options import JsonOption, SetOption, parse_overrides, table_console
+from seedflood.cli.options import JsonOption, SetOption, facts_read, parse_overrides, show_facts, table_console
 from seedflood.config import check_folders, load_settings, merge
 from seedflood.errors import UsageError
 
@@ -62,9 +62,11 @@ def tune(
 
     with Display() as report:
         result = sweep(settings, chosen, steps, report)
+    read = facts_read(settings, has_state=False)
     if as_json:
-        typer.echo(json.dumps(result.facts()))
+        typer.echo(json.dumps({**read, **result.facts()}))
     else:
+        show_facts(read)
         show_sweep(result, table_console())
 
 

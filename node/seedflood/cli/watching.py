@@ -75,7 +75,10 @@ def status(peers: PeersOption = Path("peers.toml"), node: NodeOption = None, as_
         + (", stands still" if _stands_still(said) else _when(progress["steps_per_second"], ", {:.2f} per second"))
         + _when(progress["seconds_left"], ", {:.0f} s left"),
         "loss": _show(progress["loss"])
+        + _when(progress["loss_step"], " at step {}")
         + _when(progress["spent_seconds"], f", after {{:.0f}} s and {_size(progress['spent_bytes'])} sent"),
+        "unlearns": _show_rise(progress["rise"]),
+        "evaluated": _show_evaluation(said["history"]["figures"]),
         "figures": ", ".join(f"{name} {_show_figure(value)}" for name, value in said["figures"].items()),
         "partners": ", ".join(f"{name.replace('_', ' ')} {text}" for name, text in said["words"].items()),
         "not encrypted": ", ".join(of_node["exposed"]),
@@ -283,6 +286,20 @@ def _show_window(window: dict[str, Any]) -> str:
         return "none is open"
     opened = window["opened_seconds"]
     return f"step {window['step']}, open for {opened:.1f} s, {window['heard']} of {window['expected']} heard"
+
+
+def _show_rise(rise: dict[str, Any] | None) -> str:
+    if rise is None:
+        return ""
+    best = _when(rise["best_step"], f"; its best was {rise['best_loss']} at step {{}}")
+    return f"the loss of the evaluation at step {rise['step']} is {rise['loss'] or 'no finite number'}{best}"
+
+
+def _show_evaluation(figures: dict[str, list[list[float]]]) -> str:
+    """The last point of each curve."""
+    return ", ".join(
+        f"{name} {_show_figure(points[-1][1])} at step {points[-1][0]}" for name, points in figures.items()
+    )
 
 
 def _stands_still(said: dict[str, Any]) -> bool:

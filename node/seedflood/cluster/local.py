@@ -5,7 +5,6 @@ import json
 import os
 import shutil
 import signal
-import sys
 import tempfile
 import time
 from dataclasses import dataclass, field
@@ -18,8 +17,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from seedflood.cluster.ports import free_ports
+from seedflood.cluster.processes import STDOUT_FILE, NodeProcess, start_nodes
 from seedflood.cluster.topology import TopologyName, make_topology
-from seedflood.config import PREVIOUS, RunSettings, check_course, load_course, merge, spell
+from seedflood.config import PREVIOUS, RunSettings, check_course, detach, load_course, merge, spell
 from seedflood.errors import ConfigError, ExitCode, SeedfloodError
 
 PLAIN_SECONDS = 5.0
@@ -48,7 +48,7 @@ class StoppedError(SeedfloodError):
 @dataclass(frozen=True, slots=True)
 class ClusterPlan:
     """What to run. overrides: settings by section, for every node. train_examples: None for all. then: settings of a
-    second run, by section; its model may be "previous", the result of the first."""
+    second run, by section, with absolute paths; its model may be "previous", the result of the first."""
 
     nodes: int
     topology: TopologyName
@@ -73,7 +73,6 @@ class _Host:
     folder: Path
     steps_of_runs: tuple[int, ...]
     run: int = 0
-    process: asyncio.subprocess.Process | None = None
     phase: str = "importing PyTorch"
     step: int = 0
     loss: float | None = None
@@ -138,6 +137,8 @@ def show_result(result: dict[str, Any], console: Console) -> None:
     last = result | {"seconds": max(node["spent_seconds"] for node in result["nodes"])} if earlier else result
     for one in (*earlier, last):
         _show_run(one, f"{one['name']} ({one['run_id'][:16]})" if earlier else one["run_id"][:16], console)
+    for name, words in result.get("errors", {}).items():
+        console.print(f"{name} said: {words}", style="red", markup=False, highlight=False)
 
 
 def _show_run(result: dict[str, Any], name: str, console: Console) -> None:
@@ -196,7 +197,8 @@ def _write_settings(plan: ClusterPlan, home: Path) -> list[_Host]:
     for k, name in enumerate(names):
         folder = home / name
         folder.mkdir(parents=True, exist_ok=True)
-        sections = merge({"run": _run_section(plan), "node": _node_section(plan, k, folder, ports[k])}, plan.overrides)
+        usual = {"run": _run_section(plan), "node": _node_section(plan, k, name, ports[k])}
+        sections = merge(usual, detach(merge(_told(plan, k), plan.overrides), Path()))
         neighbours = sorted(b if a == k else a for a, b in edges if k in (a, b))
         text = spell(sections)
         text += "".join(f'[[peers]]\nname = "{names[j]}"\naddress = "127.0.0.1:{ports[j]}"\n\n' for j in neighbours)
@@ -209,11 +211,17 @@ def _write_settings(plan: ClusterPlan, home: Path) -> list[_Host]:
     return hosts
 
 
+def _told(plan: ClusterPlan, k: int) -> dict[str, Any]:
+    """What the operator has told of models and rows: paths begin at the working directory."""
+    node: dict[str, Any] = {} if plan.data is None else {"data": plan.data}
+    if plan.export is not None and plan.then is None and k == 0:
+        node["export"] = str(plan.export)
+    return {"run": {"model": plan.model}, "node": node}
+
+
 def _run_section(plan: ClusterPlan) -> dict[str, Any]:
-    is_folder = plan.model != "embedded" and Path(plan.model).is_dir()
     return {
         "name": "local",
-        "model": str(Path(plan.model).resolve()) if is_folder else plan.model,
         "seed": plan.seed,
         "clients": plan.nodes,
         "steps": plan.steps,
@@ -221,24 +229,17 @@ def _run_section(plan: ClusterPlan) -> dict[str, Any]:
     } | ({} if plan.train_examples is None else {"train_examples": plan.train_examples})
 
 
-def _node_section(plan: ClusterPlan, k: int, folder: Path, port: int) -> dict[str, Any]:
-    section: dict[str, Any] = {
-        "name": folder.name,
+def _node_section(plan: ClusterPlan, k: int, name: str, port: int) -> dict[str, Any]:
+    return {
+        "name": name,
         "listen": f"127.0.0.1:{port}",
-        "state": str((folder / "state").resolve()),
+        "state": "state",
         "shard": f"{k + 1}/{plan.nodes}",
         "threads": max(1, (os.cpu_count() or 1) // plan.nodes),
         "progress_seconds": 0.5,
         "evaluate_every": plan.evaluate_every if k == 0 else 0,
         "log_format": "json",
-    }
-    if plan.data is not None:
-        section["data"] = str(Path(plan.data).resolve()) if Path(plan.data).is_dir() else plan.data
-    if plan.export is not None and plan.then is None and k == 0:
-        section["export"] = str(plan.export.resolve())
-    if plan.then is not None:
-        section["then"] = THEN_FILE
-    return section
+    } | ({"then": THEN_FILE} if plan.then is not None else {})
 
 
 def _then_sections(plan: ClusterPlan, k: int) -> dict[str, Any]:
@@ -271,13 +272,16 @@ class _Cluster:
         self._task = self._bar.add_task("importing PyTorch", total=plan.steps)
         self._began = time.monotonic()
         self._signals = 0
+        self._processes: list[NodeProcess] = []
 
     async def run(self) -> dict[str, Any]:
         loop = asyncio.get_running_loop()
         main = asyncio.current_task()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._interrupt, main)
-        watching = [asyncio.create_task(self._watch(host)) for host in self.hosts]
+        self._processes, following = await start_nodes([host.folder for host in self.hosts])
+        pairs = zip(self.hosts, self._processes, strict=True)
+        watching = [asyncio.create_task(self._watch(host, process)) for host, process in pairs]
         showing = asyncio.create_task(self._show())
         try:
             await asyncio.gather(*watching)
@@ -288,7 +292,7 @@ class _Cluster:
         finally:
             await self._stop()
             showing.cancel()
-            await asyncio.gather(*watching, showing, return_exceptions=True)
+            await asyncio.gather(*watching, showing, following, return_exceptions=True)
         return self._result()
 
     def _interrupt(self, main: "asyncio.Task[Any] | None") -> None:
@@ -296,31 +300,20 @@ class _Cluster:
         self._signals += 1
         if self._signals == 1 and main is not None:
             main.cancel()
-        for host in self.hosts:
-            if self._signals > 1 and host.process is not None and host.process.returncode is None:
-                host.process.kill()
+        for process in self._processes if self._signals > 1 else ():
+            process.send(signal.SIGKILL)
 
-    async def _watch(self, host: _Host) -> None:
+    async def _watch(self, host: _Host, process: NodeProcess) -> None:
         """One node from start to exit. Raises SeedfloodError if it fails."""
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
-        host.process = process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            *("-m", "seedflood", "--peers", str(host.folder / "peers.toml")),
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env=environment,
-            limit=1 << 20,
-        )
-        assert process.stdout is not None
-        assert process.stderr is not None
-        out, _ = await asyncio.gather(process.stdout.read(), self._read_log(host, process.stderr))
-        code = await process.wait()
+        await self._read_log(host, process.log)
+        code = await asyncio.shield(process.ended)
         if code != 0:
             why = host.last_words or _how_it_ended(code)
             error = SeedfloodError(f"{host.name} failed: {why} (log: {host.folder}/log.jsonl)")
             error.exit_code = ExitCode(code) if code in set(ExitCode) else ExitCode.INTERNAL
             raise error
-        host.results = [json.loads(line) for line in out.splitlines() if line.strip()]
+        results = (host.folder / STDOUT_FILE).read_text()
+        host.results = [json.loads(line) for line in results.splitlines() if line.strip()]
         if host.results:
             host.phase = "done"
 
@@ -421,18 +414,10 @@ class _Cluster:
 
     async def _stop(self) -> None:
         """Ends the processes that still run: first gently, then by force."""
-        alive = [host.process for host in self.hosts if host.process and host.process.returncode is None]
-        for process in alive:
-            process.terminate()
-        if alive:
-            _, stubborn = await asyncio.wait(
-                [asyncio.create_task(process.wait()) for process in alive], timeout=STOP_SECONDS
-            )
-            if stubborn:
-                for process in alive:
-                    if process.returncode is None:
-                        process.kill()
-                await asyncio.wait(stubborn)
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            for process in self._processes:
+                process.send(number)
+            await asyncio.wait([process.ended for process in self._processes], timeout=STOP_SECONDS)
 
     def _result(self) -> dict[str, Any]:
         runs = 1 if self.plan.then is None else 2
@@ -440,7 +425,8 @@ class _Cluster:
             raise SeedfloodError("a node ended without a result; see the logs.")
         curves = [[point for point in self.hosts[0].evaluations if point["run"] == k] for k in range(runs)]
         *earlier, last = (_describe_run([host.results[k] for host in self.hosts], curves[k]) for k in range(runs))
-        return last | {"seconds": round(time.monotonic() - self._began, 3), "earlier": earlier}
+        errors = {host.name: host.last_words for host in self.hosts if host.last_words}
+        return last | {"seconds": round(time.monotonic() - self._began, 3), "earlier": earlier, "errors": errors}
 
 
 def _describe_run(results: list[dict[str, Any]], evaluations: list[dict[str, float]]) -> dict[str, Any]:

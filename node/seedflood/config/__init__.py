@@ -5,17 +5,27 @@
 
 from seedflood.config.course import PREVIOUS, Stage, check_course, current, load_course, pick, single
 from seedflood.config.gasloc import GaslocSettings
-from seedflood.config.load import SECTIONS, Settings, add_algorithm, check_folders, combine, load_settings, read_layer
-from seedflood.config.migrate import MOVED, migrate_file
+from seedflood.config.load import (
+    EMBEDDED,
+    SECTIONS,
+    Settings,
+    add_algorithm,
+    check_folders,
+    combine,
+    detach,
+    load_settings,
+    read_layer,
+)
 from seedflood.config.node import NodeSettings, PeerSettings, TlsSettings, check_address, is_loopback
-from seedflood.config.run import ObjectiveSettings, RunSettings, TaskName
+from seedflood.config.run import WITHOUT_ROWS, ObjectiveSettings, RunSettings, TaskName
 from seedflood.config.seedflood import SeedfloodSettings
 from seedflood.config.tables import AlgorithmSettings, merge, spell
 
 __all__ = [
-    "MOVED",
+    "EMBEDDED",
     "PREVIOUS",
     "SECTIONS",
+    "WITHOUT_ROWS",
     "AlgorithmSettings",
     "GaslocSettings",
     "NodeSettings",
@@ -33,11 +43,11 @@ __all__ = [
     "check_folders",
     "combine",
     "current",
+    "detach",
     "is_loopback",
     "load_course",
     "load_settings",
     "merge",
-    "migrate_file",
     "pick",
     "read_layer",
     "single",

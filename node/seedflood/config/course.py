@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from seedflood.config.load import NAME_THE_FILE, Settings, anchor, check_folders, combine, read_layer
+from seedflood.config.load import NAME_THE_FILE, Settings, anchor, check_folders, combine, read_layer, with_state
 from seedflood.config.tables import merge
 from seedflood.errors import ConfigError
 
@@ -41,6 +41,10 @@ class Stage:
     def state(self) -> Path:
         """The folder of this run."""
         return self.settings.node.state
+
+    def folder(self, position: int) -> Path:
+        """The folder of any run of the course."""
+        return self.key_folder / f"run-{self.runs[position]}" if position else self.key_folder
 
     @property
     def next_run(self) -> str | None:
@@ -114,11 +118,11 @@ def _read(path: Path, flags: Mapping[str, Any]) -> Iterator[Settings]:
                 f"{following}: [node] state is for the first run of a course; what follows is kept inside of it: take "
                 "the key out."
             )
-        layer = merge(layer, anchor(given, following))
-        settings = combine(layer, flags, str(following))
+        folder = following.parent
+        layer = merge(layer, anchor(given if layer else with_state(given), folder))
+        settings = combine(layer, flags, str(following), folder)
         yield settings
-        then = settings.node.then
-        following = following.parent / then if then is not None else None
+        following = settings.node.then
         layer, flags = _inherited(layer), {**flags, "node": _of_the_host(flags.get("node", {}))}
 
 

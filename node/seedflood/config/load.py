@@ -1,6 +1,8 @@
 """How layers combine into settings, and one clear sentence for each fault.
 
-Layers, weakest first: defaults < peers.toml < `SEEDFLOOD__SECTION__KEY` in the environment < flags.
+Layers, weakest first: defaults < peers.toml < `SEEDFLOOD__SECTION__KEY` in the environment < flags. A relative path
+begins where the file is that says it, or at the working directory if a flag or the environment says it. Settings that
+were loaded have absolute paths.
 """
 
 import difflib
@@ -9,7 +11,7 @@ import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, get_args
 
 from pydantic import ValidationError, create_model, model_validator
 from pydantic_settings import (
@@ -20,9 +22,8 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from seedflood.config.migrate import MOVED, first_moved
 from seedflood.config.node import NodeSettings, PeerSettings, TlsSettings, is_loopback
-from seedflood.config.run import RunSettings
+from seedflood.config.run import WITHOUT_ROWS, RunSettings
 from seedflood.config.tables import AlgorithmSettings, Section, merge, sections_of
 from seedflood.errors import ConfigError
 
@@ -82,14 +83,12 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _check_audit(self) -> Self:
-        if not self.node.audit:
-            return self
-        if self.run.mode != "seedflood":
+        if self.node.audit and self.run.mode != "seedflood":
             raise ValueError('[node] audit is for mode = "seedflood": leave it out')
-        if self.run.seedflood.window != "strict" and not self.run.seedflood.auditable:
+        if self.node.audit and self.run.seedflood.window != "strict":
             raise ValueError(
-                "[node] audit needs to know what another host had applied when it measured: set auditable = true in "
-                '[run.seedflood], or window = "strict", or leave audit out'
+                "[node] audit needs to know what another host had applied when it measured, which only strict windows "
+                'tell: set window = "strict" in [run.seedflood], or leave audit out'
             )
         return self
 
@@ -105,14 +104,28 @@ class Settings(BaseSettings):
         return {peer.address: bytes.fromhex(peer.origin) for peer in self.peers if peer.origin is not None}
 
 
+PATHS = tuple(
+    name for name, field in NodeSettings.model_fields.items() if Path in (field.annotation, *get_args(field.annotation))
+)
+"""Keys of `[node]` whose values are always paths."""
+
+PATH_STARTS = ("./", "../", "/", "~")
+EMBEDDED = "embedded"
+NAMES = (EMBEDDED, "previous")
+"""Of model and data, with a meaning of their own: never a folder."""
+
+ROW_FILES = ("train.jsonl", "validation.jsonl")
+"""What a folder of rows has."""
+
 NAME_THE_FILE = "name your peers.toml with --peers"
 
 
 def load_settings(path: Path | None, flags: Mapping[str, Any] | None = None) -> Settings:
     """Combines the layers. flags: nested like the file, only those that were given. Raises ConfigError with one
     sentence."""
-    layer = anchor(read_layer(path), path) if path is not None else {}
-    return combine(layer, flags, str(path) if path else "settings")
+    if path is None:
+        return combine({}, flags, "settings")
+    return combine(anchor(with_state(read_layer(path)), path.parent), flags, str(path), path.parent)
 
 
 def read_layer(path: Path, remedy: str = NAME_THE_FILE) -> dict[str, Any]:
@@ -127,21 +140,48 @@ def read_layer(path: Path, remedy: str = NAME_THE_FILE) -> dict[str, Any]:
         raise ConfigError(f"{path} cannot be read: it is not UTF-8 text.") from None
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path} is not valid TOML: {error}.") from None
-    if (key := first_moved(layer.get("run"))) is not None:
-        raise ConfigError(
-            f'{path}: [run] {key} moved to [{MOVED[key]}]; "seedflood config migrate {path}" writes the file anew.'
-        )
     return layer
 
 
-def anchor(layer: Mapping[str, Any], path: Path) -> Mapping[str, Any]:
-    """The same settings, with the roster's path seen from here: in the file a relative one begins where the file is."""
-    roster = layer["node"].get("roster") if isinstance(layer.get("node"), Mapping) else None
-    return merge(layer, {"node": {"roster": str(path.parent / roster)}}) if isinstance(roster, str) else layer
+def with_state(layer: Mapping[str, Any]) -> dict[str, Any]:
+    """The same settings; if they do not say where the state is, then where it usually is, beside the file."""
+    return merge({"node": {"state": str(NodeSettings.model_fields["state"].default)}}, layer)
 
 
-def combine(layer: Mapping[str, Any], flags: Mapping[str, Any] | None, source: str) -> Settings:
-    """Combines the settings of a file with the environment and flags. source: the file's name. Raises ConfigError."""
+def anchor(layer: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """The same settings, with paths of `[node]` that begin at this folder. `[run] model` stays as it is, for it counts
+    for the run's id."""
+    node = layer.get("node")
+    if not isinstance(node, Mapping):
+        return dict(layer)
+    told = {key: value for key, value in node.items() if isinstance(value, str)}
+    begun = {key: str(folder.resolve() / told[key]) for key in PATHS if key in told}
+    if is_folder(data := told.get("data"), folder):
+        begun["data"] = str(folder.resolve() / str(data))
+    return merge(layer, {"node": begun})
+
+
+def detach(layer: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """The same settings for a file elsewhere: all paths that begin at this folder are absolute."""
+    run = layer.get("run")
+    model = run.get("model") if isinstance(run, Mapping) else None
+    placed = {"run": {"model": str(folder.resolve() / str(model))}} if is_folder(model, folder) else {}
+    return merge(anchor(layer, folder), placed)
+
+
+def is_folder(told: Any, folder: Path) -> bool:
+    """Is this value of `model` or `data` a path that begins at the folder, and no name? A folder of this name at the
+    working directory is none to be taken for it in silence."""
+    if not isinstance(told, str) or told in NAMES:
+        return False
+    return told.startswith(PATH_STARTS) or (folder / told).is_dir() or Path(told).is_dir()
+
+
+def combine(
+    layer: Mapping[str, Any], flags: Mapping[str, Any] | None, source: str, folder: Path | None = None
+) -> Settings:
+    """Combines the settings of a file, which are anchored, with the environment and flags. source: the file's name.
+    folder: where it is. Raises ConfigError."""
     _check_environment()
     # The file is a layer of this call only: a subclass carries it, nothing is shared between calls.
     run: Any = SECTIONS["run"]
@@ -151,7 +191,21 @@ def combine(layer: Mapping[str, Any], flags: Mapping[str, Any] | None, source: s
         loaded: Settings = combined(**dict(flags or {}))
     except ValidationError as error:
         raise ConfigError(_first_sentence(error, source)) from None
-    return loaded
+    run_told = layer.get("run")
+    is_of_file = isinstance(run_told, Mapping) and run_told.get("model") == loaded.run.model
+    return _place(loaded, folder if folder is not None and is_of_file else Path())
+
+
+def _place(loaded: Settings, model_folder: Path) -> Settings:
+    """The same settings: what is still relative was said here, and `model_path` is where `[run] model` is, if that is a
+    relative path. model_folder: where it begins."""
+    node, model = loaded.node, loaded.run.model
+    told = {key: str(value) for key in (*PATHS, "data") if (value := getattr(node, key)) is not None}
+    placed: dict[str, Any] = dict(anchor({"node": told}, Path())["node"])
+    if node.model_path is None and not Path(model).is_absolute() and is_folder(model, model_folder):
+        placed["model_path"] = str(model_folder.resolve() / model)
+    changes = {key: Path(value) if key in PATHS else value for key, value in placed.items()}
+    return loaded.model_copy(update={"node": node.model_copy(update=changes)})
 
 
 def _check_environment() -> None:
@@ -168,23 +222,17 @@ def _check_variable(variable: str, value: str) -> None:
         raise ConfigError(f"environment variable {variable}: no section [{where}]; {_nearest(where, None)}")
     while keys and f"{where}.{keys[0]}" in SECTIONS:
         where += f".{keys.pop(0)}"
-    if where == "run" and keys and (table := MOVED.get(keys[0])) is not None:
-        wanted = ENVIRONMENT_PREFIX + "__".join([*table.split("."), *keys]).upper()
-        raise ConfigError(f"environment variable {variable}: {keys[0]} moved to [{table}]; write {wanted}.")
     if keys and keys[0] not in SECTIONS[where].model_fields:
         raise ConfigError(f'environment variable {variable}: no key "{keys[0]}"; {_nearest(keys[0], where)}')
     if keys:
         return
     try:
-        said = json.loads(value)
+        json.loads(value)
     except ValueError:
         raise ConfigError(
             f"environment variable {variable} stands for all of [{where}] and must be JSON, for example "
             f'SEEDFLOOD__PEERS=[{{"address": "10.0.0.2:7070"}}].'
         ) from None
-    if where == "run" and (key := first_moved(said)) is not None:
-        wanted = json.dumps({MOVED[key].removeprefix("run."): {key: said[key]}})
-        raise ConfigError(f"environment variable {variable}: {key} moved to [{MOVED[key]}]; write {wanted}.")
 
 
 def _first_sentence(error: ValidationError, source: str) -> str:
@@ -227,10 +275,34 @@ def _nearest(key: str, table: str | None) -> str:
 
 
 def check_folders(settings: Settings) -> None:
-    """Raises ConfigError if a folder that the settings name does not exist, seconds before torch could tell."""
-    named = {"[run] model": settings.run.model, "[node] data": settings.node.data}
-    if settings.node.model_path is not None:
-        named = {"[node] model_path": str(settings.node.model_path), "[node] data": settings.node.data}
-    for key, value in named.items():
-        if value and value.startswith(("/", "./", "../", "~")) and not Path(value).is_dir():
-            raise ConfigError(f"the folder {value} does not exist; correct {key}.")
+    """Raises ConfigError if what the settings name is not there or cannot be written, seconds before torch could
+    tell."""
+    node, run = settings.node, settings.run
+    model = Path(run.model if node.model_path is None else node.model_path)
+    if model.is_absolute():
+        _check_folder(model, ("config.json",), "model in [run], or model_path in [node]")
+    if node.data is not None and Path(node.data).is_absolute():
+        _check_folder(Path(node.data), ROW_FILES, "[node] data")
+    if node.data is None and run.objective.task in WITHOUT_ROWS:
+        trial = f', or to "{EMBEDDED}" for some that come with the package' if run.objective.task == "lm" else ""
+        raise ConfigError(
+            f'task = "{run.objective.task}" needs rows: set [node] data to a folder with {" and ".join(ROW_FILES)} or '
+            f"to a data set of the hub{trial}."
+        )
+    if node.export is not None and not _is_writable(node.export):
+        raise ConfigError(f"the folder {node.export} cannot be written when the run has ended; correct [node] export.")
+
+
+def _check_folder(folder: Path, files: tuple[str, ...], key: str) -> None:
+    """Raises ConfigError if there is no such folder, or one of these files is not in it; any may be compressed."""
+    if not folder.is_dir():
+        raise ConfigError(f"the folder {folder} does not exist; correct {key}.")
+    for name in files:
+        if not any((folder / one).is_file() for one in (name, f"{name}.gz")):
+            raise ConfigError(f"the folder {folder} has no {name}; put it there, or correct {key}.")
+
+
+def _is_writable(folder: Path) -> bool:
+    """Can this folder be made, or written if it is there?"""
+    there = next(one for one in (folder, *folder.parents) if one.exists())
+    return there.is_dir() and os.access(there, os.W_OK)

@@ -1,4 +1,5 @@
-"""Settings of one host: `[node]`, `[[peers]]` and `[tls]`. They may differ between the hosts of a run."""
+"""Settings of one host: `[node]`, `[[peers]]` and `[tls]`. They may differ between the hosts of a run. Relative paths
+begin where the file is."""
 
 import ipaddress
 import re
@@ -18,8 +19,7 @@ class NodeSettings(Section):
     state: Path = Field(Path("seedflood-state"), description="Folder of this host's key, journal and results.")
     roster: Path | None = Field(
         None,
-        description="The list of hosts that its operator signed, of a run with [run] operator; SIGHUP reads it. A "
-        "relative path begins where this file is.",
+        description="The list of hosts that its operator signed, of a run with [run] operator; SIGHUP reads it.",
     )
     model_path: Path | None = Field(
         None, description="Folder that holds the base model here, if `run.model` is a name."
@@ -51,16 +51,19 @@ class NodeSettings(Section):
         ge=0,
         le=1,
         description="Share of measurements that this host repeats of others, to find out who tells something else; "
-        "needs float32, the rows of the others, and strict windows or auditable = true. 0.03 is good, 0: none.",
+        "needs strict windows, float32 and the rows of the others. 0.03 is good, 0: none.",
     )
     evaluate: bool = Field(True, description="Evaluate on the validation rows before and after the run.")
-    evaluate_every: int = Field(0, ge=0, description="Also evaluate every so many steps; 0: only before and after.")
+    evaluate_every: int | None = Field(
+        None,
+        ge=0,
+        description="Also evaluate every so many steps; 0: only before and after (default: about twenty times in the "
+        "run, but in at most 5 % of the time in which it computes).",
+    )
     evaluate_examples: int | None = Field(None, ge=1, description="Validation rows to use (default: all).")
     export: Path | None = Field(None, description="Folder for the fine-tuned model when the run has ended.")
     when_finished: Literal["exit", "serve"] = Field("exit", description="After the run: exit, or serve late comers.")
-    then: Path | None = Field(
-        None, description="Settings of the run that follows this one; a relative path begins where this file is."
-    )
+    then: Path | None = Field(None, description="Settings of the run that follows this one.")
     snapshots: int = Field(
         2, ge=0, description="Snapshots of the weights to keep; they save time at a restart. 0: none are written."
     )

@@ -20,10 +20,13 @@ from seedflood.config.seedflood import SeedfloodSettings
 from seedflood.config.tables import AlgorithmSettings, Name, Section, Tables, merge, sections_of
 from seedflood.protocol.swarm.roster import NONCE_CHARACTERS_MAX
 
-RUN_SCHEMA = 2
+RUN_SCHEMA = 3
 """It is counted up when a default changes: then hosts of the versions before and after never link."""
 
 TaskName = Literal["embedded", "places", "sst2", "rte", "boolq", "trec", "agnews", "prompted", "lm"]
+
+WITHOUT_ROWS: tuple[TaskName, ...] = ("prompted", "lm")
+"""Tasks without rows of their own: each host says in `[node] data` where it has them."""
 
 
 class ObjectiveSettings(Section):

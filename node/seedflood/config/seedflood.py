@@ -43,10 +43,10 @@ class SeedfloodSettings(AlgorithmSettings):
         0.0, ge=0, lt=1, description="Decay towards the base model, times the learning rate; not with sgd."
     )
     warmup_steps: int = Field(0, ge=0, description="Steps in which the learning rate grows to its full size.")
-    schedule: Literal["constant", "cosine", "linear"] = Field(
-        default_factory=lambda known: "cosine" if _has_gradient(known) else "linear",
-        description="How the learning rate goes down after that, until the end of the run. Default: linear; cosine "
-        "for gradients.",
+    schedule: Literal["root", "constant", "cosine"] = Field(
+        "root",
+        description="How the learning rate goes down after that. root: with the root of time, however long the run is; "
+        "cosine: to zero at its end.",
     )
     rank: int = Field(
         default_factory=lambda known: 8 if _has_gradient(known) else 32,
@@ -67,11 +67,6 @@ class SeedfloodSettings(AlgorithmSettings):
     epsilon: float = Field(1e-3, gt=0, lt=1, description="Size of the perturbation.")
     learning_rate: float | None = Field(
         None, gt=0, allow_inf_nan=False, description="Default: by estimate, optimizer, rank and number of parameters."
-    )
-    auditable: bool = Field(
-        False,
-        description="Each update says what had been applied when it was measured, so that others can audit it; some 20 "
-        "bytes. Not for strict windows, where that is known.",
     )
     clip: float | None = Field(
         None,
@@ -96,12 +91,6 @@ class SeedfloodSettings(AlgorithmSettings):
             raise ValueError('bits are for coefficients: set estimate = "gradient" and tell = "coefficients"')
         if self.slopes != SLOPES and self.tell != "slopes":
             raise ValueError('slopes are for gradients: set estimate = "gradient" and tell = "slopes"')
-        return self
-
-    @model_validator(mode="after")
-    def _check_auditable(self) -> Self:
-        if self.auditable and self.window == "strict":
-            raise ValueError("strict windows can be audited as they are: leave auditable out")
         return self
 
     @model_validator(mode="after")

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from seedflood import durable
-from seedflood.config import SECTIONS, check_address, combine, merge
+from seedflood.config import EMBEDDED, SECTIONS, WITHOUT_ROWS, check_address, combine, merge
 from seedflood.config.node import is_loopback
 from seedflood.config.tables import spell_value
 from seedflood.errors import ConfigError, UsageError
@@ -47,14 +47,13 @@ COMPLETE_MAX = 4
 DIALLED = 2
 """How many others a host dials that cannot be reached itself. If one is down, the other keeps it in the run."""
 
-HTTP = "127.0.0.1:7071"
 NONCE_BYTES = 8
 
 DEFAULT_RUNS: Mapping[str, Mapping[str, Any]] = {
     "seedflood": {"steps": 300, "train_examples": 1024, "objective": {"task": "embedded"}},
-    "gasloc": {"objective": {"task": "lm"}},
+    "gasloc": {"objective": {"task": "lm", "max_length": 64}},
 }
-"""By mode: what `[run]` says if nothing else is chosen. With the embedded model a run needs no download."""
+"""By mode: what `[run]` says if nothing else is chosen. It needs no download."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,15 +105,17 @@ def plan_dials(hosts: Sequence[PlannedHost]) -> dict[str, list[PlannedHost]]:
     return dials
 
 
-def found(hosts: Sequence[PlannedHost], run: Mapping[str, Any], out: Path) -> dict[str, str]:
+def found(hosts: Sequence[PlannedHost], run: Mapping[str, Any], out: Path, data: str | None = None) -> dict[str, str]:
     """Makes all files in a new folder, and returns the public keys of the hosts by name. run: the tables of `[run]`
-    but for operator, nonce and clients. Raises SeedfloodError; if settings cannot be used, nothing is made."""
+    but for operator, nonce and clients. data: where each host has its rows. Raises SeedfloodError; if settings cannot
+    be used, nothing is made."""
     if out.exists() and any(out.iterdir()):
         raise UsageError(f"the folder {out} is not empty; name a new one with --out, for keys are not made twice.")
     mode = str(run.get("mode", "seedflood"))
     usual = {"name": "first", "model": "embedded", **DEFAULT_RUNS.get(mode, {})}
     tables = merge(usual, run, {"clients": len(hosts), "nonce": secrets.token_hex(NONCE_BYTES)})
-    combine({"run": tables}, None, "[run]")
+    task = combine({"run": tables}, None, "settings").run.objective.task
+    rows = _choose_rows(task, data, is_own=bool({"model", "objective"} & run.keys()))
     try:
         out.mkdir(parents=True, exist_ok=True, mode=0o700)
         operator = Identity.load_or_create(out / OPERATOR_FILE)
@@ -124,11 +125,11 @@ def found(hosts: Sequence[PlannedHost], run: Mapping[str, Any], out: Path) -> di
         roster = SignedRoster.sign(operator, tables["nonce"], Roster(1, tuple(starmap(Entry, keys.items()))))
         write_roster(out / ROSTER_FILE, roster)
         for k, host in enumerate(hosts):
-            layer = {"run": tables, **_own(hosts, host, keys)}
+            layer = {"run": tables, **_own(hosts, host, keys, rows)}
             layer["node"]["shard"] = f"{k + 1}/{len(hosts)}"
             write_roster(out / host.name / ROSTER_FILE, roster)
             write_text(out / host.name / PEERS_FILE, explain(layer))
-        newcomer = {"run": tables, **_own([*hosts, NEWCOMER], NEWCOMER, keys)}
+        newcomer = {"run": tables, **_own([*hosts, NEWCOMER], NEWCOMER, keys, rows)}
         write_text(out / NEWCOMER_FILE, explain(newcomer))
     except OSError as error:
         raise ConfigError(f"cannot write in {out}: {error.strerror}.") from None
@@ -151,9 +152,20 @@ def write_text(path: Path, text: str) -> None:
     durable.write(path, text.encode(), mode=0o644)
 
 
-def _own(hosts: Sequence[PlannedHost], host: PlannedHost, keys: Mapping[str, bytes]) -> dict[str, Any]:
-    """The tables that belong to one host."""
-    node = {"name": host.name, "listen": host.listen, "state": STATE_FOLDER, "roster": ROSTER_FILE, "http": HTTP}
+def _choose_rows(task: str, data: str | None, *, is_own: bool) -> dict[str, str]:
+    """What `[node]` says of rows. is_own: model or objective are the operator's, so that rows of the package would be
+    others than meant. Raises UsageError."""
+    if data is None and task in WITHOUT_ROWS and is_own:
+        raise UsageError(f'task "{task}" needs rows: say with --data where each host has them, such as --data ./rows.')
+    data = EMBEDDED if data is None and task in WITHOUT_ROWS else data
+    return {} if data is None else {"data": data}
+
+
+def _own(
+    hosts: Sequence[PlannedHost], host: PlannedHost, keys: Mapping[str, bytes], rows: Mapping[str, str]
+) -> dict[str, Any]:
+    """The tables that belong to one host. Its page takes any port: another host may be on the same machine."""
+    node = {"name": host.name, "listen": host.listen, "state": STATE_FOLDER, "roster": ROSTER_FILE, **rows}
     dialled = plan_dials(hosts)[host.name]
     is_local = any(one.address is not None and is_loopback(one.address) for one in hosts)
     return {

@@ -2,7 +2,8 @@
 
 Every event is a callback on the loop that calls the driver. What the driver wants done, it does through the methods of
 this class. A fault of this host (disk, model) ends the daemon. No peer can end it, with two exceptions: every peer that
-we dial belongs to another run, or a newer process with our key appears.
+we dial belongs to another run (in a closed run: and has proven to be on the roster), or a newer process with our key
+appears.
 """
 
 import asyncio
@@ -25,10 +26,11 @@ from seedflood.errors import (
 from seedflood.host.compute_thread import ComputeThread, Result
 from seedflood.host.engine import Engine
 from seedflood.host.enrolment import Enrolment
-from seedflood.host.handover import Handover
+from seedflood.host.handover import Handover, keep_farewell, read_farewells
 from seedflood.host.status_source import StatusSource
 from seedflood.identity import Identity, verify
 from seedflood.operations.console import Console
+from seedflood.operations.status import STANDSTILL_SECONDS, why_not_ready
 from seedflood.protocol.frontier import Held
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.swarm.admission import NOT_LISTED
@@ -102,9 +104,10 @@ class Daemon:
         self._driver.keep_roster = self.enrolment.keep
         links_max = min(max(LINKS_MIN, 2 * run.clients), NEIGHBOURS_MAX)
         self._health = Health(has_reflection=node.reflection)
-        self.handover = Handover(stage, self.node.membership.words, self.node.membership.absentees)
-        kindred = frozenset(stage.runs) - {stage.runs[stage.position]}
-        link_settings = LinkSettings(node.listen, links_max, engine.frame_bytes_max, kindred_runs=kindred)
+        self._stage = stage
+        self.handover = Handover(stage, self.node.unended, lambda: self.node.is_forgetful)
+        kindred, ended = frozenset(stage.runs) - {stage.runs[stage.position]}, read_farewells(stage)
+        link_settings = LinkSettings(node.listen, links_max, engine.frame_bytes_max, kindred_runs=kindred, ended=ended)
         self._credentials = TlsCredentials(identity, verify, covers=settings.tls.covers)
         self.links = Links(link_settings, self, credentials=self._credentials, add_services=self._health.add_to)
         self.status_source = StatusSource(
@@ -222,15 +225,12 @@ class Daemon:
         return self._driver.answer(frontier)
 
     def refused(self, address: str, error: SeedfloodError) -> None:
-        """Ends the daemon if all peers that we dial belong to another run, and we never had a link."""
-        if isinstance(error, RunMismatchError):
+        """Ends the daemon if all peers that we dial belong to another run, and we never had a link. In a closed run
+        only the word of hosts counts that have proven to be on the roster."""
+        if isinstance(error, RunMismatchError) and self._counts(error.public_key):
             self._mismatches.add(address)
             if not self._was_linked and self._mismatches >= self._dialled:
                 self.failed(error)
-
-    def met(self, run: str) -> None:
-        self.handover.met(run, self.loop.time())
-        self._look_at_handover()
 
     def failed(self, error: BaseException) -> None:
         """A fault of this host: halts the driver and ends the daemon with this error."""
@@ -320,6 +320,7 @@ class Daemon:
         if not handover.is_wanted or self.ended.done():
             return
         if handover.look():
+            keep_farewell(self._stage, self._driver.hello())
             self.hub.tell("goes on to the next run")
             self._end()
         elif (fault := handover.fault(now, self.settings.node.linger_seconds)) is not None:
@@ -334,6 +335,10 @@ class Daemon:
             self.ended.set_result(None)
 
     # Small things
+
+    def _counts(self, public_key: bytes | None) -> bool:
+        """May the word of a host with this key end us? None: it has proven none."""
+        return not self.gate.is_closed or (public_key is not None and self.gate.may_link(public_key))
 
     def _close_journal(self) -> None:
         try:
@@ -378,9 +383,12 @@ class Daemon:
             self._timer = self.loop.call_later(self._driver.seconds_to_tick(), self.drive, self._driver.tick)
 
     def _tell_ready(self) -> None:
-        is_ready = self.node.is_ready and not self.status_source.is_draining
+        is_ready = self.node.is_ready and not (self.status_source.is_draining or self._driver.is_disk_full)
+        if is_ready and self.hub.is_quiet(STANDSTILL_SECONDS):
+            is_ready = why_not_ready(self.hub) is None
         if is_ready != self._was_ready:
             self._was_ready = is_ready
             self._health.tell(is_serving=is_ready)
             pulled = sum(counters.pull_bytes_received for _, counters in self.link_counters())
-            self.hub.tell("ready" if is_ready else "not ready", step=self.node.step, pull_bytes=pulled)
+            why: dict[str, Any] = {} if is_ready else {"reason": why_not_ready(self.hub)}
+            self.hub.tell("ready" if is_ready else "not ready", step=self.node.step, pull_bytes=pulled, **why)

@@ -22,6 +22,7 @@ from seedflood.protocol.origin import OriginId
 from seedflood.protocol.swarm.gate import Gate
 from seedflood.protocol.swarm.messages import Member
 from seedflood.protocol.swarm.swarm import Swarm
+from seedflood.protocol.view import View
 from seedflood.storage.journal import Journal
 from seedflood.transport.budget import Use
 from seedflood.transport.counters import LinkCounters
@@ -85,6 +86,10 @@ class Engine(ABC):
     def frame_bytes_max(self) -> int:
         """The size in bytes of the largest item that a neighbour may send in parts."""
         return 0
+
+    def view(self, now: float) -> View:
+        """What an operator is shown. An engine adds what its node cannot know."""
+        return self.node.view(now)
 
     def used(self) -> Use:
         """What all messages so far were good for. A neighbour is charged for the difference that its message makes."""

@@ -5,5 +5,8 @@ KEY_FILE, JOURNAL_FILE, SNAPSHOTS_FOLDER = "identity.pem", "journal.sqlite", "sn
 ROSTER_FILE = "roster.json"
 """In the state folder: the newest roster that others told us."""
 
+FAREWELL_FILE = "farewell"
+"""Our last hello in a run of a course that all have ended."""
+
 GASLOC_FOLDER = "gasloc"
 """Holds what hosts that train by GASLoC exchange."""

@@ -3,10 +3,12 @@
 `result.json` in the state folder survives restarts, so the base model is evaluated only once, in the first life.
 """
 
+import contextlib
 import json
+import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ import structlog
 
 from seedflood import durable
 from seedflood.errors import JournalError
+from seedflood.operations.rise import Best
 
 _log = structlog.stdlib.get_logger("seedflood")
 
@@ -26,24 +29,27 @@ Figures = dict[str, float | None]
 @dataclass(slots=True)
 class Report:
     """The figures of one node. names: of its objective's figures. before, after: evaluations of the base model and of
-    the result."""
+    the result. best: the best one in all lives."""
 
     path: Path
     names: Sequence[str]
     began: float = field(default_factory=time.monotonic)
     before: Figures = field(default_factory=dict)
     after: Figures = field(default_factory=dict)
+    best: Best | None = None
     logged_at: float = float("-inf")
-    evaluated_at: int = 0
 
     def recall(self) -> bool:
-        """Reads the figures of the base model that an earlier life kept. False if there are none."""
+        """Reads the figures of the base model and the best loss that an earlier life kept. False if it kept none of
+        the base model."""
         try:
             known = json.loads(self.path.read_text())
         except (OSError, ValueError):
             return False
         if isinstance(known, dict) and isinstance(known.get("before"), dict):
             self.before = known["before"]
+            with contextlib.suppress(LookupError, TypeError):  # an earlier version kept none
+                self.best = Best(**known["best"])
         return bool(self.before)
 
     def keep(self, result: dict[str, Any] | None = None) -> None:
@@ -55,7 +61,9 @@ class Report:
 
     def write(self, result: dict[str, Any] | None = None) -> None:
         """Writes the file. Raises JournalError if that fails."""
-        data = json.dumps({"before": self.before, "result": result}, indent=1).encode()
+        best = asdict(self.best) if self.best is not None else None
+        said = {"before": self.before, "best": best, "result": result}
+        data = json.dumps(_finite(said), indent=1, allow_nan=False).encode()
         try:
             durable.write(self.path, data, mode=0o644)
         except OSError as error:
@@ -64,7 +72,7 @@ class Report:
     def publish(self, result: dict[str, Any]) -> None:
         """Prints the result on stdout, as one line of JSON."""
         try:
-            print(json.dumps(result), flush=True)
+            print(json.dumps(_finite(result), allow_nan=False), flush=True)
         except OSError as error:
             _log.warning("cannot write the result to stdout; it is in the state folder", reason=str(error))
 
@@ -79,3 +87,16 @@ class Report:
         """The figures as `NAME_before` and `NAME_after`; None if one was not evaluated or is no finite number."""
         ends = (("before", self.before), ("after", self.after))
         return {f"{name}_{when}": figures.get(name) for name in self.names for when, figures in ends}
+
+
+def _finite(value: Any) -> Any:
+    """The same with None for each number that JSON cannot hold."""
+    match value:
+        case dict():
+            return {key: _finite(one) for key, one in value.items()}
+        case list() | tuple():
+            return [_finite(one) for one in value]
+        case float():
+            return value if math.isfinite(value) else None
+        case _:
+            return value

@@ -3,14 +3,18 @@
 The model is evaluated on the compute thread. Figures go to the telemetry hub and into `result.json`.
 """
 
+import math
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
 from seedflood.config import Settings
 from seedflood.host.compute_thread import Run, nothing
+from seedflood.host.occasions import Occasions
 from seedflood.host.report import Figures, Report
 from seedflood.operations.hub import TelemetryHub
+from seedflood.operations.rise import Best, find_rise
 from seedflood.training.evaluation import Evaluation
 
 
@@ -38,6 +42,9 @@ class Results:
         self._trainer = trainer
         self._hub = hub
         self._run = run
+        node = settings.node
+        every = 0 if node.evaluate_every is None and not node.evaluate else node.evaluate_every
+        self._occasions = Occasions(every, settings.run.steps)
 
     def evaluate_before(self) -> None:
         """Evaluates the base model. This is done in a node's first life; later lives read the figures from the
@@ -51,10 +58,8 @@ class Results:
             self._evaluate(0, remember)
 
     def evaluate_on_the_way(self, step: int) -> None:
-        """Evaluates after `step` steps, if `evaluate_every` asks for it."""
-        every = self._settings.node.evaluate_every
-        if every and step - self.report.evaluated_at >= every and step < self._settings.run.steps:
-            self.report.evaluated_at = step
+        """Evaluates after `step` steps, if it is time for that."""
+        if self._occasions.is_due(step, self._hub.measured_seconds):
             self._evaluate(step, nothing)
 
     def conclude(self, then: Callable[[bytes], None]) -> None:
@@ -71,9 +76,23 @@ class Results:
         self._run(self._trainer.digest, then)
 
     def _evaluate(self, step: int, then: Callable[[Figures], None]) -> None:
-        def tell(result: Evaluation) -> None:
+        def evaluate() -> tuple[Evaluation, float]:
+            began = time.monotonic()
+            return self._trainer.evaluate(), time.monotonic() - began
+
+        def tell(done: tuple[Evaluation, float]) -> None:
+            result, seconds = done
+            self._occasions.took(seconds, self._hub.measured_seconds)
             figures = result.rounded()
-            self._hub.evaluated(step, figures, result.rows)
+            self._hub.evaluated(step, figures, result.rows, find_rise(step, result.loss, self.report.best))
+            self._remember(step, result.loss)
             then({**figures, "rows": result.rows})
 
-        self._run(self._trainer.evaluate, tell)
+        self._run(evaluate, tell)
+
+    def _remember(self, step: int, loss: float) -> None:
+        """Keeps the best evaluation: a node that was restarted is to see that the loss has risen."""
+        best = self.report.best
+        if math.isfinite(loss) and (best is None or loss < best.loss):
+            self.report.best = Best(step, loss)
+            self.report.keep()

@@ -59,7 +59,7 @@ class StatusSource:
         """A view of the node. It is made once per turn of the driver, for page, metrics and probes together."""
         now = self._clock()
         if self._view is None or self._viewed_at != self._driver.turns:
-            self._view, self._viewed_at = self._node.view(now), self._driver.turns
+            self._view, self._viewed_at = self._engine.view(now), self._driver.turns
         return replace(self._view, now=now, blockers=(*self._view.blockers, *self._handover.blockers()))
 
     def names(self) -> dict[OriginId, str]:

@@ -18,6 +18,7 @@ import structlog
 from seedflood.config import Settings
 from seedflood.operations.eventlog import EventLog, Line, event_files, now_microseconds, read_lines, spell_time
 from seedflood.operations.history import EVENTS_MAX, SPEED_SECONDS, History
+from seedflood.operations.rise import Rise
 from seedflood.operations.subject import LastClose, Subject
 from seedflood.operations.tally import Tally
 from seedflood.protocol.origin import OriginId, fingerprint
@@ -35,7 +36,11 @@ SPEED_ROUND_SECONDS = 30.0
 """The speed is measured over at most this many rounds and seconds."""
 
 STANDSTILL_ROUNDS = 3
-"""The speed is 0 if no step was done during the time of this many rounds, and for SPEED_ROUND_SECONDS."""
+"""Nothing moves if no step was done during the time of this many rounds, and for so many seconds as the one who asks
+has patience."""
+
+RISEN = "the loss has risen far above its best: this run unlearns; try a lower learning rate or fewer steps"
+NO_NUMBER = "the loss is no finite number any more: this run unlearns; try a lower learning rate or fewer steps"
 
 MEGABYTE = 1_000_000
 
@@ -63,9 +68,15 @@ class TelemetryHub:
         self.events: deque[dict[str, Any]] = deque(maxlen=EVENTS_MAX)
         self.started_at = time.time()
         self.loss: float | None = None
+        self.loss_step: int | None = None
+        """Of which step the loss is."""
+        self.rise: Rise | None = None
+        """The last evaluation, if its loss lies clearly above the best one."""
         self.figures: Mapping[str, float] = {}
         """Figures of the last evaluation, by name."""
         self.step_seconds: float | None = None
+        self.measured_seconds = 0.0
+        """For how long steps have been measured in this process."""
         self.measuring_since: float | None = None
         """When the first measurement of this process began, Unix time."""
         self.last_close: LastClose | None = None
@@ -79,6 +90,9 @@ class TelemetryHub:
         self._linked: dict[OriginId, str] = {}
         """The names of linked neighbours."""
         self._progress: deque[tuple[float, int]] = deque(maxlen=SPEED_ROUNDS)
+        """When rounds were done, each with how many steps were done by then in this process."""
+        self._done = self._round_steps = 0
+        """Steps that were done in this process, and in its last round."""
         self._step: int | None = None
         self._speed_at = 0.0
         self._looked_at = 0.0
@@ -146,7 +160,8 @@ class TelemetryHub:
 
     def measured(self, step: int, count: int, loss: float | None, seconds: float) -> None:
         """A round was measured. seconds: for all `count` steps together."""
-        self.loss, self.step_seconds = loss, seconds / count
+        self.loss, self.loss_step, self.step_seconds = loss, step, seconds / count
+        self.measured_seconds += seconds
         if self.measuring_since is None:
             self.measuring_since = time.time() - seconds
         self.history.measured(step, loss)
@@ -162,26 +177,38 @@ class TelemetryHub:
             return None
         return max(0.0, (self.tally.last_step_at or time.time()) - self.measuring_since)
 
-    def evaluated(self, step: int, figures: Mapping[str, float | None], rows: int) -> None:
+    def evaluated(self, step: int, figures: Mapping[str, float | None], rows: int, rise: Rise | None = None) -> None:
         """The model was evaluated. A figure is None if it is not a finite number."""
         self.figures = {name: value for name, value in figures.items() if value is not None}
         self.history.evaluated(step, figures)
         facts: dict[str, Any] = {"step": step, **figures, "rows": rows}
         self.tell("evaluated", **facts)
         self.draw(step, {f"{name}/validation": value for name, value in figures.items()})
+        self._tell_rise(rise)
+
+    def _tell_rise(self, rise: Rise | None) -> None:
+        """Tells once that the loss has risen, and once that it is down again."""
+        before, self.rise = self.rise, rise
+        if rise is not None and before is None:
+            best = {"best_loss": round(rise.best.loss, 6), "best_step": rise.best.step} if rise.best is not None else {}
+            self.tell(NO_NUMBER if rise.loss is None else RISEN, "error", step=rise.step, loss=rise.loss, **best)
+        elif rise is None and before is not None:
+            self.tell("the loss is near its best again")
 
     # Progress
 
-    def stepped(self, step: int, count: int) -> None:
-        """All steps below `step` are done, and the last `count` of them together."""
+    def stepped(self, count: int) -> None:
+        """A round of so many steps is done. Only what is done here makes up the
+        speed: a node that catches up skips the steps that the others have done without it."""
         now = time.time()
         self.tally.last_step_at = now
         parameters = self.subject.parameters if self.subject is not None else None
         if parameters is not None:
             self.tally.gossip_bytes += 2 * len(self._linked) * count * parameters[1]
-        if self.steps_per_second() == 0:
-            self._progress.clear()  # it moves again: the time in which it stood still does not count
-        self._progress.append((now, step))
+        if self.steps_per_second() == 0 or count > self._round_steps:
+            self._progress.clear()  # it moves again, or jumps to where the others are
+        self._done, self._round_steps = self._done + count, count
+        self._progress.append((now, self._done))
         if now - self._speed_at >= SPEED_SECONDS and (speed := self.steps_per_second()) is not None:
             self._speed_at = now
             self.history.speed.add(round(now, 3), round(speed, 4))
@@ -192,7 +219,7 @@ class TelemetryHub:
         with."""
         before, self._step = self._step, step
         if before is not None and step > before and not self.tells_rounds:
-            self.stepped(step, step - before)
+            self.stepped(step - before)
 
     def steps_per_second(self) -> float | None:
         """The speed over the last seconds. It falls while a round takes longer than those before, and is 0 if nothing
@@ -202,11 +229,21 @@ class TelemetryHub:
             self._progress.popleft()
         if len(self._progress) < 2:
             return None
-        (began, first), (ended, last) = self._progress[0], self._progress[-1]
-        round_seconds = (ended - began) / (len(self._progress) - 1)
-        if now - ended > max(SPEED_ROUND_SECONDS, STANDSTILL_ROUNDS * round_seconds):
+        if self.is_quiet(SPEED_ROUND_SECONDS):
             return 0.0
+        (began, first), (_, last) = self._progress[0], self._progress[-1]
         return (last - first) / max(now - began, 1e-6)
+
+    def quiet_seconds(self) -> float:
+        """Time since the last step, or since the process began."""
+        return time.time() - (self.tally.last_step_at or self.started_at)
+
+    def is_quiet(self, seconds: float) -> bool:
+        """Was no step done for so long, and for the time of several rounds?"""
+        if len(self._progress) > 1:
+            lasted = self._progress[-1][0] - self._progress[0][0]
+            seconds = max(seconds, STANDSTILL_ROUNDS * lasted / (len(self._progress) - 1))
+        return self.quiet_seconds() > seconds
 
     def look(self) -> None:
         """Adds the algorithm's figures to their curves, once a second at most."""

@@ -82,6 +82,11 @@ class NodeCollector(Collector):
         yield _counter("replica_mismatches", "How often a neighbour's replica was found to differ.", tally.mismatches)
         yield _counter("event_lines_lost", "Lines that the event log could not write.", hub.lines_lost)
         yield _gauge("loss", "Training loss of the last measured round.", hub.loss)
+        yield _gauge(
+            "loss_risen",
+            "1 if the loss of the last evaluation is clearly above the best one, else 0.",
+            hub.rise is not None,
+        )
         figures = GaugeMetricFamily(
             "seedflood_figure", "Figures of the last evaluation on the validation rows.", labels=["name"]
         )

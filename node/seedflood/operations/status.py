@@ -7,11 +7,13 @@ All keys are always there; unknown values are null. Origins are fingerprints, ti
               window, local_steps, refresh_period: null if the algorithm is not SeedFlood
               exposed [addresses]: beyond this machine, and not encrypted
               course {position, runs [names]}: the runs that follow each other here, and which one this is, from 1
-    state     loading | joining | catching up | ready | draining | finished | doubted | disk full
+    state     loading | joining | catching up | ready | stands still | draining | finished | doubted | disk full
     is_ready, why_not_ready
-    progress  step, steps, epoch, loss, step_seconds, steps_per_second, seconds_left, spent_seconds, spent_bytes
+    progress  step, steps, epoch, loss, loss_step, step_seconds, steps_per_second, seconds_left, spent_seconds,
+              spent_bytes, rise
               epoch: null if the algorithm has none; steps_per_second: 0 if nothing moves; spent: until the present
-              loss, in this life of the process; bytes: sent on all links together
+              loss, in this life of the process; bytes: sent on all links together; rise: null, or {step, loss,
+              best_step, best_loss} of the last evaluation, if its loss lies clearly above the best one
     figures   {name: value} that the algorithm shows of itself; null: no number
     words     {name: text}: the same, of what is no number
     catching_up  null, or {donor, held, wanted, unit}: what is pulled from a neighbour before this node takes part
@@ -53,6 +55,7 @@ from seedflood import VERSION
 from seedflood.config import RunSettings
 from seedflood.operations.hub import TelemetryHub
 from seedflood.operations.reasons import describe_blocker, explain
+from seedflood.operations.rise import Rise
 from seedflood.operations.subject import LastClose, LinkState, Subject
 from seedflood.operations.tally import percentile
 from seedflood.protocol.origin import OriginId, fingerprint
@@ -68,6 +71,12 @@ RUN_SETTINGS = ("name", "model", "mode", "clients", "steps", "batch_size")
 SEEDFLOOD_SETTINGS = ("window", "local_steps", "refresh_period")
 """Settings of SeedFlood that scripts expect directly in `run`."""
 
+
+WAITING_SECONDS = 3.0
+"""Who has waited for so long has no speed, and nobody knows how much time is left."""
+
+STANDSTILL_SECONDS = 120.0
+"""Who has waited for so long is not ready: somebody should look after the run."""
 
 JOURNAL_KEYS = ("bundles", "bytes", "closed_epochs", "records")
 
@@ -87,8 +96,14 @@ def describe_state(hub: TelemetryHub) -> str:
     if subject.is_finished:
         return "finished"
     if view.is_ready:
-        return "ready"
+        return "stands still" if _stands_still(hub, view, STANDSTILL_SECONDS) else "ready"
     return "catching up" if view.linked else "joining"
+
+
+def _stands_still(hub: TelemetryHub, view: View, seconds: float) -> bool:
+    """Does the node take part, and has it waited for so long without a step? A step that takes long is none."""
+    is_waiting = any(view.now - one.since > seconds for one in view.blockers)
+    return view.is_ready and is_waiting and hub.is_quiet(seconds)
 
 
 def why_not_ready(hub: TelemetryHub) -> str | None:
@@ -99,6 +114,11 @@ def why_not_ready(hub: TelemetryHub) -> str | None:
     view = subject.view()
     if state == "draining":
         return "the node is leaving"
+    if state == "disk full":
+        return "no space is left on its disk, and it publishes nothing before there is"
+    if state == "stands still":
+        oldest = min(view.blockers, key=lambda one: one.since)
+        return f"no step was done for {hub.quiet_seconds():.0f} s: {explain(oldest)}"
     if view.is_ready:
         return None
     if state == "doubted":
@@ -107,9 +127,9 @@ def why_not_ready(hub: TelemetryHub) -> str | None:
         return f"no neighbour is linked; it dials {len(hub.settings.peers)}"
     catching_up = view.catching_up
     if catching_up is not None:
-        return f"catching up: {_spell_progress(catching_up)} held, from {_name(catching_up.donor, view)}"
+        return f"it holds {_spell_progress(catching_up)} so far, from {_name(catching_up.donor, view)}"
     if view.phase == "joining":
-        return "catching up"
+        return "it has not caught up with its neighbours yet"
     return hub.unready_reason
 
 
@@ -143,7 +163,7 @@ def describe(hub: TelemetryHub) -> dict[str, Any]:
         "state": describe_state(hub),
         "is_ready": reason is None,
         "why_not_ready": reason,
-        "progress": _progress(hub, links),
+        "progress": _progress(hub, view, links),
         "figures": _figures(view),
         "words": dict(view.words) if view is not None else {},
         "catching_up": _catching_up(view),
@@ -187,21 +207,30 @@ def _run(run: RunSettings) -> dict[str, Any]:
     return said | {"algorithm": shown} | {key: shown.get(key) for key in SEEDFLOOD_SETTINGS}
 
 
-def _progress(hub: TelemetryHub, links: list[LinkState]) -> dict[str, Any]:
-    subject, run = hub.subject, hub.settings.run
-    step = min(subject.view().step, run.steps) if subject is not None else None
-    speed = hub.steps_per_second()
+def _progress(hub: TelemetryHub, view: View | None, links: list[LinkState]) -> dict[str, Any]:
+    run = hub.settings.run
+    step = min(view.step, run.steps) if view is not None else None
+    speed = 0.0 if view is not None and _stands_still(hub, view, WAITING_SECONDS) else hub.steps_per_second()
     return {
         "step": step,
         "steps": run.steps,
         "epoch": run.algorithm.epoch_of(step) if step is not None else None,
         "loss": _round(hub.loss),
+        "loss_step": hub.loss_step,
         "step_seconds": _round(hub.step_seconds),
         "steps_per_second": _round(speed),
         "seconds_left": _round((run.steps - step) / speed) if speed and step is not None else None,
         "spent_seconds": _round(hub.spent_seconds()),
         "spent_bytes": sum(link.bytes_sent for link in links),
+        "rise": _rise(hub.rise),
     }
+
+
+def _rise(rise: Rise | None) -> dict[str, Any] | None:
+    if rise is None:
+        return None
+    best_step, best_loss = (rise.best.step, _round(rise.best.loss)) if rise.best is not None else (None, None)
+    return {"step": rise.step, "loss": _round(rise.loss), "best_step": best_step, "best_loss": best_loss}
 
 
 def _window(hub: TelemetryHub, view: View | None) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Rows become examples: a prompt with its label, or a text, in the tokens of a model."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from seedflood.errors import DataError
@@ -44,9 +44,10 @@ class Encoder(ABC):
         """Tokens and labels; prompts longer than length_max lose their beginning, texts their end."""
         if not rows:
             return []
-        labels = [self.label(row) for row in rows]
+        for row in rows:
+            self.label(row)
         encoded = self._tokenize([self._text(row) for row in rows])
-        examples = [Example(self._cut(tokens), label) for tokens, label in zip(encoded, labels, strict=True)]
+        examples = [self._example(self._cut(tokens), row) for tokens, row in zip(encoded, rows, strict=True)]
         for row, example in zip(rows, examples, strict=True):
             if len(example.tokens) < self.tokens_min:
                 raise row.error("has no text to learn from: remove the row.")
@@ -65,6 +66,10 @@ class Encoder(ABC):
     @abstractmethod
     def _shorten(self, tokens: list[int]) -> list[int]:
         """Cuts more than length_max tokens down to that many."""
+
+    def _example(self, tokens: tuple[int, ...], row: Row) -> Example:
+        """An objective that needs more than tokens and a label makes its own kind of example here."""
+        return Example(tokens, self._label(row))
 
     def _cut(self, tokens: list[int]) -> tuple[int, ...]:
         return tuple(tokens if len(tokens) <= self.length_max else self._shorten(tokens))
@@ -158,8 +163,13 @@ class TextEncoder(Encoder):
         return tokens[: self.length_max]
 
 
+ENCODERS: dict[type[Format], Callable[[Any, Any, int], Encoder]] = {
+    PromptFormat: PromptEncoder,
+    TextFormat: TextEncoder,
+}
+"""By kind of format: (tokenizer, format, length_max) -> encoder. Raises DataError or ConfigError."""
+
+
 def make_encoder(tokenizer: Any, form: Format, length_max: int) -> Encoder:
     """The encoder of a format. Raises DataError or ConfigError."""
-    if isinstance(form, PromptFormat):
-        return PromptEncoder(tokenizer, form, length_max)
-    return TextEncoder(tokenizer, form, length_max)
+    return ENCODERS[type(form)](tokenizer, form, length_max)

@@ -17,7 +17,12 @@ from seedflood.training.rows import EmbeddedSource, HubSource, Source
 
 
 @dataclass(frozen=True, slots=True)
-class PromptFormat:
+class Format:
+    """How a row is read; `encoding` has an encoder for each kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class PromptFormat(Format):
     """template: the prompt, columns in braces. label_words: in the order of the labels."""
 
     template: str
@@ -26,13 +31,10 @@ class PromptFormat:
 
 
 @dataclass(frozen=True, slots=True)
-class TextFormat:
+class TextFormat(Format):
     """Language modelling of a column, without labels."""
 
     text_column: str = "text"
-
-
-Format = PromptFormat | TextFormat
 
 
 @dataclass(frozen=True, slots=True)

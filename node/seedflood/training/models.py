@@ -53,6 +53,13 @@ class BaseModel:
         return sum(parameter.numel() for parameter in self.model.parameters())
 
 
+def import_families() -> None:
+    """Imports now what transformers otherwise imports when it loads the first model, a second of a core."""
+    import transformers.modeling_utils
+    import transformers.models.auto.modeling_auto
+    import transformers.models.auto.tokenization_auto  # noqa: F401
+
+
 def load_model(name: str, *, device: str = "cpu", dtype: DtypeName = "auto") -> BaseModel:
     """Loads a causal language model and its tokenizer from a folder, the local cache or the hub, in this order.
 

@@ -126,18 +126,15 @@ def load_task(settings: RunSettings, tokenizer: Any, *, data: str | None = None,
 def read_rows(settings: ObjectiveSettings, data: str | None) -> tuple[list[Row], list[Row]]:
     """Training and validation rows of a task. data: see `load_task`. Raises DataError."""
     built_in = BUILT_IN.get(settings.task)
-    if data is not None and Path(data).is_dir():
-        return read_folder(Path(data))
     if built_in is not None and data in (None, built_in.source.name):
         return built_in.source.read()
     if data == TEXTS.name:
         return TEXTS.read()
+    if data is not None and Path(data).is_dir():
+        return read_folder(Path(data))
     if data is not None:
         return read_hub(data, None, "validation")
-    raise DataError(
-        f'Task "{settings.task}" needs data: set `data` to a folder or the name of a data set (or, to try it, task '
-        f'"lm" to "{TEXTS.name}").'
-    )
+    raise DataError(f'Task "{settings.task}" needs data: set `data` to a folder or the name of a data set.')
 
 
 def make_task(

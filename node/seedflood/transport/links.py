@@ -204,8 +204,9 @@ class Links:
                 if peer is not None:
                     self._found[address] = peer
             except SeedfloodError as error:
-                if self._is_kindred(error):
+                if isinstance(error, RunMismatchError) and self._is_kindred(error):
                     outcome, why = "kindred", f"{address} is in another run of the course"
+                    await self._bid_farewell(address, error.run)
                 else:
                     outcome, why = "refused", f"no link: {error}"
                     self._owner.refused(address, error)
@@ -227,12 +228,33 @@ class Links:
             if not self._is_stopping:
                 await self._sleep(self._uniform(0.0, min(bound, settings.redial_seconds_max)))
 
-    def _is_kindred(self, error: SeedfloodError) -> bool:
-        """Is the other side in an earlier or later run of the same course? If so, tells the owner."""
-        if not isinstance(error, RunMismatchError) or error.run not in self._settings.kindred_runs:
-            return False
-        self._owner.met(error.run)
-        return True
+    def _is_kindred(self, error: RunMismatchError) -> bool:
+        """Is the other side in an earlier or later run of the same course, by its own word? Nothing follows from it but
+        how often it is dialled."""
+        return error.is_of_course or error.run in self._settings.kindred_runs
+
+    async def _bid_farewell(self, address: str, run: str) -> None:
+        """Dials a host that is still in a run which all have ended, as a host of that run, and leaves at once."""
+        last = self._settings.ended.get(run)
+        if last is None:
+            return
+        way = self._credentials.open(address, CHANNEL_OPTIONS)
+        stream = DialledStream(way.channel, address)
+        try:
+            async with asyncio.timeout(self._settings.hello_seconds):
+                await self._prove(stream, way)
+                if stream.proven is None or _knows(last, stream.proven):
+                    await _leave(last, stream)
+                    await stream.finish()
+                    while await stream.read() is not None:
+                        pass
+        except (*BROKEN, TimeoutError, PeerError) as error:
+            _log.debug("%s was not told that its run is over: %r", address, error)
+        finally:
+            try:
+                await stream.close()
+            finally:
+                await way.channel.close()
 
     async def _dial(self, address: str) -> tuple[bool, OriginId | None]:
         """Dials once and serves the link until it ends. Returns (was there a link, the peer at this address).
@@ -249,17 +271,17 @@ class Links:
                     hello, ours = await self._greet(stream, way)
             except grpc.aio.AioRpcError as error:
                 facts = refusal.parse(error.details())
-                if facts is None or (way.is_secure and not stream.is_proven):
+                if facts is None or (way.is_secure and stream.proven is None):
                     raise
                 if facts["reason"] == "duplicate":
                     return False, refusal.origin_in(facts)
                 if facts["reason"] in ("stopping", "busy"):
                     raise
-                raise refusal.as_error(facts, address, run_id) from None
+                raise refusal.as_error(facts, address, run_id, stream.proven) from None
             except PeerError as error:
                 self._ledger.note(error.reason)
                 facts = {"reason": error.reason, "message": str(error)}
-                raise refusal.as_error(facts, address, run_id, is_ours=True) from None
+                raise refusal.as_error(facts, address, run_id, stream.proven, is_ours=True) from None
             try:
                 link = self._admit(hello, ours, stream)
             except PeerError as error:
@@ -275,15 +297,9 @@ class Links:
                 await way.channel.close()
 
     async def _greet(self, stream: DialledStream, way: Way) -> tuple[Hello, Hello]:
-        """Learns whom we have reached, exchanges hellos, and returns theirs and ours. On a secured way nothing is said
-        before the other side has proven who it is. Raises PeerError and what gRPC raises."""
-        pin = self._pins.get(stream.source)
-        await stream.connect()
-        proven: bytes | None = None
-        if way.is_secure:
-            proven = way.acceptor(await stream.metadata())
-            check_pin(proven, pin)
-            stream.is_proven = True
+        """Learns whom we have reached, exchanges hellos, and returns theirs and ours. Raises PeerError and what gRPC
+        raises."""
+        await self._prove(stream, way)
         ours = self._owner.hello()
         frames = encode(ours)
         for frame in frames:
@@ -291,16 +307,25 @@ class Links:
         answer = await stream.read()
         hello = _as_hello(answer)
         stream.handshake = (len(frames), sum(map(len, frames)), len(answer or b""))
-        check_key(hello, proven, pin)
-        refusal.check_hello(hello, ours)
+        check_key(hello, stream.proven, self._pins.get(stream.source))
+        refusal.check_hello(hello, ours, self._settings.kindred_runs)
         self._owner.is_welcome(hello)
         self._found[stream.source] = hello.member.origin
         return hello, ours
 
+    async def _prove(self, stream: DialledStream, way: Way) -> None:
+        """Connects. On a secured way nothing is said before the other side has proven who it is. Raises PeerError and
+        what gRPC raises."""
+        await stream.connect()
+        if way.is_secure:
+            proven = way.acceptor(await stream.metadata())
+            check_pin(proven, self._pins.get(stream.source))
+            stream.proven = proven
+
     # The dialled side
 
     async def _accept(self, _: Any, context: grpc.aio.ServicerContext) -> None:
-        stream, is_kindred = AcceptedStream(context), False
+        stream = AcceptedStream(context)
         try:
             async with self._door.enter(context):
                 await self._credentials.introduce(context)
@@ -308,11 +333,13 @@ class Links:
             hello = _as_hello(frame)
             stream.handshake = (0, 0, len(frame or b""))
             check_key(hello, self._credentials.caller(context))  # not earlier: who still writes cannot hear a refusal
+            last = self._settings.ended.get(refusal.run_fingerprint(hello.run_id))
+            if last is not None and _knows(last, hello.member.public_key):
+                async with self._door.enter(context):
+                    await _leave(last, stream)
+                return
             ours = self._owner.hello()
-            is_kindred = (run := refusal.run_fingerprint(hello.run_id)) in self._settings.kindred_runs
-            if is_kindred:
-                self._owner.met(run)
-            refusal.check_hello(hello, ours)
+            refusal.check_hello(hello, ours, self._settings.kindred_runs)
             self._check_conduct(hello.member.origin, stream.source)
             self._owner.is_welcome(hello)
             if is_outlived(hello, self._links.get(hello.member.origin)):
@@ -323,7 +350,7 @@ class Links:
             if link.error is not None:
                 raise link.error
         except PeerError as error:
-            is_expected = error.reason in ("duplicate", "stopping") or is_kindred
+            is_expected = error.reason in ("duplicate", "stopping", "course")
             await self._door.refuse(error, context, is_expected=is_expected)
         except (grpc.aio.UsageError, grpc.aio.InternalError):
             pass  # they were gone before the hello was read or the refusal told
@@ -404,6 +431,18 @@ class Links:
             link.end_pull(is_complete=False)
             self._owner.disconnected(link.peer, reason)
             link.ended.set()
+
+
+def _knows(last: Hello, public_key: bytes) -> bool:
+    """Did a host with this key take part in the run that our last hello is of?"""
+    return any(member.public_key == public_key for member in last.members)
+
+
+async def _leave(last: Hello, stream: Stream) -> None:
+    """Says what a host needs to know of a run that all have ended: what each has stated last, under its signature."""
+    for message in (last, Goodbye("all have ended this run")):
+        for frame in encode(message):
+            await stream.write(frame)
 
 
 def _details(error: BaseException, is_secure: bool) -> str:

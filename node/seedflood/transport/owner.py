@@ -1,6 +1,7 @@
 """The owner of the links: what they ask of the node behind them, and its settings."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from seedflood.errors import SeedfloodError
@@ -35,16 +36,14 @@ class Owner(LinkOwner, Protocol):
     def refused(self, address: str, error: SeedfloodError) -> None:
         """A peer that we dialled does not fit: RunMismatchError or PeerError. It is dialled again, slowly."""
 
-    def met(self, run: str) -> None:
-        """We met a host of another run of the same course: it has dialled us, or we dialled it."""
-
 
 @dataclass(frozen=True, slots=True)
 class LinkSettings:
     """listen: host:port. links_max: with this many links we refuse peers that dial us. Peers that we dial are linked as
     long as our statement has room to name them. epoch_bytes_max: the most bytes of a neighbour's sum, compressed.
     kindred_runs: the other runs of the same course, as refusals show them. A host in one of them will soon fit, and is
-    dialled as often as a host that is down. kindred_seconds_max: the longest pause between these dials."""
+    dialled as often as a host that is down. kindred_seconds_max: the longest pause between these dials. ended: our last
+    hello in each run of the course that all have ended, by run; who is still in one learns so from it."""
 
     listen: str
     links_max: int = NEIGHBOURS_MAX
@@ -54,4 +53,5 @@ class LinkSettings:
     redial_seconds_max: float = 30.0
     queue_bundles_max: int = QUEUE_BUNDLES_MAX
     kindred_runs: frozenset[str] = frozenset()
+    ended: Mapping[str, Hello] = field(default_factory=dict)
     kindred_seconds_max: float = 2.0

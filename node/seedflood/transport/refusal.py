@@ -7,6 +7,7 @@ prints the run that a host's file describes. The refusal that we read may come f
 
 import json
 import re
+from collections.abc import Collection
 from typing import Any
 
 import grpc
@@ -26,6 +27,7 @@ RUN_BYTES_SHOWN = 8
 _RUN = re.compile(f"[0-9a-f]{{{2 * RUN_BYTES_SHOWN}}}")
 _CODES = {
     "run": grpc.StatusCode.FAILED_PRECONDITION,
+    "course": grpc.StatusCode.FAILED_PRECONDITION,
     "base": grpc.StatusCode.FAILED_PRECONDITION,
     "version": grpc.StatusCode.FAILED_PRECONDITION,
     "self": grpc.StatusCode.INVALID_ARGUMENT,
@@ -36,14 +38,18 @@ _CODES = {
 }
 
 
-def check_hello(theirs: Hello, ours: Hello) -> None:
-    """Raises PeerError unless both sides speak the same protocol in the same run from the same base model."""
+def check_hello(theirs: Hello, ours: Hello, kindred_runs: Collection[str] = ()) -> None:
+    """Raises PeerError unless both sides speak the same protocol in the same run from the same base model.
+
+    kindred_runs: the other runs of our course. Who is in one of them is told so: it will soon fit."""
     if theirs.protocol_version != ours.protocol_version:
         raise PeerError(
             f"{theirs.member.name} speaks protocol version {theirs.protocol_version}, {ours.member.name} "
             f"{ours.protocol_version}; run the same release of seedflood on all hosts",
             reason="version",
         )
+    if theirs.run_id != ours.run_id and run_fingerprint(theirs.run_id) in kindred_runs:
+        raise PeerError(f"we are in another run of the course, {run_fingerprint(ours.run_id)}", reason="course")
     if theirs.run_id != ours.run_id:
         raise PeerError(
             f"another run ({run_fingerprint(theirs.run_id)} there, {run_fingerprint(ours.run_id)} here): "
@@ -73,7 +79,7 @@ def status(error: PeerError, ours: Hello) -> tuple[grpc.StatusCode, str]:
         "message": str(error)[:TEXT_CHARACTERS_MAX],
         "origin": fingerprint(ours.member.origin),
     }
-    if error.reason == "run":
+    if error.reason in ("run", "course"):
         facts["run"] = run_fingerprint(ours.run_id)
     return _CODES.get(error.reason, grpc.StatusCode.PERMISSION_DENIED), json.dumps(facts)
 
@@ -96,12 +102,14 @@ def origin_in(facts: dict[str, Any]) -> OriginId | None:
     return int(text, 16) if isinstance(text, str) and re.fullmatch(r"[0-9a-f]{16}", text) else None
 
 
-def as_error(facts: dict[str, Any], address: str, run_id: bytes, *, is_ours: bool = False) -> SeedfloodError:
-    """A refusal as an error, for the operator of the dialler. run_id: the dialler's run. is_ours: the dialler itself
-    refused."""
+def as_error(
+    facts: dict[str, Any], address: str, run_id: bytes, public_key: bytes | None = None, *, is_ours: bool = False
+) -> SeedfloodError:
+    """A refusal as an error, for the operator of the dialler. run_id: the dialler's run. public_key: the one that the
+    other side has proven to have. is_ours: the dialler itself refused."""
     reason, text = facts["reason"], plain(str(facts.get("message", "")), TEXT_CHARACTERS_MAX)
     match reason:
-        case "run":
+        case "run" | "course":
             told = facts.get("run")
             theirs = told if isinstance(told, str) and _RUN.fullmatch(told) else ""
             which = f" {theirs}" if theirs else ""
@@ -111,10 +119,13 @@ def as_error(facts: dict[str, Any], address: str, run_id: bytes, *, is_ours: boo
                 peer=address,
                 differences=("run",),
                 run=theirs,
+                is_of_course=reason == "course",
+                public_key=public_key,
             )
         case "base" | "version":
             name = {"base": "base_digest", "version": "protocol_version"}[reason]
-            return RunMismatchError(f"{address} cannot take part: {text}", peer=address, differences=(name,))
+            sentence = f"{address} cannot take part: {text}"
+            return RunMismatchError(sentence, peer=address, differences=(name,), public_key=public_key)
         case _:
             verb = "was refused" if is_ours else "refused the link"
             return PeerError(f"{address} {verb}: {text}", reason=plain(reason, 40))

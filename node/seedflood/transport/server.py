@@ -72,8 +72,8 @@ class DialledStream:
 
     def __init__(self, channel: grpc.aio.Channel, address: str) -> None:
         self.source = address
-        self.is_proven = False
-        """Has the other side proven who it is?"""
+        self.proven: bytes | None = None
+        """The key that the other side has proven to have."""
         self._call = channel.stream_stream(LINK_PATH)()
         self.handshake = (0, 0, 0)
 

@@ -6,7 +6,6 @@ from itertools import chain, islice
 from seedflood.errors import PeerError
 from seedflood.protocol.frontier import FRONTIER_ORIGINS_MAX, FRONTIER_RANGES_MAX, RANGES_MAX, Held, tellable
 from seedflood.protocol.origin import STEP_MAX
-from seedflood.protocol.seedflood.applied import APPLIED_BYTES_MAX
 from seedflood.protocol.seedflood.batches import tells_payloads
 from seedflood.protocol.seedflood.messages import (
     BUNDLE_BYTES_MAX,
@@ -45,12 +44,11 @@ def updates_to_wire(bundles: Sequence[Bundle]) -> pb.Updates:
 def told_to_wire(bundles: Sequence[Bundle]) -> pb.Updates:
     """What bundles tell, at least one. Whose they are, of which steps, and signatures are columns of a journal's rows,
     too."""
-    _, _, probes, skipped, _, applied = zip(*bundles, strict=True)
+    _, _, probes, skipped, _ = zip(*bundles, strict=True)
     counts = list(map(len, probes))
     wire = pb.Updates(
         counts=counts if max(counts) != 1 else None,
         skipped=skipped if any(skipped) else None,
-        applied=applied if any(applied) else None,
     )
     if tells_payloads(bundles):
         wire.payloads.extend(chain.from_iterable(probes))
@@ -72,9 +70,9 @@ def told_from_wire(origins: list[int], steps: list[int], joined: bytes, wire: pb
     """Undoes `told_to_wire`. origins, steps, joined: of each bundle, its origin, its first step and its signature."""
     n = len(origins)
     counts, skipped = list(wire.counts) or [1] * n, list(wire.skipped) or [0] * n
-    told, applied = _told_from_wire(wire), list(wire.applied) or [b""] * n
+    told = _told_from_wire(wire)
     check(
-        len(steps) == len(counts) == len(skipped) == len(applied) == n
+        len(steps) == len(counts) == len(skipped) == n
         and len(joined) == SIGNATURE_BYTES * n
         and len(told) == sum(counts),
         "the columns of updates differ in length",
@@ -85,17 +83,13 @@ def told_from_wire(origins: list[int], steps: list[int], joined: bytes, wire: pb
     check(min(counts) >= 1 and max(counts) <= BUNDLE_UPDATES_MAX, f"a bundle holds 1 to {BUNDLE_UPDATES_MAX} updates")
     check(not wire.skipped or all(map(int.__le__, skipped, steps)), "a bundle covers steps below 0")
     check(max(map(int.__add__, steps, counts)) <= STEP_MAX + 1, f"a step is beyond {STEP_MAX}")
-    check(
-        not wire.applied or max(map(len, applied)) <= APPLIED_BYTES_MAX,
-        f"a bundle states more than {APPLIED_BYTES_MAX} bytes",
-    )
     in_turn = iter(told)
     probes = list(zip(in_turn)) if max(counts) == 1 else [tuple(islice(in_turn, count)) for count in counts]
     if wire.payloads:
         fits = max(sum(map(len, one)) for one in probes) <= BUNDLE_BYTES_MAX
         check(fits, f"more than {BUNDLE_BYTES_MAX} bytes of payloads in a bundle")
     signatures = [joined[k : k + SIGNATURE_BYTES] for k in range(0, len(joined), SIGNATURE_BYTES)]
-    return tuple(map(bundle_of, zip(origins, steps, probes, skipped, signatures, applied, strict=True)))
+    return tuple(map(bundle_of, zip(origins, steps, probes, skipped, signatures, strict=True)))
 
 
 def _told_from_wire(wire: pb.Updates) -> Sequence[Told]:

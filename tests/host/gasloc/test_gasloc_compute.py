@@ -28,6 +28,7 @@ from seedflood.protocol.gasloc.orders import (
     TakeLocalSteps,
     Total,
 )
+from seedflood.protocol.swarm.membership import Membership
 from seedflood.storage.snapshots import Snapshots
 from seedflood.training.gasloc.loading import load_trainer
 
@@ -61,7 +62,7 @@ class Node:
     """Answers of the compute side, the newest last; what is needed of the past."""
 
     def __init__(self, needed=()):
-        self.past, self.answers = set(needed), []
+        self.past, self.answers, self.membership = set(needed), [], Membership()
 
     def needed(self):
         return self.past
@@ -114,7 +115,7 @@ class Host:
 
     def receive(self, content):
         """A sink with all bytes of a content."""
-        sink = self.incoming.open(content.digest, content.size)
+        sink = self.incoming.open(OTHER, content.digest, content.size)
         for offset in range(0, content.size, 50_000):
             sink.write(content.read(offset, min(50_000, content.size - offset)))
         return sink
@@ -191,12 +192,53 @@ def test_sums_and_results_that_are_none_change_nothing(pair):
     before = one.values
     assert one.put(Gather(0, OTHER, bytes(32), 1, one.receive(theirs)))[2]["is_right"] is False
     assert one.put(Agree(0, bytes(32), one.receive(theirs), is_last=False))[1][:2] == (0, None)
+    assert one.incoming.all() == [], "what was none is asked for from its first byte on"
     assert one.put(Total(0, has_momentum=False))[1][2] == 1
     assert np.array_equal(one.values, before)
     one.put(Close(0))
     assert np.array_equal(one.values, before)
     assert one.trainer.round == 1
     assert one.put(Total(0, has_momentum=False))[1][1:3] == (None, 0), "the round is over"
+
+
+@pytest.fixture(params=[1e25, 1e38, 1e3])
+def huge(request, settings, tmp_path):
+    """A host whose numbers are finite, and no parameters of this run."""
+    host = Host(settings, tmp_path / "liar", OTHER)
+    host.put(Restore(), TakeLocalSteps(0, 2))
+    host.trainer.worker.flat.values_F[7:] = request.param
+    return host
+
+
+def test_numbers_that_nobody_can_have_learned_are_not_kept_and_not_mixed(pair, huge):
+    one, _ = pair
+    assert one.keep(huge.put(Encode(0, "bfloat16"))[1][0])[2]["is_right"] is False
+    one.put(Mix(0, ()))
+    assert np.abs(one.values).max() < 10
+
+
+def test_sums_and_results_of_such_numbers_are_none(pair, huge):
+    one, _ = pair
+    theirs = huge.put(Encode(0, "bfloat16"))[1][0]
+    before = one.values
+    assert one.put(Gather(0, OTHER, theirs.digest, 1, one.receive(theirs)))[2]["is_right"] is False
+    assert one.put(Agree(0, theirs.digest, one.receive(theirs), is_last=False))[1][:2] == (0, None)
+    assert np.array_equal(one.values, before)
+
+
+@pytest.mark.parametrize("where", ["values_F", "residual_F"])
+def test_a_copy_with_such_numbers_is_not_taken_and_its_donor_is_named(settings, tmp_path, huge, where):
+    outer = huge.trainer.outer
+    if where != "values_F":
+        huge.trainer.worker.flat.values_F[:] = 0.01
+        getattr(outer, where)[:] = 1e25
+    huge.put(KeepCheckpoint(4, 7))
+    content = huge.put(OpenCopy(9))[1][1]
+    joiner = Host(settings, tmp_path / "joiner", 9)
+    before = joiner.values
+    assert joiner.put(Adopt(OTHER, content.digest, joiner.receive(content)))[2]["is_right"] is False
+    assert np.array_equal(joiner.values, before)
+    assert joiner.notes.troubles == ["a copy was not taken"]
 
 
 def test_other_bytes_than_were_offered_are_not_kept(pair):
@@ -212,7 +254,7 @@ def test_other_bytes_than_were_offered_are_not_kept(pair):
 
 def test_what_is_left_of_a_round_is_gone_when_it_is_mixed(pair):
     one, theirs = pair
-    one.incoming.open(bytes(32), 100).write(b"cut off")
+    one.incoming.open(OTHER, bytes(32), 100).write(b"cut off")
     one.keep(theirs)
     one.put(MIX)
     assert one.incoming.all() == []

@@ -1,13 +1,15 @@
 """The auditor of a host, with a real node and a real key: whom it draws, what it remembers, what it tells."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 from nodes import hear, linked
 from origins import A, B, C, D
 
 from seams import Disk
-from seedflood.host.seedflood.auditing import FINDINGS_FOLDER, WAITING_MAX, Auditor, Target
+from seedflood.config import NodeSettings
+from seedflood.host.seedflood.auditing import FINDINGS_FOLDER, WAITING_MAX, Auditor
 from seedflood.identity import Identity
 from seedflood.protocol.origin import fingerprint
 from seedflood.protocol.seedflood.messages import ReplicaDigest, Updates
@@ -35,9 +37,8 @@ def says_rows(origin, rows):
 
 
 def agreed(**rules):
-    """A node whose replica was seen to equal a neighbour's, with rows."""
+    """A node whose replica was seen to equal a neighbour's."""
     node = linked(B, C, D, steps=1000, **rules)
-    node.state_rows(OURS)
     frontier = node.applied.digest()
     node.digested(frontier, b"s" * 32, 0.0)
     hear(node, B, ReplicaDigest(frontier, b"s" * 32))
@@ -53,7 +54,9 @@ def disk():
 @pytest.fixture
 def make(tmp_path, disk):
     def make(node, share=1.0):
-        return Auditor(share, node, Identity.generate(), Hub(), disk, tmp_path)
+        settings, trainer = NodeSettings(state=tmp_path, audit=share), SimpleNamespace(rows=OURS)
+        shell = SimpleNamespace(identity=Identity.generate(), hub=Hub())
+        return Auditor(settings, node, trainer, disk, shell)
 
     return make
 
@@ -66,19 +69,14 @@ def test_only_hosts_whose_rows_are_known_here_are_audited(make, rows, is_known):
     node = agreed()
     assert make(node).choose(FIRST) is None
     hear(node, B, Members((says_rows(B, rows),)))
-    assert make(node).choose(FIRST) == (Target(B.id, rows, 0) if is_known else None)
+    assert make(node).choose(FIRST) == ((B.id, rows) if is_known else None)
     assert make(node, share=0.0).choose(FIRST) is None
 
 
-def test_who_has_not_compared_its_replica_or_has_no_rows_of_its_own_audits_nobody(make):
+def test_who_has_not_compared_its_replica_audits_nobody(make):
     alone = linked(B, steps=1000)
-    alone.state_rows(OURS)
     hear(alone, B, Members((says_rows(B, THEIRS),)))
     assert make(alone).choose(FIRST) is None
-    without = agreed()
-    without.state_rows(None)
-    hear(without, B, Members((says_rows(B, THEIRS),)))
-    assert make(without).choose(FIRST) is None
 
 
 def test_everybody_is_drawn_and_about_as_often_as_was_wanted(make):
@@ -93,30 +91,30 @@ def test_everybody_is_drawn_and_about_as_often_as_was_wanted(make):
 def test_an_update_is_compared_whether_it_comes_before_or_after_it_was_measured_again(make, disk):
     node = agreed()
     auditor = make(node)
-    auditor.note([(1, 500)])
+    auditor.audits.note([(1, 500)])
     early, late = B.bundle(3), B.bundle(4)
     disk.kept.append(early)
     auditor.heard([early])
-    auditor.measured(Target(B.id, THEIRS, 3), early.probes)
-    assert node.audits.count == 1
-    auditor.measured(Target(B.id, THEIRS, 4), late.probes)
-    assert node.audits.count == 1
+    auditor.measured(B.id, 3, early.probes)
+    assert auditor.audits.count == 1
+    auditor.measured(B.id, 4, late.probes)
+    assert auditor.audits.count == 1
     auditor.heard([B.bundle(5), late])
     auditor.heard([late])
-    assert node.audits.count == 2
+    assert auditor.audits.count == 2
 
 
 def test_what_never_comes_is_forgotten(make):
     auditor = make(agreed())
     for step in range(3 * WAITING_MAX):
-        auditor.measured(Target(B.id, THEIRS, step), [(1, 2)])
+        auditor.measured(B.id, step, [(1, 2)])
     assert len(auditor._waiting) == WAITING_MAX
     assert min(step for _, step in auditor._waiting) == 2 * WAITING_MAX
 
 
 def audit(auditor, origin, steps, scalar):
     for step in steps:
-        auditor.measured(Target(origin.id, THEIRS, step), [(1000 + step, 1000 * (-1) ** step)])
+        auditor.measured(origin.id, step, [(1000 + step, 1000 * (-1) ** step)])
         auditor.heard(Updates((origin.bundle(step, scalar=scalar(step)),)).bundles)
 
 
@@ -125,11 +123,11 @@ def test_a_finding_is_told_once_and_kept(make, tmp_path):
     auditor = make(node)
     audit(auditor, C, range(8), lambda step: 1000 * (-1) ** step)
     audit(auditor, B, range(12), lambda step: -1000 * (-1) ** step)
-    ((event, level, facts),) = auditor._hub.told
+    ((event, level, facts),) = auditor._shell.hub.told
     assert (event, level, facts["name"]) == ("audit finding", "error", node.membership.name(B.id))
     found = json.loads((tmp_path / FINDINGS_FOLDER / f"{fingerprint(B.id)}.json").read_text())
     assert found["steps"] == facts["steps"]
-    assert node.audits.named.keys() == {B.id}
+    assert auditor.audits.named.keys() == {B.id}
 
 
 def test_who_would_name_most_hosts_says_that_it_may_be_wrong_itself(make, tmp_path):
@@ -137,7 +135,7 @@ def test_who_would_name_most_hosts_says_that_it_may_be_wrong_itself(make, tmp_pa
     audit(auditor, D, range(1), lambda step: 1000)
     audit(auditor, B, range(12), lambda step: -1000 * (-1) ** step)
     audit(auditor, C, range(12), lambda step: -1000 * (-1) ** step)
-    first, second = (event for event, _, _ in auditor._hub.told)
+    first, second = (event for event, _, _ in auditor._shell.hub.told)
     assert first == "audit finding"
     assert "of this host may be wrong" in second
     assert len(list((tmp_path / FINDINGS_FOLDER).iterdir())) == 1
@@ -147,7 +145,7 @@ def test_a_finding_that_cannot_be_kept_is_told_all_the_same(make, tmp_path):
     (tmp_path / FINDINGS_FOLDER).write_text("in the way")
     auditor = make(agreed())
     audit(auditor, B, range(12), lambda step: -1000 * (-1) ** step)
-    assert [event for event, _, _ in auditor._hub.told] == ["audit finding", "the finding could not be kept"]
+    assert [event for event, _, _ in auditor._shell.hub.told] == ["audit finding", "the finding could not be kept"]
 
 
 def test_the_origin_that_names_itself_auditor_is_not_audited(make):

@@ -23,8 +23,8 @@ from seedflood.protocol.gasloc.orders import (
 from seedflood.protocol.gasloc.rules import Bounds, GaslocRules, Habits
 from seedflood.protocol.swarm.messages import Member, Opaque
 from seedflood.protocol.swarm.rules import Patience
-from seedflood.simulation.gasloc.disk import Checkpoint
-from seedflood.simulation.gasloc.replica import Bytes, Replica, digest_of, minus, read, spell
+from simulation.gasloc.disk import Checkpoint
+from simulation.gasloc.replica import Bytes, Replica, digest_of, minus, read, spell
 
 RUN_ID, BASE_DIGEST = b"r" * 32, b"b" * 32
 PATIENCE = Patience(repair_seconds=2.0, start_seconds=20.0, linger_seconds=60.0)
@@ -55,7 +55,7 @@ class Memories:
     def __init__(self, most):
         self.most = most
 
-    def open(self, digest, size):
+    def open(self, peer, digest, size):
         if size > self.most:
             raise PeerError(f"{size} bytes are not parameters of this run", reason="size")
         return Memory()

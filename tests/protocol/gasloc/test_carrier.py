@@ -67,7 +67,7 @@ class Line:
     def move(self, content):
         """Seconds until it is at the other end."""
         one, other, began = self.ends[ONE], self.ends[OTHER], self.now
-        one.carrier.offer(OTHER, content, self.now)
+        one.carrier.offer(OTHER, content)
         other.carrier.accept(ONE, content.digest, content.size, self.now)
         self.run(lambda: other.whole)
         assert other.whole.pop() == content.data
@@ -101,7 +101,7 @@ def test_what_would_leave_later_does_not_after_a_break_before_it_is_asked_for_ag
     line = Line()
     line.move(content_of(30_000_000, 1))
     one, other, content = line.ends[ONE], line.ends[OTHER], content_of(30_000_000, 2)
-    one.carrier.offer(OTHER, content, line.now)
+    one.carrier.offer(OTHER, content)
     other.carrier.accept(ONE, content.digest, content.size, line.now)
     line.run(lambda: one.carrier.wake_at() < float("inf"))
     one.carrier.disconnected(OTHER)

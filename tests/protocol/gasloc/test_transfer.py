@@ -43,7 +43,7 @@ class Pipe:
         self.longest_queue, self.longest_chunk, self.chunks = 0.0, 0, 0
         self.sender, self.receiver = (Host(*stalls, random.Random(seed + number)) for number in (1, 2))
         self._woken_at = 0.0
-        self.sending = Sending(self.content, 0.0, window)
+        self.sending = Sending(self.content, window)
         self.sink = Memory()
         self.receiving = Receiving(self.content.digest, size, self.sink, 0.0)
         self.on_credit = lambda: None
@@ -188,7 +188,7 @@ def test_a_window_on_a_far_link_leaves_evenly():
     pipe.run()
     window = pipe.sending.window
     assert window.limit > 3_000_000
-    sending = Sending(pipe.content, 0.0, window)
+    sending = Sending(pipe.content, window)
     sending.accept(0, 0.0)
     first = sum(len(chunk.data) for chunk in sending.chunks(0.0))
     assert first < 200_000
@@ -198,7 +198,7 @@ def test_a_window_on_a_far_link_leaves_evenly():
 
 
 def test_nothing_is_due_of_a_transfer_that_waits_for_credit_or_for_a_link():
-    sending = Sending(Bytes(bytes(1_000_000)), 0.0)
+    sending = Sending(Bytes(bytes(1_000_000)))
     assert sending.send_at == float("inf")
     sending.accept(0, 0.0)
     list(sending.chunks(0.0))
@@ -237,11 +237,11 @@ def test_a_transfer_goes_on_where_the_link_broke(size, breaks):
 
 
 def test_nothing_is_sent_before_it_is_accepted():
-    assert list(Sending(Bytes(bytes(100_000)), 0.0).chunks(0.0)) == []
+    assert list(Sending(Bytes(bytes(100_000))).chunks(0.0)) == []
 
 
 def test_a_sender_waits_for_credit():
-    sending = Sending(Bytes(bytes(10_000_000)), 0.0)
+    sending = Sending(Bytes(bytes(10_000_000)))
     sending.accept(0, 0.0)
     first = list(sending.chunks(0.0))
     assert 0 < sum(len(chunk.data) for chunk in first) < 200_000
@@ -251,7 +251,7 @@ def test_a_sender_waits_for_credit():
 
 
 def test_credit_for_what_was_not_sent_counts_for_nothing():
-    sending = Sending(Bytes(bytes(1000)), 0.0)
+    sending = Sending(Bytes(bytes(1000)))
     assert not sending.credit(1, 0.0)
     assert sending.held == 0
     with pytest.raises(PeerError, match="byte 1,001"):
@@ -260,7 +260,7 @@ def test_credit_for_what_was_not_sent_counts_for_nothing():
 
 def test_credit_for_what_was_sent_before_it_was_asked_for_again_counts():
     """The receiver asked again, and then what was under way arrived after all."""
-    sending = Sending(Bytes(bytes(90_000)), 0.0)
+    sending = Sending(Bytes(bytes(90_000)))
     sending.accept(0, 0.0)
     list(sending.chunks(0.0))
     sent = sending.position
@@ -270,7 +270,7 @@ def test_credit_for_what_was_sent_before_it_was_asked_for_again_counts():
 
 
 def test_whoever_asks_for_the_same_again_and_again_gets_no_more():
-    sending = Sending(Bytes(bytes(100_000)), 0.0)
+    sending = Sending(Bytes(bytes(100_000)))
     total = 0
     for turn in range(2000):
         sending.accept(0, float(turn))

@@ -11,7 +11,7 @@ GRAPHS = st.sets(st.tuples(st.integers(0, 9), st.integers(0, 9)).filter(lambda o
 
 def test_a_ring_of_four_is_two_branches_from_the_smallest():
     ring = [(1, 2), (2, 3), (3, 4), (1, 4)]
-    places = {origin: find_place(ring, origin) for origin in (1, 2, 3, 4)}
+    places = {origin: find_place(ring, origin, min) for origin in (1, 2, 3, 4)}
     assert places[1].parent is None
     assert places[1].children == {2: 1, 4: 0}
     assert (places[2].parent, places[2].children) == (1, {3: 0})
@@ -20,17 +20,18 @@ def test_a_ring_of_four_is_two_branches_from_the_smallest():
 
 
 def test_a_host_without_edges_is_a_tree_by_itself():
-    assert find_place([(1, 2)], 7) == (7, None, {}, 0)
+    assert find_place([(1, 2)], 7, min) == (7, None, {}, 0, {})
 
 
 @given(graph=GRAPHS)
 def test_all_hosts_find_the_same_tree(graph):
     origins = {origin for edge in graph for origin in edge}
-    places = {origin: find_place(sorted(graph), origin) for origin in origins}
+    places = {origin: find_place(sorted(graph), origin, min) for origin in origins}
     for origin, place in places.items():
         assert place.parent is None or origin in places[place.parent].children
         assert place.parent is None or edge_of(origin, place.parent) in graph
         assert all(places[child].parent == origin for child in place.children)
+        assert all(hosts == 1 + sum(places[child].hosts.values()) for child, hosts in place.hosts.items())
         assert all(
             levels == max([-1, *places[child].children.values()]) + 1 for child, levels in place.children.items()
         )

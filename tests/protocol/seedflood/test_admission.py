@@ -34,16 +34,6 @@ def test_what_is_not_a_round_is_refused():
     assert refused(node, B, B.bundle(0), B.bundle(1, count=5), B.bundle(0, count=6)) == {"not a round": 3}
 
 
-def test_what_was_applied_is_stated_just_where_the_run_asks_for_it():
-    stated = B.bundle(0, applied=b"stated")
-    assert refused(linked(B), B, stated) == {"applied": 1}
-    node = linked(B, window="none", is_auditable=True)
-    assert refused(node, B, B.bundle(0)) == {"applied": 1}
-    with pytest.raises(PeerError, match="wrong signature"):
-        hear(node, B, Updates((stated._replace(applied=b"another"),)))
-    assert hear(node, B, Updates((stated,))).bundles == [stated]
-
-
 TINY = Coefficients((2, 1))
 GOOD = encode_coefficients(TINY, [25, 0], [127, -127, 0])
 

@@ -9,6 +9,7 @@ from origins import A, B, C, D, make_rules, pretend_signature, verify
 from seedflood.errors import PeerError
 from seedflood.protocol.seedflood.messages import Updates
 from seedflood.protocol.seedflood.node import Node
+from seedflood.protocol.seedflood.statement import Stated, pack
 from seedflood.protocol.swarm.admission import NOT_LISTED
 from seedflood.protocol.swarm.gate import Gate
 from seedflood.protocol.swarm.messages import Member, Members
@@ -185,3 +186,20 @@ def test_a_node_that_is_removed_itself_says_so():
     node = linked(B)
     out = hear(node, B, signed(2, A, B, C, removed=[A]))
     assert out.is_removed
+
+
+def test_every_trainer_of_the_roster_is_waited_for_until_it_states_that_it_has_ended_and_nobody_else_counts():
+    ended = pack(Stated(has_ended=True))
+    node = linked(B)
+    stranger = D.member(1, 1, last_step=0, algorithm=ended)
+    hear(node, B, Members((B.member(1, 1, last_step=0), C.member(1, 1, last_step=-1, algorithm=ended), stranger)))
+    assert [name for _, name in node.unended()] == ["ada", "bob"]
+    hear(node, B, Members((B.member(1, 2, last_step=-1, algorithm=ended),)))
+    assert [name for _, name in node.unended()] == ["ada"]
+
+
+def test_who_was_removed_is_not_waited_for():
+    node = linked(B)
+    assert [name for _, name in node.unended()] == ["ada", "bob", "cyd"]
+    hear(node, B, WITHOUT_C)
+    assert [name for _, name in node.unended()] == ["ada", "bob"]

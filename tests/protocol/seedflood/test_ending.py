@@ -43,6 +43,15 @@ def test_a_finished_node_waits_for_its_neighbours():
     out = hear(node, B, complete(node, *FULL), 51.0)
     assert out.is_finished
     assert out.members[-1].last_step == 0
+    assert node.unended() == [(B.id, "bob")]
+
+
+def test_who_leaves_with_nothing_to_measure_any_more_has_not_ended():
+    node = finishing()
+    node.leave(1.0)
+    (word,) = node.collect().members
+    assert word.last_step == 0
+    assert sorted(name for _, name in node.unended()) == ["ada", "bob"]
 
 
 def test_a_finished_node_waits_for_the_digest_of_its_neighbours():
@@ -204,6 +213,10 @@ def test_who_joins_in_the_last_round_measures_nothing():
     assert measure_of(out) is None
     assert node.phase is Phase.FINISHING
     assert out.members[-1].last_step == -1
+    assert sorted(name for _, name in node.unended()) == ["ada", "bob"]
+    hear(node, B, complete(node, B.held(5)))
+    assert agree(node, B).is_finished
+    assert node.unended() == [(B.id, "bob")]
 
 
 def test_a_node_that_cannot_end_for_a_hole_says_which_steps_of_whom_and_who_may_have_them():

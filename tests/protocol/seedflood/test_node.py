@@ -46,7 +46,7 @@ def test_a_new_node_says_that_nobody_need_wait_for_it_yet():
 def test_a_node_that_stands_still_says_for_whom_it_waits():
     node = A.node(make_rules())
     said = []
-    for second in range(25):
+    for second in range(35):
         node.tick(float(second))
         said += [event.facts["waiting_for"] for event in node.collect().events if event.name == "waiting"]
     assert said == [["any neighbour"]] * 2

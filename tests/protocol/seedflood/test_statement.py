@@ -59,6 +59,7 @@ def test_a_statement_that_is_cut_off_is_refused(size):
     "said",
     [
         Stated(STEP_MAX + 2),
+        Stated(STEP_MAX + 2, has_ended=True),
         Stated(0, Closed(STEP_MAX + 1)),
         Stated(0, Closed(0, bytes(31))),
         Stated(0, Closed(0, b"", bytes(33))),

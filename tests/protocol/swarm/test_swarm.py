@@ -60,6 +60,9 @@ class Mean:
     def hear_of_past(self, member):
         pass
 
+    def has_ended(self, member):
+        return member.last_step == 0
+
     def state(self):
         return struct.pack(">d", self.number)
 
@@ -135,6 +138,7 @@ class Host:
         self.swarm = Swarm(rules, presence, self.admission, self.algorithm, outbox, PATIENCE)
         self.swarm.recall([], now=0.0)
         presence.declare(first_step=0)
+        self.presence = presence
         self.origin = self.swarm.origin
         self.events = []
 
@@ -267,3 +271,14 @@ def test_a_node_is_seen_as_the_swarm_and_its_algorithm_know_it():
     assert (view.figures, view.blockers, view.window) == ({"mean": 1.0}, (), None)
     a.swarm.disconnected(b.origin, now=6.0)
     assert [(one.kind, one.name) for one in a.swarm.view(now=6.0).blockers] == [("no link", "any neighbour")]
+
+
+def test_a_host_waits_until_each_client_has_stated_that_it_has_ended():
+    alpha, beta = Host("alpha", 1.0, clients=3), Host("beta", 2.0, clients=3)
+    link(alpha, beta)
+    deliver([alpha, beta])
+    assert [name for _, name in alpha.swarm.unended()] == ["alpha", "beta", "1 more host"]
+    for host, last_step in ((alpha, 0), (beta, -1)):
+        host.presence.declare(last_step=last_step)
+    deliver([alpha, beta])
+    assert [name for _, name in alpha.swarm.unended()] == ["beta", "1 more host"]  # who only left has not ended

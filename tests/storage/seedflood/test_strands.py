@@ -5,7 +5,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from seedflood.protocol.frontier import Frontier
-from seedflood.protocol.seedflood.applied import APPLIED_BYTES_MAX
 from seedflood.protocol.seedflood.messages import BUNDLE_UPDATES_MAX, SCALAR_MAX, SEED_MAX, Bundle
 from seedflood.storage.opening import PAGE_BYTES
 from seedflood.storage.records import ChecksumError
@@ -28,10 +27,9 @@ encode = StrandEncoder().encode
 u64 = st.integers(0, 2**64 - 1)
 pairs = st.tuples(st.integers(0, SEED_MAX), st.integers(-SCALAR_MAX, SCALAR_MAX))
 payloads = st.binary(min_size=1, max_size=40)
-states = st.binary(min_size=1, max_size=APPLIED_BYTES_MAX)
 
 
-def strand(draw: st.DrawFn, probe: st.SearchStrategy, applied: st.SearchStrategy[bytes]) -> list[Bundle]:
+def strand(draw: st.DrawFn, probe: st.SearchStrategy) -> list[Bundle]:
     """Bundles of one origin that follow each other, each of as many updates."""
     origin, step = draw(u64), draw(st.integers(0, 2**50))
     updates = draw(st.integers(1, 3) | st.just(BUNDLE_UPDATES_MAX))
@@ -41,17 +39,16 @@ def strand(draw: st.DrawFn, probe: st.SearchStrategy, applied: st.SearchStrategy
         skipped = min(skipped, step) if not bundles else skipped
         step += skipped if bundles else 0
         probes = tuple(draw(st.lists(probe, min_size=updates, max_size=updates)))
-        bundles.append(Bundle(origin, step, probes, skipped, draw(st.binary(min_size=64, max_size=64)), draw(applied)))
+        bundles.append(Bundle(origin, step, probes, skipped, draw(st.binary(min_size=64, max_size=64))))
         step += updates
     return bundles
 
 
 @st.composite
 def several(draw: st.DrawFn) -> list[list[Bundle]]:
-    """Strands of one run: all tell pairs, or payloads, and all state what was applied, or none."""
+    """Strands of one run: all tell pairs, or all tell payloads."""
     probe = draw(st.sampled_from([pairs, pairs, payloads]))
-    applied = draw(st.sampled_from([st.just(b""), states]))
-    return [strand(draw, probe, applied) for _ in range(draw(st.integers(1, 4)))]
+    return [strand(draw, probe) for _ in range(draw(st.integers(1, 4)))]
 
 
 @settings(RELAXED)
@@ -109,14 +106,6 @@ def test_the_longest_strand_fits_a_page(updates: int) -> None:
     most = ((SEED_MAX, -SCALAR_MAX),) * updates
     bundles = [Bundle(1, k * 2**33, most, 2**32 - 1, bytes(64)) for k in range(1, 1 + STRAND_BUNDLES[updates])]
     assert size(encode(bundles)) <= STRAND_BYTES_MAX < PAGE_BYTES
-
-
-@pytest.mark.parametrize("updates", [1, 5, 64])
-def test_a_strand_that_states_what_was_applied_fits_a_page(updates: int) -> None:
-    strand, bundle = [], Bundle(1, 0, ((SEED_MAX, SCALAR_MAX),) * updates, 0, bytes(64), bytes(40))
-    while not strand or fits_strand(strand, updates, bundle._replace(step=len(strand) * updates)):
-        strand.append(bundle._replace(step=len(strand) * updates))
-    assert STRAND_BYTES_MAX * 0.7 < size(encode(strand)) <= STRAND_BYTES_MAX
 
 
 @pytest.mark.parametrize("payload", [1, 300, 1900, 3000, 200_000])

@@ -3,6 +3,7 @@
 import torch
 from reference import VOCABULARY, tiny_model, tiny_tokenizer
 
+from seedflood.training.gasloc.initial import draw_weights
 from seedflood.training.gasloc.outer import PLAIN, OuterSettings
 from seedflood.training.gasloc.packing import PackedTask
 from seedflood.training.gasloc.trainer import Trainer
@@ -32,6 +33,8 @@ def worker_of(origin=1, *, family="opt", task=None, seed=0, **settings):
     return Worker(model, task or packed_task(), origin, WorkerSettings(**{"learning_rate": 1e-2, **settings}))
 
 
-def trainer_of(origin=1, outer: OuterSettings = PLAIN, *, seed=0, **settings):
+def trainer_of(origin=1, outer: OuterSettings = PLAIN, *, seed=0, is_fresh=False, **settings):
     base = prepare_model(tiny_model("opt", seed=seed), tiny_tokenizer())
+    if is_fresh:
+        draw_weights(base.model, seed)
     return Trainer(base, packed_task(), origin, WorkerSettings(**{"learning_rate": 1e-2, **settings}), outer)

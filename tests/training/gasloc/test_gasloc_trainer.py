@@ -1,6 +1,8 @@
 import pytest
 import torch
 from dense_gossip import exchange, sent, weights_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from packed import trainer_of
 from reference import FAMILIES, tiny_model
 
@@ -31,6 +33,41 @@ def test_workers_that_gossip_learn_and_stay_together(encoding):
     for trainer in trainers:
         assert trainer.evaluate().figures["perplexity"] < 0.6 * before
     assert 0 < distances[-1] < 0.2
+
+
+@pytest.mark.parametrize("is_fresh", [False, True])
+@settings(max_examples=6)
+@given(
+    optimiser=st.sampled_from([("AdamW", 1e-3, {}), ("AdamW", 3e-2, {}), ("SGD", 1.0, {"momentum": 0.9})]),
+    gamma=st.sampled_from([0.0, 0.5, 0.9]),
+    graph=st.sampled_from(["ring", "star", "complete"]),
+    encoding=st.sampled_from(["float32", "uint8"]),
+    speeds=st.lists(st.sampled_from([1, 3, 12]), min_size=4, max_size=4),
+    apart=st.integers(0, 6),
+)
+def test_no_honest_host_comes_near_the_norm_at_which_it_is_refused(
+    is_fresh, optimiser, gamma, graph, encoding, speeds, apart
+):
+    """apart: for so many rounds the last one trains by itself."""
+    name, rate, options = optimiser
+    outer = OuterSettings(gamma=gamma, encoding=encoding, is_overlapped=True)
+    how = {"optimiser": name, "learning_rate": rate, "options": options}
+    trainers = [trainer_of(k, outer, is_fresh=is_fresh, **how) for k in range(4)]
+    weights = weights_of(graph, 4)
+    for round_ in range(8):
+        for trainer, steps in zip(trainers, speeds, strict=True):
+            trainer.take_steps(steps)
+            assert torch.linalg.vector_norm(trainer.worker.flat.values_F) < trainer.norm_max / 10
+        if round_ < apart:
+            exchange([one.outer for one in trainers[:3]], weights_of("complete", 3))
+        else:
+            exchange([one.outer for one in trainers], weights)
+
+
+def test_the_norm_at_which_parameters_are_refused_is_the_same_on_all_hosts_whatever_they_have_learned():
+    one, other = trainer_of(1), trainer_of(2)
+    other.take_steps(5)
+    assert one.norm_max == other.norm_max
 
 
 def test_a_round_between_two_trainers_by_their_methods():

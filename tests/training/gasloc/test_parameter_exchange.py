@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from seedflood.errors import PeerError
 from seedflood.training.gasloc.encodings import ENCODINGS, PIECE, payload_size
-from seedflood.training.gasloc.exchange import Arrival, FreshDifference, KeptDifference, Offer
+from seedflood.training.gasloc.exchange import Arrival, FreshDifference, KeptDifference, Offer, begin_digest
 
 NAMES = sorted(ENCODINGS)
 NUMBERS = PIECE + 304
@@ -148,9 +148,34 @@ def test_fewer_bytes_than_offered_are_refused_even_if_memory_holds_the_others():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_numbers_that_are_not_finite_are_refused(name):
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize("place", [0, PIECE - 1, -1])
+def test_numbers_that_are_not_finite_are_refused(name, bad, place):
     values_F = some_values()
-    values_F[-1] = float("nan")
+    values_F[place] = bad
     with pytest.raises(PeerError) as caught:
         arrived(Offer(values_F, name, residual(name)))
+    assert caught.value.reason == "parameters"
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("size", [1.01, 1e3, 1e18, 1e38])
+def test_numbers_that_are_too_large_together_are_refused(name, size):
+    values_F = torch.full((NUMBERS,), 1.0)
+    norm_max = 1.005 * NUMBERS**0.5
+    arrived(Offer(values_F, name, residual(name)), norm_max=norm_max)
+    with pytest.raises(PeerError) as caught:
+        arrived(Offer(size * values_F, name, residual(name)), norm_max=norm_max)
+    assert caught.value.reason == "parameters"
+
+
+def test_a_range_of_a_block_that_overflows_is_refused():
+    payload = ENCODINGS["uint8"].encode(torch.zeros(256))
+    payload[4:8] = torch.tensor([3e38]).view(torch.uint8)
+    payload[8:] = 255
+    digest = begin_digest(ENCODINGS["uint8"], 256)
+    digest.update(payload.numpy().data)
+    arrival = Arrival(256, "uint8", len(payload), digest.digest(), buffer=payload.numpy())
+    with pytest.raises(PeerError) as caught:
+        arrival.check()
     assert caught.value.reason == "parameters"

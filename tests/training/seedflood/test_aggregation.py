@@ -167,14 +167,14 @@ def test_probes_can_be_given_to_an_optimiser_too():
 
 def test_a_schedule_counts_in_a_plain_sum_and_knows_no_order():
     updates = some_updates(20)
-    constant, line = tiny_replica(steps=20), [tiny_replica(steps=20, schedule="linear") for _ in range(2)]
+    constant, cosine = tiny_replica(steps=20), [tiny_replica(steps=20, schedule="cosine") for _ in range(2)]
     constant.apply(updates)
-    line[0].apply(updates)
+    cosine[0].apply(updates)
     for update in permuted(updates, 5):
-        line[1].apply([update])
-    assert line[0].digest() == line[1].digest() != constant.digest()
+        cosine[1].apply([update])
+    assert cosine[0].digest() == cosine[1].digest() != constant.digest()
     first = [update for update in updates if update.step == 0]
-    full, same = tiny_replica(steps=20), tiny_replica(steps=20, schedule="linear")
+    full, same = tiny_replica(steps=20), tiny_replica(steps=20, schedule="cosine")
     full.apply(first)
     same.apply(first)
     assert full.digest() == same.digest()

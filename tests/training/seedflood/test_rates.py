@@ -1,9 +1,41 @@
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from seedflood.config import SeedfloodSettings
+from seedflood.config import RunSettings, SeedfloodSettings
 from seedflood.training.seedflood.rates import default_learning_rate
+from seedflood.training.seedflood.schedule import ONE, Schedule
 
 PARAMETERS = 2_600_000
+
+
+def rate_at(step: int, **keys: object) -> float:
+    run = RunSettings.of(**keys)
+    return default_learning_rate(run.seedflood, PARAMETERS) * Schedule.of(run).factor(step) / ONE
+
+
+ESTIMATES = st.sampled_from(["two-sided", "one-sided", "gradient"])
+
+
+@given(estimate=ESTIMATES, step=st.integers(0, 10**6), steps=st.tuples(*[st.integers(1, 10**6)] * 2))
+def test_the_rate_of_a_step_does_not_depend_on_the_length_of_the_run(
+    estimate: str, step: int, steps: tuple[int, int]
+) -> None:
+    ours, theirs = (rate_at(step, estimate=estimate, steps=one) for one in steps)
+    assert ours == theirs
+
+
+@given(
+    estimate=ESTIMATES,
+    schedule=st.sampled_from(["root", "cosine", "constant"]),
+    step=st.integers(0, 10**6),
+    steps=st.integers(1, 10**6),
+)
+def test_no_schedule_ever_takes_more_than_the_constant_rate(
+    estimate: str, schedule: str, step: int, steps: int
+) -> None:
+    constant = rate_at(step, estimate=estimate, steps=steps, schedule="constant")
+    assert rate_at(step, estimate=estimate, steps=steps, schedule=schedule) <= constant
 
 
 @pytest.mark.parametrize(("rank", "rate"), [(2, 3e-4 * 4), (8, 3e-4), (32, 3e-4 / 8), (128, 3e-4 / 64)])

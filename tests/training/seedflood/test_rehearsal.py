@@ -52,3 +52,15 @@ def test_origins_of_a_rehearsal_have_rows_of_their_own(tmp_path: Path):
     shares = [set(trainer.task.row_indices) for trainer in rehearsal.trainers]
     assert [len(share) for share in shares] == [32, 32, 32]
     assert len(set.union(*shares)) == 96
+
+
+def test_a_long_run_keeps_what_it_has_learned(tmp_path: Path):
+    run = RunSettings.of(task="embedded", train_examples=512, steps=30_000, seed=2)
+    rehearsal = Rehearsal(run, NodeSettings(state=tmp_path, evaluate_examples=256))
+    accuracies = []
+    while rehearsal.step < 250:
+        rehearsal.advance()
+        if rehearsal.step % 50 == 0:
+            accuracies.append(rehearsal.evaluate().figures["accuracy"])
+    assert max(accuracies) >= 0.95
+    assert accuracies[-1] >= max(accuracies) - 0.02

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seedflood.training.seedflood.schedule import ONE, Schedule
+from seedflood.training.seedflood.schedule import ONE, ROOT_STEPS, Schedule
 from seedflood.training.seedflood.telling import scaled
 
 
@@ -26,13 +26,25 @@ def test_the_factors_of_a_cosine_are_what_they_always_were(step, factor):
     assert Schedule("cosine", warmup_steps=0, steps=100).factor(step) == factor
 
 
-def test_a_line_goes_down_after_the_warm_up():
-    factors = [fraction("linear", step, warmup_steps=4, steps=14) for step in range(14)]
-    assert factors == pytest.approx([0.2, 0.4, 0.6, 0.8, *(1 - k / 10 for k in range(10))], abs=2 / ONE)
+@pytest.mark.parametrize(("step", "factor"), [(0, 65536), (1, 65210), (100, 46340), (300, 32768), (30_000, 3777)])
+def test_the_factors_of_a_root_are_what_they_always_were(step, factor):
+    assert Schedule("root", warmup_steps=0, steps=400).factor(step) == factor
+
+
+@given(step=st.integers(0, 10**9), warmup_steps=st.integers(0, 1000))
+def test_a_root_is_that_of_the_library_to_the_last_unit(step, warmup_steps):
+    actual = fraction("root", warmup_steps + step, warmup_steps=warmup_steps)
+    assert actual == pytest.approx(math.sqrt(ROOT_STEPS / (ROOT_STEPS + step)), abs=1.01 / ONE)
+
+
+def test_a_cosine_goes_down_after_the_warm_up():
+    factors = [fraction("cosine", step, warmup_steps=4, steps=14) for step in range(14)]
+    expected = [0.2, 0.4, 0.6, 0.8, *((1 + math.cos(math.pi * k / 10)) / 2 for k in range(10))]
+    assert factors == pytest.approx(expected, abs=2 / ONE)
 
 
 @given(
-    name=st.sampled_from(["constant", "cosine", "linear"]),
+    name=st.sampled_from(["root", "constant", "cosine"]),
     step=st.integers(0, 2**53),
     warmup_steps=st.integers(0, 2**40),
     steps=st.integers(1, 2**40),

@@ -59,6 +59,7 @@ class Sums:
         try:
             mixed = self._trainer.take(self._arrival(path, order.digest), is_last=order.is_last)
         except (PeerError, ValueError):
+            remove([path])
             return None
         self._gathering = None
         return FileContent(path, order.digest), mixed

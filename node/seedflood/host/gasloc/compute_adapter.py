@@ -37,7 +37,6 @@ from seedflood.protocol.gasloc.orders import (
 from seedflood.protocol.gasloc.transfer import Content
 from seedflood.protocol.origin import STEP_MAX, OriginId
 from seedflood.storage.snapshots import Facts, Snapshots, load, load_digest, load_facts
-from seedflood.training.gasloc.checkpoint import is_finite
 from seedflood.training.gasloc.encodings import EncodingName
 from seedflood.training.gasloc.exchange import KeptDifference
 from seedflood.training.gasloc.outer import Mixed, Pull
@@ -342,6 +341,9 @@ class ComputeAdapter:
         def answer(is_right: bool) -> None:
             if is_right:
                 self._watcher.loaded("copy", self._trainer.step)
+            else:
+                name = self.node.membership.name(order.donor)
+                self._watcher.troubled("a copy was not taken", f"what {name} sent is no copy of this run")
             self.do(lambda now: self.node.adopted(is_right=is_right, now=now))
 
         self._run(adopt, answer)
@@ -349,7 +351,7 @@ class ComputeAdapter:
     def _adopt(self, path: Path) -> bool:
         """Loads a copy, if it is usable. Raises one of `UNFIT` if the file is not a checkpoint."""
         arrays, facts = load(path)
-        is_sane = is_finite(arrays) and 0 <= int(facts["step"]) <= STEP_MAX
+        is_sane = self._trainer.is_sane(arrays) and 0 <= int(facts["step"]) <= STEP_MAX
         if not is_sane or not self._is_usable(facts):
             return False
         self._trainer.restore(arrays, facts)

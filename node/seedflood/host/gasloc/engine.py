@@ -152,7 +152,7 @@ class GaslocEngine(Engine, Watcher):
         self._tell_progress_if_due()
 
     def mixed(self, mixed: Mixed) -> None:
-        if mixed.neighbours:
+        if mixed.neighbours and math.isfinite(mixed.distance):
             self._distance = mixed.distance
             self.node.show(consensus_distance=mixed.distance)
         self._tokens.heard(self.node.swarm_rounds(), self._shell.loop.time())

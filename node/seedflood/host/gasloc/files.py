@@ -1,7 +1,8 @@
 """A host's files beside journal and checkpoints: contents that arrive, and differences that are kept of them.
 
-`incoming/` has one file per content, named by its digest. It grows as chunks arrive, so the transfer of a copy resumes
-where it stopped, even after a crash; a torn file fails its digest. `kept/` has the difference of ours and theirs for
+`incoming/` has one file per content, named by who sends it and by its digest. It grows as chunks arrive, so a transfer
+that was given up can go on where it stopped. Nothing in it outlives the process: after a power failure the end of a
+file may be anything, and who had sent it would be taken for a liar. `kept/` has the difference of ours and theirs for
 each partner and round whose outcome may still count: float32 numbers as in memory, then their CRC-32. It is on the disk
 before the partner hears that we are prepared.
 
@@ -77,7 +78,7 @@ class FileSink:
 
 
 class Incoming:
-    """The folder for contents that arrive (`transfer.Sinks`). It is created if needed."""
+    """The folder for contents that arrive (`transfer.Sinks`). It is created if needed, and empty at first."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -85,12 +86,13 @@ class Incoming:
         """Sinks that are still in use, by the name of the file."""
         with told(folder, "open", "folder"):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        remove(self.all())
 
-    def open(self, digest: bytes, size: int) -> FileSink:
-        """A sink for a content. It resumes a file of that content, unless this is in use: two partners may offer the
-        same bytes at once, and each gets its own file. Deletes old files that nobody uses: neighbours may offer without
-        end, and send a part of each."""
-        names = (f"{digest.hex()}-{number}" for number in count())
+    def open(self, peer: OriginId, digest: bytes, size: int) -> FileSink:
+        """A sink for a content. It resumes what this peer has sent of it, unless that is in use: it may have offered
+        the same bytes before. Deletes old files that nobody uses: neighbours may offer without end, and send a part of
+        each."""
+        names = (f"{peer:016x}-{digest.hex()}-{number}" for number in count())
         name = next(name for name in names if name not in self._open)
         sink = self._open[name] = FileSink(self._folder / name, size)
         remove(self._unused()[:-LEFT_MAX])

@@ -1,106 +1,97 @@
-"""The auditor of a host: draws whom to audit, has it measured again, and compares when the update is here.
+"""The auditor of a host: draws whom to audit, measures again in its place, and compares when the update is here.
 
 An audit is drawn when this host begins to measure a round. It is measured right after that round, before anything else
-is applied. In strict windows the replica here is then the one with which everyone measures this round. In the others
-one of the last rounds of another host is measured again, with what was applied there (`retracing`). If that cannot be
-done, the audit is missed.
-
-Nobody else can foresee whom an audit concerns, because the draw comes from the operating system and is told to nobody.
+is applied. Windows are strict, so the replica here is then the one with which everyone measures this round. Nobody else
+can foresee whom it concerns, because the draw comes from the operating system and is told to nobody.
 """
 
 import json
 import secrets
 from collections.abc import Sequence
-from pathlib import Path
-from typing import NamedTuple
+from dataclasses import replace
 
 from seedflood import durable
-from seedflood.host.seedflood.retracing import choose_past_round
+from seedflood.config import NodeSettings
+from seedflood.host.engine import Shell
 from seedflood.host.seedflood.seams import Journal
-from seedflood.identity import Identity
-from seedflood.operations.hub import TelemetryHub
 from seedflood.protocol.origin import OriginId, fingerprint
-from seedflood.protocol.seedflood.applied import EQUAL, Difference
-from seedflood.protocol.seedflood.audit import Finding, Verdict
+from seedflood.protocol.seedflood.audit import Audits, Finding, Verdict
 from seedflood.protocol.seedflood.messages import Bundle, Told
 from seedflood.protocol.seedflood.node import Node
 from seedflood.protocol.seedflood.outputs import Measure
-from seedflood.protocol.seedflood.statement import Rows
+from seedflood.protocol.seedflood.statement import Rows, stated
+from seedflood.protocol.swarm.membership import NAMED_MAX
+from seedflood.protocol.view import View
+from seedflood.training.seedflood.trainer import Trainer
 
 FINDINGS_FOLDER = "findings"
 WAITING_MAX = 64
-"""How many audited rounds may wait for the bundles of their origins. In strict windows they come within some rounds."""
+"""How many audited rounds may wait for the bundles of their origins, which come within some rounds."""
 
 
-class Target(NamedTuple):
-    """Whose round is measured again. difference: of what was applied there and is applied here. bundle: of that round,
-    if it was heard already."""
-
-    origin: OriginId
-    rows: Rows
-    step: int
-    difference: Difference = EQUAL
-    bundle: Bundle | None = None
+def make_auditor(
+    settings: NodeSettings, node: Node, trainer: Trainer, journal: Journal, shell: Shell
+) -> "Auditor | None":
+    """None if this host does not audit, or cannot."""
+    if not settings.audit:
+        return None
+    if trainer.dtype != "float32":
+        say = 'this host does not audit: that needs float32, so set dtype = "float32" or audit = 0 in [node]'
+        shell.hub.tell(say, "warning", dtype=trainer.dtype)
+        return None
+    return Auditor(settings, node, trainer, journal, shell)
 
 
 class Auditor:
-    """share: of our rounds beside which we measure one of another host. folder: the state folder."""
+    """settings: which share of our rounds is accompanied by one of another host, and the state folder. audits: what was
+    found."""
 
-    def __init__(
-        self,
-        share: float,
-        node: Node,
-        identity: Identity,
-        hub: TelemetryHub,
-        journal: Journal,
-        folder: Path,
-    ) -> None:
-        self._share = share
+    def __init__(self, settings: NodeSettings, node: Node, trainer: Trainer, journal: Journal, shell: Shell) -> None:
+        self.audits = Audits(node.rules.telling)
+        self._settings = settings
         self._node = node
-        self._identity = identity
-        self._hub = hub
+        self._trainer = trainer
         self._journal = journal
-        self._folder = folder
+        self._shell = shell
         self._draw = secrets.SystemRandom()
         self._waiting: dict[tuple[OriginId, int], Sequence[Told]] = {}
-        node.audits.is_on = True
 
-    def choose(self, order: Measure) -> Target | None:
-        """Whom to audit beside this round; None: nobody."""
-        if self._draw.random() >= self._share:
-            return None
-        targets = self._node.auditable(order)
-        if not targets:
-            return None
-        origin, rows = self._draw.choice(targets)
-        if self._node.rules.window == "strict":
-            return Target(origin, rows, order.step)
-        past = choose_past_round(self._node, self._journal, origin, order, self._draw)
-        if past is None:
-            self._miss(origin)
-            return None
-        return Target(origin, rows, past.bundle.step, past.difference, past.bundle)
-
-    def _miss(self, origin: OriginId) -> None:
-        audits, before = self._node.audits, self._node.audits.out_of_reach
-        audits.miss(origin)
-        if audits.out_of_reach != before:
-            name = self._node.membership.name(origin)
-            self._hub.tell(
-                "the last audits of a host could not be made", "warning", name=name, origin=fingerprint(origin)
-            )
-
-    def note(self, told: Sequence[Told]) -> None:
-        """We have measured this for ourselves."""
-        self._node.audits.note(told)
-
-    def measured(self, target: Target, again: Sequence[Told]) -> None:
-        """What we measured in the place of another origin. Its bundle may be here already."""
-        self._node.audits.note(again)
-        if target.bundle is not None:
-            self._compare(target.bundle, again)
+    def accompany(self, order: Measure) -> None:
+        """Our own measurement of this round was ordered. Maybe that of another host is, too; nothing may be ordered
+        between the two."""
+        chosen = self.choose(order)
+        if chosen is None:
             return
-        origin, step = target.origin, target.step
+        origin, rows = chosen
+        self._shell.run(
+            lambda: self._trainer.measure_again(origin, rows, order.step, order.count),
+            lambda again: self.measured(origin, order.step, again.probes),
+        )
+
+    def choose(self, order: Measure) -> tuple[OriginId, Rows] | None:
+        """Whom to audit beside this round, and on which rows; None: nobody."""
+        if self._draw.random() >= self._settings.audit:
+            return None
+        targets = self._targets(order)
+        return self._draw.choice(targets) if targets else None
+
+    def _targets(self, order: Measure) -> list[tuple[OriginId, Rows]]:
+        """Who takes part in the steps of an order and measures on rows that we have: those who state our digest, and
+        shares of the size of ours."""
+        node, ours, last = self._node, self._trainer.rows, order.step + order.count - 1
+        if not node.is_ready or node.is_doubted:
+            return []
+        others = [member for member in node.membership.all() if member.origin != node.origin]
+        told = [(member.origin, stated(member).rows) for member in others]
+        return sorted(
+            (origin, rows)
+            for origin, rows in told
+            if rows is not None and rows[1:] == ours[1:] and node.membership.is_expected(origin, last)
+        )
+
+    def measured(self, origin: OriginId, step: int, again: Sequence[Told]) -> None:
+        """What we measured in the place of another origin. Its bundle may be here already."""
+        self.audits.note(again)
         self._waiting[origin, step] = again
         while len(self._waiting) > WAITING_MAX:
             del self._waiting[next(iter(self._waiting))]
@@ -116,11 +107,19 @@ class Auditor:
             if again is not None:
                 self._compare(bundle, again)
 
+    def add_to(self, view: View) -> View:
+        """The view of the node with what was audited."""
+        audits, name = self.audits, self._node.membership.name
+        figures = {**view.figures, "audits": float(audits.count), "audit_findings": float(len(audits.named))}
+        said = [f"{name(origin)}: {verdict.describe()}" for origin, verdict in sorted(audits.named.items())]
+        words = {**view.words, "audit": "; ".join(said[:NAMED_MAX]) or "nothing found"}
+        return replace(view, figures=figures, words=words)
+
     def _compare(self, bundle: Bundle, again: Sequence[Told]) -> None:
         before = self._told_before(bundle)
         for step, (told, ours) in enumerate(zip(bundle.probes, again, strict=True), bundle.step):
             is_first = step == bundle.step
-            verdict = self._node.audits.compare(bundle.origin, step, told, ours, before, is_first=is_first)
+            verdict = self.audits.compare(bundle.origin, step, told, ours, before, is_first=is_first)
             before = told
             if verdict is not None:
                 self._tell(bundle.origin, verdict)
@@ -136,17 +135,17 @@ class Auditor:
 
     def _tell(self, origin: OriginId, verdict: Verdict) -> None:
         """Signs a finding, keeps it in the state folder, and tells the operator. Nothing else follows from it."""
-        audits = self._node.audits
-        if audits.is_self_doubted:
-            self._hub.tell(
+        hub, identity = self._shell.hub, self._shell.identity
+        if self.audits.is_self_doubted:
+            hub.tell(
                 "audits contradict most hosts: the replica or the rows of this host may be wrong",
                 "error",
-                named=len(audits.named),
+                named=len(self.audits.named),
             )
             return
-        unsigned = Finding(origin, verdict, len(audits.seen(origin)))
-        key = self._identity.public_key
-        signature = self._identity.sign(unsigned.signed_bytes(self._node.rules.run_id, key))
+        unsigned = Finding(origin, verdict, len(self.audits.seen(origin)))
+        run_id, key = self._node.rules.run_id, identity.public_key
+        signature = identity.sign(unsigned.signed_bytes(run_id, key))
         facts = {
             "name": self._node.membership.name(origin),
             "origin": fingerprint(origin),
@@ -155,17 +154,17 @@ class Auditor:
             "statistic": round(verdict.statistic, 3),
             "audits": unsigned.audits,
         }
-        self._hub.tell("audit finding", "error", says=verdict.describe(), **facts)
+        hub.tell("audit finding", "error", says=verdict.describe(), **facts)
         signed = {
             **facts,
             "statistic": verdict.statistic,
-            "run_id": self._node.rules.run_id.hex(),
+            "run_id": run_id.hex(),
             "finder": key.hex(),
             "signature": signature.hex(),
         }
         try:
-            folder = self._folder / FINDINGS_FOLDER
+            folder = self._settings.state / FINDINGS_FOLDER
             folder.mkdir(mode=0o700, exist_ok=True)
             durable.write(folder / f"{fingerprint(origin)}.json", json.dumps(signed, indent=1).encode() + b"\n")
         except OSError as error:
-            self._hub.tell("the finding could not be kept", "warning", reason=error.strerror or str(error))
+            hub.tell("the finding could not be kept", "warning", reason=error.strerror or str(error))

@@ -7,15 +7,16 @@ covers exactly what was ordered before it, and the sum of an epoch has exactly t
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import structlog
 
 from seedflood.errors import JournalError
 from seedflood.host.compute_thread import Run, nothing
-from seedflood.host.seedflood.auditing import Auditor, Target
+from seedflood.host.seedflood.auditing import Auditor
+from seedflood.host.seedflood.driver import SeedfloodDriver
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, Told, Update
+from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, Update
 from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure, SumEpoch, TakeDigest
 from seedflood.storage.snapshots import Arrays, Facts, Snapshots
 from seedflood.training.seedflood.trainer import Round, Trainer
@@ -25,23 +26,11 @@ Item = TypeVar("Item")
 _log = structlog.stdlib.get_logger("seedflood")
 
 
-class Answers(Protocol):
-    """Takes the results; in the daemon this is `driver.SeedfloodDriver`."""
-
-    def published(self, step: int, probes: Sequence[Told]) -> None: ...
-
-    def digested(self, frontier_digest: bytes, replica_digest: bytes) -> None: ...
-
-    def summed(self, closed: ClosedEpoch) -> None: ...
-
-    def rebuilt(self, is_changed: bool) -> None: ...
-
-
 class ComputeAdapter:
     """answers: must be set before the first order. measured: called with every measured round, for the log. auditor:
-    chooses rounds of other hosts that are measured, too; None: there are none."""
+    measures rounds of other hosts, too; None: nobody does."""
 
-    answers: Answers
+    answers: SeedfloodDriver
     auditor: Auditor | None = None
 
     def __init__(
@@ -69,21 +58,11 @@ class ComputeAdapter:
     def measure(self, order: Measure) -> None:
         def publish(measured: Round) -> None:
             self._measured(order, measured)
-            if self.auditor is not None:
-                self.auditor.note(measured.probes)
             self._drive(lambda: self.answers.published(order.step, measured.probes))
 
         self._run(lambda: self._trainer.measure(self._origin, order.step, order.count), publish)
-        if self.auditor is not None and (target := self.auditor.choose(order)) is not None:
-            self._measure_again(self.auditor, target, order.count)
-
-    def _measure_again(self, auditor: Auditor, target: Target, count: int) -> None:
-        """Nothing may be ordered between our own measurement and this one: the target was chosen for this replica."""
-        origin, rows, step, difference, _ = target
-        self._run(
-            lambda: self._trainer.measure_again(origin, rows, step, count, difference),
-            lambda again: auditor.measured(target, again.probes),
-        )
+        if self.auditor is not None:
+            self.auditor.accompany(order)
 
     def digest(self, order: TakeDigest) -> None:
         self._run(

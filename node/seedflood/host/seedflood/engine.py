@@ -15,7 +15,7 @@ from seedflood.host.engine import Engine, Shell
 from seedflood.host.places import JOURNAL_FILE, SNAPSHOTS_FOLDER
 from seedflood.host.report import RESULT_FILE, Report
 from seedflood.host.results import Results
-from seedflood.host.seedflood.auditing import Auditor
+from seedflood.host.seedflood.auditing import Auditor, make_auditor
 from seedflood.host.seedflood.compute_adapter import ComputeAdapter
 from seedflood.host.seedflood.driver import SeedfloodDriver
 from seedflood.identity import Identity, verify
@@ -30,6 +30,7 @@ from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.swarm.messages import Member, Message
 from seedflood.protocol.swarm.outputs import Event
 from seedflood.protocol.swarm.rules import Patience
+from seedflood.protocol.view import View
 from seedflood.storage.seedflood.journal import BundleJournal
 from seedflood.storage.snapshots import Snapshots
 from seedflood.training.seedflood.optimiser import STEP_MAX
@@ -69,6 +70,7 @@ class SeedfloodEngine(Engine):
     node: Node
     driver: SeedfloodDriver
     journal: BundleJournal
+    auditor: Auditor | None
 
     def __init__(
         self,
@@ -105,14 +107,14 @@ class SeedfloodEngine(Engine):
             delay=seedflood.delay,
             step_reach=None if seedflood.optimizer == "sgd" else int(STEP_MAX),
             run_seed=run.seed,
-            is_auditable=seedflood.auditable,
             quorum=seedflood.quorum,
         )
         patience = Patience(start_seconds=node.start_seconds, linger_seconds=node.linger_seconds)
         self._shell = shell
         self._hub = shell.hub
         self._observer = SeedfloodObserver(shell.hub, seedflood, self._find_update)
-        self.node = Node(rules, member, shell.identity.sign, verify, patience=patience, gate=shell.gate)
+        sign, rows = shell.identity.sign, self.trainer.rows
+        self.node = Node(rules, member, sign, verify, patience=patience, gate=shell.gate, rows=rows)
         self._results = Results(self._settings, self.trainer, self.report, shell.hub, shell.run)
         adapter = ComputeAdapter(
             self.node.origin,
@@ -124,24 +126,16 @@ class SeedfloodEngine(Engine):
         )
         self._adapter = adapter
         adapter.answers = self.driver = SeedfloodDriver(self.node, self.journal, shell, adapter, self, shell.loop.time)
-        self.node.state_rows(self.trainer.rows)
-        adapter.auditor = self._auditor = self._make_auditor()
-
-    def _make_auditor(self) -> Auditor | None:
-        """None if this host does not audit, or cannot."""
-        node, shell = self._settings.node, self._shell
-        if not node.audit:
-            return None
-        if self.trainer.dtype != "float32":
-            say = 'this host does not audit: that needs float32, so set dtype = "float32" or audit = 0 in [node]'
-            shell.hub.tell(say, "warning", dtype=self.trainer.dtype)
-            return None
-        return Auditor(node.audit, self.node, shell.identity, shell.hub, self.journal, node.state)
+        adapter.auditor = self.auditor = make_auditor(node, self.node, self.trainer, self.journal, shell)
 
     def start(self) -> None:
         self._results.evaluate_before()
         is_damaged, is_fresh = self.journal.damage is not None, self._shell.identity.is_fresh
         self.driver.start(self.journal.members(), is_journal_damaged=is_damaged, is_key_fresh=is_fresh)
+
+    def view(self, now: float) -> View:
+        view = super().view(now)
+        return view if self.auditor is None else self.auditor.add_to(view)
 
     def used(self) -> Use:
         refused = self.node.admission.refused
@@ -175,8 +169,8 @@ class SeedfloodEngine(Engine):
     def learned(self, bundles: Sequence[Bundle], source: OriginId | None) -> None:
         self._news += len(bundles)
         self._observer.learned(bundles, source)
-        if self._auditor is not None:
-            self._auditor.heard(bundles)
+        if self.auditor is not None:
+            self.auditor.heard(bundles)
 
     def applied(self, window: ClosedWindow) -> None:
         self._observer.applied(window)
@@ -207,6 +201,8 @@ class SeedfloodEngine(Engine):
 
     def _measured(self, order: Measure, measured: Round) -> None:
         self._shell.identity.use()
+        if self.auditor is not None:
+            self.auditor.audits.note(measured.probes)
         loss = round(measured.loss, 4) if measured.is_finite else None
         self._hub.measured(order.step, order.count, loss, measured.seconds)
         if not measured.is_finite:

@@ -1,6 +1,7 @@
 // Curves, drawn by uPlot (vendor/uplot). Each is in a <figure> whose caption says its latest value in words.
 
 import { make, setText } from "./elements.js";
+import { labels } from "./formats.js";
 
 const { uPlot } = globalThis;
 
@@ -23,7 +24,8 @@ export class Chart {
 
   /**
    * figure: the id of the <figure>. options:
-   *   describe(x, y, smooth): the caption's words for one point; write(y): a label of the y axis
+   *   describe(x, y, smooth): the caption's words for one point
+   *   write(y, more): a label of the y axis; more: how many digits it has beside the usual ones
    *   writeX(x): a label of the x axis; isSmoothed: whether a mean is drawn over the points; isStepped: x are steps
    *   empty: what is said while there is nothing to draw; floor, ceiling: limits of the y axis
    */
@@ -109,7 +111,7 @@ export class Chart {
             values: (_, at) => at.map(writeX),
             ...(isStepped && { incrs: STEP_INCREMENTS }),
           },
-          { ...axis, size: 48, gap: 6, space: 24, values: (_, at) => at.map(write) },
+          { ...axis, size: 48, gap: 6, space: 24, values: (_, at) => labels(at, write) },
         ],
         series: isSmoothed ? [{}, faint, line] : [{}, few],
         hooks: { setCursor: [() => this.#tell()] },

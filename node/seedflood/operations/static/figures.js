@@ -3,7 +3,7 @@
 import { capitalised, figure, percent } from "./formats.js";
 
 const KNOWN = {
-  accuracy: { write: percent, writeAxis: (value) => percent(value, 0), floor: 0, ceiling: 1 },
+  accuracy: { write: percent, writeAxis: percent, floor: 0, ceiling: 1 },
   perplexity: { floor: 1 },
 };
 

@@ -19,12 +19,29 @@ export function decimal(value, digits) {
   return isKnown(value) ? value.toFixed(digits) : UNKNOWN;
 }
 
-/** Three significant digits, as far as a few decimals allow; a perplexity may have 305 of them. */
-export function figure(value) {
+/** Three significant digits, as far as a few decimals allow; a perplexity may have 305 of them. more: further digits. */
+export function figure(value, more = 0) {
   if (!isKnown(value)) return UNKNOWN;
   const size = Math.abs(value);
-  if (size >= 1e9 || (size > 0 && size < 0.001)) return value.toExponential(1);
-  return size >= 100 ? grouped.format(value) : value.toFixed(size >= 10 ? 1 : size >= 0.1 || size === 0 ? 2 : 3);
+  if (size >= 1e9 || (size > 0 && size < 0.001)) return value.toExponential(1 + more).replace("e+", "e");
+  if (size >= 100 && more === 0) return grouped.format(value);
+  return value.toFixed(more + (size >= 100 ? 0 : size >= 10 ? 1 : size >= 0.1 || size === 0 ? 2 : 3));
+}
+
+/** A loss in four decimals, unless it has grown out of all bounds. */
+export function loss(value) {
+  return Math.abs(value) < 1000 ? decimal(value, 4) : figure(value);
+}
+
+const MORE_DIGITS_MAX = 3;
+
+/** The labels of an axis, in as many digits as tell them apart. write: (value, how many digits more than usual). */
+export function labels(values, write) {
+  for (let more = 0; more < MORE_DIGITS_MAX; more += 1) {
+    const made = values.map((value) => write(value, more));
+    if (new Set(made).size === made.length) return made;
+  }
+  return values.map((value) => write(value, MORE_DIGITS_MAX));
 }
 
 export function percent(share, digits = 1) {

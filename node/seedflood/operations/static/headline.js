@@ -2,7 +2,7 @@
 
 import { byId, setAttribute, setText } from "./elements.js";
 import { describeFigures } from "./figures.js";
-import { STANDSTILL_SECONDS, UNKNOWN, age, bytes, capitalised, count, decimal, duration, figure, percent } from "./formats.js";
+import { STANDSTILL_SECONDS, UNKNOWN, age, bytes, capitalised, count, duration, figure, loss, percent } from "./formats.js";
 import { isLive } from "./members.js";
 
 /** What a state means for someone who has never seen this page. tone: its colour; shape: its mark. */
@@ -11,6 +11,7 @@ const STATES = {
   joining: { tone: "busy", shape: "busy", text: "Looks for a neighbour that says how far the run is." },
   "catching up": { tone: "busy", shape: "busy", text: "Pulls what it has missed; measures nothing yet." },
   ready: { tone: "good", shape: "good", text: "Takes part." },
+  "stands still": { tone: "bad", shape: "fault", text: "Has waited for minutes without a step." },
   draining: { tone: "busy", shape: "busy", text: "Leaves the run: publishes nothing more." },
   finished: { tone: "good", shape: "good", text: "The run is over; nothing is missing." },
   doubted: { tone: "bad", shape: "fault", text: "Its data was found to differ from that of others." },
@@ -34,13 +35,17 @@ const TEXTS = {
 
 export function showHeadline(status, members) {
   const { node, progress, state } = status;
-  const known = { tone: "busy", shape: "busy", text: "", ...STATES[state] };
+  const { rise } = progress;
+  const known = { tone: "busy", shape: "busy", text: "", ...STATES[state], ...(rise && { tone: "bad", shape: "fault" }) };
   const text = TEXTS[node.run.mode]?.[state] ?? known.text;
+  const word = rise ? `${state}, but unlearns` : state;
   setText(byId("node-name"), node.name);
   setAttribute(byId("state"), "data-tone", known.tone);
   setAttribute(byId("state-shape"), "href", `#shape-${known.shape}`);
-  setText(byId("state-text"), state);
+  setText(byId("state-text"), word);
   setText(byId("state-reason"), reason(status, text));
+  byId("rise").hidden = !rise;
+  setText(byId("rise"), spellRise(rise));
   byId("exposed").hidden = node.exposed.length === 0;
   setText(byId("exposed"), `Links are not encrypted: ${node.exposed.join(", ")} ([tls] insecure = true).`);
 
@@ -56,9 +61,12 @@ export function showHeadline(status, members) {
   setText(byId("figure-spent"), spent(progress));
 
   const [evaluated] = describeFigures({ ...status.history.figures, ...lastOf(status.figures) });
-  setText(byId("figure-loss"), decimal(progress.loss, 4));
+  const [evaluatedStep, value] = evaluated?.points.at(-1) ?? [null, null];
+  setText(byId("figure-loss"), loss(progress.loss));
+  setText(byId("figure-loss-step"), atStep(progress.loss_step));
   setText(byId("figure-evaluated-name"), evaluated ? evaluated.title : "Evaluation");
-  setText(byId("figure-evaluated"), evaluated ? evaluated.write(evaluated.points.at(-1)[1]) : UNKNOWN);
+  setText(byId("figure-evaluated"), evaluated ? evaluated.write(value) : UNKNOWN);
+  setText(byId("figure-evaluated-step"), atStep(evaluatedStep));
   setText(byId("figure-speed"), figure(progress.steps_per_second));
   setText(byId("figure-left"), left(status));
   const connected = status.links.filter((link) => link.state === "connected").length;
@@ -70,7 +78,7 @@ export function showHeadline(status, members) {
   const place = runs.length > 1 ? ` · ${position} of ${runs.length}` : "";
   setText(byId("run"), `Run ${node.run.name} · ${node.run.id.slice(0, 12)}${place}`);
   setAttribute(byId("run"), "title", runs.join(", then "));
-  document.title = `${node.name}: ${state}, ${percent(share, 0)} · seedflood`;
+  document.title = `${node.name}: ${word}, ${percent(share, 0)} · seedflood`;
 }
 
 /** Who may take part. */
@@ -93,9 +101,21 @@ function removals(roster) {
   );
 }
 
-/** Figures of the algorithm as curves of one point: they stand here if nothing was evaluated. */
+/** Figures of the algorithm as curves of one point: they stand here if nothing was evaluated. They are of no step. */
 function lastOf(figures) {
-  return Object.fromEntries(Object.entries(figures).map(([name, value]) => [name, [[0, value]]]));
+  return Object.fromEntries(Object.entries(figures).map(([name, value]) => [name, [[null, value]]]));
+}
+
+function atStep(step) {
+  return step === null ? "\u00a0" : `at step ${count(step)}`;
+}
+
+/** Why the run does more harm than good. */
+function spellRise(rise) {
+  if (!rise) return "";
+  const now = rise.loss === null ? "is no finite number" : `has risen to ${figure(rise.loss)}`;
+  const best = rise.best_loss === null ? "" : `; its best was ${figure(rise.best_loss)} at step ${count(rise.best_step)}`;
+  return `The loss of the evaluation at step ${count(rise.step)} ${now}${best}.`;
 }
 
 function left({ state, progress }) {

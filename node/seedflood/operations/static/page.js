@@ -4,7 +4,7 @@ import { showAlgorithm } from "./algorithm.js";
 import { Chart } from "./charts.js";
 import { byId, setText } from "./elements.js";
 import { describeFigures } from "./figures.js";
-import { count, decimal, figure, timeOfDay } from "./formats.js";
+import { count, figure, loss, timeOfDay } from "./formats.js";
 import { showFreshness } from "./freshness.js";
 import { Graph } from "./graph.js";
 import { showHeadline } from "./headline.js";
@@ -13,21 +13,21 @@ import { Model } from "./model.js";
 import { showColophon, showDelays, showTraffic, showUpdates, showWindow } from "./panels.js";
 import { showEvents, showLinks, showMembers } from "./tables.js";
 
-const loss = new Chart("chart-loss", {
+const lossChart = new Chart("chart-loss", {
   isStepped: true,
   isSmoothed: true,
-  write: (value) => figure(value),
+  write: figure,
   writeX: count,
-  describe: (step, value, mean) => `${decimal(value, 4)} at step ${count(step)}, mean ${decimal(mean, 4)}`,
+  describe: (step, value, mean) => `${loss(value)} at step ${count(step)}, mean ${loss(mean)}`,
   empty: "No loss yet: no step was measured here.",
 });
 let figures = [];
 const evaluated = new Chart("chart-evaluated", {
   isStepped: true,
-  write: (value) => figures[0].writeAxis(value),
+  write: (value, more) => figures[0].writeAxis(value, more),
   writeX: count,
   describe: (step, value) => `${figures[0].write(value)} at step ${count(step)}`,
-  empty: "No evaluation yet. In peers.toml, evaluate and evaluate_every set when there is one.",
+  empty: "No evaluation yet. By default there are some twenty in a run, if they do not take too long ([node] evaluate_every).",
   get floor() {
     return figures[0].floor;
   },
@@ -36,7 +36,7 @@ const evaluated = new Chart("chart-evaluated", {
   },
 });
 const speed = new Chart("chart-speed", {
-  write: (value) => figure(value),
+  write: figure,
   writeX: (seconds) => timeOfDay(new Date(1000 * seconds)),
   describe: (seconds, value) => `${figure(value)} at ${timeOfDay(new Date(1000 * seconds))}`,
   empty: "No step is done yet.",
@@ -50,7 +50,7 @@ function showCurves({ history, progress }) {
   const firsts = [history.loss[0], points[0]].filter(Boolean).map(([step]) => step);
   const first = firsts.length > 0 ? Math.min(...firsts) : 0;
   const steps = [first, Math.max(progress.step ?? 0, first + 1)];
-  loss.show(history.loss, steps);
+  lossChart.show(history.loss, steps);
   setText(byId("chart-evaluated-title"), figures[0]?.title ?? "Evaluation");
   evaluated.show(points, steps);
   speed.show(history.steps_per_second);

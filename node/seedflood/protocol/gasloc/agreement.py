@@ -40,13 +40,11 @@ from seedflood.protocol.gasloc.rules import Bounds, GaslocRules
 from seedflood.protocol.gasloc.stated import Result
 from seedflood.protocol.gasloc.testimony import Testimony
 from seedflood.protocol.gasloc.transfer import Content, Receiving, Sending, Sink
+from seedflood.protocol.gasloc.trust import Trust
 from seedflood.protocol.lifecycle import follow
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.swarm.presence import Presence
 from seedflood.protocol.view import Blocker
-
-DISTRUST_ROUNDS = 4
-"""For this many rounds nothing is taken from a neighbour that sent other bytes than it had offered."""
 
 LAST_WAIT_FACTOR = 3
 """At the end of a run we wait this many times as long, because a host that misses that agreement has to take a copy."""
@@ -83,9 +81,11 @@ link broke."""
 
 @dataclass(slots=True)
 class Below:
-    """A child whose sum we wait for. offer: of the sum, once it has come. is_here: all bytes of the sum are here."""
+    """A child whose sum we wait for. hosts: how many may be in it, by the graph that we know; one if it is not our
+    child. offer: of the sum, once it has come. is_here: all bytes of the sum are here."""
 
     deadline: float
+    hosts: int = 1
     offer: Offer | None = None
     is_here: bool = False
 
@@ -104,6 +104,7 @@ class Agreement:
         pace: Pace,
         ledger: Ledger,
         carrier: Carrier,
+        trust: Trust,
         outbox: Outbox,
     ) -> None:
         self.round = -1
@@ -119,13 +120,14 @@ class Agreement:
         self._pace = pace
         self._ledger = ledger
         self._carrier = carrier
+        self._trust = trust
         self._outbox = outbox
         self._parent: OriginId | None = None
         self._below: dict[OriginId, Below] = {}
         self._heard: set[OriginId] = set()
         """The hosts whose sums were handled in this round, whether they count or not."""
-        self._has_gathered = False
-        """Is any other host in our sum?"""
+        self._has_gathered, self._room = False, 0
+        """Is any other host in our sum? How many may still come into it: no more than there are, whatever is said."""
         self._began_at = self._until = 0.0
         self._raised: tuple[Offer, Sending] | None = None
         """The sum that we have offered to our parent, and its transfer."""
@@ -142,8 +144,6 @@ class Agreement:
         """The neighbours to which the result is offered."""
         self._elsewhere: dict[OriginId, int] = {}
         """By neighbour: the last round in which it had another parent."""
-        self._distrust: dict[OriginId, int] = {}
-        """By neighbour: the round from which on its offers are taken again."""
 
     @property
     def is_open(self) -> bool:
@@ -183,11 +183,15 @@ class Agreement:
         wait = self._pace.wait_seconds() * (LAST_WAIT_FACTOR if self._rules.is_last_agreement(round_) else 1)
         level = self._bounds.transfer_seconds(content.size, None, self._pace.hop_seconds)
         self._until = min(now + wait + (3 * place.height + 1) * level, now + self._bounds.seconds_max)
-        self._parent = place.parent
+        self._parent, self._room = place.parent, len(self._presence.membership) - 1
         self._below = {
-            child: Below(min(now + wait + levels * level + (levels + 1) * self._down(child), self._until))
+            child: Below(
+                min(now + wait + levels * level + (levels + 1) * self._down(child), self._until), place.hosts[child]
+            )
             for child, levels in place.children.items()
-            if child in self._presence.neighbours and self._is_trusted(child) and self._is_below_us(child)
+            if child in self._presence.neighbours
+            and self._trust.is_trusted(child, self.round)
+            and self._is_below_us(child)
         }
         self._outbox.tell("agreement begins", "debug", round=round_, below=self._names(self._below))
         for peer in self._presence.neighbours:
@@ -253,7 +257,7 @@ class Agreement:
         if below is not None and below.offer is not None and below.offer.digest == digest and not below.is_here:
             below.is_here = True
             self._measure(peer, receiving, now)
-            self._outbox.order(Gather(self.round, peer, digest, below.offer.degree, sink))
+            self._outbox.order(Gather(self.round, peer, digest, below.hosts, sink))
         elif self.stage is Stage.FETCHING and self._is_source(peer, digest):
             self._measure(peer, receiving, now)
             self._enter(Stage.TAKING)
@@ -286,7 +290,7 @@ class Agreement:
         if is_right:
             self._has_gathered = True
         else:
-            self._begin_distrust(peer)
+            self._trust.lied(peer, self.round)
         self._below.pop(peer, None)
         self._close_if_whole(now)
 
@@ -310,7 +314,7 @@ class Agreement:
             return
         source, offer, _ = self._source
         if content is None:
-            self._begin_distrust(source)
+            self._trust.lied(source, self.round)
             self._fail_fetch(now)
             return
         self._enter(Stage.AGREED)
@@ -397,9 +401,10 @@ class Agreement:
         if is_late or peer in self._heard:
             return
         self._heard.add(peer)
-        is_credible = offer.degree < len(self._presence.membership)  # we are not in it
-        self._below[peer] = Below(now + self._pace.transfer_seconds(peer, offer.size), offer)
-        receiving = self._accept(peer, offer, now) if is_credible and self._is_trusted(peer) else None
+        hosts = min(offer.degree, self._below[peer].hosts if peer in self._below else 1, self._room)
+        self._room -= hosts
+        self._below[peer] = Below(now + self._pace.transfer_seconds(peer, offer.size), hosts, offer)
+        receiving = self._accept(peer, offer, now) if hosts and self._trust.is_trusted(peer, self.round) else None
         if receiving is None:
             self._carrier.say(peer, Decline(Kind.SUM, offer.round, Reason.DISTRUST, self.round))
             self._leave_out(peer)
@@ -412,7 +417,7 @@ class Agreement:
         try:
             return self._carrier.accept(peer, offer.digest, offer.size, now)
         except PeerError:
-            self._begin_distrust(peer)
+            self._trust.lied(peer, self.round)
             return None
 
     def _close_if_whole(self, now: float) -> None:
@@ -430,7 +435,7 @@ class Agreement:
         """Offers our sum to the parent."""
         self._enter(Stage.WAITING)
         offer = self._make_offer(Kind.SUM, content, hosts)
-        self._raised = offer, self._carrier.offer(parent, content, now)
+        self._raised = offer, self._carrier.offer(parent, content)
         self._carrier.say(parent, offer)
         self._fetch_any(now)
 
@@ -448,7 +453,7 @@ class Agreement:
         fit = [
             (offer.degree, peer)
             for peer, offer in self._results.items()
-            if self._is_ours(offer) and peer in self._presence.neighbours and self._is_trusted(peer)
+            if self._is_ours(offer) and peer in self._presence.neighbours and self._trust.is_trusted(peer, self.round)
         ]
         fit = [(hosts, peer) for hosts, peer in fit if self._is_believed(self._results[peer], now)]
         if not fit:
@@ -518,7 +523,7 @@ class Agreement:
         assert self._result is not None, "there is no result"
         offer, content = self._result
         self._given.add(peer)
-        self._carrier.offer(peer, content, now)
+        self._carrier.offer(peer, content)
         self._carrier.say(peer, offer)
 
     def _repeat(self, peer: OriginId, now: float) -> None:
@@ -565,14 +570,6 @@ class Agreement:
 
     def _is_below_us(self, peer: OriginId) -> bool:
         return self._elsewhere.get(peer) != self.round
-
-    def _is_trusted(self, peer: OriginId) -> bool:
-        return self.round >= self._distrust.get(peer, 0)
-
-    def _begin_distrust(self, peer: OriginId) -> None:
-        self._distrust[peer] = self.round + DISTRUST_ROUNDS
-        name = self._presence.membership.name(peer)
-        self._outbox.tell("a neighbour exchanges no parameters of this run", "warning", peer=name, round=self.round)
 
     def _names(self, peers: Mapping[OriginId, Below]) -> list[str]:
         return self._presence.membership.names(peers)

@@ -30,14 +30,19 @@ from seedflood.protocol.gasloc.pace import Pace
 from seedflood.protocol.gasloc.phase import Lifecycle, Phase
 from seedflood.protocol.gasloc.rules import GaslocRules, Habits
 from seedflood.protocol.gasloc.sight import figures_of, find_blockers, words_of
-from seedflood.protocol.gasloc.stated import Stated, behind, is_anyone_taking_part, standing_still, stated
+from seedflood.protocol.gasloc.stated import Stated, behind, is_anyone_taking_part, rounds_of, standing_still, stated
 from seedflood.protocol.gasloc.transfer import Content, Sinks
+from seedflood.protocol.gasloc.trust import Trust
 from seedflood.protocol.origin import STEP_MAX, OriginId
 from seedflood.protocol.swarm.membership import shorten
 from seedflood.protocol.swarm.messages import AlgorithmMessage, Hello, Member
 from seedflood.protocol.swarm.presence import Presence
 from seedflood.protocol.swarm.standstill import Standstill
 from seedflood.protocol.view import Blocker, View
+
+LAST_PATIENCES = 2
+"""Once half of the swarm is at the end, nobody is waited for longer than twice as long as a host may stay in one round:
+who is behind goes on with the last round after its local steps."""
 
 BEHIND_ROUNDS = 2
 """A host that is this many rounds behind jumps to the round of the others: half of the swarm has exchanged the next
@@ -54,10 +59,11 @@ class Gasloc:
         self.ledger = Ledger(outbox)
         self.pace = Pace(bounds, presence.delays)
         self.carrier = Carrier(presence.neighbours, sinks, outbox)
-        self.exchange = Exchange(rules, bounds, presence, self.pace, self.ledger, self.carrier, outbox)
-        self.agreement = Agreement(rules, bounds, presence, self.pace, self.ledger, self.carrier, outbox)
-        self.fetch = Fetch(rules, presence.neighbours, self.carrier, outbox)
-        self.serve = Serve(self.carrier, outbox)
+        self.trust = Trust(presence, outbox)
+        tools = (presence, self.pace, self.ledger, self.carrier, self.trust, outbox)
+        self.exchange, self.agreement = Exchange(rules, bounds, *tools), Agreement(rules, bounds, *tools)
+        self.fetch = Fetch(rules, bounds, presence.neighbours, self.carrier, self.trust, outbox)
+        self.serve = Serve(bounds, self.carrier, outbox)
         parts = (self.carrier, self.exchange, self.agreement, self.fetch, self.serve)
         self.talk = Conversation(rules, presence, *parts, self)
         self._rules = rules
@@ -71,10 +77,9 @@ class Gasloc:
         """The last statement of an earlier life of ours that the journal has."""
         self._past_round = -1
         """The last round that others know of a life of ours that our journal lacks; -1 if there is none."""
-        self.is_restored = False
-        self._is_agreed = self._is_apart = False
-        """Do we have what all agreed on at the end of the run? Or could nobody give us that, and we end with our own
-        parameters?"""
+        self.is_restored = self._is_agreed = self._is_apart = False
+        """Was a checkpoint loaded? Do we have what all agreed on at the end of the run? Or could nobody give us that,
+        and we end with our own parameters?"""
         self._has_parameters = False
         """Do we have other parameters than the base model?"""
         self.is_computing = self.is_waiting = False
@@ -86,7 +91,8 @@ class Gasloc:
         """When local steps were ordered last, and how many."""
         self.since = self._forsaken_since = self._now = 0.0
         """Since when we join or are finishing, and since when nobody could give us a copy."""
-        self._standstill = Standstill()
+        self._standstill, self._last_since = Standstill(), float("inf")
+        """_last_since: since when half of the swarm is at the end of the run."""
         self.shown: dict[str, float] = {}
         """Figures of the compute side, which are shown beside ours."""
 
@@ -106,6 +112,9 @@ class Gasloc:
         if self._known is None or member.age > self._known.age:
             self._is_forgetful = True
             self._past_round = max(self._past_round, stated(member).round)
+
+    def has_ended(self, member: Member) -> bool:
+        return member.last_step == self._rules.steps - 1
 
     def state(self) -> bytes:
         return Stated(self.round, self.pace.slow, self.agreement.testimony.ours).packed()
@@ -179,7 +188,7 @@ class Gasloc:
             self._keep_checkpoint(self.round)
         self.life.enter(Phase.LEFT)
         self.talk.tell_progress()
-        self._presence.leave(self.step - 1)
+        self._presence.leave(min(self.step, self._rules.steps - 1) - 1)  # `checkpointed` states that we have ended
 
     def connected(self, peer: OriginId, hello: Hello, now: float) -> None:
         self.talk.connected(peer, now)
@@ -252,7 +261,7 @@ class Gasloc:
         if self._presence.changed:
             changed = set(self._presence.changed)
             self._presence.changed.clear()
-            self.pace.heard(changed, now)
+            self.pace.heard(rounds_of(self._presence.membership, changed), now)
             self.agreement.heard(changed, now)
         self.carrier.advance(now)
         self.serve.advance(now)
@@ -332,7 +341,7 @@ class Gasloc:
         one. Without a link we cannot know."""
         progress, us = self.talk.progress, self._presence.ours.origin
         is_hopeless = bool(progress) and not self.fetch.is_under_way
-        is_hopeless = is_hopeless and not any(one.can_serve for one in progress.values())
+        is_hopeless = is_hopeless and not any(one.can_serve and self.fetch.is_likely(o) for o, one in progress.items())
         if not is_hopeless or is_anyone_taking_part(self._presence.membership, us):
             self._forsaken_since = now
         return now >= self._forsaken_since + self._patience.start_seconds
@@ -422,7 +431,15 @@ class Gasloc:
         ours, end = self._presence.ours.origin, self._rules.first_last_agreement
         still = standing_still(self._presence.membership, self.pace.silent(now), ours, end)
         linked, away = behind(self._presence.membership, ours, told, end, still)
+        if now >= self._last_end(now):
+            linked = set()
         return linked if now >= self.since + self._patience.linger_seconds else linked | away
+
+    def _last_end(self, now: float) -> float:
+        """Until when we wait for hosts that do not come to the end."""
+        if self.talk.swarm_round() >= self._rules.first_last_agreement:
+            self._last_since = min(self._last_since, now)
+        return self._last_since + LAST_PATIENCES * self.pace.patience_seconds
 
     def _has_unmet(self, now: float) -> bool:
         """Were fewer hosts met than the run has? They are waited for like those that are away."""
@@ -504,7 +521,7 @@ class Gasloc:
         self._finish(now)
 
     def _finish(self, now: float) -> None:
-        is_wanted = self.ledger.doubts() or self.talk.unfinished() or self.serve.peer is not None
+        is_wanted = self.ledger.doubts() or self.talk.unfinished() or self.serve.peers
         if is_wanted and now < self.since + self._patience.linger_seconds:
             return
         if self.ledger.is_ahead:

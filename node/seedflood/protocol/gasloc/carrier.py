@@ -36,11 +36,11 @@ class Carrier:
 
     # To neighbours
 
-    def offer(self, peer: OriginId, content: Content, now: float) -> Sending:
+    def offer(self, peer: OriginId, content: Content) -> Sending:
         """The peer may accept this from now on."""
         key = (peer, key_of(content.digest))
         if key not in self._sending:
-            self._sending[key] = Sending(content, now, self._windows.get(peer))
+            self._sending[key] = Sending(content, self._windows.get(peer))
         return self._sending[key]
 
     def withdraw(self, peer: OriginId, digest: bytes) -> None:
@@ -72,7 +72,7 @@ class Carrier:
         """Asks for a content, or asks again from where it stopped."""
         key = (peer, key_of(digest))
         if key not in self._receiving:
-            self._receiving[key] = Receiving(digest, size, self._sinks.open(digest, size), now)
+            self._receiving[key] = Receiving(digest, size, self._sinks.open(peer, digest, size), now)
         receiving = self._receiving[key]
         if not receiving.is_whole:
             self._ask(peer, receiving, now)

@@ -18,13 +18,10 @@ from seedflood.protocol.gasloc.pairing import Pairing, Stage
 from seedflood.protocol.gasloc.rules import SLOTS, Bounds, GaslocRules
 from seedflood.protocol.gasloc.stated import known_links, standing_still
 from seedflood.protocol.gasloc.transfer import Content, Receiving
+from seedflood.protocol.gasloc.trust import Trust
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.swarm.presence import Presence
 from seedflood.protocol.view import Blocker
-
-DISTRUST_ROUNDS = 4
-"""For this many rounds nothing is taken from a neighbour that sent other bytes than it had offered, and for twice as
-many each further time."""
 
 
 class Exchange:
@@ -40,6 +37,7 @@ class Exchange:
         pace: Pace,
         ledger: Ledger,
         carrier: Carrier,
+        trust: Trust,
         outbox: Outbox,
     ) -> None:
         self.round = -1
@@ -58,6 +56,7 @@ class Exchange:
         self._pace = pace
         self._ledger = ledger
         self._carrier = carrier
+        self._trust = trust
         self._outbox = outbox
         self._lottery = Lottery(rules.run_seed)
         self.content: Content | None = None
@@ -66,8 +65,6 @@ class Exchange:
         self._pairings: dict[OriginId, Pairing] = {}
         self._offers: dict[OriginId, Offer] = {}
         """The last one of each neighbour."""
-        self._distrust: dict[OriginId, tuple[int, int]] = {}
-        """By neighbour: the round from which on its offers are taken again, and for how many rounds they were not."""
 
     @property
     def is_open(self) -> bool:
@@ -99,7 +96,7 @@ class Exchange:
         names = self._presence.membership.names(partners)
         self._outbox.tell("matched", "debug", round=round_, partners=names)
         for partner in partners:
-            if partner in self._presence.neighbours and self._is_trusted(partner):
+            if partner in self._presence.neighbours and self._trust.is_trusted(partner, round_):
                 self._open(partner, now)
         for peer, offer in list(self._offers.items()):
             if offer.round == round_ and peer not in self._pairings and peer in self._presence.neighbours:
@@ -129,10 +126,11 @@ class Exchange:
         assert self.content is not None, "nothing is encoded"
         content, encoding = self.content, self._rules.encoding
         ours = Offer(Kind.ROUND, self.round, content.digest, content.size, self._slots, encoding)
-        pairing = Pairing(partner, self._origin < partner, ours, now, self._open_until)
+        is_decider = self._decides(partner, self.round)
+        pairing = Pairing(partner, is_decider, ours, now, self._open_until)
         self._pairings[partner] = pairing
         self._ledger.offer(partner, self.round, content.digest)
-        self._carrier.offer(partner, content, now)
+        self._carrier.offer(partner, content)
         self._carrier.say(partner, ours)
         offer = self._offers.get(partner)
         if offer is not None and offer.round == self.round:
@@ -142,7 +140,7 @@ class Exchange:
         """Handles an offer of a neighbour that is not our partner in our view of the graph; its view differs. It is
         accepted if a place is left."""
         taken = sum(one.stage is not Stage.SKIPPED for one in self._pairings.values())
-        if not self._is_trusted(peer):
+        if not self._trust.is_trusted(peer, self.round):
             self._decline(peer, offer, Reason.DISTRUST)
         elif self._ledger.doubt(peer) is not None:
             self._decline(peer, offer, Reason.DOUBT)
@@ -228,7 +226,7 @@ class Exchange:
 
     def heard_kept(self, peer: OriginId, kept: Kept) -> None:
         """The peer holds what we sent, and waits for our decision. Raises PeerError if the decision is its own."""
-        if peer < self._origin:
+        if not self._decides(peer, kept.round):
             raise PeerError("asks for a word that is its own", reason="order")
         pairing = self._pairings.get(peer)
         is_current = pairing is not None and pairing.round == kept.round
@@ -350,9 +348,8 @@ class Exchange:
         self._outbox.tell("exchange skipped", partner=name, round=pairing.round, reason=reason)
 
     def _refuse(self, pairing: Pairing, reason: str) -> None:
-        """Distrusts a partner that offers or sends something else than parameters of this run. This may be found long
-        after it was received, so the link is not closed."""
-        self._begin_distrust(pairing.partner)
+        """Distrusts a partner that offers or sends something else than parameters of this run."""
+        self._trust.lied(pairing.partner, self.round)
         self._carrier.say(pairing.partner, Decline(Kind.ROUND, pairing.round, Reason.DISTRUST, self.round))
         self._skip(pairing, reason)
 
@@ -377,12 +374,6 @@ class Exchange:
         if known is not None and known.round == offer.round and known != offer:
             raise PeerError("offers two things for one round", reason="equivocation")
 
-    def _is_trusted(self, peer: OriginId) -> bool:
-        until, _ = self._distrust.get(peer, (0, 0))
-        return self.round >= until
-
-    def _begin_distrust(self, peer: OriginId) -> None:
-        _, rounds = self._distrust.get(peer, (0, DISTRUST_ROUNDS // 2))
-        self._distrust[peer] = (self.round + 2 * rounds, 2 * rounds)
-        name = self._presence.membership.name(peer)
-        self._outbox.tell("a neighbour exchanges no parameters of this run", "warning", peer=name, round=self.round)
+    def _decides(self, partner: OriginId, round_: int) -> bool:
+        """Is the decision about this pair ours?"""
+        return self._lottery.first(round_, (self._origin, partner)) == self._origin

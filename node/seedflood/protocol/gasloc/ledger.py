@@ -1,9 +1,9 @@
 """The journal of exchanges, so that a crash breaks nobody's round.
 
-A pair of hosts mixes together or not at all; otherwise the mean of all replicas would move. The host with the smaller
-origin decides. The other one is *prepared* from the moment it says that it has kept the partner's parameters until it
-hears the decision. This is a two-phase commit between two hosts, with presumed abort. But nobody is blocked: a prepared
-host goes on, and adds its part later (`Correct`) if the decision comes late.
+A pair of hosts mixes together or not at all; otherwise the mean of all replicas would move. The host that comes first
+in the round's draw (`matching`) decides. The other one is *prepared* from the moment it says that it has kept the
+partner's parameters until it hears the decision. This is a two-phase commit between two hosts, with presumed abort. But
+nobody is blocked: a prepared host goes on, and adds its part later (`Correct`) if the decision comes late.
 
 Three things are durable before anyone hears of them: our offers (never two different ones for one round and partner),
 that we are prepared, and that we have decided to mix.

@@ -13,7 +13,7 @@ A slow edge of class k takes part in every 2^k-th round on average, drawn from t
 
 import hashlib
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from seedflood.protocol.origin import OriginId
 
@@ -32,7 +32,7 @@ def edge_of(one: OriginId, other: OriginId) -> Edge:
 
 
 class Lottery:
-    """Draws a number for each edge, the same on every host."""
+    """Draws a number for each edge and each host, the same on every host."""
 
     def __init__(self, run_seed: int) -> None:
         self._key = hashlib.sha256(b"seedflood gasloc matching 1\0" + str(run_seed).encode()).digest()
@@ -44,6 +44,12 @@ class Lottery:
         drawn = [(blake2b(pack(round_, *edge), digest_size=9, key=key).digest(), edge) for edge in graph]
         drawn.sort()
         return [edge for number, edge in drawn if not graph[edge] or not number[-1] >> (8 - graph[edge])]
+
+    def first(self, round_: int, origins: Iterable[OriginId]) -> OriginId:
+        """Which of these hosts decides in the round: for a pair, or for all. The draw is another one in each round, so
+        no key decides in all of them."""
+        pack, blake2b = struct.Struct(">QQ").pack, hashlib.blake2b
+        return min(origins, key=lambda one: blake2b(pack(round_, one), digest_size=16, key=self._key).digest())
 
 
 class Matching:

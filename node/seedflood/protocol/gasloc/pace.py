@@ -1,6 +1,6 @@
 """How fast links and hosts are, and how long to wait for them."""
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from math import ceil, log2
 
 from seedflood.protocol.gasloc.matching import SLOW_CLASS_MAX
@@ -17,8 +17,8 @@ everyone."""
 
 
 SILENT_SECONDS, SILENT_STEPS, SILENT_EXCHANGES = 60.0, 16, 3
-"""A host is silent that states nothing new for this long, during this many of our own rounds of local steps, and during
-this many exchanges."""
+"""A host is silent that comes to no later round for this long, during this many of our own rounds of local steps, and
+during this many exchanges."""
 
 
 class Pace:
@@ -33,8 +33,8 @@ class Pace:
         self._bounds = bounds
         self._delays = delays
         self._throughput: dict[OriginId, float] = {}
-        self._heard: dict[OriginId, float] = {}
-        """When each host stated something new last."""
+        self._heard: dict[OriginId, tuple[int, float]] = {}
+        """The latest round that each host has stated, and when it came to it. Nothing else that it states counts."""
 
     @property
     def hop_seconds(self) -> float:
@@ -50,16 +50,22 @@ class Pace:
     def transfer_seconds(self, peer: OriginId, size: int) -> float:
         return self._bounds.transfer_seconds(size, self.throughput(peer), self.hop_seconds)
 
-    def heard(self, origins: Iterable[OriginId], now: float) -> None:
-        """These hosts have stated something new."""
-        self._heard |= dict.fromkeys(origins, now)
+    def heard(self, rounds: Mapping[OriginId, int], now: float) -> None:
+        """These hosts have stated that they are in these rounds."""
+        for origin, round_ in rounds.items():
+            if round_ > self._heard.get(origin, (-1, 0.0))[0]:
+                self._heard[origin] = round_, now
+
+    @property
+    def patience_seconds(self) -> float:
+        """How long a host may stay in one round."""
+        of_rounds = max(SILENT_STEPS * self.local_seconds, SILENT_EXCHANGES * self.exchange_seconds)
+        return max(SILENT_SECONDS, of_rounds)
 
     def silent(self, now: float) -> set[OriginId]:
         """The hosts that wait, crawl or hang, though their links are up. All hosts notice this at about the same
         time."""
-        of_rounds = max(SILENT_STEPS * self.local_seconds, SILENT_EXCHANGES * self.exchange_seconds)
-        patience = max(SILENT_SECONDS, of_rounds)
-        return {origin for origin, at in self._heard.items() if now - at > patience}
+        return {origin for origin, (_, at) in self._heard.items() if now - at > self.patience_seconds}
 
     def measured(self, peer: OriginId, bytes_per_second: float) -> None:
         """The throughput of our last transfer from the peer."""

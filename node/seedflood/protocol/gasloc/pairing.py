@@ -8,8 +8,8 @@ doubt     the same, but the round went on without it; if the decision is to mix,
 mixed     both ends mix
 skipped   neither end mixes
 
-The end with the smaller origin decides, once both ends hold what the other has sent. The other end is prepared from
-`held` on, and can then no longer skip by itself. See `ledger`.
+The end that comes first in the round's draw (`matching`) decides, once both ends hold what the other has sent. The
+other end is prepared from `held` on, and can then no longer skip by itself. See `ledger`.
 """
 
 from collections.abc import Mapping

@@ -131,6 +131,11 @@ class Bounds:
         expected = size / rate + size / self.keep_bytes_per_second
         return min(self.transfer_factor * expected + self.floor_seconds + 8 * hop_seconds, self.seconds_max)
 
+    def least_bytes(self, seconds: float, chances: int) -> int:
+        """How much of a copy must arrive in this time, where there were so many chances before, each with half of it:
+        no link is too slow for ever."""
+        return max(1, int(self.throughput_min * seconds) >> chances)
+
 
 @dataclass(frozen=True, slots=True)
 class Habits:

@@ -78,7 +78,7 @@ def find_blockers(node: Sight, membership: Membership, now: float) -> Iterator[B
             yield _while_joining(node, membership)
         case Phase.FINISHING:
             kinds = dict.fromkeys(node.talk.unfinished(), "neighbour")
-            kinds |= {origin: "copy" for origin in [node.serve.peer] if origin is not None}
+            kinds |= dict.fromkeys(node.serve.peers, "copy")
             kinds |= {origin: "outcome" for origin, _ in node.ledger.doubts()}
             for origin in sorted(kinds, key=membership.name):
                 yield Blocker(kinds[origin], origin, membership.name(origin), None, node.since)

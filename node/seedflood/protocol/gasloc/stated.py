@@ -5,7 +5,7 @@ Both ends of an edge state its class, and the slower word counts: so everyone co
 """
 
 import struct
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
@@ -71,6 +71,12 @@ def unpack(state: bytes) -> Stated:
 
 def stated(member: Member) -> Stated:
     return unpack(member.algorithm)
+
+
+def rounds_of(membership: Membership, origins: Iterable[OriginId]) -> dict[OriginId, int]:
+    """The round in which each of these hosts was last, as far as it has stated one."""
+    words = {origin: membership.spoken(origin) for origin in origins}
+    return {origin: stated(word).round if word is not None else 0 for origin, word in words.items()}
 
 
 def standing_still(

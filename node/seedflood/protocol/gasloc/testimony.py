@@ -6,16 +6,18 @@ reaches everyone; the root of the tree states its result before it offers it. A 
 
 - if more than half of the other hosts state it, and then no other one is: so a host that comes late, or knew another
   tree, finds the right one;
-- if the root states it: the root of our tree as we know it now, or as we knew it when the round began. Hosts that have
-  finished the run and are still linked belong to that tree.
+- if the root of its round states it: the root of our tree as we know it now, or as we knew it when the round began.
+  Hosts that have finished the run and are still linked belong to that tree.
 
 So a host that is not the root moves nobody by a false result. The root itself is believed: it makes the mean, and
-nobody else can see whether it is one.
+nobody else can see whether it is one. Each round has another root.
 """
 
 from collections import Counter
 from collections.abc import Iterable
+from functools import partial
 
+from seedflood.protocol.gasloc.matching import Lottery
 from seedflood.protocol.gasloc.outbox import Outbox
 from seedflood.protocol.gasloc.pace import Pace
 from seedflood.protocol.gasloc.rules import GaslocRules
@@ -34,8 +36,9 @@ class Testimony:
         self.unequal: set[OriginId] = set()
         self._named: set[OriginId] = set()
         """The hosts of which we have told in this round that they are unequal."""
-        self._root: OriginId | None = None
-        """The root when the round began."""
+        self._root: tuple[int, OriginId] | None = None
+        """(the round, its root when it began)."""
+        self._lottery = Lottery(rules.run_seed)
         self._origin = presence.ours.origin
         self._rules = rules
         self._presence = presence
@@ -44,18 +47,21 @@ class Testimony:
 
     def find_place(self, round_: int, now: float) -> Place:
         """Our place in the tree of this round as we know it now, without hosts that have finished."""
-        return find_place(known_graph(self._presence.membership, self._still(round_, now)), self._origin)
+        graph = known_graph(self._presence.membership, self._still(round_, now))
+        return find_place(graph, self._origin, partial(self._lottery.first, round_))
 
     def begin(self, round_: int, place: Place, now: float) -> None:
         """A round begins with this tree."""
-        self._root = self._find_root(round_, now) if self._has_anyone_finished() else place.root
+        self._root = round_, self._find_root(round_, now) if self._has_anyone_finished() else place.root
 
     def is_believed(self, result: Result, now: float) -> bool:
         """Is it known from others than who offers it?"""
         usual = self._find_usual(result.round)
         if usual is not None:
             return usual == result.digest
-        return self._states(self._root, result) or self._is_of_the_root(result, now)
+        if self._root is not None and self._root[0] == result.round and self._states(self._root[1], result):
+            return True
+        return self._is_of_the_root(result, now)
 
     def went_on(self, result: Result) -> None:
         """We have gone on from it."""
@@ -103,9 +109,9 @@ class Testimony:
         return self._states(self._find_root(result.round, now), result)
 
     def _find_root(self, round_: int, now: float) -> OriginId:
-        """The smallest host that we can reach, of those that take part and those that have finished."""
+        """The first host that we can reach, of those that take part and those that have finished."""
         graph = known_graph(self._presence.membership, self._still(round_, now), rounds=self._rules.rounds)
-        return min(reachable(graph, self._origin))
+        return self._lottery.first(round_, reachable(graph, self._origin))
 
     def _still(self, round_: int, now: float) -> frozenset[OriginId]:
         return standing_still(self._presence.membership, self._pace.silent(now), self._origin, round_)

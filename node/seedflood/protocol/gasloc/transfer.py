@@ -25,6 +25,7 @@ from typing import Protocol
 
 from seedflood.errors import DiskFullError, PeerError
 from seedflood.protocol.gasloc.messages import CHUNK_BYTES_MAX, KEY_BYTES, Chunk
+from seedflood.protocol.origin import OriginId
 
 CHUNK_BYTES_MIN, CHUNK_BYTES_FIRST = 2 << 10, 8 << 10
 CHUNK_SECONDS, CHUNKS = 0.005, 4
@@ -93,7 +94,8 @@ class Content(Protocol):
 
 
 class Sink(Protocol):
-    """Where received bytes go. held: how many are there, from the first on; an earlier life may have received some."""
+    """Where received bytes go. held: how many are there, from the first on; an earlier transfer may have brought
+    some."""
 
     @property
     def held(self) -> int: ...
@@ -105,9 +107,9 @@ class Sink(Protocol):
 class Sinks(Protocol):
     """Where sinks come from."""
 
-    def open(self, digest: bytes, size: int) -> Sink:
-        """A sink for bytes that, by their sender's word, have this digest. Raises PeerError for a size that they cannot
-        have."""
+    def open(self, peer: OriginId, digest: bytes, size: int) -> Sink:
+        """A sink for bytes that, by the word of this peer, have this digest. It holds only what the peer itself has
+        sent, in this life of ours. Raises PeerError for a size that they cannot have."""
 
 
 def key_of(digest: bytes) -> bytes:
@@ -319,16 +321,15 @@ class Window:
 
 
 class Sending:
-    """A content that is sent to one receiver. position: of the next byte to send. heard_at: when the receiver was heard
-    last. send_at: when more may be sent even if no credit comes. window: of the link to it."""
+    """A content that is sent to one receiver. position: of the next byte to send. send_at: when more may be sent even
+    if no credit comes. window: of the link to it."""
 
-    def __init__(self, content: Content, now: float, window: Window | None = None) -> None:
+    def __init__(self, content: Content, window: Window | None = None) -> None:
         self.content = content
         self.key = key_of(content.digest)
         self.position = content.size
         """Nothing is sent before it is accepted."""
         self.held = 0
-        self.heard_at = now
         self.send_at = float("inf")
         self._total = 0
         self._furthest = 0
@@ -354,7 +355,6 @@ class Sending:
             return
         self.position = self.held = start
         self._furthest = max(self._furthest, start)
-        self.heard_at = now
         self.window.restart(start, now)
 
     def pause(self) -> None:
@@ -366,7 +366,7 @@ class Sending:
         is ignored: it may belong to an earlier offer of the same content."""
         if not self.held < held <= self._furthest:
             return False
-        self.held, self.heard_at = held, now
+        self.held = held
         self.position = max(self.position, held)
         self.window.arrived(held, now)
         return True

@@ -32,7 +32,6 @@ Objection = Literal[
     "not a round",
     "payload",
     "seed",
-    "applied",
     "another key",
     "signature",
     "equivocation",
@@ -133,7 +132,7 @@ class Admission(MemberAdmission):
             return "payload"
         if rules.run_seed is not None and not _has_right_seeds(bundle, rules.run_seed):
             return "seed"
-        return "applied" if bool(bundle.applied) != rules.is_auditable else None
+        return None
 
     def _is_of(self, key: bytes, bundle: Bundle) -> bool:
         return self._verify(key, bundle.signed_bytes(self._rules.run_id, key), bundle.signature)

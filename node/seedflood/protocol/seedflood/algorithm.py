@@ -9,8 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from seedflood.protocol.frontier import Frontier, Held, tellable
 from seedflood.protocol.origin import STEP_MAX, OriginId
 from seedflood.protocol.seedflood.admission import Admission
-from seedflood.protocol.seedflood.applied import pack_applied
-from seedflood.protocol.seedflood.audit import Audits
 from seedflood.protocol.seedflood.blockers import Blockers, describe
 from seedflood.protocol.seedflood.catchup import CatchUp
 from seedflood.protocol.seedflood.cuts import Cuts
@@ -26,7 +24,7 @@ from seedflood.protocol.seedflood.phase import Lifecycle, Phase
 from seedflood.protocol.seedflood.rounds import applied_before, first_round, has_begun, next_round, round_of
 from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.seedflood.statement import Rows, stated
-from seedflood.protocol.seedflood.view import add_audits, add_quorum, add_removals, add_to_view
+from seedflood.protocol.seedflood.view import add_quorum, add_removals, add_to_view
 from seedflood.protocol.seedflood.watch import DIGEST_ROUNDS
 from seedflood.protocol.swarm.messages import AlgorithmMessage, Hello, Member, Sign
 from seedflood.protocol.swarm.outbox import Outbox
@@ -48,20 +46,20 @@ class SeedFlood:
         sign: Sign,
         outbox: Outbox[Outputs],
         patience: Patience,
+        rows: Rows | None = None,
     ) -> None:
         self.step = 0
         self.origin = presence.ours.origin
         self.rules = rules
         self.frontier = frontier
         self.life = Lifecycle()
-        self.audits = Audits(rules.telling)
         self.flood = Flood()
         self.holdings = Holdings(rules, frontier, admission, self.flood, outbox)
+        self.applied = self.holdings.applied
         self.cuts = Cuts(rules, admission.gate, self.holdings, presence.membership, outbox)
-        self._measured_at = b""
-        """What was applied when this round was begun, as its bundle states it; empty where the run does not ask."""
         self._catchup = CatchUp(patience, self.life)
         self._own = OwnState(self.origin, frontier, self._catchup)
+        self._own.rows = rows
         parts = (presence, admission, self._catchup, self._own, outbox)
         self.exchange = Exchange(self.holdings, *parts, rules, self)
         self.ending = Ending(self.origin, rules, patience, presence.membership, frontier)
@@ -79,11 +77,6 @@ class SeedFlood:
     @property
     def phase(self) -> Phase:
         return self.life.phase
-
-    @property
-    def applied(self) -> Frontier:
-        """The updates that are in the coefficients once all orders are carried out."""
-        return self.holdings.applied
 
     @property
     def is_ready(self) -> bool:
@@ -109,6 +102,9 @@ class SeedFlood:
 
     def hear_of_past(self, member: Member) -> None:
         self._catchup.hear_of_past(member)
+
+    def has_ended(self, member: Member) -> bool:
+        return member.has_left and stated(member).has_ended
 
     def state(self) -> bytes:
         return self._own.packed()
@@ -159,8 +155,7 @@ class SeedFlood:
         if last_own < step:  # else what a past life of ours said turned up meanwhile: it stands
             assert self.rules.telling.admits(probes), "we tell what every relay refuses"
             lost = 0 if self.rules.window == "strict" else self._catchup.said_before  # strict windows wait for a hole
-            skipped = step - max(last_own + 1, lost)
-            bundle = Bundle(self.origin, step, tuple(probes), skipped, applied=self._measured_at)
+            bundle = Bundle(self.origin, step, tuple(probes), skipped=step - max(last_own + 1, lost))
             key = self._presence.ours.public_key
             bundle = bundle._replace(signature=self._sign(bundle.signed_bytes(self.rules.run_id, key)))
             self._outbox.outputs.is_durable = True
@@ -173,23 +168,6 @@ class SeedFlood:
             self.life.enter(Phase.LEFT)
             self._own.unsaid_from = unsaid_from
             self._presence.leave(self._own.last_said())
-
-    def state_rows(self, rows: Rows) -> None:
-        self._own.rows = rows
-
-    def auditable(self, order: Measure) -> list[tuple[OriginId, Rows]]:
-        """Who takes part in the steps of an order and measures on rows that we have: those who state our digest, and
-        shares of the size of ours."""
-        ours, last = self._own.rows, order.step + order.count - 1
-        if ours is None or not self.is_ready or self.is_doubted:
-            return []
-        others = [member for member in self._membership.all() if member.origin != self.origin]
-        told = [(member.origin, stated(member).rows) for member in others]
-        return sorted(
-            (origin, rows)
-            for origin, rows in told
-            if rows is not None and rows[1:] == ours[1:] and self._membership.is_expected(origin, last)
-        )
 
     def withhold(self, unsaid_from: int | None, *, is_disk_full: bool) -> None:
         self._own.unsaid_from, self._blockers.is_disk_full = unsaid_from, is_disk_full
@@ -240,8 +218,7 @@ class SeedFlood:
         duplicates, window = self.holdings.duplicates * self.rules.local_steps, self.windows.oldest
         view = add_to_view(view, self._presence, self.exchange, self.frontier, window, duplicates=duplicates)
         view = add_removals(view, self.cuts, self._membership)
-        view = add_quorum(view, self.holdings.quorum, self.exchange.misstating.values())
-        return add_audits(view, self.audits, self._membership)
+        return add_quorum(view, self.holdings.quorum, self.exchange.misstating.values())
 
     def _is_waiting(self) -> bool:
         is_served = self.phase is Phase.JOINING and self.exchange.donors.donor is not None  # it says how far it is
@@ -350,8 +327,6 @@ class SeedFlood:
             self.exchange.watch.take(self.applied, self._outbox)
         if step < self.rules.steps:
             self.life.enter(Phase.MEASURING)
-            if self.rules.is_auditable:
-                self._measured_at = pack_applied(self.applied, step)
             self._outbox.outputs.order(Measure(step, self.rules.local_steps))
             return
         self.life.enter(Phase.FINISHING)
@@ -379,5 +354,6 @@ class SeedFlood:
             self.life.enter(Phase.FINISHED)
             exchange.tell_shortcomings(ending)
             self.exchange.say_digests(STEP_MAX, is_complete=ending.is_complete)
+            self._own.has_ended = True
             self._presence.declare(last_step=self.frontier.last(self.origin))
             self._outbox.outputs.is_finished = True

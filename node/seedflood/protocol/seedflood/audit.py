@@ -77,9 +77,6 @@ RESIDUALS_MAX = 256
 USUAL_MAX = 64
 ORIGINS_MAX = 4096
 
-MISSES_MAX = 20
-"""After so many audits in a row that could not be made, an origin counts as out of reach."""
-
 
 class Residual(NamedTuple):
     """One audited update. error: told minus measured; size: what was measured; both in units of what is usual. Of a
@@ -128,19 +125,15 @@ class Finding(NamedTuple):
 
 
 class Audits:
-    """What one auditor has seen of all others. is_on: does this host audit? count: audited updates. misses: audits that
-    could not be made. named: the origins with a finding."""
+    """What one auditor has seen of all others. count: audited updates. named: the origins with a finding."""
 
     def __init__(self, telling: Telling) -> None:
-        self.is_on = False
-        self.count = self.misses = 0
+        self.count = 0
         self.named: dict[OriginId, Verdict] = {}
         self._telling = telling
         self._sizes: deque[float] = deque(maxlen=USUAL_MAX)
         """Of slopes, or of whole payloads, as they were measured here."""
         self._residuals: dict[OriginId, deque[Residual]] = {}
-        self._missed: dict[OriginId, int] = {}
-        """How many audits could not be made since the last one that could, by origin."""
 
     def note(self, told: Iterable[Told]) -> None:
         """We measured this, on our own rows or on those of others. Of slopes it tells what is usual."""
@@ -156,7 +149,6 @@ class Audits:
         if origin not in self._residuals and len(self._residuals) >= ORIGINS_MAX:
             return None
         self.count += 1
-        self._missed.pop(origin, None)
         if isinstance(again, bytes):
             self._sizes.append(_norm(decode_payload(self._telling, again)))
         seen = self._residuals.setdefault(origin, deque(maxlen=RESIDUALS_MAX))
@@ -167,17 +159,6 @@ class Audits:
             return None
         self.named[origin] = verdict
         return verdict
-
-    def miss(self, origin: OriginId) -> None:
-        """An audit could not be made: we do not know, or do not have, what the origin had applied."""
-        self.misses += 1
-        if origin in self._missed or len(self._missed) < ORIGINS_MAX:
-            self._missed[origin] = self._missed.get(origin, 0) + 1
-
-    @property
-    def out_of_reach(self) -> list[OriginId]:
-        """The origins of which the last MISSES_MAX audits could not be made."""
-        return sorted(origin for origin, count in self._missed.items() if count >= MISSES_MAX)
 
     def seen(self, origin: OriginId) -> tuple[Residual, ...]:
         """The last residuals of an origin."""

@@ -39,12 +39,13 @@ SETTLE_SECONDS = 4.0
 
 class CatchUp:
     """From the start of a process until it may speak. linked_at: the moment of the first link. said_before: of the
-    steps below it, everything was said in past lives that ever will be."""
+    steps below it, everything was said in past lives that ever will be. has_ended: a past life has ended the run."""
 
     def __init__(self, patience: Patience, life: Lifecycle) -> None:
         self.is_forgetful = False
         self.linked_at: float | None = None
         self.said_before = 0
+        self.has_ended = False
         self._patience = patience
         self._life = life
         self._journal_age = (0, -1)
@@ -129,7 +130,8 @@ class CatchUp:
         """The hosts that this statement names hold what we said before it, or are about to."""
         self._word_age = word.age
         self._past_neighbours = set(word.neighbours)
-        self.said_before = max(self.said_before, stated(word).said_before)
+        said = stated(word)
+        self.said_before, self.has_ended = max(self.said_before, said.said_before), self.has_ended or said.has_ended
 
 
 def describe_progress(frontier: Frontier, goal: Iterable[Held]) -> dict[str, int]:

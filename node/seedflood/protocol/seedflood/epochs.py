@@ -113,7 +113,7 @@ class Closings:
         """These bundles are held now. A bundle that comes late for a sum makes the sum void, unless a quorum has signed
         it."""
         period, latest = self._rules.refresh_period, -1
-        for origin, step, probes, skipped, _, _ in bundles:
+        for origin, step, probes, skipped, _ in bundles:
             epoch = step // period
             if epoch != latest:
                 latest, add = epoch, self._held_with_more(epoch).add

@@ -37,6 +37,8 @@ class Holdings:
         self.quorum = Quorum(rules, admission.gate, admission.is_signed)
         self.closings = Closings(rules, self.quorum)
         self.pending = Pending()
+        self.applied = self.pending.applied
+        """The updates that are in the coefficients once all orders are carried out."""
         self._rules = rules
         self._settle_at = WAITING_BUNDLES
         self.heard: dict[OriginId, None] = {}
@@ -46,11 +48,6 @@ class Holdings:
         self._admission = admission
         self._flood = flood
         self._outbox = outbox
-
-    @property
-    def applied(self) -> Frontier:
-        """The updates that are in the coefficients once all orders are carried out."""
-        return self.pending.applied
 
     def restore(
         self, bundles: Iterable[Bundle], closed: Iterable[ClosedEpoch], settled: Mapping[int, Frontier]

@@ -84,7 +84,7 @@ class Contents:
     def note(self, bundles: Iterable[Bundle]) -> None:
         """These bundles are held from now on."""
         period, latest = self._period, -1
-        for origin, step, _, _, signature, _ in bundles:
+        for origin, step, _, _, signature in bundles:
             epoch = step // period
             if epoch != latest:
                 latest, blocks = epoch, self._blocks.setdefault(epoch, {})

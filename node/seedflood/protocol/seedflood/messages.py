@@ -66,8 +66,7 @@ class Bundle(NamedTuple):
     second.
 
     step: the first step measured. skipped: how many steps right before it the origin did not measure. probes: what is
-    told of step, step + 1, and so on: pairs, or payloads, never both. applied: what its origin had applied when it
-    measured, where the run asks for it (`applied`).
+    told of step, step + 1, and so on: pairs, or payloads, never both.
     """
 
     origin: OriginId
@@ -75,12 +74,11 @@ class Bundle(NamedTuple):
     probes: tuple[Told, ...]
     skipped: int = 0
     signature: bytes = b""
-    applied: bytes = b""
 
     @property
     def span(self) -> Span:
         """What it covers, as frontiers take it: `frontier.add(*bundle.span)`."""
-        origin, step, probes, skipped, _, _ = self
+        origin, step, probes, skipped, _ = self
         return origin, step - skipped, step + len(probes) - 1
 
     @property
@@ -101,14 +99,12 @@ class Bundle(NamedTuple):
 
     def signed_bytes(self, run_id: bytes, public_key: bytes) -> bytes:
         """What the signature covers. run_id and public_key: 32 bytes each. Payloads have a domain of their own."""
-        _, step, probes, skipped, _, applied = self
+        _, step, probes, skipped, _ = self
         count = len(probes)
-        stated = b"seedflood applied 1\0" + len(applied).to_bytes(2, "big") + applied if applied else b""
         if probes[0].__class__ is bytes:
-            payloads = _payloads_signed(step, skipped, probes)
-            return b"".join((stated, b"seedflood bundle 2\0", run_id, public_key, payloads))
+            return b"".join((b"seedflood bundle 2\0", run_id, public_key, _payloads_signed(step, skipped, probes)))
         flat = probes[0] if count == 1 else chain.from_iterable(probes)
-        return stated + b"seedflood bundle 1\0" + run_id + public_key + _SIGNED[count].pack(step, skipped, count, *flat)
+        return b"seedflood bundle 1\0" + run_id + public_key + _SIGNED[count].pack(step, skipped, count, *flat)
 
 
 bundle_of: Callable[[Iterable[object]], Bundle] = partial(tuple.__new__, Bundle)

@@ -11,7 +11,7 @@ from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.admission import Admission
 from seedflood.protocol.seedflood.algorithm import SeedFlood
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, ReplicaDigest, Standing, Told
-from seedflood.protocol.seedflood.outputs import Measure, Outputs
+from seedflood.protocol.seedflood.outputs import Outputs
 from seedflood.protocol.seedflood.phase import Phase
 from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.seedflood.statement import Rows
@@ -27,7 +27,7 @@ from seedflood.protocol.swarm.swarm import Swarm
 
 class Node(Swarm[Outputs]):
     """One origin. member: its key, name and incarnation; the signature is made here. gate: who belongs to the run; by
-    default everyone."""
+    default everyone. rows: what we measure on, which every statement says."""
 
     admission: Admission
 
@@ -40,6 +40,7 @@ class Node(Swarm[Outputs]):
         *,
         patience: Patience | None = None,
         gate: Gate | None = None,
+        rows: Rows | None = None,
     ) -> None:
         patience, membership = patience or Patience(), Membership(origins_max=rules.origins_max)
         self.rules = rules
@@ -47,23 +48,18 @@ class Node(Swarm[Outputs]):
         self.admission = Admission(rules, verify, membership, self.frontier, gate)
         outbox = Outbox(Outputs)
         presence = Presence(rules, member, sign, membership, Neighbours(), self.admission, outbox)
-        self.seedflood = SeedFlood(rules, presence, self.admission, self.frontier, sign, outbox, patience)
+        self.seedflood = SeedFlood(rules, presence, self.admission, self.frontier, sign, outbox, patience, rows)
         super().__init__(rules, presence, self.admission, self.seedflood, outbox, patience)
+        self.applied = self.seedflood.applied
         exchange, holdings = self.seedflood.exchange, self.seedflood.holdings
         self.donors, self.inquiry, self._watch = exchange.donors, exchange.inquiry, exchange.watch
         self.closings, self.contradicting = holdings.closings, holdings.contradicting
-        self.audits = self.seedflood.audits
         self.may_insert = holdings.may_insert
         self.read = holdings.contents.note  # what `start` was told of alone, as it comes from the journal
 
     @property
     def phase(self) -> Phase:
         return self.seedflood.phase
-
-    @property
-    def applied(self) -> Frontier:
-        """The updates that are in the coefficients once all orders are carried out."""
-        return self.seedflood.applied
 
     @property
     def duplicates(self) -> int:
@@ -75,15 +71,7 @@ class Node(Swarm[Outputs]):
         """Our last digest with the frontier that it belongs to, told at the end of a pull; None before the first."""
         return self._watch.standing
 
-    def auditable(self, order: Measure) -> list[tuple[OriginId, Rows]]:
-        """Whose measurement of these steps could be repeated here, and on which rows; sorted."""
-        return self.seedflood.auditable(order)
-
     # What happened
-
-    def state_rows(self, rows: Rows) -> None:
-        """What we measure on: from now on every statement says so. Called before `start`."""
-        self.seedflood.state_rows(rows)
 
     def start(
         self,

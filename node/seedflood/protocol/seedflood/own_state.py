@@ -9,19 +9,21 @@ from seedflood.protocol.seedflood.statement import Closed, Remains, Rows, Stated
 class OwnState:
     """The algorithm's part of our statement. closed: as it was stated last. unsaid_from: our first step that could not
     be kept yet, and is not told before it is. rows: what we measure on, if that is to be stated. remains: what we hold
-    of removed hosts."""
+    of removed hosts. has_ended: we have ended the run, in this life."""
 
     def __init__(self, origin: OriginId, frontier: Frontier, past: CatchUp) -> None:
         self.closed = Closed()
         self.unsaid_from: int | None = None
         self.rows: Rows | None = None
         self.remains: tuple[Remains, ...] = ()
+        self.has_ended = False
         self._origin = origin
         self._frontier = frontier
         self._past = past
 
     def packed(self) -> bytes:
-        return pack(Stated(self._said_before(), self.closed, self.rows, self.remains))
+        has_ended = self.has_ended or self._past.has_ended
+        return pack(Stated(self._said_before(), self.closed, self.rows, self.remains, has_ended))
 
     def last_said(self) -> int:
         """Our last step that may be told; -1 if none."""

@@ -45,7 +45,7 @@ class Pending:
         """These bundles wait from now on."""
         latest = -1
         for bundle in bundles:
-            _, step, probes, _, _, _ = bundle
+            _, step, probes, _, _ = bundle
             last = step + len(probes) - 1
             if last != latest:
                 latest, there = last, self._at(last)

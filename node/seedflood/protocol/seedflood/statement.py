@@ -15,6 +15,8 @@ _HEAD = struct.Struct(">QQBB")
 _ROWS = struct.Struct(">II32s")
 _REMAINS = struct.Struct(">Q32s")
 _DIGEST_BYTES = (0, 32)
+_ENDED = 1 << 63
+"""Beside `said_before`, of an origin that has ended the run."""
 
 
 class Closed(NamedTuple):
@@ -48,12 +50,14 @@ class Rows(NamedTuple):
 
 class Stated(NamedTuple):
     """said_before: of the steps below it, the origin had said everything that it ever will when it stated this. closed:
-    how far it has closed. rows: None if it does not say. remains: what it holds of removed hosts."""
+    how far it has closed. rows: None if it does not say. remains: what it holds of removed hosts. has_ended: it has
+    ended the run, perhaps without having measured the last step."""
 
     said_before: int = 0
     closed: Closed = Closed()
     rows: Rows | None = None
     remains: tuple[Remains, ...] = ()
+    has_ended: bool = False
 
 
 def pack(said: Stated) -> bytes:
@@ -61,7 +65,8 @@ def pack(said: Stated) -> bytes:
     if said == Stated():
         return b""
     before, frontier_digest, digest = said.closed
-    digests = _HEAD.pack(said.said_before, before, len(frontier_digest), len(digest)) + frontier_digest + digest
+    said_before = said.said_before + _ENDED * said.has_ended
+    digests = _HEAD.pack(said_before, before, len(frontier_digest), len(digest)) + frontier_digest + digest
     remains = b"".join(_REMAINS.pack(*one) for one in said.remains)
     rows = b"" if said.rows is None else _ROWS.pack(*said.rows)
     return digests + (bytes([len(said.remains)]) + remains if remains else b"") + rows
@@ -74,7 +79,7 @@ def unpack(state: bytes) -> Stated:
         return Stated()
     if len(state) < _HEAD.size:
         raise PeerError("a statement is too short", reason="limit")
-    said_before, before, frontier_bytes, digest_bytes = _HEAD.unpack_from(state)
+    has_ended, said_before, before, frontier_bytes, digest_bytes = _unpack_head(state)
     middle = _HEAD.size + frontier_bytes
     end = middle + digest_bytes
     is_sized = frontier_bytes in _DIGEST_BYTES and digest_bytes in _DIGEST_BYTES
@@ -86,7 +91,12 @@ def unpack(state: bytes) -> Stated:
     rows = Rows(*_ROWS.unpack(rest)) if rest else None
     if rows is not None and rows.place >= rows.shares:
         raise PeerError("a statement tells of a share of the rows that does not exist", reason="limit")
-    return Stated(said_before, Closed(before, state[_HEAD.size : middle], state[middle:end]), rows, remains)
+    return Stated(said_before, Closed(before, state[_HEAD.size : middle], state[middle:end]), rows, remains, has_ended)
+
+
+def _unpack_head(state: bytes) -> tuple[bool, int, int, int, int]:
+    said_before, *rest = _HEAD.unpack_from(state)
+    return said_before >= _ENDED, said_before % _ENDED, *rest
 
 
 def _unpack_remains(state: bytes) -> tuple[tuple[Remains, ...], bytes]:

@@ -7,7 +7,6 @@ from typing import get_args
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.admission import Objection
-from seedflood.protocol.seedflood.audit import Audits
 from seedflood.protocol.seedflood.catchup import describe_progress
 from seedflood.protocol.seedflood.cuts import Cuts
 from seedflood.protocol.seedflood.exchange import Exchange
@@ -71,23 +70,6 @@ def _view_removal(origin: OriginId, view: View, cuts: Cuts, membership: Membersh
 
 def _names(members: Iterable[MemberView]) -> tuple[str, ...]:
     return tuple(sorted(member.name for member in members))
-
-
-def add_audits(view: View, audits: Audits, membership: Membership) -> View:
-    """The view with what was audited, on a host that audits."""
-    if not audits.is_on:
-        return view
-    out_of_reach = audits.out_of_reach
-    counts = {
-        "audits": audits.count,
-        "audits_missed": audits.misses,
-        "audit_findings": len(audits.named),
-        "audit_hosts_out_of_reach": len(out_of_reach),
-    }
-    said = [f"{membership.name(origin)}: {verdict.describe()}" for origin, verdict in sorted(audits.named.items())]
-    said += [f"{membership.name(origin)}: the last audits could not be made" for origin in out_of_reach]
-    figures = {**view.figures, **{name: float(count) for name, count in counts.items()}}
-    return replace(view, figures=figures, words={**view.words, "audit": "; ".join(said[:NAMED_MAX]) or "nothing found"})
 
 
 def add_quorum(view: View, quorum: Quorum, misstating: Iterable[str]) -> View:

@@ -1,7 +1,7 @@
 """Decides when a node that does not move should log for whom it waits."""
 
-WAITING_SECONDS = 10.0
-"""A node that does not move logs why after so long, and again after each such time."""
+WAITING_SECONDS, WAITING_SECONDS_MAX = 10.0, 600.0
+"""A node that does not move logs why after so long; then after twice as long each time, up to the second."""
 
 
 class Standstill:
@@ -10,12 +10,14 @@ class Standstill:
     def __init__(self) -> None:
         self._where: object = None
         self._since = 0.0
+        self._pause = WAITING_SECONDS
 
     def lasts(self, where: object, now: float) -> bool:
-        """True once per WAITING_SECONDS for as long as `where` stays the same."""
+        """Is it time to log? More and more seldom for as long as `where` stays the same: a run that waits for a whole
+        night must not push everything else out of the events."""
         if where != self._where:
-            self._where, self._since = where, now
-        if now - self._since < WAITING_SECONDS:
+            self._where, self._since, self._pause = where, now, WAITING_SECONDS
+        if now - self._since < self._pause:
             return False
-        self._since = now
+        self._since, self._pause = now, min(2 * self._pause, WAITING_SECONDS_MAX)
         return True

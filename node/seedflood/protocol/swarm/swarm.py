@@ -71,6 +71,23 @@ class Swarm(Generic[Wanted]):
         """Is what it holds in doubt: seen to differ from what others hold, and not seen to be right since?"""
         return self._algorithm.is_doubted
 
+    @property
+    def is_forgetful(self) -> bool:
+        """Is it unknown here what earlier lives of this node said?"""
+        return self._algorithm.is_forgetful
+
+    def unended(self) -> list[tuple[OriginId | None, str]]:
+        """Who has not stated that it has ended the run: of a closed one, those on the roster that may train; of an open
+        one, the clients. Those of whom nothing was ever heard are one entry, without an origin."""
+        ended = {member.origin for member in self.membership.told() if self._algorithm.has_ended(member)}
+        if self.gate.trainers is not None:
+            awaited = self.gate.trainers - ended
+            return [(entry.origin, entry.name) for entry in self.gate.entries() if entry.origin in awaited]
+        words = [word for word in self.membership.words() if word.origin not in ended]
+        still: list[tuple[OriginId | None, str]] = [(word.origin, word.name) for word in words]
+        unknown = self._clients - len(ended) - len(still)
+        return still + ([(None, f"{unknown} more host{'s' if unknown > 1 else ''}")] if unknown > 0 else [])
+
     # What happened
 
     def recall(self, members: Iterable[Member], now: float, records: Mapping[bytes, bytes] | None = None) -> None:

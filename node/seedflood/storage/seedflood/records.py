@@ -48,13 +48,11 @@ STRAND_BUNDLES = [
 
 def fits_strand(strand: Sequence[Bundle], updates: int, bundle: Bundle) -> bool:
     """Is there room in the strand for this bundle? It has `updates` updates, like each bundle of the strand."""
-    is_pairs = bundle.probes[0].__class__ is tuple
-    if is_pairs and not bundle.applied:
+    if bundle.probes[0].__class__ is tuple:
         return len(strand) < STRAND_BUNDLES[updates]
     all_bundles = [*strand, bundle]
-    told = len(all_bundles) * updates * (_PAIR_BYTES if is_pairs else _SIZE_BYTES) + payload_bytes(all_bundles)
-    applied = sum(len(one.applied) + _SIZE_BYTES for one in all_bundles)
-    return _HEAD_BYTES + len(all_bundles) * _BUNDLE_BYTES + told + applied <= STRAND_BYTES_MAX
+    told = len(all_bundles) * (_BUNDLE_BYTES + updates * _SIZE_BYTES) + payload_bytes(all_bundles)
+    return _HEAD_BYTES + told <= STRAND_BYTES_MAX
 
 
 class StrandEncoder:
@@ -66,10 +64,10 @@ class StrandEncoder:
 
     def encode(self, bundles: Sequence[Bundle]) -> Strand:
         """bundles: of one origin, without a hole between them, each with as many updates as the first."""
-        origin, step, probes, skipped, signatures, applied = bundles[0]
+        origin, step, probes, skipped, signatures = bundles[0]
         count, updates = len(bundles), len(probes)
         last = step + updates - 1
-        if count == updates == 1 and probes[0].__class__ is tuple and not skipped and not applied:  # the usual case
+        if count == updates == 1 and probes[0].__class__ is tuple and not skipped:  # the usual case
             one = self._one
             one.seeds[0], one.scalars[0] = probes[0]
             told = one.SerializeToString()

@@ -96,7 +96,7 @@ class Bundles:
         latest: dict[OriginId, list[Bundle]] = {}
         gaps = self._gaps
         for bundle in bundles:
-            origin, step, probes, _, _, _ = bundle
+            origin, step, probes, _, _ = bundle
             first, last = gaps.get(origin, _NO_GAP)
             if not first <= step <= last:
                 self._insert(strands)  # so that the look into the table finds them
@@ -240,8 +240,8 @@ class Bundles:
 
     def _continues(self, strand: list[Bundle], bundle: Bundle) -> bool:
         """May the bundle be appended to the strand?"""
-        _, before, probes_before, _, _, _ = strand[-1]
-        _, step, probes, skipped, _, _ = bundle
+        _, before, probes_before, _, _ = strand[-1]
+        _, step, probes, skipped, _ = bundle
         updates, period = len(probes), self._refresh_period
         return (
             step - skipped == before + updates

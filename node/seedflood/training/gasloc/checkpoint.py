@@ -64,6 +64,12 @@ def is_finite(arrays: Mapping[str, NDArray[Any]]) -> bool:
     return all(map(_is_array_finite, arrays.values()))
 
 
+def norm_of(arrays: Mapping[str, NDArray[Any]]) -> float:
+    """The largest norm of an array that has a number for each parameter; those of the optimiser have another scale."""
+    ours = [array for name, array in arrays.items() if not name.startswith(_OPTIMISER)]
+    return max((float(torch.linalg.vector_norm(_floats(array))) for array in ours), default=0.0)
+
+
 @torch.no_grad()
 def restore(worker: Worker, outer: Outer, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, str]) -> None:
     """Resumes from a checkpoint of any host. Raises ValueError, and changes nothing, if it does not fit."""
@@ -122,6 +128,11 @@ def _is_array_finite(array: NDArray[Any]) -> bool:
     if array.dtype == numpy.int16:  # bfloat16
         return bool(((array & _BFLOAT16_EXPONENT) != _BFLOAT16_EXPONENT).all())
     return array.dtype.kind != "f" or bool(numpy.isfinite(array).all())
+
+
+def _floats(array: NDArray[Any]) -> Tensor:
+    """As float32, also if they are bfloat16."""
+    return _tensor(array, torch.bfloat16 if array.dtype == numpy.int16 else None).float()
 
 
 def _outer_tensors(outer: Outer) -> dict[str, Tensor]:

@@ -50,10 +50,6 @@ class Encoding(Protocol):
         """The float32 numbers of a piece; perhaps a view."""
         ...
 
-    def is_finite(self, payload: Tensor, numbers: int) -> bool:
-        """Are all numbers of a piece finite?"""
-        ...
-
 
 @dataclass(frozen=True, slots=True)
 class Float32:
@@ -69,9 +65,6 @@ class Float32:
     def decode(self, payload: Tensor, numbers: int) -> Tensor:
         return payload.view(torch.float32)
 
-    def is_finite(self, payload: Tensor, numbers: int) -> bool:
-        return bool(payload.view(torch.float32).isfinite().all())
-
 
 @dataclass(frozen=True, slots=True)
 class BFloat16:
@@ -86,9 +79,6 @@ class BFloat16:
 
     def decode(self, payload: Tensor, numbers: int) -> Tensor:
         return payload.view(torch.bfloat16).to(torch.float32)
-
-    def is_finite(self, payload: Tensor, numbers: int) -> bool:
-        return bool(payload.view(torch.bfloat16).isfinite().all())
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,10 +112,6 @@ class UInt8:
         values_KB[:numbers].copy_(payload[8 * blocks :])
         values_KB = values_KB.view(blocks, BLOCK)
         return values_KB.mul_(step_K.unsqueeze(1)).add_(least_K.unsqueeze(1)).view(-1)[:numbers]
-
-    def is_finite(self, payload: Tensor, numbers: int) -> bool:
-        least_K, step_K = self._ranges(payload, _blocks(numbers))
-        return bool((least_K.abs() + step_K.abs() * 255).isfinite().all())
 
     def _ranges(self, payload: Tensor, blocks: int) -> tuple[Tensor, Tensor]:
         return payload[: 4 * blocks].view(torch.float32), payload[4 * blocks : 8 * blocks].view(torch.float32)

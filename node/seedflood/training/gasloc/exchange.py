@@ -16,6 +16,7 @@ Shapes: F numbers of all parameters (flat.py), N of a piece.
 """
 
 import hashlib
+import math
 from bisect import bisect_right
 from collections.abc import Iterator
 from typing import Any, Protocol
@@ -124,8 +125,10 @@ class Arrival:
         *,
         buffer: Stored | None = None,
         device: torch.device | str = "cpu",
+        norm_max: float = math.inf,
     ) -> None:
         """numbers: how many our parameters have. size, digest: as offered. buffer: all bytes (uint8), if they are here.
+        norm_max: no replica of the run has a norm like this.
 
         Raises PeerError for a size that the parameters of the run do not have.
         """
@@ -137,6 +140,7 @@ class Arrival:
         self.size = size
         self.held = 0 if buffer is None else size
         self._numbers = numbers
+        self._norm_max = norm_max
         self._digest = digest
         self._device = device
         self._payload: Stored = numpy.empty(size, dtype=numpy.uint8) if buffer is None else buffer
@@ -151,23 +155,25 @@ class Arrival:
         self.held = end
 
     def check(self) -> None:
-        """Raises PeerError if the bytes do not have the offered digest, or hold a number that is not finite."""
+        """Raises PeerError if the bytes do not have the offered digest, or are no parameters of the run."""
         for _ in self.checked():
             pass
 
     def checked(self) -> Iterator[int]:
         """The index of each piece. Raises PeerError after the last one if the bytes do not have the offered digest, or
-        hold a number that is not finite. Then the caller must discard everything that it made of the pieces."""
-        hasher, is_finite = begin_digest(self.encoding, self._numbers), True
+        are beyond what parameters of the run can be. Then the caller must discard everything that it made of the
+        pieces."""
+        hasher, squares = begin_digest(self.encoding, self._numbers), 0.0
         for index, piece in enumerate(self.pieces):
             payload = self._piece(index)
             hasher.update(_bytes(payload))
-            is_finite = is_finite and self.encoding.is_finite(payload, piece.end - piece.start)
+            told_N = self.encoding.decode(payload, piece.end - piece.start)
+            squares += float(torch.linalg.vector_norm(told_N, dtype=torch.float64)) ** 2
             yield index
         if self.held != self.size or hasher.digest() != self._digest:
             raise PeerError("sent other parameters than it offered", reason="digest")
-        if not is_finite:
-            raise PeerError("sent parameters that are not finite numbers", reason="parameters")
+        if not math.sqrt(squares) < self._norm_max:  # also if one of them is not a number
+            raise PeerError("sent parameters that no host of this run can have", reason="parameters")
 
     def told(self, index: int) -> Tensor:
         """The numbers of a piece, on the device. It may be a view: do not change it."""

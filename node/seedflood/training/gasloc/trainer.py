@@ -9,9 +9,12 @@ It is not thread-safe, with two exceptions: another thread may read an open offe
 corrections may go on while an offer is open if the outer step is overlapped.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from seedflood.training.evaluation import Evaluation
 from seedflood.training.gasloc import checkpoint
@@ -25,9 +28,17 @@ from seedflood.training.gasloc.packing import PackedTask
 from seedflood.training.gasloc.worker import LocalSteps, Worker, WorkerSettings
 from seedflood.training.models import BaseModel, digest_weights, export_model
 
+NORM_FACTOR, SIZE_MIN = 100.0, 0.01
+"""Replicas are at most that many times as large as the base model, or as if all of its numbers had that size. A model
+from scratch grows about fivefold (GPT-2); hosts that began at other times or are of unlike speed differ by less."""
+
 
 class Trainer:
-    """Trains a base model, whose weights must be float32. Raises ConfigError for an optimiser that cannot be used."""
+    """Trains a base model, whose weights must be float32. Raises ConfigError for an optimiser that cannot be used.
+
+    norm_max: nothing is taken from others whose norm is not below it. It follows from the base model, so it is the same
+    on all hosts. What they mix lies between what they have: without momentum no number of lies moves a replica beyond.
+    """
 
     def __init__(
         self, base: BaseModel, task: PackedTask, origin: int, worker: WorkerSettings, outer: OuterSettings
@@ -36,6 +47,9 @@ class Trainer:
         self.task = task
         self.worker = Worker(base.model, task, origin, worker)
         self.outer = Outer(self.worker.flat.values_F, outer)
+        values_F = self.worker.flat.values_F
+        norm, least = float(torch.linalg.vector_norm(values_F)), SIZE_MIN * math.sqrt(len(values_F))
+        self.norm_max = NORM_FACTOR * max(norm, least)
 
     @property
     def step(self) -> int:
@@ -64,7 +78,8 @@ class Trainer:
         this size."""
         values_F, offer = self.worker.flat.values_F, self.outer.offer
         encoding = self.outer.settings.encoding if offer is None else offer.encoding.name
-        return Arrival(len(values_F), encoding, size, digest, buffer=buffer, device=values_F.device)
+        numbers, device, most = len(values_F), values_F.device, self.norm_max
+        return Arrival(numbers, encoding, size, digest, buffer=buffer, device=device, norm_max=most)
 
     def difference(self, arrival: Arrival) -> FreshDifference:
         """What a round needs of a partner, to be mixed or kept after a check."""
@@ -104,6 +119,10 @@ class Trainer:
         return all(facts.get(name) == value for name, value in ours) and checkpoint.is_restorable(
             self.worker, self.outer, facts
         )
+
+    def is_sane(self, arrays: Arrays) -> bool:
+        """Can these be the arrays of a host of this run? Those of a neighbour may be anything."""
+        return checkpoint.is_finite(arrays) and checkpoint.norm_of(arrays) < self.norm_max
 
     def restore(self, arrays: Mapping[str, Any], facts: Mapping[str, str]) -> None:
         """Resumes from a snapshot. Raises ValueError, and changes nothing, if it does not fit."""

@@ -12,8 +12,9 @@ from torch import Tensor
 
 
 @dataclass(frozen=True, slots=True)
-class TokenBatch:
-    """What all batches have in common. tokens_BT, lengths_B: int64. Every other field has one entry per row."""
+class Batch:
+    """What all batches have in common. tokens_BT, lengths_B: int64. An objective that needs more has a class of its
+    own, whose other fields are tensors with one entry per row."""
 
     tokens_BT: Tensor
     lengths_B: Tensor
@@ -61,7 +62,7 @@ class TokenBatch:
 
 
 @dataclass(frozen=True, slots=True)
-class LabelledBatch(TokenBatch):
+class LabelledBatch(Batch):
     """Classification: the answer follows the last token of a row. label_B: index of the right label, int64."""
 
     label_B: Tensor
@@ -72,11 +73,8 @@ class LabelledBatch(TokenBatch):
 
 
 @dataclass(frozen=True, slots=True)
-class TextBatch(TokenBatch):
+class TextBatch(Batch):
     """Language modelling: every token but the first of a row is predicted from those before it."""
-
-
-Batch = LabelledBatch | TextBatch
 
 
 def pad(rows: Sequence[Sequence[int]], pad_token: int) -> tuple[Tensor, Tensor]:

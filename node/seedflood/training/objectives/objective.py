@@ -11,7 +11,8 @@ from seedflood.training.objectives.score import Score
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One row as tokens. label: its index; -1 where the objective knows no labels."""
+    """One row as tokens. label: its index; -1 where the objective knows no labels. An objective that needs more of a
+    row has a class of its own."""
 
     tokens: tuple[int, ...]
     label: int = -1

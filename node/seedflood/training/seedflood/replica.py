@@ -107,17 +107,11 @@ class Replica:
             held_F = self._coefficients[epoch]
             self._add(epoch, self._aggregation.changed(epoch, held_F, ours) - held_F)
 
-    def preview(self, updates: Sequence[Update], without: Sequence[Update] = ()) -> None:
-        """Until anything is applied, computes as if these updates of the open epoch were applied. without: and as if
-        these were not, which is possible only where updates add up."""
-        epochs = {self.epoch_of(update.step) for update in (*updates, *without)}
-        assert epochs <= {self.epoch}, "they are of another epoch"
-        preview, wanted_F = self._aggregation.preview, self._coefficients[self.epoch]
-        if updates:
-            wanted_F = preview(self.epoch, wanted_F, updates)
-        if without:
-            wanted_F = wanted_F - preview(self.epoch, torch.zeros_like(wanted_F), without)
-        self._compute_with(wanted_F)
+    def preview(self, updates: Sequence[Update]) -> None:
+        """Until anything is applied, computes as if these updates of the open epoch were applied."""
+        assert all(self.epoch_of(update.step) == self.epoch for update in updates), "they are of another epoch"
+        held_F = self._coefficients[self.epoch]
+        self._compute_with(self._aggregation.preview(self.epoch, held_F, updates) if updates else held_F)
 
     def measure(self, step: int, seed: int, objective: Objective, batch: Batch) -> Measurement:
         """The two-sided estimate of a step on a batch, with the weights as they are. Opens the step's epoch, which must

@@ -1,4 +1,9 @@
-"""The factor of each step: warm-up, then constant or down to zero, in integers.
+"""The factor of each step: warm-up, then constant, with the root of time, or down to zero at the end; in integers.
+
+`root`, the default, knows nothing of the run's length: sqrt(T / (T + t)), with T = `ROOT_STEPS`. What the noise of a
+step does to the weights adds up in squares, T / (T + t), so it grows with the logarithm of the steps, while the way
+that the weights can go grows with their root. A constant rate shakes a model that has nothing left to learn as hard as
+before, for as long as the run lasts.
 
 The factor is a pure function of the step, in units of 2^-16, and computed with integers alone: a library's cosine may
 differ in the last bit between two hosts. So told integers can be scaled one by one, before anything is added up: c
@@ -7,6 +12,7 @@ becomes round(c factor 2^-16), and sums do not depend on the order.
 An optimiser that goes by steps multiplies its learning rate with the factor instead.
 """
 
+import math
 from typing import Literal
 
 from seedflood.config import RunSettings
@@ -14,13 +20,16 @@ from seedflood.config import RunSettings
 FACTOR_BITS = 16
 ONE = 1 << FACTOR_BITS
 
+ROOT_STEPS = 100
+"""After so many steps the rate has fallen to 0.71, after three times as many to half of it."""
+
 _BITS = 62
 """Fraction bits of the fixed point in which a cosine is computed."""
 
 _PI = 0xC90FDAA22168C234  # pi 2^62, rounded down
 _HALF_PI = _PI >> 1
 
-ScheduleName = Literal["constant", "cosine", "linear"]
+ScheduleName = Literal["root", "constant", "cosine"]
 
 
 class Schedule:
@@ -42,10 +51,10 @@ class Schedule:
         if self._name == "constant":
             return ONE
         gone, span = step - self._warmup_steps, max(1, self._steps - self._warmup_steps)
+        if self._name == "root":
+            return max(1, math.isqrt(ONE * ONE * ROOT_STEPS // (ROOT_STEPS + gone)))
         if gone >= span:
             return 1
-        if self._name == "linear":
-            return max(1, ONE * (span - gone) // span)
         return max(1, (((1 << _BITS) + _cosine(_PI * gone // span)) * ONE) >> (_BITS + 1))
 
 

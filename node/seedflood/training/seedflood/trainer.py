@@ -16,7 +16,6 @@ import torch
 from seedflood.config import NodeSettings, RunSettings
 from seedflood.errors import ModelError
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.seedflood.applied import EQUAL, Difference
 from seedflood.protocol.seedflood.messages import ClosedEpoch, Told, Update
 from seedflood.protocol.seedflood.payload import Pairs
 from seedflood.protocol.seedflood.seeds import probe_seed
@@ -61,7 +60,6 @@ class Trainer:
         """What is measured on."""
         self._others: dict[Shard, Task] = {}
         """Of other hosts, by their shares."""
-        self._difference = EQUAL
         if not node.audit:
             self.task.drop_others()
         if node.evaluate_examples is not None:
@@ -112,24 +110,16 @@ class Trainer:
             any(result.is_clipped for result in measured),
         )
 
-    def measure_again(
-        self, origin: OriginId, rows: Rows, step: int, count: int, difference: Difference = EQUAL
-    ) -> Round:
-        """Measures what another origin has measured, or will, on its rows: a share like ours of the rows that we have.
-        difference: what it had applied, if it is not what is applied here."""
+    def measure_again(self, origin: OriginId, rows: Rows, step: int, count: int) -> Round:
+        """Measures what another origin has measured, or will, on its rows: a share like ours of the rows that we
+        have."""
         shard = Shard(rows.place, rows.shares)
         if shard not in self._others:
             self._others[shard] = self.task if shard == self.task.shard else self.task.of_shard(shard)
         other = copy.copy(self)
         other.task = self._others[shard]
         other._teller = self._make_teller()
-        other._difference = difference
-        if not any(difference):
-            return other.measure(origin, step, count)
-        self.replica.preview(*difference)
-        again = other.measure(origin, step, count)
-        self.replica.preview(())
-        return again
+        return other.measure(origin, step, count)
 
     def apply(self, updates: Iterable[Update]) -> None:
         """See `Replica.apply`."""
@@ -185,12 +175,12 @@ class Trainer:
         measured: list[Measurement] = []
         for one in range(step, step + count):
             if own:
-                self.replica.preview([*self._difference.theirs, *own], self._difference.ours)
+                self.replica.preview(own)
             result = self._measure_one(origin, one)
             measured.append(result)
             own.append(Update(origin, one, result.told))
         if count > 1:
-            self.replica.preview(*self._difference)
+            self.replica.preview(())
         return measured
 
     def _measure_one(self, origin: OriginId, step: int) -> Measurement:

@@ -1,0 +1,36 @@
+"""How a fault of any command is reported: one sentence, and an exit code."""
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from seedflood.errors import ExitCode, SeedfloodError
+
+
+def run_command(command: Callable[..., Any], name: str) -> None:
+    try:
+        command(prog_name=name)
+    except SeedfloodError as error:
+        _fail(name, str(error), error.exit_code)
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        _fail(name, "interrupted", ExitCode.TRY_AGAIN)
+    except Exception as error:
+        _fail(name, f"internal fault: {type(error).__name__}: {error}; please report it.", ExitCode.INTERNAL)
+
+
+def _fail(name: str, sentence: str, code: ExitCode) -> None:
+    """One sentence on stderr; JSON where the logs are JSON."""
+    if os.environ.get("SEEDFLOOD_TRACEBACK"):
+        raise
+    if name == "seedflood-node" and not sys.stderr.isatty():
+        print(json.dumps({"event": sentence, "level": "critical", "exit_code": int(code)}), file=sys.stderr)
+    else:
+        line = Text.assemble((f"{name}:", "bold red"), " ", sentence)
+        Console(stderr=True, soft_wrap=True, highlight=False).print(line)
+    sys.exit(int(code))

@@ -1,0 +1,70 @@
+"""The process that forks the nodes of `seedflood local`: PyTorch is imported once, and not by each of them.
+
+A node that is forked is a process like any other, with an id, signals, an exit code and outputs of its own. It runs the
+command of `seedflood-node` from its first line on; only the modules are there already. Nothing is computed before: a
+process in which PyTorch has threads, or has touched a GPU, must not be forked.
+
+The argument is a list of nodes in JSON: the words of each command, the file of its stdout, and the number of the pipe
+that is its stderr. On stdout stands a line for each fact: number of the node, "pid" or "code", value.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import sys
+from typing import Any
+
+from seedflood.cli.commands import node_main
+from seedflood.host import garbage
+
+
+def main() -> None:
+    """Forks all nodes, and waits for them. In a node it returns when the node has ended."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the nodes and for whoever watches them
+    nodes, parent = json.loads(sys.argv[1]), os.getppid()
+    garbage.defer()
+    with contextlib.suppress(Exception):  # a node says itself what it cannot import
+        _import_all()
+    if os.getppid() != parent:
+        return None  # nobody watches any more
+    numbers = {}
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # else a node might be forked that nobody was told of
+    for number, node in enumerate(nodes):
+        if (pid := os.fork()) == 0:
+            _become(node, nodes[number:])
+            return node_main()
+        os.close(node["stderr"])
+        numbers[pid] = number
+        _tell(number, "pid", pid)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+    while numbers:
+        pid, status = os.wait()
+        _tell(numbers.pop(pid), "code", os.waitstatus_to_exitcode(status))
+    return None
+
+
+def _import_all() -> None:
+    import seedflood.host.process  # noqa: F401  # seconds, and so is what follows
+    from seedflood.training.models import import_families
+
+    import_families()
+
+
+def _become(node: dict[str, Any], others: list[dict[str, Any]]) -> None:
+    results = os.open(node["stdout"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(results, 1)
+    os.dup2(node["stderr"], 2)
+    for file in (results, *(one["stderr"] for one in others)):  # a pipe ends when its node does
+        os.close(file)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+    sys.argv = ["seedflood-node", *node["words"]]
+
+
+def _tell(number: int, what: str, value: int) -> None:
+    print(json.dumps([number, what, value]), flush=True)
+
+
+if __name__ == "__main__":
+    main()

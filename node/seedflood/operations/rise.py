@@ -1,0 +1,39 @@
+"""Does a run unlearn? It does if its loss on the validation rows lies clearly above the best one that it had.
+
+All evaluations of a run use the same rows, so they do not differ by the luck of a draw, as the losses of training
+batches do. What is left is how the model wanders while it learns: by some thousandths in the runs of
+`benchmarks/RESULTS.md` that went well.
+"""
+
+import math
+from dataclasses import dataclass
+
+RISE_MIN = 0.1
+"""A loss above 1 rises clearly if it rises by this share. A smaller one rises clearly if it rises by this much: then
+right answers are a tenth less likely than they were. Twice a loss near 0 is still a good one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Best:
+    """The best evaluation so far."""
+
+    step: int
+    loss: float
+
+
+@dataclass(frozen=True, slots=True)
+class Rise:
+    """An evaluation that is clearly worse than the best one. loss: None if it is no finite number."""
+
+    step: int
+    loss: float | None
+    best: Best | None
+
+
+def find_rise(step: int, loss: float, best: Best | None) -> Rise | None:
+    """Compares an evaluation with the best one before it."""
+    if not math.isfinite(loss):
+        return Rise(step, None, best)
+    if best is None or loss <= best.loss + RISE_MIN * max(1.0, best.loss):
+        return None
+    return Rise(step, loss, best)

@@ -1,1 +1,0 @@
-"""The study: methods of decentralised training, compared on the same rows, by one harness (`seedflood study`)."""

@@ -1,0 +1,66 @@
+"""How much memory a node that trains by GASLoC may use."""
+
+from typing import Any
+
+from seedflood.host.gasloc.driver import GaslocDriver
+from seedflood.protocol.gasloc.copies import PLACES
+from seedflood.protocol.gasloc.transfer import CHUNK_BYTES_MIN, RATES, RUN_CHUNKS, WINDOW_BYTES_MAX
+from simulation import bounds
+from simulation.bounds import SWARM_BOUNDS, Bound, at_once, fixed, linked, origins
+
+FIGURES_MAX = 16
+"""The most figures of the compute side."""
+
+
+def _transfers(node: Any) -> int:
+    """One transfer per pair of a round, and copies."""
+    return origins(node) + PLACES
+
+
+def _rounds(node: Any) -> int:
+    """Pairs with one partner that no checkpoint contains: all of the run, if no checkpoint can be written."""
+    most: int = node.rules.rounds
+    return most
+
+
+BOUNDS: dict[str, Bound] = {
+    **SWARM_BOUNDS,
+    "Account.entries": _rounds,
+    "Agreement._below": origins,
+    "Agreement._elsewhere": origins,
+    "Agreement._given": origins,
+    "Agreement._heard": origins,
+    "Agreement._lost_at": origins,
+    "Agreement._results": linked,
+    "Agreement._sums": linked,
+    "Backlog.records": origins,
+    "Carrier._receiving": _transfers,
+    "Carrier._sending": _transfers,
+    "Carrier._windows": linked,
+    "Conversation._furthest": lambda node: 2 * origins(node),
+    "Conversation.progress": linked,
+    "Exchange._offers": linked,
+    "Exchange._pairings": origins,
+    "Fetch._tried": origins,
+    "Gasloc.shown": fixed(FIGURES_MAX),
+    "Ledger._accounts": origins,
+    "Outputs.orders": at_once,
+    "Pace._heard": origins,
+    "Pace._throughput": origins,
+    "Pace.slow": origins,
+    "Serve._places": fixed(PLACES),
+    "Serve._rest_until": origins,
+    "Testimony._named": origins,
+    "Testimony.unequal": origins,
+    "Trust._until": origins,
+    "Trust.failures": origins,
+    "Window._rates": fixed(RATES),
+    "Window._sent": fixed(WINDOW_BYTES_MAX // CHUNK_BYTES_MIN + 1),
+    "_Run._arrivals": fixed(RUN_CHUNKS),
+}
+"""By the class of the part and the field. [] stands for each container inside a table."""
+
+
+def find_excess(driver: GaslocDriver) -> list[str]:
+    """Tables of a node that are larger than their bound, or that have none."""
+    return bounds.find_excess(driver, BOUNDS)

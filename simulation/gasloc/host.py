@@ -1,0 +1,235 @@
+"""A simulated host that trains by GASLoC, with a few exact numbers as its model."""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from seedflood.errors import DiskFullError, PeerError
+from seedflood.host.gasloc.driver import GaslocDriver
+from seedflood.protocol.gasloc.ledger import KEY_PREFIX, Account, Ledger
+from seedflood.protocol.gasloc.messages import Kept, Kind, Offer, Outcome, Saying, decode
+from seedflood.protocol.gasloc.node import GaslocNode
+from seedflood.protocol.gasloc.rules import GaslocRules, Habits
+from seedflood.protocol.origin import OriginId
+from seedflood.protocol.swarm.messages import Message, Opaque
+from seedflood.protocol.swarm.outputs import Event
+from simulation.gasloc.compute import Compute
+from simulation.gasloc.disk import ReplicaDisk
+from simulation.gasloc.replica import Replica, Values
+from simulation.host import TIMER_SECONDS_MIN, Host, Place
+
+DISTRUSTED = "a neighbour exchanges no parameters of this run"
+SAYING_BYTES_MAX = 128
+"""The longest message that is checked. Parameters are longer."""
+SLACK_SECONDS = 0.1
+"""How much longer than promised a wait may be: timers and the compute thread are not exact."""
+DRIFT: Values = (Fraction(0), Fraction(1))
+"""What a local step adds to a replica. The first of its two numbers is only changed by mixing."""
+
+
+@dataclass
+class Chronicle:
+    """What happened in a world. written: digests of all contents of each origin; of a liar, those of its offers.
+    results: digests of the results from which honest hosts went on, by round, once they had met all hosts: before, a
+    liar may be the root. liars: hosts that lie."""
+
+    written: dict[OriginId, set[bytes]] = field(default_factory=dict)
+    results: dict[int, set[bytes]] = field(default_factory=dict)
+    liars: set[OriginId] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """What differs between the hosts of a world. padding: how many bytes longer the contents of a host are."""
+
+    habits: Habits
+    padding: int = 0
+
+
+class GaslocHost(Host):
+    """One host and its model, with checks of what it does."""
+
+    journal: ReplicaDisk
+    node: GaslocNode
+    driver: GaslocDriver
+    compute: Compute
+
+    def __init__(self, place: Place, rules: GaslocRules, manner: Manner, chronicle: Chronicle) -> None:
+        self.rules = rules
+        self.chronicle = chronicle
+        self.habits = manner.habits
+        self.padding = manner.padding
+        self.base: Values = (Fraction(2**place.index), Fraction(place.index))
+        """The numbers of its base model. In a real run all hosts have the same."""
+        super().__init__(place, lambda _: self._make_process())
+        self.offered_round = -1
+        """The last round for which it offered anything, in all its lives."""
+        self.replaced_before = 0
+        """Its replica has nothing of rounds before this one: a copy has replaced it, or its disk was lost."""
+        self.kept_out_since = 0.0
+        """Since when it joins, and an honest neighbour has a copy."""
+        self.copies = 0
+        """How many copies it took, in all its lives."""
+        self._said: dict[tuple[OriginId, int], bytes] = {}
+        self._paused_at = 0.0
+        self._paused_seconds = 0.0
+        self._began_at = self._bound = self._paused_before = self._stepped_at = 0.0
+
+    def _make_process(self) -> tuple[GaslocNode, GaslocDriver]:
+        node = GaslocNode(self.rules, self.member, self.sign, self.verify, self.journal, self.habits, self.gate())
+        self.compute = Compute(self, Replica(self.rules, self.base, DRIFT))
+        return node, GaslocDriver(node, self.journal, self, self, lambda: self.clock.now, self.compute)
+
+    def _new_disk(self) -> ReplicaDisk:
+        return ReplicaDisk(self, self.rules.copy_bytes_max)
+
+    @property
+    def replica(self) -> Replica:
+        return self.compute.replica
+
+    @property
+    def ledger(self) -> Ledger:
+        return self.node.gasloc.ledger
+
+    @property
+    def has_left(self) -> bool:
+        return self.node.phase == "left"
+
+    def lose_disk(self) -> None:
+        super().lose_disk()
+        self.replaced_before = self.offered_round + 1
+        self._said.clear()
+
+    def pause(self) -> None:
+        self._paused_at = self.clock.now
+        super().pause()
+
+    def resume(self) -> None:
+        if self.is_paused:
+            self._paused_seconds += self.clock.now - self._paused_at
+        super().resume()
+
+    def enter(self, action: Callable[..., None], *args: object) -> None:
+        super().enter(self._do, action, args)
+
+    def _do(self, action: Callable[..., None], args: tuple[object, ...]) -> None:
+        """Runs an action. A full disk must not end the process."""
+        try:
+            action(*args)
+        except DiskFullError as error:
+            raise AssertionError(str(error)) from error
+
+    # What the model did
+
+    def wrote(self, digest: bytes) -> None:
+        """It has made a content, for a round or as a copy."""
+        self.chronicle.written.setdefault(self.origin, set()).add(digest)
+
+    def took(self, partner: OriginId, digest: bytes) -> None:
+        """It has kept something of a partner."""
+        if digest not in self.chronicle.written.get(partner, ()):
+            self.mistakes.append("kept parameters that its partner never offered")
+
+    def adopted(self, donor: OriginId, digest: bytes) -> None:
+        fetch = self.node.gasloc.fetch
+        self.copies += 1
+        self.replaced_before = max(self.replaced_before, fetch.round, self.offered_round + 1)
+        if digest not in self.chronicle.written.get(donor, ()):
+            self.mistakes.append("took a copy that its donor never offered")
+
+    def agreed(self, round_: int, digest: bytes) -> None:
+        """The result on which all agreed has replaced its replica."""
+        self.replaced_before = max(self.replaced_before, round_ + 1)
+        are_all_there = sum(one.has_spoken for one in self.node.membership.all()) >= self.rules.clients
+        if are_all_there and self.origin not in self.chronicle.liars:
+            self.chronicle.results.setdefault(round_, set()).add(digest)
+
+    def noted(self, event: Event) -> None:
+        super().noted(event)
+        if event.name == DISTRUSTED:
+            name, membership = event.facts["peer"], self.node.membership
+            if name not in {membership.name(origin) for origin in self.chronicle.liars}:
+                self.mistakes.append(f"takes {name} for a liar")
+
+    def check_checkpoint(self, round_: int) -> None:
+        later = [pair for pair in self.replica.mixed if pair[0] >= round_]
+        if later:
+            self.mistakes.append(f"writes a checkpoint for round {round_} that holds round {later[0][0]}")
+
+    # How long it waits
+
+    def stepped(self) -> None:
+        self._stepped_at = self.clock.now
+
+    def exchange_began(self) -> None:
+        self._began_at, self._bound = self.clock.now, self.patience_seconds()
+        self._paused_before = self._paused_seconds
+
+    def exchange_ended(self, round_: int) -> None:
+        exchange = self.node.gasloc.exchange
+        is_ahead = self._stepped_at > self._began_at and self.clock.now - self._stepped_at < TIMER_SECONDS_MIN
+        paused = self._paused_seconds - self._paused_before
+        allowed = max(self._bound, self.patience_seconds()) + paused + SLACK_SECONDS
+        if exchange.seconds > allowed and not is_ahead:
+            self.mistakes.append(f"waited {exchange.seconds:.2f} s in round {round_}, and {allowed:.2f} are allowed")
+
+    def patience_seconds(self) -> float:
+        """The longest exchange that the rules allow on any link, from the present measurements."""
+        bounds, pace = self.habits.bounds, self.node.gasloc.pace
+        transfer = bounds.transfer_seconds(2 * self.rules.content_bytes_max, None, pace.hop_seconds)
+        return bounds.wait_seconds(pace.local_seconds, pace.hop_seconds) + transfer
+
+    # The links
+
+    def send(self, peer: OriginId, messages: Sequence[Message]) -> None:
+        super().send(peer, messages)
+        for message in messages:
+            if isinstance(message, Opaque) and len(message.data) <= SAYING_BYTES_MAX:
+                self._look_at(peer, message.data)
+
+    def _look_at(self, peer: OriginId, data: bytes) -> None:
+        """Checks a message that it sends. A liar may send anything; its offers are noted, so that others may take
+        them."""
+        if self.origin not in self.chronicle.liars:
+            self._check_said(peer, decode(data))
+            return
+        with suppress(PeerError):
+            saying = decode(data)
+            if isinstance(saying, Offer):
+                self.wrote(saying.digest)
+
+    def _check_said(self, peer: OriginId, saying: Saying) -> None:
+        match saying:
+            case Offer(Kind.ROUND, round_, digest):
+                self.offered_round = max(self.offered_round, round_)
+                if self._said.setdefault((peer, round_), digest) != digest:
+                    self.mistakes.append(f"offered two things for round {round_}")
+                self._check_offered(self._account(peer), round_, digest)
+            case Kept(round_, digest):
+                self._check_prepared(peer, round_, digest)
+            case Outcome(round_, True):
+                if self._account(peer).mixed_round != round_:
+                    self.mistakes.append(f"decided to mix round {round_} before that was durable")
+
+    def _check_offered(self, account: Account, round_: int, digest: bytes) -> None:
+        """Was this offer durable before it was sent? An offer that waited for space on the disk may be sent when a
+        later round is offered already."""
+        is_kept = account.offered_round > round_ or (account.offered_round, account.offered_digest) == (round_, digest)
+        if not is_kept:
+            self.mistakes.append(f"offered round {round_} before that was durable")
+
+    def _check_prepared(self, peer: OriginId, round_: int, digest: bytes) -> None:
+        doubt = self.ledger.doubt(peer)
+        if doubt is None or doubt.round != round_:
+            return  # it waited for space on the disk, and is settled
+        if (round_, digest) not in [(one.round, one.theirs) for one in self._account(peer).entries]:
+            self.mistakes.append(f"said that it is prepared for round {round_} before that was durable")
+        if (round_, peer) not in self.journal.kept:
+            self.mistakes.append(f"said that it has kept round {round_}, and has not")
+
+    def _account(self, peer: OriginId) -> Account:
+        """The account of a partner as a power failure would leave it."""
+        key = KEY_PREFIX + peer.to_bytes(8, "big")
+        record = self.journal.records().get(key)
+        return Account() if record is None or self.journal.is_open(key) else Account.unpack(record)

@@ -1,0 +1,336 @@
+"""Hosts that lie (Byzantine): the real node and driver, with their own key and everything that a participant can do.
+
+A liar takes part like the others, but its messages about rounds, pairs and parameters are changed, withheld or made up;
+each run draws the kinds of lies. Only honest hosts are judged. If a liar sends exactly what it has offered, it is
+taken, unless the numbers are huge: nobody can see that they were not learned.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+from seedflood.errors import PeerError
+from seedflood.protocol.gasloc.agreement import Agreement
+from seedflood.protocol.gasloc.matching import SLOW_CLASS_MAX
+from seedflood.protocol.gasloc.messages import (
+    DEGREE_MAX,
+    Accept,
+    Chunk,
+    Credit,
+    Decline,
+    Kept,
+    Kind,
+    Offer,
+    Outcome,
+    Progress,
+    Reason,
+    Saying,
+    Want,
+    decode,
+    encode,
+)
+from seedflood.protocol.gasloc.stated import Result
+from seedflood.protocol.gasloc.transfer import Content, key_of
+from seedflood.protocol.origin import OriginId
+from seedflood.protocol.swarm.messages import Message, Opaque
+from simulation.gasloc.host import DRIFT, GaslocHost
+from simulation.gasloc.replica import Bytes, spell
+from simulation.gasloc.world import GaslocWorld
+from simulation.work import Pace
+
+LIE_SECONDS = (0.05, 2.0)
+"""Time between two lies of one liar."""
+CHANGED_SHARE = 0.3
+"""The share of messages that are changed, of those that could be."""
+NIBBLE_SECONDS = 20.0
+"""How long a liar that nibbles waits before it moves on by a byte."""
+OTHER = bytes.maketrans(b"123456789", b"987654321")
+"""Another digit for each digit."""
+CRAWL_SECONDS = 50.0
+"""How long a crawling host takes for a round: not so long that it would be taken for a silent one."""
+STILL_SECONDS = 1e9
+"""That of one which never comes to the end of a round."""
+HUGE = 10**40
+"""A number that no honest host has, and whose square overflows a float32."""
+
+
+class Liar:
+    """One host that lies. told: how often each kind of lie was told, by all liars of the world."""
+
+    def __init__(self, world: GaslocWorld, host: GaslocHost, told: Counter[str], kinds: Sequence[str]) -> None:
+        self.host = host
+        self.rng: random.Random = world.rng
+        self.rounds = world.rules.rounds
+        self._world = world
+        self._told = told
+        self._is_over = False
+        self.copies: dict[OriginId, bytes] = {}
+        """Digests of the copies that are offered to it."""
+        self._moves_at = 0.0
+        self.last_round = self.rng.randint(0, self.rounds)
+        """Until then it trains like the others, if it stays behind at all."""
+        self._changes = {kind: CHANGES[kind] for kind in kinds if kind in CHANGES}
+        self._inventions = {kind: INVENTIONS[kind] for kind in kinds if kind in INVENTIONS}
+        self._send = host.send
+        host.send = self._speak  # type: ignore[method-assign]
+
+    def begin(self) -> None:
+        self._world.clock.after(self.rng.uniform(*LIE_SECONDS), self._lie)
+
+    def end(self) -> None:
+        """Stops the host for good."""
+        self._is_over = True
+        self.host.is_retired = True
+        self.host.crash()
+
+    def _lie(self) -> None:
+        if self._is_over:
+            return
+        peers = list(self.host.node.neighbours) if self.host.is_up else []
+        if peers and self._inventions:
+            kind = self.rng.choice(sorted(self._inventions))
+            self._told[f"lie_{kind}"] += 1
+            for data in self._inventions[kind](self):
+                self._send(self.rng.choice(peers), [Opaque(data)])
+        self._world.clock.after(self.rng.uniform(*LIE_SECONDS), self._lie)
+
+    def _speak(self, peer: OriginId, messages: Sequence[Message]) -> None:
+        said = [self._change(one) if isinstance(one, Opaque) else one for one in messages]
+        self._send(peer, [one for one in said if one is not None])
+
+    def _change(self, message: Opaque) -> Opaque | None:
+        saying: Saying | None
+        try:
+            saying = decode(message.data)
+        except PeerError:
+            return message
+        for kind, change in self._changes.items():
+            if saying is not None and (self.rng.random() < CHANGED_SHARE or kind in THOROUGH):
+                changed = change(self, saying)
+                self._told[f"lie_{kind}"] += changed != saying
+                saying = changed
+        return None if saying is None else Opaque(encode(saying))
+
+    def tell(self, peer: OriginId, *sayings: Saying) -> None:
+        self._send(peer, [Opaque(encode(saying)) for saying in sayings])
+
+    def hear_offer(self, peer: OriginId, offer: Offer, now: float) -> None:
+        """A copy is offered to it."""
+        self.copies[peer] = offer.digest
+
+    def contents_of(self, round_: int) -> list[Content]:
+        """What its neighbours offer in this round."""
+        neighbours = [one for one in self._world.hosts if one.is_up and one.origin in self.host.node.neighbours]
+        exchanges = [one.node.gasloc.exchange for one in neighbours]
+        return [one.content for one in exchanges if one.round == round_ and one.content is not None]
+
+    def may_move(self) -> bool:
+        """May it move on, if it crawls?"""
+        may, now = self.host.clock.now >= self._moves_at, self.host.clock.now
+        self._moves_at = now + NIBBLE_SECONDS if may else self._moves_at
+        return may
+
+    def noise(self, count: int = 32) -> bytes:
+        return self.rng.randbytes(count)
+
+
+def _withhold(liar: Liar, saying: Saying) -> Saying | None:
+    """Withholds parameters, or messages that others wait for."""
+    return None if isinstance(saying, Chunk | Kept | Outcome | Credit) else saying
+
+
+def _forge(liar: Liar, saying: Saying) -> Saying:
+    """Sends other numbers than were offered, of parameters and of copies."""
+    return (
+        Chunk(saying.key, saying.offset, bytes(saying.data).translate(OTHER)) if isinstance(saying, Chunk) else saying
+    )
+
+
+def _resize(liar: Liar, saying: Saying) -> Saying:
+    return replace(saying, size=liar.rng.randint(1, saying.size)) if isinstance(saying, Offer) else saying
+
+
+def _equivocate(liar: Liar, saying: Saying) -> Saying:
+    """Offers something else than before, for the same round."""
+    return replace(saying, digest=liar.noise()) if isinstance(saying, Offer) else saying
+
+
+def _deny(liar: Liar, saying: Saying) -> Saying:
+    """Sends the opposite of the decision in its journal."""
+    return Outcome(saying.round, not saying.is_mixed) if isinstance(saying, Outcome) else saying
+
+
+def _boast(liar: Liar, saying: Saying) -> Saying:
+    return Progress(liar.rng.randint(0, liar.rounds), True, True, False) if isinstance(saying, Progress) else saying
+
+
+def _dribble(liar: Liar, saying: Saying) -> Saying | None:
+    """Claims to be further than all others, and gives parameters and copies byte by byte."""
+    match saying:
+        case Progress():
+            return Progress(liar.rounds, True, True, False)
+        case Chunk(key, offset, data):
+            return Chunk(key, offset, data[:1]) if liar.may_move() else None
+    return saying
+
+
+class Stolen:
+    """Has the digest of another content, and other bytes. The last one is never sent with others."""
+
+    def __init__(self, digest: bytes, size: int) -> None:
+        self.digest, self.size = digest, size
+
+    def read(self, offset: int, count: int) -> bytes:
+        return b"9" * max(1, min(count, self.size - 1 - offset))
+
+
+def _reuse(liar: Liar, saying: Saying) -> Saying:
+    """Offers a neighbour's parameters of the round, or the result of all, and sends other bytes."""
+    if not isinstance(saying, Offer) or saying.kind not in (Kind.ROUND, Kind.RESULT):
+        return saying
+    if saying.kind is Kind.ROUND:
+        contents = liar.contents_of(saying.round)
+        saying = replace(saying, digest=contents[0].digest, size=contents[0].size) if contents else saying
+    node, stolen = liar.host.node, Stolen(saying.digest, saying.size)
+    for peer in node.neighbours:
+        if not isinstance(node.gasloc.carrier.offer(peer, stolen).content, Stolen):
+            node.gasloc.carrier.withdraw(peer, stolen.digest)
+            node.gasloc.carrier.offer(peer, stolen)
+    return saying
+
+
+def _claim(liar: Liar) -> list[bytes]:
+    """Messages about pairs and rounds in which it has no part."""
+    round_, digest = liar.rng.randint(0, liar.rounds), liar.noise()
+    sayings: list[Saying] = [
+        Outcome(round_, liar.rng.random() < 0.5),
+        Kept(round_, digest),
+        Decline(Kind.ROUND, round_, liar.rng.choice(list(Reason)), round_),
+        Accept(digest, liar.rng.randint(0, 1 << 20)),
+        Credit(digest[:8], liar.rng.randint(0, 1 << 20)),
+    ]
+    return [encode(saying) for saying in sayings]
+
+
+def _offer(liar: Liar) -> list[bytes]:
+    """Offers of parameters and copies that it never sends."""
+    rules, round_ = liar.host.rules, liar.rng.randint(0, liar.rounds)
+    size = liar.rng.choice((1, 100, rules.content_bytes_max, rules.copy_bytes_max, 1 << 47))
+    kinds = (Kind.ROUND, Kind.COPY)
+    return [encode(Offer(liar.rng.choice(kinds), round_, liar.noise(), size, liar.rng.randint(0, 9), rules.encoding))]
+
+
+def _mislead(liar: Liar) -> list[bytes]:
+    """Offers a false result of an agreement, states it, and sends it to whoever asks."""
+    node, rules = liar.host.node, liar.host.rules
+    carrier, testimony = node.gasloc.carrier, node.gasloc.agreement.testimony
+    content = Bytes(spell((Fraction(liar.rng.randint(-999, 999)),) * len(DRIFT)))
+    round_ = min(node.gasloc.round, liar.rounds - 1)
+    for peer in node.neighbours:
+        if testimony.ours is not None:
+            carrier.withdraw(peer, testimony.ours.digest)
+        carrier.offer(peer, content)
+    testimony.ours = Result(round_, content.digest)
+    encoding, hosts = rules.encoding_of(round_), rules.clients
+    return [encode(Offer(Kind.RESULT, round_, content.digest, content.size, hosts, encoding))]
+
+
+def _nibble(liar: Liar) -> list[bytes]:
+    """Wants copies, and takes them byte by byte, but asks for the rest of them again and again."""
+    node, held = liar.host.node, int(liar.host.clock.now / NIBBLE_SECONDS)
+    node.gasloc.fetch.offered = liar.hear_offer  # type: ignore[method-assign]
+    for peer, digest in liar.copies.items():
+        liar.tell(peer, Accept(digest, held), Credit(key_of(digest), held + 1))
+    return [encode(Want())]
+
+
+def _beg(liar: Liar) -> list[bytes]:
+    return [encode(Want())]
+
+
+def _babble(liar: Liar) -> list[bytes]:
+    return [liar.noise(liar.rng.randint(1, 300))]
+
+
+def _crawl(liar: Liar) -> list[bytes]:
+    """Goes on, but hardly, and catches up with nobody."""
+    gasloc = liar.host.node.gasloc
+    if gasloc.round >= liar.last_round:
+        _slow_down(liar, CRAWL_SECONDS / liar.host.rules.local_steps)
+        gasloc.talk.swarm_round = lambda: 0  # type: ignore[method-assign]
+    return []
+
+
+def _restate(liar: Liar) -> list[bytes]:
+    """Stays in a round, and says now and then of another of its links that it is slow."""
+    node, host = liar.host.node, liar.host
+    if node.gasloc.round >= liar.last_round:
+        _slow_down(liar, STILL_SECONDS)
+        node.gasloc.pace.slow = {liar.rng.choice(list(node.neighbours)): liar.rng.randint(1, SLOW_CLASS_MAX)}
+        host.driver.do(node.gasloc.compare)
+    return []
+
+
+def _slow_down(liar: Liar, seconds: float) -> None:
+    """From its next local step on each takes that long, or longer if another lie wants that."""
+    seconds = max(seconds, liar.host.pace.seconds_min)
+    liar.host.pace = Pace(seconds, seconds)
+
+
+def _overstate(liar: Liar) -> list[bytes]:
+    """From now on its sums and results are said to be of all other hosts, and it has very many partners."""
+    gasloc, most = liar.host.node.gasloc, liar.host.rules.clients - 1
+    agreement = gasloc.agreement
+    agreement._make_offer = lambda kind, content, hosts: Agreement._make_offer(  # type: ignore[method-assign]
+        agreement, kind, content, most
+    )
+    gasloc.exchange._slots = DEGREE_MAX
+    return []
+
+
+def _overflow(liar: Liar) -> list[bytes]:
+    """Its parameters become huge, and it goes on with them: whatever it offers is what it sends."""
+    replica = liar.host.replica
+    replica.values = tuple(Fraction(liar.rng.choice((-HUGE, HUGE))) for _ in replica.values)
+    return []
+
+
+CHANGES: dict[str, Callable[[Liar, Saying], Saying | None]] = {
+    "withhold": _withhold,
+    "forge": _forge,
+    "resize": _resize,
+    "equivocate": _equivocate,
+    "deny": _deny,
+    "boast": _boast,
+    "dribble": _dribble,
+    "reuse": _reuse,
+}
+INVENTIONS: dict[str, Callable[[Liar], list[bytes]]] = {
+    "claim": _claim,
+    "offer": _offer,
+    "mislead": _mislead,
+    "nibble": _nibble,
+    "beg": _beg,
+    "babble": _babble,
+    "crawl": _crawl,
+    "restate": _restate,
+    "overstate": _overstate,
+    "overflow": _overflow,
+}
+THOROUGH = {"dribble", "reuse"}
+"""Changes that are made whenever they can be."""
+KINDS = sorted({*CHANGES, *INVENTIONS})
+
+
+def let_lie(
+    world: GaslocWorld, indices: Iterable[int], told: Counter[str], kinds: Sequence[str] | None = None
+) -> list[Liar]:
+    """Lets these hosts lie from now on. kinds: their kinds of lies, by default drawn from the seed."""
+    kinds = kinds or world.rng.sample(KINDS, world.rng.randint(2, len(KINDS)))
+    liars = [Liar(world, world.hosts[index], told, kinds) for index in sorted(indices)]
+    world.chronicle.liars |= {liar.host.origin for liar in liars}
+    for liar in liars:
+        liar.begin()
+    return liars

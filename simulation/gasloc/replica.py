@@ -1,0 +1,200 @@
+"""A stand-in for a model: a few exact fractions, with the arithmetic of local steps and outer steps.
+
+Whether the mean is preserved can be checked exactly here. A local step adds the same to each replica, so the mean of
+all replicas follows from the number of steps in them. Offers and checkpoints of a replica are bytes.
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from seedflood.protocol.gasloc.rules import GaslocRules
+from seedflood.protocol.gasloc.transfer import Content
+from seedflood.protocol.origin import OriginId
+
+Values = tuple[Fraction, ...]
+Pair = tuple[int, OriginId]
+"""(round, partner)"""
+
+DENOMINATOR_MAX = 10**6
+"""For settings and weights, which come as floats and become fractions."""
+
+NUMBER_MAX = 2**100
+"""No replica of an honest host comes near it."""
+
+
+class Bytes(Content):
+    """A content: bytes in memory, named by their hash."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self._digest = digest_of(data)
+
+    @property
+    def digest(self) -> bytes:
+        return self._digest
+
+    @property
+    def size(self) -> int:
+        return len(self.data)
+
+    def read(self, offset: int, count: int) -> memoryview:
+        return memoryview(self.data)[offset : offset + count]
+
+
+def digest_of(data: bytes | bytearray) -> bytes:
+    return hashlib.sha256(data).digest()
+
+
+def spell(values: Values, padding: int = 0) -> bytes:
+    """Numbers as bytes. padding: how many spaces follow, to make a content larger."""
+    return " ".join(map(str, values)).encode() + b" " * padding
+
+
+def read(data: bytes | bytearray, count: int) -> Values:
+    """Undoes `spell`. Raises ValueError if these are not `count` numbers, or none that a host can have."""
+    values = tuple(Fraction(word) for word in bytes(data).decode("ascii").split())
+    if len(values) != count:
+        raise ValueError(f"{len(values)} numbers in place of {count}")
+    check_size(values)
+    return values
+
+
+def check_size(values: Values) -> None:
+    """Raises ValueError for numbers that no host of a run has (`norm_max` of a real trainer)."""
+    if any(abs(one) > NUMBER_MAX for one in values):
+        raise ValueError("numbers that nobody can have learned")
+
+
+def minus(one: Values, other: Values) -> Values:
+    return tuple(a - b for a, b in zip(one, other, strict=True))
+
+
+def plus(one: Values, other: Values) -> Values:
+    return tuple(a + b for a, b in zip(one, other, strict=True))
+
+
+@dataclass
+class Replica:
+    """drift: what a local step adds. steps: how many local steps are in it. offered: the parameters of the round, while
+    they are exchanged. previous: those of the round before, for momentum. sum: in a round in which all agree, (round,
+    how many hosts, their sum). mixed: what each pair has added to it."""
+
+    rules: GaslocRules
+    values: Values
+    drift: Values
+    steps: int = 0
+    offered: Values | None = None
+    previous: Values | None = None
+    sum: tuple[int, int, Values] | None = None
+    mixed: dict[Pair, Values] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.base = self.values
+
+    def take_steps(self, count: int) -> None:
+        self.values = tuple(one + count * more for one, more in zip(self.values, self.drift, strict=True))
+        self.steps += count
+
+    def propose(self) -> Values:
+        """Offers the present parameters for the round, and returns them."""
+        assert self.offered is None, "an offer is open"
+        self.offered = self.values
+        return self.offered
+
+    def difference(self, theirs: Values) -> Values:
+        assert self.offered is not None, "nothing was offered"
+        return minus(self.offered, theirs)
+
+    def pull(self, pair: Pair, weight: float, difference: Values) -> None:
+        """Adds the part of one pair. Raises ValueError if it is in the replica already."""
+        if pair in self.mixed:
+            raise ValueError(f"mixed round {pair[0]} twice with one partner")
+        scale = -_exact(self.rules.alpha) * _exact(weight)
+        part = self.mixed[pair] = tuple(scale * one for one in difference)
+        self.values = plus(self.values, part)
+
+    def finish(self) -> None:
+        """Ends a round of pairs, whose parts were pulled: adds momentum."""
+        assert self.offered is not None, "nothing was offered"
+        momentum = minus(self.offered, self.previous or self.offered)
+        gamma = _exact(self.rules.gamma)
+        self.values = tuple(one + gamma * more for one, more in zip(self.values, momentum, strict=True))
+        self.previous, self.offered = self.offered, None
+
+    # Where all agree
+
+    def gather(self, round_: int, values: Values, hosts: int) -> None:
+        """Adds the mean of this many hosts to the sum of the round."""
+        before, total = self._gathered(round_)
+        self.sum = round_, before + hosts, tuple(a + hosts * b for a, b in zip(total, values, strict=True))
+
+    def total(self, round_: int, *, has_momentum: bool) -> tuple[Values, int]:
+        """(the mean of our parameters and all that were gathered, how many hosts are in it)."""
+        hosts, total = self._gathered(round_)
+        mean = tuple(one / hosts for one in total)
+        if has_momentum:
+            momentum = minus(mean, self.previous or self.base)
+            mean = tuple(one + _exact(self.rules.gamma) * more for one, more in zip(mean, momentum, strict=True))
+        return mean, hosts
+
+    def agree(self, result: Values, *, is_last: bool) -> None:
+        """Replaces the parameters by a result; local steps that were taken meanwhile stay, unless it is the last
+        round."""
+        assert self.offered is not None, "nothing was offered"
+        gamma = _exact(self.rules.gamma)
+        before = self.previous or self.base
+        self.values = result if is_last else plus(result, minus(self.values, self.offered))
+        self.previous = tuple((one + gamma * other) / (1 + gamma) for one, other in zip(result, before, strict=True))
+        self.offered, self.mixed = None, {}
+
+    def close(self) -> None:
+        """Ends the round, if one is open, and leaves the parameters as they are."""
+        self.offered = None
+
+    def _gathered(self, round_: int) -> tuple[int, Values]:
+        assert self.offered is not None, "nothing was offered"
+        return self.sum[1:] if self.sum is not None and self.sum[0] == round_ else (1, self.offered)
+
+    # Checkpoints
+
+    def save(self, padding: int = 0) -> bytes:
+        """All of it as bytes, except `mixed`, which a real replica does not have."""
+        facts = {
+            "steps": self.steps,
+            "values": _words(self.values),
+            "offered": _words(self.offered),
+            "previous": _words(self.previous),
+        }
+        return json.dumps(facts).encode() + b" " * padding
+
+    def restore(self, data: bytes) -> None:
+        """Resumes from a checkpoint of any host. If it was made during an exchange, that round ends without partners.
+        Raises ValueError, KeyError or TypeError, and changes nothing, if it is not a replica."""
+        facts = json.loads(data)
+        values, offered, previous = (_numbers(facts[name]) for name in ("values", "offered", "previous"))
+        steps = int(facts["steps"])
+        if values is None or any(
+            one is not None and len(one) != len(self.values) for one in (values, offered, previous)
+        ):
+            raise ValueError("a replica of another size")
+        for one in filter(None, (values, offered, previous)):
+            check_size(one)
+        self.values, self.offered, self.previous, self.steps = values, offered, previous, steps
+        self.mixed = {}
+        if offered is not None:
+            self.finish()
+
+
+def _exact(number: float) -> Fraction:
+    return Fraction(number).limit_denominator(DENOMINATOR_MAX)
+
+
+def _words(values: Values | None) -> list[str] | None:
+    return None if values is None else [str(one) for one in values]
+
+
+def _numbers(words: Sequence[str] | None) -> Values | None:
+    return None if words is None else tuple(Fraction(word) for word in words)

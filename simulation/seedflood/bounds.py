@@ -1,0 +1,154 @@
+"""How much memory a node that trains by SeedFlood may use. The queue of bundles that wait for windows (`pending`) is
+checked at moments when it should be short."""
+
+from collections.abc import Callable
+from typing import get_args
+
+from seedflood.host.seedflood.backlog import UNSAVED_BUNDLES_MAX
+from seedflood.host.seedflood.driver import SeedfloodDriver
+from seedflood.protocol.frontier import RANGES_MAX
+from seedflood.protocol.origin import OriginId
+from seedflood.protocol.seedflood.admission import Objection
+from seedflood.protocol.seedflood.inquiry import (
+    BLOCK_STEPS,
+    BLOCKS_ASKED_MAX,
+    BLOCKS_TOLD_MAX,
+    CULPRITS_MAX,
+    PROOFS_MAX,
+    PROOFS_OF_ONE_MAX,
+)
+from seedflood.protocol.seedflood.node import Node
+from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure
+from seedflood.protocol.seedflood.pending import AHEAD_BUNDLES
+from seedflood.protocol.seedflood.rounds import BEGUN_ROUNDS
+from seedflood.protocol.seedflood.watch import REMEMBERED
+from seedflood.protocol.swarm.messages import NEIGHBOURS_MAX
+from seedflood.protocol.swarm.roster import HOLES_MAX
+from simulation import bounds
+from simulation.bounds import SWARM_BOUNDS, Bound, at_once, fixed, linked, origins, statements
+
+HEARD_ROUNDS = 4
+"""How many rounds hosts go on until all have heard of a newcomer."""
+
+CLAIMED = ("_Queue", "held")
+"""What a neighbour claims in its hello, bounded by the size of a frame."""
+
+
+def _epochs(node: Node) -> int:
+    return node.rules.steps // node.rules.refresh_period + 1
+
+
+def _blocks(node: Node) -> int:
+    """Blocks in one epoch."""
+    return node.rules.origins_max * (node.rules.refresh_period // BLOCK_STEPS + 2)
+
+
+def _bundles(node: Node) -> int:
+    """All bundles of the run. How many of them wait is checked by `find_waiting` and `find_ahead`."""
+    return node.rules.origins_max * node.rules.steps
+
+
+BOUNDS: dict[str, Bound] = {
+    **SWARM_BOUNDS,
+    "Admission.refused": fixed(len(get_args(Objection))),
+    "Announcement._asked": origins,
+    "Announcement._heard_by": origins,
+    "BundleBacklog._own": _bundles,
+    "BundleBacklog._withheld": statements,
+    "BundleBacklog.bundles": fixed(UNSAVED_BUNDLES_MAX),
+    "BundleBacklog.records": at_once,
+    "Blockers._since": lambda node: 2 * origins(node),
+    "CatchUp._past_neighbours": fixed(NEIGHBOURS_MAX),
+    "Chain._links": lambda node: _epochs(node) + 1,
+    "Chain.digests": _epochs,
+    "Closings._digests": _epochs,
+    "Closings._held": _epochs,
+    "Closings._kept": _epochs,
+    "Closings._late": _epochs,
+    "Closings._summing": _epochs,
+    "Closings._sums": _epochs,
+    "Contents._blocks": _epochs,
+    "Contents._blocks[]": _blocks,
+    "Contents._summed": _epochs,
+    "Cuts._followed": fixed(HOLES_MAX),
+    "Cuts.contradicted": fixed(HOLES_MAX),
+    "DigestWatch._accusers": origins,
+    "DigestWatch._asked": fixed(REMEMBERED),
+    "DigestWatch._equal_at": linked,
+    "DigestWatch._ours": fixed(REMEMBERED),
+    "DigestWatch._theirs": linked,
+    "DigestWatch._theirs[]": fixed(REMEMBERED),
+    "Exchange._evidence": linked,
+    "Exchange._told_by": linked,
+    "Exchange._told_by[]": _epochs,
+    "Exchange.misstating": origins,
+    "Flood._queues": origins,
+    "Frontier._beyond": origins,
+    "Frontier._beyond[]": lambda node: RANGES_MAX + _epochs(node),
+    "Frontier._marks": origins,
+    "Holdings.contradicting": origins,
+    "Holdings.heard": origins,
+    "Inquiry._asked": linked,
+    "Inquiry._asked[]": fixed(BLOCKS_ASKED_MAX),
+    "Inquiry._disputed": linked,
+    "Inquiry._disputed[]": fixed(BLOCKS_ASKED_MAX),
+    "Inquiry._kept": fixed(CULPRITS_MAX),
+    "Inquiry._pauses": origins,
+    "Inquiry._proven": fixed(PROOFS_MAX),
+    "Inquiry._proven[]": fixed(PROOFS_OF_ONE_MAX),
+    "Inquiry._reminded": linked,
+    "Inquiry._uneven": linked,
+    "Inquiry._uneven[]": fixed(BLOCKS_TOLD_MAX),
+    "Inquiry.counts": origins,
+    "Jury._muted": origins,
+    "Jury._verdicts": linked,
+    "Node.contradicting": origins,
+    "OpenWindows._open": lambda node: node.rules.delay + 1,
+    "Outputs.adopt": at_once,
+    "Outputs.bundles": at_once,
+    "Outputs.check": at_once,
+    "Outputs.compact": at_once,
+    "Outputs.cut": at_once,
+    "Outputs.orders": at_once,
+    "Outputs.pull": at_once,
+    "Outputs.settle": at_once,
+    "Pending._by_last": _bundles,
+    "Pending._by_last[]": _bundles,
+    "Pending._lasts": _bundles,
+    "Donors._peers": linked,
+    "Donors.reached": origins,
+    "Window.waiting": origins,
+    "_Queue.updates": at_once,
+}
+"""By the class of the part and the field. [] stands for each container inside a table."""
+
+
+def find_excess(driver: SeedfloodDriver) -> list[str]:
+    """Tables of a node that are larger than their bound, or that have none."""
+    return bounds.find_excess(driver, BOUNDS, claimed=CLAIMED)
+
+
+def find_waiting(node: Node, window: ClosedWindow) -> str | None:
+    """Do more bundles wait than may, right after this window was closed?"""
+    rules, left = node.rules, len(node.seedflood.holdings.pending)
+    most = {"none": 0, "bounded": AHEAD_BUNDLES * rules.clients}.get(rules.window)
+    return f"leaves {left} bundles waiting behind step {window.steps[1]}" if most is not None and left > most else None
+
+
+def find_ahead(
+    node: Node, order: Measure, trusted: Callable[[OriginId], bool], *, is_newcomer: bool = False
+) -> str | None:
+    """Do bundles wait that no honest host can have published yet? In strict windows, if nobody has left, honest hosts
+    are at most `delay` rounds ahead of a host that measures.
+
+    trusted: does this origin measure no round before its time? is_newcomer: was the host not there when the run began?
+    It begins where most others are, or with the first round if they have only begun, and they go on until they have
+    heard of it.
+    """
+    rules = node.rules
+    behind = max(rules.refresh_period, (BEGUN_ROUNDS + HEARD_ROUNDS) * rules.local_steps) if is_newcomer else 0
+    last = order.step + (rules.delay + 1) * rules.local_steps - 1 + behind
+    if rules.window != "strict":
+        return None
+    ahead = [bundle for bundle in node.seedflood.holdings.pending if bundle.step > last and trusted(bundle.origin)]
+    return f"measures step {order.step} while {len(ahead)} bundles of later rounds wait" if ahead else None

@@ -1,0 +1,91 @@
+"""Checks from outside: they go by what hosts published, journalled and applied, not by what the hosts say of it."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from seedflood.protocol.seedflood.phase import Phase
+from seedflood.protocol.swarm.roster import Roster
+from simulation import checks
+from simulation.seedflood.host import SeedfloodHost
+
+
+def find_violations(hosts: Sequence[SeedfloodHost]) -> list[str]:
+    """Broken promises of hosts that have healed and finished, each in a sentence that names the host and the update."""
+    violations = find_mistakes(hosts)
+    for host in hosts:
+        violations += _find_losses(host)
+        is_told = not (host.chronicle.liars and host.chronicle.is_tainted)
+        if is_told and host.ledger.digest() != host.chronicle.digest(host.node.applied):
+            violations.append(f"{host.name} has other coefficients than its updates add up to")
+        if host.has_ended_in_doubt:
+            violations.append(f"{host.name} ends in doubt of its replica")
+    violations += _find_unnamed(hosts)
+    names = Counter(host.name for host in hosts)
+    violations += [f"{name} runs {count} times" for name, count in names.items() if count > 1]
+    if not has_equal_frontiers(hosts):
+        violations.append("frontiers differ")
+    if hosts[0].chronicle.liars and not has_equal_digests(hosts):
+        violations.append("digests differ")
+    return violations
+
+
+def find_mistakes(hosts: Sequence[SeedfloodHost]) -> list[str]:
+    """What hosts did that must never happen, whatever the faults are."""
+    return [*hosts[0].chronicle.contradictions, *checks.find_mistakes(hosts)]
+
+
+def _find_unnamed(hosts: Sequence[SeedfloodHost]) -> list[str]:
+    """Hosts that do not name an origin of which two honest hosts took different updates of one step. Everybody must
+    have the proof in the end, but who comes when the origin is removed: what it said is not even verified then."""
+    culprits = sorted(hosts[0].chronicle.two_tongued)
+    known = [(host.name, host.named | host.node.gate.former) for host in hosts]
+    return [f"{name} does not name {one:016x}" for one in culprits for name, named in known if one not in named]
+
+
+def find_surplus(hosts: Sequence[SeedfloodHost], roster: Roster) -> list[str]:
+    """Hosts that have applied other updates of one that was cut off than its cut keeps. All refuse a cut that
+    contradicts compacted epochs, so then nothing is said."""
+    if any(event.name == "a cut contradicts compacted epochs" for host in hosts for event in host.events):
+        return []
+    found = []
+    for gone, cut in ((entry, entry.cut) for entry in roster.entries if entry.cut is not None):
+        said = {step for origin, step in hosts[0].chronicle.updates if origin == gone.origin}
+        kept = {step for step in said if not cut.excludes(step, step)}
+        for host in hosts:
+            applied = {step for origin, step in host.ledger.applied if origin == gone.origin}
+            if applied != kept:
+                found.append(f"{host.name} follows the cut of {gone.name} not in the steps {sorted(applied ^ kept)}")
+    return found
+
+
+def has_equal_frontiers(hosts: Sequence[SeedfloodHost]) -> bool:
+    return len({host.node.frontier.digest() for host in hosts}) == 1
+
+
+def has_equal_digests(hosts: Sequence[SeedfloodHost]) -> bool:
+    return len({host.ledger.digest() for host in hosts}) == 1
+
+
+def has_mended(hosts: Sequence[SeedfloodHost]) -> bool:
+    """Are the digests of all hosts equal, and is no replica behind its journal? The final checks wait for this until
+    time is up."""
+    return has_equal_digests(hosts) and all(host.is_current for host in hosts)
+
+
+def find_silence(host: SeedfloodHost) -> str | None:
+    """Does the host stand still without a blocker?"""
+    phase = host.node.phase
+    if phase not in (Phase.JOINING, Phase.COLLECTING, Phase.FINISHING) or host.driver.blockers():
+        return None
+    return f"is {phase.value} at step {host.node.step}, and cannot say for whom it waits"
+
+
+def _find_losses(host: SeedfloodHost) -> list[str]:
+    """Published updates that a host has not applied at the end, and holes in its frontier."""
+    liars = host.chronicle.liars
+    lost = {name for name in host.chronicle.updates if name[0] not in liars} - host.ledger.applied.keys()
+    losses = [f"{host.name} never applied ({origin:016x}, {step})" for origin, step in sorted(lost)]
+    ranges = sum(len(held.beyond) for held in host.node.frontier.held() if held.origin not in liars)
+    if ranges:
+        losses.append(f"{host.name} ends with {ranges} holes in its frontier")
+    return losses

@@ -1,0 +1,90 @@
+"""A world of hosts that train by SeedFlood."""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+
+from seedflood.protocol.origin import OriginId
+from seedflood.protocol.seedflood.messages import SEED_MAX
+from seedflood.protocol.seedflood.payload import PAIRS, Telling
+from seedflood.protocol.seedflood.rules import Rules
+from seedflood.protocol.seedflood.window import WindowRule
+from seedflood.protocol.swarm.rules import Patience
+from simulation.network import Weather
+from simulation.seedflood.host import SeedfloodHost
+from simulation.seedflood.ledger import EPOCH_BYTES, Chronicle
+from simulation.seedflood.optimisers import COEFFICIENT_MAX, OptimizerName
+from simulation.seedflood.traffic import TRAFFIC
+from simulation.work import Pace
+from simulation.world import World
+
+
+class SeedfloodWorld(World[SeedfloodHost]):
+    """chronicle: everything that was ever published in it."""
+
+    def __init__(
+        self,
+        clients: int,
+        edges: Iterable[tuple[int, int]],
+        *,
+        seed: int,
+        steps: int,
+        window: WindowRule = "strict",
+        local_steps: int = 1,
+        refresh_period: int = 8,
+        telling: Telling = PAIRS,
+        delay: int = 0,
+        optimizer: OptimizerName = "sgd",
+        weather: Weather | None = None,
+        pace: Pace | Sequence[Pace] | None = None,
+        patience: Patience | None = None,
+        quorum: int | None = None,
+    ) -> None:
+        patience = patience or Patience()
+        self.chronicle = Chronicle(refresh_period, telling, optimizer)
+        self.rules = Rules(
+            run_id=hashlib.sha256(b"run").digest(),
+            base_digest=hashlib.sha256(b"base").digest(),
+            clients=clients,
+            steps=steps,
+            window=window,
+            local_steps=local_steps,
+            refresh_period=refresh_period,
+            epoch_bytes=EPOCH_BYTES,
+            telling=telling,
+            delay=delay,
+            step_reach=None if optimizer == "sgd" else COEFFICIENT_MAX,
+            run_seed=seed & SEED_MAX,
+            quorum=quorum,
+        )
+        super().__init__(
+            clients,
+            edges,
+            lambda place: SeedfloodHost(place, self.rules, self.chronicle, patience),
+            seed=seed,
+            weather=weather,
+            pace=pace,
+            traffic=TRAFFIC,
+        )
+
+    @property
+    def honest(self) -> list[SeedfloodHost]:
+        """The hosts that are judged: also without those that lie."""
+        return [host for host in super().honest if host.origin not in self.chronicle.liars]
+
+    def cast_out(self, origin: OriginId) -> None:
+        super().cast_out(origin)
+        self.chronicle.liars.add(origin)
+
+    def welcome(self, host: SeedfloodHost) -> None:
+        super().welcome(host)
+        self.chronicle.newcomers.add(host.origin)
+
+    def copy_key(self, host: SeedfloodHost) -> SeedfloodHost:
+        twin = super().copy_key(host)
+        twin.is_key_fresh = False
+        self.chronicle.doubles[host.origin] = {}
+        return twin
+
+    def _unite(self, host: SeedfloodHost) -> None:
+        super()._unite(host)
+        self.chronicle.unite(host.origin, host.index)

@@ -1,0 +1,1 @@
+"""The study: methods of decentralised training, compared on the same rows, by one harness (`python -m study`)."""
