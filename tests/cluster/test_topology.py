@@ -32,6 +32,8 @@ def test_every_topology_connects_all_vertices_by_single_edges(name, nodes, seed)
         ("grid", 12, 17, 5),
         ("tree", 15, 14, 6),
         ("star", 16, 15, 2),
+        ("bridge", 9, 17, 3),
+        ("bridge", 2, 1, 1),
         ("random-regular", 64, 128, None),
     ],
 )

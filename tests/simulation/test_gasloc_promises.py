@@ -100,7 +100,7 @@ def test_that_a_partner_is_waited_for_without_end_is_seen(monkeypatch):
     kinds = ["offer", "withhold"]
     results = [
         lying(monkeypatch, seed, kinds, healing_seconds=60.0, clients=6, topology="ring", matching="one")
-        for seed in range(2, 6)
+        for seed in range(6, 8)
     ]
     assert any(" are allowed" in line for result in results for line in result.violations)
     assert any(result.stuck for result in results)
@@ -124,7 +124,7 @@ def test_that_silent_hosts_are_thought_to_stand_still_is_seen(monkeypatch):
     monkeypatch.setattr(pace, "SILENT_SECONDS", 20.0)
     monkeypatch.setattr(testimony, "standing_still", lambda _, silent, us, round_: frozenset(silent) - {us})
     shape = {"clients": 9, "topology": "grid", "matching": "all", "local_steps": 4, "agrees_at_end": True}
-    assert is_seen("ends with other parameters", "all", range(7, 8), **shape)
+    assert is_seen("ends with other parameters", "all", range(16, 17), **shape)
 
 
 # Contents
@@ -142,14 +142,14 @@ def test_that_other_bytes_than_were_offered_are_kept_is_seen(monkeypatch):
 
 
 def test_that_a_donor_may_be_as_slow_as_it_likes_is_seen(monkeypatch):
-    assert lying(monkeypatch, 7, ["dribble"]).is_good
+    assert lying(monkeypatch, 2, ["dribble"]).is_good
 
     def look(watch, held, now):
         if held > watch.held:
             watch.held, watch.until = held, now + STILL_SECONDS
 
     monkeypatch.setattr(Watch, "look", look)
-    result = lying(monkeypatch, 7, ["dribble"])
+    result = lying(monkeypatch, 2, ["dribble"])
     assert any("is kept from a copy" in line for line in result.violations)
     assert result.stuck
 
@@ -165,10 +165,10 @@ def test_that_one_host_may_hold_the_only_place_is_seen(monkeypatch):
 
 def test_that_contents_are_found_by_their_digest_alone_is_seen(monkeypatch):
     """What a liar has sent under a true digest is taken for the bytes of the next one that offers it."""
-    assert lying(monkeypatch, 4, ["reuse"], matching="all").is_good
+    assert lying(monkeypatch, 10, ["reuse"], matching="all").is_good
     opened = ReplicaDisk.open
     monkeypatch.setattr(ReplicaDisk, "open", lambda disk, peer, digest, size: opened(disk, 0, digest, size))
-    assert "for a liar" in str(lying(monkeypatch, 4, ["reuse"], matching="all").violations)
+    assert "for a liar" in str(lying(monkeypatch, 10, ["reuse"], matching="all").violations)
 
 
 def test_a_liar_that_alone_has_a_copy_and_crawls_is_not_waited_for_for_ever(monkeypatch):

@@ -1,10 +1,9 @@
-"""What the README says about several hosts, files and commands, so that a test can follow it literally."""
+"""What the documents say about several hosts, files and commands, so that a test can follow it literally."""
 
 import re
 from pathlib import Path
 
-README = Path(__file__).parents[2] / "README.md"
-TITLE = "## On several hosts"
+ROOT = Path(__file__).parents[2]
 EVERYWHERE = "every host"
 BLOCK = re.compile(r"^```(?P<language>\w+)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 STEP = re.compile(r"^\*\*(?P<word>\w+)\*\*", re.MULTILINE)
@@ -33,22 +32,21 @@ def command(step: str) -> str:
 
 
 def script(subtitle: str) -> list[str]:
-    """The commands below a heading of the third level, one by one; continued lines are joined."""
+    """The commands below a heading of the page about hosts, one by one; continued lines are joined."""
     section = _section()
-    block = BLOCK.search(section, section.index(f"### {subtitle}"))
+    block = BLOCK.search(section, section.index(f"## {subtitle}"))
     assert block is not None
     return block["text"].replace("\\\n", " ").strip().splitlines()
 
 
 def closed_run() -> list[str]:
-    """The commands that make a closed run, start a host, invite one more, and let it join."""
-    section = _section()
-    begin = section.index("### A closed run")
-    blocks = list(BLOCK.finditer(section, begin, section.index("\n### ", begin + 1)))
+    """The README's commands that make a closed run, start a host, invite one more, and let it join."""
+    text = (ROOT / "README.md").read_text()
+    begin = text.index("### A closed run")
+    blocks = list(BLOCK.finditer(text, begin, text.index("\n## ", begin + 1)))
     assert [block["language"] for block in blocks] == ["sh"] * 4
     return [block["text"].strip() for block in blocks]
 
 
 def _section() -> str:
-    text = README.read_text()
-    return text[text.index(TITLE) : text.index("\n## ", text.index(TITLE) + 1)]
+    return (ROOT / "docs" / "hosts.md").read_text()

@@ -7,15 +7,15 @@ from seedflood.errors import ConfigError
 if TYPE_CHECKING:
     import networkx
 
-TopologyName = Literal["ring", "grid", "complete", "random-regular", "tree", "path", "star"]
+TopologyName = Literal["ring", "grid", "complete", "random-regular", "tree", "path", "star", "bridge"]
 TOPOLOGIES: tuple[str, ...] = get_args(TopologyName)
 
 
 def make_topology(name: str, nodes: int, *, seed: int = 0) -> list[tuple[int, int]]:
     """The edges (a, b), a < b, of a connected graph over vertices 0..nodes - 1.
 
-    grid: as square as `nodes` allows. random-regular: of degree 4; complete below six nodes. tree: binary. Raises
-    ConfigError for an unknown name, or if there is no such graph.
+    grid: as square as `nodes` allows. random-regular: of degree 4; complete below six nodes. tree: binary. bridge: two
+    complete halves that share one link. Raises ConfigError for an unknown name, or if there is no such graph.
     """
     if nodes < 1:
         raise ConfigError(f"a cluster needs --nodes 1 or more, not {nodes}.")
@@ -36,6 +36,11 @@ def make_topology(name: str, nodes: int, *, seed: int = 0) -> list[tuple[int, in
             graph = networkx.path_graph(nodes)
         case "star":
             graph = networkx.star_graph(nodes - 1)
+        case "bridge":
+            graph = networkx.disjoint_union(
+                networkx.complete_graph(nodes // 2), networkx.complete_graph(-(-nodes // 2))
+            )
+            graph.add_edges_from([(nodes // 2 - 1, nodes // 2)] if nodes > 1 else [])
         case "tree":
             graph = networkx.full_rary_tree(2, nodes)
         case _:
