@@ -1,6 +1,6 @@
 """Bundles and frontiers, most of the traffic and of a journal: packed columns, which a few calls can parse."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 
 from seedflood.errors import PeerError
@@ -60,49 +60,48 @@ def told_to_wire(bundles: Sequence[Bundle]) -> pb.Updates:
 
 
 def updates_from_wire(wire: pb.Updates) -> tuple[Bundle, ...]:
-    origins = list(wire.origins)
-    check(len(origins) <= FRAME_BUNDLES_MAX, f"{len(origins)} bundles in a frame, more than {FRAME_BUNDLES_MAX}")
+    n, steps, scalars = len(wire.origins), wire.steps[:], wire.scalars[:]
+    check(n <= FRAME_BUNDLES_MAX, f"{n} bundles in a frame, more than {FRAME_BUNDLES_MAX}")
     check(len(wire.payloads) <= FRAME_BUNDLES_MAX * BUNDLE_UPDATES_MAX, "too many payloads in a frame")
-    return told_from_wire(origins, list(wire.steps), wire.signatures, wire)
+    bundles = told_from_wire(wire.origins[:], steps, wire.signatures, wire)
+    if not bundles:
+        return bundles
+    counts = wire.counts[:] or [1] * n
+    check(min(counts) >= 1 and max(counts) <= BUNDLE_UPDATES_MAX, f"a bundle holds 1 to {BUNDLE_UPDATES_MAX} updates")
+    check(not wire.skipped or all(map(int.__le__, wire.skipped, steps)), "a bundle covers steps below 0")
+    check(max(map(int.__add__, steps, counts)) <= STEP_MAX + 1, f"a step is beyond {STEP_MAX}")
+    if wire.payloads:
+        sizes = [tuple(map(len, bundle.probes)) for bundle in bundles]
+        check(all(map(all, sizes)), "a payload is empty")
+        check(max(map(sum, sizes)) <= BUNDLE_BYTES_MAX, f"more than {BUNDLE_BYTES_MAX} bytes of payloads in a bundle")
+    else:
+        check(min(scalars) >= -SCALAR_MAX and max(scalars) <= SCALAR_MAX, "a scalar is out of range")
+    return bundles
 
 
 def told_from_wire(origins: list[int], steps: list[int], joined: bytes, wire: pb.Updates) -> tuple[Bundle, ...]:
-    """Undoes `told_to_wire`. origins, steps, joined: of each bundle, its origin, its first step and its signature."""
-    n = len(origins)
-    counts, skipped = list(wire.counts) or [1] * n, list(wire.skipped) or [0] * n
-    told = _told_from_wire(wire)
+    """Undoes `told_to_wire`. origins, steps, joined: of each bundle, its origin, its first step and its signature.
+
+    That the columns fit each other is checked, and no range: a journal's were checked when they came."""
+    n, counts, skipped = len(origins), wire.counts[:], wire.skipped[:]
+    told: Sequence[Told] | Iterator[Told]
+    if wire.payloads:
+        check(not wire.seeds and not wire.scalars, "a frame tells pairs and payloads", "columns")
+        updates, told = len(wire.payloads), wire.payloads[:]
+    else:
+        check(len(wire.seeds) == len(wire.scalars), "the columns of updates differ in length", "columns")
+        updates, told = len(wire.seeds), zip(wire.seeds[:], wire.scalars[:], strict=True)
     check(
-        len(steps) == len(counts) == len(skipped) == n
+        len(steps) == n == (len(counts) or n) == (len(skipped) or n)
         and len(joined) == SIGNATURE_BYTES * n
-        and len(told) == sum(counts),
+        and updates == (sum(counts) if counts else n),
         "the columns of updates differ in length",
         "columns",
     )
-    if not n:
-        return ()
-    check(min(counts) >= 1 and max(counts) <= BUNDLE_UPDATES_MAX, f"a bundle holds 1 to {BUNDLE_UPDATES_MAX} updates")
-    check(not wire.skipped or all(map(int.__le__, skipped, steps)), "a bundle covers steps below 0")
-    check(max(map(int.__add__, steps, counts)) <= STEP_MAX + 1, f"a step is beyond {STEP_MAX}")
     in_turn = iter(told)
-    probes = list(zip(in_turn)) if max(counts) == 1 else [tuple(islice(in_turn, count)) for count in counts]
-    if wire.payloads:
-        fits = max(sum(map(len, one)) for one in probes) <= BUNDLE_BYTES_MAX
-        check(fits, f"more than {BUNDLE_BYTES_MAX} bytes of payloads in a bundle")
+    probes = [tuple(islice(in_turn, count)) for count in counts] if counts else zip(in_turn)
     signatures = [joined[k : k + SIGNATURE_BYTES] for k in range(0, len(joined), SIGNATURE_BYTES)]
-    return tuple(map(bundle_of, zip(origins, steps, probes, skipped, signatures, strict=True)))
-
-
-def _told_from_wire(wire: pb.Updates) -> Sequence[Told]:
-    """The pairs, or the payloads, of all steps of all bundles in order."""
-    if wire.payloads:
-        payloads = list(wire.payloads)
-        check(not wire.seeds and not wire.scalars, "a frame tells pairs and payloads", "columns")
-        check(all(payloads), "a payload is empty")
-        return payloads
-    seeds, scalars = list(wire.seeds), list(wire.scalars)
-    check(len(seeds) == len(scalars), "the columns of updates differ in length", "columns")
-    check(min(scalars, default=0) >= -SCALAR_MAX and max(scalars, default=0) <= SCALAR_MAX, "a scalar is out of range")
-    return list(zip(seeds, scalars, strict=True))
+    return tuple(map(bundle_of, zip(origins, steps, probes, skipped or [0] * n, signatures, strict=True)))
 
 
 def frontier_to_wire(frontier: Sequence[Held]) -> pb.Frontier:

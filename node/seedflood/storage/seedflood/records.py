@@ -94,16 +94,12 @@ def strand_span(strand: Strand) -> Span:
 def decode_strands(strands: Iterable[Strand]) -> Iterator[Bundle]:
     """The bundles of all strands, in order. Raises ChecksumError.
 
-    Messages that follow each other are one message with longer columns. So strands without skipped steps, which spell
-    the same columns, are read together.
+    Messages that follow each other are one message with longer columns. So strands that spell the same columns are read
+    together.
     """
-    for (is_plain, _), some in groupby(strands, _shape):
-        if not is_plain:
-            for strand in some:
-                yield from _decode([strand])
-        else:
-            while part := list(islice(some, DECODED_STRANDS)):
-                yield from _decode(part)
+    for _, some in groupby(strands, _shape):
+        while part := list(islice(some, DECODED_STRANDS)):
+            yield from _decode(part)
 
 
 def _shape(strand: Strand) -> tuple[bool, bool]:
@@ -113,20 +109,23 @@ def _shape(strand: Strand) -> tuple[bool, bool]:
 
 
 def _decode(strands: Sequence[Strand]) -> tuple[Bundle, ...]:
-    """strands: one, or several without skipped steps."""
+    """strands: of one shape."""
     origins: list[int] = []
     signatures, told = [], []
-    for strand in strands:
-        if not is_strand(strand):
+    for origin, _, skipped, last, bundles, updates, record in strands:
+        if not is_whole(record, crc32(_NAME.pack(skipped, last, bundles, updates))):
             raise ChecksumError
-        origin, _, _, _, bundles, _, record = strand
         origins += [origin % (1 << 64)] * bundles
         signatures.append(record[: SIGNATURE_BYTES * bundles])
         told.append(record[SIGNATURE_BYTES * bundles : -SEAL_BYTES])
     wire = pb.Updates.FromString(b"".join(told))
     steps: list[int] = []
-    for _, step, skipped, last, _, updates, _ in strands:
-        steps += _steps(step - skipped, wire.skipped, updates) if wire.skipped else range(step, last + 1, updates)
+    in_turn = iter(wire.skipped)
+    for _, step, skipped, last, bundles, updates, _ in strands:
+        if wire.skipped:
+            steps += _steps(step - skipped, islice(in_turn, bundles), updates)
+        else:
+            steps += range(step, last + 1, updates)
     return told_from_wire(origins, steps, b"".join(signatures), wire)
 
 
