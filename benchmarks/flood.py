@@ -53,10 +53,10 @@ from seedflood.protocol.seedflood.statement import pack as pack_statement
 from seedflood.protocol.swarm.messages import Hello, Member
 from seedflood.storage.seedflood.journal import BundleJournal
 from seedflood.transport.codec import PullEnd, decode, encode
-from seedflood.transport.columns import FRAME_BUNDLES_MAX
 from seedflood.transport.credentials import Credentials, PlainCredentials, TlsCredentials
 from seedflood.transport.server import CHANNEL_OPTIONS, DialledStream
 from seedflood.wire import flood_pb2 as pb
+from seedflood.wire.columns import FRAME_BUNDLES_MAX
 
 ORIGINS = 64
 SINKS = 2

@@ -26,7 +26,7 @@ MODULES = {
     path.relative_to(base).as_posix(): path.read_text()
     for base, folder in ((ROOT, ROOT), *((CHECKOUT, CHECKOUT / room) for room in LABORATORY))
     for path in sorted(folder.rglob("*.py"))
-    if path.relative_to(base).parts[0] != "wire"
+    if not path.name.startswith("flood_pb2")
 }
 TREES = {name: ast.parse(source) for name, source in MODULES.items()}
 
@@ -121,7 +121,8 @@ def test_protocol_knows_no_clock_chance_thread_or_file(impure):
         ("aiohttp", "operations/"),
         ("prometheus_client", "operations/"),
         ("tensorboard", "operations/"),
-        ("seedflood.wire", "transport/"),
+        ("seedflood.wire", ("wire/", "transport/", "storage/")),
+        ("seedflood.wire.flood_pb2_grpc", "transport/"),
     ],
 )
 def test_a_heavy_dependency_lives_in_one_package(package, folder):
@@ -136,6 +137,13 @@ ROOMS = ["training", "storage", "transport", "operations"]
 def test_training_storage_transport_and_operations_never_import_each_other(layer, other):
     if layer != other:
         assert {name for name in importers_of(f"seedflood.{other}") if name.startswith(f"{layer}/")} == set()
+
+
+def test_the_spelling_of_values_knows_the_protocol_alone():
+    known = {one for name, found in IMPORTS.items() if name.startswith("wire/") for one in found}
+    rooms = ("seedflood.protocol", "seedflood.errors", "seedflood.wire")
+    strangers = {one for one in known if is_within(one, "seedflood") and not any(is_within(one, r) for r in rooms)}
+    assert strangers == set()
 
 
 @pytest.mark.parametrize("algorithm", ["seedflood", "gasloc"])
@@ -185,7 +193,7 @@ def test_what_simulates_any_algorithm_knows_none():
         assert outside(importers, "simulation/seedflood/", "simulation/__main__.py") == set()
 
 
-PURE_OF_TRANSPORT = {"seedflood.transport.codec", "seedflood.transport.columns", "seedflood.transport.answer"}
+PURE_OF_TRANSPORT = {"seedflood.transport.codec", "seedflood.transport.answer"}
 """Bytes to messages and back, without a socket: the simulation's frames pass them, too."""
 
 
@@ -286,7 +294,10 @@ def is_put_in_place(node):
 
 
 def test_files_come_into_being_whole_in_one_way_alone():
-    assert modules_with(is_put_in_place) == {"durable.py", "storage/salvage.py"}  # which moves files that are there
+    assert modules_with(is_put_in_place) == {
+        "durable.py",
+        "storage/opening.py",
+    }  # which sets aside files that are there
 
 
 def test_nothing_is_pickled():

@@ -13,7 +13,7 @@ from seedflood.config import RunSettings
 from seedflood.embedded import grammar
 from seedflood.errors import ConfigError
 from seedflood.host.gasloc.engine import GaslocEngine
-from seedflood.host.places import SNAPSHOTS_FOLDER
+from seedflood.host.places import JOURNAL_FILE, SNAPSHOTS_FOLDER
 
 RUN = {
     "mode": "gasloc",
@@ -190,6 +190,26 @@ async def test_a_host_that_is_killed_goes_on_from_its_checkpoint_and_holds_nobod
     results = await cluster.finish()
     assert [result["steps"] for result in results] == [120] * 3
     assert again.engine.trainer.round > 0
+    assert spread(list(cluster.daemons.values())) < 0.05
+
+
+async def test_a_host_whose_journal_is_damaged_offers_nothing_again_and_holds_nobody_up(cluster):
+    run = {"clients": 3, "steps": 120}
+    await cluster.start("a", [], run)
+    await cluster.start("b", ["a"], run)
+    c = await cluster.start("c", ["a", "b"], run)
+    await cluster.until(lambda: c.node.gasloc.round >= 5)
+    await kill(c)
+    offered = max(c.node.gasloc.round, c.node.gasloc.ledger.last_round)
+    journal = c.settings.node.state / JOURNAL_FILE
+    journal.write_bytes(journal.read_bytes()[:10_000])
+    again = await cluster.start("c", ["a", "b"], run)
+    assert again.engine.journal.damage is not None
+    await cluster.until(lambda: again.node.gasloc.has_spoken)
+    assert again.node.gasloc.is_forgetful
+    assert again.node.gasloc.round >= offered
+    results = await cluster.finish()
+    assert [result["steps"] for result in results] == [120] * 3
     assert spread(list(cluster.daemons.values())) < 0.05
 
 

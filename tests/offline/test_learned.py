@@ -8,7 +8,7 @@ import pytest
 
 from seedflood import cli
 from seedflood.config import RunSettings, load_settings, spell
-from seedflood.errors import ConfigError
+from seedflood.errors import ConfigError, JournalError
 from seedflood.host.places import JOURNAL_FILE
 from seedflood.host.report import RESULT_FILE
 from seedflood.identity import Identity
@@ -148,14 +148,12 @@ def test_bundles_of_an_origin_without_a_statement_are_counted(stopped, base):
     assert replay(stopped).wrong_signatures == 10
 
 
-def test_a_journal_that_was_damaged_is_not_sound(stopped, base, tmp_path):
+def test_a_journal_that_was_damaged_is_refused(stopped, base, tmp_path):
     write(stopped, base, bundles_of(stopped, base))
     path = tmp_path / JOURNAL_FILE
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-    facts = replay(stopped).facts()
-    assert facts["was_damaged"]
-    assert not facts["is_sound"]
-    assert not replay(stopped).was_damaged
+    with pytest.raises(JournalError, match=r"was damaged \(kept_at: .*damaged\), .* start the node"):
+        replay(stopped)
 
 
 @pytest.mark.parametrize("is_equal", [True, False])

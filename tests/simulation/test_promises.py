@@ -25,8 +25,8 @@ from seedflood.protocol.swarm.liveness import SUSPICION_SECONDS_MAX, Liveness
 from seedflood.protocol.swarm.membership import Membership
 from seedflood.protocol.swarm.presence import Presence
 from seedflood.protocol.swarm.rules import Patience
-from seedflood.transport import columns
 from seedflood.transport.codec import decode
+from seedflood.wire import columns
 from seedflood.wire import flood_pb2 as pb
 from simulation.checks import find_stuck
 from simulation.network import Weather

@@ -15,7 +15,7 @@ from journals import BASE, RUN, open_plain
 from fullness import fill
 from seedflood.errors import ConfigError, DiskFullError, ExitCode, JournalError
 from seedflood.protocol.origin import STEP_MAX
-from seedflood.protocol.swarm.messages import Member
+from seedflood.protocol.swarm.messages import INCARNATION_MAX, Member
 from seedflood.protocol.swarm.outputs import Record
 from seedflood.storage.journal import Journal, JournalLockedError
 
@@ -145,7 +145,7 @@ def journal_is_full(journal: Journal, said: list[Record]) -> None:
 def test_the_newest_statement_of_a_member_is_kept(tmp_path: Path) -> None:
     first = Member(b"k" * 32, "a", 1, signature=bytes(64))
     newer = Member(b"k" * 32, "a", 2, 3, (1, 2**64 - 1), 10, 20, 30, b"state", bytes(64))
-    other = Member(b"o" * 32, "o", 2**64 - 1, signature=bytes(64))
+    other = Member(b"o" * 32, "o", INCARNATION_MAX, signature=bytes(64))
     with open_plain(tmp_path) as journal:
         journal.keep([first], durable=False)
         journal.keep([newer, other], durable=True)

@@ -103,6 +103,23 @@ def flip_bits(journal: Path) -> None:
         path.write_bytes(content)
 
 
+def empty(journal: Path) -> None:
+    os.truncate(journal, 0)
+
+
+def tear_the_log(journal: Path) -> None:
+    """A power failure amid groups that nobody had forced: one of them is there, and what came before it is not."""
+    log = journal.with_name(journal.name + "-wal")
+    with log.open("r+b") as file:
+        content = file.read()
+        frame = 24 + 4096
+        end = (len(content) - 32) // frame * frame + 32
+        ends = [at for at in range(32, end, frame) if content[at + 4 : at + 8] != bytes(4)]  # of groups
+        file.truncate(end)
+        file.seek(end)
+        file.write(content[ends[-1] : ends[-1] + frame])
+
+
 def lose(journal: Path) -> None:
     """Everything but the key."""
     key = (journal.parent / KEY_FILE).read_bytes()
@@ -112,8 +129,9 @@ def lose(journal: Path) -> None:
     (journal.parent / KEY_FILE).write_bytes(key)
 
 
-def test_a_node_with_a_damaged_journal_says_so_and_gets_it_back(hosts: Hosts):
-    b = run_with_spoiled(hosts, flip_bits)
+@pytest.mark.parametrize("spoil", [flip_bits, empty])
+def test_a_node_with_a_damaged_journal_says_so_and_gets_it_back(hosts: Hosts, spoil: Spoil):
+    b = run_with_spoiled(hosts, spoil)
     damage = [line for line in b.events if str(line.get("event")).startswith("the journal was damaged")]
     assert len(damage) == 1
     assert Path(damage[0]["kept_at"]).exists()
@@ -127,6 +145,25 @@ def test_a_node_that_forgot_unknowingly_gets_it_back_and_contradicts_nothing(
     assert not any("equivocation" in str(line) for host in hosts.hosts for line in host.events)
     assert not b.has_said("another host speaks with our key")
     assert b.has_said("the journal lacks a past life of this node") or spoil is not lose
+
+
+def test_a_power_failure_of_all_that_tears_every_log_loses_nothing_that_was_forced(hosts: Hosts):
+    made = hosts.make(3, ring(3), RUN)
+    for host in made:
+        host.start()
+    made[1].wait_for("progress", step=RUN["steps"] // 3)
+    for host in made:
+        host.kill()
+    for host in made:
+        tear_the_log(host.journal)
+        host.start()
+    for host in made:
+        host.wait_for("caught up")
+    results = finish(made)
+    assert {result["updates"] for result in results} == {3 * RUN["steps"]}
+    assert [one.is_sound for one in check_replays(made)] == [True] * 3
+    for host in made:
+        assert [line["lost"] for line in host.events if "lost" in line] == ["the end of its log"]
 
 
 def run_with_spoiled(hosts: Hosts, spoil: Spoil, run: dict[str, Any] = RUN) -> Host:

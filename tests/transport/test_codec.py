@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from seedflood.errors import PeerError
 from seedflood.protocol.frontier import RANGES_MAX, Frontier, Held, tellable
-from seedflood.protocol.origin import STEP_MAX
+from seedflood.protocol.origin import NAME_PATTERN, STEP_MAX
 from seedflood.protocol.seedflood.messages import (
     BUNDLE_BYTES_MAX,
     SCALAR_MAX,
@@ -73,7 +73,7 @@ def batches(told: st.SearchStrategy[Told]) -> st.SearchStrategy[Updates]:
 members = st.builds(
     Member,
     public_key=st.binary(min_size=32, max_size=32),
-    name=st.from_regex(codec.NAME_PATTERN, fullmatch=True),
+    name=st.from_regex(NAME_PATTERN, fullmatch=True),
     incarnation=st.integers(0, INCARNATION_MAX),
     version=u64,
     neighbours=st.lists(u64, max_size=5).map(tuple),

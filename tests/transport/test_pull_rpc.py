@@ -13,9 +13,9 @@ from seedflood.protocol.swarm.messages import Members
 from seedflood.transport.answer import Assembly
 from seedflood.transport.budget import ALLOWANCES
 from seedflood.transport.codec import decode
-from seedflood.transport.columns import frontier_to_wire
 from seedflood.transport.server import SERVICE
 from seedflood.wire import flood_pb2 as pb
+from seedflood.wire.columns import frontier_to_wire
 
 BUNDLES = tuple(Bundle(5, step, ((step, -step),), signature=bytes(64)) for step in range(1000))
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seedflood.config import Settings
-from seedflood.errors import ConfigError
+from seedflood.errors import ConfigError, JournalError
 from seedflood.host.places import JOURNAL_FILE
 from seedflood.host.report import RESULT_FILE
 from seedflood.identity import verify
@@ -29,23 +29,21 @@ class Replayed:
     """What a journal holds, and what it adds up to.
 
     bundles, updates: those that are in no sum of a closed epoch. wrong_signatures: bundles that are not signed by the
-    member they name. was_damaged: the file was damaged, and this is what could be read. digest: of what everything adds
-    up to. result_digest: what the node told at the end of its run; None if it has not reached the end.
+    member they name. digest: of what everything adds up to. result_digest: what the node told at the end of its run;
+    None if it has not reached the end.
     """
 
     bundles: int
     updates: int
     closed_epochs: int
     wrong_signatures: int
-    was_damaged: bool
     digest: str
     result_digest: str | None
 
     @property
     def is_sound(self) -> bool:
         """Is everything there and signed, and is the digest the one that the node told?"""
-        is_whole = not self.was_damaged and self.wrong_signatures == 0
-        return is_whole and self.result_digest in (None, self.digest)
+        return self.wrong_signatures == 0 and self.result_digest in (None, self.digest)
 
     def facts(self) -> dict[str, object]:
         return dataclasses.asdict(self) | {"is_sound": self.is_sound}
@@ -84,7 +82,6 @@ def replay(settings: Settings) -> Replayed:
         updates=updates,
         closed_epochs=closed,
         wrong_signatures=wrong,
-        was_damaged=journal.damage is not None,
         digest=trainer.digest().hex(),
         result_digest=_result_digest(settings.node.state),
     )
@@ -103,6 +100,13 @@ def _stopped_node(settings: Settings) -> Iterator[tuple[Trainer, BundleJournal]]
     trainer = Trainer(settings.run, settings.node)
     run_id, period = settings.run.run_id(), settings.run.seedflood.refresh_period
     with BundleJournal.open(path, run_id, trainer.base_digest, refresh_period=period) as journal:
+        if journal.damage is not None:
+            facts = ", ".join(f"{name}: {value}" for name, value in journal.damage.facts().items())
+            raise JournalError(
+                f"the journal {path} was damaged ({facts}), so it does not hold what was learned; start the node, and "
+                "it pulls that from its neighbours",
+                path=str(path),
+            )
         yield trainer, journal
 
 

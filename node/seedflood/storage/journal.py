@@ -9,25 +9,23 @@ under keys that the algorithm chooses. An algorithm that keeps more derives a jo
 * by `commit`, for what others said: a power failure may lose the last groups. Neighbours have them, and repair brings
   them back.
 
-A damaged file is recognised when it is opened, and every record that can still be read is kept (`salvage`). If the
-newest value of a record was lost, an earlier one may take its place. No SQL statement stays open between two batches
-of a read, so a slow peer blocks neither writes nor the checkpoint that keeps the log file small.
+A damaged file is recognised when it is opened, and set aside (`opening`). No SQL statement stays open between two
+batches of a read, so a slow peer blocks neither writes nor the checkpoint that keeps the log file small.
 """
 
 import contextlib
 import fcntl
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Self
 
 from seedflood.errors import ExitCode, JournalError
 from seedflood.protocol.swarm.messages import Member
 from seedflood.protocol.swarm.outputs import Record
 from seedflood.storage.disk import told
-from seedflood.storage.layout import FORMAT_VERSION
+from seedflood.storage.opening import FORMAT_VERSION, Damage, open_sound
 from seedflood.storage.records import Identity
-from seedflood.storage.salvage import Damage, TablesOf, make_usable
 from seedflood.storage.store import Store
 from seedflood.storage.tables import Members, Meta, Records, Table
 
@@ -38,15 +36,6 @@ class JournalLockedError(JournalError):
     exit_code = ExitCode.TRY_AGAIN
 
 
-class Opened(NamedTuple):
-    """A file that can be used. damage: what was wrong with it. lock: the descriptor that keeps other processes out."""
-
-    store: Store
-    identity: Identity
-    damage: Damage | None
-    lock: int
-
-
 class Journal:
     """`Journal.open`, then `keep`, `commit`; `close`. For one thread at a time.
 
@@ -54,30 +43,43 @@ class Journal:
     rolls back the whole open group. damage: what was wrong with the file when it was opened, if anything.
     """
 
-    def __init__(self, file: Opened) -> None:
-        self.path = file.store.path
-        self.damage = file.damage
-        self._store = file.store
-        self._meta = Meta(file.store, file.identity)
-        self._members = Members(file.store, file.identity)
-        self._records = Records(file.store, file.identity)
-        self._lock = file.lock
+    def __init__(self, store: Store) -> None:
+        self.path = store.path
+        self.damage: Damage | None = None
+        self._store = store
+        self._meta, self._members, self._records = Meta(store), Members(store), Records(store)
+        self._lock = -1
 
     @classmethod
     def open(cls, path: Path | str, run_id: bytes, base_digest: bytes) -> Self:
-        """Opens or creates the file (mode 0600). Damaged records are lost, all others are kept.
+        """Opens or creates the file (mode 0600). A damaged one is set aside.
 
         Raises JournalLockedError if another process has the file open, ConfigError if it belongs to another run or base
         model, JournalError if it cannot be read or written.
         """
-        identity = identity_of(run_id, base_digest)
-        with opened(path, identity, lambda store: cls.tables_of(store, identity)) as file:
-            return cls(file)
+        return cls._open(path, run_id, base_digest, cls)
 
-    @staticmethod
-    def tables_of(store: Store, identity: Identity) -> list[Table]:
-        """The tables of any journal, apart from `Meta`."""
-        return [Members(store, identity), Records(store, identity)]
+    @classmethod
+    def _open(cls, path: Path | str, run_id: bytes, base_digest: bytes, make: Callable[[Store], Self]) -> Self:
+        path = Path(path)
+        with contextlib.ExitStack() as undo:
+            lock = _take_lock(path)
+            undo.callback(os.close, lock)
+            with told(path, "open"):
+                journal, damage = open_sound(path, Identity(FORMAT_VERSION, run_id, base_digest), make)
+            undo.callback(journal._store.close)
+            journal._begin()
+            undo.pop_all()
+        journal.damage, journal._lock = damage, lock
+        return journal
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """All tables but `Meta`."""
+        return self._members, self._records
+
+    def _begin(self) -> None:
+        """Called once the file is known to be whole."""
 
     def __enter__(self) -> Self:
         return self
@@ -137,27 +139,6 @@ class Journal:
     def _tidy(self) -> None:
         """Cleans up a little, as part of the group that is about to end."""
         self._store.shrink()
-
-
-def identity_of(run_id: bytes, base_digest: bytes) -> Identity:
-    """The identity of a journal that this release writes."""
-    return Identity(FORMAT_VERSION, run_id, base_digest)
-
-
-@contextlib.contextmanager
-def opened(path: Path | str, identity: Identity, tables_of: TablesOf) -> Iterator[Opened]:
-    """The file, locked and checked. If the block fails, the file is closed and unlocked again. Raises like
-    `Journal.open`."""
-    path = Path(path)
-    with contextlib.ExitStack() as undo:
-        lock = _take_lock(path)
-        undo.callback(os.close, lock)
-        with told(path, "open"):
-            damage = make_usable(path, identity, tables_of)
-            store = Store.open(path)
-        undo.callback(store.close)
-        yield Opened(store, identity, damage, lock)
-        undo.pop_all()
 
 
 def _take_lock(path: Path) -> int:

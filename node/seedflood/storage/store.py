@@ -17,7 +17,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from seedflood.durable import sync_folder
 from seedflood.errors import JournalError
@@ -37,8 +37,6 @@ SHRINK_PAGES = 16
 CACHE_BYTES = 16 << 20
 """Enough for one epoch, whose pages are read once per origin: 9 MB for 64 origins and 1,000 steps."""
 
-_Decoded = TypeVar("_Decoded")
-
 
 class Store:
     """`Store.open` an existing file, then `writing`, `commit`, `rows`; `close`. For one thread at a time."""
@@ -57,7 +55,7 @@ class Store:
         """Raises sqlite3.Error, OSError."""
         connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         try:
-            connection.execute("PRAGMA locking_mode = EXCLUSIVE")  # see `layout`
+            connection.execute("PRAGMA locking_mode = EXCLUSIVE")  # so sqlite needs no index of its log in a file
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute(f"PRAGMA journal_size_limit = {WAL_BYTES_MAX}")
             connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
@@ -119,16 +117,22 @@ class Store:
         with told(self.path, "read"):
             return self.connection.execute(query, values).fetchall()
 
-    def decode(self, decode: Callable[[bytes, int], _Decoded], record: bytes, salt: int, name: str) -> _Decoded:
-        """decode(record, salt). A wrong checksum raises JournalError, which calls the record by this name."""
+    @contextlib.contextmanager
+    def reading(self, name: str) -> Iterator[None]:
+        """A record is read in this block. A wrong checksum raises JournalError, which calls the record by this name."""
         try:
-            return decode(record, salt)
+            yield
         except ChecksumError:
             raise JournalError(
                 f"{self.path}: {name} fails its checksum, so the disk has changed it; check the disk, then start "
-                "again: what can be read is kept, the neighbours have the rest",
+                "again: the neighbours have what is lost",
                 path=str(self.path),
             ) from None
+
+    def count_log_frames(self) -> int:
+        """How many frames of the log sqlite finds whole. Raises sqlite3.Error."""
+        ((_, frames, _),) = self.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+        return int(frames)
 
     @contextlib.contextmanager
     def _undoing(self) -> Iterator[None]:

@@ -12,7 +12,7 @@ from seedflood.protocol.seedflood.batches import cut_bundles
 from seedflood.protocol.seedflood.messages import ClosedDigests, ClosedEpoch, Standing, Updates
 from seedflood.protocol.swarm.messages import Members, Opaque
 from seedflood.transport.codec import AnswerPart, EpochPart
-from seedflood.transport.columns import check
+from seedflood.wire.columns import check
 
 PULL_BUNDLES = 256
 """Bundles per part, about 22 KB. A part with payloads has 64 KiB of them at most, or one bundle."""

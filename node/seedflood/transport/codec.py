@@ -6,7 +6,6 @@ the core has. Frames of an unknown kind come from a newer peer; they are skipped
 """
 
 import math
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -14,7 +13,7 @@ from google.protobuf.message import DecodeError
 
 from seedflood.errors import PeerError
 from seedflood.protocol.frontier import Held
-from seedflood.protocol.origin import NAME_PATTERN, STEP_MAX
+from seedflood.protocol.origin import STEP_MAX
 from seedflood.protocol.seedflood.batches import cut_bundles
 from seedflood.protocol.seedflood.messages import (
     BlockDigests,
@@ -27,11 +26,7 @@ from seedflood.protocol.seedflood.messages import (
     Updates,
     Warrant,
 )
-from seedflood.protocol.seedflood.warrant import WARRANT_MEMBERS_MAX, WARRANT_NEIGHBOURS_MAX
 from seedflood.protocol.swarm.messages import (
-    ALGORITHM_BYTES_MAX,
-    INCARNATION_MAX,
-    NEIGHBOURS_MAX,
     OPAQUE_BYTES_MAX,
     Goodbye,
     Hello,
@@ -43,10 +38,11 @@ from seedflood.protocol.swarm.messages import (
     Pong,
 )
 from seedflood.protocol.swarm.roster import Roster
-from seedflood.transport.columns import (
+from seedflood.transport.texts import plain
+from seedflood.wire import flood_pb2 as pb
+from seedflood.wire.columns import (
     FRAME_BUNDLES_MAX,
     FRAME_PAYLOADS_BYTES_MAX,
-    SIGNATURE_BYTES,
     check,
     exact_frontier_to_wire,
     frontier_from_wire,
@@ -54,18 +50,16 @@ from seedflood.transport.columns import (
     updates_from_wire,
     updates_to_wire,
 )
-from seedflood.transport.digests import (
+from seedflood.wire.digests import (
     DIGEST_BYTES,
     block_digests_from_wire,
     block_digests_to_wire,
     closed_digests_from_wire,
-    epoch_digests_from_wire,
     epoch_digests_to_wire,
     equivocation_from_wire,
 )
-from seedflood.transport.rosters import roster_from_wire, roster_to_wire
-from seedflood.transport.texts import plain
-from seedflood.wire import flood_pb2 as pb
+from seedflood.wire.members import member_from_wire, member_to_wire, warrant_from_wire, warrant_to_wire
+from seedflood.wire.rosters import roster_from_wire, roster_to_wire
 
 FRAME_BYTES_MAX = 4 << 20
 """The most bytes of a frame: gRPC's default limit. Larger messages are split."""
@@ -82,10 +76,7 @@ MEMBERS_BYTES_MAX = 256 << 10
 
 EPOCH_PART_BYTES_MAX = 1 << 20
 REASON_CHARACTERS_MAX = 256
-KEY_BYTES = 32
 BASE_DIGEST_BYTES_MAX = 64
-
-_NAME = re.compile(NAME_PATTERN)
 
 _ALGORITHM_TAG = pb.Frame(algorithm=b"x").SerializeToString()[:-2]
 _LENGTH_BYTES_MAX = 4
@@ -336,7 +327,7 @@ def _frontier_digest_from_wire(wire: pb.FrontierDigest) -> FrontierDigest:
 
 def _epoch_part_to_wire(part: EpochPart) -> pb.EpochPart:
     frontier = None if part.frontier is None else exact_frontier_to_wire(part.frontier)
-    warrant = None if part.warrant is None else _warrant_to_wire(part.warrant)
+    warrant = None if part.warrant is None else warrant_to_wire(part.warrant)
     return pb.EpochPart(epoch=part.epoch, frontier=frontier, data=part.data, is_last=part.is_last, warrant=warrant)
 
 
@@ -344,77 +335,22 @@ def _epoch_part_from_wire(wire: pb.EpochPart) -> EpochPart:
     check(wire.epoch <= STEP_MAX, f"an epoch is beyond {STEP_MAX}")
     check(len(wire.data) <= EPOCH_PART_BYTES_MAX, f"more than {EPOCH_PART_BYTES_MAX} bytes in a part of an epoch")
     frontier = frontier_from_wire(wire.frontier) if wire.HasField("frontier") else None
-    warrant = _warrant_from_wire(wire.warrant) if wire.HasField("warrant") else None
+    warrant = warrant_from_wire(wire.warrant) if wire.HasField("warrant") else None
     return EpochPart(wire.epoch, frontier, wire.data, wire.is_last, warrant)
-
-
-def _warrant_to_wire(warrant: Warrant) -> pb.Warrant:
-    before, digests = b"".join(warrant.before), epoch_digests_to_wire(warrant.digests)
-    return pb.Warrant(before=before, digests=digests, members=map(_member_to_wire, warrant.members))
-
-
-def _warrant_from_wire(wire: pb.Warrant) -> Warrant:
-    check(len(wire.before) in (0, 2 * DIGEST_BYTES), "the digests before an epoch must be 64 bytes, or none")
-    check(len(wire.members) <= WARRANT_MEMBERS_MAX, f"a warrant of more than {WARRANT_MEMBERS_MAX} statements")
-    neighbours = sum(len(member.neighbours) for member in wire.members)
-    check(neighbours <= WARRANT_NEIGHBOURS_MAX, f"a warrant with {neighbours} neighbours")
-    digests = epoch_digests_from_wire(wire.digests)
-    check(digests != () and len(wire.members) > 0, "a warrant without digests or statements")
-    before = wire.before[:DIGEST_BYTES], wire.before[DIGEST_BYTES:]
-    return Warrant(before, digests, tuple(map(_member_from_wire, wire.members)))
-
-
-def _member_to_wire(member: Member) -> pb.Member:
-    return pb.Member(
-        public_key=member.public_key,
-        name=member.name,
-        incarnation=member.incarnation,
-        version=member.version,
-        neighbours=member.neighbours,
-        first_step=member.first_step,
-        last_step=member.last_step,
-        signature=member.signature,
-        hop_milliseconds=member.hop_milliseconds,
-        algorithm=member.algorithm,
-    )
-
-
-def _member_from_wire(wire: pb.Member) -> Member:
-    check(len(wire.public_key) == KEY_BYTES, "a public key must be 32 bytes")
-    check(_NAME.fullmatch(wire.name) is not None, "a name has characters or a length that names do not have", "name")
-    check(wire.incarnation <= INCARNATION_MAX, f"an incarnation is beyond {INCARNATION_MAX}")
-    check(len(wire.neighbours) <= NEIGHBOURS_MAX, f"more than {NEIGHBOURS_MAX} neighbours")
-    check(wire.first_step <= STEP_MAX, f"first_step is beyond {STEP_MAX}")
-    last_step = wire.last_step if wire.HasField("last_step") else None
-    check(last_step is None or -1 <= last_step <= STEP_MAX, "last_step is out of range")
-    check(len(wire.algorithm) <= ALGORITHM_BYTES_MAX, f"more than {ALGORITHM_BYTES_MAX} bytes of an algorithm")
-    check(len(wire.signature) == SIGNATURE_BYTES, "a signature must be 64 bytes")
-    return Member(
-        wire.public_key,
-        wire.name,
-        wire.incarnation,
-        wire.version,
-        tuple(wire.neighbours),
-        wire.first_step,
-        last_step,
-        wire.hop_milliseconds,
-        wire.algorithm,
-        wire.signature,
-    )
 
 
 def _members_from_wire(wire: Sequence[pb.Member]) -> tuple[Member, ...]:
     check(len(wire) <= FRAME_MEMBERS_MAX, f"{len(wire)} statements in a frame, more than {FRAME_MEMBERS_MAX}")
     neighbours = sum(len(member.neighbours) for member in wire)
     check(8 * neighbours <= MEMBERS_BYTES_MAX, f"statements with {neighbours} neighbours in a frame")
-    return tuple(map(_member_from_wire, wire))
+    return tuple(map(member_from_wire, wire))
 
 
 def _chunks_of_members(members: Iterable[Member]) -> list[pb.Members]:
     chunks: list[pb.Members] = []
     room = 0
     for member in members:
-        wire = _member_to_wire(member)
+        wire = member_to_wire(member)
         size = wire.ByteSize() + 4
         if size > room or len(chunks[-1].members) == FRAME_MEMBERS_MAX:
             chunks.append(pb.Members())
@@ -430,7 +366,7 @@ def _hello_to_wire(hello: Hello) -> list[pb.Frame]:
         protocol_version=hello.protocol_version,
         run_id=hello.run_id,
         base_digest=hello.base_digest,
-        member=_member_to_wire(hello.member),
+        member=member_to_wire(hello.member),
         members=first.members,
         frontier=frontier_to_wire(hello.frontier),
         roster=roster_to_wire(hello.roster) if hello.roster is not None else None,
@@ -444,7 +380,7 @@ def _hello_from_wire(wire: pb.Hello) -> Hello:
     return Hello(
         wire.run_id,
         wire.base_digest,
-        _member_from_wire(wire.member),
+        member_from_wire(wire.member),
         _members_from_wire(wire.members),
         frontier_from_wire(wire.frontier),
         wire.protocol_version,

@@ -33,7 +33,7 @@ from seedflood.protocol.seedflood.messages import (
 )
 from seedflood.protocol.swarm.messages import Hello, Member, Members, Message, Opaque, Ping, Pong
 from seedflood.transport.codec import FRAME_MEMBERS_MAX, EpochPart, LinkMessage, Pull, PullEnd, PullMore, PullPart
-from seedflood.transport.columns import FRAME_BUNDLES_MAX
+from seedflood.wire.columns import FRAME_BUNDLES_MAX
 
 QUEUE_BUNDLES_MAX = 65_536
 """Half a megabyte of references (bundles and batches are shared between links), or 6 MB on the wire."""

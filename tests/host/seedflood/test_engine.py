@@ -45,7 +45,8 @@ def started(node, writer, closed, origin=1):
     """The trainer of an origin whose journal holds these sums of the writer, and a last bundle of origin 1."""
     settings, journal, snapshots = node
     for epoch in closed:
-        journal.adopt(ClosedEpoch(epoch, (Held(1, 0, ((4 * epoch, 4 * epoch + 3),)),), writer.sum_epoch(epoch)))
+        held = Held(1, 0, ((4 * epoch, 4 * epoch + 3),)) if epoch else Held(1, 4)
+        journal.adopt(ClosedEpoch(epoch, (held,), writer.sum_epoch(epoch)))
     journal.append([LAST], durable=True)
     trainer = Trainer(settings.run, settings.node)
     load_sums(trainer, journal, snapshots, origin)

@@ -23,7 +23,7 @@ RELAXED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow]) 
 
 ORIGINS = [0, 5, 2**63 - 1, 2**63, 2**64 - 1]
 
-runs = st.tuples(st.sampled_from(ORIGINS), st.integers(0, 30) | st.just(STEP_MAX), st.integers(1, 8))
+runs = st.tuples(st.sampled_from(ORIGINS), st.integers(0, 30) | st.just(STEP_MAX - 7), st.integers(1, 8))
 """(origin, first step, bundles)."""
 appends = st.lists(st.tuples(st.lists(runs, max_size=6), st.booleans(), st.booleans()), max_size=6)
 

@@ -16,7 +16,7 @@ from seedflood.protocol.packing import pack
 from seedflood.protocol.seedflood.messages import Bundle
 from seedflood.protocol.seedflood.opening import Inventory
 from seedflood.storage.seedflood.journal import BundleJournal
-from seedflood.storage.seedflood.learned import Learned
+from seedflood.storage.seedflood.survey import Survey
 from seedflood.storage.seedflood.tables import Bundles
 
 
@@ -63,7 +63,7 @@ def test_an_opened_journal_knows_what_it_holds_without_reading_it_again(tmp_path
         journal.append([bundle(1, step) for step in range(50)], durable=True)
     with open_journal(tmp_path) as journal:
         monkeypatch.setattr(Bundles, "replay", lambda _: pytest.fail("all of it was read again"))
-        monkeypatch.setattr(Learned, "is_whole", lambda _: pytest.fail("it was read again"))
+        monkeypatch.setattr(Survey, "is_whole", lambda _: pytest.fail("it was read again"))
         assert journal.inventory().of_bundles().held() == (Held(1, 50),)
         assert journal.count() == 50
 

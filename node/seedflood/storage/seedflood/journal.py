@@ -12,7 +12,6 @@ Signatures and the order of steps are not checked here; that is the core's task.
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
@@ -21,13 +20,11 @@ from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch
 from seedflood.protocol.seedflood.opening import Inventory
 from seedflood.protocol.swarm.messages import Member
-from seedflood.protocol.swarm.outputs import Record
 from seedflood.storage.disk import told
-from seedflood.storage.journal import Journal, Opened, identity_of, opened
-from seedflood.storage.seedflood.learned import Learned
-from seedflood.storage.seedflood.records import decode_warrant, encode_epoch, encode_warrant
+from seedflood.storage.journal import Journal
+from seedflood.storage.seedflood.records import encode_frontier
 from seedflood.storage.seedflood.survey import Survey
-from seedflood.storage.seedflood.tables import LOOKS_MAX, steps_of, stretches
+from seedflood.storage.seedflood.tables import LOOKS_MAX, Bundles, Sums, steps_of, stretches
 from seedflood.storage.store import Store
 from seedflood.storage.tables import Table
 
@@ -41,32 +38,30 @@ TIDY_WORK = 1024
 class BundleJournal(Journal):
     """`BundleJournal.open`, then `append`, `commit`, `replay`, `read_missing`; `close`."""
 
-    def __init__(self, file: Opened, survey: Survey) -> None:
-        super().__init__(file)
-        self._learned = Learned(file.store, file.identity, survey)
-        self._bundles, self._sums = self._learned.bundles, self._learned.sums
-        self._survey = survey
-        self._inventory: Inventory | None = survey.inventory
-        self._sum_salt, self._member_salt = file.identity.salt("epoch"), file.identity.salt("member")
-        self._refresh_period = survey.refresh_period
-        self._replaced = deque(
-            (held, *steps_of(epoch, self._refresh_period)) for epoch, held in self._sums.frontiers().items()
-        )
-        """Bundles that sums replaced and that may not be deleted yet: (frontier, first step, last step)."""
+    def __init__(self, store: Store, refresh_period: int) -> None:
+        super().__init__(store)
+        self._survey = Survey(store, refresh_period)
+        self._refresh_period = refresh_period
 
     @classmethod
     def open(  # type: ignore[override]  # it has to be told more
         cls, path: Path | str, run_id: bytes, base_digest: bytes, *, refresh_period: int
     ) -> Self:
         """Like `Journal.open`. refresh_period: how many steps an epoch has."""
-        identity = identity_of(run_id, base_digest)
-        survey = Survey(identity.salt("strand"), refresh_period)
+        return cls._open(path, run_id, base_digest, lambda store: cls(store, refresh_period))
 
-        def tables_of(store: Store) -> list[Table]:
-            return [*cls.tables_of(store, identity), Learned(store, identity, survey)]
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        return *super().tables, self._survey
 
-        with opened(path, identity, tables_of) as file:
-            return cls(file, survey)
+    def _begin(self) -> None:
+        self._bundles = Bundles(self._store, self._refresh_period, self._survey.bundles)
+        self._sums = Sums(self._store)
+        self._inventory: Inventory | None = self._survey.inventory
+        self._replaced = deque(
+            (held, *steps_of(epoch, self._refresh_period)) for epoch, held in self._sums.frontiers().items()
+        )
+        """Bundles that sums replaced and that may not be deleted yet: (frontier, first step, last step)."""
 
     def append(self, bundles: Sequence[Bundle], members: Iterable[Member] = (), *, durable: bool) -> int:
         """Adds to the open group. durable: the group is on the disk before this returns.
@@ -108,7 +103,7 @@ class BundleJournal(Journal):
         if inventory is not None:
             return inventory
         with told(self.path, "read"):
-            self._learned.is_whole()
+            self._survey.is_whole()
         return self._survey.inventory
 
     def replay(self) -> Iterator[Bundle]:
@@ -122,7 +117,7 @@ class BundleJournal(Journal):
 
     def closed_epochs(self) -> Iterator[ClosedEpoch]:
         """All epochs that are kept as sums."""
-        return map(self._sum, self._sums.frontiers())
+        return map(self._sums.get, self._sums.frontiers())
 
     def find(self, origin: OriginId, step: int) -> Bundle | None:
         """The bundle that begins with this step, unless a sum has taken its place."""
@@ -161,7 +156,7 @@ class BundleJournal(Journal):
         self._store.commit()  # what fails below undoes nothing else
         self._inventory = None
         with self._store.writing(durable=True):
-            self._put(closed)
+            self._sums.put(closed)
             return self._bundles.thin(closed.frontier, *steps)
 
     def compact(self, closed: ClosedEpoch) -> int:
@@ -171,14 +166,14 @@ class BundleJournal(Journal):
         """
         first, last = steps_of(closed.epoch, self._refresh_period)
         covered = stretches(closed.frontier, first, last)
-        record = encode_epoch(closed.epoch, closed.frontier, self._sum_salt)
+        size = len(encode_frontier(closed.epoch, closed.frontier)) + len(closed.coefficients)
         is_kept_as_sum = bool(self._sums.frontier(closed.epoch))
-        if not is_kept_as_sum and not self._bundles.take_more(len(record) + len(closed.coefficients), covered):
+        if not is_kept_as_sum and not self._bundles.take_more(size, covered):
             return 0
         self._store.commit()
         self._inventory = None
         with self._store.writing(durable=False):
-            self._put(closed)
+            self._sums.put(closed)
         self._store.commit()
         self._replaced += (
             (closed.frontier, step, min(step + SLICE_STEPS - 1, last)) for step in range(first, last + 1, SLICE_STEPS)
@@ -207,21 +202,9 @@ class BundleJournal(Journal):
                 for bundle in batch:
                     known.add(*bundle.span)
                 yield batch
-            yield self._sum(epoch)
+            yield self._sums.get(epoch)
             first = end + 1
         yield from self._bundles.missing(known, limit)
-
-    def _put(self, closed: ClosedEpoch) -> None:
-        """Writes a sum, and its warrant if it has one. That of an earlier sum may stay else: it convinces nobody."""
-        self._sums.put(closed)
-        if closed.warrant is not None:
-            self._records.put([Record(_warrant_key(closed.epoch), encode_warrant(closed.warrant, self._member_salt))])
-
-    def _sum(self, epoch: int) -> ClosedEpoch:
-        """A sum with its warrant."""
-        data = self._records.get(_warrant_key(epoch))
-        warrant = None if data is None else self._store.decode(decode_warrant, data, self._member_salt, "a warrant")
-        return replace(self._sums.get(epoch), warrant=warrant)
 
     def _tidy(self) -> None:
         """Also deletes some of the bundles that sums replaced. If the group is rolled back, they stay until the next
@@ -233,8 +216,3 @@ class BundleJournal(Journal):
                 work += len(replaced) + self._bundles.delete(replaced)
         if not self._replaced:
             super()._tidy()
-
-
-def _warrant_key(epoch: int) -> bytes:
-    """Its key among the records."""
-    return b"warrant" + epoch.to_bytes(8, "big")

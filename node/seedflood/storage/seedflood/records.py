@@ -1,166 +1,146 @@
-"""The format of strands and epochs on the disk: packed bytes with a CRC-32 at the end, as in `storage.records`.
+"""Strands and sums of epochs as rows.
 
-A *strand* is a row of the journal: bundles of one origin that follow each other without a hole and were learned
-together. In a live run it is mostly a single bundle. A node that catches up, or hears a busy stream, writes many
-bundles at the cost of one row.
+A *strand* is a row of the journal: bundles of one origin that follow each other without a hole, each with as many
+updates, and were learned together. In a live run it is mostly a single bundle. A node that catches up, or hears a busy
+stream, writes many bundles at the cost of one row. Columns tell whose it is and which steps it covers. The record has
+the signatures, and then the rest as on the wire (`wire/columns`).
 """
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate, chain, pairwise
-from typing import cast
+from itertools import groupby, islice
+from zlib import crc32
 
 from seedflood.protocol.frontier import Held, Span
-from seedflood.protocol.seedflood.batches import payload_bytes, tells_payloads
-from seedflood.protocol.seedflood.messages import BUNDLE_UPDATES_MAX, Bundle, EpochDigest, Warrant, bundle_of
-from seedflood.storage.records import CRC_BYTES, decode_member, encode_member, is_whole, sealed, unsealed
+from seedflood.protocol.seedflood.batches import payload_bytes
+from seedflood.protocol.seedflood.messages import BUNDLE_UPDATES_MAX, Bundle
+from seedflood.storage.records import SEAL_BYTES, ChecksumError, is_whole, sealed, unsealed
+from seedflood.storage.tables import signed
+from seedflood.wire import flood_pb2 as pb
+from seedflood.wire.columns import (
+    SIGNATURE_BYTES,
+    exact_frontier_from_wire,
+    exact_frontier_to_wire,
+    told_from_wire,
+    told_to_wire,
+)
 
-_STRAND = struct.Struct(">QQQHH")  # origin, step, last, bundles, updates in each (or | _PAYLOADS); then the bundles
-_PAYLOADS = 1 << 15
-_NAME = struct.Struct(">qqqH")  # the start of a strand, as the columns of its row: origin (signed), step, last, bundles
-_BUNDLES = [struct.Struct(f">I{'Iq' * n}64s") for n in range(BUNDLE_UPDATES_MAX + 1)]  # skipped, probes, signature
-_SKIPPED = struct.Struct(">I")  # the start of each bundle
-_SIZES = [struct.Struct(f">I{n}I") for n in range(BUNDLE_UPDATES_MAX + 1)]  # skipped, sizes; then payloads, signature
-_SIGNATURE_BYTES = 64
-_EPOCH = struct.Struct(">QI")  # epoch, origins; then the frontier
-_HELD = struct.Struct(">QQI")  # origin, mark, ranges; then ranges * (first u64, last u64)
-_WARRANT = struct.Struct(">BHH")  # bytes of the digests before, epochs, members; then both kinds of digests, members
-_SIZE = struct.Struct(">I")  # of a member, before it
-_DIGEST_BYTES = 32
+STRAND_COLUMNS = "origin, step, skipped, last, bundles, updates, record"
+Strand = tuple[int, int, int, int, int, int, bytes]
+"""A row: origin (signed), first step measured, steps skipped before it, last step, bundles, updates in each bundle; the
+record."""
 
 STRAND_BYTES_MAX = 4000
 """The most bytes of a strand: such a row fits into one page of the file."""
 
-_STRAND_ROOM = STRAND_BYTES_MAX - _STRAND.size - CRC_BYTES
-STRAND_BUNDLES = [_STRAND_ROOM // one.size for one in _BUNDLES]
+DECODED_STRANDS = 128
+"""How many strands are read together: more would not fit into the processor's cache."""
+
+_NAME = struct.Struct(">qqqq")  # the columns of a strand that are in no index: skipped, last, bundles, updates
+_HEAD_BYTES = 32  # more than tags and lengths of all columns of a message, and the seal
+_BUNDLE_BYTES = 64 + 1 + 5  # of a bundle without what it tells: signature, count, steps skipped
+_PAIR_BYTES, _SIZE_BYTES = 4 + 5, 3
+STRAND_BUNDLES = [
+    (STRAND_BYTES_MAX - _HEAD_BYTES) // (_BUNDLE_BYTES + _PAIR_BYTES * n) for n in range(BUNDLE_UPDATES_MAX + 1)
+]
 """The most bundles of pairs in a strand, by the number of updates in each bundle."""
-
-
-def is_strand(salt: int, record: bytes, *columns: int) -> bool:
-    """Is the record what was written, and does it belong to a row with these columns: origin (signed), step, last,
-    bundles?"""
-    is_record = is_whole(record, salt) and len(record) >= _STRAND.size
-    return is_record and _NAME.unpack_from(record) == columns
 
 
 def fits_strand(strand: Sequence[Bundle], updates: int, bundle: Bundle) -> bool:
     """Is there room in the strand for this bundle? It has `updates` updates, like each bundle of the strand."""
     if bundle.probes[0].__class__ is tuple:
         return len(strand) < STRAND_BUNDLES[updates]
-    sizes = _SIZES[updates].size + _SIGNATURE_BYTES
-    room = _STRAND_ROOM - (len(strand) + 1) * sizes - payload_bytes([bundle])
-    return room >= payload_bytes(strand)
+    all_bundles = [*strand, bundle]
+    told = len(all_bundles) * (_BUNDLE_BYTES + updates * _SIZE_BYTES) + payload_bytes(all_bundles)
+    return _HEAD_BYTES + told <= STRAND_BYTES_MAX
 
 
-def strand_span(record: bytes) -> Span:
-    """The steps that a strand covers. record: with a checksum that was checked before."""
-    origin, step, last, _, _ = _STRAND.unpack_from(record)
-    (skipped,) = _SKIPPED.unpack_from(record, _STRAND.size)
-    return origin, step - skipped, last
+class StrandEncoder:
+    """For one thread at a time."""
+
+    def __init__(self) -> None:
+        self._one = pb.Updates(seeds=[0], scalars=[0])
+        """Made once: to make it takes longer than to spell it."""
+
+    def encode(self, bundles: Sequence[Bundle]) -> Strand:
+        """bundles: of one origin, without a hole between them, each with as many updates as the first."""
+        origin, step, probes, skipped, signatures = bundles[0]
+        count, updates = len(bundles), len(probes)
+        last = step + updates - 1
+        if count == updates == 1 and probes[0].__class__ is tuple and not skipped:  # the usual case
+            one = self._one
+            one.seeds[0], one.scalars[0] = probes[0]
+            told = one.SerializeToString()
+        else:
+            last = bundles[-1].last
+            signatures = b"".join([bundle.signature for bundle in bundles])
+            told = told_to_wire(bundles).SerializeToString()
+        salt = crc32(_NAME.pack(skipped, last, count, updates))
+        return signed(origin), step, skipped, last, count, updates, sealed(signatures + told, salt)
 
 
-def encode_strand(bundles: Sequence[Bundle], salt: int) -> bytes:
-    """A strand as bytes. bundles: of one origin, without a hole between them, each with as many updates as the
-    first."""
-    first = bundles[0]
-    updates = len(first.probes)
-    if tells_payloads(bundles):
-        head = _STRAND.pack(first.origin, first.step, bundles[-1].last, len(bundles), updates | _PAYLOADS)
-        sizes = _SIZES[updates].pack
-        for _, _, probes, skipped, signature in bundles:
-            payloads = cast(tuple[bytes, ...], probes)
-            head += b"".join((sizes(skipped, *map(len, payloads)), *payloads, signature))
-        return sealed(head, salt)
-    head = _STRAND.pack(first.origin, first.step, bundles[-1].last, len(bundles), updates)
-    pack = _BUNDLES[updates].pack
-    if updates == 1:  # the usual case
-        rows = [pack(skipped, *probes[0], signature) for _, _, probes, skipped, signature in bundles]
-    else:
-        rows = [pack(skipped, *chain.from_iterable(probes), signature) for _, _, probes, skipped, signature in bundles]
-    return sealed(head + b"".join(rows), salt)
+def is_strand(strand: Strand) -> bool:
+    """Is it what was written?"""
+    _, _, *name, record = strand
+    return is_whole(record, crc32(_NAME.pack(*name)))
 
 
-def decode_strand(record: bytes, salt: int) -> list[Bundle]:
+def strand_span(strand: Strand) -> Span:
+    """The steps that a strand covers."""
+    origin, step, skipped, last, *_ = strand
+    return origin % (1 << 64), step - skipped, last
+
+
+def decode_strands(strands: Iterable[Strand]) -> Iterator[Bundle]:
+    """The bundles of all strands, in order. Raises ChecksumError.
+
+    Messages that follow each other are one message with longer columns. So strands that spell the same columns are read
+    together.
+    """
+    for _, some in groupby(strands, _shape):
+        while part := list(islice(some, DECODED_STRANDS)):
+            yield from _decode(part)
+
+
+def _shape(strand: Strand) -> tuple[bool, bool]:
+    """(are no steps skipped in it, has each bundle one update)."""
+    _, step, skipped, last, bundles, updates, _ = strand
+    return skipped == 0 and last - step + 1 == bundles * updates, updates == 1
+
+
+def _decode(strands: Sequence[Strand]) -> tuple[Bundle, ...]:
+    """strands: of one shape."""
+    origins: list[int] = []
+    signatures, told = [], []
+    for origin, _, skipped, last, bundles, updates, record in strands:
+        if not is_whole(record, crc32(_NAME.pack(skipped, last, bundles, updates))):
+            raise ChecksumError
+        origins += [origin % (1 << 64)] * bundles
+        signatures.append(record[: SIGNATURE_BYTES * bundles])
+        told.append(record[SIGNATURE_BYTES * bundles : -SEAL_BYTES])
+    wire = pb.Updates.FromString(b"".join(told))
+    steps: list[int] = []
+    in_turn = iter(wire.skipped)
+    for _, step, skipped, last, bundles, updates, _ in strands:
+        if wire.skipped:
+            steps += _steps(step - skipped, islice(in_turn, bundles), updates)
+        else:
+            steps += range(step, last + 1, updates)
+    return told_from_wire(origins, steps, b"".join(signatures), wire)
+
+
+def _steps(covered: int, skipped: Iterable[int], updates: int) -> Iterator[int]:
+    """The first step of each bundle. covered: the first step that a strand covers."""
+    for more in skipped:
+        yield covered + more
+        covered += more + updates
+
+
+def encode_frontier(epoch: int, frontier: Sequence[Held]) -> bytes:
+    """Which bundles the coefficients of an epoch are the sum of."""
+    return sealed(exact_frontier_to_wire(frontier).SerializeToString(), epoch)
+
+
+def decode_frontier(epoch: int, record: bytes) -> tuple[Held, ...]:
     """Raises ChecksumError."""
-    data = unsealed(record, salt)
-    origin, step, _, _, updates = _STRAND.unpack_from(data)
-    if updates & _PAYLOADS:
-        return list(_payload_bundles(data, origin, step, updates - _PAYLOADS))
-    rows = data[_STRAND.size :]
-    (skipped,) = _SKIPPED.unpack_from(rows)
-    bundles: list[Bundle] = []
-    covered = step - skipped
-    if updates == 1:  # the usual case
-        for skipped, seed, scalar, signature in _BUNDLES[1].iter_unpack(rows):
-            step = covered + skipped
-            bundles.append(bundle_of((origin, step, ((seed, scalar),), skipped, signature)))
-            covered = step + 1
-        return bundles
-    for skipped, *flat, signature in _BUNDLES[updates].iter_unpack(rows):
-        step = covered + skipped
-        probes = tuple(zip(flat[::2], flat[1::2], strict=True))
-        bundles.append(bundle_of((origin, step, probes, skipped, signature)))
-        covered = step + updates
-    return bundles
-
-
-def _payload_bundles(data: bytes, origin: int, step: int, updates: int) -> Iterator[Bundle]:
-    """The bundles of a strand with payloads. step: of the first bundle. updates: how many each bundle has."""
-    at = _STRAND.size
-    covered: int | None = None
-    while at < len(data):
-        skipped, *sizes = _SIZES[updates].unpack_from(data, at)
-        at += _SIZES[updates].size
-        ends = list(accumulate(sizes, initial=at))
-        payloads = tuple(data[start:end] for start, end in pairwise(ends))
-        at = ends[-1] + _SIGNATURE_BYTES
-        step = step if covered is None else covered + skipped
-        yield bundle_of((origin, step, payloads, skipped, data[ends[-1] : at]))
-        covered = step + updates
-
-
-def encode_epoch(epoch: int, frontier: Iterable[Held], salt: int) -> bytes:
-    """An epoch and its frontier, as bytes: which bundles its coefficients are the sum of."""
-    held = tuple(frontier)
-    parts = [_EPOCH.pack(epoch, len(held))]
-    for one in held:
-        parts.append(_HELD.pack(one.origin, one.mark, len(one.beyond)))
-        parts += [struct.pack(">QQ", first, last) for first, last in one.beyond]
-    return sealed(b"".join(parts), salt)
-
-
-def decode_epoch(record: bytes, salt: int) -> tuple[int, tuple[Held, ...]]:
-    """Raises ChecksumError."""
-    data = unsealed(record, salt)
-    epoch, count = _EPOCH.unpack_from(data)
-    held, at = [], _EPOCH.size
-    for _ in range(count):
-        origin, mark, ranges = _HELD.unpack_from(data, at)
-        flat = struct.unpack_from(f">{2 * ranges}Q", data, at + _HELD.size)
-        held.append(Held(origin, mark, tuple(zip(flat[::2], flat[1::2], strict=True))))
-        at += _HELD.size + 16 * ranges
-    return epoch, tuple(held)
-
-
-def encode_warrant(warrant: Warrant, salt: int) -> bytes:
-    """A warrant as a value of the table of records, which adds a checksum. salt: of members."""
-    members = [encode_member(member, salt) for member in warrant.members]
-    head = _WARRANT.pack(len(b"".join(warrant.before)), len(warrant.digests), len(members))
-    digests = [digest for pair in (warrant.before, *warrant.digests) for digest in pair]
-    return b"".join((head, *digests, *(part for one in members for part in (_SIZE.pack(len(one)), one))))
-
-
-def decode_warrant(data: bytes, salt: int) -> Warrant:
-    """Raises ChecksumError."""
-    before_bytes, epochs, count = _WARRANT.unpack_from(data)
-    start = _WARRANT.size + before_bytes
-    at = start + 2 * epochs * _DIGEST_BYTES
-    middle = _WARRANT.size + before_bytes // 2
-    halves = [data[k : k + _DIGEST_BYTES] for k in range(start, at, _DIGEST_BYTES)]
-    members = []
-    for _ in range(count):
-        (size,) = _SIZE.unpack_from(data, at)
-        at += _SIZE.size + size
-        members.append(decode_member(data[at - size : at], salt))
-    before = data[_WARRANT.size : middle], data[middle:start]
-    return Warrant(before, tuple(map(EpochDigest, halves[::2], halves[1::2])), tuple(members))
+    return exact_frontier_from_wire(pb.Frontier.FromString(unsealed(record, epoch)))

@@ -1,50 +1,65 @@
-"""What a journal holds, found in one pass over its rows, without keeping any row in memory.
+"""What a journal holds, found in one pass over its rows while they are checked, without keeping any row in memory.
 
-Opening a journal checks every record (`learned`). The same pass finds which steps the bundles cover. For that the first
-and the last step of a strand are enough, because its bundles follow each other without a hole.
+For the steps that a strand covers its columns are enough, because its bundles follow each other without a hole.
 """
 
 import contextlib
 import hashlib
 import zlib
 
-from seedflood.protocol.frontier import Frontier, Held
+from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.seedflood.opening import Inventory
-from seedflood.storage.seedflood.records import decode_strand, strand_span
+from seedflood.storage.records import is_whole, unsealed
+from seedflood.storage.seedflood.records import STRAND_COLUMNS, decode_frontier, decode_strands, is_strand, strand_span
+from seedflood.storage.store import Store
+from seedflood.storage.tables import Table
 
 
-class Survey:
-    """Call `note_sum` for all sums, then `note` for all strands. bundles: how many there are."""
+class Survey(Table):
+    """Filled by `is_whole`. bundles: how many there are."""
 
-    def __init__(self, salt: int, refresh_period: int) -> None:
-        self._salt = salt
+    schema = (
+        "CREATE TABLE strands (number INTEGER PRIMARY KEY, origin INTEGER NOT NULL, step INTEGER NOT NULL, "
+        "skipped INTEGER NOT NULL, last INTEGER NOT NULL, bundles INTEGER NOT NULL, updates INTEGER NOT NULL, "
+        "record BLOB NOT NULL)",
+        "CREATE UNIQUE INDEX strands_by_origin ON strands (origin, step)",
+        "CREATE TABLE epochs (epoch INTEGER PRIMARY KEY, frontier BLOB NOT NULL, coefficients BLOB NOT NULL, "
+        "warrant BLOB)",
+    )
+
+    def __init__(self, store: Store, refresh_period: int) -> None:
+        self._store = store
         self.refresh_period = refresh_period
-        self.clear()
-
-    def clear(self) -> None:
         self.bundles = 0
-        self._inventory = Inventory()
-        self._sums: dict[int, Frontier] = {}
+        self.inventory = Inventory()
 
-    @property
-    def inventory(self) -> Inventory:
-        return self._inventory
+    def is_whole(self) -> bool:
+        """Surveys the rows, up to the first one that is damaged."""
+        self.bundles, self.inventory = 0, Inventory()
+        return self._are_sums_whole() and self._are_strands_whole()
 
-    def note_sum(self, epoch: int, held: tuple[Held, ...], coefficients: bytes) -> None:
-        """held: which steps the sum covers. coefficients: packed."""
-        self._inventory.sums[epoch] = held
-        with contextlib.suppress(zlib.error):  # the core finds such a sum and reports it
-            self._inventory.digests[epoch] = hashlib.sha256(zlib.decompress(coefficients)).digest()
-        self._sums[epoch] = Frontier(held)
+    def _are_sums_whole(self) -> bool:
+        for epoch, frontier, coefficients, warrant in self._store.connection.execute("SELECT * FROM epochs"):
+            is_sum = is_whole(frontier, epoch) and is_whole(coefficients, epoch)
+            if not is_sum or not (warrant is None or is_whole(warrant, epoch)):
+                return False
+            self.inventory.sums[epoch] = decode_frontier(epoch, frontier)
+            with contextlib.suppress(zlib.error):  # the core finds such a sum and reports it
+                unpacked = zlib.decompress(unsealed(coefficients, epoch))
+                self.inventory.digests[epoch] = hashlib.sha256(unpacked).digest()
+        return True
 
-    def note(self, record: bytes, step: int, bundles: int) -> None:
-        """Takes a strand whose checksum was checked. No strand reaches from one epoch into the next."""
-        self.bundles += bundles
-        epoch = step // self.refresh_period
-        summed = self._sums.get(epoch)
-        if summed is None:
-            self._inventory.note(epoch, strand_span(record))
-            return
-        for bundle in decode_strand(record, self._salt):  # some may be in the sum, and not deleted yet
-            if not summed.holds(*bundle.span):
-                self._inventory.note(epoch, bundle.span)
+    def _are_strands_whole(self) -> bool:
+        sums = {epoch: Frontier(held) for epoch, held in self.inventory.sums.items()}
+        for strand in self._store.connection.execute(f"SELECT {STRAND_COLUMNS} FROM strands"):
+            if not is_strand(strand):
+                return False
+            self.bundles += strand[4]
+            epoch = strand[1] // self.refresh_period  # no strand reaches from one epoch into the next
+            if (summed := sums.get(epoch)) is None:
+                self.inventory.note(epoch, strand_span(strand))
+                continue
+            for bundle in decode_strands([strand]):  # some may be in the sum, and not deleted yet
+                if not summed.holds(*bundle.span):
+                    self.inventory.note(epoch, bundle.span)
+        return True

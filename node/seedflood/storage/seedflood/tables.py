@@ -13,16 +13,27 @@ from seedflood.protocol.frontier import Frontier, Held
 from seedflood.protocol.origin import STEP_MAX, OriginId
 from seedflood.protocol.seedflood.batches import cut_bundles
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch
-from seedflood.storage.records import seal_of, sealed, unsealed
-from seedflood.storage.seedflood.records import decode_epoch, decode_strand, encode_epoch, encode_strand, fits_strand
+from seedflood.storage.records import sealed, unsealed
+from seedflood.storage.seedflood.records import (
+    STRAND_COLUMNS,
+    Strand,
+    StrandEncoder,
+    decode_frontier,
+    decode_strands,
+    encode_frontier,
+    fits_strand,
+)
 from seedflood.storage.store import Store
 from seedflood.storage.tables import signed
+from seedflood.wire import flood_pb2 as pb
+from seedflood.wire.members import warrant_from_wire, warrant_to_wire
 
 Stretch = tuple[OriginId, int, int, int]
 """(origin, first, last, end): the strands of an origin that begin at one of the steps first..last and end by `end`."""
 
 READ_BYTES = 4 << 20
-"""About how much is read at once. A strand of pairs is one page at most, a strand of payloads up to 64 pages."""
+READ_STRANDS = 2048
+"""How much is read at once, about. A strand of pairs is one page at most, a strand of payloads up to 64 pages."""
 
 FIRST_STRANDS = 16
 """How many strands are read at first, when their size is not known yet."""
@@ -32,13 +43,12 @@ LOOKS_MAX = 16
 """Strands and bytes per read, and reads per batch, when a neighbour is served while others wait: a read takes a few
 milliseconds at most, usually less than one."""
 
-_INSERT = "INSERT INTO strands (origin, step, last, bundles, record) VALUES (?, ?, ?, ?, ?)"
+_INSERT = f"INSERT INTO strands ({STRAND_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)"
 _AFTER = "SELECT MIN(step) FROM strands WHERE origin = ? AND step > ?"
 _LAST = "SELECT last FROM strands WHERE origin = ? ORDER BY step DESC LIMIT 1"
 _BEFORE = "SELECT MAX(step) FROM strands WHERE origin = ? AND step <= ?"
-_SELECT = "SELECT number, record FROM strands WHERE origin = ? AND step BETWEEN ? AND ? ORDER BY step LIMIT ?"
-_REPLAY = "SELECT number, record FROM strands WHERE number > ? ORDER BY number LIMIT ?"
-_PAGE = "SELECT number, step, last, record FROM strands WHERE origin = ? AND step BETWEEN ? AND ? ORDER BY step LIMIT ?"
+_SELECT = f"SELECT {STRAND_COLUMNS} FROM strands WHERE origin = ? AND step BETWEEN ? AND ? ORDER BY step LIMIT ?"
+_REPLAY = f"SELECT {STRAND_COLUMNS}, number FROM strands WHERE number > ? ORDER BY number LIMIT ?"
 _NEXT_ORIGIN = "SELECT origin FROM strands WHERE origin >= ? ORDER BY origin LIMIT 1"
 
 _STRETCH = "FROM strands WHERE origin = ? AND step BETWEEN ? AND ? AND last <= ?"
@@ -48,8 +58,11 @@ _DELETE = f"DELETE {_STRETCH}"
 
 _FRONTIERS = "SELECT epoch, frontier FROM epochs WHERE epoch BETWEEN ? AND ? ORDER BY epoch"
 _EPOCHS = "SELECT epoch FROM epochs ORDER BY epoch"
-_SUM = "SELECT frontier, coefficients FROM epochs WHERE epoch = ?"
-_PUT = "INSERT OR REPLACE INTO epochs VALUES (?, ?, ?)"
+_SUM = "SELECT frontier, coefficients, warrant FROM epochs WHERE epoch = ?"
+_PUT = (
+    "INSERT INTO epochs VALUES (?, ?, ?, ?) ON CONFLICT (epoch) DO UPDATE SET frontier = excluded.frontier, "
+    "coefficients = excluded.coefficients, warrant = IFNULL(excluded.warrant, warrant)"
+)
 
 _NO_GAP = (0, -1)
 
@@ -60,10 +73,10 @@ class Bundles:
     No two strands of an origin share a step.
     """
 
-    def __init__(self, store: Store, salt: int, refresh_period: int, count: int = 0) -> None:
+    def __init__(self, store: Store, refresh_period: int, count: int) -> None:
         """count: how many bundles are there already."""
         self._store = store
-        self._salt = salt
+        self._encode = StrandEncoder().encode
         self._refresh_period = refresh_period
         self._gaps: dict[OriginId, tuple[int, int]] = {}
         """For each origin, steps (first, last) that no strand has: from behind the bundle that was added last up to the
@@ -170,9 +183,8 @@ class Bundles:
         """All bundles, strand by strand, as a stream."""
         number, count = 0, FIRST_STRANDS
         while rows := self._store.rows(_REPLAY, number, count):
-            count = _count_next(rows)
-            for number, record in rows:
-                yield from self._decode(number, record)
+            number, count = rows[-1][-1], _count_next(rows)
+            yield from self._decode([row[:-1] for row in rows])
 
     def between(self, first: int, last: int) -> list[Bundle]:
         """The bundles of all origins that begin at one of the steps first..last."""
@@ -194,28 +206,27 @@ class Bundles:
         for origin in self._origins() if first <= last else ():
             step, count = held.next_lacking(origin, first), FIRST_STRANDS
             while page := self._page(origin, step, last, count):
-                for number, begin, end, record in page:
-                    if end >= step and not held.holds(origin, begin, end):
-                        there = [one for one in self._decode(number, record) if one.last >= step and one.step >= first]
-                        batch += [b for b in there if b.step <= last and not held.holds(origin, b.step, b.last)]
+                lacking = [one for one in page if one[3] >= step and not held.holds(origin, one[1], one[3])]
+                there = [one for one in self._decode(lacking) if one.last >= step and one.step >= first]
+                batch += [one for one in there if one.step <= last and not held.holds(origin, one.step, one.last)]
                 looks += 1
                 parts = [list(part) for part in cut_bundles(batch, limit)] or [[]]
                 batch = [] if looks >= LOOKS_MAX else parts.pop()
                 looks = 0 if parts else looks
                 yield from parts
-                end = page[-1][2]
+                end = page[-1][3]
                 if len(page) < count or end >= last:
                     break
                 step, count = held.next_lacking(origin, end + 1), min(PAGE_STRANDS, _count_next(page, PAGE_BYTES))
         if batch:
             yield batch
 
-    def _page(self, origin: OriginId, step: int, last: int, count: int) -> list[tuple[int, int, int, bytes]]:
+    def _page(self, origin: OriginId, step: int, last: int, count: int) -> list[Strand]:
         """Up to `count` strands of an origin: from the one that covers the step, to those that begin at `last`."""
         if step > last:
             return []
         ((start,),) = self._store.rows(_BEFORE, signed(origin), step)
-        return self._store.rows(_PAGE, signed(origin), step if start is None else start, last, count)
+        return self._store.rows(_SELECT, signed(origin), step if start is None else start, last, count)
 
     def _remember_count(self) -> None:
         """Called before each change: keeps the count as it was when the open group began."""
@@ -240,11 +251,7 @@ class Bundles:
         )
 
     def _insert(self, strands: Iterable[Sequence[Bundle]]) -> None:
-        rows = [
-            (signed(one[0].origin), one[0].step, one[-1].last, len(one), encode_strand(one, self._salt))
-            for one in strands
-        ]
-        self._store.connection.executemany(_INSERT, rows)
+        self._store.connection.executemany(_INSERT, map(self._encode, strands))
 
     def _gap_end(self, origin: OriginId, step: int) -> int:
         """The last step before the next strand of the origin. step: one that no strand covers."""
@@ -266,7 +273,7 @@ class Bundles:
         """The strand that begins with this step or last before it, with its first step; (0, []) if there is none."""
         ((start,),) = self._store.rows(_BEFORE, signed(origin), step)
         found = [] if start is None else self._store.rows(_SELECT, signed(origin), start, start, 1)
-        return start or 0, [one for number, record in found for one in self._decode(number, record)]
+        return start or 0, list(self._decode(found))
 
     def _read(self, origin: OriginId, first: int, last: int) -> Iterator[Bundle]:
         """The bundles of an origin that overlap with the steps first..last."""
@@ -274,11 +281,10 @@ class Bundles:
         start, count = first if start is None else start, FIRST_STRANDS
         while rows := self._store.rows(_SELECT, signed(origin), start, last, count):
             count = _count_next(rows)
-            for row in rows:
-                for bundle in self._decode(*row):
-                    start = bundle.step + 1
-                    if first <= bundle.last and bundle.step <= last:
-                        yield bundle
+            for bundle in self._decode(rows):
+                start = bundle.step + 1
+                if first <= bundle.last and bundle.step <= last:
+                    yield bundle
 
     def _origins(self) -> Iterator[OriginId]:
         """All origins that have strands. Jumps from origin to origin in the index, instead of reading all of it."""
@@ -287,16 +293,16 @@ class Bundles:
             ((origin,),) = rows
             yield origin % (1 << 64)
 
-    def _decode(self, number: int, record: bytes) -> list[Bundle]:
-        return self._store.decode(decode_strand, record, self._salt, f"record {number}")
+    def _decode(self, strands: Iterable[Strand]) -> Iterator[Bundle]:
+        with self._store.reading("a strand of bundles"):
+            yield from decode_strands(strands)
 
 
 class Sums:
     """The sums by epoch, each with the frontier of the bundles that it replaces."""
 
-    def __init__(self, store: Store, salt: int) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
-        self._salt = salt
         self._all: Frontier | None = None
         store.when_undone.append(self._forget_what_was_undone)
 
@@ -322,21 +328,31 @@ class Sums:
         return self.frontiers(epoch, epoch).get(epoch, ())
 
     def get(self, epoch: int) -> ClosedEpoch:
-        ((record, coefficients),) = self._store.rows(_SUM, epoch)
-        unpacked = self._store.decode(unsealed, coefficients, seal_of(record), f"the sum of epoch {epoch}")
-        return ClosedEpoch(epoch, self._decode(epoch, record), unpacked)
+        ((frontier, coefficients, warrant),) = self._store.rows(_SUM, epoch)
+        with self._store.reading(f"the sum of epoch {epoch}"):
+            signed_by = None if warrant is None else pb.Warrant.FromString(unsealed(warrant, epoch))
+            return ClosedEpoch(
+                epoch,
+                decode_frontier(epoch, frontier),
+                unsealed(coefficients, epoch),
+                warrant=None if signed_by is None else warrant_from_wire(signed_by),
+            )
 
     def put(self, closed: ClosedEpoch) -> None:
-        record = encode_epoch(closed.epoch, closed.frontier, self._salt)
-        coefficients = sealed(closed.coefficients, seal_of(record))
-        self._store.connection.execute(_PUT, (closed.epoch, record, coefficients))
+        """Writes a sum, and its warrant if it has one. That of an earlier sum may stay else: it convinces nobody."""
+        epoch, warrant = closed.epoch, None
+        if closed.warrant is not None:
+            warrant = sealed(warrant_to_wire(closed.warrant).SerializeToString(), epoch)
+        row = epoch, encode_frontier(epoch, closed.frontier), sealed(closed.coefficients, epoch), warrant
+        self._store.connection.execute(_PUT, row)
         self._all = None if self._all is None else _joined(self._all, closed.frontier)
 
     def _forget_what_was_undone(self) -> None:
         self._all = None
 
     def _decode(self, epoch: int, record: bytes) -> tuple[Held, ...]:
-        return self._store.decode(decode_epoch, record, self._salt, f"epoch {epoch}")[1]
+        with self._store.reading(f"epoch {epoch}"):
+            return decode_frontier(epoch, record)
 
 
 def _joined(frontier: Frontier, held: Iterable[Held]) -> Frontier:
@@ -362,6 +378,5 @@ def stretches(held: Iterable[Held], first: int, last: int) -> list[Stretch]:
 
 
 def _count_next(rows: Sequence[tuple[Any, ...]], room: int = READ_BYTES) -> int:
-    """How many strands to read next, if all are as large as the largest of these rows. The record is their last
-    column."""
-    return max(1, room // max(len(row[-1]) for row in rows))
+    """How many strands to read next, if all are as large as the largest of these rows."""
+    return min(READ_STRANDS, max(1, room // max(len(row[6]) for row in rows)))

@@ -1,9 +1,6 @@
-"""Wire format of bundles and frontiers, most of the traffic: packed columns, which a few calls can parse.
+"""Bundles and frontiers, most of the traffic and of a journal: packed columns, which a few calls can parse."""
 
-It is a part of the codec: it checks what comes from the network, and raises PeerError.
-"""
-
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 
 from seedflood.errors import PeerError
@@ -37,14 +34,21 @@ def check(is_right: bool, sentence: str, reason: str = "limit") -> None:
 def updates_to_wire(bundles: Sequence[Bundle]) -> pb.Updates:
     if not bundles:
         return pb.Updates()
-    origins, steps, probes, skipped, signatures = zip(*bundles, strict=True)
+    wire = told_to_wire(bundles)
+    wire.origins.extend([bundle.origin for bundle in bundles])
+    wire.steps.extend([bundle.step for bundle in bundles])
+    wire.signatures = b"".join([bundle.signature for bundle in bundles])
+    return wire
+
+
+def told_to_wire(bundles: Sequence[Bundle]) -> pb.Updates:
+    """What bundles tell, at least one. Whose they are, of which steps, and signatures are columns of a journal's rows,
+    too."""
+    _, _, probes, skipped, _ = zip(*bundles, strict=True)
     counts = list(map(len, probes))
     wire = pb.Updates(
-        origins=origins,
-        steps=steps,
         counts=counts if max(counts) != 1 else None,
         skipped=skipped if any(skipped) else None,
-        signatures=b"".join(signatures),
     )
     if tells_payloads(bundles):
         wire.payloads.extend(chain.from_iterable(probes))
@@ -56,44 +60,48 @@ def updates_to_wire(bundles: Sequence[Bundle]) -> pb.Updates:
 
 
 def updates_from_wire(wire: pb.Updates) -> tuple[Bundle, ...]:
-    origins, steps, joined = list(wire.origins), list(wire.steps), wire.signatures
-    n = len(origins)
+    n, steps, scalars = len(wire.origins), wire.steps[:], wire.scalars[:]
     check(n <= FRAME_BUNDLES_MAX, f"{n} bundles in a frame, more than {FRAME_BUNDLES_MAX}")
-    counts, skipped = list(wire.counts) or [1] * n, list(wire.skipped) or [0] * n
-    told = _told_from_wire(wire)
+    check(len(wire.payloads) <= FRAME_BUNDLES_MAX * BUNDLE_UPDATES_MAX, "too many payloads in a frame")
+    bundles = told_from_wire(wire.origins[:], steps, wire.signatures, wire)
+    if not bundles:
+        return bundles
+    counts = wire.counts[:] or [1] * n
+    check(min(counts) >= 1 and max(counts) <= BUNDLE_UPDATES_MAX, f"a bundle holds 1 to {BUNDLE_UPDATES_MAX} updates")
+    check(not wire.skipped or all(map(int.__le__, wire.skipped, steps)), "a bundle covers steps below 0")
+    check(max(map(int.__add__, steps, counts)) <= STEP_MAX + 1, f"a step is beyond {STEP_MAX}")
+    if wire.payloads:
+        sizes = [tuple(map(len, bundle.probes)) for bundle in bundles]
+        check(all(map(all, sizes)), "a payload is empty")
+        check(max(map(sum, sizes)) <= BUNDLE_BYTES_MAX, f"more than {BUNDLE_BYTES_MAX} bytes of payloads in a bundle")
+    else:
+        check(min(scalars) >= -SCALAR_MAX and max(scalars) <= SCALAR_MAX, "a scalar is out of range")
+    return bundles
+
+
+def told_from_wire(origins: list[int], steps: list[int], joined: bytes, wire: pb.Updates) -> tuple[Bundle, ...]:
+    """Undoes `told_to_wire`. origins, steps, joined: of each bundle, its origin, its first step and its signature.
+
+    That the columns fit each other is checked, and no range: a journal's were checked when they came."""
+    n, counts, skipped = len(origins), wire.counts[:], wire.skipped[:]
+    told: Sequence[Told] | Iterator[Told]
+    if wire.payloads:
+        check(not wire.seeds and not wire.scalars, "a frame tells pairs and payloads", "columns")
+        updates, told = len(wire.payloads), wire.payloads[:]
+    else:
+        check(len(wire.seeds) == len(wire.scalars), "the columns of updates differ in length", "columns")
+        updates, told = len(wire.seeds), zip(wire.seeds[:], wire.scalars[:], strict=True)
     check(
-        len(steps) == len(counts) == len(skipped) == n
+        len(steps) == n == (len(counts) or n) == (len(skipped) or n)
         and len(joined) == SIGNATURE_BYTES * n
-        and len(told) == sum(counts),
+        and updates == (sum(counts) if counts else n),
         "the columns of updates differ in length",
         "columns",
     )
-    if not n:
-        return ()
-    check(min(counts) >= 1 and max(counts) <= BUNDLE_UPDATES_MAX, f"a bundle holds 1 to {BUNDLE_UPDATES_MAX} updates")
-    check(all(map(int.__le__, skipped, steps)), "a bundle covers steps below 0")
-    check(max(map(int.__add__, steps, counts)) <= STEP_MAX + 1, f"a step is beyond {STEP_MAX}")
     in_turn = iter(told)
-    probes = list(zip(in_turn)) if max(counts) == 1 else [tuple(islice(in_turn, count)) for count in counts]
-    if wire.payloads:
-        fits = max(sum(map(len, one)) for one in probes) <= BUNDLE_BYTES_MAX
-        check(fits, f"more than {BUNDLE_BYTES_MAX} bytes of payloads in a bundle")
+    probes = [tuple(islice(in_turn, count)) for count in counts] if counts else zip(in_turn)
     signatures = [joined[k : k + SIGNATURE_BYTES] for k in range(0, len(joined), SIGNATURE_BYTES)]
-    return tuple(map(bundle_of, zip(origins, steps, probes, skipped, signatures, strict=True)))
-
-
-def _told_from_wire(wire: pb.Updates) -> Sequence[Told]:
-    """The pairs, or the payloads, of all steps of all bundles in order."""
-    if wire.payloads:
-        check(len(wire.payloads) <= FRAME_BUNDLES_MAX * BUNDLE_UPDATES_MAX, "too many payloads in a frame")
-        payloads = list(wire.payloads)
-        check(not wire.seeds and not wire.scalars, "a frame tells pairs and payloads", "columns")
-        check(all(payloads), "a payload is empty")
-        return payloads
-    seeds, scalars = list(wire.seeds), list(wire.scalars)
-    check(len(seeds) == len(scalars), "the columns of updates differ in length", "columns")
-    check(min(scalars, default=0) >= -SCALAR_MAX and max(scalars, default=0) <= SCALAR_MAX, "a scalar is out of range")
-    return list(zip(seeds, scalars, strict=True))
+    return tuple(map(bundle_of, zip(origins, steps, probes, skipped or [0] * n, signatures, strict=True)))
 
 
 def frontier_to_wire(frontier: Sequence[Held]) -> pb.Frontier:
@@ -118,6 +126,13 @@ def frontier_from_wire(wire: pb.Frontier) -> tuple[Held, ...]:
     n = len(wire.origins)
     check(n <= FRONTIER_ORIGINS_MAX, f"{n} origins in a frontier, more than {FRONTIER_ORIGINS_MAX}")
     check(len(wire.ranges) <= 2 * FRONTIER_RANGES_MAX, f"more than {FRONTIER_RANGES_MAX} ranges in a frontier")
+    check(max(wire.range_counts, default=0) <= RANGES_MAX, f"more than {RANGES_MAX} ranges of an origin")
+    return exact_frontier_from_wire(wire)
+
+
+def exact_frontier_from_wire(wire: pb.Frontier) -> tuple[Held, ...]:
+    """A frontier of any size."""
+    n = len(wire.origins)
     check(max(len(wire.marks), len(wire.range_counts)) <= n, "the columns of a frontier differ in length", "columns")
     origins, marks, ranges = list(wire.origins), list(wire.marks), list(wire.ranges)
     counts = list(wire.range_counts) or [0] * n
@@ -128,7 +143,6 @@ def frontier_from_wire(wire: pb.Frontier) -> tuple[Held, ...]:
     )
     check(len(set(origins)) == n, "a frontier names an origin twice")
     check(max(marks, default=0) <= STEP_MAX + 1, f"a mark is beyond {STEP_MAX}")
-    check(max(counts, default=0) <= RANGES_MAX, f"more than {RANGES_MAX} ranges of an origin")
     numbers = iter(ranges)
     frontier = []
     for origin, mark, count in zip(origins, marks, counts, strict=True):

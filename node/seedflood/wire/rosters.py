@@ -1,12 +1,12 @@
-"""Rosters as frames and back. What is decoded has the shape and the bounds of `protocol.swarm.roster`; its signature is
+"""Rosters. What is decoded has the shape and the bounds of `protocol.swarm.roster`; its signature is
 verified by the core, which knows the operator."""
 
 from collections.abc import Iterator
 
 from seedflood.errors import PeerError
 from seedflood.protocol.swarm.roster import ENTRIES_MAX, ROLES, SERIAL_MAX, SIGNATURE_BYTES, Cut, Entry, Role, Roster
-from seedflood.transport.columns import check
 from seedflood.wire import flood_pb2 as pb
+from seedflood.wire.columns import check
 
 
 def roster_to_wire(roster: Roster) -> pb.Roster:

@@ -1,7 +1,4 @@
-"""Wire format of what finds and proves lies: digests of epochs and blocks, and proofs of equivocation.
-
-It is a part of the codec: it checks what comes from the network, and raises PeerError.
-"""
+"""What finds and proves lies: digests of epochs and blocks, and proofs of equivocation."""
 
 from collections.abc import Iterable, Sequence
 
@@ -14,8 +11,8 @@ from seedflood.protocol.seedflood.messages import (
     EpochDigest,
     Equivocation,
 )
-from seedflood.transport.columns import check, updates_from_wire
 from seedflood.wire import flood_pb2 as pb
+from seedflood.wire.columns import check, updates_from_wire
 
 DIGEST_BYTES = 32
 

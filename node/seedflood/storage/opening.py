@@ -1,0 +1,199 @@
+"""Opens the file of a journal: creates it, finds it sound, or sets it aside.
+
+Opening checks everything: the pages (sqlite's integrity check, which covers the indexes), the schema, the seal of every
+record, and the log. A file that fails is *damaged*. It is renamed, and an empty one takes its place. So the node has
+lost its past, as with a lost disk: it is forgetful (`protocol/seedflood/catchup`), and pulls everything from its
+neighbours. Nothing is salvaged: what was lost besides is unknown, so every neighbour has to be asked anyway.
+
+A *log* may end early in two ways. A power failure leaves the writes that nobody forced onto the disk half done; the
+disk may change what was forced. sqlite takes both for the end of the log, and so do we: what stands before it is kept.
+But if groups of this log follow the break, nobody can say whether we had told them to others. So the node is forgetful
+then, too, and loses nothing else.
+
+A journal is made as a draft, and renamed when it is complete and on the disk. So an empty file under its name is
+damaged, not new. Pages that compaction frees are used again. While they are more than half of the file, every commit
+gives some back to the file system (auto_vacuum = INCREMENTAL).
+"""
+
+import contextlib
+import os
+import sqlite3
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from seedflood import durable
+from seedflood.errors import ConfigError, JournalError
+from seedflood.storage.records import ChecksumError, Identity
+from seedflood.storage.store import Store
+from seedflood.storage.tables import Meta, Table
+
+FORMAT_VERSION = 7
+"""Formats up to 6 were packed bytes; rows of this one are protobuf."""
+
+PAGE_BYTES = 4096
+DAMAGED_SUFFIX = ".damaged"
+
+_MAGIC = b"SQLite format 3\0" + struct.pack(">H", PAGE_BYTES)
+_READABLE = (b"\1\1", b"\2\2")
+"""Versions of the file format, for writing and for reading: with any other, sqlite would open it for reading only."""
+
+_LOG_SALTS = struct.Struct(">16x2I8x")  # the header of a log
+_FRAME = struct.Struct(">4x3I8x")  # the header of a frame: if a group ends with it, pages of the file; two salts
+_DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_SCHEMA}
+
+
+class _Tabled(Protocol):
+    """A journal, whose file may be incomplete yet."""
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """All but `Meta`."""
+
+
+_Journal = TypeVar("_Journal", bound=_Tabled)
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """A journal was damaged when it was opened. kept_at: the damaged file; None if only the end of its log was lost."""
+
+    kept_at: Path | None
+
+    def facts(self) -> dict[str, object]:
+        """As plain values, for a line of the log."""
+        return {"lost": "the end of its log"} if self.kept_at is None else {"kept_at": str(self.kept_at)}
+
+
+def open_sound(path: Path, identity: Identity, make: Callable[[Store], _Journal]) -> tuple[_Journal, Damage | None]:
+    """The journal that `make` makes of a file that is whole, and what was wrong with the file that was there.
+
+    Raises ConfigError if it belongs to another run, sqlite3.Error, OSError.
+    """
+    damage = None
+    if path.exists() or _with(path, "-wal").exists():
+        committed = _committed_frames(_with(path, "-wal"))
+        if found := _open_whole(path, identity, make):
+            journal, frames = found
+            return journal, Damage(None) if frames < committed else None
+        damage = Damage(_set_aside(path))
+    _create(path, identity, make)
+    return make(Store.open(path)), damage
+
+
+def _create(path: Path, identity: Identity, make: Callable[[Store], _Tabled]) -> None:
+    """A new file (mode 0600)."""
+    with (
+        durable.draft(path) as draft,
+        contextlib.closing(sqlite3.connect(draft, isolation_level=None)) as connection,
+    ):
+        connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        connection.execute("PRAGMA journal_mode = OFF")  # a draft that fails is thrown away
+        connection.execute("BEGIN IMMEDIATE")
+        store = Store(path, connection)
+        for statement in _schema(make(store)):
+            connection.execute(statement)
+        Meta(store).put_identity(identity)
+        connection.execute("COMMIT")
+
+
+def _open_whole(path: Path, identity: Identity, make: Callable[[Store], _Journal]) -> tuple[_Journal, int] | None:
+    """(the journal, the frames of its log that sqlite found whole); None if the file is damaged. A file that sqlite
+    cannot read is damaged; one that the host cannot read is an error."""
+    if not _has_readable_header(path):
+        return None
+    with contextlib.ExitStack() as undo:
+        try:
+            store = Store.open(path)
+            undo.callback(_discard, store)
+            journal = make(store)
+            if _is_sound(store, identity, journal):
+                frames = store.count_log_frames()
+                undo.pop_all()
+                return journal, frames
+        except sqlite3.Error as error:
+            code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)
+            if code & 0xFF not in _DAMAGED and code != sqlite3.SQLITE_IOERR_SHORT_READ:
+                raise
+        except (ChecksumError, UnicodeDecodeError):  # the latter: sqlite quotes a damaged schema in its error message
+            pass
+    return None
+
+
+def _is_sound(store: Store, identity: Identity, journal: _Tabled) -> bool:
+    """Raises ConfigError if the file belongs to another run, ChecksumError or sqlite3.Error if it is damaged."""
+    meta, connection = Meta(store), store.connection
+    _check_identity(store.path, meta.identity(), identity)
+    schema = connection.execute("SELECT CAST(sql AS BLOB) FROM sqlite_master ORDER BY rowid").fetchall()
+    if schema != [(statement.encode(),) for statement in _schema(journal)]:
+        return False
+    is_consistent = connection.execute("PRAGMA integrity_check(1)").fetchall() == [("ok",)]
+    return is_consistent and all(table.is_whole() for table in (meta, *journal.tables))
+
+
+def _schema(journal: _Tabled) -> list[str]:
+    return [statement for schema in (Meta.schema, *(one.schema for one in journal.tables)) for statement in schema]
+
+
+def _check_identity(path: Path, found: Identity, wanted: Identity) -> None:
+    """Raises ConfigError if the journal belongs to another run or base model, or has another format."""
+    if found.format != wanted.format:
+        raise ConfigError(
+            f"{path} has journal format {found.format}, this release reads {wanted.format}; use the release that "
+            "wrote it or another --state folder"
+        )
+    if found.run_id != wanted.run_id:
+        raise ConfigError(
+            f"{path} belongs to run {found.run_id.hex()[:16]}, [run] here is {wanted.run_id.hex()[:16]}; use another "
+            "--state folder or put back the [run] settings it was made with"
+        )
+    if found.base_digest != wanted.base_digest:
+        raise ConfigError(
+            f"{path} was made with other base model weights; use another --state folder or the same weights"
+        )
+
+
+def _has_readable_header(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            head = file.read(len(_MAGIC) + 2)
+    except FileNotFoundError:  # only its log is there
+        return False
+    return head.startswith(_MAGIC) and head[len(_MAGIC) :] in _READABLE
+
+
+def _committed_frames(log: Path) -> int:
+    """How many frames the log has up to the last one that ends a group. A frame of this use of the log has its salts;
+    one of the two is enough, so that a flipped bit in the other hides nothing."""
+    committed = 0
+    with contextlib.suppress(FileNotFoundError), log.open("rb") as file:
+        salts = _LOG_SALTS.unpack(file.read(_LOG_SALTS.size).ljust(_LOG_SALTS.size))
+        for number in range(1, 1 + (log.stat().st_size - _LOG_SALTS.size) // (_FRAME.size + PAGE_BYTES)):
+            size, *here = _FRAME.unpack(file.read(_FRAME.size))
+            if size and any(map(int.__eq__, salts, here)):
+                committed = number
+            file.seek(PAGE_BYTES, os.SEEK_CUR)
+    return committed
+
+
+def _set_aside(path: Path) -> Path:
+    """Renames the file and its log: sqlite would apply the log to the new file. The file goes first, for without its
+    log it might pass for whole. A log without a file does not, so after a crash in between this is done again."""
+    damaged = _with(path, DAMAGED_SUFFIX)
+    for suffix in ("", "-wal", "-shm", "-journal"):
+        with contextlib.suppress(FileNotFoundError):
+            os.replace(_with(path, suffix), _with(damaged, suffix))
+            durable.sync_folder(path.parent)
+    return damaged
+
+
+def _discard(store: Store) -> None:
+    with contextlib.suppress(JournalError):
+        store.close()
+
+
+def _with(path: Path, suffix: str) -> Path:
+    return path.with_name(path.name + suffix)
