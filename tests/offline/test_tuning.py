@@ -29,14 +29,14 @@ def silence(rate, done, total):
 
 
 def test_a_sweep_recommends_the_rate_that_left_the_least_loss(tmp_path):
-    result = sweep(settings_of(tmp_path, steps=20), [1e-9, 1e-3, 2.0], None, silence)
-    assert [one.learning_rate for one in result.tries] == [1e-9, 1e-3, 2.0]
-    assert result.best.learning_rate == 1e-3
+    result = sweep(settings_of(tmp_path, steps=20), [1e-9, 5e-4, 2.0], None, silence)
+    assert [one.learning_rate for one in result.tries] == [1e-9, 5e-4, 2.0]
+    assert result.best.learning_rate == 5e-4
     assert result.is_helpful
-    assert json.loads(json.dumps(result.facts()))["learning_rate"] == 1e-3
+    assert json.loads(json.dumps(result.facts()))["learning_rate"] == 5e-4
     console = Console(width=80, record=True, file=io.StringIO())
     show_sweep(result, console)
-    assert "In [run.seedflood] of peers.toml on all hosts:\nlearning_rate = 0.001\n" in console.export_text()
+    assert "In [run.seedflood] of peers.toml on all hosts:\nlearning_rate = 0.0005\n" in console.export_text()
 
 
 def test_a_sweep_without_rates_has_the_default_in_the_middle_and_goes_on_beyond_the_best_end(tmp_path):

@@ -92,6 +92,17 @@ def test_a_flipped_bit_in_a_column_without_an_index_is_noticed(strands, column: 
     assert not is_strand(tuple(row))
 
 
+@pytest.mark.parametrize("other", [b"", "", 0.5, None])
+@pytest.mark.parametrize("column", range(2, 6))
+def test_a_column_of_another_type_is_noticed(column: int, other: object) -> None:
+    """A flipped bit in the header of a row makes a constant integer an empty blob or text."""
+    row = list(StrandEncoder().encode([Bundle(1, 4, ((5, 6),), signature=bytes(64))]))
+    row[column] = other
+    assert not is_strand(tuple(row))
+    with pytest.raises(ChecksumError):
+        list(decode_strands([tuple(row)]))
+
+
 def test_a_short_record_is_noticed() -> None:
     with pytest.raises(ChecksumError):
         list(decode_strands([(1, 0, 0, 0, 1, 1, b"")]))

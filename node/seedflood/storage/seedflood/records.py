@@ -80,9 +80,12 @@ class StrandEncoder:
 
 
 def is_strand(strand: Strand) -> bool:
-    """Is it what was written?"""
-    _, _, *name, record = strand
-    return is_whole(record, crc32(_NAME.pack(*name)))
+    """Is it what was written? A flipped bit may also change the type of a column."""
+    _, _, skipped, last, bundles, updates, record = strand
+    try:
+        return is_whole(record, crc32(_NAME.pack(skipped, last, bundles, updates)))
+    except struct.error:
+        return False
 
 
 def strand_span(strand: Strand) -> Span:
@@ -97,9 +100,15 @@ def decode_strands(strands: Iterable[Strand]) -> Iterator[Bundle]:
     Messages that follow each other are one message with longer columns. So strands that spell the same columns are read
     together.
     """
-    for _, some in groupby(strands, _shape):
+    for _, some in groupby(map(_checked, strands), _shape):
         while part := list(islice(some, DECODED_STRANDS)):
             yield from _decode(part)
+
+
+def _checked(strand: Strand) -> Strand:
+    if not is_strand(strand):
+        raise ChecksumError
+    return strand
 
 
 def _shape(strand: Strand) -> tuple[bool, bool]:
@@ -112,9 +121,7 @@ def _decode(strands: Sequence[Strand]) -> tuple[Bundle, ...]:
     """strands: of one shape."""
     origins: list[int] = []
     signatures, told = [], []
-    for origin, _, skipped, last, bundles, updates, record in strands:
-        if not is_whole(record, crc32(_NAME.pack(skipped, last, bundles, updates))):
-            raise ChecksumError
+    for origin, _, _, _, bundles, _, record in strands:
         origins += [origin % (1 << 64)] * bundles
         signatures.append(record[: SIGNATURE_BYTES * bundles])
         told.append(record[SIGNATURE_BYTES * bundles : -SEAL_BYTES])
