@@ -5,7 +5,8 @@ command of `seedflood-node` from its first line on; only the modules are there a
 process in which PyTorch has threads, or has touched a GPU, must not be forked.
 
 The argument is a list of nodes in JSON: the words of each command, the file of its stdout, and the number of the pipe
-that is its stderr. On stdout stands a line for each fact: number of the node, "pid" or "code", value.
+that is its stderr. What stdout was at first gets a line for each fact: number of the node, "pid" or "code", value.
+Whatever a module prints while it is imported goes to stderr.
 """
 
 import contextlib
@@ -22,7 +23,8 @@ from seedflood.host import garbage
 def main() -> None:
     """Forks all nodes, and waits for them. In a node it returns when the node has ended."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the nodes and for whoever watches them
-    nodes, parent = json.loads(sys.argv[1]), os.getppid()
+    nodes, parent, facts = json.loads(sys.argv[1]), os.getppid(), os.dup(1)
+    os.dup2(2, 1)
     garbage.defer()
     with contextlib.suppress(Exception):  # a node says itself what it cannot import
         _import_all()
@@ -32,15 +34,15 @@ def main() -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # else a node might be forked that nobody was told of
     for number, node in enumerate(nodes):
         if (pid := os.fork()) == 0:
-            _become(node, nodes[number:])
+            _become(node, [facts, *(one["stderr"] for one in nodes[number:])])
             return node_main()
         os.close(node["stderr"])
         numbers[pid] = number
-        _tell(number, "pid", pid)
+        _tell(facts, number, "pid", pid)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     while numbers:
         pid, status = os.wait()
-        _tell(numbers.pop(pid), "code", os.waitstatus_to_exitcode(status))
+        _tell(facts, numbers.pop(pid), "code", os.waitstatus_to_exitcode(status))
     return None
 
 
@@ -51,19 +53,20 @@ def _import_all() -> None:
     import_families()
 
 
-def _become(node: dict[str, Any], others: list[dict[str, Any]]) -> None:
+def _become(node: dict[str, Any], pipes: list[int]) -> None:
+    """pipes: of others, and the one that is our stderr. A pipe ends when its last writer does."""
     results = os.open(node["stdout"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     os.dup2(results, 1)
     os.dup2(node["stderr"], 2)
-    for file in (results, *(one["stderr"] for one in others)):  # a pipe ends when its node does
+    for file in (results, *pipes):
         os.close(file)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     sys.argv = ["seedflood-node", *node["words"]]
 
 
-def _tell(number: int, what: str, value: int) -> None:
-    print(json.dumps([number, what, value]), flush=True)
+def _tell(facts: int, number: int, what: str, value: int) -> None:
+    os.write(facts, f"{json.dumps([number, what, value])}\n".encode())
 
 
 if __name__ == "__main__":

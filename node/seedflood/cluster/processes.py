@@ -72,14 +72,17 @@ async def _reader(pipe: int) -> asyncio.StreamReader:
 async def _follow(parent: asyncio.subprocess.Process, nodes: list[NodeProcess]) -> None:
     """Notes what the parent tells, until all nodes have ended. If it ends before them, they are ended, too."""
     assert parent.stdout is not None
-    async for line in parent.stdout:
-        number, what, value = json.loads(line)
-        if what == "pid":
-            nodes[number].pid = value
-        else:
-            nodes[number].ended.set_result(value)
-    code = await parent.wait()
-    for node in nodes:
-        if not node.ended.done():
-            node.send(signal.SIGKILL)
-            node.ended.set_result(code if code < 0 else -signal.SIGKILL)
+    code = 0
+    try:
+        async for line in parent.stdout:
+            number, what, value = json.loads(line)
+            if what == "pid":
+                nodes[number].pid = value
+            else:
+                nodes[number].ended.set_result(value)
+        code = await parent.wait()
+    finally:
+        for node in nodes:
+            if not node.ended.done():
+                node.send(signal.SIGKILL)
+                node.ended.set_result(code if code < 0 else -signal.SIGKILL)

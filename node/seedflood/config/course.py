@@ -10,7 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from seedflood.config.load import NAME_THE_FILE, Settings, anchor, check_folders, combine, read_layer, with_state
+from seedflood.config.load import (
+    NAME_THE_FILE,
+    Settings,
+    anchor,
+    check_export,
+    check_folders,
+    combine,
+    read_layer,
+    with_state,
+)
 from seedflood.config.tables import merge
 from seedflood.errors import ConfigError
 
@@ -100,6 +109,7 @@ def check_course(course: tuple[Stage, ...]) -> None:
             node = settings.node.model_copy(update={"model_path": None})
             settings = settings.model_copy(update={"node": node})
         check_folders(settings)
+        check_export(settings.node.export)
 
 
 def _read(path: Path, flags: Mapping[str, Any]) -> Iterator[Settings]:

@@ -155,9 +155,9 @@ def anchor(layer: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     if not isinstance(node, Mapping):
         return dict(layer)
     told = {key: value for key, value in node.items() if isinstance(value, str)}
-    begun = {key: str(folder.resolve() / told[key]) for key in PATHS if key in told}
+    begun = {key: _begun(told[key], folder) for key in PATHS if key in told}
     if is_folder(data := told.get("data"), folder):
-        begun["data"] = str(folder.resolve() / str(data))
+        begun["data"] = _begun(str(data), folder)
     return merge(layer, {"node": begun})
 
 
@@ -165,8 +165,13 @@ def detach(layer: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """The same settings for a file elsewhere: all paths that begin at this folder are absolute."""
     run = layer.get("run")
     model = run.get("model") if isinstance(run, Mapping) else None
-    placed = {"run": {"model": str(folder.resolve() / str(model))}} if is_folder(model, folder) else {}
+    placed = {"run": {"model": _begun(str(model), folder)}} if is_folder(model, folder) else {}
     return merge(anchor(layer, folder), placed)
+
+
+def _begun(told: str, folder: Path) -> str:
+    """A path that begins at this folder, or at the user's home, as an absolute one."""
+    return str(folder.resolve() / Path(told).expanduser())
 
 
 def is_folder(told: Any, folder: Path) -> bool:
@@ -203,7 +208,7 @@ def _place(loaded: Settings, model_folder: Path) -> Settings:
     told = {key: str(value) for key in (*PATHS, "data") if (value := getattr(node, key)) is not None}
     placed: dict[str, Any] = dict(anchor({"node": told}, Path())["node"])
     if node.model_path is None and not Path(model).is_absolute() and is_folder(model, model_folder):
-        placed["model_path"] = str(model_folder.resolve() / model)
+        placed["model_path"] = _begun(model, model_folder)
     changes = {key: Path(value) if key in PATHS else value for key, value in placed.items()}
     return loaded.model_copy(update={"node": node.model_copy(update=changes)})
 
@@ -275,8 +280,7 @@ def _nearest(key: str, table: str | None) -> str:
 
 
 def check_folders(settings: Settings) -> None:
-    """Raises ConfigError if what the settings name is not there or cannot be written, seconds before torch could
-    tell."""
+    """Raises ConfigError if what the settings name is not there, seconds before torch could tell."""
     node, run = settings.node, settings.run
     model = Path(run.model if node.model_path is None else node.model_path)
     if model.is_absolute():
@@ -289,16 +293,21 @@ def check_folders(settings: Settings) -> None:
             f'task = "{run.objective.task}" needs rows: set [node] data to a folder with {" and ".join(ROW_FILES)} or '
             f"to a data set of the hub{trial}."
         )
-    if node.export is not None and not _is_writable(node.export):
-        raise ConfigError(f"the folder {node.export} cannot be written when the run has ended; correct [node] export.")
+
+
+def check_export(export: Path | None) -> None:
+    """Raises ConfigError if this folder can be neither made nor written."""
+    if export is not None and not _is_writable(export):
+        raise ConfigError(f"the folder {export} cannot be written when the run has ended; correct [node] export.")
 
 
 def _check_folder(folder: Path, files: tuple[str, ...], key: str) -> None:
-    """Raises ConfigError if there is no such folder, or one of these files is not in it; any may be compressed."""
+    """Raises ConfigError if there is no such folder, or one of these files is not in it; rows may be compressed."""
     if not folder.is_dir():
         raise ConfigError(f"the folder {folder} does not exist; correct {key}.")
     for name in files:
-        if not any((folder / one).is_file() for one in (name, f"{name}.gz")):
+        others = (f"{name}.gz",) if name in ROW_FILES else ()
+        if not any((folder / one).is_file() for one in (name, *others)):
             raise ConfigError(f"the folder {folder} has no {name}; put it there, or correct {key}.")
 
 

@@ -198,8 +198,8 @@ class TelemetryHub:
     # Progress
 
     def stepped(self, count: int) -> None:
-        """A round of so many steps is done. Only what is done here makes up the
-        speed: a node that catches up skips the steps that the others have done without it."""
+        """A round of so many steps is done. Only what is done here makes up the speed: a node that catches up skips the
+        steps that the others have done without it."""
         now = time.time()
         self.tally.last_step_at = now
         parameters = self.subject.parameters if self.subject is not None else None

@@ -193,10 +193,11 @@ class Links:
         peer: OriginId | None = None
         failures = 0
         said = outcome = ""
+        told: str | None = None
         while not self._is_stopping:
             while outcome == "duplicate" and peer is not None and (link := self._links.get(peer)) is not None:
                 await link.ended.wait()
-            began = loop.time()
+            began, kindred = loop.time(), None
             outcome, why = "failed", ""
             try:
                 linked, peer = await self._dial(address)
@@ -205,8 +206,8 @@ class Links:
                     self._found[address] = peer
             except SeedfloodError as error:
                 if isinstance(error, RunMismatchError) and self._is_kindred(error):
+                    kindred = error.run
                     outcome, why = "kindred", f"{address} is in another run of the course"
-                    await self._bid_farewell(address, error.run)
                 else:
                     outcome, why = "refused", f"no link: {error}"
                     self._owner.refused(address, error)
@@ -222,8 +223,10 @@ class Links:
             bound = settings.redial_seconds_min * 2.0 ** min(failures, 30)
             if outcome == "refused":
                 bound = settings.redial_seconds_max
-            if outcome == "kindred":
+            if kindred is not None and kindred != told:
                 bound = min(bound, settings.kindred_seconds_max)
+                told = kindred if await self._bid_farewell(address, kindred) else None
+                failures = 0 if told is not None else failures
             failures += 1
             if not self._is_stopping:
                 await self._sleep(self._uniform(0.0, min(bound, settings.redial_seconds_max)))
@@ -233,11 +236,12 @@ class Links:
         how often it is dialled."""
         return error.is_of_course or error.run in self._settings.kindred_runs
 
-    async def _bid_farewell(self, address: str, run: str) -> None:
-        """Dials a host that is still in a run which all have ended, as a host of that run, and leaves at once."""
+    async def _bid_farewell(self, address: str, run: str) -> bool:
+        """Dials a host that is still in a run which all have ended, as a host of that run, and leaves at once. Was it
+        told?"""
         last = self._settings.ended.get(run)
         if last is None:
-            return
+            return False
         way = self._credentials.open(address, CHANNEL_OPTIONS)
         stream = DialledStream(way.channel, address)
         try:
@@ -248,13 +252,17 @@ class Links:
                     await stream.finish()
                     while await stream.read() is not None:
                         pass
+                    return True
         except (*BROKEN, TimeoutError, PeerError) as error:
             _log.debug("%s was not told that its run is over: %r", address, error)
+        except Exception as error:
+            self._owner.failed(error)
         finally:
             try:
                 await stream.close()
             finally:
                 await way.channel.close()
+        return False
 
     async def _dial(self, address: str) -> tuple[bool, OriginId | None]:
         """Dials once and serves the link until it ends. Returns (was there a link, the peer at this address).

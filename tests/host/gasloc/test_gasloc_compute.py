@@ -294,6 +294,21 @@ def test_a_copy_is_a_checkpoint_that_somebody_else_goes_on_from(settings, tmp_pa
     joiner.put(TakeLocalSteps(7, 2), Encode(7, "bfloat16"), Mix(7, ()))
 
 
+def test_no_copy_brings_the_state_of_an_optimiser(settings, tmp_path, pair):
+    """Else moments that no host has would make the next step as long as a liar likes."""
+    donor, _ = pair
+    for state in donor.trainer.worker.optimiser.state.values():
+        state["exp_avg"].fill_(3e37)
+        state["exp_avg_sq"].zero_()
+    donor.put(KeepCheckpoint(4, 7))
+    content = donor.put(OpenCopy(9))[1][1]
+    joiner = Host(settings, tmp_path / "joiner", 9)
+    assert joiner.put(Adopt(ONE, content.digest, joiner.receive(content)))[2]["is_right"] is True
+    before = joiner.values
+    joiner.put(TakeLocalSteps(7, 2))
+    assert np.abs(joiner.values - before).max() < 0.1
+
+
 @pytest.mark.parametrize("spoil", ["digest", "foreign", "noise"])
 def test_what_is_no_copy_of_the_run_changes_nothing(settings, tmp_path, pair, spoil):
     donor, theirs = pair

@@ -12,6 +12,7 @@ from seedflood.protocol.gasloc.messages import Progress, decode, encode
 from seedflood.protocol.gasloc.rules import Bounds
 from seedflood.protocol.origin import STEP_MAX
 from seedflood.protocol.swarm.messages import Opaque
+from seedflood.protocol.swarm.rules import Patience
 
 
 def spread(world):
@@ -36,6 +37,20 @@ def test_hosts_come_closer_to_each_other_and_their_mean_stays(matching, delay_st
     assert world.total() == world.initial
     assert spread(world) < Fraction(1, 2)
     assert world.reasons() == set()
+
+
+@pytest.mark.parametrize("start_seconds", [59.0, 60.0, 61.0])
+def test_hosts_that_have_waited_long_for_another_one_do_not_take_each_other_for_silent(start_seconds):
+    """They have said nothing of rounds until then."""
+    world = World(clients=4, steps=16, patience=Patience(start_seconds=start_seconds, linger_seconds=30.0))
+    for _ in range(3):
+        world.add()
+    world.complete()
+    world.finish()
+    for host in world.hosts:
+        assert len(host.mixes) == 4
+    mixed = [{round_ for round_, pulls in host.mixes if pulls} for host in world.hosts]
+    assert set.union(*mixed) == {0, 1, 2, 3}, "in each round some two are matched, and exchange"
 
 
 def test_every_host_does_all_local_steps():

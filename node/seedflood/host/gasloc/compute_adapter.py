@@ -351,9 +351,8 @@ class ComputeAdapter:
     def _adopt(self, path: Path) -> bool:
         """Loads a copy, if it is usable. Raises one of `UNFIT` if the file is not a checkpoint."""
         arrays, facts = load(path)
-        is_sane = self._trainer.is_sane(arrays) and 0 <= int(facts["step"]) <= STEP_MAX
-        if not is_sane or not self._is_usable(facts):
+        is_usable = 0 <= int(facts["step"]) <= STEP_MAX and self._is_usable(facts)
+        if not is_usable or not self._trainer.adopt(arrays, facts):
             return False
-        self._trainer.restore(arrays, facts)
         self._close_offer()
         return True

@@ -290,7 +290,7 @@ class Gasloc:
             donor = self._presence.membership.name(copy.donor)
             self._outbox.tell("copy under way", donor=donor, held=copy.held, wanted=copy.wanted)
         found = self.blockers(now)
-        if self._standstill.lasts((self.life.phase, self.round), now) and found:
+        if found and self._standstill.lasts((self.life.phase, self.round), now):
             facts = {"waiting_for": shorten([one.name for one in found]), "why": sorted({one.kind for one in found})}
             self._outbox.tell("waiting", "warning", step=self.step, **facts)
 

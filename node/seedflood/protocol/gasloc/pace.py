@@ -53,7 +53,7 @@ class Pace:
     def heard(self, rounds: Mapping[OriginId, int], now: float) -> None:
         """These hosts have stated that they are in these rounds."""
         for origin, round_ in rounds.items():
-            if round_ > self._heard.get(origin, (-1, 0.0))[0]:
+            if round_ > self._heard.get(origin, (-2, 0.0))[0]:
                 self._heard[origin] = round_, now
 
     @property

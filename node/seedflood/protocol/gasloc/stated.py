@@ -74,9 +74,9 @@ def stated(member: Member) -> Stated:
 
 
 def rounds_of(membership: Membership, origins: Iterable[OriginId]) -> dict[OriginId, int]:
-    """The round in which each of these hosts was last, as far as it has stated one."""
+    """The round in which each of these hosts was last; -1 if it has stated none, so that the first one is progress."""
     words = {origin: membership.spoken(origin) for origin in origins}
-    return {origin: stated(word).round if word is not None else 0 for origin, word in words.items()}
+    return {origin: stated(word).round if word is not None else -1 for origin, word in words.items()}
 
 
 def standing_still(

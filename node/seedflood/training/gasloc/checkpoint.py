@@ -64,10 +64,16 @@ def is_finite(arrays: Mapping[str, NDArray[Any]]) -> bool:
     return all(map(_is_array_finite, arrays.values()))
 
 
+def without_optimiser(arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, str]) -> tuple[Arrays, Facts]:
+    """What of a checkpoint may come from another host. The state of an optimiser may not: no limit on its numbers keeps
+    the next step small, and a few steps make it anew."""
+    kept = {name: array for name, array in arrays.items() if not name.startswith(_OPTIMISER)}
+    return kept, {**facts, "numbers": "{}"}
+
+
 def norm_of(arrays: Mapping[str, NDArray[Any]]) -> float:
-    """The largest norm of an array that has a number for each parameter; those of the optimiser have another scale."""
-    ours = [array for name, array in arrays.items() if not name.startswith(_OPTIMISER)]
-    return max((float(torch.linalg.vector_norm(_floats(array))) for array in ours), default=0.0)
+    """The largest norm of any of these arrays."""
+    return max((float(torch.linalg.vector_norm(_floats(array))) for array in arrays.values()), default=0.0)
 
 
 @torch.no_grad()

@@ -120,9 +120,15 @@ class Trainer:
             self.worker, self.outer, facts
         )
 
-    def is_sane(self, arrays: Arrays) -> bool:
-        """Can these be the arrays of a host of this run? Those of a neighbour may be anything."""
-        return checkpoint.is_finite(arrays) and checkpoint.norm_of(arrays) < self.norm_max
+    def adopt(self, arrays: Arrays, facts: Mapping[str, str]) -> bool:
+        """Goes on from the snapshot of another host, with an optimiser that begins anew. Changes nothing, and returns
+        False, if its arrays are beyond what a host of this run can have. Raises ValueError, and changes nothing, if it
+        does not fit."""
+        kept, told = checkpoint.without_optimiser(arrays, facts)
+        is_sane = checkpoint.is_finite(kept) and checkpoint.norm_of(kept) < self.norm_max
+        if is_sane:
+            checkpoint.restore(self.worker, self.outer, kept, told)
+        return is_sane
 
     def restore(self, arrays: Mapping[str, Any], facts: Mapping[str, str]) -> None:
         """Resumes from a snapshot. Raises ValueError, and changes nothing, if it does not fit."""
