@@ -13,5 +13,5 @@ def check_extra() -> None:
     if missing:
         raise ConfigError(
             f"A study needs {' and '.join(missing)}, which {'is' if len(missing) == 1 else 'are'} not installed: run "
-            'pip install -e ".[study]".'
+            '"make study", which installs what it needs, or .venv/bin/pip install -c constraints.txt -e ".[study]".'
         )

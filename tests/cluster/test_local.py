@@ -13,7 +13,7 @@ from seedflood.cluster import local
 from seedflood.cluster.processes import start_nodes
 from seedflood.cluster.tour import plan_tour
 from seedflood.config import detach, load_course
-from seedflood.errors import SeedfloodError
+from seedflood.errors import ConfigError, SeedfloodError
 
 
 @pytest.fixture
@@ -91,3 +91,17 @@ def test_paths_of_flags_begin_at_the_working_directory_and_the_folder_of_a_clust
             assert stage.settings.run.model == str(tmp_path / "tiny")
             assert stage.settings.node.export == tmp_path / "out"
         shutil.rmtree(tmp_path / "moved")
+
+
+def test_a_fault_that_has_passed_is_not_told_at_the_end():
+    assert local._complaint("the loss has risen", "error", "") == "the loss has risen"
+    assert local._complaint("evaluated", "info", "the loss has risen") == "the loss has risen"
+    assert local._complaint(local.RECOVERED, "info", "the loss has risen") == ""
+
+
+@pytest.mark.parametrize("name", ["file", "file/below"])
+def test_a_folder_that_cannot_be_used_is_one_sentence(cluster, tmp_path, name):
+    (tmp_path / "file").write_text("")
+    plan = cluster.plan
+    with pytest.raises(ConfigError, match=r"cannot be used as --folder: .*; name another one"):
+        local.run_cluster(plan, tmp_path / name)

@@ -135,7 +135,7 @@ def test_too_few_rows_are_refused(tmp_path):
 def test_a_missing_package_is_named_with_what_installs_it(monkeypatch):
     extra.check_extra()
     monkeypatch.setattr(extra, "PACKAGES", ("matplotlib", "no_such_package"))
-    with pytest.raises(ConfigError, match=r'needs no_such_package, .* run pip install -e "\.\[study\]"'):
+    with pytest.raises(ConfigError, match=r'needs no_such_package, .* run "make study"'):
         extra.check_extra()
 
 

@@ -82,7 +82,7 @@ def status(peers: PeersOption = Path("peers.toml"), node: NodeOption = None, as_
         "figures": ", ".join(f"{name} {_show_figure(value)}" for name, value in said["figures"].items()),
         "partners": ", ".join(f"{name.replace('_', ' ')} {text}" for name, text in said["words"].items()),
         "not encrypted": ", ".join(of_node["exposed"]),
-        "roster": _show_roster(said["roster"]),
+        "roster": _show_roster(said["roster"]) if said["members"] else "not known yet: the node loads",
         "course": _show_course(of_node["course"]),
         "window": _show_window(said["window"]) if run["window"] else "",
         "waits for": "\n".join(f"{one['reason']}, for {one['seconds']:.0f} s" for one in said["blockers"]) or "nothing",
@@ -136,7 +136,7 @@ def peers(peers: PeersOption = Path("peers.toml"), node: NodeOption = None, as_j
         address = Text(link["address"] or "-")
         table.add_row(Text(link["peer"]), "-", link["state"], "-", "-", "-", address, "-", "-")
     table_console().print(table)
-    typer.echo(_show_roster(said["roster"]))
+    typer.echo(_show_roster(said["roster"]) if said["members"] else "the node loads: ask again when it is up")
     names = {member["origin"]: member["name"] for member in said["members"]}
     if cuts := [names.get(origin, origin) for origin in said["cut_vertices"]]:
         typer.echo(

@@ -38,6 +38,9 @@ EVALUATIONS = 8
 FIGURES_SHOWN = 2
 """How many figures the last table shows, the most telling ones; it must fit into a terminal."""
 
+RECOVERED = "the loss is near its best again"
+"""What a node logs when it no longer unlearns."""
+
 
 class StoppedError(SeedfloodError):
     """The operator ended the cluster before its run was over."""
@@ -116,9 +119,7 @@ def run_cluster(plan: ClusterPlan, folder: Path | None = None) -> dict[str, Any]
     folder: it is kept, with peers.toml, log and state of every node. None: a temporary one, kept only if a node fails.
     Raises SeedfloodError with the exit code of the first node that failed.
     """
-    if folder is not None and folder.exists() and any(folder.iterdir()):
-        raise ConfigError(f"{folder} is not empty; name a new folder, so that no earlier run is mixed in.")
-    home = folder or Path(tempfile.mkdtemp(prefix="seedflood-"))
+    home = _make_home(folder)
     try:
         hosts = _write_settings(plan, home)
     except SeedfloodError:
@@ -129,6 +130,20 @@ def run_cluster(plan: ClusterPlan, folder: Path | None = None) -> dict[str, Any]
     if folder is None and is_sound(result):
         shutil.rmtree(home, ignore_errors=True)
     return result | {"folder": str(home)}
+
+
+def _make_home(folder: Path | None) -> Path:
+    """The folder of a cluster, which is new or empty. Raises ConfigError."""
+    if folder is None:
+        return Path(tempfile.mkdtemp(prefix="seedflood-"))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        is_used = any(folder.iterdir())
+    except OSError as error:
+        raise ConfigError(f"{folder} cannot be used as --folder: {error.strerror}; name another one.") from None
+    if is_used:
+        raise ConfigError(f"{folder} is not empty; name a new folder, so that no earlier run is mixed in.")
+    return folder
 
 
 def show_result(result: dict[str, Any], console: Console) -> None:
@@ -331,8 +346,7 @@ class _Cluster:
 
     def _learn(self, host: _Host, facts: dict[str, Any]) -> None:
         event = facts.get("event", "")
-        if facts.get("level") in ("critical", "error"):
-            host.last_words = str(event)
+        host.last_words = _complaint(str(event), facts.get("level"), host.last_words)
         match event:
             case "loading" | "draining" | "waiting" | "finished":
                 host.phase = event
@@ -427,6 +441,13 @@ class _Cluster:
         *earlier, last = (_describe_run([host.results[k] for host in self.hosts], curves[k]) for k in range(runs))
         errors = {host.name: host.last_words for host in self.hosts if host.last_words}
         return last | {"seconds": round(time.monotonic() - self._began, 3), "earlier": earlier, "errors": errors}
+
+
+def _complaint(event: str, level: Any, before: str) -> str:
+    """What is still to be told of a node at the end, after an event: its last fault, unless that has passed."""
+    if level in ("critical", "error"):
+        return event
+    return "" if event == RECOVERED else before
 
 
 def _describe_run(results: list[dict[str, Any]], evaluations: list[dict[str, float]]) -> dict[str, Any]:
