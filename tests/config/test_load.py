@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from seedflood.config import check_folders, is_loopback, load_settings
+from seedflood.config import check_course, check_folders, is_loopback, load_course, load_settings
 from seedflood.errors import ConfigError, ExitCode
 
 
@@ -104,9 +104,9 @@ def test_what_is_missing_is_told_before_the_model_is_loaded(write, text, files, 
 
 def test_an_export_that_could_not_be_written_is_told_before_the_run_and_not_after_it(write):
     path = write("[run]\n")
-    check_folders(load_settings(path, {"node": {"export": str(path.parent / "new/model")}}))
+    check_course(load_course(path, {"node": {"export": str(path.parent / "new/model")}}))
     with pytest.raises(ConfigError, match=r"cannot be written when the run has ended; correct \[node\] export"):
-        check_folders(load_settings(path, {"node": {"export": str(path / "model")}}))
+        check_course(load_course(path, {"node": {"export": str(path / "model")}}))
 
 
 def test_settings_of_one_file_do_not_leak_into_the_next(write):
