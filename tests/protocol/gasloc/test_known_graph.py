@@ -93,25 +93,31 @@ def test_the_slower_word_about_a_link_counts():
 
 def test_half_of_the_swarm_says_where_it_is():
     members = [make_member(k, round_=round_) for k, round_ in enumerate([5, 9, 9, 40, 7])]
-    assert swarm_round(Membership(members), {}, 100) == 9
+    assert swarm_round(Membership(members), {}, 100, 0) == 9
 
 
 def test_a_minority_of_liars_moves_nobody():
     honest = [make_member(k, round_=5) for k in range(5)]
     liars = [make_member(k, round_=10**6) for k in range(5, 9)]
-    assert swarm_round(Membership([*honest, *liars]), {}, 100) == 5
+    assert swarm_round(Membership([*honest, *liars]), {}, 100, 0) == 5
+
+
+def test_a_liar_that_comes_before_the_others_moves_nobody():
+    """Of the hosts that have not been heard of yet it knows as little as we do."""
+    members = [make_member(0, round_=2), make_member(1, round_=100)]
+    assert [swarm_round(Membership(members), {}, 100, clients) for clients in (2, 4, 6)] == [100, 2, 0]
 
 
 def test_what_neighbours_say_later_counts():
     members = [make_member(0), make_member(1)]
-    assert swarm_round(Membership(members), {IDS[1]: 6}, 100) == 6
+    assert swarm_round(Membership(members), {IDS[1]: 6}, 100, 0) == 6
 
 
 def test_of_who_starts_again_the_last_word_counts():
     word = make_member(0, round_=30)
     again = replace(make_member(0, first_step=STEP_MAX), incarnation=2)
-    assert swarm_round(Membership([word, again]), {}, 100) == 30
-    assert swarm_round(Membership([word, again, make_member(1, round_=7)]), {}, 100, but=IDS[0]) == 7
+    assert swarm_round(Membership([word, again]), {}, 100, 0) == 30
+    assert swarm_round(Membership([word, again, make_member(1, round_=7)]), {}, 100, 0, but=IDS[0]) == 7
 
 
 @pytest.mark.parametrize(
@@ -133,13 +139,13 @@ def test_who_takes_part_is_looked_for_over_links_that_both_ends_state(links, how
 
 def test_who_finished_counts_and_who_left_before_does_not():
     finished, left = make_member(1, round_=100, last_step=399), make_member(2, round_=80, last_step=319)
-    assert swarm_round(Membership([make_member(0, round_=3), finished]), {}, 100) == 100
-    assert swarm_round(Membership([make_member(0, round_=3), left]), {}, 100) == 3
+    assert swarm_round(Membership([make_member(0, round_=3), finished]), {}, 100, 0) == 100
+    assert swarm_round(Membership([make_member(0, round_=3), left]), {}, 100, 0) == 3
 
 
 def test_nobody_is_beyond_the_end():
-    assert swarm_round(Membership([make_member(0, round_=10**6)]), {}, 100) == 100
+    assert swarm_round(Membership([make_member(0, round_=10**6)]), {}, 100, 0) == 100
 
 
 def test_alone_nobody_is_anywhere():
-    assert swarm_round(Membership([]), {}, 100) == 0
+    assert swarm_round(Membership([]), {}, 100, 0) == 0

@@ -314,7 +314,8 @@ class Agreement:
             return
         source, offer, _ = self._source
         if content is None:
-            self._trust.lied(source, self.round)
+            if source != self._origin:
+                self._trust.lied(source, self.round)
             self._fail_fetch(now)
             return
         self._enter(Stage.AGREED)

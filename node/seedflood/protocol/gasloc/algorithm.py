@@ -311,7 +311,8 @@ class Gasloc:
     def _join(self, now: float) -> None:
         """Begins once there are parameters to begin with."""
         if self.fetch.is_adopted:
-            self.round = max(self.round, self.fetch.round, self.talk.swarm_round())
+            reached = self.talk.swarm_round()
+            self.round = max(self.round, min(self.fetch.round, reached + 1), reached)  # a donor may overstate its round
             self._begin(now)
         elif self._lacks_result and now >= self._apart_at and not self.fetch.is_under_way:
             self._is_apart = True
@@ -437,7 +438,10 @@ class Gasloc:
 
     def _last_end(self, now: float) -> float:
         """Until when we wait for hosts that do not come to the end."""
-        if self.talk.swarm_round() >= self._rules.first_last_agreement:
+        is_patience_over = (
+            now >= self.since + self._patience.linger_seconds + LAST_PATIENCES * self.pace.patience_seconds
+        )
+        if is_patience_over or self.talk.swarm_round() >= self._rules.first_last_agreement:
             self._last_since = min(self._last_since, now)
         return self._last_since + LAST_PATIENCES * self.pace.patience_seconds
 

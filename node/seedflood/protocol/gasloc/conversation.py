@@ -108,7 +108,7 @@ class Conversation:
         told = {peer: one.round for peer, one in self.progress.items()}
         told[ours.origin] = self._us.round
         but = None if ours.has_spoken else ours.origin
-        return swarm_round(self._presence.membership, told, self._rules.rounds, but=but)
+        return swarm_round(self._presence.membership, told, self._rules.rounds, self._rules.clients, but=but)
 
     def unfinished(self) -> list[OriginId]:
         """Neighbours that have not come to the end of the run."""

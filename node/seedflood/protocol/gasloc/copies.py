@@ -248,7 +248,7 @@ class Serve:
             sending, watch = place.sending, place.watch
             if sending is None or watch is None:
                 continue
-            watch.look(sending.held, now)
+            watch.look(sending.taken, now)
             if sending.is_done or now >= watch.until:
                 self._rest_until[peer] = now + REST_FACTOR * (now - place.since)
                 self._carrier.withdraw(peer, sending.content.digest)

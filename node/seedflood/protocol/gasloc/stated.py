@@ -161,18 +161,26 @@ def is_anyone_taking_part(membership: Membership, us: OriginId) -> bool:
 
 
 def swarm_round(
-    membership: Membership, told: Mapping[OriginId, int], rounds: int, *, but: OriginId | None = None
+    membership: Membership,
+    told: Mapping[OriginId, int],
+    rounds: int,
+    clients: int,
+    *,
+    but: OriginId | None = None,
 ) -> int:
     """The round that half of the hosts have reached, so that no minority moves anyone. told: rounds that we know
     besides statements, our own and those of neighbours. The last word of a host counts: one that starts again states
-    nothing of rounds until it takes part. Hosts that have finished the run count, those that left before do not.
+    nothing of rounds until it takes part. Hosts that have finished the run count, those that left before do not, and
+    those of whom nothing was heard yet have reached nothing: else a liar that comes first would be half of them.
     but: who does not count."""
     reached = []
+    unheard = clients - membership.absentees() - (but is not None)
     for word in membership.words():
         if word.origin == but:
             continue
+        unheard -= 1
         round_ = max(stated(word).round, told.get(word.origin, 0))
         if not word.has_left or round_ >= rounds:
             reached.append(min(round_, rounds))
-    reached.sort(reverse=True)
+    reached = sorted(reached + [0] * unheard, reverse=True)
     return reached[(len(reached) + 1) // 2 - 1] if reached else 0

@@ -321,15 +321,16 @@ class Window:
 
 
 class Sending:
-    """A content that is sent to one receiver. position: of the next byte to send. send_at: when more may be sent even
-    if no credit comes. window: of the link to it."""
+    """A content that is sent to one receiver. position: of the next byte to send. held: before this byte the receiver
+    has everything, by its word. taken: how many bytes it took of those that were sent. send_at: when more may be sent
+    even if no credit comes. window: of the link to it."""
 
     def __init__(self, content: Content, window: Window | None = None) -> None:
         self.content = content
         self.key = key_of(content.digest)
         self.position = content.size
         """Nothing is sent before it is accepted."""
-        self.held = 0
+        self.held = self.taken = 0
         self.send_at = float("inf")
         self._total = 0
         self._furthest = 0
@@ -366,6 +367,7 @@ class Sending:
         is ignored: it may belong to an earlier offer of the same content."""
         if not self.held < held <= self._furthest:
             return False
+        self.taken += held - self.held
         self.held = held
         self.position = max(self.position, held)
         self.window.arrived(held, now)
