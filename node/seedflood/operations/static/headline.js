@@ -54,6 +54,7 @@ export function showHeadline(status, members) {
   const share = progress.steps ? Math.min(1, (progress.step ?? 0) / progress.steps) : 0;
   setText(byId("step"), count(progress.step));
   setText(byId("steps"), count(progress.steps));
+  byId("step").style.minWidth = `${count(progress.steps).length}ch`; // room for the last one, so that nothing moves
   setAttribute(byId("progress"), "value", share.toFixed(4));
   const epoch = progress.epoch === null ? "" : ` · epoch ${count(progress.epoch)}`;
   setText(byId("progress-text"), `${percent(share)}${epoch} · up for ${duration(node.now - node.started_at)}`);
