@@ -51,7 +51,7 @@ def start(container: Container, network: str, folder: Path) -> None:
 
 
 def test_three_hosts_of_a_closed_run_end_with_one_digest(containers: dict[str, Container]):
-    look = recipe.command("Look").replace(".venv/bin/", "")
+    look = "cd /etc/seedflood\n" + recipe.command("Look").replace(".venv/bin/", "")
     for container in containers.values():
         container.wait_for("progress", step=1)
         shown = container.run("sh", "-ec", look)
