@@ -51,7 +51,7 @@ def page(browser: Chrome, tmp_path: Path) -> Iterator[Page]:
 @pytest.fixture(scope="module")
 def watched() -> tuple[int, Settings, Settings]:
     """How many hosts, their `[run]`, and what they have in `[node]`."""
-    run = {"steps": 1_000_000, "window": "bounded", "learning_rate": 1e-3}  # so low that nothing is unlearned
+    run = {"steps": 1_000_000, "window": "bounded", "learning_rate": 1e-4}  # so low that nothing is unlearned
     return 4, run, {"evaluate": True, "evaluate_every": 25, "evaluate_examples": 16}
 
 
