@@ -131,7 +131,8 @@ const kinds = {
   },
 
   // Two hosts at once are told two contents of each step, under one true key, until one of them says the proof. Where a
-  // host hears the other content from its neighbour first, nobody differs: so one step, or a few, would not do.
+  // host hears the other content from its neighbour first, nobody differs: so one step, or a few, would not do. And they
+  // differ by more than the schedule of a long run rounds away, or all models would be the same.
   async equivocation() {
     const links = [], incarnation = Math.floor(Date.now() / 1000);
     let last = -1;
@@ -142,7 +143,7 @@ const kinds = {
         if (frame.kind !== "updates" || links.length < 2 || said.proven) return;
         const step = Math.max(...frame.updates.steps);
         if (step <= last) return;
-        links.forEach((one, k) => one.write(run.updates([run.bundle(key, step, { scalar: k })])));
+        links.forEach((one, k) => one.write(run.updates([run.bundle(key, step, { scalar: 1000 * k })])));
         last = step;
         said.sent += 1;
       };

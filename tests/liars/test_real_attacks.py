@@ -329,8 +329,11 @@ def test_who_tells_two_hosts_two_things_is_named_by_all_and_removed(swarm: Swarm
         for host in swarm.hosts:
             assert host.wait(lambda line: line["event"] == "a host contradicts itself")["member"] == facts["name"]
         swarm.remove(facts["name"])
+        removed_at = max(look(host).step for host in swarm.hosts)
+        for host in swarm.hosts:  # then all have agreed on what of its bundles stands: more were found until then
+            host.wait_for("journal compacted", epoch=removed_at // PERIOD)
         for host in swarm.hosts:
-            while not look(host).is_ready:  # its replica follows the bundles that stand
+            while not look(host).is_ready:  # its replica follows them
                 host.wait_for("progress")
 
     said, *_ = swarm.attack("equivocation", facts, meanwhile=name_and_remove)
