@@ -4,6 +4,10 @@ Every host states under its signature that it has ended. Nobody goes on before a
 finds the others, and ends its run with them. A host that was killed when the last one said so finds nobody any more. So
 whoever goes on keeps its last hello, with what all have stated (`keep_farewell`), and says it to any host of that run
 that it meets later. What a host says of a run that it is in itself counts for nothing.
+
+Left behind is only a host that lost its disk after it had stated its end: it hears its own signature. The id of the
+next run in a hello proves nothing, since a stranger could send it. A host that is gone for good holds the others up
+here; in a closed run the operator takes it off the roster.
 """
 
 import logging

@@ -3,6 +3,10 @@
 `/livez` answers as long as the event loop runs, whatever the model computes. `/readyz` says whether the node is ready:
 it takes part, and with SeedFlood its replica was compared. A file in the state folder has the server's address, so that
 the commands find it.
+
+The page needs no network and no build: its ES modules are served as they are written. Nothing in it is inline, and what
+others say is only ever set as text, so `default-src 'self'` is all that its content policy allows. uPlot draws curves
+and d3-force the graph (70 kB together; cytoscape alone would be 430); `tools/vendor.sh` fetches them.
 """
 
 import asyncio

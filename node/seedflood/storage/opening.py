@@ -3,7 +3,8 @@
 Opening checks everything: the pages (sqlite's integrity check, which covers the indexes), the schema, the seal of every
 record, and the log. A file that fails is *damaged*. It is renamed, and an empty one takes its place. So the node has
 lost its past, as with a lost disk: it is forgetful (`protocol/seedflood/catchup`), and pulls everything from its
-neighbours. Nothing is salvaged: what was lost besides is unknown, so every neighbour has to be asked anyway.
+neighbours. Nothing is salvaged: what was lost besides is unknown, so every neighbour has to be asked anyway. An error
+of the disk is no damage: it is raised, and ends the process.
 
 A *log* may end early in two ways. A power failure leaves the writes that nobody forced onto the disk half done; the
 disk may change what was forced. sqlite takes both for the end of the log, and so do we: what stands before it is kept.

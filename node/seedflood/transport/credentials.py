@@ -1,6 +1,8 @@
 """How channels and ports are secured, and who is at the other end: in plain text, or by mutual TLS (`certificates`).
 
 An address is secured or plain; there is no fallback from one to the other, for somebody in between could ask for it.
+
+A certificate holds for 30 days and is renewed after 15, and by SIGHUP; links that are open stay.
 """
 
 import time

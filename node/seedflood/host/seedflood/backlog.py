@@ -2,6 +2,8 @@
 
 While the disk is full the node still hears and relays others, because neighbours have their bundles, too. Its own
 bundles, statements that count them, and the next round to be measured are withheld.
+
+A node that adopts a sum must have space for it. If not, it ends with 74, and catches up when it is started again.
 """
 
 from collections.abc import Callable, Sequence

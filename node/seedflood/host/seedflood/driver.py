@@ -99,6 +99,9 @@ class SeedfloodDriver(Driver):
     def answer(self, frontier: Iterable[Held]) -> Iterator[Members | ClosedDigests | ClosedEpoch | Updates | Standing]:
         """The answer to a pull: everything that the frontier lacks, then our standing. Made while it is sent.
 
+        Bundles of earlier epochs come before a sum: who is cut off in between then holds one range per origin, and not
+        one per sum.
+
         Raises JournalError. The caller should serve others between its parts, of which some are empty.
         """
         yield Members(self.node.membership.told())

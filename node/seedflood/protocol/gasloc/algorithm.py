@@ -3,6 +3,10 @@
 `phase` says which phases of a node may follow each other. Rounds have the same numbers on all hosts. A host that falls
 behind numbers its parameters with the round that the others have reached: it has done fewer steps, and nobody waits for
 it.
+
+The others have reached a round when half of the swarm has: a single neighbour could lie. The first round waits for all
+hosts, but no longer than a start may take. A host that starts again states no rounds until it takes part, so meanwhile
+its last word counts; else hosts that all start again would take the run for a new one.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,9 +1,12 @@
-"""Copies of a replica for hosts that join: parameters and the state of the optimiser, from a neighbour.
+"""Copies of a replica for hosts that join: a neighbour's checkpoint. The state of its optimiser is not adopted.
 
 A host that joins asks one neighbour at a time, and another one if that one has no copy, breaks off, stands still or is
 slower than another may be. Who has failed it less often is asked first. It keeps the part of a copy that has arrived:
 if the link comes back, the transfer resumes there. A copy is large, so a donor serves few hosts at a time, none of them
 for long without giving more, and does not serve a host again soon after.
+
+A host waits for a copy as long as anybody takes part whom it can reach. Where nobody does, it begins with what it has,
+after as long as a start may take. Without any link it goes on waiting: the others may be well.
 """
 
 from collections.abc import Collection, Mapping

@@ -1,6 +1,9 @@
 """The exchange of a round: its partners, how far each pair is, and how long to wait.
 
 It does not know what the node does next (`algorithm`), how bytes are transferred (`transfer`), or what they mean.
+
+A partner that is not in our own matching is accepted only while the first partners may still come. Otherwise late ones
+could hold us up one after the other.
 """
 
 from collections.abc import Iterator

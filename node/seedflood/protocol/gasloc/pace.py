@@ -1,4 +1,8 @@
-"""How fast links and hosts are, and how long to wait for them."""
+"""How fast links and hosts are, and how long to wait for them.
+
+All waits follow from what this host has measured: its local steps, hops, and what each link carries, with a floor. What
+others claim can only make them shorter.
+"""
 
 from collections.abc import Mapping
 from math import ceil, log2

@@ -2,6 +2,9 @@
 it has agreed with the others.
 
 Both ends of an edge state its class, and the slower word counts: so everyone computes the same matching.
+
+A slow link exchanges less often: one that does not carry the parameters in the time of the local steps would make its
+hosts late in every round.
 """
 
 import struct

@@ -15,6 +15,9 @@ nothing (`_Run`). If the throughput was taken for too little all the same, that 
 that is much larger. Then it counts as unknown again. And if everything has waited for a second and for eight round
 trips, however small the window became, the way has become longer (`_note_late`).
 
+A simulated link of 100 Mbit/s and 2 ms is used to 99 %, with at most 20 ms in its queue. With 200 ms one way it is full
+after 3 s (`tests/protocol/gasloc/test_transfer.py`).
+
 The receiver takes chunks in order and says how far it is. If one is missing, it asks again from there, first at once
 and then now and then: a transfer can go on at any byte, over any link with the same peer.
 """

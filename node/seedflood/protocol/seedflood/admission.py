@@ -3,6 +3,9 @@
 A wrong signature is the fault of the peer that sent it, whoever is named as its author: every relay verifies, so an
 honest one never passes it on. Everything else may come from a faulty origin by way of an honest relay, so it is dropped
 quietly.
+
+A bundle that comes after its origin's goodbye is used, too. Otherwise what counts would depend on which of the two came
+first. Nobody waits for it, and it reaches everyone like any late one.
 """
 
 from hashlib import sha256

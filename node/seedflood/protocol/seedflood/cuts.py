@@ -2,7 +2,8 @@
 
 A host that was removed is frozen: nothing new of it is taken, but hosts go on repairing what any of them holds. Each of
 them states the digest of what it holds of that host. When all that can be reached state the same, the operator signs a
-cut, an entry of the roster: these steps count, and all others are *holes*.
+cut, an entry of the roster: these steps count, and all others are *holes*. Windows
+do not wait for a removed host: some hosts apply its last updates with their windows, others later.
 
 A hole is a step that the operator declares as skipped, in place of the origin. So a host that follows a cut notes the
 holes as held, which is all that windows, epochs and the end of a run ask. What it holds in a hole is *surplus*: the

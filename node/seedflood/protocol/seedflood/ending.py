@@ -1,4 +1,9 @@
-"""When a node may end its run: nothing is missing here, and the neighbours say the same of themselves."""
+"""When a node may end its run: nothing is missing here, and the neighbours say the same of themselves.
+
+So a bit that flips in the last round is found like any other. Even a node whose patience is over rebuilds a replica
+that it doubts. It does not wait for contradictions after that, which a liar could send for ever; if it ends behind its
+journal for that reason, its log says so.
+"""
 
 from collections.abc import Collection, Iterable, Iterator
 

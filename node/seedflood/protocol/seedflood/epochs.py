@@ -5,6 +5,10 @@ has measured or skipped each of its steps, or left before it. Then nothing can c
 on every node. A node that has gone beyond a complete epoch *closes* it: it takes the sum, and states how far it has
 closed, with a digest over all its sums.
 
+Were sums taken while something could still come late, two nodes would soon hold different sums of one epoch, with no
+bundles left to tell them apart; the simulation found that within three seeds. So it takes all `clients`, too: a host
+that never came may have begun elsewhere.
+
 When everyone who takes part has stated the same digest, the epoch is *compacted*: in the journal the sum takes the
 place of the bundles. It has 8 r^2 bytes per matrix, however many updates there were. From then on a node that lacks
 something of the epoch is given the sum. It may replace whatever part the node holds, since it covers the whole epoch.

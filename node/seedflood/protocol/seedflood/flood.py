@@ -2,7 +2,8 @@
 
 There are three rules: never send a bundle back to where it came from, never send it twice over one link, and never send
 old ones to a neighbour that reconnects. Only new bundles are spread, and the node's own frontier tells which are new,
-so the second rule needs nothing here. The third needs what the neighbour said in its hello.
+so the second rule needs nothing here. The third needs what the neighbour said in its hello. Frontiers per neighbour
+were tried: they took a third of a relay's time, and saved nothing.
 
 This is for speed. A full queue or a broken link may lose what was sent here; repair (`donors`) makes sure that it
 arrives.

@@ -4,6 +4,9 @@ A journal may hold a run of weeks. A node that starts again needs little of it o
 all but the end is read from the disk page by page and added to them while the node is already at work. Only the last
 rounds of each origin wait. A neighbour that is a little behind names a frontier without them, and digests are compared
 at that frontier (`watch`). In strict windows, too, nothing of an open round may be applied.
+
+Windows are not journalled. A node that starts again opens those of its last own bundle, or of its last rounds if there
+is a delay, and goes on.
 """
 
 import sys

@@ -20,6 +20,12 @@ goes on without a host that is silent, so nothing would be gained.
 
 A sum that a quorum has signed was signed by an honest host as long as liars are fewer than half of all listed. That two
 quorums share an honest host takes more: with n hosts, f of which lie, more than (n + f) / 2 of them.
+
+Who signs another sum of the same bundles than a quorum is named (`hosts_with_other_sums`), and counts for nothing.
+While fewer hosts than a quorum are up to date, nothing is compacted. If more hosts are added at once than a quorum
+leaves out, quorums before and after need not share a host: add them one by one while others are cut off. A host that
+lost its disk has signed what it no longer holds; that it first reaches its former neighbours (`catchup`) makes up for
+that.
 """
 
 from collections.abc import Callable, Collection, Iterable

@@ -9,6 +9,9 @@ before the epoch, and the digests of this epoch and of those after it, as far as
 Who is given the sum asks whether those who signed are a quorum by the roster that it knows (`quorum`), which lists
 removed hosts as well. When they signed does not matter, so nobody gains by a false date. With more than half of all
 that were ever listed among those who signed, one of them is honest, and signed what it held.
+
+Each removal leaves fewer hosts that may be away: with 5 hosts and 5 removed ones a quorum is 6, so all 5 must sign. A
+warrant takes some 350 bytes per signer.
 """
 
 from collections.abc import Callable, Iterable

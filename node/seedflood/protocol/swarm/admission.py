@@ -2,6 +2,10 @@
 
 A wrong signature is the fault of the peer that sent it, whoever is named as its author: every relay verifies, so an
 honest one never passes it on.
+
+The first key that is known under an origin id stays. To find two keys with the same 64 bits takes 2^32 tries, to find
+one for the id of a given host 2^64. Who sees two keys takes nothing more of that origin; hosts that met different ones
+first do not agree on it.
 """
 
 from collections.abc import Callable

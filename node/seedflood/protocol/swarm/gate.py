@@ -3,6 +3,10 @@
 A run without an operator is open: everyone passes. Of a closed run the roster decides, and the host's clock says which
 of its entries are valid now. All questions are answered from sets that are made when the roster or its validity
 changes, so a stranger costs no more than a look.
+
+Rosters differ for a moment whenever they change, so a relay is not blamed for what it passes on. A hello brings the
+roster that its sender knows, and that is looked at before the sender: so a newcomer may bring the edition that lists
+it.
 """
 
 from collections.abc import Callable

@@ -3,7 +3,8 @@
 A *strand* is a row of the journal: bundles of one origin that follow each other without a hole, each with as many
 updates, and were learned together. In a live run it is mostly a single bundle. A node that catches up, or hears a busy
 stream, writes many bundles at the cost of one row. Columns tell whose it is and which steps it covers. The record has
-the signatures, and then the rest as on the wire (`wire/columns`).
+the signatures, and then the rest as on the wire (`wire/columns`). Strands of an origin never overlap, so two numbers
+per origin in memory tell whether a bundle may be here already.
 """
 
 import struct

@@ -4,6 +4,10 @@ Arrays: `values` (the parameters, flat), `optimiser.GROUP.NAME` of the optimiser
 `anchor`, `previous`, `residual` and `late` (what the anchor lacks while it is offered), where they exist. Flat arrays
 of the same layout, so saving copies nothing but what is not in host memory; whoever wants weights by name exports a
 model. They may be saved between any two local steps.
+
+They may be saved during an exchange, too. A host that resumes from such a one ends that round without partners, which
+adds the momentum, and then adds what was mixed from the kept differences: the same parameters as without the crash.
+Only what error feedback had put aside in that round is lost to the others.
 """
 
 import hashlib

@@ -7,7 +7,8 @@ arrival is one buffer of the payload's size, or a file that is read one piece at
 
 **Error feedback.** The error that an encoding makes is kept (`residual_F`, bfloat16) and added to the next offer. So
 errors do not add up: after any number of rounds, the sum of what was sent differs from the exact sum only by the error
-of one round. The residual changes only when the offer is mixed; until then the offer keeps the same bytes.
+of one round. The residual changes only when the offer is mixed; until then the offer keeps the same bytes. It
+takes half a copy of the parameters, so an exchange stays below 1.2 copies.
 
 **A round mixes differences** (`Difference`): ours minus theirs, both as they were sent. A difference is computed from
 an offer and an arrival, or read from the disk.

@@ -30,7 +30,9 @@ from seedflood.training.models import BaseModel, digest_weights, export_model
 
 NORM_FACTOR, SIZE_MIN = 100.0, 0.01
 """Replicas are at most that many times as large as the base model, or as if all of its numbers had that size. A model
-from scratch grows about fivefold (GPT-2); hosts that began at other times or are of unlike speed differ by less."""
+from scratch grows about fivefold (GPT-2); hosts that began at other times or are of unlike speed differ by less.
+A limit that follows a host's own parameters would grow with every lie; one by how far hosts drift in a round would keep
+parts apart for good that trained by themselves for long."""
 
 
 class Trainer:

@@ -11,7 +11,7 @@ beta are made by multiplication. What a step adds to the increments A is rounded
 a sum of integers again, and stands for the epoch in digests, sums and snapshots.
 
 A state begins anew with every epoch, because its coordinates mean something else in another basis. So only A stands for
-a closed epoch.
+a closed epoch. Weight decay, too, concerns the open epoch alone.
 
 A step about which nothing was told, or only zeros, is passed over: it leaves no trace in the sums either.
 """

@@ -7,7 +7,9 @@ depend on what was folded when: replicas that hold the same updates have equal d
 
 Two things leave a replica. The coefficients of one epoch, packed, stand for its updates, in the journal and for hosts
 that catch up. A snapshot holds the folded weights, and the digest of the coefficients in them. A host with the same
-coefficients that restores it need not fold again, and has the very same bits, rounding included.
+coefficients that restores it need not fold again, and has the very same bits, rounding included. The open epoch is in
+no snapshot. Its updates are added up again at a restart, which is work for each update and not for each parameter, so a
+node that drains writes none.
 
 Not safe for threads: one thread computes.
 

@@ -12,6 +12,9 @@ that every sum of a matrix product is exact in float64, in any order and on any 
 is done element by element, in single IEEE 754 operations: Cholesky's factor of the Gram matrix, and the columns divided
 by it. Twice as many columns as are wanted are iterated, so that the wanted ones converge in few rounds.
 
+It takes 13 products of each weight with as many columns as the rank when a model is loaded (OPT-125M on one busy core:
+20 s). Two-sided estimates keep drawn bases: their one rate for all coordinates is too high for the steep ones here.
+
 Shapes: M rows and N columns of a weight, K columns that are iterated, H that are kept, X either side.
 """
 
