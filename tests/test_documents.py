@@ -3,6 +3,7 @@
 import contextlib
 import io
 import re
+import tokenize
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -12,7 +13,12 @@ import pytest
 ROOT = Path(__file__).parents[1]
 DRIVING = "docs/driving-the-core.md"
 GUIDES = ("choosing", "courses", "gasloc", "hosts", "operating", "simulation")
-PAGES = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", DRIVING, *(f"docs/{name}.md" for name in GUIDES))
+PAGES = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "deploy/README.md", DRIVING)
+PAGES += tuple(f"docs/{name}.md" for name in GUIDES)
+
+LINES_MAX = {"README.md": 200, "ARCHITECTURE.md": 400}
+GLOSSARY_MAX = 35
+"""What a newcomer reads in an hour, and keeps in mind."""
 
 ROOMS = ("", "node/seedflood", "node/seedflood/protocol", "node/seedflood/training/seedflood")
 """Folders that a page may leave out in front of a path."""
@@ -32,6 +38,8 @@ ROOTS = ("node", "simulation", "study", "tests")
 SOURCES = [*(path for root in ROOTS for path in ROOT.glob(f"{root}/**/*.py")), *ROOT.glob("proto/**/*.proto")]
 SOURCES += [*ROOT.glob("deploy/**/*.service"), ROOT / "docker" / "Dockerfile"]
 WORDS = {word for path in SOURCES if path != Path(__file__) for word in re.findall(r"\w+", path.read_text())}
+PART = re.compile(r"[A-Z]?[a-z]+")
+"""A word within a name: `is_forgetful`, `DigestWatch`."""
 
 
 def blocks_of(page: str) -> list[tuple[str, str]]:
@@ -74,6 +82,30 @@ def missing_names(text: str) -> list[str]:
     return sorted(name for name in names if not set(name.split(".")) <= WORDS)
 
 
+def headings(text: str) -> set[str]:
+    """Of a page, as links name them."""
+    found = re.findall(r"^#+ (.+)$", BLOCK.sub("", text), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", one).lower().replace(" ", "-") for one in found}
+
+
+def glossary(text: str) -> list[str]:
+    """The words that a page explains: the first column of its table."""
+    _, _, *lines = text.partition("\n## Words\n")[2].partition("\n## ")[0].partition("\n|")[2].splitlines()
+    return [line.split("|")[1].strip() for line in lines if line.startswith("|")]
+
+
+def names_of(source: str) -> set[str]:
+    """Single words of all names that a module defines or uses, without its comments and docstrings."""
+    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+    return {part.lower() for one in tokens if one.type == tokenize.NAME for part in PART.findall(one.string)}
+
+
+def unused(words: Sequence[str]) -> list[str]:
+    """Words that no name in the package has."""
+    names = {name for path in (ROOT / "node").rglob("*.py") for name in names_of(path.read_text())}
+    return [word for word in words if not {word, word + "s"} & names]
+
+
 def test_the_core_is_driven_as_its_page_shows():
     said = run_blocks(blocks_of(DRIVING))
     assert len(said) == 3
@@ -94,8 +126,22 @@ def test_names_of_the_code_on_a_page_are_there(page):
 @pytest.mark.parametrize("page", PAGES)
 def test_links_of_a_page_lead_somewhere(page):
     text, folder = (ROOT / page).read_text(), (ROOT / page).parent
-    links = [link for link in re.findall(r"\]\(([^)#]+)\)", text) if "://" not in link]
-    assert [link for link in links if not (folder / link).exists()] == []
+    links = [link.partition("#") for link in re.findall(r"\]\(([^)]+)\)", text) if "://" not in link]
+    assert [link for link, _, _ in links if not (folder / link).exists()] == []
+    to_headings = [(folder / link if link else ROOT / page, heading) for link, _, heading in links if heading]
+    assert [heading for path, heading in to_headings if heading not in headings(path.read_text())] == []
+
+
+@pytest.mark.parametrize("page", LINES_MAX)
+def test_a_page_is_short_enough_to_be_read(page):
+    assert len((ROOT / page).read_text().splitlines()) <= LINES_MAX[page]
+
+
+def test_the_glossary_is_short_and_names_in_the_code_come_from_it():
+    words = glossary((ROOT / "ARCHITECTURE.md").read_text())
+    assert 0 < len(words) <= GLOSSARY_MAX
+    assert len(set(words)) == len(words)
+    assert unused(words) == []
 
 
 def test_these_checks_can_fail():
@@ -105,6 +151,11 @@ def test_these_checks_can_fail():
         "NO_SUCH_LIMIT",
         "Node.no_such_method",
     ]
+    table = "| word | meaning |\n|---|---|\n| epoch | steps |\n| gist | - |\n"
+    assert glossary(f"\n## Words\n\n{table}\n## Next\n| no | - |\n") == ["epoch", "gist"]
+    assert headings("# A page, and more\n```sh\n# no heading\n```\n") == {"a-page-and-more"}
+    assert unused(["epoch", "gist"]) == ["gist"]
+    assert names_of('"""essay"""\nis_ready = DigestWatch()  # remark\n') == {"is", "ready", "digest", "watch"}
     assert run_blocks([("python", "print(1)"), ("text", "2\n")]) == [("1\n", "2\n")]
 
 

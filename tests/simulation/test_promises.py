@@ -3,8 +3,10 @@
 A scenario returns what the judges complain about. Everything on: nothing. The mechanism off: something.
 """
 
+import re
 from collections import Counter
 from functools import partial
+from pathlib import Path
 
 import pytest
 from worlds import make_world
@@ -332,6 +334,11 @@ PROMISES = {
         [(Membership, "_is_last_word", only_if_newest)],
     ),
 }
+
+
+def test_every_promise_of_the_page_has_a_scenario():
+    page = (Path(__file__).parents[2] / "ARCHITECTURE.md").read_text()
+    assert set(re.findall(r"^\| (P\d+) \|", page, re.MULTILINE)) == {promise.split()[0] for promise in PROMISES}
 
 
 @pytest.mark.parametrize("promise", PROMISES)
