@@ -1,9 +1,10 @@
 """Who is found by audits, and who is accused wrongly: residuals of a real model, and the judge that daemons use.
 
 `measured` lets origins in float32 and in bfloat16 tell what they measure at the same replica, and measures it again as
-an auditor does (`Trainer.measure_again`). Sequences of audits are drawn from that at random. Honest sequences are as
-long as 10,000 audits; each kind of forger is tried TRIALS times, and the share of trials in which it is named within 20
-audits is told, with the median number of audits that it took.
+an auditor does (`Trainer.measure_again`), with RUNS run seeds. Honest sequences are judged as they came, since errors
+may come in a row. Others are drawn from the first run at random: honest ones as long as 10,000 audits; each kind of
+forger is tried TRIALS times, and the share of trials in which it is named within 20 audits is told, with the median
+number of audits that it took.
 """
 
 import random
@@ -27,6 +28,7 @@ from seedflood.protocol.seedflood.payload import Coefficients, Telling, decode_p
 from seedflood.training.seedflood.telling import quantise
 from seedflood.training.seedflood.trainer import Trainer
 
+RUNS = 12
 ORIGINS = 4
 STEPS = 60
 AUDITS = 10_000
@@ -44,10 +46,9 @@ ESTIMATES: Mapping[str, Mapping[str, Any]] = {
 
 class Audited(NamedTuple):
     """What one origin measured at one step: told by a host of each dtype, and measured again by an auditor. other:
-    what another origin told of the step. before: what the origin told of the step before. is_first: of its round."""
+    what another origin told of the step. before: what the origin told of the step before."""
 
     step: int
-    is_first: bool
     told: dict[str, Told]
     again: Told
     other: Told
@@ -60,7 +61,8 @@ Forge = Callable[[Audited, str, random.Random], Told]
 def run() -> dict[str, Metric]:
     metrics: dict[str, Metric] = {}
     for estimate, settings in ESTIMATES.items():
-        telling, pool, seconds = measured(settings)
+        pools = [measured(settings, seed)[1] for seed in range(1, RUNS)]
+        telling, pool, seconds = measured(settings, 0)
         cost = [SHARE * again / own for own, again in seconds]
         metrics[f"audits.{estimate}_cost_at_{SHARE:g}"] = make_metric([median(cost)], 0.05)
         for dtype in DTYPES:
@@ -68,6 +70,8 @@ def run() -> dict[str, Metric]:
             judged = Judged(telling, pool, dtype)
             metrics[f"{name}_error"] = make_metric([abs(one.error) for one in judged.honest])
             metrics[f"{name}_accused_in_{AUDITS}"] = make_metric([float(judged.accusations(AUDITS))], 0)
+            accused = sum(Judged(telling, one, dtype).accusations_in_turn() for one in [pool, *pools])
+            metrics[f"{name}_accused_of_{RUNS * (ORIGINS - 1)}"] = make_metric([float(accused)], 0)
             for kind, (forge, part) in forgers(telling, pool).items():
                 taken = judged.audits_until_named(forge, part)
                 share = sum(one <= WITHIN for one in taken) / TRIALS
@@ -77,9 +81,9 @@ def run() -> dict[str, Metric]:
     return metrics
 
 
-def measured(settings: Mapping[str, Any]) -> tuple[Telling, list[Audited], list[tuple[float, float]]]:
+def measured(settings: Mapping[str, Any], seed: int) -> tuple[Telling, list[Audited], list[tuple[float, float]]]:
     """(the form, what was measured, seconds of (a round of one's own, one in the place of another))."""
-    run = RunSettings.of(model="embedded", task="embedded", clients=ORIGINS, steps=400, **settings)
+    run = RunSettings.of(model="embedded", task="embedded", clients=ORIGINS, steps=400, seed=seed, **settings)
     count = run.seedflood.local_steps
     pool: list[Audited] = []
     seconds: list[tuple[float, float]] = []
@@ -96,7 +100,7 @@ def measured(settings: Mapping[str, Any]) -> tuple[Telling, list[Audited], list[
                 for k in range(count):
                     ours = {d: told[d][origin - 1].probes[k] for d in DTYPES}
                     other = told["float32"][origin % ORIGINS].probes[k]
-                    pool.append(Audited(step + k, k == 0, ours, again.probes[k], other, before.get(origin, {})))
+                    pool.append(Audited(step + k, ours, again.probes[k], other, before.get(origin, {})))
                     before[origin] = ours
                 if trainer is not exact[0]:
                     seconds.append((told["float32"][0].seconds, spent))
@@ -134,9 +138,19 @@ class Judged:
             audits.note([one.again])
             if k >= ORIGINS:
                 before = one.before.get(self._dtype)
-                audits.compare(OriginId(1), one.step, tell(one, drawn), one.again, before, is_first=one.is_first)
+                audits.compare(OriginId(1), one.step, tell(one, drawn), one.again, before)
                 found.append(audits.seen(OriginId(1))[-1])
         return found
+
+    def accusations_in_turn(self) -> int:
+        """How many origins but the auditor are named by what they told, honestly, in the order of their steps."""
+        audits = Audits(self._telling)
+        for k, one in enumerate(self._pool):
+            audits.note([one.again])
+            if origin := k % ORIGINS:
+                told, before = one.told[self._dtype], one.before.get(self._dtype)
+                audits.compare(OriginId(1 + origin), one.step, told, one.again, before)
+        return len(audits.named)
 
     def accusations(self, count: int) -> int:
         """How often a sequence of so many honest audits names its origin. It begins anew after that."""

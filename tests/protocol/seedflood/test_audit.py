@@ -20,10 +20,28 @@ from seedflood.protocol.seedflood.audit import (
 )
 from seedflood.protocol.seedflood.payload import Coefficients, Pairs, Slopes, encode_coefficients, encode_slopes
 
-SLOPES = {"float32": 1e-6, "bfloat16": 0.45}
+SLOPES = {"float32": 1e-6, "bfloat16": 0.63}
 """Errors of slopes, to what is usual."""
 DISTANCES = {"float32": (0.0, 1e-6), "bfloat16": (0.045, 0.015)}
 """Distances of gradients: mean and deviation."""
+RECORDED = {
+    "biased, it seemed": """
+        0.2,-0.3 -0.4,0.7 -0.2,0.3 0.4,-0.8 -0.1,0.1 -0.6,0.2 -0.5,-0.1 0.6,-0.4 0.2,0.4 -0.1,2.2 -0.4,0.6 -0.2,-2.5
+        -1.6,-0.3 -0.3,0.2 -0.8,-1.2 0.3,-0.3 -0.1,0.0 -0.6,0.6 -0.1,0.0 -0.8,-0.5 0.3,0.0 -0.4,-1.3 0.7,-0.3 -0.5,0.1
+        1.0,0.6 0.2,0.5 -0.8,0.0 0.2,0.2 0.7,-1.0 -0.8,0.1 0.3,-0.3 -0.4,0.2 -1.3,-0.2 0.5,-2.6 0.5,-0.2 -0.9,-0.3
+        -0.5,1.0 0.8,0.6 0.3,0.2 0.9,-0.4 0.5,-0.9 1.0,0.0 -1.3,1.6 0.2,0.2 2.0,0.2 -0.2,-0.2 0.5,0.2 0.6,-1.3 1.4,0.6
+        0.5,1.0 1.3,0.6 0.2,-1.9 3.5,-2.0 2.5,-1.9 0.8,1.6 -1.0,0.2 -1.2,-1.6 1.0,-0.5 -1.6,-4.0 0.5,-1.9""",
+    "invented, it seemed": """
+        0.2,0.6 1.1,-0.6 -0.8,2.6 3.2,-3.8 -0.1,-1.5 -1.5,1.0 1.6,0.7 -1.6,2.2 -0.3,4.3 0.1,-0.4 0.7,0.4 -1.3,-0.5
+        -2.1,-0.7 0.2,-1.0 0.6,-1.0 1.4,0.2 -1.8,3.0 -2.3,-2.6 1.3,0.1 0.7,-1.5 3.0,-1.5 2.4,-2.1 -0.7,-1.7 1.3,2.6
+        -1.3,0.4 0.7,1.0 0.3,0.2 -0.5,2.5 -1.4,-0.7 -1.0,-0.8 0.5,-2.1 -0.6,-1.9 -0.1,3.2 0.7,-0.1 0.0,0.6 0.4,-8.7
+        0.6,0.8 0.5,0.0 1.1,-1.3 0.2,-1.6 0.1,1.1 -0.6,0.5 0.2,0.2 0.6,0.5 1.0,0.3 0.5,-1.0 0.2,0.2 0.3,0.3 0.2,2.2
+        0.0,0.3 0.5,-1.0 -0.5,0.0 1.2,-0.5 -0.7,2.2 0.3,-0.3 -0.4,-0.5 -0.7,-0.6 0.5,-0.7 -0.3,-1.1 0.0,-1.4""",
+}
+"""What an honest host in bfloat16 told of slopes in 60 steps of the embedded task, to float32: error, size. The worst
+two of 76 runs; both were accused once."""
+WITHIN = {"slopes": 40, "distances": 20}
+"""Half precision leaves little of a single slope to go by."""
 KINDS = [("slopes", "float32"), ("slopes", "bfloat16"), ("distances", "float32"), ("distances", "bfloat16")]
 
 
@@ -59,15 +77,23 @@ def audits_until_named(draw, seed, most=400):
 
 @pytest.mark.parametrize(("kind", "dtype"), KINDS)
 @pytest.mark.parametrize("told", FORGERS.values(), ids=FORGERS)
-def test_a_forger_is_named_within_twenty_audits(told, kind, dtype):
+def test_a_forger_is_named_within_its_audits(told, kind, dtype):
     taken = [audits_until_named(lambda drawn, k: forged(told, kind, dtype, drawn, k), seed) for seed in range(40)]
     assert min(taken) >= 2
-    assert sorted(taken)[35] <= 20
+    assert sorted(taken)[35] <= WITHIN[kind]
 
 
 @pytest.mark.parametrize(("kind", "dtype"), KINDS)
 def test_an_honest_host_is_not_accused(kind, dtype):
     assert audits_until_named(lambda drawn, k: honest(kind, dtype, drawn, k), 1, most=800) == 800
+
+
+@pytest.mark.parametrize("recorded", RECORDED.values(), ids=RECORDED)
+def test_the_worst_runs_of_half_precision_accuse_nobody(recorded):
+    pairs = [tuple(map(float, pair.split(","))) for pair in recorded.split()]
+    residuals = [Residual(step, error, size, is_distance=False) for step, (error, size) in enumerate(pairs)]
+    assert len(residuals) == 60
+    assert judge(residuals) is None
 
 
 def test_a_sign_that_is_rarely_flipped_names_its_origin_at_the_second_flip():
@@ -105,22 +131,12 @@ def test_the_error_of_a_bfloat16_host_is_no_excuse_for_one_that_was_exact():
     assert judge(exact + worse) is not None
 
 
-def test_coarse_errors_name_nobody_and_coarse_forgeries_name_their_origin():
-    exact = [Residual(step, 0.0, 1.0, is_distance=True) for step in range(0, 100, 2)]
-    coarse = [Residual(step, 0.2, 1.0, is_distance=True, is_coarse=True) for step in range(1, 100, 4)]
-    flipped = [one._replace(error=2.0) for one in coarse]
-    assert judge(sorted(exact + coarse)) is None
-    assert judge(sorted(exact + [one._replace(is_coarse=False) for one in coarse])) is not None
-    assert judge(sorted(exact + flipped)[:20]) is not None
-
-
-def test_the_later_steps_of_a_round_are_coarse_if_coefficients_are_told():
-    told = encode_coefficients(Coefficients((4,)), [3], [100, 2, -3, 0])
-    for telling, one, is_coarse in ((Coefficients((4,)), told, True), (Pairs(), (1, 5), False)):
-        audits = Audits(telling)
-        audits.compare(A.id, 0, one, one)
-        audits.compare(A.id, 1, one, one, is_first=False)
-        assert [seen.is_coarse for seen in audits.seen(A.id)] == [False, is_coarse]
+def test_half_precision_that_rounding_hid_for_long_is_no_lie_and_a_lie_in_it_is_named():
+    hidden = [Residual(step, 0.0, 1.0, is_distance=True) for step in range(0, 100, 2)]
+    shown = [Residual(step, 0.2, 1.0, is_distance=True) for step in range(1, 100, 4)]
+    flipped = [one._replace(error=2.0) for one in shown]
+    assert judge(sorted(hidden + shown)) is None
+    assert judge(sorted(hidden + flipped)[:20]) is not None
 
 
 def test_of_slopes_the_unit_is_what_is_usual_and_of_payloads_the_size_of_what_was_measured():

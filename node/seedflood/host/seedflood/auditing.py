@@ -126,8 +126,7 @@ class Auditor:
     def _compare(self, bundle: Bundle, again: Sequence[Told]) -> None:
         before = self._told_before(bundle)
         for step, (told, ours) in enumerate(zip(bundle.probes, again, strict=True), bundle.step):
-            is_first = step == bundle.step
-            verdict = self.audits.compare(bundle.origin, step, told, ours, before, is_first=is_first)
+            verdict = self.audits.compare(bundle.origin, step, told, ours, before)
             before = told
             if verdict is not None:
                 self._tell(bundle.origin, verdict)
