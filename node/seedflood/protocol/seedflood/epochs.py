@@ -107,11 +107,11 @@ class Closings:
         if is_all or self._quorum.is_stated:
             self._close(closed)
         if held is not None and not is_all:
-            _join(self._held_with_more(epoch), held.held())
+            _join(self._void_unless_signed(epoch), held.held())
 
     def hold(self, epoch: int, covered: Frontier) -> None:
         """At start: the journal has bundles of this epoch that cover these steps, beside a sum if there is one."""
-        _join(self._held_with_more(epoch), covered.held())
+        _join(self._void_unless_signed(epoch), covered.held())
 
     def note(self, bundles: Iterable[Bundle]) -> None:
         """These bundles are held now. A bundle that comes late for a sum makes the sum void, unless a quorum has signed
@@ -120,7 +120,7 @@ class Closings:
         for origin, step, probes, skipped, _ in bundles:
             epoch = step // period
             if epoch != latest:
-                latest, add = epoch, self._held_with_more(epoch).add
+                latest, add = epoch, self._void_unless_signed(epoch).add
             add(origin, step - skipped, step + len(probes) - 1)
 
     def take_out(self, bundles: Iterable[Bundle]) -> None:
@@ -129,7 +129,7 @@ class Closings:
         for bundle in bundles:
             spans.setdefault(self.epoch_of(bundle.step), []).append(bundle.span)
         for epoch, gone in spans.items():
-            self._held[epoch] = Frontier(without(self._held_of(epoch).held(), gone))
+            self._held[epoch] = Frontier(without(self._void(epoch).held(), gone))
 
     def compacted(self, origin: OriginId) -> Frontier:
         """The steps of an origin that are in compacted sums."""
@@ -138,15 +138,16 @@ class Closings:
             _join(found, (one for one in unpack_frontier(kept) if one.origin == origin))
         return found
 
-    def _held_with_more(self, epoch: int) -> Frontier:
-        """What is held of an epoch, for more to be added."""
+    def _void_unless_signed(self, epoch: int) -> Frontier:
+        """More is held of an epoch: voids a sum of it, unless a quorum has signed it. Returns what is held, to add to
+        it."""
         if not (self._quorum.is_stated and epoch in self._kept and epoch in self._digests):
-            return self._held_of(epoch)
+            return self._void(epoch)
         self._late.add(epoch)
         return self._held.setdefault(epoch, Frontier(unpack_frontier(self._kept[epoch])))
 
-    def _held_of(self, epoch: int) -> Frontier:
-        """What is held of an epoch, for a change: a sum of the epoch is void now."""
+    def _void(self, epoch: int) -> Frontier:
+        """What is held of an epoch changes: voids a sum of it. Returns what is held, to change it."""
         if epoch in self._digests or epoch in self._summing:
             self._open(epoch)
         held = self._held.get(epoch)
