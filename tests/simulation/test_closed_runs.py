@@ -194,7 +194,7 @@ def test_a_host_that_had_only_said_that_it_is_there_is_absent_once_it_was_remove
     operator.remove(2, at=0)
     world.start_later(host, 0.1)
     world.run_for(0.2)
-    assert host.node.membership.is_absent(removed.origin)
+    assert host.node.membership.has_stand_in(removed.origin)
     judge(world, operator)
 
 

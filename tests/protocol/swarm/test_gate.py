@@ -126,7 +126,7 @@ def test_nothing_counts_that_a_silenced_host_has_stated_and_nobody_is_told_of_it
     assert membership.taking_part == 3  # windows do not wait for another one in its place
     assert not membership.believe(C.member(version=9))
     assert membership.get(C.id).public_key == C.public_key
-    assert (membership.name(C.id), membership.has_parted(C.id)) == (C.name, True)
+    assert (membership.name(C.id), membership.took_part(C.id)) == (C.name, True)
 
 
 def test_a_host_that_is_admitted_again_is_new():

@@ -143,7 +143,7 @@ class Admission(MemberAdmission):
     def _may_have_said(self, origin: OriginId) -> bool:
         """May a donor of ours have something that this origin said before it was removed? Once it is cut off, what is
         in no hole may come from anybody."""
-        is_former = origin in self.gate.former or self._membership.has_parted(origin)
+        is_former = origin in self.gate.former or self._membership.took_part(origin)
         return origin in self.gate.cuts or (self.is_answer and is_former)
 
     def _reject(self, bundle: Bundle, reason: Objection) -> bool:

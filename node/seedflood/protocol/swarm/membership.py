@@ -44,7 +44,7 @@ class Membership:
         """What counts in place of the statements of those who may not take part, by origin."""
         self._stand_ins: set[OriginId] = set()
         """The origins of which `_members` has that."""
-        self._parted: set[OriginId] = set()
+        self._took_part: set[OriginId] = set()
         """The origins that took part before they were silenced."""
         self._missing = 0
         self._names: Counter[str] = Counter()
@@ -124,7 +124,7 @@ class Membership:
         """Keeps the statement if it is news; says whether it was."""
         if not self.is_news(member):
             if self._is_silenced(member):  # so the journal says: before it was silenced
-                self._parted.add(member.origin)
+                self._took_part.add(member.origin)
                 self._count()
             return False
         known = self._members.get(member.origin)
@@ -163,10 +163,11 @@ class Membership:
         for origin, stand_in in silenced.items():
             known, word = self._members.get(origin), self._spoken.pop(origin, None)
             if word is not None:
-                self._parted.add(origin)
-            is_mute = known is not None and not known.has_spoken and may_state(known.public_key)
-            if origin in self._stand_ins or (is_mute and word is None):
+                self._took_part.add(origin)
+            if origin in self._stand_ins:
                 continue
+            if known is not None and word is None and not known.has_spoken and may_state(known.public_key):
+                continue  # it states only that it is there
             if known is not None:
                 self._forget_name(known)
             self._members[origin] = stand_in
@@ -184,13 +185,13 @@ class Membership:
         """How many of those who count in `taking_part` are not expected any more."""
         return self.taking_part - len(self._spoken)
 
-    def is_absent(self, origin: OriginId) -> bool:
+    def has_stand_in(self, origin: OriginId) -> bool:
         """Does nothing count that it stated?"""
         return origin in self._stand_ins
 
-    def has_parted(self, origin: OriginId) -> bool:
+    def took_part(self, origin: OriginId) -> bool:
         """Did it take part before it was silenced, as far as is known here?"""
-        return origin in self._parted and origin in self._silenced
+        return origin in self._took_part and origin in self._silenced
 
     def silenced(self) -> Collection[OriginId]:
         """The origins that may not take part (any more)."""
@@ -202,7 +203,7 @@ class Membership:
         self._count()
 
     def _count(self) -> None:
-        known = len(self._spoken) + max(len(self._parted & self._silenced.keys()), self._missing)
+        known = len(self._spoken) + max(len(self._took_part & self._silenced.keys()), self._missing)
         self.taking_part = max(known, self._begun_with)
 
     def _forget_name(self, member: Member) -> None:

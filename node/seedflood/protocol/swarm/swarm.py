@@ -236,7 +236,7 @@ class Swarm(Generic[Wanted]):
         """The journal knows this statement. Of a host that is not on the roster any more only the key counts."""
         self.membership.believe(member)
         trainers = self.gate.trainers
-        if trainers is not None and member.origin not in trainers and not self.membership.is_absent(member.origin):
+        if trainers is not None and member.origin not in trainers and not self.membership.has_stand_in(member.origin):
             self._silence()
 
     # What operators are shown

@@ -96,7 +96,7 @@ def _status(member: Member, presence: Presence, reached: Collection[OriginId]) -
     origin = member.origin
     if origin == presence.ours.origin:
         return "self"
-    if presence.membership.is_absent(origin):
+    if presence.membership.has_stand_in(origin):
         return "removed"
     if origin in presence.liveness.suspects:
         return "silent"
