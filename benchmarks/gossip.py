@@ -85,7 +85,7 @@ class GossipHost(Shell, Watcher):
         self.node = GaslocNode(rules, member, identity.sign, verify, places.incoming, habits)
         self._compute = ComputeThread()
         self._adapter = adapter = ComputeAdapter(trainer, places, self.run, rules.run_id, self)
-        self.driver = GaslocDriver(self.node, self._journal, self, self, self._loop.time, self)
+        self.driver = GaslocDriver(self.node, self._journal, self, self, self._loop.time, self.put)
         adapter.node, adapter.do = self.node, lambda action: self.drive(lambda: self.driver.do(action))
         self.links = Links(LinkSettings("127.0.0.1:0"), self)
         self._resident_before = 0

@@ -30,7 +30,7 @@ def find_stuck(hosts: Sequence[Host]) -> list[str]:
     """The hosts that have not finished, and what each waits for."""
     return [
         f"{host.name} is {host.node.phase if host.is_up else 'down'} at step {host.node.step}"
-        + (f", waits for {_spell_all(host.driver.blockers())}" if host.is_up else "")
+        + (f", waits for {_spell_all(host.node.blockers(host.clock.now))}" if host.is_up else "")
         for host in hosts
         if not host.is_done
     ]

@@ -43,7 +43,7 @@ def find_silence(host: GaslocHost) -> str | None:
     """Does the host stand still without a blocker, though its model has nothing to do and its disk has space?"""
     phase, gasloc = host.node.phase, host.node.gasloc
     is_waiting = phase in (Phase.JOINING, Phase.FINISHING) or (phase == Phase.EXCHANGING and not gasloc.is_computing)
-    if not is_waiting or host.work or host.driver.is_disk_full or host.driver.blockers():
+    if not is_waiting or host.work or host.driver.is_disk_full or host.node.blockers(host.clock.now):
         return None
     return f"is {phase} in round {gasloc.round}, and cannot say for whom it waits"
 

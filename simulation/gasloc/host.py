@@ -79,7 +79,7 @@ class GaslocHost(Host):
     def _make_process(self) -> tuple[GaslocNode, GaslocDriver]:
         node = GaslocNode(self.rules, self.member, self.sign, self.verify, self.journal, self.habits, self.gate())
         self.compute = Compute(self, Replica(self.rules, self.base, DRIFT))
-        return node, GaslocDriver(node, self.journal, self, self, lambda: self.clock.now, self.compute)
+        return node, GaslocDriver(node, self.journal, self, self, lambda: self.clock.now, self.compute.put)
 
     def _new_disk(self) -> ReplicaDisk:
         return ReplicaDisk(self, self.rules.copy_bytes_max)

@@ -75,7 +75,7 @@ def has_mended(hosts: Sequence[SeedfloodHost]) -> bool:
 def find_silence(host: SeedfloodHost) -> str | None:
     """Does the host stand still without a blocker?"""
     phase = host.node.phase
-    if phase not in (Phase.JOINING, Phase.COLLECTING, Phase.FINISHING) or host.driver.blockers():
+    if phase not in (Phase.JOINING, Phase.COLLECTING, Phase.FINISHING) or host.node.blockers(host.clock.now):
         return None
     return f"is {phase.value} at step {host.node.step}, and cannot say for whom it waits"
 

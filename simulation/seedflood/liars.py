@@ -163,7 +163,7 @@ class Liar:
 
     def digests(self) -> list[Item]:
         node = self.host.node
-        true = node.standing
+        true = node.watch.standing
         frontier = Held(self.host.origin, 1) if true is None else None
         key = self._noise() if frontier or self._rng.random() < 0.3 else node.applied.digest()
         return [

@@ -54,7 +54,7 @@ class LotJudge:
     }
 
     def look_at(self, host):
-        silent = host.node.phase == "drawing" and not host.driver.blockers()
+        silent = host.node.phase == "drawing" and not host.node.blockers(host.clock.now)
         return [*find_excess(host.driver, self.BOUNDS), *(["cannot say for whom it waits"] if silent else [])]
 
     def find_mistakes(self, hosts):

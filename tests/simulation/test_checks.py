@@ -134,10 +134,8 @@ def test_who_has_not_heard_that_all_have_ended_is_named(world):
 def test_hosts_of_one_name_are_named_once():
     made_up = [Blocker("window", origin, "h7", 4, 0.0) for origin in range(30)]
     others = [Blocker("window", origin, f"s{origin}", 4, 0.0) for origin in range(30)]
-    driver = SimpleNamespace(blockers=lambda: (*made_up, *others))
-    host = SimpleNamespace(
-        name="h0", is_up=True, is_done=False, node=SimpleNamespace(phase="collecting", step=4), driver=driver
-    )
+    node = SimpleNamespace(phase="collecting", step=4, blockers=lambda _: (*made_up, *others))
+    host = SimpleNamespace(name="h0", is_up=True, is_done=False, node=node, clock=SimpleNamespace(now=0.0))
     (line,) = find_stuck([host])
     assert line.startswith(
         "h0 is collecting at step 4, waits for 30 times h7 (window from step 4), s0 (window from step"
@@ -171,8 +169,8 @@ def test_a_frontier_that_takes_news_for_duplicates_is_seen(monkeypatch):
 def test_without_suppression_of_duplicates_updates_are_applied_twice(monkeypatch):
     receive = Holdings.receive
 
-    def receive_all(holdings, peer, bundles):
-        taken = receive(holdings, peer, bundles)
+    def receive_all(holdings, peer, bundles, terms):
+        taken = receive(holdings, peer, bundles, terms)
         holdings.pending.add(bundle for bundle in bundles if bundle not in taken)
         return taken
 

@@ -93,7 +93,7 @@ def test_it_waits_for_a_former_neighbour_as_long_as_that_is_away_and_says_so(win
     world.start_later(a, 0.1)
     world.run_for(300)
     assert a.node.phase is Phase.JOINING
-    assert [(one.kind, one.name) for one in a.driver.blockers()] == [("former neighbour", y.name)]
+    assert [(one.kind, one.name) for one in a.node.blockers(a.clock.now)] == [("former neighbour", y.name)]
     y.start()
     world.run_for(60)
     assert a.node.phase is not Phase.JOINING

@@ -22,7 +22,6 @@ from seedflood.protocol.swarm.messages import Hello, Member, Members, Message
 from seedflood.protocol.swarm.outputs import Event
 from seedflood.protocol.swarm.roster import Roster
 from seedflood.protocol.swarm.swarm import Swarm
-from seedflood.protocol.view import Blocker
 
 RETRY_SECONDS = 1.0
 """How long to wait between two attempts to write to a full disk."""
@@ -62,10 +61,6 @@ class Driver:
     def is_disk_full(self) -> bool:
         """Was the disk full at the last write? Then nothing of our own is sent."""
         return self._backlog.is_stuck
-
-    def blockers(self) -> tuple[Blocker, ...]:
-        """Why the node does not move now."""
-        return self.node.blockers(self._clock())
 
     # What happens
 

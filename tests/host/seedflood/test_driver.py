@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import pytest
 
 from seams import Disk, Recorder
@@ -52,6 +54,7 @@ class ScriptedNode:
         self.calls = []
         self.error = None
         self.contradicting = set()
+        self.seedflood = SimpleNamespace(withhold=self.withhold)
 
     def collect(self):
         out, self.outputs = self.outputs, Outputs()

@@ -251,7 +251,7 @@ class NodesTogether(RuleBasedStateMachine):
 
     def answer_pull(self, host, frontier):
         found = [Updates(tuple(one)) if isinstance(one, list) else one for one in host.disk.read_missing(frontier, 1)]
-        standing = [host.node.standing] if host.node.standing is not None else []
+        standing = [host.node.watch.standing] if host.node.watch.standing is not None else []
         digests = host.node.closings.told() if any(isinstance(one, ClosedEpoch) for one in found) else []
         return [Members(host.node.membership.all()), *digests, *found, *standing, ("pulled",)]
 

@@ -5,7 +5,7 @@ full, orders wait.
 """
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from seedflood.host import seams
 from seedflood.host.driver import Driver
@@ -13,14 +13,10 @@ from seedflood.protocol.gasloc.node import GaslocNode
 from seedflood.protocol.gasloc.orders import Order
 
 
-class Compute(Protocol):
-    """Carries out orders one after the other, and answers by `Driver.do`."""
-
-    def put(self, order: Order) -> None:
-        """Returns at once."""
-
-
 class GaslocDriver(Driver):
+    """compute: takes an order for the compute side and returns at once. Orders are carried out one after the other, and
+    answered by `do`."""
+
     node: GaslocNode
 
     def __init__(
@@ -30,7 +26,7 @@ class GaslocDriver(Driver):
         links: seams.Links,
         observer: seams.Observer,
         clock: Callable[[], float],
-        compute: Compute,
+        compute: Callable[[Order], None],
     ) -> None:
         super().__init__(node, journal, links, observer, clock)
         self._compute = compute
@@ -49,4 +45,4 @@ class GaslocDriver(Driver):
     def _give(self) -> None:
         orders, self._waiting = self._waiting, []
         for order in orders:
-            self._compute.put(order)
+            self._compute(order)

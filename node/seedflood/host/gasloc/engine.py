@@ -124,7 +124,7 @@ class GaslocEngine(Engine, Watcher):
         self.node = GaslocNode(rules, member, *signing, self._places.incoming, habits, shell.gate)
         self._results = Results(self._settings, self.trainer, self.report, shell.hub, shell.run)
         adapter = ComputeAdapter(self.trainer, self._places, shell.run, run.run_id(), self)
-        driver = GaslocDriver(self.node, self.journal, shell, shell, shell.loop.time, adapter)
+        driver = GaslocDriver(self.node, self.journal, shell, shell, shell.loop.time, adapter.put)
         adapter.node, adapter.do = self.node, lambda action: shell.drive(lambda: driver.do(action))
         self.driver = driver
 

@@ -38,11 +38,13 @@ ANSWER_BUNDLES = 256
 
 class _Kept(NamedTuple):
     """What was persisted. adopted: sums, each with the other bundles of its epoch. cut: the bundles that were deleted,
-    by origin. settled: (old, new) bundles after an equivocation; the old one is None if there was none."""
+    by origin. settled: (old, new) bundles after an equivocation; the old one is None if there was none. third: bundles
+    of an equivocation in whose place we hold a third one, which others do not know."""
 
     adopted: list[tuple[ClosedEpoch, list[Bundle]]]
     cut: list[tuple[OriginId, list[Bundle]]]
     settled: list[tuple[Bundle | None, Bundle]]
+    third: list[Bundle]
 
 
 class SeedfloodDriver(Driver):
@@ -113,7 +115,7 @@ class SeedfloodDriver(Driver):
                 yield from self.node.closings.told()
                 is_proven = True
             yield found if isinstance(found, ClosedEpoch) else Updates(tuple(found))
-        standing = self.node.standing
+        standing = self.node.watch.standing
         if standing is not None and is_tellable(standing.frontier):
             yield standing
 
@@ -150,7 +152,10 @@ class SeedfloodDriver(Driver):
         adopted = [(closed, [*self._journal.adopt(closed), *self._unwritten(closed)]) for closed in out.adopt]
         self._append(out)
         cut = [(origin, self._cut(spans)) for origin, spans in out.cut]
-        return _Kept(adopted, cut, [change for proof in out.settle for change in self._settle(proof, out)])
+        kept = _Kept(adopted, cut, [], [])
+        for proof in out.settle:
+            self._settle(proof, kept)
+        return kept
 
     def _append(self, out: Outputs) -> None:
         is_end = out.is_durable or any(isinstance(order, ClosedWindow) for order in out.orders)
@@ -209,6 +214,8 @@ class SeedfloodDriver(Driver):
             self.do(partial(self.node.settled, old, new))
         for peer, bundle in out.check:
             self._check(peer, bundle)
+        for bundle in kept.third:
+            self._check(bundle.origin, bundle)
 
     def _held(self, bundle: Bundle) -> Bundle | None:
         """The bundle of the same origin and step in the journal or in the backlog, if there is one."""
@@ -230,17 +237,16 @@ class SeedfloodDriver(Driver):
             held = skipping if skipping is not None and do_contradict(skipping, bundle) else None
         self.do(lambda _: self.node.inquiry.contradicted(peer, held, bundle))
 
-    def _settle(self, proof: Equivocation, out: Outputs) -> Iterator[tuple[Bundle | None, Bundle]]:
-        """Of two bundles that contradict each other, writes the one that counts. Yields (the bundle that was held or
-        None, the one that replaced it). If the disk is full nothing is lost: digests still differ, so the contradiction
-        is found again."""
+    def _settle(self, proof: Equivocation, kept: _Kept) -> None:
+        """Of two bundles that contradict each other, writes the one that counts, and notes that in `kept`. If the disk
+        is full nothing is lost: digests still differ, so the contradiction is found again."""
         for bundle in (proof.kept, proof.dropped):
             held = self._held(bundle)
             if self.is_disk_full or held == bundle or (held is None and not self.node.may_insert(bundle)):
                 continue
             if held is not None and not self.node.inquiry.stands_over(bundle, held):
                 if held not in (proof.kept, proof.dropped):
-                    out.check.append((bundle.origin, bundle))  # we hold a third one, which others do not know
+                    kept.third.append(bundle)
                 continue
             try:
                 self._journal.replace(bundle)
@@ -248,7 +254,7 @@ class SeedfloodDriver(Driver):
                 self._stick(error)
                 continue
             self._backlog.clear()  # `replace` has committed the open group
-            yield held, bundle
+            kept.settled.append((held, bundle))
 
     def _cut(self, spans: Sequence[Span]) -> list[Bundle]:
         """Deletes all bundles of these steps, wherever they are, and returns them. Raises DiskFullError: what is to go
@@ -267,7 +273,7 @@ class SeedfloodDriver(Driver):
 
     def _stick(self, error: DiskFullError) -> None:
         super()._stick(error)
-        self.node.withhold(self._backlog.first_unsaved, is_disk_full=True)
+        self.node.seedflood.withhold(self._backlog.first_unsaved, is_disk_full=True)
 
     def _count_unwritten(self) -> int:
         return len(self._backlog.bundles)
@@ -278,7 +284,7 @@ class SeedfloodDriver(Driver):
     def _resume(self) -> None:
         measure, published = self._backlog.take_round()
         withheld = self._backlog.release()
-        self.node.withhold(None, is_disk_full=False)
+        self.node.seedflood.withhold(None, is_disk_full=False)
         for peer, message in withheld:
             self._send(peer, message)
         if published is not None:

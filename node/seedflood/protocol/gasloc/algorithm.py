@@ -19,6 +19,7 @@ from seedflood.protocol.gasloc.conversation import Conversation
 from seedflood.protocol.gasloc.copies import Fetch, Serve
 from seedflood.protocol.gasloc.exchange import Exchange
 from seedflood.protocol.gasloc.ledger import Ledger
+from seedflood.protocol.gasloc.messages import Progress
 from seedflood.protocol.gasloc.orders import (
     Close,
     Correct,
@@ -64,12 +65,13 @@ class Gasloc:
         self.pace = Pace(bounds, presence.delays)
         self.carrier = Carrier(presence.neighbours, sinks, outbox)
         self.trust = Trust(presence, outbox)
-        tools = (presence, self.pace, self.ledger, self.carrier, self.trust, outbox)
-        self.exchange, self.agreement = Exchange(rules, bounds, *tools), Agreement(rules, bounds, *tools)
+        self.exchange = Exchange(rules, bounds, presence, self.pace, self.ledger, self.carrier, self.trust, outbox)
+        self.agreement = Agreement(rules, bounds, presence, self.pace, self.ledger, self.carrier, self.trust, outbox)
         self.fetch = Fetch(rules, bounds, presence.neighbours, self.carrier, self.trust, outbox)
         self.serve = Serve(bounds, self.carrier, outbox)
-        parts = (self.carrier, self.exchange, self.agreement, self.fetch, self.serve)
-        self.talk = Conversation(rules, presence, *parts, self)
+        self.talk = Conversation(
+            rules, presence, self.carrier, self.exchange, self.agreement, self.fetch, self.serve, self._where
+        )
         self._rules = rules
         self._presence = presence
         self._outbox = outbox
@@ -130,6 +132,13 @@ class Gasloc:
     def has_result(self) -> bool:
         """If the run ends by agreement: do we have the agreed parameters?"""
         return self._is_agreed or not self._rules.agrees_at_end
+
+    def _where(self) -> Progress:
+        """How far we are, as neighbours are told."""
+        life = self.life
+        is_over = life.is_over or life.phase is Phase.LEFT
+        can_serve = life.is_active or (life.is_over and self.has_result)
+        return Progress(self.round, life.is_active, can_serve, is_over)
 
     @property
     def _meeting(self) -> Exchange | Agreement:
@@ -232,10 +241,6 @@ class Gasloc:
         if self._ahead:
             self._take_steps(self.round + 1, self._ahead, now)
 
-    def kept(self, round_: int, partner: OriginId, digest: bytes, *, is_right: bool) -> None:
-        """Answers a `Keep`. is_right: the bytes have the digest, and what is needed of them is on the disk."""
-        self.exchange.kept(round_, partner, digest, is_right=is_right)
-
     def checkpointed(self, serial: int) -> None:
         """Answers a `KeepCheckpoint`. Once our result is on the disk we state that we have ended. So hosts that go on
         with another run leave nobody behind."""
@@ -243,10 +248,6 @@ class Gasloc:
             self._outbox.order(Drop(round_, partner))
         if self.life.is_over and serial >= self._last_serial and not self._presence.ours.has_left:
             self._presence.declare(last_step=self._rules.steps - 1)
-
-    def opened(self, peer: OriginId, content: Content | None, round_: int, now: float) -> None:
-        """Answers an `OpenCopy`. round_: of the checkpoint."""
-        self.serve.opened(peer, content, round_, now)
 
     def adopted(self, *, is_right: bool) -> None:
         """Answers an `Adopt`. is_right: the copy has the digest that was offered, and is loaded."""

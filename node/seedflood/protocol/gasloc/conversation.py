@@ -1,6 +1,6 @@
 """The messages to and from neighbours, and how far each neighbour is."""
 
-from typing import Protocol
+from collections.abc import Callable
 
 from seedflood.errors import PeerError
 from seedflood.protocol.gasloc.agreement import Agreement
@@ -22,7 +22,6 @@ from seedflood.protocol.gasloc.messages import (
     Want,
     decode,
 )
-from seedflood.protocol.gasloc.phase import Lifecycle, Phase
 from seedflood.protocol.gasloc.rules import GaslocRules
 from seedflood.protocol.gasloc.stated import swarm_round
 from seedflood.protocol.origin import OriginId
@@ -30,20 +29,9 @@ from seedflood.protocol.swarm.messages import AlgorithmMessage, Opaque
 from seedflood.protocol.swarm.presence import Presence
 
 
-class Standing(Protocol):
-    """Where we are."""
-
-    round: int
-    life: Lifecycle
-
-    @property
-    def has_result(self) -> bool:
-        """If the run ends by agreement: do we have the agreed parameters?"""
-
-
 class Conversation:
-    """Talks with the neighbours. progress: how far each of them is, as it says. news: how often one of them advanced,
-    or made an offer for a later round."""
+    """Talks with the neighbours. where: returns how far we are. progress: how far each of them is, as it says. news:
+    how often one of them advanced, or made an offer for a later round."""
 
     def __init__(
         self,
@@ -54,7 +42,7 @@ class Conversation:
         agreement: Agreement,
         fetch: Fetch,
         serve: Serve,
-        us: Standing,
+        where: Callable[[], Progress],
     ) -> None:
         self.progress: dict[OriginId, Progress] = {}
         self.news = 0
@@ -67,7 +55,7 @@ class Conversation:
         self._agreement = agreement
         self._fetch = fetch
         self._serve = serve
-        self._us = us
+        self._where = where
 
     def connected(self, peer: OriginId, now: float) -> None:
         self._carrier.say(peer, self._where())
@@ -106,7 +94,7 @@ class Conversation:
         """How far the swarm is; we count once we take part."""
         ours = self._presence.ours
         told = {peer: one.round for peer, one in self.progress.items()}
-        told[ours.origin] = self._us.round
+        told[ours.origin] = self._where().round
         but = None if ours.has_spoken else ours.origin
         return swarm_round(self._presence.membership, told, self._rules.rounds, self._rules.clients, but=but)
 
@@ -117,12 +105,6 @@ class Conversation:
     def _is_done(self, peer: OriginId) -> bool:
         progress, member = self.progress.get(peer), self._presence.membership.get(peer)
         return (progress is not None and progress.is_over) or (member is not None and member.has_left)
-
-    def _where(self) -> Progress:
-        life = self._us.life
-        is_over = life.is_over or life.phase is Phase.LEFT
-        can_serve = life.is_active or (life.is_over and self._us.has_result)
-        return Progress(self._us.round, life.is_active, can_serve, is_over)
 
     def _hear_transfer(self, peer: OriginId, saying: Chunk | Credit | Accept, now: float) -> None:
         match saying:
@@ -149,10 +131,10 @@ class Conversation:
     def _hear_agreement(self, peer: OriginId, saying: Offer | Decline, now: float) -> None:
         if isinstance(saying, Decline):
             self._agreement.declined(peer, saying, now)
-        elif saying.kind is Kind.SUM and not self._us.life.is_active:
-            self._carrier.say(peer, Decline(Kind.SUM, saying.round, Reason.AWAY, self._us.round))
+        elif saying.kind is Kind.SUM and not self._where().is_active:
+            self._carrier.say(peer, Decline(Kind.SUM, saying.round, Reason.AWAY, self._where().round))
         else:
-            self._agreement.offered(peer, saying, now, self._us.round)
+            self._agreement.offered(peer, saying, now, self._where().round)
 
     def _hear_exchange(self, peer: OriginId, saying: Offer | Decline | Kept | Outcome, now: float) -> None:
         match saying:
@@ -178,7 +160,7 @@ class Conversation:
 
     def _hear_offer(self, peer: OriginId, offer: Offer, now: float) -> None:
         self._count(Offer, peer, offer.round)
-        if self._us.life.is_active:
-            self._exchange.offered(peer, offer, now, self._us.round)
+        if self._where().is_active:
+            self._exchange.offered(peer, offer, now, self._where().round)
         else:
-            self._carrier.say(peer, Decline(Kind.ROUND, offer.round, Reason.AWAY, self._us.round))
+            self._carrier.say(peer, Decline(Kind.ROUND, offer.round, Reason.AWAY, self._where().round))

@@ -191,7 +191,7 @@ class Exchange:
 
     def declined(self, peer: OriginId, decline: Decline) -> None:
         pairing = self._pairings.get(peer)
-        if pairing is None or pairing.round != decline.round or not pairing.is_pending:
+        if pairing is None or pairing.ours.round != decline.round or not pairing.is_pending:
             return
         if pairing.may_skip:
             self._skip(pairing, decline.reason.name.lower())
@@ -209,12 +209,12 @@ class Exchange:
             rate = receiving.throughput(now)
             if rate is not None:
                 self._pace.measured(peer, rate)
-            self._outbox.order(Keep(pairing.round, peer, receiving.digest, receiving.sink))
+            self._outbox.order(Keep(pairing.ours.round, peer, receiving.digest, receiving.sink))
 
     def kept(self, round_: int, partner: OriginId, digest: bytes, *, is_right: bool) -> None:
         """A `Keep` is done."""
         pairing = self._pairings.get(partner)
-        is_wanted = pairing is not None and pairing.round == round_ and pairing.stage is Stage.KEEPING
+        is_wanted = pairing is not None and pairing.ours.round == round_ and pairing.stage is Stage.KEEPING
         if pairing is None or not is_wanted:
             self._outbox.order(Drop(round_, partner))
         elif not is_right:
@@ -232,7 +232,7 @@ class Exchange:
         if not self._decides(peer, kept.round):
             raise PeerError("asks for a word that is its own", reason="order")
         pairing = self._pairings.get(peer)
-        is_current = pairing is not None and pairing.round == kept.round
+        is_current = pairing is not None and pairing.ours.round == kept.round
         if pairing is not None and is_current and pairing.is_pending and pairing.ours.digest == kept.digest:
             self.news += not pairing.has_kept
             pairing.has_kept = True
@@ -249,7 +249,7 @@ class Exchange:
         self.news += 1
         self._ledger.settle(peer, entry, is_mixed=outcome.is_mixed)
         pairing = self._pairings.get(peer)
-        is_in_time = self.is_open and pairing is not None and pairing.round == entry.round
+        is_in_time = self.is_open and pairing is not None and pairing.ours.round == entry.round
         if outcome.is_mixed and pairing is not None and is_in_time:
             self._finish(pairing)
         elif outcome.is_mixed:
@@ -259,7 +259,7 @@ class Exchange:
             self._outbox.tell("mixed late", partner=name, round=entry.round)
         else:
             self._outbox.order(Drop(entry.round, peer))
-            if pairing is not None and pairing.round == entry.round:
+            if pairing is not None and pairing.ours.round == entry.round:
                 self._skip(pairing, "late")
 
     def remind(self) -> None:
@@ -301,7 +301,7 @@ class Exchange:
         membership = self._presence.membership
         for pairing in self._pairings.values():
             if pairing.is_pending:
-                step = pairing.round * self._rules.local_steps
+                step = pairing.ours.round * self._rules.local_steps
                 yield Blocker("partner", pairing.partner, membership.name(pairing.partner), step, pairing.since)
 
     def _end_of(self, pairing: Pairing) -> float:
@@ -318,9 +318,9 @@ class Exchange:
             return
         if pairing.stage is Stage.MOVING and reason is Reason.LATE:
             self._pace.failed(pairing.partner)
-        self._carrier.say(pairing.partner, Decline(Kind.ROUND, pairing.round, reason, self.round))
+        self._carrier.say(pairing.partner, Decline(Kind.ROUND, pairing.ours.round, reason, self.round))
         if pairing.is_decider:
-            self._carrier.say(pairing.partner, Outcome(pairing.round, is_mixed=False))
+            self._carrier.say(pairing.partner, Outcome(pairing.ours.round, is_mixed=False))
         self._skip(pairing, reason.name.lower())
 
     # How a pair ends
@@ -328,19 +328,19 @@ class Exchange:
     def _decide(self, pairing: Pairing) -> None:
         """Both ends hold the other's parameters: decides durably that the pair mixes, whatever happens then."""
         assert pairing.theirs is not None, "nothing is held of the partner"
-        self._ledger.decide(pairing.partner, pairing.round, pairing.degree, pairing.theirs.digest)
-        self._carrier.say(pairing.partner, Outcome(pairing.round, is_mixed=True))
+        self._ledger.decide(pairing.partner, pairing.ours.round, pairing.degree, pairing.theirs.digest)
+        self._carrier.say(pairing.partner, Outcome(pairing.ours.round, is_mixed=True))
         self._finish(pairing)
 
     def _finish(self, pairing: Pairing) -> None:
         pairing.enter(Stage.MIXED)
         self.mixed += 1
         name = self._presence.membership.name(pairing.partner)
-        self._outbox.tell("exchanged", "debug", partner=name, round=pairing.round, bytes=pairing.ours.size)
+        self._outbox.tell("exchanged", "debug", partner=name, round=pairing.ours.round, bytes=pairing.ours.size)
 
     def _skip(self, pairing: Pairing, reason: str) -> None:
         if pairing.stage is Stage.HELD and pairing.is_decider:
-            self._outbox.order(Drop(pairing.round, pairing.partner))
+            self._outbox.order(Drop(pairing.ours.round, pairing.partner))
         pairing.enter(Stage.SKIPPED)
         pairing.reason = reason
         self.skipped += 1
@@ -348,12 +348,12 @@ class Exchange:
             self._carrier.forget(pairing.partner, pairing.theirs.digest)
         self._carrier.withdraw(pairing.partner, pairing.ours.digest)
         name = self._presence.membership.name(pairing.partner)
-        self._outbox.tell("exchange skipped", partner=name, round=pairing.round, reason=reason)
+        self._outbox.tell("exchange skipped", partner=name, round=pairing.ours.round, reason=reason)
 
     def _refuse(self, pairing: Pairing, reason: str) -> None:
         """Distrusts a partner that offers or sends something else than parameters of this run."""
         self._trust.lied(pairing.partner, self.round)
-        self._carrier.say(pairing.partner, Decline(Kind.ROUND, pairing.round, Reason.DISTRUST, self.round))
+        self._carrier.say(pairing.partner, Decline(Kind.ROUND, pairing.ours.round, Reason.DISTRUST, self.round))
         self._skip(pairing, reason)
 
     def _decline(self, peer: OriginId, offer: Offer, reason: Reason) -> None:

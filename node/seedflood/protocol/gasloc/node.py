@@ -78,7 +78,7 @@ class GaslocNode(Swarm[Outputs]):
 
     def kept(self, round_: int, partner: OriginId, digest: bytes, *, is_right: bool, now: float) -> None:
         """A `Keep` is done. is_right: the bytes have the digest, and what is needed of them is on the disk."""
-        self.gasloc.kept(round_, partner, digest, is_right=is_right)
+        self.gasloc.exchange.kept(round_, partner, digest, is_right=is_right)
         self.gasloc.advance(now)
 
     def gathered(self, round_: int, partner: OriginId, *, is_right: bool, now: float) -> None:
@@ -104,7 +104,7 @@ class GaslocNode(Swarm[Outputs]):
 
     def opened(self, peer: OriginId, content: Content | None, round_: int, now: float) -> None:
         """An `OpenCopy` is done. content: the checkpoint, None if there is none yet. round_: of it."""
-        self.gasloc.opened(peer, content, round_, now)
+        self.gasloc.serve.opened(peer, content, round_, now)
         self.gasloc.advance(now)
 
     def adopted(self, *, is_right: bool, now: float) -> None:

@@ -67,10 +67,6 @@ class Pairing:
         self.stage = follow(self.stage, stage, TRANSITIONS)
 
     @property
-    def round(self) -> int:
-        return self.ours.round
-
-    @property
     def is_pending(self) -> bool:
         """Does the round wait for it?"""
         return self.stage in PENDING

@@ -10,43 +10,18 @@ copy         at the end of the run: it takes a copy of our replica
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from seedflood.protocol.gasloc.agreement import Agreement
-from seedflood.protocol.gasloc.carrier import Carrier
-from seedflood.protocol.gasloc.conversation import Conversation
-from seedflood.protocol.gasloc.copies import Fetch, Serve
-from seedflood.protocol.gasloc.exchange import Exchange
-from seedflood.protocol.gasloc.ledger import Ledger
-from seedflood.protocol.gasloc.pace import Pace
-from seedflood.protocol.gasloc.phase import Lifecycle, Phase
+from seedflood.protocol.gasloc.phase import Phase
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.swarm.membership import Membership
 from seedflood.protocol.view import Blocker
 
-
-class Sight(Protocol):
-    """What is read of the algorithm itself."""
-
-    round: int
-    is_computing: bool
-    is_waiting: bool
-    is_restored: bool
-    since: float
-    life: Lifecycle
-    exchange: Exchange
-    agreement: Agreement
-    carrier: Carrier
-    fetch: Fetch
-    serve: Serve
-    ledger: Ledger
-    pace: Pace
-    talk: Conversation
-
-    def awaited_at_end(self, now: float) -> set[OriginId]: ...
+if TYPE_CHECKING:  # it shows itself by these functions
+    from seedflood.protocol.gasloc.algorithm import Gasloc
 
 
-def figures_of(node: Sight) -> dict[str, float]:
+def figures_of(node: "Gasloc") -> dict[str, float]:
     return {
         "round": float(node.round),
         "exchanges": float(node.exchange.mixed),
@@ -65,14 +40,14 @@ def figures_of(node: Sight) -> dict[str, float]:
     }
 
 
-def words_of(node: Sight, membership: Membership, ours: OriginId) -> dict[str, str]:
+def words_of(node: "Gasloc", membership: Membership, ours: OriginId) -> dict[str, str]:
     matched = [a if b == ours else b for a, b in node.exchange.pairs if ours in (a, b)]
     told: dict[str, Iterable[OriginId]] = {"matched_with": matched, "exchanged_with": node.exchange.partners}
     told["unequal_to"] = node.agreement.testimony.unequal
     return {name: ", ".join(membership.names(origins)) or "nobody" for name, origins in told.items()}
 
 
-def find_blockers(node: Sight, membership: Membership, now: float) -> Iterator[Blocker]:
+def find_blockers(node: "Gasloc", membership: Membership, now: float) -> Iterator[Blocker]:
     match node.life.phase:
         case Phase.JOINING:
             yield _while_joining(node, membership)
@@ -90,7 +65,7 @@ def find_blockers(node: Sight, membership: Membership, now: float) -> Iterator[B
             yield from node.agreement.blockers()
 
 
-def _at_the_end(node: Sight, membership: Membership, now: float) -> Iterator[Blocker]:
+def _at_the_end(node: "Gasloc", membership: Membership, now: float) -> Iterator[Blocker]:
     awaited = sorted(node.awaited_at_end(now), key=membership.name)
     for origin in awaited:
         yield Blocker("neighbour", origin, membership.name(origin), None, node.since)
@@ -98,7 +73,7 @@ def _at_the_end(node: Sight, membership: Membership, now: float) -> Iterator[Blo
         yield Blocker("neighbour", None, "hosts that were never met", None, node.since)
 
 
-def _while_joining(node: Sight, membership: Membership) -> Blocker:
+def _while_joining(node: "Gasloc", membership: Membership) -> Blocker:
     donor = node.fetch.donor
     if not node.is_restored:
         return Blocker("own replica", None, "its own replica, which is loaded", None, node.since)

@@ -9,7 +9,7 @@ first. Nobody waits for it, and it reaches everyone like any late one.
 """
 
 from hashlib import sha256
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from seedflood.errors import PeerError
 from seedflood.protocol.frontier import Frontier, Span, count_steps
@@ -49,6 +49,15 @@ COSTLY: tuple[Objection, ...] = ("signature", "equivocation", "coefficients", "u
 """Found out by a verification or by unpacking; everything else is seen at a glance."""
 
 
+class Terms(NamedTuple):
+    """How bundles came. is_answer: from a donor of ours. Then they may be of a host that was removed: what any of us
+    held when it heard of the removal has to reach everyone, else replicas would differ for ever. before: no bundle of
+    this step or a later one is taken yet."""
+
+    is_answer: bool
+    before: int = STEP_MAX
+
+
 class Admission(MemberAdmission):
     """Checks what the network says against the rules of the run, the known members and what is held already."""
 
@@ -56,11 +65,6 @@ class Admission(MemberAdmission):
         self, rules: Rules, verify: Verify, membership: Membership, frontier: Frontier, gate: Gate | None = None
     ) -> None:
         super().__init__(rules, verify, membership, gate, check_state=unpack_statement)
-        self.is_answer = False
-        """Is what comes now from a donor of ours? Then it may be of a host that was removed: what any of us held when
-        it heard of the removal has to reach everyone, else replicas would differ for ever."""
-        self.before = STEP_MAX
-        """No bundle of this step or a later one is taken yet."""
         self._rules = rules
         self._tells = rules.telling.admits
         self._frontier = frontier
@@ -105,14 +109,14 @@ class Admission(MemberAdmission):
             return are_within(coefficients, (end - first) * self._rules.step_reach)
         return are_within(coefficients, count_steps(closed.frontier, first, end) * self._rules.telling.reach)
 
-    def admits(self, bundle: Bundle, span: Span) -> bool:
+    def admits(self, bundle: Bundle, span: Span, terms: Terms) -> bool:
         """May this bundle be used? Asked only if something in it is new. span: `bundle.span`. Raises PeerError for a
         wrong signature."""
         origin, first, last = span
         trainers, cut = self.gate.trainers, self.gate.cuts.get(origin)
         if cut is not None and cut.excludes(bundle.step, bundle.last):
             return self._reject(bundle, "cut")
-        if trainers is not None and origin not in trainers and not self._may_have_said(origin):
+        if trainers is not None and origin not in trainers and not self._may_have_said(origin, terms):
             return self._reject(bundle, self.gate.objection_to(origin))
         member = self._membership.get(origin)
         if member is None:
@@ -121,7 +125,7 @@ class Admission(MemberAdmission):
             return self._reject(bundle, "beyond the run")
         if (objection := self._objection_to_form(bundle)) is not None:
             return self._reject(bundle, objection)
-        if first >= self.before or not self._frontier.can_add(origin, first):
+        if first >= terms.before or not self._frontier.can_add(origin, first):
             return self._reject(bundle, "too far ahead")
         if self.has_twin(origin):
             return self._reject(bundle, "another key")
@@ -140,11 +144,11 @@ class Admission(MemberAdmission):
     def _is_of(self, key: bytes, bundle: Bundle) -> bool:
         return self._verify(key, bundle.signed_bytes(self._rules.run_id, key), bundle.signature)
 
-    def _may_have_said(self, origin: OriginId) -> bool:
+    def _may_have_said(self, origin: OriginId, terms: Terms) -> bool:
         """May a donor of ours have something that this origin said before it was removed? Once it is cut off, what is
         in no hole may come from anybody."""
         is_former = origin in self.gate.former or self._membership.took_part(origin)
-        return origin in self.gate.cuts or (self.is_answer and is_former)
+        return origin in self.gate.cuts or (terms.is_answer and is_former)
 
     def _reject(self, bundle: Bundle, reason: Objection) -> bool:
         self.refuse(reason)

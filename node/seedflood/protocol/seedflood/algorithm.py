@@ -60,13 +60,12 @@ class SeedFlood:
         self._catchup = CatchUp(patience, self.life)
         self._own = OwnState(self.origin, frontier, self._catchup)
         self._own.rows = rows
-        parts = (presence, admission, self._catchup, self._own, outbox)
-        self.exchange = Exchange(self.holdings, *parts, rules, self)
+        self.exchange = Exchange(
+            self.holdings, presence, admission, self._catchup, self._own, outbox, rules, self._may_apply_before
+        )
         self.ending = Ending(self.origin, rules, patience, presence.membership, frontier)
-        silence = (presence.liveness, presence.bound_seconds)
-        self.windows = OpenWindows(rules, presence.membership, frontier, *silence)
-        waiting = (self.life, self.exchange, presence, self.windows, self.ending, frontier)
-        self._blockers = Blockers(rules, *waiting)
+        self.windows = OpenWindows(rules, presence.membership, frontier, presence.liveness, presence.bound_seconds)
+        self._blockers = Blockers(rules, self.life, self.exchange, presence, self.windows, self.ending, frontier)
         self._standstill = Standstill()
         self._membership = presence.membership
         self._presence = presence
@@ -170,6 +169,8 @@ class SeedFlood:
             self._presence.leave(self._own.last_said())
 
     def withhold(self, unsaid_from: int | None, *, is_disk_full: bool) -> None:
+        """The disk is full, or has room again. unsaid_from: our first step that could not be kept yet, if any; nobody
+        may hear of it."""
         self._own.unsaid_from, self._blockers.is_disk_full = unsaid_from, is_disk_full
 
     # What is due
@@ -315,7 +316,7 @@ class SeedFlood:
         first = first_round(self.origin, self.rules, self._membership, self.frontier)
         return max(first, self._catchup.said_before)
 
-    def may_apply_before(self) -> int:
+    def _may_apply_before(self) -> int:
         """While a node joins: the step below which updates may be applied. In strict windows what belongs to a round
         that it will measure itself has to wait."""
         return STEP_MAX if self.rules.window != "strict" else applied_before(self._next_step(), self.rules)
@@ -349,8 +350,7 @@ class SeedFlood:
         exchange = self.exchange
         if ending.is_complete:
             exchange.watch.take(self.applied, self._outbox)
-        of = (exchange.donors, exchange.watch, self.applied, exchange.linked)
-        if ending.may_end(*of, now=now):
+        if ending.may_end(exchange.donors, exchange.watch, self.applied, exchange.linked, now=now):
             self.life.enter(Phase.FINISHED)
             exchange.tell_shortcomings(ending)
             self.exchange.say_digests(STEP_MAX, is_complete=ending.is_complete)

@@ -1,13 +1,12 @@
 """The conversation with the neighbours: what we tell them, what we make of what they tell us, and whom we ask."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
-from typing import Protocol
 
 from seedflood.errors import PeerError
 from seedflood.protocol.frontier import Frontier, Held
 from seedflood.protocol.origin import STEP_MAX, OriginId
-from seedflood.protocol.seedflood.admission import Admission
+from seedflood.protocol.seedflood.admission import Admission, Terms
 from seedflood.protocol.seedflood.announcement import Announcement
 from seedflood.protocol.seedflood.catchup import CatchUp, describe_progress
 from seedflood.protocol.seedflood.donors import Donors
@@ -17,6 +16,7 @@ from seedflood.protocol.seedflood.holdings import Holdings
 from seedflood.protocol.seedflood.inquiry import Inquiry
 from seedflood.protocol.seedflood.messages import (
     BlockDigests,
+    Bundle,
     ClosedDigests,
     ClosedEpoch,
     EpochDigest,
@@ -37,17 +37,9 @@ from seedflood.protocol.swarm.outbox import Outbox
 from seedflood.protocol.swarm.presence import Presence
 
 
-class Course(Protocol):
-    """How far the node is. step: where its round begins."""
-
-    step: int
-
-    def may_apply_before(self) -> int:
-        """Below which step anything may be applied now."""
-
-
 class Exchange:
-    """Takes SeedFlood's messages, on all links of a node."""
+    """Takes SeedFlood's messages, on all links of a node. may_apply_before: returns below which step anything may be
+    applied now."""
 
     def __init__(
         self,
@@ -58,7 +50,7 @@ class Exchange:
         own: OwnState,
         outbox: Outbox[Outputs],
         rules: Rules,
-        course: Course,
+        may_apply_before: Callable[[], int],
     ) -> None:
         self.donors = Donors()
         self.watch = DigestWatch()
@@ -79,7 +71,7 @@ class Exchange:
         self._own = own
         self._outbox = outbox
         self._rules = rules
-        self._course = course
+        self._may_apply_before = may_apply_before
         self.announcement = Announcement(rules, presence, presence.neighbours, holdings.frontier)
         self._evidence: dict[OriginId, Evidence] = {}
         """By donor that we are pulling from: what it tells of its closed epochs."""
@@ -118,10 +110,10 @@ class Exchange:
 
     def received(self, peer: OriginId, message: AlgorithmMessage, now: float) -> None:
         """Raises PeerError, having used nothing, if the message is not allowed."""
-        self._admission.is_answer = self.donors.is_pulling(peer)
+        terms = self._terms(peer)
         match message:
-            case Updates():
-                self._receive_updates(peer, message)
+            case Updates(bundles):
+                self._receive_bundles(peer, bundles, terms)
             case FrontierDigest():
                 self.donors.compare(peer, message, self._holdings.frontier, self._presence.membership.digest())
             case ReplicaDigest():
@@ -133,8 +125,8 @@ class Exchange:
                     self._dispute_sums(peer)
                 self.inquiry.receive(peer, message, now)
             case Equivocation():
-                self.inquiry.receive_proof(peer, message)
-                self._receive_updates(peer, Updates((message.kept, message.dropped)))
+                self.inquiry.receive_proof(peer, message, terms)
+                self._receive_bundles(peer, (message.kept, message.dropped), terms)
             case Standing():
                 self._receive_standing(peer, message, now)
             case _:
@@ -239,15 +231,20 @@ class Exchange:
         if self.watch.rebuild(self._holdings.applied, self._outbox, now):
             self._holdings.closings.distrust()
 
-    def _receive_updates(self, peer: OriginId, message: Updates) -> None:
+    def _terms(self, peer: OriginId) -> Terms:
+        """On which terms bundles of a neighbour are taken now."""
+        before = STEP_MAX
         if self._rules.window == "strict" and not self.is_joining:  # else others may have gone on without us
-            self._admission.before = self._course.step + self._rules.ahead_steps
-        taken = self._holdings.receive(peer, message.bundles)
-        self.inquiry.receive_again(peer, message.bundles)
+            before = self._presence.algorithm.step + self._rules.ahead_steps
+        return Terms(self.donors.is_pulling(peer), before)
+
+    def _receive_bundles(self, peer: OriginId, bundles: Sequence[Bundle], terms: Terms) -> None:
+        taken = self._holdings.receive(peer, bundles, terms)
+        self.inquiry.receive_again(peer, bundles)
         if taken:
             self.donors.progressed(peer, self._holdings.frontier)
         if self.is_joining:
-            self._holdings.settle(self._course.may_apply_before)
+            self._holdings.settle(self._may_apply_before)
         elif self._presence.ours.origin in self._holdings.heard:
             self._outbox.tell("another host speaks with our key", "error", peer=self._presence.membership.name(peer))
 
@@ -275,7 +272,7 @@ class Exchange:
         is_held = holdings.frontier.covers(closed.frontier)
         if is_held and not self.inquiry.is_asked_for(peer, closed.epoch):
             return
-        before = applied_before(self._course.step, self._rules)
+        before = applied_before(self._presence.algorithm.step, self._rules)
         is_over = self.is_joining or (closed.epoch + 1) * self._rules.refresh_period <= before
         is_patient = is_held or not self.is_joining or not self.catchup.is_overdue(now)
         evidence, ours = self._evidence.get(peer) or Evidence(self._rules), presence.ours.origin
@@ -300,7 +297,7 @@ class Exchange:
         if (
             self.is_joining
             and is_within
-            and max(map(theirs.last, theirs.origins), default=-1) < self._course.may_apply_before()
+            and max(map(theirs.last, theirs.origins), default=-1) < self._may_apply_before()
         ):
             holdings.apply(holdings.pending.take_covered(theirs))
             self.watch.take(holdings.applied, self._outbox)

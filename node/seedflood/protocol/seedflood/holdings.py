@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from seedflood.protocol.frontier import Frontier, Held
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.seedflood.admission import Admission
+from seedflood.protocol.seedflood.admission import Admission, Terms
 from seedflood.protocol.seedflood.epochs import Closings
 from seedflood.protocol.seedflood.flood import Flood
 from seedflood.protocol.seedflood.inquiry import Contents
@@ -77,14 +77,17 @@ class Holdings:
     def disconnect(self, peer: OriginId) -> None:
         self._flood.disconnect(peer)
 
-    def receive(self, peer: OriginId, bundles: Sequence[Bundle]) -> list[Bundle]:
+    def receive(self, peer: OriginId, bundles: Sequence[Bundle], terms: Terms) -> list[Bundle]:
         """Takes the bundles that are new and may be used, and returns them. Raises PeerError for a forgery, having used
         nothing."""
         holds, admits, add_new = self.frontier.holds, self._admission.admits, self.frontier.add_new
         unheard = [(bundle, span) for bundle in bundles if not holds(*(span := bundle.span))]
         self.duplicates += len(bundles) - len(unheard)
-        news = [(bundle, span) for bundle, span in unheard if admits(bundle, span)]
-        taken = [bundle for bundle, span in news if add_new(*span) or self._is_half_new(peer, bundle)]
+        admitted = [(bundle, span) for bundle, span in unheard if admits(bundle, span, terms)]
+        taken = []
+        for bundle, span in admitted:
+            if add_new(*span) or self._take_half_new(peer, bundle):
+                taken.append(bundle)
         self._keep(taken)
         self._flood.spread(taken, peer)
         return taken
@@ -110,10 +113,10 @@ class Holdings:
         self._hold_epoch(closed)
         return True
 
-    def _is_half_new(self, peer: OriginId, bundle: Bundle) -> bool:
-        """May a bundle be taken that covers steps that are held, and others? Its origin contradicts itself. If it only
-        skips what is held, both stand, and it is taken. Otherwise the journal has to tell which one stands
-        (`inquiry`)."""
+    def _take_half_new(self, peer: OriginId, bundle: Bundle) -> bool:
+        """Takes a bundle that covers steps that are held, and others, if it may be taken; returns whether it was. Its
+        origin contradicts itself. If it only skips what is held, both stand. Otherwise the journal has to tell which
+        one stands (`inquiry`)."""
         if self.frontier.holds(*bundle.span):
             return False  # the batch says it twice
         if not self.frontier.can_add(bundle.origin, bundle.first_covered):

@@ -33,7 +33,7 @@ from itertools import islice
 
 from seedflood.protocol.frontier import Frontier, without
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.seedflood.admission import Admission
+from seedflood.protocol.seedflood.admission import Admission, Terms
 from seedflood.protocol.seedflood.donors import Donors
 from seedflood.protocol.seedflood.messages import BlockDigests, Bundle, Equivocation
 from seedflood.protocol.seedflood.outputs import Outputs
@@ -280,8 +280,8 @@ class Inquiry:
     def contradicted(self, peer: OriginId, held: Bundle | None, other: Bundle) -> None:
         """The neighbour sent `other`, and the journal has another bundle of this step, or one that skips it. held: that
         bundle; None if the step counts as skipped and it is not known by which bundle."""
-        self._admission.is_answer = True  # it adds no step that is not held, whoever has said it
-        if not self._is_signed(other):
+        terms = Terms(is_answer=True)  # it adds no step that is not held, whoever has said it
+        if not self._admission.admits(other, other.span, terms):
             return
         self._pauses.pop(peer, None)  # it was worth it
         if held is None:
@@ -291,13 +291,14 @@ class Inquiry:
         else:
             self._prove(held, other, None)
 
-    def receive_proof(self, peer: OriginId, proof: Equivocation) -> None:
+    def receive_proof(self, peer: OriginId, proof: Equivocation, terms: Terms) -> None:
         """Takes a proof from a peer. Raises PeerError for a wrong signature. A known proof costs little."""
         kept, dropped = self._in_order(proof.kept, proof.dropped)
         is_one = kept.step == dropped.step and self._content(kept) == self._content(dropped)
         if is_one or not self._is_news(kept, dropped):
             return
-        if self._admission.admits(kept, kept.span) and self._admission.admits(dropped, dropped.span):
+        admits = self._admission.admits
+        if admits(kept, kept.span, terms) and admits(dropped, dropped.span, terms):
             self._prove(kept, dropped, peer)
 
     def stands_over(self, one: Bundle, other: Bundle) -> bool:
@@ -352,9 +353,6 @@ class Inquiry:
     def _content(self, bundle: Bundle) -> bytes:
         member = self._membership.get(bundle.origin)
         return bundle.signed_bytes(self._rules.run_id, member.public_key if member is not None else b"")
-
-    def _is_signed(self, bundle: Bundle) -> bool:
-        return self._admission.admits(bundle, bundle.span)
 
 
 def do_contradict(one: Bundle, other: Bundle) -> bool:

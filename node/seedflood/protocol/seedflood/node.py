@@ -10,7 +10,7 @@ from seedflood.protocol.frontier import Frontier, tellable
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.admission import Admission
 from seedflood.protocol.seedflood.algorithm import SeedFlood
-from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, ReplicaDigest, Standing, Told
+from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, ReplicaDigest, Told
 from seedflood.protocol.seedflood.outputs import Outputs
 from seedflood.protocol.seedflood.phase import Phase
 from seedflood.protocol.seedflood.rules import Rules
@@ -52,7 +52,7 @@ class Node(Swarm[Outputs]):
         super().__init__(rules, presence, self.admission, self.seedflood, outbox, patience)
         self.applied = self.seedflood.applied
         exchange, holdings = self.seedflood.exchange, self.seedflood.holdings
-        self.donors, self.inquiry, self._watch = exchange.donors, exchange.inquiry, exchange.watch
+        self.donors, self.inquiry, self.watch = exchange.donors, exchange.inquiry, exchange.watch
         self.closings, self.contradicting = holdings.closings, holdings.contradicting
         self.may_insert = holdings.may_insert
         self.read = holdings.contents.note  # what `start` was told of alone, as it comes from the journal
@@ -65,11 +65,6 @@ class Node(Swarm[Outputs]):
     def duplicates(self) -> int:
         """How many bundles came that were held already."""
         return self.seedflood.holdings.duplicates
-
-    @property
-    def standing(self) -> Standing | None:
-        """Our last digest with the frontier that it belongs to, told at the end of a pull; None before the first."""
-        return self._watch.standing
 
     # What happened
 
@@ -95,8 +90,9 @@ class Node(Swarm[Outputs]):
         it takes part. What it said before it left is still awaited.
         """
         self.recall(members, now)
-        kept = (bundles, closed, settled or {})
-        self.seedflood.start(*kept, now, is_journal_damaged=is_journal_damaged, is_key_fresh=is_key_fresh)
+        self.seedflood.start(
+            bundles, closed, settled or {}, now, is_journal_damaged=is_journal_damaged, is_key_fresh=is_key_fresh
+        )
         self.seedflood.advance(now)
 
     def pulled(self, peer: OriginId, now: float) -> None:
@@ -118,13 +114,13 @@ class Node(Swarm[Outputs]):
         """In the journal `new` has taken the place of `old`, another bundle of its step; None: the step counted as
         skipped."""
         if self.seedflood.holdings.replace(old, new):
-            self._watch.outdate(now)
+            self.watch.outdate(now)
         self.seedflood.advance(now)
 
     def cut_off(self, origin: OriginId, surplus: Sequence[Bundle], now: float) -> None:
         """The journal has nothing left in the holes of a removed host. surplus: what it had."""
         if self.seedflood.cuts.take_out(origin, surplus):
-            self._watch.outdate(now)
+            self.watch.outdate(now)
         self.seedflood.advance(now)
 
     def summed(self, closed: ClosedEpoch, now: float) -> None:
@@ -134,7 +130,7 @@ class Node(Swarm[Outputs]):
 
     def rebuilt(self, is_changed: bool, now: float) -> None:
         """Answers a `Rebuild`. is_changed: the coefficients had been wrong."""
-        self._watch.rebuilt(is_changed, self._outbox, now)
+        self.watch.rebuilt(is_changed, self._outbox, now)
         self.seedflood.advance(now)
 
     def leave(self, now: float, unsaid_from: int | None = None) -> None:
@@ -144,11 +140,6 @@ class Node(Swarm[Outputs]):
         """
         self.seedflood.leave(unsaid_from)
         self.seedflood.advance(now)
-
-    def withhold(self, unsaid_from: int | None, *, is_disk_full: bool) -> None:
-        """The disk is full, or has room again. unsaid_from: our first step that could not be kept yet, if any; nobody
-        may hear of it."""
-        self.seedflood.withhold(unsaid_from, is_disk_full=is_disk_full)
 
     def collect(self) -> Outputs:
         """Takes what is to be done now."""

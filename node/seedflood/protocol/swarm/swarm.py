@@ -248,7 +248,7 @@ class Swarm(Generic[Wanted]):
 
     def view(self, now: float) -> View:
         """What an operator is shown."""
-        return self._algorithm.describe(make_view(self, self._presence, self.admission.refused, now))
+        return self._algorithm.describe(make_view(self._algorithm, self._presence, self.admission, now))
 
     def _flooding(self) -> Iterator[tuple[OriginId, Message]]:
         """What is queued for each neighbour: statements first, so that an origin's key precedes what it says."""

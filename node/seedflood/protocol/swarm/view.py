@@ -4,39 +4,18 @@ A link counts as an edge when both of its ends state it, so a host that died los
 say so, though its own last statement still names them.
 """
 
-from collections.abc import Collection, Iterable, Mapping
-from typing import Protocol
+from collections.abc import Collection, Iterable
 
 from seedflood.protocol.origin import STEP_MAX, OriginId
-from seedflood.protocol.swarm.gate import Gate
+from seedflood.protocol.swarm.admission import MemberAdmission
+from seedflood.protocol.swarm.algorithm import Algorithm
 from seedflood.protocol.swarm.messages import Member
 from seedflood.protocol.swarm.presence import Presence
-from seedflood.protocol.view import Blocker, Edge, MemberStatus, MemberView, View
+from seedflood.protocol.view import Edge, MemberStatus, MemberView, View
 
 
-class Sight(Protocol):
-    """What a view takes from the node itself."""
-
-    @property
-    def step(self) -> int: ...
-
-    @property
-    def phase(self) -> str: ...
-
-    @property
-    def is_ready(self) -> bool: ...
-
-    @property
-    def is_doubted(self) -> bool: ...
-
-    @property
-    def gate(self) -> Gate: ...
-
-    def blockers(self, now: float) -> tuple[Blocker, ...]: ...
-
-
-def make_view(node: Sight, presence: Presence, refused: Mapping[str, int], now: float) -> View:
-    """A node of any swarm as it is seen now. refused: how much input of others was not used, by reason."""
+def make_view(algorithm: Algorithm, presence: Presence, admission: MemberAdmission, now: float) -> View:
+    """A node of any swarm as it is seen now."""
     membership = presence.membership
     edges = stated_edges(membership.all())
     reached = reach(presence.ours.origin, edges)
@@ -55,19 +34,19 @@ def make_view(node: Sight, presence: Presence, refused: Mapping[str, int], now: 
     )
     return View(
         now=now,
-        phase=str(node.phase),
-        step=node.step,
-        is_ready=node.is_ready,
-        is_doubted=node.is_doubted,
+        phase=str(algorithm.phase),
+        step=algorithm.step,
+        is_ready=algorithm.is_ready,
+        is_doubted=algorithm.is_doubted,
         linked=len(presence.neighbours),
-        refused=dict(refused),
+        refused=dict(admission.refused),
         hops=presence.delays.view(),
         members=members,
         edges=edges,
         diameter=membership.diameter(),
         cut_vertices=membership.cut_vertices(),
-        blockers=node.blockers(now),
-        roster=node.gate.view(),
+        blockers=algorithm.blockers(now),
+        roster=admission.gate.view(),
     )
 
 
