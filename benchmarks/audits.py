@@ -107,7 +107,7 @@ def measured(settings: Mapping[str, Any], seed: int) -> tuple[Telling, list[Audi
             rounds = enumerate(told["float32"], 1)
             updates = [Update(OriginId(o), step + k, one.probes[k]) for o, one in rounds for k in range(count)]
             for dtype in DTYPES:
-                trainers[dtype][0].apply(updates)
+                trainers[dtype][0].replica.apply(updates)
         return exact[0].telling, pool, seconds
 
 

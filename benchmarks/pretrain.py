@@ -143,7 +143,7 @@ def follow(algorithm: Algorithm, seed: int) -> Course:
     trainers = [_trainer(algorithm, seed, index) for index in range(WORKERS)]
     outers = [trainer.outer for trainer in trainers]
     begun, sent, end_round = time.perf_counter(), 0, algorithm.begin(outers)
-    while trainers[0].step < STEPS:
+    while trainers[0].worker.step < STEPS:
         for trainer in trainers:
             trainer.take_steps(algorithm.local_steps)
         end_round()

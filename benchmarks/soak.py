@@ -142,7 +142,7 @@ def _judge(samples: Sequence[Sample]) -> dict[str, Metric]:
 
 def _epoch_bytes() -> int:
     """What the coefficients of an epoch take in memory."""
-    return Trainer(RunSettings.of(model="embedded", task="embedded", rank=8), NodeSettings()).epoch_bytes
+    return Trainer(RunSettings.of(model="embedded", task="embedded", rank=8), NodeSettings()).replica.epoch_bytes
 
 
 def _run_simulated(hours: float, home: Path) -> dict[str, Metric]:

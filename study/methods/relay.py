@@ -60,7 +60,7 @@ class Relay:
         self.step += count
         is_last = self.step >= self.run.steps
         for when, client in [key for key in self._due if is_last or key[0] == round_]:
-            self.trainers[client].apply(self._due.pop((when, client)))
+            self.trainers[client].replica.apply(self._due.pop((when, client)))
         return told
 
     def average(self) -> CausalModel:

@@ -26,12 +26,12 @@ async def test_nodes_train_together_over_tls_while_certificates_change(tmp_path)
         b = await cluster.start("b", ["a"], RUN)
         for step in range(2, RUN["steps"], 10):
             await cluster.until(lambda step=step: min(a.node.step, b.node.step) >= step)
-            a.renew()
-            b.renew()
+            a.credentials.renew()
+            b.credentials.renew()
         await cluster.until(lambda: a.result is not None and b.result is not None)
         assert a.result["digest"] == b.result["digest"]
         assert [counters.links_opened for _, counters in a.link_counters()] == [1]
-        assert a.links.handshakes == 1
+        assert a.links.credentials.handshakes == 1
     finally:
         await cluster.close()
 
@@ -42,8 +42,8 @@ async def test_a_host_that_is_not_the_pinned_one_is_not_linked(tmp_path):
         a = await cluster.start("a", [], RUN)
         cluster.pins = {"a": Identity.generate().public_key}
         b = await cluster.start("b", ["a"], RUN)
-        await cluster.until(lambda: b.links.faults()["pin"])
-        assert a.links.handshakes >= 1
+        await cluster.until(lambda: b.links.ledger.faults["pin"])
+        assert a.links.credentials.handshakes >= 1
         assert (a.links.peers, b.links.peers) == ({}, {})
         async with aiohttp.ClientSession() as session, session.get(f"http://{b.address}/metrics") as answer:
             assert metrics_of(await answer.text())["seedflood_peer_faults_total", "pin"] >= 1

@@ -24,8 +24,9 @@ class SomeLinks:
     dialled: dict[str, int | None] = field(default_factory=dict)
     counters: dict[str, LinkCounters] = field(default_factory=dict)
 
-    def stats(self):
-        return self.counters
+    @property
+    def ledger(self):
+        return SimpleNamespace(stats=lambda: self.counters)
 
 
 def make_source(node, driver, clock, links=None):

@@ -110,7 +110,7 @@ def facts_of(host: Host) -> dict[str, object]:
     return {
         "run_id": settings.run.run_id().hex(),
         "base_digest": trainer.base_digest.hex(),
-        "epoch_bytes": trainer.epoch_bytes,
+        "epoch_bytes": trainer.replica.epoch_bytes,
         "protocol_version": Hello.__dataclass_fields__["protocol_version"].default,
         "run_seed": str(settings.run.seed),
         "statement": statement_layout(),

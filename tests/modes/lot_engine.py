@@ -33,7 +33,7 @@ class LotEngine(Engine):
         rules = SwarmRules(self._run.run_id(), BASE_DIGEST, self._run.clients, self._run.steps)
         self._shell = shell
         self.node = LotNode(rules, member, shell.identity.sign, verify)
-        self.driver = LotDriver(self.node, self.journal, shell, shell, shell.loop.time, self._draw)
+        self.driver = LotDriver(self.node, self.journal, shell.links, shell.observer, shell.clock, self._draw)
 
     def _draw(self, then):
         most = self._run.algorithm.most

@@ -68,11 +68,11 @@ def bundles_of(settings, base, steps=10):
 
 def close_first_epoch(base, bundles):
     """What the journal would keep of it; `base` is as it was afterwards."""
-    empty = base.sum_epoch(0)
-    base.adopt(0, empty, [update for bundle in bundles if bundle.step < 4 for update in bundle.updates()])
+    empty = base.replica.sum_epoch(0)
+    base.replica.adopt(0, empty, [update for bundle in bundles if bundle.step < 4 for update in bundle.updates()])
     frontier = tuple(Held(origin, 4) for origin in sorted(one.origin for one in ORIGINS))
-    closed = ClosedEpoch(0, frontier, base.sum_epoch(0))
-    base.adopt(0, empty, ())
+    closed = ClosedEpoch(0, frontier, base.replica.sum_epoch(0))
+    base.replica.adopt(0, empty, ())
     return closed
 
 

@@ -83,10 +83,10 @@ class Ledger:
         seen = [closed for closed in sums if self._has_all(closed)]
         for bundle in self._bundles.values():
             if any(bundle.step // self._run.seedflood.refresh_period == closed.epoch for closed in seen):
-                trainer.apply(bundle.updates())
+                trainer.replica.apply(bundle.updates())
         for closed in seen:
-            expected = unpack(trainer.sum_epoch(closed.epoch), trainer.epoch_bytes)
-            if unpack(closed.coefficients, trainer.epoch_bytes) != expected:
+            expected = unpack(trainer.replica.sum_epoch(closed.epoch), trainer.replica.epoch_bytes)
+            if unpack(closed.coefficients, trainer.replica.epoch_bytes) != expected:
                 pytest.fail(f"the sum of epoch {closed.epoch} is not that of its updates")
         return len(seen)
 

@@ -76,7 +76,7 @@ def test_under_gradients_a_late_comer_pulls_sums_of_closed_epochs_and_little_els
     finish(made)
     (late,) = check_replays(made[3:])
     assert (late.closed_epochs, late.updates) == (steps // period, 3 * (steps % period))
-    told = 3 * (steps % period) * trainer.telling.size + late.closed_epochs * trainer.epoch_bytes
+    told = 3 * (steps % period) * trainer.telling.size + late.closed_epochs * trainer.replica.epoch_bytes
     assert ready["pull_bytes"] < told + 30_000
     assert ready["pull_bytes"] < 3 * steps * trainer.telling.size / 2
 

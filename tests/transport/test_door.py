@@ -58,7 +58,7 @@ async def test_requests_that_never_come_take_each_others_places_and_keep_nobody_
             assert frame is grpc.aio.EOF  # it has nothing
         else:
             assert health_pb2.HealthCheckResponse.FromString(frame)
-    assert node.links.faults()["hello"] >= HALF_OPEN_MAX
+    assert node.links.ledger.faults["hello"] >= HALF_OPEN_MAX
 
 
 @pytest.mark.parametrize("method", [PULL, LINK, CHECK, WATCH, REFLECTION])
@@ -66,7 +66,7 @@ async def test_garbage_is_refused_and_counted_and_is_a_line_of_the_log_once(node
     for _ in range(3):
         code, details = await refused(node, method, b"\xff\xff")
         assert (code, '"reason": "frame"' in details) == (grpc.StatusCode.PERMISSION_DENIED, True)
-    assert node.links.faults()["frame"] == 3
+    assert node.links.ledger.faults["frame"] == 3
     lines = [record for record in caplog.records if record.levelno >= logging.INFO]
     assert [record.getMessage().partition(": ")[0] for record in lines] == ["refused ipv4:127.0.0.1"]
     assert not any(record.exc_info for record in lines)
@@ -78,6 +78,6 @@ async def test_a_stranger_with_another_reason_each_time_fills_no_log(node, caplo
         hello = replace(node.hello(), run_id=k.to_bytes(4) + bytes(28))
         code, _ = await refused(node, LINK, encode(hello)[0])
         assert code is grpc.StatusCode.FAILED_PRECONDITION
-    assert node.links.faults()["run"] == many
+    assert node.links.ledger.faults["run"] == many
     lines = [record for record in caplog.records if record.levelno >= logging.WARNING]
     assert LINES.burst <= len(lines) <= 1.5 * LINES.burst

@@ -8,7 +8,7 @@ appears.
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -24,7 +24,7 @@ from seedflood.errors import (
     SupersededError,
 )
 from seedflood.host.compute_thread import ComputeThread, Result
-from seedflood.host.engine import Engine
+from seedflood.host.engine import Engine, Shell
 from seedflood.host.enrolment import Enrolment
 from seedflood.host.handover import Handover, keep_farewell, read_farewells
 from seedflood.host.status_source import StatusSource
@@ -77,7 +77,7 @@ class Daemon:
         """enrolment: who belongs to the run; by default everyone."""
         self.settings = settings = stage.settings
         self.position = stage.position
-        run, node = settings.run, settings.node
+        node = settings.node
         self.identity = identity
         self.loop = loop
         self.hub = hub = console.hub
@@ -95,21 +95,19 @@ class Daemon:
         self._was_linked = False
         self._was_ready = self._is_removed = False
         self.is_compute_idle = True
+        self._stage = stage
+        self._health = Health(has_reflection=node.reflection)
+        self.credentials = TlsCredentials(identity, verify, covers=settings.tls.covers)
+        self.links = self._make_links(stage)
         incarnation = engine.journal.next_incarnation(at_least=int(time.time()))
-        engine.assemble(self, Member(identity.public_key, node.name, incarnation))
+        shell = Shell(identity, self.gate, hub, self.links, self, self.run, self.drive, loop.time)
+        engine.assemble(shell, Member(identity.public_key, node.name, incarnation))
         self.node, self._driver = engine.node, engine.driver
         assert self.node.gate is self.gate or not self.gate.is_closed, (
             "an engine that asks nobody who belongs to the run"
         )
         self._driver.keep_roster = self.enrolment.keep
-        links_max = min(max(LINKS_MIN, 2 * run.clients), NEIGHBOURS_MAX)
-        self._health = Health(has_reflection=node.reflection)
-        self._stage = stage
         self.handover = Handover(stage, self.node.unended, lambda: self.node.is_forgetful)
-        kindred, ended = frozenset(stage.runs) - {stage.runs[stage.position]}, read_farewells(stage)
-        link_settings = LinkSettings(node.listen, links_max, engine.frame_bytes_max, kindred_runs=kindred, ended=ended)
-        self._credentials = TlsCredentials(identity, verify, covers=settings.tls.covers)
-        self.links = Links(link_settings, self, credentials=self._credentials, add_services=self._health.add_to)
         self.status_source = StatusSource(
             settings, engine, self.links, self.handover, loop.time, incarnation=incarnation
         )
@@ -148,10 +146,6 @@ class Daemon:
         self._dialled = set(addresses)
         self._mismatches &= self._dialled
         self.links.dial(self._dialled, pins)
-
-    def renew(self) -> None:
-        """Makes a new key and certificate for connections from now on. Links that are open stay."""
-        self._credentials.renew()
 
     def enrol(self, roster: Roster) -> None:
         """The operator has put a roster here that is signed for this run."""
@@ -240,18 +234,9 @@ class Daemon:
 
     def link_counters(self) -> list[tuple[str, LinkCounters]]:
         """(name, counters) of all neighbours since the start of this process, sorted by name."""
-        return sorted(self.links.stats().items())
+        return sorted(self.links.ledger.stats().items())
 
-    # What the driver asks (seams.Links, seams.Observer)
-
-    def send(self, peer: OriginId, messages: Sequence[Message]) -> None:
-        self.links.send(peer, messages)
-
-    def drop(self, peer: OriginId, reason: str) -> None:
-        self.links.drop(peer, reason)
-
-    def pull(self, peer: OriginId, frontier: tuple[Held, ...]) -> None:
-        self.links.pull(peer, frontier)
+    # What the driver tells (seams.Observer)
 
     def noted(self, event: Event) -> None:
         self.hub.noted(event)
@@ -335,6 +320,13 @@ class Daemon:
             self.ended.set_result(None)
 
     # Small things
+
+    def _make_links(self, stage: Stage) -> Links:
+        listen, bytes_max = self.settings.node.listen, self.engine.frame_bytes_max
+        links_max = min(max(LINKS_MIN, 2 * self.settings.run.clients), NEIGHBOURS_MAX)
+        kindred, ended = frozenset(stage.runs) - {stage.runs[stage.position]}, read_farewells(stage)
+        settings = LinkSettings(listen, links_max, bytes_max, kindred_runs=kindred, ended=ended)
+        return Links(settings, self, credentials=self.credentials, add_services=self._health.add_to)
 
     def _counts(self, public_key: bytes | None) -> bool:
         """May the word of a host with this key end us? None: it has proven none."""

@@ -4,12 +4,11 @@ A mode (`modes`) opens an engine, which loads its model and opens its journal. T
 and driver, starts it, and ends it. The daemon itself has links, timers, signals and what operators see, for any engine.
 """
 
-import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
-from seedflood.config import Settings
 from seedflood.errors import SeedfloodError
 from seedflood.host import seams
 from seedflood.host.compute_thread import Run
@@ -17,51 +16,32 @@ from seedflood.host.driver import Driver
 from seedflood.host.report import Report
 from seedflood.identity import Identity
 from seedflood.operations.hub import TelemetryHub
-from seedflood.protocol.frontier import Held
-from seedflood.protocol.origin import OriginId
 from seedflood.protocol.swarm.gate import Gate
 from seedflood.protocol.swarm.messages import Member
 from seedflood.protocol.swarm.swarm import Swarm
 from seedflood.protocol.view import View
 from seedflood.storage.journal import Journal
 from seedflood.transport.budget import Use
-from seedflood.transport.counters import LinkCounters
+from seedflood.transport.links import Links
 
 
-class Shell(seams.Links, seams.Observer, Protocol):
-    """The daemon as an engine sees it: its links and its observer, and what follows."""
+@dataclass(frozen=True, slots=True)
+class Shell:
+    """What a daemon gives its engine.
 
-    @property
-    def run(self) -> Run:
-        """Runs jobs on the compute thread."""
+    gate: who belongs to the run; the node must be made with it. observer: the daemon itself. run: runs jobs on the
+    compute thread. drive: runs an action that calls the driver; an engine must wrap each of its calls to the driver in
+    this.
+    """
 
-    @property
-    def settings(self) -> Settings: ...
-
-    @property
-    def identity(self) -> Identity: ...
-
-    @property
-    def gate(self) -> Gate:
-        """Who belongs to the run. A node must be made with it."""
-
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop: ...
-
-    @property
-    def hub(self) -> TelemetryHub: ...
-
-    def pull(self, peer: OriginId, frontier: tuple[Held, ...]) -> None:
-        """Asks the peer for everything that the frontier lacks. At the end `Driver.pulled` is called."""
-
-    def drive(self, action: Callable[[], None]) -> None:
-        """Runs an action that calls the driver. An engine must wrap each of its calls to the driver in this."""
-
-    def failed(self, error: BaseException) -> None:
-        """A fault of this host: halts the driver and ends the daemon with this error."""
-
-    def link_counters(self) -> Sequence[tuple[str, LinkCounters]]:
-        """(name, counters) of all neighbours since the start of this process, sorted by name."""
+    identity: Identity
+    gate: Gate
+    hub: TelemetryHub
+    links: Links
+    observer: seams.Observer
+    run: Run
+    drive: Callable[[Callable[[], None]], None]
+    clock: Callable[[], float]
 
 
 class Engine(ABC):
@@ -79,7 +59,7 @@ class Engine(ABC):
         """Makes node and driver. member: ourselves, with the incarnation of this process."""
 
     def start(self) -> None:
-        """Resumes from the journal. Called inside `Shell.drive`, before there are links."""
+        """Resumes from the journal. Called inside `drive`, before there are links."""
         self.driver.recall(self.journal.members(), self.journal.records())
 
     @property

@@ -165,7 +165,7 @@ class _Process:
             if roster is not None:
                 daemon.enrol(roster)
             daemon.dial(addresses, settings.pins)
-            daemon.renew()
+            daemon.credentials.renew()
             daemon.hub.tell("reloaded", peers=addresses)
         self._notifier.ready()
 

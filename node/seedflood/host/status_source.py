@@ -53,7 +53,7 @@ class StatusSource:
 
     @property
     def handshakes(self) -> int:
-        return self._links.handshakes
+        return self._links.credentials.handshakes
 
     def view(self) -> View:
         """A view of the node. It is made once per turn of the driver, for page, metrics and probes together."""
@@ -72,7 +72,7 @@ class StatusSource:
         known = {member.name: member.origin for member in self._node.membership.all()}
         configured = {peer.address: peer.name for peer in self._settings.peers}
         states = []
-        for name, counters in sorted(self._links.stats().items()):
+        for name, counters in sorted(self._links.ledger.stats().items()):
             origin = origins.get(name, known.get(name))
             link = open_links.get(origin) if origin is not None else None
             address = addresses.pop(origin, None) if origin is not None else None
@@ -86,7 +86,7 @@ class StatusSource:
         return states
 
     def link_faults(self) -> Mapping[Fault, int]:
-        return self._links.faults()
+        return self._links.ledger.faults
 
     def journal_size(self) -> Mapping[str, int]:
         now = time.monotonic()

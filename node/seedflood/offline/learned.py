@@ -114,7 +114,7 @@ def _adopt_closed(trainer: Trainer, journal: BundleJournal) -> int:
     """Applies the sums of closed epochs; returns how many there are."""
     count = 0
     for closed in journal.closed_epochs():
-        trainer.adopt(closed.epoch, closed.coefficients, ())
+        trainer.replica.adopt(closed.epoch, closed.coefficients, ())
         count += 1
     return count
 
@@ -126,7 +126,7 @@ def _batches(journal: BundleJournal) -> Iterator[list[Bundle]]:
 
 
 def _apply(trainer: Trainer, bundles: list[Bundle]) -> None:
-    trainer.apply(update for bundle in bundles for update in bundle.updates())
+    trainer.replica.apply(update for bundle in bundles for update in bundle.updates())
 
 
 def _is_signed(bundle: Bundle, run_id: bytes, keys: dict[OriginId, bytes]) -> bool:

@@ -24,7 +24,6 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Protocol
 
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -33,6 +32,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 
 from seedflood.errors import PeerError
+from seedflood.identity import Identity
 
 SERVER_NAME = "seedflood"
 """The name in every certificate. TLS compares it, and nothing follows from that."""
@@ -55,14 +55,6 @@ Verify = Callable[[bytes, bytes, bytes], bool]
 """Did this public key sign this message with that signature?"""
 
 
-class Signer(Protocol):
-    """The key of an origin."""
-
-    public_key: bytes
-
-    def sign(self, message: bytes) -> bytes: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Certificate:
     """A certificate of our own, with its key. channel: SHA-256 of the channel's public key."""
@@ -81,7 +73,7 @@ class Bearer:
     channel: bytes
 
 
-def issue(signer: Signer, now: float) -> Certificate:
+def issue(signer: Identity, now: float) -> Certificate:
     """A new channel key with its certificate. now: seconds since 1970."""
     key = ec.generate_private_key(ec.SECP256R1())
     channel = _digest(key.public_key())
@@ -133,7 +125,7 @@ def channel_of(pem: bytes) -> bytes:
     return _digest(_parse(pem).public_key())
 
 
-def prove(signer: Signer, channel: bytes) -> bytes:
+def prove(signer: Identity, channel: bytes) -> bytes:
     """The statement that we have accepted the connection of this channel key."""
     return signer.public_key + signer.sign(_acceptance_signed(channel))
 

@@ -14,9 +14,10 @@ import grpc
 import grpc.aio
 
 from seedflood.errors import PeerError
+from seedflood.identity import Identity
 from seedflood.protocol.swarm.messages import Hello
 from seedflood.transport import certificates
-from seedflood.transport.certificates import Certificate, Signer, Verify
+from seedflood.transport.certificates import Certificate, Verify
 
 PROOF_KEY = "seedflood-proof-bin"
 """Initial metadata of an accepted Flood.Link: the acceptor's statement about the dialler's channel key."""
@@ -26,11 +27,9 @@ PEM_KEY = "x509_pem_cert"
 Metadata = Iterable[tuple[str, Any]]
 
 
-class Acceptor(Protocol):
-    """How a dialler finds out whom it has reached, from the initial metadata. Returns the public key, or None if
-    nothing was proven because the link is plain. Raises PeerError."""
-
-    def __call__(self, metadata: Metadata) -> bytes | None: ...
+Acceptor = Callable[[Metadata], bytes | None]
+"""How a dialler finds out whom it has reached, from the initial metadata. Returns the public key, or None if nothing
+was proven because the link is plain. Raises PeerError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +87,7 @@ class TlsCredentials:
 
     def __init__(
         self,
-        signer: Signer,
+        signer: Identity,
         verify: Verify,
         *,
         covers: Callable[[str], bool] = lambda address: True,

@@ -22,10 +22,11 @@ from seedflood.protocol.frontier import Held
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.messages import ClosedDigests, Standing, Updates, count_updates
 from seedflood.protocol.swarm.messages import Goodbye, Hello, Message
-from seedflood.transport.answer import EPOCH_BYTES_MAX, AnswerItem, Assembly, cut
+from seedflood.transport.answer import EPOCH_BYTES_MAX, Assembly, cut
 from seedflood.transport.budget import Budgets, Use, costs_of
 from seedflood.transport.codec import EpochPart, LinkMessage, Pull, PullEnd, PullMore, PullPart, decode
 from seedflood.transport.counters import LinkCounters
+from seedflood.transport.owner import Owner
 from seedflood.transport.queue import SendQueue
 from seedflood.transport.refusal import TEXT_CHARACTERS_MAX
 from seedflood.transport.texts import plain
@@ -68,23 +69,6 @@ class Stream(Protocol):
         """Says that we write nothing more."""
 
 
-class LinkOwner(Protocol):
-    """What a link calls while it is open."""
-
-    def received(self, peer: OriginId, message: Message) -> Use:
-        """Takes a message and returns what it was good for. Raises PeerError."""
-
-    def pulled(self, peer: OriginId, is_complete: bool) -> None: ...
-
-    def progressed(self, peer: OriginId) -> None:
-        """A part of an item came; more parts of that item are still missing."""
-
-    def pull_answer(self, frontier: tuple[Held, ...]) -> Iterator[AnswerItem]:
-        """Everything that the frontier lacks, read while it is sent. The asker gets it item by item in `received`."""
-
-    def failed(self, error: Exception) -> None: ...
-
-
 class Link:
     """An open link. `run` reads and writes until it ends; all other methods return at once.
 
@@ -96,7 +80,7 @@ class Link:
         peer: OriginId,
         hello: Hello,
         stream: Stream,
-        owner: LinkOwner,
+        owner: Owner,
         counters: LinkCounters,
         queue: SendQueue,
         encode: Callable[[LinkMessage], list[bytes]],

@@ -25,7 +25,7 @@ from seedflood.protocol.swarm.messages import NEIGHBOURS_MAX, Goodbye, Hello, Me
 from seedflood.transport import refusal
 from seedflood.transport.budget import Budgets
 from seedflood.transport.codec import HELLO_BYTES_MAX, Encoder, decode, encode
-from seedflood.transport.counters import Fault, Ledger, LinkCounters
+from seedflood.transport.counters import Ledger
 from seedflood.transport.credentials import Credentials, PlainCredentials, Way, advice, check_key, check_pin
 from seedflood.transport.door import Door
 from seedflood.transport.link import BROKEN, Link, Stream
@@ -61,7 +61,7 @@ class Links:
         """add_services: registers more services (health, reflection) on the server before it starts."""
         self._settings = settings
         self._owner = owner
-        self._credentials = credentials or PlainCredentials()
+        self.credentials = credentials or PlainCredentials()
         self._add_services = add_services
         self._sleep = sleep
         self._uniform = uniform
@@ -73,11 +73,11 @@ class Links:
         self._pins: dict[str, bytes] = {}
         self._found: dict[str, OriginId] = {}
         self._ending: set[asyncio.Task[None]] = set()
-        self._ledger = Ledger()
+        self.ledger = Ledger()
         self._budgets = Budgets()
-        self._door = Door(owner.hello, self._ledger.note, settings.hello_seconds, lambda: self.handshakes)
+        self._door = Door(owner.hello, self.ledger.note, settings.hello_seconds, lambda: self.credentials.handshakes)
         self._watching: asyncio.Task[None] | None = None
-        self._pulls = PullService(owner, self._credentials, self._door)
+        self._pulls = PullService(owner, self.credentials, self._door)
         self._is_stopping = False
 
     @property
@@ -94,25 +94,12 @@ class Links:
         """The addresses that are dialled, each with the peer that was found there last."""
         return {address: self._found.get(address) for address in self._dials}
 
-    @property
-    def handshakes(self) -> int:
-        """TLS handshakes that others have begun."""
-        return self._credentials.handshakes
-
-    def stats(self) -> dict[str, LinkCounters]:
-        """Copies of the counters by peer name, each over all links of that peer."""
-        return self._ledger.stats()
-
-    def faults(self) -> Mapping[Fault, int]:
-        """How often a frame or a link was refused, by reason."""
-        return self._ledger.faults
-
     async def start(self) -> int:
         """Starts to listen and returns the port. Raises BindError."""
         server = make_server(self._accept, self._pulls.answer)
         if self._add_services is not None:
             await self._add_services(server, self._door)
-        port = bind(server, self._settings.listen, self._credentials)
+        port = bind(server, self._settings.listen, self.credentials)
         await server.start()
         self._server = server
         self._watching = asyncio.create_task(self._door.watch(), name="connections")
@@ -212,7 +199,7 @@ class Links:
                     outcome, why = "refused", f"no link: {error}"
                     self._owner.refused(address, error)
             except (*BROKEN, TimeoutError) as error:
-                why = f"cannot reach {address}: {_details(error, self._credentials.covers(address))}"
+                why = f"cannot reach {address}: {_details(error, self.credentials.covers(address))}"
             except Exception as error:
                 self._owner.failed(error)
             if why and why != said:  # once, not for every of countless dials
@@ -242,7 +229,7 @@ class Links:
         last = self._settings.ended.get(run)
         if last is None:
             return False
-        way = self._credentials.open(address, CHANNEL_OPTIONS)
+        way = self.credentials.open(address, CHANNEL_OPTIONS)
         stream = DialledStream(way.channel, address)
         try:
             async with asyncio.timeout(self._settings.hello_seconds):
@@ -270,7 +257,7 @@ class Links:
         Raises SeedfloodError if the peer does not fit, one of BROKEN or TimeoutError if it cannot be reached.
         """
         self._check_room(NEIGHBOURS_MAX)  # before the other side opens a link
-        way = self._credentials.open(address, CHANNEL_OPTIONS)
+        way = self.credentials.open(address, CHANNEL_OPTIONS)
         stream = DialledStream(way.channel, address)
         run_id = self._owner.hello().run_id
         try:
@@ -287,7 +274,7 @@ class Links:
                     raise
                 raise refusal.as_error(facts, address, run_id, stream.proven) from None
             except PeerError as error:
-                self._ledger.note(error.reason)
+                self.ledger.note(error.reason)
                 facts = {"reason": error.reason, "message": str(error)}
                 raise refusal.as_error(facts, address, run_id, stream.proven, is_ours=True) from None
             try:
@@ -336,11 +323,11 @@ class Links:
         stream = AcceptedStream(context)
         try:
             async with self._door.enter(context):
-                await self._credentials.introduce(context)
+                await self.credentials.introduce(context)
                 frame = await stream.read()
             hello = _as_hello(frame)
             stream.handshake = (0, 0, len(frame or b""))
-            check_key(hello, self._credentials.caller(context))  # not earlier: who still writes cannot hear a refusal
+            check_key(hello, self.credentials.caller(context))  # not earlier: who still writes cannot hear a refusal
             last = self._settings.ended.get(refusal.run_fingerprint(hello.run_id))
             if last is not None and _knows(last, hello.member.public_key):
                 async with self._door.enter(context):
@@ -398,7 +385,7 @@ class Links:
         queue = SendQueue(self._settings.queue_bundles_max)
         if not stream.is_dialled:
             queue.put(ours)
-        counters = self._ledger.open(name, self.peers.values())
+        counters = self.ledger.open(name, self.peers.values())
         link = Link(
             peer,
             hello,
@@ -425,7 +412,7 @@ class Links:
             if link.error is not None:
                 link.conduct.offend(asyncio.get_running_loop().time())
                 if link.is_dialled:
-                    self._ledger.note(link.error.reason)
+                    self.ledger.note(link.error.reason)
         finally:
             self._running.discard(link)
             self._forget(link, link.reason)

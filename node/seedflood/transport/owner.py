@@ -1,18 +1,19 @@
 """The owner of the links: what they ask of the node behind them, and its settings."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from seedflood.errors import SeedfloodError
+from seedflood.protocol.frontier import Held
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.swarm.messages import NEIGHBOURS_MAX, Hello
-from seedflood.transport.answer import EPOCH_BYTES_MAX
-from seedflood.transport.link import LinkOwner
+from seedflood.protocol.swarm.messages import NEIGHBOURS_MAX, Hello, Message
+from seedflood.transport.answer import EPOCH_BYTES_MAX, AnswerItem
+from seedflood.transport.budget import Use
 from seedflood.transport.queue import QUEUE_BUNDLES_MAX
 
 
-class Owner(LinkOwner, Protocol):
+class Owner(Protocol):
     """The node that owns the links. Every method is called on the event loop and must return soon.
 
     Only `is_welcome`, `may_pull` and `received` may raise, and only PeerError: then the link is closed and the fault
@@ -35,6 +36,19 @@ class Owner(LinkOwner, Protocol):
 
     def refused(self, address: str, error: SeedfloodError) -> None:
         """A peer that we dialled does not fit: RunMismatchError or PeerError. It is dialled again, slowly."""
+
+    def received(self, peer: OriginId, message: Message) -> Use:
+        """Takes a message and returns what it was good for. Raises PeerError."""
+
+    def pulled(self, peer: OriginId, is_complete: bool) -> None: ...
+
+    def progressed(self, peer: OriginId) -> None:
+        """A part of an item came; more parts of that item are still missing."""
+
+    def pull_answer(self, frontier: tuple[Held, ...]) -> Iterator[AnswerItem]:
+        """Everything that the frontier lacks, read while it is sent. The asker gets it item by item in `received`."""
+
+    def failed(self, error: Exception) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,21 +5,20 @@ open, and who asks must know its id.
 """
 
 import asyncio
-from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any
 
 import grpc
 import grpc.aio
 
 from seedflood.errors import JournalError, PeerError
 from seedflood.protocol.frontier import Held
-from seedflood.protocol.swarm.messages import Hello
-from seedflood.transport.answer import AnswerItem, cut
+from seedflood.transport.answer import cut
 from seedflood.transport.budget import Budgets
 from seedflood.transport.codec import decode_pull_request, encode
 from seedflood.transport.credentials import Credentials
 from seedflood.transport.crowd import Crowd, host_of
 from seedflood.transport.door import Door
+from seedflood.transport.owner import Owner
 
 PULLS_MAX = 4
 """The most answers at the same time."""
@@ -29,21 +28,10 @@ REQUEST_BYTES = 4096
 """Each this many bytes of a request cost as much as one more request."""
 
 
-class Donor(Protocol):
-    """The node that has the journal."""
-
-    def hello(self) -> Hello: ...
-
-    def pull_answer(self, frontier: tuple[Held, ...]) -> Iterator[AnswerItem]: ...
-
-    def may_pull(self, public_key: bytes | None) -> None:
-        """Raises PeerError if this origin may not link. None: the port is plain, so nobody has shown a key."""
-
-    def failed(self, error: Exception) -> None: ...
-
-
 class PullService:
-    def __init__(self, donor: Donor, credentials: Credentials, door: Door) -> None:
+    """donor: the node that has the journal."""
+
+    def __init__(self, donor: Owner, credentials: Credentials, door: Door) -> None:
         self._donor = donor
         self._credentials = credentials
         self._door = door

@@ -150,7 +150,7 @@ def test_a_round_that_a_crash_broke_off_ends_as_if_nothing_had_happened(settings
     for name in ("anchor_F", "previous_F"):
         ours, expected = (getattr(host.trainer.outer, name).numpy() for host in (again, one))
         np.testing.assert_allclose(ours, expected, rtol=0, atol=1e-6)
-    assert one.trainer.step == again.trainer.step == 2
+    assert one.trainer.worker.step == again.trainer.worker.step == 2
 
 
 def test_a_part_that_comes_to_be_known_while_parameters_are_offered_is_in_the_next_checkpoint(pair):
@@ -182,7 +182,7 @@ def test_two_hosts_agree_and_are_equal(settings, tmp_path, pair):
     assert bytes(result.read(0, result.size)) == bytes(mean.read(0, mean.size))
     assert np.array_equal(one.values, other.values)
     assert one.incoming.all() == other.incoming.all() == []
-    assert one.trainer.round == other.trainer.round == 1
+    assert one.trainer.outer.round == other.trainer.outer.round == 1
     one.put(TakeLocalSteps(1, 2), Encode(1, "float32"))
     assert one.trainer.outer.offer.encoding.name == "float32"
 
@@ -197,7 +197,7 @@ def test_sums_and_results_that_are_none_change_nothing(pair):
     assert np.array_equal(one.values, before)
     one.put(Close(0))
     assert np.array_equal(one.values, before)
-    assert one.trainer.round == 1
+    assert one.trainer.outer.round == 1
     assert one.put(Total(0, has_momentum=False))[1][1:3] == (None, 0), "the round is over"
 
 
@@ -289,7 +289,7 @@ def test_a_copy_is_a_checkpoint_that_somebody_else_goes_on_from(settings, tmp_pa
     joiner = Host(settings, tmp_path / "joiner", 9)
     answer = joiner.put(Adopt(ONE, content.digest, joiner.receive(content)))
     assert answer[2]["is_right"] is True
-    assert joiner.trainer.step == 2
+    assert joiner.trainer.worker.step == 2
     assert joiner.trainer.outer.offer is None
     joiner.put(TakeLocalSteps(7, 2), Encode(7, "bfloat16"), Mix(7, ()))
 

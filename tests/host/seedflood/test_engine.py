@@ -33,7 +33,7 @@ def writer(node):
     """A trainer that has written a snapshot when epochs 1 and 2 had been folded, and one when epoch 3 had."""
     settings, _, snapshots = node
     trainer = Trainer(settings.run, settings.node)
-    trainer.apply(UPDATES)
+    trainer.replica.apply(UPDATES)
     for epoch in (2, 3):
         trainer.replica.open_epoch(epoch)
         arrays, facts = trainer.snapshot()
@@ -46,7 +46,7 @@ def started(node, writer, closed, origin=1):
     settings, journal, snapshots = node
     for epoch in closed:
         held = Held(1, 0, ((4 * epoch, 4 * epoch + 3),)) if epoch else Held(1, 4)
-        journal.adopt(ClosedEpoch(epoch, (held,), writer.sum_epoch(epoch)))
+        journal.adopt(ClosedEpoch(epoch, (held,), writer.replica.sum_epoch(epoch)))
     journal.append([LAST], durable=True)
     trainer = Trainer(settings.run, settings.node)
     load_sums(trainer, journal, snapshots, origin)
@@ -59,7 +59,9 @@ def started(node, writer, closed, origin=1):
 def test_the_newest_snapshot_is_taken_whose_epochs_are_all_in_the_journal(node, writer, closed, opened):
     trainer = started(node, writer, closed)
     assert trainer.replica.epoch == opened
-    assert {epoch: trainer.sum_epoch(epoch) for epoch in closed} == {epoch: writer.sum_epoch(epoch) for epoch in closed}
+    assert {epoch: trainer.replica.sum_epoch(epoch) for epoch in closed} == {
+        epoch: writer.replica.sum_epoch(epoch) for epoch in closed
+    }
 
 
 def test_a_node_that_goes_on_before_the_snapshot_does_not_take_it(node, writer):
@@ -67,7 +69,7 @@ def test_a_node_that_goes_on_before_the_snapshot_does_not_take_it(node, writer):
 
 
 def test_a_sum_of_other_updates_than_the_snapshots_is_not_passed_over(node, writer):
-    writer.apply([Update(2, 9, (1, 1))])
+    writer.replica.apply([Update(2, 9, (1, 1))])
     trainer = started(node, writer, (0, 1, 2))
     assert trainer.replica.epoch == 2
-    assert trainer.sum_epoch(2) == writer.sum_epoch(2)
+    assert trainer.replica.sum_epoch(2) == writer.replica.sum_epoch(2)

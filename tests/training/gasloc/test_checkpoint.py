@@ -40,14 +40,14 @@ def test_a_restored_worker_goes_on_bit_by_bit(tmp_path, outer, optimiser):
         trainer.take_steps(2)
     files = [Snapshots(tmp_path / str(k), keep=1) for k in (1, 2)]
     for trainer, snapshots in zip(ours, files, strict=True):
-        snapshots.save(trainer.step, *trainer.snapshot())
+        snapshots.save(trainer.worker.step, *trainer.snapshot())
     others = [trainer_of(k, outer, optimiser=optimiser, options=options) for k in (1, 2)]
     others[0].take_steps(1)
     for trainer, snapshots in zip(others, files, strict=True):
         saved = snapshots.load_latest(trainer.is_restorable)
         assert saved is not None
         trainer.restore(saved.arrays, saved.facts)
-        assert (trainer.step, trainer.round) == (8, 2)
+        assert (trainer.worker.step, trainer.outer.round) == (8, 2)
     for trainers in (ours, others):
         rounds(trainers, 2, steps=1)
     for before, after in zip(ours, others, strict=True):
@@ -67,7 +67,7 @@ def test_an_open_offer_is_open_again_with_its_digest(is_overlapped):
     again.restore(copied(arrays), facts)
     assert again.outer.offer.digest == digest
     for one in (trainer, again):
-        one.mix([])
+        one.outer.mix([])
         one.take_steps(1)
     assert state(again) == state(trainer)
 
@@ -80,15 +80,15 @@ def test_a_correction_that_came_while_an_offer_was_open_is_no_local_progress_aft
     trainer.take_steps(2)
     trainer.propose()
     numbers = len(trainer.worker.flat.values_F)
-    trainer.correct(Pull(0.5, KeptDifference(numpy.full(numbers, -4.0, dtype=numpy.float32))))
+    trainer.outer.correct(Pull(0.5, KeptDifference(numpy.full(numbers, -4.0, dtype=numpy.float32))))
     trainer.take_steps(1)
     arrays, facts = trainer.snapshot()
     again.restore(copied(arrays), facts)
     for one in (trainer, again):
-        one.mix([])
+        one.outer.mix([])
         one.take_steps(1)
         one.propose()
-        one.mix([])
+        one.outer.mix([])
     assert state(again) == state(trainer)
     assert "late" not in again.snapshot()[0]
 
@@ -190,7 +190,7 @@ def test_numbers_that_are_not_finite_are_seen_wherever_they_are(name, wrong):
     trainer = trainer_of(1, FULL)
     trainer.take_steps(1)
     trainer.propose()
-    trainer.mix([])
+    trainer.outer.mix([])
     arrays = copied(trainer.snapshot()[0])
     assert is_finite(arrays)
     value = torch.tensor(wrong, dtype=torch.bfloat16).view(torch.int16).numpy() if name == "residual" else wrong

@@ -82,9 +82,9 @@ def test_a_round_between_two_trainers_by_their_methods():
         arrival.write(sent(offer))
         pulls.append(Pull(0.5, trainer.difference(arrival)))
     for trainer, pull in zip((one, other), pulls, strict=True):
-        assert trainer.mix([pull]).neighbours == 1
+        assert trainer.outer.mix([pull]).neighbours == 1
     torch.testing.assert_close(one.worker.flat.values_F, other.worker.flat.values_F, rtol=0, atol=1e-6)
-    assert (one.round, one.step) == (1, 2)
+    assert (one.outer.round, one.worker.step) == (1, 2)
 
 
 def test_parameters_that_are_offered_do_not_move():

@@ -24,7 +24,7 @@ def test_a_rehearsal_ends_where_separate_hosts_end(tmp_path: Path):
             for k, probe in enumerate(measured.probes)
         ]
         for host in hosts:
-            host.apply(updates)
+            host.replica.apply(updates)
     assert rehearsal.step == 4
     assert {host.digest() for host in hosts} == {rehearsal.trainers[0].digest()}
     assert rehearsal.evaluate() == hosts[0].evaluate()
@@ -35,14 +35,14 @@ def test_with_a_delay_a_round_is_measured_before_the_last_ones_are_applied(tmp_p
     run = RunSettings(**merge(RUN.model_dump(), {"steps": 8, "seedflood": {"delay": 2}}))
     rehearsal = Rehearsal(run, node)
     applied: list[int] = []
-    apply = rehearsal.trainers[0].apply
+    apply = rehearsal.trainers[0].replica.apply
 
     def note(updates):
         updates = list(updates)
         applied.append(min(update.step for update in updates))
         apply(updates)
 
-    rehearsal.trainers[0].apply = note
+    rehearsal.trainers[0].replica.apply = note
     before = [(rehearsal.step, list(applied)) for _ in range(4) if rehearsal.advance()]
     assert before == [(2, []), (4, []), (6, [0]), (8, [0, 2, 4, 6])]
 

@@ -23,20 +23,20 @@ def make_trainer(node=None, **changes):
 @pytest.fixture(scope="module")
 def undisturbed():
     trainer = make_trainer()
-    trainer.apply(UPDATES)
+    trainer.replica.apply(UPDATES)
     trainer.measure(1, 9, 1)
     return trainer
 
 
 def close(trainer, epochs):
     """These epochs as the journal would hold them."""
-    return [ClosedEpoch(epoch, (), trainer.sum_epoch(epoch)) for epoch in epochs]
+    return [ClosedEpoch(epoch, (), trainer.replica.sum_epoch(epoch)) for epoch in epochs]
 
 
 @pytest.mark.parametrize("closed", [(), (0,), (0, 1), (0, 2)])
 def test_a_rebuilt_replica_is_as_if_nothing_had_happened(undisturbed, closed):
     trainer = make_trainer()
-    trainer.apply(UPDATES)
+    trainer.replica.apply(UPDATES)
     trainer.measure(1, 9, 1)
     trainer.replica._coefficients[2][3] += 1
     with torch.no_grad():
@@ -91,12 +91,12 @@ def test_a_snapshot_is_restored_by_a_trainer_of_the_same_run_with_the_same_updat
     arrays, facts = undisturbed.snapshot()
     same, another, emptier = make_trainer(), make_trainer(local_steps=2), make_trainer()
     for trainer in (same, another):
-        trainer.apply(UPDATES)
+        trainer.replica.apply(UPDATES)
     assert same.is_restorable(facts)
     assert not another.is_restorable(facts)
     assert not emptier.is_restorable(facts)
     assert not same.is_restorable({})
-    same.restore(arrays, facts)
+    same.replica.restore(arrays, facts)
     assert same.digest() == undisturbed.digest()
     assert same.measure(1, 10, 1).probes == undisturbed.measure(1, 10, 1).probes
 

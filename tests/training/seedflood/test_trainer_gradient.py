@@ -34,7 +34,7 @@ def advance(trainer, step):
         for origin in (1, 2)
         for at, told in enumerate(trainer.measure(origin, step, 2).probes, step)
     ]
-    trainer.apply(updates)
+    trainer.replica.apply(updates)
     return updates
 
 
@@ -67,7 +67,7 @@ def test_a_round_leaves_no_trace_until_it_is_applied(ran):
 def test_a_rebuilt_replica_is_as_if_nothing_had_happened(ran, closed):
     original, changes, updates = ran
     trainer = make_trainer(**changes)
-    sums = [ClosedEpoch(epoch, (), original.sum_epoch(epoch)) for epoch in closed]
+    sums = [ClosedEpoch(epoch, (), original.replica.sum_epoch(epoch)) for epoch in closed]
     trainer.rebuild(sums, [[update for update in updates if update.step // 4 not in closed]])
     assert trainer.digest() == original.digest()
     trainer.replica.open_latest()
@@ -80,9 +80,9 @@ def test_a_snapshot_stands_for_the_epochs_that_are_folded_in_it(ran):
     original, changes, updates = ran
     arrays, facts = original.snapshot()
     trainer = make_trainer(**changes)
-    trainer.apply(updates)
+    trainer.replica.apply(updates)
     assert trainer.is_restorable(facts)
-    trainer.restore(arrays, facts)
+    trainer.replica.restore(arrays, facts)
     assert trainer.digest() == original.digest()
     assert trainer.measure(1, 10, 1).loss == original.measure(1, 10, 1).loss
 
@@ -93,5 +93,5 @@ def test_hosts_of_another_dtype_and_with_less_memory_agree(ran):
     trainer = make_trainer(thrifty, **changes)
     for step in range(0, 10, 2):
         trainer.measure(2, step, 2)
-        trainer.apply(update for update in updates if update.step in (step, step + 1))
+        trainer.replica.apply(update for update in updates if update.step in (step, step + 1))
     assert trainer.digest() == original.digest()

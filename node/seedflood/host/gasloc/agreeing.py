@@ -65,7 +65,7 @@ class Sums:
         return FileContent(path, order.digest), mixed
 
     def close(self) -> None:
-        self._trainer.close()
+        self._trainer.outer.close()
         self._gathering = None
 
     def _of(self, round_: int) -> Gathering:

@@ -139,7 +139,7 @@ class ComputeAdapter:
 
         def answer(found: tuple[int, int]) -> None:
             if found[0]:
-                self._watcher.loaded("checkpoint", self._trainer.step)
+                self._watcher.loaded("checkpoint", self._trainer.worker.step)
             self.do(lambda now: self.node.restored(*found, now))
 
         self._run(restore, answer)
@@ -161,7 +161,7 @@ class ComputeAdapter:
         """If the checkpoint was made during an exchange, ends that round without partners. What was mixed with partners
         is added separately (`Correct`)."""
         if self._trainer.outer.offer is not None:
-            self._trainer.mix([])
+            self._trainer.outer.mix([])
 
     # Rounds
 
@@ -169,7 +169,7 @@ class ComputeAdapter:
         count = min(left, self._piece)
 
         def take() -> tuple[int, LocalSteps]:
-            return self._trainer.step, self._trainer.take_steps(count)
+            return self._trainer.worker.step, self._trainer.take_steps(count)
 
         def go_on(done: tuple[int, LocalSteps]) -> None:
             step, taken = done
@@ -193,8 +193,9 @@ class ComputeAdapter:
             if is_right is None:
                 self._watcher.troubled("parameters of a partner were not kept", "no space on the disk")
             else:
-                kept = (order.round, order.partner, order.digest)
-                self.do(lambda now: self.node.kept(*kept, is_right=is_right, now=now))
+                self.do(
+                    lambda now: self.node.kept(order.round, order.partner, order.digest, is_right=is_right, now=now)
+                )
 
         self._run(lambda: self._keep(order), answer)
 
@@ -222,7 +223,7 @@ class ComputeAdapter:
         def mix() -> tuple[Mixed, int]:
             found = [self._pull(order.round, partner, weight) for partner, weight in order.partners]
             pulls = [one for one in found if one is not None]
-            mixed = self._trainer.mix(pulls)
+            mixed = self._trainer.outer.mix(pulls)
             remove(left)
             return mixed, len(found) - len(pulls)
 
@@ -246,8 +247,7 @@ class ComputeAdapter:
 
     def _order_gather(self, order: Gather) -> None:
         def answer(is_right: bool) -> None:
-            gathered = (order.round, order.partner)
-            self.do(lambda now: self.node.gathered(*gathered, is_right=is_right, now=now))
+            self.do(lambda now: self.node.gathered(order.round, order.partner, is_right=is_right, now=now))
 
         self._run(lambda: self._sums.gather(order), answer)
 
@@ -279,7 +279,7 @@ class ComputeAdapter:
         """Adds the part of an earlier round. Returns how many parts were lost: 0 or 1."""
         pull = self._pull(order.round, order.partner, order.weight)
         if pull is not None:
-            self._trainer.correct(pull)
+            self._trainer.outer.correct(pull)
         return int(pull is None)
 
     def _pull(self, round_: int, partner: OriginId, weight: float) -> Pull | None:
@@ -340,7 +340,7 @@ class ComputeAdapter:
 
         def answer(is_right: bool) -> None:
             if is_right:
-                self._watcher.loaded("copy", self._trainer.step)
+                self._watcher.loaded("copy", self._trainer.worker.step)
             else:
                 name = self.node.membership.name(order.donor)
                 self._watcher.troubled("a copy was not taken", f"what {name} sent is no copy of this run")

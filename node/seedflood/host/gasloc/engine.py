@@ -62,8 +62,9 @@ async def open_gasloc(
         raise ConfigError('[node] snapshots = 0 cannot be with mode = "gasloc": a host goes on from its checkpoints.')
     trainer = await compute.run(lambda: load_trainer(run, node, identity.origin))
     hub.tell("opening the journal")
-    place = (node.state / JOURNAL_FILE, run.run_id(), trainer.base.digest)
-    journal = undo.enter_context(await asyncio.to_thread(Journal.open, *place))
+    journal = undo.enter_context(
+        await asyncio.to_thread(Journal.open, node.state / JOURNAL_FILE, run.run_id(), trainer.base.digest)
+    )
     folder = node.state / GASLOC_FOLDER
     places = Places(
         Incoming(folder / "incoming"),
@@ -120,11 +121,11 @@ class GaslocEngine(Engine, Watcher):
         habits = Habits(node.local_steps, checkpoint_rounds=rounds, bounds=bounds, patience=patience)
         self._shell = shell
         self._hub = shell.hub
-        signing = (shell.identity.sign, verify)
-        self.node = GaslocNode(rules, member, *signing, self._places.incoming, habits, shell.gate)
+        sign, incoming = shell.identity.sign, self._places.incoming
+        self.node = GaslocNode(rules, member, sign, verify, incoming, habits, shell.gate)
         self._results = Results(self._settings, self.trainer, self.report, shell.hub, shell.run)
         adapter = ComputeAdapter(self.trainer, self._places, shell.run, run.run_id(), self)
-        driver = GaslocDriver(self.node, self.journal, shell, shell, shell.loop.time, adapter.put)
+        driver = GaslocDriver(self.node, self.journal, shell.links, shell.observer, shell.clock, adapter.put)
         adapter.node, adapter.do = self.node, lambda action: shell.drive(lambda: driver.do(action))
         self.driver = driver
 
@@ -155,7 +156,7 @@ class GaslocEngine(Engine, Watcher):
         if mixed.neighbours and math.isfinite(mixed.distance):
             self._distance = mixed.distance
             self.node.show(consensus_distance=mixed.distance)
-        self._tokens.heard(self.node.swarm_rounds(), self._shell.loop.time())
+        self._tokens.heard(self.node.swarm_rounds(), self._shell.clock())
         self._show_tokens()
         self._results.evaluate_on_the_way(self.node.step)
         self._tell_progress_if_due()
@@ -166,7 +167,7 @@ class GaslocEngine(Engine, Watcher):
     def _tell_progress_if_due(self) -> None:
         step = self.node.step
         pause = 0.0 if step >= self._settings.run.steps else self._settings.node.progress_seconds
-        if self.report.is_due(self._shell.loop.time(), pause):
+        if self.report.is_due(self._shell.clock(), pause):
             self._tell_progress(step)
 
     def _tell_progress(self, step: int) -> None:
@@ -177,7 +178,7 @@ class GaslocEngine(Engine, Watcher):
             loss=self._hub.loss,
             step_seconds=round(self._hub.step_seconds or 0.0, 4),
             spent_seconds=round(self._hub.spent_seconds() or 0.0, 3),
-            sent_bytes=sum(one.bytes_sent for _, one in self._shell.link_counters()),
+            sent_bytes=sum(one.bytes_sent for one in self._shell.links.ledger.stats().values()),
             tokens_per_second=round(self._tokens.per_second),
             distance=round(self._distance, 6),
             peers=len(self.node.neighbours),

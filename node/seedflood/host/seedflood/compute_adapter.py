@@ -53,7 +53,7 @@ class ComputeAdapter:
         self._is_closed = False
 
     def apply(self, window: ClosedWindow) -> None:
-        self._run(lambda: self._trainer.apply(window.updates), nothing)
+        self._run(lambda: self._trainer.replica.apply(window.updates), nothing)
 
     def measure(self, order: Measure) -> None:
         def publish(measured: Round) -> None:
@@ -74,7 +74,7 @@ class ComputeAdapter:
         def tell(packed: bytes) -> None:
             self._drive(lambda: self.answers.summed(ClosedEpoch(order.epoch, order.frontier, packed)))
 
-        self._run(lambda: self._trainer.sum_epoch(order.epoch), tell)
+        self._run(lambda: self._trainer.replica.sum_epoch(order.epoch), tell)
 
     def keep_snapshot(self) -> None:
         if self._snapshots is not None:
@@ -82,12 +82,12 @@ class ComputeAdapter:
 
     def adopt(self, closed: ClosedEpoch, others: Sequence[Bundle]) -> None:
         updates = [update for bundle in others for update in bundle.updates()]
-        self._run(lambda: self._trainer.adopt(closed.epoch, closed.coefficients, updates), nothing)
+        self._run(lambda: self._trainer.replica.adopt(closed.epoch, closed.coefficients, updates), nothing)
 
     def replay(self, pages: Iterator[Sequence[Update]]) -> None:
         def replay() -> None:
             for page in read:
-                self._trainer.apply(page)
+                self._trainer.replica.apply(page)
 
         read = self._elsewhere(pages)
         self._run(replay, nothing)

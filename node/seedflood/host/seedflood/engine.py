@@ -90,7 +90,7 @@ class SeedfloodEngine(Engine):
 
     @property
     def frame_bytes_max(self) -> int:
-        return packed_bytes_max(self.trainer.epoch_bytes)
+        return packed_bytes_max(self.trainer.replica.epoch_bytes)
 
     def assemble(self, shell: Shell, member: Member) -> None:
         run, node, seedflood = self._settings.run, self._settings.node, self._settings.run.seedflood
@@ -102,7 +102,7 @@ class SeedfloodEngine(Engine):
             window=seedflood.window,
             local_steps=seedflood.local_steps,
             refresh_period=seedflood.refresh_period,
-            epoch_bytes=self.trainer.epoch_bytes,
+            epoch_bytes=self.trainer.replica.epoch_bytes,
             telling=self.trainer.telling,
             delay=seedflood.delay,
             step_reach=None if seedflood.optimizer == "sgd" else int(STEP_MAX),
@@ -125,7 +125,9 @@ class SeedfloodEngine(Engine):
             snapshots=self._snapshots,
         )
         self._adapter = adapter
-        adapter.answers = self.driver = SeedfloodDriver(self.node, self.journal, shell, adapter, self, shell.loop.time)
+        adapter.answers = self.driver = SeedfloodDriver(
+            self.node, self.journal, shell.links, adapter, self, shell.clock
+        )
         adapter.auditor = self.auditor = make_auditor(node, self.node, self.trainer, self.journal, shell)
 
     def start(self) -> None:
@@ -155,13 +157,13 @@ class SeedfloodEngine(Engine):
         self._observer.sent(peer, message)
 
     def superseded(self) -> None:
-        self._shell.superseded()
+        self._shell.observer.superseded()
 
     def removed(self) -> None:
-        self._shell.removed()
+        self._shell.observer.removed()
 
     def finished(self) -> None:
-        self._shell.finished()
+        self._shell.observer.finished()
 
     def adopted(self, closed: ClosedEpoch, source: OriginId | None) -> None:
         self._observer.adopted(closed, source)
@@ -178,11 +180,11 @@ class SeedfloodEngine(Engine):
         self._results.evaluate_on_the_way(step)
         is_round = window.steps[0] <= window.steps[1]
         pause = 0.0 if step >= self._settings.run.steps else self._settings.node.progress_seconds
-        if is_round and self.report.is_due(self._shell.loop.time(), pause):
+        if is_round and self.report.is_due(self._shell.clock(), pause):
             self._tell_progress(window, step)
 
     def _tell_progress(self, window: ClosedWindow, step: int) -> None:
-        hub, counters = self._hub, [one for _, one in self._shell.link_counters()]
+        hub, counters = self._hub, self._shell.links.ledger.stats().values()
         _log.info(
             "progress",
             step=step,
@@ -251,7 +253,7 @@ def load_sums(trainer: Trainer, journal: BundleJournal, snapshots: Snapshots | N
     """Applies all sums of the journal to the weights. A snapshot of weights with exactly these sums saves the
     folding."""
     for one in journal.closed_epochs():
-        trainer.adopt(one.epoch, one.coefficients, ())
+        trainer.replica.adopt(one.epoch, one.coefficients, ())
     period = trainer.run.seedflood.refresh_period
     next_step = journal.last_step(origin) + 1
 
@@ -263,5 +265,5 @@ def load_sums(trainer: Trainer, journal: BundleJournal, snapshots: Snapshots | N
     for path, reason in snapshots.skipped if snapshots is not None else ():
         _log.info("snapshot skipped", path=str(path), reason=reason)
     if snapshot is not None:
-        trainer.restore(snapshot.arrays, snapshot.facts)
+        trainer.replica.restore(snapshot.arrays, snapshot.facts)
         _log.info("snapshot loaded", epoch=snapshot.step)

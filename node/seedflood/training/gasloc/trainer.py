@@ -2,15 +2,16 @@
 
 The orders of `protocol/gasloc/orders.py` are carried out by these methods: `TakeLocalSteps` by `take_steps`, `Encode`
 by `propose` (whose offer is the content), sinks by `expect`, `Keep` by `difference`, which is written to a file, `Mix`
-by `mix` and `Correct` by `correct`, both with what was kept (`KeptDifference`), `Gather` and `Total` by a `gathering`,
-`Agree` by `take`, `Close` by `close`, `KeepCheckpoint` by `snapshot`, `Restore` and `Adopt` by `restore`.
+by `Outer.mix` and `Correct` by `Outer.correct`, both with what was kept (`KeptDifference`), `Gather` and `Total` by a
+`gathering`, `Agree` by `take`, `Close` by `Outer.close`, `KeepCheckpoint` by `snapshot`, `Restore` and `Adopt` by
+`restore`.
 
 It is not thread-safe, with two exceptions: another thread may read an open offer, and write an arrival. Local steps and
 corrections may go on while an offer is open if the outer step is overlapped.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from seedflood.training.gasloc.encodings import EncodingName
 from seedflood.training.gasloc.exchange import Arrival, FreshDifference, Offer, Stored
 from seedflood.training.gasloc.gathering import Gathering
 from seedflood.training.gasloc.held_out import evaluate_packed
-from seedflood.training.gasloc.outer import Mixed, Outer, OuterSettings, Pull
+from seedflood.training.gasloc.outer import Mixed, Outer, OuterSettings
 from seedflood.training.gasloc.packing import PackedTask
 from seedflood.training.gasloc.worker import LocalSteps, Worker, WorkerSettings
 from seedflood.training.models import BaseModel, digest_weights, export_model
@@ -53,16 +54,6 @@ class Trainer:
         norm, least = float(torch.linalg.vector_norm(values_F)), SIZE_MIN * math.sqrt(len(values_F))
         self.norm_max = NORM_FACTOR * max(norm, least)
 
-    @property
-    def step(self) -> int:
-        """The next local step."""
-        return self.worker.step
-
-    @property
-    def round(self) -> int:
-        """The present round. Its number is how many outer steps were made."""
-        return self.outer.round
-
     def take_steps(self, count: int) -> LocalSteps:
         """Takes local steps. While an offer is open this needs an overlapped outer step."""
         assert self.outer.offer is None or self.outer.settings.is_overlapped, "the parameters are offered"
@@ -88,14 +79,6 @@ class Trainer:
         assert self.outer.offer is not None, "nothing was offered"
         return FreshDifference(self.outer.offer, arrival)
 
-    def mix(self, pulls: Sequence[Pull]) -> Mixed:
-        """Ends the round with the outer step."""
-        return self.outer.mix(pulls)
-
-    def correct(self, pull: Pull) -> None:
-        """Adds the part of an earlier round whose outcome came late."""
-        self.outer.correct(pull)
-
     def gathering(self) -> Gathering:
         """A sum of our parameters, to which those of our children are added."""
         return Gathering(self.outer)
@@ -105,10 +88,6 @@ class Trainer:
         offered bytes."""
         result.check()
         return self.outer.take(result.told, is_last=is_last)
-
-    def close(self) -> None:
-        """Ends the round without partners."""
-        self.outer.close()
 
     def snapshot(self) -> tuple[Arrays, Facts]:
         """Arrays and facts for a checkpoint. Write them before the next step. The facts name the base model, too."""

@@ -51,7 +51,7 @@ class Rehearsal:
         )
         self.step += count
         while len(self._on_the_way) > (self.run.seedflood.delay if self.step < self.run.steps else 0):
-            self.trainers[0].apply(self._on_the_way.popleft())
+            self.trainers[0].replica.apply(self._on_the_way.popleft())
         return told
 
     def evaluate(self) -> Evaluation:

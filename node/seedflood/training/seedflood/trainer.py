@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -80,10 +79,6 @@ class Trainer:
         """Of the weights that measure."""
         return str(self.replica.base.dtype).removeprefix("torch.")
 
-    @property
-    def epoch_bytes(self) -> int:
-        return self.replica.epoch_bytes
-
     def beside(self, node: NodeSettings) -> "Trainer":
         """A trainer of another origin on the same replica, with rows of its own; for one process that is all
         origins."""
@@ -121,18 +116,6 @@ class Trainer:
         other._teller = self._make_teller()
         return other.measure(origin, step, count)
 
-    def apply(self, updates: Iterable[Update]) -> None:
-        """See `Replica.apply`."""
-        self.replica.apply(updates)
-
-    def sum_epoch(self, epoch: int) -> bytes:
-        """See `Replica.sum_epoch`."""
-        return self.replica.sum_epoch(epoch)
-
-    def adopt(self, epoch: int, packed: bytes, updates: Iterable[Update]) -> None:
-        """See `Replica.adopt`."""
-        self.replica.adopt(epoch, packed, updates)
-
     def rebuild(self, closed: Iterable[ClosedEpoch], pages: Iterable[Sequence[Update]]) -> None:
         """Makes the replica again, from the base model on. Whatever was wrong in its memory is gone, weights included.
 
@@ -161,10 +144,6 @@ class Trainer:
     def is_restorable(self, facts: Mapping[str, str]) -> bool:
         """Is a snapshot with these facts of this run, this base model and the updates that are held here?"""
         return facts.get("run_id") == self.run.run_id().hex() and self.replica.is_restorable(facts)
-
-    def restore(self, arrays: Mapping[str, Any], facts: Mapping[str, str]) -> None:
-        """See `Replica.restore`."""
-        self.replica.restore(arrays, facts)
 
     def _measure_in_turn(self, origin: OriginId, step: int, count: int) -> list[Measurement]:
         """Measures each step on rows of its own, as if the steps before were applied.
