@@ -28,8 +28,6 @@ statements = st.builds(
 LONGEST = pack(
     Stated(7, Closed(6, bytes(32), bytes(32)), Rows(0, 1, bytes(32)), REMAINS_MAX * (Remains(1, bytes(32)),))
 )
-WITHOUT_REMAINS = len(pack(Stated(7, Closed(6, bytes(32), bytes(32)))))
-WITHOUT_ROWS = len(LONGEST) - 40
 
 
 @given(statements)
@@ -49,7 +47,7 @@ def test_any_bytes_are_read_or_refused(state):
         assert unpack(pack(said)) == said
 
 
-@pytest.mark.parametrize("size", sorted(set(range(1, len(LONGEST))) - {WITHOUT_REMAINS, WITHOUT_ROWS}))
+@pytest.mark.parametrize("size", range(1, len(LONGEST)))
 def test_a_statement_that_is_cut_off_is_refused(size):
     with pytest.raises(PeerError, match="statement"):
         unpack(LONGEST[:size])
@@ -64,6 +62,7 @@ def test_a_statement_that_is_cut_off_is_refused(size):
         Stated(0, Closed(0, bytes(31))),
         Stated(0, Closed(0, b"", bytes(33))),
         Stated(0, Closed(), Rows(3, 3, bytes(32))),
+        Stated(0, Closed(), None, (REMAINS_MAX + 1) * (Remains(1, bytes(32)),)),
     ],
 )
 def test_steps_and_digests_that_do_not_exist_are_refused(said):

@@ -5,16 +5,18 @@ A membership statement carries it as bytes that the swarm signs, keeps and passe
 
 import struct
 from functools import lru_cache
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from seedflood.errors import PeerError
 from seedflood.protocol.origin import STEP_MAX, OriginId
 from seedflood.protocol.swarm.messages import Member
 
-_HEAD = struct.Struct(">QQBB")
+_HEAD = struct.Struct(">QQBBBB")
 _ROWS = struct.Struct(">II32s")
 _REMAINS = struct.Struct(">Q32s")
 _DIGEST_BYTES = (0, 32)
+_ROWS_BYTES = (0, _ROWS.size)
 _ENDED = 1 << 63
 """Beside `said_before`, of an origin that has ended the run."""
 
@@ -61,15 +63,15 @@ class Stated(NamedTuple):
 
 
 def pack(said: Stated) -> bytes:
-    """The bytes of a statement; none if there is nothing to state."""
+    """The bytes of a statement; none if there is nothing to state. A head of fixed size tells how long each part is
+    that follows."""
     if said == Stated():
         return b""
     before, frontier_digest, digest = said.closed
-    said_before = said.said_before + _ENDED * said.has_ended
-    digests = _HEAD.pack(said_before, before, len(frontier_digest), len(digest)) + frontier_digest + digest
-    remains = b"".join(_REMAINS.pack(*one) for one in said.remains)
     rows = b"" if said.rows is None else _ROWS.pack(*said.rows)
-    return digests + (bytes([len(said.remains)]) + remains if remains else b"") + rows
+    said_before = said.said_before + _ENDED * said.has_ended
+    head = _HEAD.pack(said_before, before, len(frontier_digest), len(digest), len(said.remains), len(rows))
+    return b"".join((head, frontier_digest, digest, *(_REMAINS.pack(*one) for one in said.remains), rows))
 
 
 @lru_cache(4096)
@@ -79,35 +81,20 @@ def unpack(state: bytes) -> Stated:
         return Stated()
     if len(state) < _HEAD.size:
         raise PeerError("a statement is too short", reason="limit")
-    has_ended, said_before, before, frontier_bytes, digest_bytes = _unpack_head(state)
-    middle = _HEAD.size + frontier_bytes
-    end = middle + digest_bytes
-    is_sized = frontier_bytes in _DIGEST_BYTES and digest_bytes in _DIGEST_BYTES
-    if not is_sized or end > len(state) or said_before > STEP_MAX + 1 or before > STEP_MAX:
-        raise PeerError("a statement tells of digests or steps that do not exist", reason="limit")
-    remains, rest = _unpack_remains(state[end:])
-    if len(rest) not in (0, _ROWS.size):
+    said_before, before, frontier_bytes, digest_bytes, remains, rows_bytes = _HEAD.unpack_from(state)
+    has_ended, said_before = said_before >= _ENDED, said_before % _ENDED
+    is_sized = frontier_bytes in _DIGEST_BYTES and digest_bytes in _DIGEST_BYTES and rows_bytes in _ROWS_BYTES
+    if not is_sized or remains > REMAINS_MAX or said_before > STEP_MAX + 1 or before > STEP_MAX:
+        raise PeerError("a statement tells of digests, hosts or steps that do not exist", reason="limit")
+    ends = [*accumulate((_HEAD.size, frontier_bytes, digest_bytes, remains * _REMAINS.size, rows_bytes))]
+    if ends[-1] != len(state):
         raise PeerError("a statement has another size than what it tells of", reason="limit")
-    rows = Rows(*_ROWS.unpack(rest)) if rest else None
+    frontier_digest, digest, held, measured = (state[start:end] for start, end in pairwise(ends))
+    rows = Rows(*_ROWS.unpack(measured)) if measured else None
     if rows is not None and rows.place >= rows.shares:
         raise PeerError("a statement tells of a share of the rows that does not exist", reason="limit")
-    return Stated(said_before, Closed(before, state[_HEAD.size : middle], state[middle:end]), rows, remains, has_ended)
-
-
-def _unpack_head(state: bytes) -> tuple[bool, int, int, int, int]:
-    said_before, *rest = _HEAD.unpack_from(state)
-    return said_before >= _ENDED, said_before % _ENDED, *rest
-
-
-def _unpack_remains(state: bytes) -> tuple[tuple[Remains, ...], bytes]:
-    """(what is held of removed hosts, the rest). Rows have as many bytes as one of these, so an odd byte more tells
-    that there are some."""
-    if len(state) % _REMAINS.size != 1:
-        return (), state
-    end = 1 + state[0] * _REMAINS.size
-    if not 0 < state[0] <= REMAINS_MAX or end > len(state):
-        raise PeerError("a statement tells of more removed hosts than it has bytes for", reason="limit")
-    return tuple(Remains(*one) for one in _REMAINS.iter_unpack(state[1:end])), state[end:]
+    of_removed = tuple(Remains(*one) for one in _REMAINS.iter_unpack(held))
+    return Stated(said_before, Closed(before, frontier_digest, digest), rows, of_removed, has_ended)
 
 
 def stated(member: Member) -> Stated:
