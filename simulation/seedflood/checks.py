@@ -77,7 +77,7 @@ def find_silence(host: SeedfloodHost) -> str | None:
     phase = host.node.phase
     if phase not in (Phase.JOINING, Phase.COLLECTING, Phase.FINISHING) or host.node.blockers(host.clock.now):
         return None
-    return f"is {phase.value} at step {host.node.step}, and cannot say for whom it waits"
+    return f"is {phase} at step {host.node.step}, and cannot say for whom it waits"
 
 
 def _find_losses(host: SeedfloodHost) -> list[str]:

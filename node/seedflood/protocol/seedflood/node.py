@@ -12,7 +12,6 @@ from seedflood.protocol.seedflood.admission import Admission
 from seedflood.protocol.seedflood.algorithm import SeedFlood
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, ReplicaDigest, Told
 from seedflood.protocol.seedflood.outputs import Outputs
-from seedflood.protocol.seedflood.phase import Phase
 from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.seedflood.statement import Rows
 from seedflood.protocol.swarm.gate import Gate
@@ -56,10 +55,6 @@ class Node(Swarm[Outputs]):
         self.closings, self.contradicting = holdings.closings, holdings.contradicting
         self.may_insert = holdings.may_insert
         self.read = holdings.contents.note  # what `start` was told of alone, as it comes from the journal
-
-    @property
-    def phase(self) -> Phase:
-        return self.seedflood.phase
 
     @property
     def duplicates(self) -> int:
