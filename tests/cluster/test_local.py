@@ -75,7 +75,7 @@ def test_paths_of_flags_begin_at_the_working_directory_and_the_folder_of_a_clust
         (tmp_path / name).touch()
     plan = local.ClusterPlan(
         *(1, "ring", "tiny", "sst2", "rows", 4, None, 1, 0, Path("out")),
-        overrides={"node": {"tensorboard": "curves"}},
+        overrides={"node": {"model_path": "tiny"}},
         then=detach({"run": {"model": "./tiny"}, "node": {"data": "./rows"}}, tmp_path),
     )
     for then, exports in ((plan.then, None), (None, tmp_path / "out")):
@@ -86,7 +86,7 @@ def test_paths_of_flags_begin_at_the_working_directory_and_the_folder_of_a_clust
         node = first.settings.node
         assert (node.state, node.export) == (tmp_path / "moved/node-1/state", exports)
         assert (first.settings.run.model, node.data) == (str(tmp_path / "tiny"), str(tmp_path / "rows"))
-        assert node.tensorboard == tmp_path / "curves"
+        assert node.model_path == tmp_path / "tiny"
         for stage in more:
             assert stage.settings.run.model == str(tmp_path / "tiny")
             assert stage.settings.node.export == tmp_path / "out"

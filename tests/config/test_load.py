@@ -36,7 +36,7 @@ def test_a_layer_overrides_single_keys_not_sections(write):
 CLOSED = f'[run]\noperator = "{"ab" * 32}"\n[node]\nstate = "state"\n'
 
 
-@pytest.mark.parametrize("key", ["state", "roster", "model_path", "export", "tensorboard", "data"])
+@pytest.mark.parametrize("key", ["state", "roster", "model_path", "export", "data"])
 def test_relative_paths_of_a_file_begin_where_the_file_is_and_those_of_flags_here(
     write, monkeypatch, tmp_path_factory, key
 ):

@@ -11,7 +11,6 @@ from safetensors.numpy import load_file
 from clusters import Cluster
 from seedflood.config import RunSettings
 from seedflood.embedded import grammar
-from seedflood.errors import ConfigError
 from seedflood.host.gasloc.engine import GaslocEngine
 from seedflood.host.places import JOURNAL_FILE, SNAPSHOTS_FOLDER
 
@@ -288,11 +287,6 @@ async def test_operators_see_what_is_learned_and_exchanged(cluster, http):
     assert said["node"]["run"]["algorithm"] == {"local_steps": 6, "matching": "two", "encoding": "float32"}
     assert said["history"]["loss"]
     assert {"perplexity", "loss"} <= said["history"]["figures"].keys()
-
-
-async def test_without_checkpoints_no_host_starts(cluster):
-    with pytest.raises(ConfigError, match="snapshots = 0"):
-        await cluster.start("a", [], {}, {"snapshots": 0})
 
 
 async def test_hosts_of_unlike_settings_never_link(cluster):

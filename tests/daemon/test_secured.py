@@ -52,7 +52,7 @@ async def test_a_host_that_is_not_the_pinned_one_is_not_linked(tmp_path):
 
 
 async def test_links_that_are_not_encrypted_are_told_of_everywhere(tmp_path, capsys):
-    configure_logging("warning", "json", "one")
+    configure_logging("warning", "one")
     cluster = SecuredCluster(tmp_path)
     try:
         for insecure in (True, False):

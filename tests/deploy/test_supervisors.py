@@ -9,7 +9,7 @@ import yaml
 
 from seedflood.errors import ExitCode
 from seedflood.host import daemon
-from seedflood.operations import eventlog, tensorboard
+from seedflood.operations import eventlog
 from seedflood.operations import server as http_server
 from seedflood.transport import link, links, server
 
@@ -25,7 +25,6 @@ LEAVING_SECONDS_MAX = sum(
         server.CLOSE_SECONDS,
         http_server.CLOSE_SECONDS,
         eventlog.CLOSE_SECONDS,
-        tensorboard.CLOSE_SECONDS,
     )
 )
 MARGIN_SECONDS = 10

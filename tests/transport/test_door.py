@@ -19,12 +19,11 @@ from seedflood.wire import flood_pb2
 
 PULL, LINK = "/seedflood.wire.Flood/Pull", "/seedflood.wire.Flood/Link"
 CHECK, WATCH = "/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch"
-REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
 
 
 @pytest.fixture
 async def node(make_node):
-    return await make_node("a", add_services=Health(has_reflection=True).add_to).start()
+    return await make_node("a", add_services=Health().add_to).start()
 
 
 async def refused(node, method: str, frame: bytes) -> tuple[grpc.StatusCode, str]:
@@ -61,7 +60,7 @@ async def test_requests_that_never_come_take_each_others_places_and_keep_nobody_
     assert node.links.ledger.faults["hello"] >= HALF_OPEN_MAX
 
 
-@pytest.mark.parametrize("method", [PULL, LINK, CHECK, WATCH, REFLECTION])
+@pytest.mark.parametrize("method", [PULL, LINK, CHECK, WATCH])
 async def test_garbage_is_refused_and_counted_and_is_a_line_of_the_log_once(node, method: str, caplog) -> None:
     for _ in range(3):
         code, details = await refused(node, method, b"\xff\xff")

@@ -1,9 +1,8 @@
-"""gRPC health and reflection, asked by real clients on the node's own port."""
+"""gRPC health, asked by real clients on the node's own port."""
 
 import grpc.aio
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from seedflood.transport.door import Door
 from seedflood.transport.health import SERVICES, WATCHES_MAX, Health
@@ -30,7 +29,7 @@ async def make_server(make_node):
 
 @pytest.mark.parametrize("service", SERVICES)
 async def test_a_service_is_serving_exactly_while_the_node_is_ready(make_server, service):
-    health = Health(has_reflection=False)
+    health = Health()
     async with grpc.aio.insecure_channel(await make_server(health)) as channel:
         watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(service=service))
         heard = [(await watch.read()).status]
@@ -42,7 +41,7 @@ async def test_a_service_is_serving_exactly_while_the_node_is_ready(make_server,
 
 
 async def test_what_was_told_last_is_what_is_said(make_server):
-    health = Health(has_reflection=False)
+    health = Health()
     address = await make_server(health)
     for is_serving in (True, False, True, False):
         health.tell(is_serving=is_serving)
@@ -52,31 +51,14 @@ async def test_what_was_told_last_is_what_is_said(make_server):
 
 
 async def test_an_unknown_service_is_not_found(make_server):
-    async with grpc.aio.insecure_channel(await make_server(Health(has_reflection=False))) as channel:
+    async with grpc.aio.insecure_channel(await make_server(Health())) as channel:
         with pytest.raises(grpc.aio.AioRpcError) as fault:
             await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(service="nothing"))
     assert fault.value.code() is grpc.StatusCode.NOT_FOUND
 
 
-async def list_services(address):
-    async with grpc.aio.insecure_channel(address) as channel:
-        stub = reflection_pb2_grpc.ServerReflectionStub(channel)
-        call = stub.ServerReflectionInfo(iter([reflection_pb2.ServerReflectionRequest(list_services="")]))
-        (answer,) = [one async for one in call]
-    return {service.name for service in answer.list_services_response.service}
-
-
-async def test_services_are_listed_only_if_the_operator_wants_it(make_server):
-    assert await list_services(await make_server(Health(has_reflection=True))) >= {
-        "seedflood.wire.Flood", "grpc.health.v1.Health"
-    }  # fmt: skip
-    with pytest.raises(grpc.aio.AioRpcError) as fault:
-        await list_services(await make_server(Health(has_reflection=False)))
-    assert fault.value.code() is grpc.StatusCode.UNIMPLEMENTED
-
-
 async def test_watches_of_strangers_take_each_others_places_and_no_others(make_server):
-    health = Health(has_reflection=False)
+    health = Health()
     address = await make_server(health)
     async with grpc.aio.insecure_channel(address) as channel:
         stub = health_pb2_grpc.HealthStub(channel)
@@ -93,7 +75,7 @@ async def test_watches_of_strangers_take_each_others_places_and_no_others(make_s
 
 
 async def test_a_watch_that_ends_gives_its_place_back(make_server):
-    health = Health(has_reflection=False)
+    health = Health()
     async with grpc.aio.insecure_channel(await make_server(health)) as channel:
         stub = health_pb2_grpc.HealthStub(channel)
         watch = stub.Watch(health_pb2.HealthCheckRequest())

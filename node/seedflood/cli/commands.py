@@ -92,11 +92,11 @@ def run_node(
     flags.setdefault("node", {}).update({key: value for key, value in given.items() if value is not None})
     if insecure:
         flags.setdefault("tls", {})["insecure"] = True
-    configure_logging("info", "auto", name or "?")
+    configure_logging("info", name or "?")
     course = load_course(peers, flags)
     check_course(course)
     settings = course[0].settings
-    configure_logging(settings.node.log_level, settings.node.log_format, settings.node.name)
+    configure_logging(settings.node.log_level, settings.node.name)
     structlog.stdlib.get_logger("seedflood").info("starting", version=VERSION, state=str(settings.node.state))
 
     garbage.defer()

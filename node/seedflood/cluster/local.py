@@ -253,7 +253,6 @@ def _node_section(plan: ClusterPlan, k: int, name: str, port: int) -> dict[str, 
         "threads": max(1, (os.cpu_count() or 1) // plan.nodes),
         "progress_seconds": 0.5,
         "evaluate_every": plan.evaluate_every if k == 0 else 0,
-        "log_format": "json",
     } | ({"then": THEN_FILE} if plan.then is not None else {})
 
 

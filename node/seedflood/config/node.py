@@ -64,9 +64,6 @@ class NodeSettings(Section):
     export: Path | None = Field(None, description="Folder for the fine-tuned model when the run has ended.")
     when_finished: Literal["exit", "serve"] = Field("exit", description="After the run: exit, or serve late comers.")
     then: Path | None = Field(None, description="Settings of the run that follows this one.")
-    snapshots: int = Field(
-        2, ge=0, description="Snapshots of the weights to keep; they save time at a restart. 0: none are written."
-    )
     progress_seconds: float = Field(10.0, ge=0, description="Seconds between progress lines in the log.")
     start_seconds: float = Field(
         60.0, ge=0, description="Seconds that the first window waits for all hosts (strict windows wait for ever)."
@@ -76,17 +73,7 @@ class NodeSettings(Section):
         "127.0.0.1:0",
         description='Address and port of the status page, /metrics, /livez and /readyz; port 0 takes any, "" none.',
     )
-    reflection: bool = Field(False, description="Let gRPC tools list the services of this node.")
-    events_megabytes: int = Field(
-        64, ge=0, le=65536, description="Megabytes for the event log in the state folder; 0: no log."
-    )
-    tensorboard: Path | None = Field(
-        None, description="Folder for TensorBoard's curves; needs the extra seedflood[tensorboard]."
-    )
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least level that is logged.")
-    log_format: Literal["auto", "console", "json"] = Field(
-        "auto", description="auto: console on a terminal, else JSON."
-    )
 
     @field_validator("listen", "http")
     @classmethod

@@ -96,7 +96,7 @@ class Daemon:
         self._was_ready = self._is_removed = False
         self.is_compute_idle = True
         self._stage = stage
-        self._health = Health(has_reflection=node.reflection)
+        self._health = Health()
         self.credentials = TlsCredentials(identity, verify, covers=settings.tls.covers)
         self.links = self._make_links(stage)
         incarnation = engine.journal.next_incarnation(at_least=int(time.time()))

@@ -5,17 +5,14 @@ Everything goes through the standard library's logging, so that libraries' warni
 
 import logging
 import sys
-from typing import Literal
 
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-LogFormat = Literal["auto", "console", "json"]
-
 _QUIET = ("transformers", "urllib3", "httpx", "httpcore", "filelock", "fsspec", "datasets", "asyncio")
 
 
-def configure_logging(level: str, log_format: LogFormat, node: str) -> None:
+def configure_logging(level: str, node: str) -> None:
     """Called once per process. node: the name that stands in every line."""
 
     def name_node(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
@@ -28,11 +25,8 @@ def configure_logging(level: str, log_format: LogFormat, node: str) -> None:
         structlog.stdlib.ExtraAdder(),
         name_node,
     ]
-    is_console = log_format == "console" or (log_format == "auto" and sys.stderr.isatty())
     renderer: Processor = (
-        structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), pad_event_to=24)
-        if is_console
-        else structlog.processors.JSONRenderer()
+        structlog.dev.ConsoleRenderer(pad_event_to=24) if sys.stderr.isatty() else structlog.processors.JSONRenderer()
     )
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],

@@ -2,6 +2,9 @@
 
 KEY_FILE, JOURNAL_FILE, SNAPSHOTS_FOLDER = "identity.pem", "journal.sqlite", "snapshots"
 
+SNAPSHOTS_KEPT = 2
+"""The newest, and one in case it cannot be read."""
+
 ROSTER_FILE = "roster.json"
 """In the state folder: the newest roster that others told us."""
 

@@ -8,7 +8,6 @@ from seedflood.operations.every import Every
 from seedflood.operations.hub import TelemetryHub
 from seedflood.operations.lag import LoopLag
 from seedflood.operations.server import OperationsServer
-from seedflood.operations.tensorboard import TensorBoard
 from seedflood.protocol.origin import OriginId
 
 LOOK_SECONDS = 5.0
@@ -26,12 +25,8 @@ class Console:
     @classmethod
     async def open(cls, settings: Settings, origin: OriginId) -> "Console":
         """Opens all parts that the settings ask for. Raises SeedfloodError, and leaves nothing open then."""
-        node = settings.node
         async with AsyncExitStack() as undo:
-            curves = TensorBoard(node.tensorboard) if node.tensorboard is not None else None
-            if curves is not None:
-                undo.push_async_callback(asyncio.to_thread, curves.close)
-            hub = TelemetryHub(settings, origin, asyncio.get_running_loop(), curves)
+            hub = TelemetryHub(settings, origin, asyncio.get_running_loop())
             undo.push_async_callback(asyncio.to_thread, hub.close)
             lag = LoopLag(hub.tally.registry)
             lag.start(asyncio.get_running_loop())
@@ -39,7 +34,7 @@ class Console:
             undo.callback(Every(LOOK_SECONDS, hub.look, asyncio.get_running_loop()).stop)
             await asyncio.to_thread(hub.recall)
             address = None
-            if node.http:
+            if settings.node.http:
                 server = OperationsServer(hub)
                 undo.push_async_callback(server.close)
                 await server.start()

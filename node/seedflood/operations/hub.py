@@ -24,9 +24,6 @@ from seedflood.operations.tally import Tally
 from seedflood.protocol.origin import OriginId, fingerprint
 from seedflood.protocol.swarm.outputs import Event
 
-Curves = Callable[[int, Mapping[str, float | None]], None]
-"""Called with (step, value of each curve at this step). TensorBoard is one."""
-
 Tracer = Callable[[str, int, str | None], Callable[[Iterable[bytes]], dict[str, Any]]]
 """(origin's fingerprint, step, name) -> a function that turns lines of the event log into a trace as JSON. That
 function is slow, and must not be called on the loop."""
@@ -42,7 +39,8 @@ has patience."""
 RISEN = "the loss has risen far above its best: this run unlearns; try a lower learning rate or fewer steps"
 NO_NUMBER = "the loss is no finite number any more: this run unlearns; try a lower learning rate or fewer steps"
 
-MEGABYTE = 1_000_000
+LOG_BYTES_MAX = 64_000_000
+"""Room for the event log and its older files in the state folder."""
 
 LOG_SECONDS_MAX = 5.0
 """How long a trace waits for a slow disk. Then it reads what is there."""
@@ -57,9 +55,7 @@ class TelemetryHub:
     its updates can be traced; unready_reason, why a node with links may not be ready.
     """
 
-    def __init__(
-        self, settings: Settings, origin: OriginId, loop: asyncio.AbstractEventLoop, curves: Curves | None = None
-    ) -> None:
+    def __init__(self, settings: Settings, origin: OriginId, loop: asyncio.AbstractEventLoop) -> None:
         self.settings = settings
         self.origin = origin
         self.subject: Subject | None = None
@@ -85,8 +81,6 @@ class TelemetryHub:
         self.course: tuple[int, tuple[str, ...]] = (0, (settings.run.name,))
         """(position of this run in its course, from 0; names of all runs)."""
         self.unready_reason = "it does not take part yet"
-        self._curves = curves
-        self._loop = loop
         self._linked: dict[OriginId, str] = {}
         """The names of linked neighbours."""
         self._progress: deque[tuple[float, int]] = deque(maxlen=SPEED_ROUNDS)
@@ -96,36 +90,30 @@ class TelemetryHub:
         self._step: int | None = None
         self._speed_at = 0.0
         self._looked_at = 0.0
-        self._log = self._open_log() if settings.node.events_megabytes else None
-
-    def _open_log(self) -> EventLog:
-        node = self.settings.node
-        return EventLog(
-            node.state,
-            node=node.name,
-            run=self.settings.run.run_id().hex()[:16],
-            bytes_max=node.events_megabytes * MEGABYTE,
+        self._log = EventLog(
+            settings.node.state,
+            node=settings.node.name,
+            run=settings.run.run_id().hex()[:16],
+            bytes_max=LOG_BYTES_MAX,
             names=self.names,
-            call_soon=self._loop.call_soon,
+            call_soon=loop.call_soon,
         )
 
     @property
     def lines_lost(self) -> int:
-        return self._log.lost if self._log is not None else 0
+        return self._log.lost
 
     def recall(self) -> None:
         """Restores curves and events of earlier lives. It reads files, so call it away from the loop, before anything
         else."""
-        if self._log is not None:
-            self.events.extend(self.history.recall(read_lines(event_files(self.settings.node.state))))
+        self.events.extend(self.history.recall(read_lines(event_files(self.settings.node.state))))
 
     def wait_for_log(self) -> Callable[[], object]:
         """A function that blocks until everything that was logged by now can be read. Call it away from the loop."""
-        return partial(self._log.flush().wait, LOG_SECONDS_MAX) if self._log is not None else _nothing
+        return partial(self._log.flush().wait, LOG_SECONDS_MAX)
 
     def close(self) -> None:
-        if self._log is not None:
-            self._log.close()
+        self._log.close()
 
     # For people: the log on stderr, the event log and the page show the same
 
@@ -142,8 +130,7 @@ class TelemetryHub:
         """Writes into the event log only. facts: if they are costly to make, a function that the log's thread calls.
         Returns the time of the line, in microseconds of Unix time."""
         line = Line(now_microseconds(), event, level, facts)
-        if self._log is not None:
-            self._log.write(line)
+        self._log.write(line)
         return line.microseconds
 
     # Links
@@ -168,7 +155,6 @@ class TelemetryHub:
         for _ in range(count):
             self.tally.steps.observe(seconds / count)
         self.write("measured", "debug", {"step": step, "count": count, "loss": loss, "seconds": round(seconds, 6)})
-        self.draw(step, {"loss/train": loss, "seconds/step": seconds / count})
 
     def spent_seconds(self) -> float | None:
         """Wall-clock time in this process from the first measurement to the last step: what it took to get to the
@@ -183,7 +169,6 @@ class TelemetryHub:
         self.history.evaluated(step, figures)
         facts: dict[str, Any] = {"step": step, **figures, "rows": rows}
         self.tell("evaluated", **facts)
-        self.draw(step, {f"{name}/validation": value for name, value in figures.items()})
         self._tell_rise(rise)
 
     def _tell_rise(self, rise: Rise | None) -> None:
@@ -252,11 +237,6 @@ class TelemetryHub:
             self._looked_at = now
             self.history.described(now, self.subject.view().figures)
 
-    def draw(self, step: int, points: Mapping[str, float | None]) -> None:
-        """Adds points to TensorBoard's curves, if it is on."""
-        if self._curves is not None:
-            self._curves(step, points)
-
     # Small things
 
     def names(self) -> dict[str, str]:
@@ -267,7 +247,3 @@ class TelemetryHub:
     def name(self, origin: OriginId | None) -> str | None:
         """The name of a neighbour, else the fingerprint; None for None."""
         return self._linked.get(origin) or fingerprint(origin) if origin is not None else None
-
-
-def _nothing() -> None:
-    """There is no log to wait for."""

@@ -57,10 +57,6 @@ class Door:
     def half_open(self) -> int:
         return len(self._half_open)
 
-    def opened(self, context: grpc.aio.ServicerContext) -> None:
-        """A stream begins. `enter` says so itself."""
-        self._connections.spoke(context.peer(), asyncio.get_running_loop().time())
-
     async def watch(self) -> None:
         """Counts and tells of connections that open no stream; never ends."""
         while True:
@@ -77,7 +73,7 @@ class Door:
     @asynccontextmanager
     async def enter(self, context: grpc.aio.ServicerContext) -> AsyncIterator[None]:
         """A place until the first frame is there. Raises PeerError when it takes too long, or others need the place."""
-        self.opened(context)
+        self._connections.spoke(context.peer(), asyncio.get_running_loop().time())
         try:
             async with self._half_open.enter(host_of(context.peer()), self._seconds):
                 yield

@@ -1,13 +1,13 @@
-"""gRPC health (grpc.health.v1) and reflection on the node's own port, for probes that speak gRPC.
+"""gRPC health (grpc.health.v1) on the node's own port, for probes that speak gRPC.
 
 Every service is NOT_SERVING while the node loads, catches up or drains, though links are served all the time: the
 status is for load balancers and orchestrators, not for neighbours. Anyone may ask, so requests come in by the door, and
-long streams (watches, reflection) have a limited number of places (`crowd`). grpcio's own servicers have none of that:
-they could take all streams of the server, and a request that is garbage would be a traceback in the log.
+watches have a limited number of places (`crowd`). grpcio's own servicer has none of that: it could take all streams of
+the server, and a request that is garbage would be a traceback in the log.
 """
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import grpc
@@ -15,19 +15,15 @@ import grpc.aio
 from google.protobuf.message import DecodeError
 from grpc_health.v1 import health_pb2
 from grpc_health.v1.health import SERVICE_NAME as HEALTH_SERVICE
-from grpc_reflection.v1alpha import reflection, reflection_pb2
 
 from seedflood.errors import PeerError
 from seedflood.transport.crowd import Crowd, host_of
 from seedflood.transport.door import Door
 from seedflood.transport.server import SERVICE
-from seedflood.wire import flood_pb2
 
 SERVICES = ("", SERVICE)
 
 WATCHES_MAX = 32
-REFLECTIONS_MAX = 8
-REFLECTION_SECONDS = 10.0
 
 _STATUS = health_pb2.HealthCheckResponse
 
@@ -35,8 +31,7 @@ _STATUS = health_pb2.HealthCheckResponse
 class Health:
     """`add_to` the server before it starts; `tell` whenever readiness changes."""
 
-    def __init__(self, *, has_reflection: bool) -> None:
-        self._has_reflection = has_reflection
+    def __init__(self) -> None:
         self._watches = Crowd(WATCHES_MAX)
         self._status = _STATUS.NOT_SERVING
         self._changed = asyncio.Event()
@@ -50,19 +45,15 @@ class Health:
         def by_door(answer: Callable[[str, Any], Awaitable[None]]) -> Any:
             async def handle(_: Any, context: Any) -> None:
                 try:
-                    request = _decode(health_pb2.HealthCheckRequest, await door.first_frame(context))
+                    request = _decode(await door.first_frame(context))
                     await answer(request.service, context)
                 except PeerError as error:
                     await door.refuse(error, context)
 
             return grpc.stream_stream_rpc_method_handler(handle)
 
-        _add(server, HEALTH_SERVICE, {"Check": by_door(self._check), "Watch": by_door(self._watch)})
-        if self._has_reflection:
-            assert flood_pb2.DESCRIPTOR.services_by_name["Flood"].full_name == SERVICE
-            listed = _Reflection((SERVICE, HEALTH_SERVICE, reflection.SERVICE_NAME), door)
-            handler = grpc.stream_stream_rpc_method_handler(listed.answer)
-            _add(server, reflection.SERVICE_NAME, {"ServerReflectionInfo": handler})
+        handlers = {"Check": by_door(self._check), "Watch": by_door(self._watch)}
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(HEALTH_SERVICE, handlers),))
 
     def tell(self, *, is_serving: bool) -> None:
         status = _STATUS.SERVING if is_serving else _STATUS.NOT_SERVING
@@ -92,32 +83,9 @@ class Health:
             raise PeerError(f"there are more than {WATCHES_MAX} watches", reason="busy") from None
 
 
-class _Reflection:
-    def __init__(self, services: tuple[str, ...], door: Door) -> None:
-        self._servicer = reflection.aio.ReflectionServicer(services)
-        self._door = door
-        self._streams = Crowd(REFLECTIONS_MAX)
-
-    async def answer(self, frames: AsyncIterable[bytes], context: Any) -> AsyncIterator[bytes]:
-        self._door.opened(context)
-        requests = (_decode(reflection_pb2.ServerReflectionRequest, frame) async for frame in frames)
-        try:
-            async with self._streams.enter(host_of(context.peer()), REFLECTION_SECONDS):
-                async for answer in self._servicer.ServerReflectionInfo(requests, context):
-                    yield answer.SerializeToString()
-        except TimeoutError:
-            await self._door.refuse(PeerError("the stream was open for too long", reason="busy"), context)
-        except PeerError as error:
-            await self._door.refuse(error, context)
-
-
-def _add(server: grpc.aio.Server, service: str, handlers: dict[str, Any]) -> None:
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))
-
-
-def _decode(kind: Any, frame: bytes) -> Any:
+def _decode(frame: bytes) -> health_pb2.HealthCheckRequest:
     """Raises PeerError."""
     try:
-        return kind.FromString(frame)
+        return health_pb2.HealthCheckRequest.FromString(frame)
     except DecodeError:
-        raise PeerError(f"no {kind.__name__}", reason="frame") from None
+        raise PeerError("no HealthCheckRequest", reason="frame") from None

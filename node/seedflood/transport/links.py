@@ -58,7 +58,7 @@ class Links:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         uniform: Callable[[float, float], float] = random.uniform,
     ) -> None:
-        """add_services: registers more services (health, reflection) on the server before it starts."""
+        """add_services: registers more services (health) on the server before it starts."""
         self._settings = settings
         self._owner = owner
         self.credentials = credentials or PlainCredentials()

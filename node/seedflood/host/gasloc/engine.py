@@ -9,14 +9,13 @@ from typing import Any
 import structlog
 
 from seedflood.config import Settings
-from seedflood.errors import ConfigError
 from seedflood.host.compute_thread import ComputeThread, nothing
 from seedflood.host.engine import Engine, Shell
 from seedflood.host.gasloc.compute_adapter import ComputeAdapter, Places, Watcher
 from seedflood.host.gasloc.driver import GaslocDriver
 from seedflood.host.gasloc.files import Incoming, KeptParts
 from seedflood.host.gasloc.tokens import Tokens
-from seedflood.host.places import GASLOC_FOLDER, JOURNAL_FILE, SNAPSHOTS_FOLDER
+from seedflood.host.places import GASLOC_FOLDER, JOURNAL_FILE, SNAPSHOTS_FOLDER, SNAPSHOTS_KEPT
 from seedflood.host.report import RESULT_FILE, Report
 from seedflood.host.results import Results
 from seedflood.identity import Identity, verify
@@ -58,8 +57,6 @@ async def open_gasloc(
     undo: takes what must be closed if the daemon does not start.
     """
     run, node = settings.run, settings.node
-    if not node.snapshots:
-        raise ConfigError('[node] snapshots = 0 cannot be with mode = "gasloc": a host goes on from its checkpoints.')
     trainer = await compute.run(lambda: load_trainer(run, node, identity.origin))
     hub.tell("opening the journal")
     journal = undo.enter_context(
@@ -69,7 +66,7 @@ async def open_gasloc(
     places = Places(
         Incoming(folder / "incoming"),
         KeptParts(folder / "kept"),
-        Snapshots(node.state / SNAPSHOTS_FOLDER, node.snapshots),
+        Snapshots(node.state / SNAPSHOTS_FOLDER, SNAPSHOTS_KEPT),
     )
     return GaslocEngine(settings, trainer, journal, places, compute)
 

@@ -40,9 +40,9 @@ class ComputeAdapter:
         run: Run,
         drive: Callable[[Callable[[], None]], None],
         measured: Callable[[Measure, Round], None],
-        snapshots: Snapshots | None,
+        snapshots: Snapshots,
     ) -> None:
-        """drive: runs an action that calls the driver. snapshots: None if none are to be written."""
+        """drive: runs an action that calls the driver."""
         self._origin = origin
         self._trainer = trainer
         self._run = run
@@ -77,8 +77,7 @@ class ComputeAdapter:
         self._run(lambda: self._trainer.replica.sum_epoch(order.epoch), tell)
 
     def keep_snapshot(self) -> None:
-        if self._snapshots is not None:
-            self._run(self._trainer.snapshot, self._save)
+        self._run(self._trainer.snapshot, self._save)
 
     def adopt(self, closed: ClosedEpoch, others: Sequence[Bundle]) -> None:
         updates = [update for bundle in others for update in bundle.updates()]
@@ -139,7 +138,6 @@ class ComputeAdapter:
             self._saving = asyncio.create_task(self._write(*snapshot))
 
     async def _write(self, arrays: Arrays, facts: Facts) -> None:
-        assert self._snapshots is not None
         epoch = int(facts["epoch"])
         try:
             await asyncio.to_thread(self._snapshots.save, epoch, arrays, facts)

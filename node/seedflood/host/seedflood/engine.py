@@ -12,7 +12,7 @@ from seedflood.config import Settings
 from seedflood.errors import DivergenceError, SeedfloodError
 from seedflood.host.compute_thread import ComputeThread
 from seedflood.host.engine import Engine, Shell
-from seedflood.host.places import JOURNAL_FILE, SNAPSHOTS_FOLDER
+from seedflood.host.places import JOURNAL_FILE, SNAPSHOTS_FOLDER, SNAPSHOTS_KEPT
 from seedflood.host.report import RESULT_FILE, Report
 from seedflood.host.results import Results
 from seedflood.host.seedflood.auditing import Auditor, make_auditor
@@ -59,7 +59,7 @@ async def open_seedflood(
             refresh_period=run.seedflood.refresh_period,
         )
     )
-    snapshots = Snapshots(node.state / SNAPSHOTS_FOLDER, node.snapshots) if node.snapshots else None
+    snapshots = Snapshots(node.state / SNAPSHOTS_FOLDER, SNAPSHOTS_KEPT)
     await compute.run(lambda: load_sums(trainer, journal, snapshots, identity.origin))
     return SeedfloodEngine(settings, trainer, journal, snapshots)
 
@@ -77,7 +77,7 @@ class SeedfloodEngine(Engine):
         settings: Settings,
         trainer: Trainer,
         journal: BundleJournal,
-        snapshots: Snapshots | None,
+        snapshots: Snapshots,
     ) -> None:
         self.journal = journal
         self.parameters = trainer.parameters
@@ -249,7 +249,7 @@ class SeedfloodEngine(Engine):
         await self._adapter.close()
 
 
-def load_sums(trainer: Trainer, journal: BundleJournal, snapshots: Snapshots | None, origin: OriginId) -> None:
+def load_sums(trainer: Trainer, journal: BundleJournal, snapshots: Snapshots, origin: OriginId) -> None:
     """Applies all sums of the journal to the weights. A snapshot of weights with exactly these sums saves the
     folding."""
     for one in journal.closed_epochs():
@@ -261,8 +261,8 @@ def load_sums(trainer: Trainer, journal: BundleJournal, snapshots: Snapshots | N
         """Does the snapshot fit? Not if our next step is before it: then the journal was lost, and is pulled again."""
         return trainer.is_restorable(facts) and int(facts["epoch"]) * period <= next_step
 
-    snapshot = snapshots.load_latest(is_usable) if snapshots is not None else None
-    for path, reason in snapshots.skipped if snapshots is not None else ():
+    snapshot = snapshots.load_latest(is_usable)
+    for path, reason in snapshots.skipped:
         _log.info("snapshot skipped", path=str(path), reason=reason)
     if snapshot is not None:
         trainer.replica.restore(snapshot.arrays, snapshot.facts)

@@ -92,7 +92,6 @@ class SeedfloodObserver:
             hub.last_close = LastClose(last, window.reason, waited, window.heard, window.late, window.missing)
             hub.tally.closed(window.reason, waited)
             hub.stepped(last - first + 1)
-            hub.draw(last, {"seconds/window": waited})
             self._advise()
         hub.write("applied", "debug", lambda: _spell_window(window))
 
