@@ -43,9 +43,6 @@ class GaslocSettings(AlgorithmSettings):
     schedule: Literal["cosine", "constant"] = Field(
         "cosine", description="How the learning rate goes down after that: to a tenth at the end of the run, or not."
     )
-    clip_norm: float = Field(
-        1.0, ge=0, allow_inf_nan=False, description="Largest norm of a gradient; 0: gradients stay as they are."
-    )
 
     def check_steps(self, steps: int) -> None:
         if steps % self.local_steps:

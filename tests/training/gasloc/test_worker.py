@@ -7,6 +7,7 @@ from reference import FAMILIES, tiny_model
 from torch.nn import functional
 
 from seedflood.errors import ConfigError
+from seedflood.training.gasloc import worker as worker_module
 from seedflood.training.gasloc.schedule import Schedule
 from seedflood.training.gasloc.worker import ELEMENTWISE, Worker, WorkerSettings
 from seedflood.training.models import distinct_parameters
@@ -30,7 +31,7 @@ def plain_training(module, task, origin, steps, settings):
         loss = functional.cross_entropy(logits.flatten(0, 1), tokens_BT[:, 1:].flatten())
         optimiser.zero_grad()
         loss.backward()
-        torch.nn.utils.clip_grad_norm_([one for _, one in named], settings.clip_norm)
+        torch.nn.utils.clip_grad_norm_([one for _, one in named], worker_module.GRADIENT_NORM_MAX)
         for group in optimiser.param_groups:
             group["lr"] = settings.learning_rate * settings.schedule.factor(step)
         optimiser.step()
@@ -42,9 +43,7 @@ def plain_training(module, task, origin, steps, settings):
 @pytest.mark.parametrize("family", FAMILIES)
 def test_local_steps_are_those_of_a_plain_loop(family, seed):
     task, schedule = packed_task(seed=seed), Schedule("cosine", 2, 8)
-    settings = WorkerSettings(
-        learning_rate=1e-2, clip_norm=0.5, weight_decay=0.2, schedule=schedule, options={"eps": EPSILON}
-    )
+    settings = WorkerSettings(learning_rate=1e-2, weight_decay=0.2, schedule=schedule, options={"eps": EPSILON})
     module = tiny_model(family, seed=seed)
     losses = plain_training(module, task, 4, 8, settings)
     worker = Worker(tiny_model(family, seed=seed), task, 4, settings)
@@ -142,21 +141,23 @@ def test_a_gradient_that_is_not_finite_changes_nothing():
     assert worker.take_steps(1).skipped == 0
 
 
-def test_the_whole_gradient_is_clipped():
+def test_the_whole_gradient_is_clipped(monkeypatch):
     """By SGD a step is the gradient: its length is the bound times the rate."""
-    worker = worker_of(optimiser="SGD", clip_norm=0.01, learning_rate=1.0, weight_decay=0.0)
-    before_F = worker.flat.values_F.clone()
-    done = worker.take_steps(1)
+    monkeypatch.setattr(worker_module, "GRADIENT_NORM_MAX", 0.01)
+    one = worker_of(optimiser="SGD", learning_rate=1.0, weight_decay=0.0)
+    before_F = one.flat.values_F.clone()
+    done = one.take_steps(1)
     assert done.gradient_norm > 0.01
-    assert torch.linalg.vector_norm(worker.flat.values_F - before_F) == pytest.approx(0.01, rel=1e-3)
+    assert torch.linalg.vector_norm(one.flat.values_F - before_F) == pytest.approx(0.01, rel=1e-3)
 
 
-def test_decay_is_of_matrices_alone():
-    worker = worker_of(optimiser="SGD", clip_norm=1e-20, learning_rate=1.0, weight_decay=0.25)
-    before_F, cut = worker.flat.values_F.clone(), worker.flat.layout.decaying
-    worker.take_steps(1)
-    torch.testing.assert_close(worker.flat.values_F[:cut], 0.75 * before_F[:cut])
-    assert torch.equal(worker.flat.values_F[cut:], before_F[cut:])
+def test_decay_is_of_matrices_alone(monkeypatch):
+    monkeypatch.setattr(worker_module, "GRADIENT_NORM_MAX", 1e-20)
+    one = worker_of(optimiser="SGD", learning_rate=1.0, weight_decay=0.25)
+    before_F, cut = one.flat.values_F.clone(), one.flat.layout.decaying
+    one.take_steps(1)
+    torch.testing.assert_close(one.flat.values_F[:cut], 0.75 * before_F[:cut])
+    assert torch.equal(one.flat.values_F[cut:], before_F[cut:])
 
 
 def test_it_learns():

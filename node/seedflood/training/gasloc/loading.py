@@ -37,7 +37,6 @@ def _worker_settings(run: RunSettings, node: NodeSettings, base: BaseModel) -> W
         learning_rate=said.learning_rate,
         weight_decay=said.weight_decay,
         schedule=Schedule(said.schedule, said.warmup_steps, run.steps),
-        clip_norm=said.clip_norm or None,
         micro_batch=node.micro_batch,
         is_bfloat16=node.dtype == "bfloat16" or (node.dtype == "auto" and is_cuda and torch.cuda.is_bf16_supported()),
         is_checkpointed=node.gradient_checkpointing,

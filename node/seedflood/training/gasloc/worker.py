@@ -36,14 +36,17 @@ FUSED = ("Adagrad", "Adam", "AdamW", "SGD")
 UNSUITABLE = ("LBFGS", "Optimizer", "SparseAdam")
 """Classes that need a closure, are abstract, or take sparse gradients."""
 
+GRADIENT_NORM_MAX = 1.0
+"""The whole gradient of a step is scaled down to this norm if it is larger."""
+
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
     """How a worker trains.
 
     optimiser: the name of a class of `torch.optim`. options: its other arguments (betas, momentum, ...). weight_decay:
-    only for matrices. clip_norm: the largest norm of the whole gradient; None: no clipping. micro_batch: rows at once;
-    None: all. is_bfloat16, is_checkpointed (gradient checkpointing, layer by layer): each host chooses for itself.
+    only for matrices. micro_batch: rows at once; None: all. is_bfloat16, is_checkpointed (gradient checkpointing, layer
+    by layer): each host chooses for itself.
     """
 
     optimiser: str = "AdamW"
@@ -51,7 +54,6 @@ class WorkerSettings:
     weight_decay: float = 0.1
     options: Mapping[str, Any] = field(default_factory=dict)
     schedule: Schedule = field(default_factory=lambda: Schedule("constant", 0, 1))
-    clip_norm: float | None = 1.0
     micro_batch: int | None = None
     is_bfloat16: bool = False
     is_checkpointed: bool = False
@@ -139,8 +141,7 @@ class Worker:
         return total
 
     def _descend(self, norm: Tensor) -> None:
-        if self.settings.clip_norm is not None:
-            self.flat.gradients_F.mul_((self.settings.clip_norm / (norm + 1e-6)).clamp(max=1.0))
+        self.flat.gradients_F.mul_((GRADIENT_NORM_MAX / (norm + 1e-6)).clamp(max=1.0))
         rate = self.settings.learning_rate * self.settings.schedule.factor(self.step)
         for group in self.optimiser.param_groups:
             group["lr"] = rate
