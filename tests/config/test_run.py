@@ -23,7 +23,7 @@ IDS = {
     | {"model": "facebook/opt-125m"},
     "5563f04ecff3ebcd": {"estimate": "gradient", "steps": 48, "learning_rate": 2e-4, "seed": 2**63 - 1},
     "2929dcf88a1f03d4": {"task": "prompted", "template": "{é} it was", "label_words": ["bad", "good"]},
-    "8f1e288058219fef": {"estimate": "gradient", "tell": "slopes", "slopes": 8, "local_steps": 4, "epsilon": 1e-4}
+    "09c411ee83e454e0": {"estimate": "gradient", "tell": "slopes", "slopes": 8, "local_steps": 4, "clip": 8.0}
     | {"optimizer": "momentum"},
 }
 """Runs of this schema version by the first bytes of their ids. One that changes parts hosts that were together."""

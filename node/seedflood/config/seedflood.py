@@ -69,7 +69,6 @@ class SeedfloodSettings(AlgorithmSettings):
         description="Drawn (normal, rademacher); the weights' singular vectors (weights); half of each (mixed). "
         "Default: normal; mixed for gradients.",
     )
-    epsilon: float = Field(1e-3, gt=0, lt=1, description="Size of the perturbation.")
     learning_rate: float | None = Field(
         None, gt=0, allow_inf_nan=False, description="Default: by estimate, optimizer, rank and number of parameters."
     )

@@ -37,7 +37,8 @@ KINDS = [(family, tied) for family in FAMILIES for tied in (True, False)]
 def test_one_batched_forward_gives_the_losses_of_two_perturbed_models(family, tied, labelled, is_split, monkeypatch):
     monkeypatch.setattr("seedflood.training.seedflood.estimate.CPU_CALL_TOKENS", 0 if is_split else 10**6)
     epsilon, seed, batch = 0.05, 123456789, tiny_batch(labelled=labelled)
-    replica = tiny_replica(family, tied=tied, epsilon=epsilon)
+    replica = tiny_replica(family, tied=tied)
+    replica.epsilon = epsilon
     replica.apply(some_updates(20))
     plain = tiny_model(family, tied=tied)
     plain.load_state_dict(replica.weights())
@@ -51,7 +52,7 @@ def test_one_batched_forward_gives_the_losses_of_two_perturbed_models(family, ti
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_estimate_is_the_slope_along_the_direction(family):
-    replica, batch = tiny_replica(family, epsilon=1e-3), tiny_batch()
+    replica, batch = tiny_replica(family), tiny_batch()
     plain = tiny_model(family).to(torch.float64)
     plus, minus = dense_losses(plain, replica.subspace, 0, 99, batch, 1e-4)  # less drowns: some models norm in float32
     assert replica.measure(0, 99, LABELS, batch).alpha == pytest.approx((plus - minus) / 2e-4, rel=2e-2, abs=2e-3)
@@ -144,7 +145,8 @@ def test_probe_seeds_are_pure_and_differ():
 @pytest.mark.parametrize(("family", "tied"), KINDS)
 def test_one_sided_estimates_are_those_of_perturbed_models(family, tied, labelled):
     epsilon, seeds, batch = 0.05, [3, 4_000_000_000, 77], tiny_batch(labelled=labelled)
-    replica = tiny_replica(family, tied=tied, epsilon=epsilon)
+    replica = tiny_replica(family, tied=tied)
+    replica.epsilon = epsilon
     replica.apply(some_updates(20))
     plain = tiny_model(family, tied=tied)
     plain.load_state_dict(replica.weights())
@@ -167,7 +169,8 @@ def test_in_bfloat16_losses_are_those_of_a_plain_model_in_bfloat16(family, label
     """Both signs, one-sided and plain: the plain one has the updates and the direction written into its weights."""
     epsilon, seed, batch = 0.5, 42, tiny_batch(labelled=labelled)
     base = prepare_model(tiny_model(family), tiny_tokenizer(), dtype="bfloat16")
-    replica = Replica(base, tiny_settings(epsilon=epsilon))
+    replica = Replica(base, tiny_settings())
+    replica.epsilon = epsilon
     replica.apply(some_updates(20))
     weights = replica.weights()
     for sign, expected_loss in zip(

@@ -23,6 +23,9 @@ from seedflood.training.objectives.score import Score
 from seedflood.training.seedflood.layers import Live, LiveModel, Probe
 from seedflood.training.seedflood.subspace import Moves
 
+EPSILON = 1e-3
+"""Size of a perturbation, as in MeZO."""
+
 CPU_CALL_TOKENS = 48
 """What a call with two variants costs on a CPU beyond its tokens, in tokens. A GPU is used better by one large call."""
 

@@ -66,7 +66,7 @@ class Replica:
         self.causal = LiveModel(base.model)
         """The model as objectives see it, with the replica's weights."""
         self.refresh_period = settings.refresh_period
-        self.epsilon = settings.epsilon
+        self.epsilon = estimate.EPSILON
         self.learning_rate = settings.learning_rate or default_learning_rate(settings, base.parameters_count)
         self.live, self.slots = attach(base.model)
         self.subspace = Subspace(
