@@ -17,13 +17,13 @@ RELEASED = json.loads((Path(__file__).parent / "defaults.json").read_text())
 """For each schema version what a run is if it says nothing, or only what stands under "said"."""
 
 IDS = {
-    "3551ae0b3a1ec400": {},
-    "1812884127766a0b": {"name": "compose", "task": "embedded", "clients": 4, "steps": 250, "train_examples": 1024},
-    "19ee144e3c294f2f": {"clients": 16, "steps": 5000, "window": "bounded", "refresh_period": 2000, "label_skew": 0.5}
+    "dd3d71fe14108e55": {},
+    "585fab8c35d747f1": {"name": "compose", "task": "embedded", "clients": 4, "steps": 250, "train_examples": 1024},
+    "e4ebe3308bf3ae3c": {"clients": 16, "steps": 5000, "window": "bounded", "refresh_period": 2000, "label_skew": 0.5}
     | {"model": "facebook/opt-125m"},
-    "5563f04ecff3ebcd": {"estimate": "gradient", "steps": 48, "learning_rate": 2e-4, "seed": 2**63 - 1},
-    "2929dcf88a1f03d4": {"task": "prompted", "template": "{é} it was", "label_words": ["bad", "good"]},
-    "09c411ee83e454e0": {"estimate": "gradient", "tell": "slopes", "slopes": 8, "local_steps": 4, "clip": 8.0}
+    "a088e199a7dd1233": {"estimate": "gradient", "steps": 48, "learning_rate": 2e-4, "seed": 2**63 - 1},
+    "f69a4ca31944339e": {"task": "prompted", "template": "{é} it was", "label_words": ["bad", "good"]},
+    "88922cf2f8f7afe3": {"estimate": "gradient", "tell": "slopes", "slopes": 8, "local_steps": 4, "clip": 8.0}
     | {"optimizer": "momentum"},
 }
 """Runs of this schema version by the first bytes of their ids. One that changes parts hosts that were together."""

@@ -11,6 +11,8 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 from torch import Tensor, nn
 from transformers import (
+    Gemma3ForCausalLM,
+    Gemma3TextConfig,
     GPT2Config,
     GPT2LMHeadModel,
     LlamaConfig,
@@ -34,7 +36,7 @@ from seedflood.training.objectives.objective import Objective
 from seedflood.training.seedflood.replica import Replica
 from seedflood.training.seedflood.subspace import SlotBasis, Subspace
 
-FAMILIES = ("opt", "gpt2", "llama", "qwen2", "mistral")
+FAMILIES = ("opt", "gpt2", "llama", "qwen2", "mistral", "gemma3")
 WORDS = ("[pad]", "[unk]", "a", "b", "c", "d", "e", "good", "bad", "film", "was", "it", ".", "[bos]")
 VOCABULARY = 48
 LABEL_TOKENS = (7, 8)
@@ -58,7 +60,10 @@ def tiny_model(family: str, *, tied: bool = True, seed: int = 0) -> nn.Module:
             "llama": (LlamaConfig, LlamaForCausalLM),
             "qwen2": (Qwen2Config, Qwen2ForCausalLM),
             "mistral": (MistralConfig, MistralForCausalLM),
+            "gemma3": (Gemma3TextConfig, Gemma3ForCausalLM),
         }[family]
+        if family == "gemma3":
+            llama = {**llama, "head_dim": 8, "sliding_window": 4, "final_logit_softcapping": 30.0}
         model = kind(config(**shape, **ids, **llama, num_key_value_heads=2, initializer_range=0.3))
     with torch.no_grad():
         for parameter in model.parameters():  # Biases of 0 and scales of 1 would hide mistakes.

@@ -70,7 +70,11 @@ class SeedfloodSettings(AlgorithmSettings):
         "Default: normal; mixed for gradients.",
     )
     learning_rate: float | None = Field(
-        None, gt=0, allow_inf_nan=False, description="Default: by estimate, optimizer, rank and number of parameters."
+        None,
+        gt=0,
+        allow_inf_nan=False,
+        description="Default: by estimate, optimizer, rank and shapes of the model. With adam, "
+        "how far a step moves a weight matrix along each told coordinate (Frobenius norm).",
     )
     clip: float | None = Field(
         None,

@@ -41,8 +41,13 @@ class CausalModel:
     def logits(self, hidden: Tensor) -> Tensor:
         """The logits of the whole vocabulary: (..., D) to (..., V), in the dtype of the model."""
         logits: Tensor = self.module.get_output_embeddings()(hidden)
-        return logits
+        return self._capped(logits)
 
     def word_logits(self, hidden_BD: Tensor, word_L: Tensor) -> Tensor:
         """The logits of some tokens alone, (B, L). word_L: the tokens, int64."""
         return self.logits(hidden_BD)[:, word_L]
+
+    def _capped(self, logits: Tensor) -> Tensor:
+        """Gemma keeps logits below a limit, by a tangent."""
+        limit = getattr(self.module.config.get_text_config(), "final_logit_softcapping", None)
+        return logits if limit is None else limit * torch.tanh(logits / limit)

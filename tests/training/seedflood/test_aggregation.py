@@ -96,6 +96,7 @@ def dense_weights(replica, updates, optimizer):
             if optimizer == "adam":
                 first, second = 0.9 * first + 0.1 * gradient_F, 0.999 * second + 0.001 * gradient_F**2
                 change_F = first / (1 - 0.9**count) / ((second / (1 - 0.999**count)).sqrt() + 1e-8)
+                change_F = change_F / torch.from_numpy(subspace.lengths())
             elif optimizer == "momentum":
                 first = change_F = 0.9 * first + gradient_F
             else:

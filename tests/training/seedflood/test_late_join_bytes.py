@@ -37,7 +37,9 @@ def test_a_late_comer_to_a_run_of_opt_125m_pulls_less_than_a_hundredth_of_its_by
         for origin in ORIGINS
     ]
     bundles = [Bundle(one.origin, one.step, (one.told,), signature=rng.bytes(64)) for one in updates]
-    aggregation = make_aggregation(run, subspace, telling, default_learning_rate(settings, parameters), None)
+    aggregation = make_aggregation(
+        run, subspace, telling, default_learning_rate(settings, [slot.shape for slot in slots]), None
+    )
     sum_F = aggregation.changed(0, subspace.zeros(), updates)
     closed = ClosedEpoch(0, tuple(Held(origin, settings.refresh_period) for origin in ORIGINS), subspace.pack(sum_F))
     worst = STEPS // settings.refresh_period * frames(closed) + frames(Updates(tuple(bundles)))

@@ -12,7 +12,7 @@ from reference import (
     tiny_replica,
 )
 from torch import nn
-from transformers.models.gemma.modeling_gemma import GemmaRMSNorm
+from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
 from seedflood.errors import ModelError
 from seedflood.training.seedflood.estimate import two_sided
@@ -129,10 +129,14 @@ def test_a_parameter_in_an_unknown_module_is_named_and_nothing_is_changed():
 
 
 def test_an_rms_norm_with_another_formula_is_refused():
-    norm = GemmaRMSNorm(8)
+    class TwiceRMSNorm(LlamaRMSNorm):
+        def forward(self, hidden_states):
+            return 2 * super().forward(hidden_states)
+
+    norm = TwiceRMSNorm(8)
     with torch.no_grad():
         norm.weight.fill_(0.3)
-    with pytest.raises(ModelError, match="GemmaRMSNorm"):
+    with pytest.raises(ModelError, match="TwiceRMSNorm"):
         attach(nn.Sequential(norm))
 
 

@@ -9,6 +9,7 @@ from seedflood.training.seedflood.optimiser import INCREMENT_UNIT_BITS, STEP_MAX
 
 UNIT = 2.0**-24
 SUMS = [[1 << 22, -(3 << 20), 7, 0], [12345, -(1 << 30), -7, 0], [-(1 << 22), 99, 1, 1]]
+LENGTHS = [1.0, 3.0, 64.0, 724.0773, 1e5, 1.0, 16.0, 640.0, 12953.0]
 FACTORS = [65536, 64536, 63536]
 
 KNOWN = {
@@ -34,14 +35,14 @@ def run(optimiser, sums, factors):
 
 @pytest.mark.parametrize("name", KNOWN)
 def test_every_bit_is_what_it_always_was(name):
-    state = run(Optimiser(name, 3e-4, 0.1, UNIT), SUMS, FACTORS)
+    state = run(Optimiser(name, 3e-4, 0.1, UNIT, numpy.ones(4)), SUMS, FACTORS)
     increments, first, second = KNOWN[name]
     assert state.increment_F.tolist() == increments
     assert [value.hex() for value in state.first_F.tolist()] == first
     assert [value.hex() for value in state.second_F.tolist()] == second
 
 
-def one_by_one(name, rate, weight_decay, sums, factors):
+def one_by_one(name, rate, weight_decay, length, sums, factors):
     """One coefficient in Python's floats, which are IEEE 754 doubles, as the papers write it."""
     increment, first, second = 0, 0.0, 0.0
     power_1 = power_2 = 1.0
@@ -54,7 +55,7 @@ def one_by_one(name, rate, weight_decay, sums, factors):
             first = first * 0.9 + gradient * (1 - 0.9)
             second = second * 0.999 + gradient * gradient * (1 - 0.999)
             power_1, power_2 = power_1 * 0.9, power_2 * 0.999
-            direction = first / (1 - power_1) / (math.sqrt(second / (1 - power_2)) + 1e-8)
+            direction = first / (1 - power_1) / (math.sqrt(second / (1 - power_2)) + 1e-8) / length
         step = direction * (-lr * 2**INCREMENT_UNIT_BITS)
         if weight_decay:
             step += increment * (-lr * weight_decay)
@@ -72,24 +73,31 @@ def one_by_one(name, rate, weight_decay, sums, factors):
 def test_many_coefficients_at_once_are_each_by_itself_to_the_last_bit(name, sums, rate, weight_decay, factor):
     factors = [factor] * len(sums)
     columns = [[told, -told, 0, 3 * told, told // 1000, 1, told, -told, told] for told in sums]
-    state = run(Optimiser(name, rate, weight_decay, UNIT), columns, factors)
-    expected = [one_by_one(name, rate, weight_decay, column, factors) for column in zip(*columns, strict=True)]
+    state = run(Optimiser(name, rate, weight_decay, UNIT, numpy.array(LENGTHS)), columns, factors)
+    expected = [
+        one_by_one(name, rate, weight_decay, length, column, factors)
+        for length, column in zip(LENGTHS, zip(*columns, strict=True), strict=True)
+    ]
     assert state.increment_F.tolist() == expected
 
 
-def test_the_first_step_of_adam_is_a_learning_rate_whatever_the_gradient():
-    state = run(Optimiser("adam", 1e-3, 0.0, UNIT), [[1 << 30, 1 << 10, -(1 << 20), 0]], [65536])
+def test_the_first_step_of_adam_is_a_learning_rate_to_the_length_of_its_coordinate_whatever_the_gradient():
+    state = run(
+        Optimiser("adam", 1e-3, 0.0, UNIT, numpy.array([1.0, 1.0, 2.0, 1.0])),
+        [[1 << 30, 1 << 10, -(1 << 20), 0]],
+        [65536],
+    )
     changes = state.increment_F * 2.0**-INCREMENT_UNIT_BITS
-    assert changes == pytest.approx([-1e-3, -1e-3, 1e-3, 0], rel=1e-3)
+    assert changes == pytest.approx([-1e-3, -1e-3, 0.5e-3, 0], rel=1e-3)
 
 
 def test_weight_decay_draws_increments_towards_the_base_model():
-    optimiser = Optimiser("adam", 1e-2, 0.5, UNIT)
+    optimiser = Optimiser("adam", 1e-2, 0.5, UNIT, numpy.ones(2))
     state = begin(numpy.array([1 << 40, 1 << 40], numpy.int64))
     after = optimiser.step(state, numpy.array([0, 1 << 20], numpy.int64), 65536)
     assert after.increment_F[0] == (1 << 40) - round(0.005 * 2**40)
 
 
 def test_a_run_that_diverges_stays_an_integer():
-    state = run(Optimiser("momentum", 1.0, 0.0, 1.0), [[1 << 62, -(1 << 62)]] * 3, [65536] * 3)
+    state = run(Optimiser("momentum", 1.0, 0.0, 1.0, numpy.ones(2)), [[1 << 62, -(1 << 62)]] * 3, [65536] * 3)
     assert state.increment_F.tolist() == [-3 << 50, 3 << 50]

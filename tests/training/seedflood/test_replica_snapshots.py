@@ -31,7 +31,9 @@ def trained(family="opt", dtype="float32"):
 
 def heir(writer, epochs=range(4)):
     """Another replica that holds these epochs of the writer, from a journal; nothing is folded."""
-    replica = a_replica(writer.model.config.model_type, str(writer.base.dtype).removeprefix("torch."))
+    replica = a_replica(
+        writer.model.config.model_type.removesuffix("_text"), str(writer.base.dtype).removeprefix("torch.")
+    )
     for epoch in epochs:
         replica.adopt(epoch, writer.sum_epoch(epoch), ())
     return replica

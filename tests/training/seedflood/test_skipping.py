@@ -10,6 +10,7 @@ BEHIND_THE_ATTENTION = {
     "llama": {"q_proj", "o_proj", "gate_proj", "up_proj", "down_proj"},
     "qwen2": {"q_proj", "o_proj", "gate_proj", "up_proj", "down_proj"},
     "mistral": {"q_proj", "o_proj", "gate_proj", "up_proj", "down_proj"},
+    "gemma3": {"q_proj", "o_proj", "gate_proj", "up_proj", "down_proj"},
 }
 
 

@@ -66,7 +66,7 @@ def make_aggregation(
     if settings.optimizer == "sgd":
         return PlainSum(reader, schedule, -learning_rate / run.clients * 2.0**-unit_bits)
     unit = 2.0**-unit_bits / run.clients
-    optimiser = Optimiser(settings.optimizer, learning_rate, settings.weight_decay, unit)
+    optimiser = Optimiser(settings.optimizer, learning_rate, settings.weight_decay, unit, subspace.lengths())
     return Stepwise(
         reader,
         schedule,

@@ -37,6 +37,8 @@ from seedflood.training.seedflood.subspace import Slot, SlotBasis
 
 SUPPORTED = "nn.Linear, Conv1D, nn.Embedding, nn.LayerNorm and RMSNorm classes"
 
+RMS_OFFSETS = (0.0, 1.0)
+
 ALL = slice(None)
 
 
@@ -246,14 +248,16 @@ class LiveLayerNorm(LiveModule, nn.LayerNorm):
 
 
 class LiveRMSNorm(LiveModule):
-    """RMSNorm classes that compute `weight * x / sqrt(mean(x^2) + epsilon)`, which is checked when one is attached."""
+    """RMSNorm classes that compute `(offset + weight) * x / sqrt(mean(x^2) + epsilon)`, with an offset of 0, or of 1 as
+    Gemma has it. Which one it is, if any, is found when one is attached."""
 
     rms_epsilon: float | None
+    offset: float
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.repeated(x, features=1)
         normed = functional.rms_norm(x.to(torch.float32), x.shape[-1:], eps=self.rms_epsilon)
-        scale_PK = self.slots["weight"].vectors()
+        scale_PK = self.slots["weight"].vectors() + self.offset
         y_PNK = normed.view(len(scale_PK), -1, normed.shape[-1]) * scale_PK.unsqueeze(1)
         return y_PNK.view(x.shape).to(x.dtype)
 
@@ -264,7 +268,7 @@ class LiveModel(CausalModel):
     def word_logits(self, hidden_BD: Tensor, word_L: Tensor) -> Tensor:
         """The logits of some tokens alone, (B, L). OPT-125M's whole vocabulary would be 7 % of an estimate."""
         head: LiveLinear = self.module.get_output_embeddings()
-        return head.outputs(hidden_BD, word_L)
+        return self._capped(head.outputs(hidden_BD, word_L))
 
 
 def attach(model: nn.Module) -> tuple[Live, list[LiveSlot]]:
@@ -280,12 +284,14 @@ def attach(model: nn.Module) -> tuple[Live, list[LiveSlot]]:
     by_parameter = {id(slot.parameter): slot for slot in slots}
     for (_, module), kind in zip(owners, kinds, strict=True):
         own = type(module)
+        offset = _rms_offset(module) if kind is LiveRMSNorm else None
         slots_here = {name: by_parameter[id(parameter)] for name, parameter in _own_parameters(module).items()}
         module.__class__ = _live_class(own, kind)
         assert isinstance(module, LiveModule)
         module.live, module.slots = live, slots_here
         if isinstance(module, LiveRMSNorm):
-            module.rms_epsilon = _rms_epsilon(module)
+            assert offset is not None
+            module.rms_epsilon, module.offset = _rms_epsilon(module), offset
     model.requires_grad_(False)
     return live, slots
 
@@ -324,12 +330,12 @@ def _live_kind(path: str, module: nn.Module) -> type[LiveModule]:
         return LiveEmbedding
     if own.forward is nn.LayerNorm.forward and parameters["weight"].dim() == 1:
         return LiveLayerNorm
-    if own.__name__.endswith("RMSNorm") and list(parameters) == ["weight"] and _is_plain_rms_norm(module):
+    if own.__name__.endswith("RMSNorm") and list(parameters) == ["weight"] and _rms_offset(module) is not None:
         return LiveRMSNorm
     names = ", ".join(f"{path}.{name}".lstrip(".") for name in parameters)
     raise ModelError(
         f"Cannot train {names}: modules of class {own.__name__} are not supported ({SUPPORTED} are). "
-        "Choose a model of the OPT, GPT-2, Llama, Qwen2 or Mistral family."
+        "Choose a model of the OPT, GPT-2, Llama, Qwen2, Mistral or Gemma 3 family."
     )
 
 
@@ -344,12 +350,15 @@ def _rms_epsilon(module: Any) -> float | None:
 
 
 @torch.no_grad()
-def _is_plain_rms_norm(module: nn.Module) -> bool:
-    """Does the class compute the plain formula? Gemma's, for one, scales by 1 + weight."""
+def _rms_offset(module: nn.Module) -> float | None:
+    """What the class adds to its weight; None if it computes something else."""
     weight = module.get_parameter("weight")
     if weight.dim() != 1:
-        return False
+        return None
     x = torch.linspace(-1, 2, weight.numel(), dtype=torch.float32, device=weight.device).unsqueeze(0)
-    expected = functional.rms_norm(x, x.shape[-1:], eps=_rms_epsilon(module)) * weight.to(torch.float32)
+    normed = functional.rms_norm(x, x.shape[-1:], eps=_rms_epsilon(module))
     actual = module(x.to(weight.dtype)).to(torch.float32)
-    return torch.allclose(actual, expected, rtol=0.05, atol=0.02)
+    for offset in RMS_OFFSETS:
+        if torch.allclose(actual, normed * (offset + weight.to(torch.float32)), rtol=0.05, atol=0.02):
+            return offset
+    return None

@@ -63,12 +63,14 @@ def begin(increment_F: Integers) -> State:
 
 @dataclass(frozen=True, slots=True)
 class Optimiser:
-    """Momentum or Adam with its settings. unit: the value of one told integer in the mean over all clients."""
+    """Momentum or Adam with its settings. unit: the value of one told integer in the mean over all clients. length_F:
+    what the steps of Adam are divided by (`Subspace.lengths`)."""
 
     name: OptimizerName
     learning_rate: float
     weight_decay: float
     unit: float
+    length_F: Floats
 
     def step(self, state: State, sum_F: Integers, factor: int) -> State:
         """The state after a step of which this sum was told. factor: of the learning rate, in units of 2^-16."""
@@ -84,7 +86,8 @@ class Optimiser:
         decay_1, decay_2 = state.decay_1 * BETA_1, state.decay_2 * BETA_2
         root_F = numpy.sqrt(numpy.divide(second_F, 1 - decay_2))
         direction_F = numpy.divide(numpy.divide(first_F, 1 - decay_1), numpy.add(root_F, EPSILON))
-        return self._move(State(state.increment_F, first_F, second_F, decay_1, decay_2), direction_F, rate)
+        step_F = numpy.divide(direction_F, self.length_F)
+        return self._move(State(state.increment_F, first_F, second_F, decay_1, decay_2), step_F, rate)
 
     def _move(self, state: State, direction_F: Floats, rate: float) -> State:
         """Decay towards the base model, then the step."""

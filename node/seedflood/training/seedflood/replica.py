@@ -67,8 +67,9 @@ class Replica:
         """The model as objectives see it, with the replica's weights."""
         self.refresh_period = settings.refresh_period
         self.epsilon = estimate.EPSILON
-        self.learning_rate = settings.learning_rate or default_learning_rate(settings, base.parameters_count)
         self.live, self.slots = attach(base.model)
+        shapes = [slot.slot.shape for slot in self.slots]
+        self.learning_rate = settings.learning_rate or default_learning_rate(settings, shapes)
         self.subspace = Subspace(
             [slot.slot for slot in self.slots],
             run_seed=run.seed,

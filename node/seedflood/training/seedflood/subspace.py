@@ -14,11 +14,12 @@ epoch in one flat tensor (R * R per matrix, R per vector, slots in the order of 
 """
 
 import hashlib
+import math
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy
 import torch
@@ -115,6 +116,12 @@ class Subspace:
         """What each update moves: one of the F coefficients per slot, up or down."""
         i_KS, j_KS, sign_KS = self.coordinates(epoch, seed_K)
         return Moves(self._offset_S + i_KS * self._stride_i_S + j_KS * self._stride_j_S, sign_KS)
+
+    def lengths(self) -> numpy.ndarray[Any, numpy.dtype[numpy.float64]]:
+        """(F,): how far an increment of 1 moves its parameter: sqrt(M N) of a matrix, the Frobenius norm of
+        u v^T. A vector counts as a diagonal matrix, M."""
+        lengths = [math.sqrt(slot.shape[0] * slot.shape[-1]) for slot in self.slots]
+        return numpy.repeat(lengths, self.sizes)
 
     def zeros(self) -> Tensor:
         """Coefficients of an epoch without updates, (F,) int64."""
