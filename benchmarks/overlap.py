@@ -42,7 +42,7 @@ BEFORE: Mapping[str, Run] = {"two-sided": {"steps": 800}, "gradient": {"estimate
 
 RECOMMENDED: Mapping[str, Run] = {
     "two-sided": {"steps": 800, "delay": 1, "local_steps": 4},
-    "gradient": {"estimate": "gradient", "steps": 96, "local_steps": 4, "learning_rate": 2e-4},
+    "gradient": {"estimate": "gradient", "steps": 96, "local_steps": 4, "learning_rate": 0.023},
 }
 """What this project recommends for 42 ms of work a step and 200 ms across the ring: rounds that fill the flight.
 Gradients by Adam do not bear the delay: with `delay = 1` and rounds of four they do not learn at all, or slowly."""
