@@ -24,7 +24,7 @@ from seedflood.config import NodeSettings, RunSettings
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.audit import RESIDUALS_MAX, Audits, Residual, judge
 from seedflood.protocol.seedflood.messages import Told, Update
-from seedflood.protocol.seedflood.payload import Coefficients, Telling, decode_payload
+from seedflood.protocol.seedflood.payload import Coefficients, Telling, decode_coefficients
 from seedflood.training.seedflood.telling import quantise
 from seedflood.training.seedflood.trainer import Trainer
 
@@ -200,7 +200,10 @@ def forgers(telling: Telling, pool: Sequence[Audited]) -> dict[str, tuple[Forge,
 
 
 def _integers(telling: Telling, told: Told) -> list[int]:
-    return decode_payload(telling, told) if isinstance(told, bytes) else [told[1]]
+    if isinstance(told, tuple):
+        return [told[1]]
+    assert isinstance(telling, Coefficients)
+    return decode_coefficients(telling, told)
 
 
 def _told(telling: Telling, instead_of: Told, integers: Sequence[float]) -> Told:

@@ -19,6 +19,7 @@ from benchmarks.measure import Metric, make_metric, ratios, resident_kilobytes_m
 from benchmarks.model import OBJECTIVE, make_batch, make_wide_batch, plain_inputs, randomly_initialized
 from seedflood.config import RunSettings
 from seedflood.protocol.seedflood.messages import Update
+from seedflood.protocol.seedflood.payload import Coefficients
 from seedflood.training.models import prepare_model
 from seedflood.training.seedflood.replica import Replica
 from seedflood.training.seedflood.telling import Teller
@@ -112,10 +113,11 @@ def _infer(device: str, config: OPTConfig) -> None:
 def _train(device: str, config: OPTConfig, *, is_checkpointed: bool) -> None:
     """Steps with everything that belongs to them: gradient, telling, optimiser."""
     replica = _replica(device, config)
-    teller = Teller(replica.telling, replica.subspace)
+    assert isinstance(replica.telling, Coefficients)
+    teller = Teller(replica.telling)
     for step in range(STEPS):
         slopes = replica.measure_gradient(step, OBJECTIVE, make_wide_batch(), is_checkpointed=is_checkpointed)
-        replica.apply([Update(1, step, teller.tell(1, step, 0, slopes).told)])
+        replica.apply([Update(1, step, teller.tell(1, 0, slopes).told)])
 
 
 JOBS: dict[str, Callable[[str, OPTConfig], None]] = {

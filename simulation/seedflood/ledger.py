@@ -20,7 +20,7 @@ from seedflood.protocol.origin import OriginId
 from seedflood.protocol.packing import pack, unpack
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, Update
 from seedflood.protocol.seedflood.node import Node
-from seedflood.protocol.seedflood.payload import PAIRS, Telling, decode_payload
+from seedflood.protocol.seedflood.payload import PAIRS, Coefficients, Telling, decode_coefficients
 from simulation.seedflood.journal import MemoryBundleJournal
 from simulation.seedflood.optimisers import COEFFICIENTS, OptimizerName, after_steps
 
@@ -264,7 +264,11 @@ def digest_of(sums: Mapping[int, int]) -> bytes:
 def weigh(update: Update, telling: Telling = PAIRS) -> int:
     """The integer that an update adds to its epoch. It depends on origin, step and everything in the update."""
     told = update.told
-    seed, scalar = told if isinstance(told, tuple) else (0, _number(decode_payload(telling, told)))
+    if isinstance(told, tuple):
+        seed, scalar = told
+    else:
+        assert isinstance(telling, Coefficients)
+        seed, scalar = 0, _number(decode_coefficients(telling, told))
     name = struct.pack(">QQI", update.origin, update.step, seed)
     weights = hashlib.sha256(name).digest()[:COEFFICIENTS]
     return scalar * sum((weight + 1) << (64 * k) for k, weight in enumerate(weights))

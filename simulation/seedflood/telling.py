@@ -8,15 +8,13 @@ from seedflood.protocol.seedflood.messages import Told
 from seedflood.protocol.seedflood.payload import (
     Coefficients,
     Pairs,
-    Slopes,
     Telling,
     encode_coefficients,
-    encode_slopes,
 )
 from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.seedflood.seeds import probe_seed
 
-Tell = Literal["pairs", "coefficients", "slopes"]
+Tell = Literal["pairs", "coefficients"]
 TELLS: tuple[Tell, ...] = get_args(Tell)
 
 SCALAR_SEEN_MAX = 1 << 24
@@ -29,8 +27,6 @@ def make_telling(tell: Tell, rng: random.Random) -> Telling:
             return Pairs()
         case "coefficients":
             return Coefficients(tuple(rng.randint(1, 9) for _ in range(rng.randint(1, 4))), bits=rng.choice((4, 8)))
-        case "slopes":
-            return Slopes(rng.randint(1, 8))
 
 
 def draw_round(rules: Rules, origin: OriginId, step: int, rng: random.Random) -> tuple[Told, ...]:
@@ -44,8 +40,6 @@ def _draw_told(rules: Rules, origin: OriginId, step: int, rng: random.Random) ->
             exponents = [rng.randint(0, telling.exponent_max) for _ in slots]
             most = (1 << bits - 1) - 1
             return encode_coefficients(telling, exponents, [rng.randint(-most, most) for _ in range(telling.values)])
-        case Slopes(count, limit=limit):
-            return encode_slopes([rng.randint(-limit, limit) for _ in range(count)])
         case Pairs(limit):
             seed = rng.getrandbits(32) if rules.run_seed is None else probe_seed(rules.run_seed, origin, step)
             most = min(limit, SCALAR_SEEN_MAX)

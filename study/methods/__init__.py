@@ -8,13 +8,12 @@ from study.methods.dsgd import Dsgd, DsgdLora
 from study.methods.dzsgd import Dzsgd, DzsgdLora
 from study.methods.gasloc import DAdam, Diloco, Gasloc
 from study.methods.method import Method
-from study.methods.seedflood import Coefficients, OneSided, Slopes, TwoSided
+from study.methods.seedflood import Coefficients, OneSided, TwoSided
 
 METHODS: Mapping[str, type[Method]] = {
     "seedflood": TwoSided,
     "seedflood-one-sided": OneSided,
     "coefficients": Coefficients,
-    "slopes": Slopes,
     "dsgd": Dsgd,
     "choco": ChocoSgd,
     "dsgd-lora": DsgdLora,

@@ -114,13 +114,6 @@ class Coefficients(TwoSided):
         return float(steps), float(steps)
 
 
-class Slopes(Coefficients):
-    """Exact slopes along seeded directions, of one backward pass."""
-
-    source = "this project: exact slopes along seeded directions (ARCHITECTURE.md)"
-    settings: ClassVar[Mapping[str, Any]] = {"estimate": "gradient", "tell": "slopes"}
-
-
 def frame_bytes(told: Measured, key: Identity, run_id: bytes) -> int:
     """Of the bundle of a round, as it goes over a link."""
     bundle = Bundle(told.origin, told.step, told.round.probes)

@@ -240,10 +240,7 @@ def test_loopback_addresses_are_known(address, expected):
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"tell": "slopes"}, 'for gradients: set estimate = "gradient"'),
-        ({"bits": 4}, 'set estimate = "gradient" and tell = "coefficients"'),
-        ({"estimate": "gradient", "tell": "slopes", "bits": 4}, "bits are for coefficients"),
-        ({"estimate": "gradient", "slopes": 8}, 'set estimate = "gradient" and tell = "slopes"'),
+        ({"bits": 4}, 'for coefficients: set estimate = "gradient"'),
         ({"optimizer": "adam", "window": "none"}, 'set window = "strict", or optimizer = "sgd"'),
         ({"optimizer": "momentum", "window": "bounded"}, "goes by steps, which must be complete"),
         ({"weight_decay": 0.1}, 'set optimizer = "momentum" or "adam"'),

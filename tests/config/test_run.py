@@ -17,14 +17,13 @@ RELEASED = json.loads((Path(__file__).parent / "defaults.json").read_text())
 """For each schema version what a run is if it says nothing, or only what stands under "said"."""
 
 IDS = {
-    "dd3d71fe14108e55": {},
-    "585fab8c35d747f1": {"name": "compose", "task": "embedded", "clients": 4, "steps": 250, "train_examples": 1024},
-    "e4ebe3308bf3ae3c": {"clients": 16, "steps": 5000, "window": "bounded", "refresh_period": 2000, "label_skew": 0.5}
+    "a327bd8b08521494": {},
+    "eb1f916e043aacb6": {"name": "compose", "task": "embedded", "clients": 4, "steps": 250, "train_examples": 1024},
+    "e0dfaa29c4c8eac1": {"clients": 16, "steps": 5000, "window": "bounded", "refresh_period": 2000, "label_skew": 0.5}
     | {"model": "facebook/opt-125m"},
-    "a088e199a7dd1233": {"estimate": "gradient", "steps": 48, "learning_rate": 2e-4, "seed": 2**63 - 1},
-    "f69a4ca31944339e": {"task": "prompted", "template": "{é} it was", "label_words": ["bad", "good"]},
-    "88922cf2f8f7afe3": {"estimate": "gradient", "tell": "slopes", "slopes": 8, "local_steps": 4, "clip": 8.0}
-    | {"optimizer": "momentum"},
+    "213611f3f733f42c": {"estimate": "gradient", "steps": 48, "learning_rate": 2e-4, "seed": 2**63 - 1},
+    "7c8e85a066b34c3b": {"task": "prompted", "template": "{é} it was", "label_words": ["bad", "good"]},
+    "572e52aa645bd63e": {"estimate": "gradient", "local_steps": 4, "clip": 8.0} | {"optimizer": "momentum"},
 }
 """Runs of this schema version by the first bytes of their ids. One that changes parts hosts that were together."""
 
@@ -154,7 +153,7 @@ def test_a_gradient_has_defaults_of_its_own():
     forward, gradient = SeedfloodSettings(), SeedfloodSettings(estimate="gradient")
     assert (forward.rank, forward.optimizer, forward.schedule) == (32, "sgd", "root")
     assert (gradient.rank, gradient.optimizer, gradient.schedule) == (8, "adam", "root")
-    assert (gradient.tell, gradient.bits) == ("coefficients", 8)
+    assert gradient.bits == 8
     assert SeedfloodSettings(estimate="gradient", window="bounded").optimizer == "sgd"
     assert (forward.refresh_period, gradient.refresh_period) == (1000, 100)
 

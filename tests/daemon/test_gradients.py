@@ -9,7 +9,7 @@ GRADIENT = {"estimate": "gradient", "rank": 4, "batch_size": 2}
 TOLD = {
     "adam": {},
     "adam in 4 bits and local steps": {"bits": 4, "local_steps": 2},
-    "momentum of slopes": {"optimizer": "momentum", "tell": "slopes", "slopes": 8},
+    "momentum": {"optimizer": "momentum"},
     "plain sum, never waiting": {"window": "none"},
 }
 

@@ -72,10 +72,10 @@ def test_who_returns_and_is_cut_off_at_once_neither_speaks_too_late_nor_is_left_
 @pytest.mark.parametrize(
     ("seed", "topology", "window", "tell", "optimizer", "period", "delay"),
     [
-        (204, "ring", "strict", "slopes", "momentum", 4, 0),
-        (208, "ring", "strict", "slopes", "sgd", 4, 0),
+        (204, "ring", "strict", "coefficients", "momentum", 4, 0),
+        (208, "ring", "strict", "coefficients", "sgd", 4, 0),
         (201, "path", "strict", "coefficients", "momentum", 1, 1),
-        (203, "path", "strict", "slopes", "momentum", 1, 1),
+        (203, "path", "strict", "coefficients", "momentum", 1, 1),
         (210, "ring", "bounded", "coefficients", "sgd", 4, 2),
     ],
 )

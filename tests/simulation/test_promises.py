@@ -20,7 +20,7 @@ from seedflood.protocol.seedflood.flood import Flood
 from seedflood.protocol.seedflood.holdings import Holdings
 from seedflood.protocol.seedflood.inquiry import Inquiry
 from seedflood.protocol.seedflood.node import Node
-from seedflood.protocol.seedflood.payload import Coefficients, Slopes
+from seedflood.protocol.seedflood.payload import Coefficients
 from seedflood.protocol.seedflood.phase import Phase
 from seedflood.protocol.seedflood.watch import DigestWatch
 from seedflood.protocol.swarm.liveness import SUSPICION_SECONDS_MAX, Liveness
@@ -349,7 +349,7 @@ def test_a_promise_is_kept(promise):
 
 WAYS = {
     "coefficients": {"telling": Coefficients((5, 2), bits=4)},
-    "slopes, a round ahead": {"telling": Slopes(3), "delay": 1},
+    "pairs, a round ahead": {"delay": 1},
     "coefficients, three rounds ahead": {"telling": Coefficients((3, 4)), "delay": 3},
 }
 

@@ -12,7 +12,7 @@ from seedflood.training.seedflood.rehearsal import Rehearsal
 from study.methods.applying import Applying, dense_seconds, seconds_of
 from study.methods.gasloc import DAdam, Diloco, Gasloc, matched
 from study.methods.method import Graph
-from study.methods.seedflood import Coefficients, OneSided, Slopes, TwoSided, flood_share
+from study.methods.seedflood import Coefficients, OneSided, TwoSided, flood_share
 
 
 def flooded(graph, origin):
@@ -128,17 +128,17 @@ def test_diloco_ends_a_round_with_nesterovs_step_on_the_mean(problem):
         assert method.consensus_error() == 0
 
 
-def test_slopes_are_fewer_bytes_than_coefficients_and_learn(problem):
-    slopes, coefficients = (kind(problem(times_default=1.0)) for kind in (Slopes, Coefficients))
-    cost = slopes.advance()
+def test_coefficients_learn_and_leave_the_weights_as_they_are(problem):
+    coefficients = Coefficients(problem(times_default=1.0))
+    cost = coefficients.advance()
     assert (cost.forwards, cost.backwards) == (1, 1)
-    assert 0 < cost.edge_bytes < coefficients.advance().edge_bytes
-    start_F = parameters_to_vector(slopes.average().module.parameters())
+    average = coefficients.average()
+    start_F = parameters_to_vector(average.module.parameters())
     tokens_BT = torch.arange(8).view(1, 8)
-    before = slopes.average().hidden_states(tokens_BT)
-    slopes.advance()
-    assert not torch.equal(slopes.average().hidden_states(tokens_BT), before)
-    assert torch.equal(parameters_to_vector(slopes.average().module.parameters()), start_F), "weights wait for a fold"
+    before = average.hidden_states(tokens_BT)
+    coefficients.advance()
+    assert not torch.equal(average.hidden_states(tokens_BT), before)
+    assert torch.equal(parameters_to_vector(average.module.parameters()), start_F), "weights wait for a fold"
 
 
 def test_a_round_of_d_adam_is_the_weighted_mean_with_the_neighbours(problem):

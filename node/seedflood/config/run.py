@@ -20,7 +20,7 @@ from seedflood.config.seedflood import SeedfloodSettings
 from seedflood.config.tables import AlgorithmSettings, Name, Section, Tables, merge, sections_of
 from seedflood.protocol.swarm.roster import NONCE_CHARACTERS_MAX
 
-RUN_SCHEMA = 4
+RUN_SCHEMA = 5
 """It is counted up when a default changes: then hosts of the versions before and after never link."""
 
 TaskName = Literal["embedded", "places", "sst2", "rte", "boolq", "trec", "agnews", "prompted", "lm"]

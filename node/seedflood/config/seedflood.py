@@ -12,8 +12,6 @@ from pydantic import Field, model_validator
 
 from seedflood.config.tables import AlgorithmSettings
 
-SLOPES = 64
-
 
 class SeedfloodSettings(AlgorithmSettings):
     """`[run.seedflood]`. Some defaults follow from keys that stand above them here."""
@@ -33,12 +31,7 @@ class SeedfloodSettings(AlgorithmSettings):
         description="two-sided: every step has rows of its own and two forwards; one-sided: the local_steps of a round "
         "share rows and centre, one forward each and one for the centre; gradient: a forward and a backward.",
     )
-    tell: Literal["coefficients", "slopes"] = Field(
-        "coefficients",
-        description="What is told of a gradient: all its coefficients, or exact slopes along some seeded directions.",
-    )
     bits: Literal[8, 4] = Field(8, description="Bits per coefficient; what they leave out is told with the next step.")
-    slopes: int = Field(SLOPES, ge=1, le=4096, description="Slopes per step, if slopes are told.")
     optimizer: Literal["sgd", "momentum", "adam"] = Field(
         default_factory=lambda known: "adam" if _has_gradient(known) and known.get("window") == "strict" else "sgd",
         description="What is done with the sum of a step; all but sgd need strict windows. Default: sgd, and adam for "
@@ -92,13 +85,9 @@ class SeedfloodSettings(AlgorithmSettings):
     )
 
     @model_validator(mode="after")
-    def _check_telling(self) -> Self:
-        if self.tell == "slopes" and self.estimate != "gradient":
-            raise ValueError('tell = "slopes" is for gradients: set estimate = "gradient", or leave it out')
-        if self.bits != 8 and (self.estimate != "gradient" or self.tell != "coefficients"):
-            raise ValueError('bits are for coefficients: set estimate = "gradient" and tell = "coefficients"')
-        if self.slopes != SLOPES and self.tell != "slopes":
-            raise ValueError('slopes are for gradients: set estimate = "gradient" and tell = "slopes"')
+    def _check_bits(self) -> Self:
+        if self.bits != 8 and self.estimate != "gradient":
+            raise ValueError('bits are for coefficients: set estimate = "gradient", or leave them out')
         return self
 
     @model_validator(mode="after")

@@ -18,7 +18,7 @@ from seedflood.protocol.seedflood.audit import (
     judge,
     residual,
 )
-from seedflood.protocol.seedflood.payload import Coefficients, Pairs, Slopes, encode_coefficients, encode_slopes
+from seedflood.protocol.seedflood.payload import Coefficients, Pairs, encode_coefficients
 
 SLOPES = {"float32": 1e-6, "bfloat16": 0.63}
 """Errors of slopes, to what is usual."""
@@ -142,10 +142,11 @@ def test_half_precision_that_rounding_hid_for_long_is_no_lie_and_a_lie_in_it_is_
 def test_of_slopes_the_unit_is_what_is_usual_and_of_payloads_the_size_of_what_was_measured():
     assert residual(Pairs(), 3, (1, 300), (1, 200), 50.0) == Residual(3, 2.0, 4.0, is_distance=False)
     assert residual(Pairs(), 3, (1, 300), (1, 200), 0.0) == Residual(3, 100.0, 200.0, is_distance=False)
-    slopes = residual(Slopes(2), 3, encode_slopes([3, 0]), encode_slopes([0, 4]), 0.0)
-    assert slopes == Residual(3, 1.25, 1.0, is_distance=True)
-    zeros = residual(Slopes(2), 3, encode_slopes([0, 0]), encode_slopes([0, 0]), 0.0)
-    assert zeros.error == 0.0
+    telling = Coefficients((2,))
+    told, again, zeros = (encode_coefficients(telling, [0], values) for values in ([90, 0], [0, 120], [0, 0]))
+    of_payload = residual(telling, 3, told, again, 0.0)
+    assert of_payload == Residual(3, pytest.approx(1.25, abs=1e-3), 1.0, is_distance=True)
+    assert residual(telling, 3, zeros, zeros, 0.0).error == 0.0
 
 
 @pytest.mark.parametrize("bits", [8, 4])

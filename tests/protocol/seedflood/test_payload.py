@@ -8,18 +8,13 @@ from seedflood.protocol.seedflood.payload import (
     PAIRS,
     Coefficients,
     Pairs,
-    Slopes,
     decode_coefficients,
-    decode_payload,
-    decode_slopes,
     encode_coefficients,
-    encode_slopes,
 )
 
 tellings = st.builds(
     Coefficients, slots=st.lists(st.integers(1, 9), min_size=1, max_size=5).map(tuple), bits=st.sampled_from([4, 8])
 )
-slopes = st.lists(st.integers(-SCALAR_MAX, SCALAR_MAX), min_size=1, max_size=20)
 
 
 @st.composite
@@ -48,7 +43,7 @@ def test_quantised_values_survive_and_are_admitted(drawn):
 def test_whatever_is_admitted_means_integers_within_bounds_in_one_way_only(telling, data):
     payload = data.draw(st.binary(min_size=telling.size, max_size=telling.size))
     if telling.admits([payload]):
-        integers = decode_payload(telling, payload)
+        integers = decode_coefficients(telling, payload)
         assert len(integers) == telling.values
         assert max(map(abs, integers)) <= SCALAR_MAX
         exponents = payload[: len(telling.slots)]
@@ -99,19 +94,6 @@ def test_the_largest_exponents_keep_the_largest_values_below_the_cap():
         assert most << exponent <= SCALAR_MAX < most << exponent + 1
 
 
-@given(slopes)
-def test_slopes_survive_and_are_admitted(scalars):
-    payload = encode_slopes(scalars)
-    assert Slopes(len(scalars)).admits([payload])
-    assert decode_payload(Slopes(len(scalars)), payload) == decode_slopes(payload) == scalars
-
-
-@given(slopes, st.integers(SCALAR_MAX + 1, 2**39 - 1), st.sampled_from([1, -1]))
-def test_a_slope_beyond_the_cap_or_another_count_is_refused(scalars, beyond, sign):
-    assert not Slopes(len(scalars) + 1).admits([encode_slopes([*scalars, sign * beyond])])
-    assert not Slopes(len(scalars) + 1).admits([encode_slopes(scalars)])
-
-
 limits = st.integers(127, SCALAR_MAX)
 
 
@@ -119,13 +101,6 @@ limits = st.integers(127, SCALAR_MAX)
 def test_a_scalar_is_taken_up_to_the_clip_of_the_run(limit, scalar):
     assert Pairs(limit).admits([(5, 0), (5, scalar)]) == (abs(scalar) <= limit)
     assert Pairs(limit).reach == limit
-
-
-@given(limits, slopes)
-def test_slopes_are_taken_up_to_the_clip_of_the_run(limit, scalars):
-    telling = Slopes(len(scalars), limit=limit)
-    assert telling.admits([encode_slopes(scalars)]) == (max(map(abs, scalars)) <= limit)
-    assert telling.reach == len(scalars) * limit
 
 
 @given(limits, st.sampled_from([4, 8]), st.integers(0, 29))

@@ -5,16 +5,16 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference import LABELS, tiny_batch, tiny_replica
+from reference import tiny_replica
 
 from seedflood.config import RunSettings
 from seedflood.protocol.seedflood import payload as protocol
 from seedflood.protocol.seedflood.audit import residual
 from seedflood.protocol.seedflood.messages import Update
-from seedflood.protocol.seedflood.payload import Coefficients, Slopes
+from seedflood.protocol.seedflood.payload import Coefficients
 from seedflood.training.seedflood.gradient import Gradient
 from seedflood.training.seedflood.subspace import Slot, Subspace
-from seedflood.training.seedflood.telling import Reader, Teller, decode_coefficients, quantise, slope_seeds, telling_of
+from seedflood.training.seedflood.telling import Reader, Teller, decode_coefficients, quantise, telling_of
 
 SLOTS = (16, 4, 1, 9)
 BITS = (8, 4)
@@ -62,8 +62,8 @@ def test_what_is_too_large_is_cut_off_and_flagged(bits):
     assert numpy.abs(decode_coefficients(telling, told)).min() > 2**31
 
 
-def told_of(teller, slope_F, step=0, *, origin=1, epoch=0, loss=0.5):
-    return teller.tell(origin, step, epoch, Gradient(torch.tensor(slope_F), loss))
+def told_of(teller, slope_F, *, origin=1, epoch=0, loss=0.5):
+    return teller.tell(origin, epoch, Gradient(torch.tensor(slope_F), loss))
 
 
 def integers(replica, update, epoch=0):
@@ -75,9 +75,9 @@ def integers(replica, update, epoch=0):
 @pytest.mark.parametrize("bits", BITS)
 def test_what_bits_leave_out_is_told_with_the_next_steps(bits):
     replica = tiny_replica(estimate="gradient", bits=bits, rank=4)
-    teller = Teller(replica.telling, replica.subspace)
+    teller = Teller(replica.telling)
     slope_F = numpy.random.default_rng(1).normal(size=replica.subspace.size).astype(numpy.float32)
-    total = sum(integers(replica, Update(1, step, told_of(teller, slope_F, step).told)) for step in range(64))
+    total = sum(integers(replica, Update(1, step, told_of(teller, slope_F).told)) for step in range(64))
     scale = 4 / ((1 << bits - 1) - 1) * 2
     assert numpy.abs(total - 64 * slope_F.astype(numpy.float64)).max() <= scale
 
@@ -100,18 +100,18 @@ def test_whoever_measures_the_same_without_what_was_left_out_finds_no_error(bits
 def test_the_residual_of_an_origin_is_its_own_and_of_one_epoch():
     replica = tiny_replica(estimate="gradient", bits=4)
     slope_F = numpy.random.default_rng(2).normal(size=replica.subspace.size).astype(numpy.float32)
-    fresh = told_of(Teller(replica.telling, replica.subspace), slope_F).told
-    teller = Teller(replica.telling, replica.subspace)
+    fresh = told_of(Teller(replica.telling), slope_F).told
+    teller = Teller(replica.telling)
     assert told_of(teller, slope_F).told == fresh
-    assert told_of(teller, slope_F, 1).told != fresh
-    assert told_of(teller, slope_F, 1, origin=2).told == fresh
-    assert told_of(teller, slope_F, 10, epoch=1).told == fresh
+    assert told_of(teller, slope_F).told != fresh
+    assert told_of(teller, slope_F, origin=2).told == fresh
+    assert told_of(teller, slope_F, epoch=1).told == fresh
 
 
-@pytest.mark.parametrize("changes", [{}, {"bits": 4}, {"tell": "slopes", "slopes": 3}])
+@pytest.mark.parametrize("changes", [{}, {"bits": 4}])
 def test_a_gradient_that_is_not_finite_is_told_as_zero(changes):
     replica = tiny_replica(estimate="gradient", **changes)
-    teller = Teller(replica.telling, replica.subspace)
+    teller = Teller(replica.telling)
     slope_F = numpy.ones(replica.subspace.size, dtype=numpy.float32)
     broken_F = slope_F.copy()
     broken_F[3] = math.nan
@@ -121,32 +121,14 @@ def test_a_gradient_that_is_not_finite_is_told_as_zero(changes):
         assert not integers(replica, Update(1, 0, measured.told)).any()
 
 
-@pytest.mark.parametrize("more", [{}, {"bits": 4}, {"tell": "slopes", "slopes": 5}])
+@pytest.mark.parametrize("more", [{}, {"bits": 4}])
 def test_nothing_of_a_gradient_is_told_beyond_the_clip_of_the_run(more):
     replica = tiny_replica(estimate="gradient", clip=0.01, **more)
-    told = told_of(Teller(replica.telling, replica.subspace), numpy.full(replica.subspace.size, 5.0))
+    told = told_of(Teller(replica.telling), numpy.full(replica.subspace.size, 5.0))
     assert told.is_clipped
     assert replica.telling.admits([told.told])
-    largest = max(map(abs, protocol.decode_payload(replica.telling, told.told)))
+    largest = max(map(abs, protocol.decode_coefficients(replica.telling, told.told)))
     assert 0.005 < largest * 2.0**-replica.telling.unit_bits <= 0.01
-
-
-def test_slopes_are_those_along_the_directions_that_everybody_derives():
-    replica = tiny_replica(estimate="gradient", tell="slopes", slopes=5)
-    slopes = replica.measure_gradient(0, LABELS, tiny_batch())
-    measured = Teller(replica.telling, replica.subspace).tell(9, 3, 0, slopes)
-    seeds = slope_seeds(7, 9, 3, 5)
-    assert len(set(seeds)) == 5
-    expected_F = replica.subspace.zeros()
-    for seed, scalar in zip(seeds, protocol.decode_slopes(measured.told), strict=True):
-        place_KS, sign_KS = replica.subspace.moves(0, torch.tensor([seed]))
-        slope = float((slopes.slope_F[place_KS].double() * sign_KS).sum())
-        assert scalar * 2.0**-20 == pytest.approx(slope, abs=2.0**-20)
-        expected_F[place_KS[0]] += scalar * sign_KS[0]
-    sum_F = replica.subspace.zeros()
-    Reader(replica.telling, replica.subspace).add(sum_F, 0, [Update(9, 3, measured.told)])
-    assert isinstance(replica.telling, Slopes)
-    assert torch.equal(sum_F, expected_F)
 
 
 @settings(max_examples=10)

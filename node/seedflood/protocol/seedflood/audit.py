@@ -36,7 +36,7 @@ from typing import NamedTuple
 
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.messages import Told
-from seedflood.protocol.seedflood.payload import Coefficients, Pairs, Telling, decode_payload
+from seedflood.protocol.seedflood.payload import Coefficients, Pairs, Telling, decode_coefficients
 
 THRESHOLD = 15.0
 EVIDENCE_MAX, INEXACT_EVIDENCE_MAX = 8.0, 4.0
@@ -147,8 +147,9 @@ class Audits:
         if origin not in self._residuals and len(self._residuals) >= ORIGINS_MAX:
             return None
         self.count += 1
-        if isinstance(again, bytes):
-            self._sizes.append(_norm(decode_payload(self._telling, again)))
+        if isinstance(self._telling, Coefficients):
+            assert isinstance(again, bytes)
+            self._sizes.append(_norm(decode_coefficients(self._telling, again)))
         seen = self._residuals.setdefault(origin, deque(maxlen=RESIDUALS_MAX))
         seen.append(residual(self._telling, step, told, again, self._usual(), before))
         verdict = judge(seen)
@@ -183,12 +184,10 @@ def residual(
         return Residual(step, (told[1] - again[1]) / unit, again[1] / unit, is_distance=False)
     assert isinstance(told, bytes)
     assert isinstance(again, bytes)
-    theirs, ours = decode_payload(telling, told), decode_payload(telling, again)
+    theirs, ours = decode_coefficients(telling, told), decode_coefficients(telling, again)
     unit = max(1.0, usual, _norm(ours))  # half precision errs by as much if a gradient is small
     distance = _norm([one - other for one, other in zip(theirs, ours, strict=True)]) ** 2
-    rounding = 0.0
-    if isinstance(telling, Coefficients):
-        rounding = _rounding(telling, [one for one in (told, again, before) if isinstance(one, bytes)])
+    rounding = _rounding(telling, [one for one in (told, again, before) if isinstance(one, bytes)])
     return Residual(step, math.sqrt(max(0.0, distance - rounding)) / unit, 1.0, is_distance=True)
 
 

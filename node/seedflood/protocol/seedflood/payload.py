@@ -1,8 +1,7 @@
-"""What a run tells of a step, in a form that all its hosts know: pairs, or payloads of one exact form.
+"""What a run tells of a step, in a form that all its hosts know: pairs, or payloads.
 
     Pairs         (seed, scalar): one slope along one direction, which follows from the seed
     Coefficients  the gradient in the subspace: a power-of-two scale per slot and all F values in 8 or 4 bits
-    Slopes        K slopes along K directions that follow from (run seed, origin, step, k)
 
 A payload holds only integers, in units of 2^-unit_bits. It has one size, every value is bounded, and no bytes of this
 size mean NaN or infinity. So a relay can tell whether a payload may be used by looking at it, without numpy or a model.
@@ -13,8 +12,6 @@ q << e. 8 bits: two's complement, -128 is not used. 4 bits: two's complement, -8
 first one in the low half; if F is odd, the last high half is 0. 0 <= e <= exponent_max, so that |q| << e is at most
 SCALAR_MAX for every q.
 
-Slopes: K integers of five bytes, two's complement, little-endian, at most SCALAR_MAX in size.
-
 A run may have a lower limit than SCALAR_MAX (`clip`). It bounds what a single update can do, whoever sends it: what is
 larger is refused, and honest hosts cut off what they measured before they tell it.
 """
@@ -24,9 +21,6 @@ from dataclasses import dataclass
 from typing import cast
 
 from seedflood.protocol.seedflood.messages import SCALAR_MAX, SCALAR_UNIT_BITS, Told
-
-SLOPE_BYTES = 5
-"""SCALAR_MAX with a sign takes 34 bits."""
 
 _EIGHT_BITS = bytes(value for value in range(256) if value != 0x80)
 _FOUR_BITS = bytes(value for value in range(256) if value >> 4 != 8 and value & 15 != 8)
@@ -106,37 +100,7 @@ class Coefficients:
         return self.bits == 8 or self.values % 2 == 0 or packed[-1] < 16
 
 
-@dataclass(frozen=True, slots=True)
-class Slopes:
-    """count: K, how many slopes a step has. unit_bits: integers count units of 2^-unit_bits. limit: the largest size of
-    a slope."""
-
-    count: int
-    unit_bits: int = SCALAR_UNIT_BITS
-    limit: int = SCALAR_MAX
-
-    def __post_init__(self) -> None:
-        assert self.count >= 1, "there is no payload without a slope"
-
-    @property
-    def size(self) -> int:
-        return SLOPE_BYTES * self.count
-
-    @property
-    def reach(self) -> int:
-        """The most that one update can add to a coefficient."""
-        return self.count * self.limit
-
-    def admits(self, probes: Sequence[Told]) -> bool:
-        size = self.size
-        return all(isinstance(told, bytes) and len(told) == size and self._are_slopes(told) for told in probes)
-
-    def _are_slopes(self, payload: bytes) -> bool:
-        slopes = decode_slopes(payload)
-        return max(slopes) <= self.limit and min(slopes) >= -self.limit
-
-
-Telling = Pairs | Coefficients | Slopes
+Telling = Pairs | Coefficients
 PAIRS = Pairs()
 
 
@@ -157,19 +121,3 @@ def encode_coefficients(telling: Coefficients, exponents: Sequence[int], values:
         return bytes(exponents) + bytes(value & 255 for value in values)
     halves = [value & 15 for value in values] + [0] * (len(values) % 2)
     return bytes(exponents) + bytes(low | high << 4 for low, high in zip(halves[::2], halves[1::2], strict=True))
-
-
-def decode_slopes(payload: bytes) -> list[int]:
-    """All K integers of an admitted payload."""
-    parts = range(0, len(payload), SLOPE_BYTES)
-    return [int.from_bytes(payload[k : k + SLOPE_BYTES], "little", signed=True) for k in parts]
-
-
-def encode_slopes(scalars: Sequence[int]) -> bytes:
-    return b"".join([scalar.to_bytes(SLOPE_BYTES, "little", signed=True) for scalar in scalars])
-
-
-def decode_payload(telling: Telling, payload: bytes) -> list[int]:
-    """The integers of an admitted payload, of either form."""
-    assert not isinstance(telling, Pairs), "pairs are no payload"
-    return decode_coefficients(telling, payload) if isinstance(telling, Coefficients) else decode_slopes(payload)

@@ -30,8 +30,7 @@ moments begin anew, are as long where nothing is left to learn (embedded model, 
 gone 0.32, 0.53, 0.86 of their length after 100, 1,000 and 4,000 steps, with the root 0.31, 0.42, 0.46).
 
 **Gradients with the plain sum**: 200 / number of parameters (7.7e-5 for 2.6 M; with a cosine and 48 steps, one run
-seed, 6e-5 gave 0.659 / 0.622, 1.2e-4 0.657 / 0.623, 2e-5 0.635 / 0.632). K slopes are K directions at once: 600 /
-number of parameters, divided by the root of K. Momentum adds up ten steps, so it has a tenth.
+seed, 6e-5 gave 0.659 / 0.622, 1.2e-4 0.657 / 0.623, 2e-5 0.635 / 0.632). Momentum adds up ten steps, so it has a tenth.
 """
 
 import math
@@ -43,8 +42,6 @@ from seedflood.training.seedflood.optimiser import MOMENTUM
 DIRECTION_WEIGHT_CHANGE = 0.372
 """The rate of steps along seeded directions, times the root of the number of parameters: such steps move all
 weights."""
-
-LEARNING_RATE_PARAMETERS = 600.0
 
 GRADIENT_RATE_PARAMETERS = 200.0
 ADAM_RATE = 4.0
@@ -59,9 +56,5 @@ def default_learning_rate(settings: SeedfloodSettings, shapes: Sequence[tuple[in
         return ADAM_RATE / math.sqrt(max(1, matrices) * settings.rank**3)  # exact: a root is rounded correctly
     if settings.estimate != "gradient":
         return DIRECTION_WEIGHT_CHANGE / math.sqrt(parameters_count)
-    rate = GRADIENT_RATE_PARAMETERS
-    if settings.tell == "slopes":
-        rate = LEARNING_RATE_PARAMETERS / math.sqrt(settings.slopes)
-    if settings.optimizer == "momentum":
-        rate *= 1 - MOMENTUM
-    return rate / parameters_count
+    rate = GRADIENT_RATE_PARAMETERS / parameters_count
+    return rate * (1 - MOMENTUM) if settings.optimizer == "momentum" else rate

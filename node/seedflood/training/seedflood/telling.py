@@ -9,10 +9,7 @@ step (error feedback, arXiv 1901.09847). The residual belongs to the origin's pr
 -9`, or in another epoch, it starts from zero. That costs a little learning, but what was told stands, so replicas stay
 equal.
 
-Slopes are those along K seeded directions, exact where a probe is a difference of losses. A direction moves one
-coordinate per slot, as a probe does.
-
-Shapes: F coefficients, S slots, K directions (subspace.py).
+Shapes: F coefficients, S slots, K pairs (subspace.py).
 """
 
 import math
@@ -26,9 +23,8 @@ from torch import Tensor
 from seedflood.config import SeedfloodSettings
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.messages import SCALAR_MAX, SCALAR_UNIT_BITS, Told, Update
-from seedflood.protocol.seedflood.payload import Coefficients, Pairs, Slopes, Telling, decode_slopes, encode_slopes
-from seedflood.protocol.seedflood.seeds import probe_seed
-from seedflood.training.seedflood.estimate import Measurement, to_fixed_point
+from seedflood.protocol.seedflood.payload import Coefficients, Pairs, Telling
+from seedflood.training.seedflood.estimate import Measurement
 from seedflood.training.seedflood.gradient import Gradient
 from seedflood.training.seedflood.schedule import FACTOR_BITS, ONE
 from seedflood.training.seedflood.subspace import Subspace
@@ -51,8 +47,6 @@ def telling_of(settings: SeedfloodSettings, subspace: Subspace) -> Telling:
     """What a run tells of a step, as its settings and its subspace have it."""
     if settings.estimate != "gradient":
         return Pairs(limit=_limit(settings, SCALAR_UNIT_BITS))
-    if settings.tell == "slopes":
-        return Slopes(settings.slopes, limit=_limit(settings, SCALAR_UNIT_BITS))
     limit = _limit(settings, COEFFICIENT_UNIT_BITS)
     return Coefficients(subspace.sizes, settings.bits, COEFFICIENT_UNIT_BITS, limit)
 
@@ -65,28 +59,22 @@ def _limit(settings: SeedfloodSettings, unit_bits: int) -> int:
 class Teller:
     """Makes payloads of gradients, and keeps for each origin in this process what was not told."""
 
-    def __init__(self, telling: Telling, subspace: Subspace) -> None:
-        assert not isinstance(telling, Pairs), "a gradient is told by a payload"
+    def __init__(self, telling: Coefficients) -> None:
         self._telling = telling
-        self._subspace = subspace
         self._residuals: dict[OriginId, tuple[int, Floats | None]] = {}
 
-    def tell(self, origin: OriginId, step: int, epoch: int, slopes: Gradient) -> Measurement:
-        """What an origin tells of a step. If the gradient is not finite, it tells zeros."""
+    def tell(self, origin: OriginId, epoch: int, slopes: Gradient) -> Measurement:
+        """What an origin tells of its next step. If the gradient is not finite, it tells zeros."""
         wanted_F = slopes.slope_F.to(torch.float64).numpy()
         is_finite = math.isfinite(slopes.loss) and bool(numpy.isfinite(wanted_F).all())
-        if not is_finite:
-            payload, is_clipped = bytes(self._telling.size), False
-        elif isinstance(self._telling, Slopes):
-            payload, is_clipped = self._tell_slopes(origin, step, epoch, wanted_F)
-        else:
-            payload, is_clipped = self._tell_coefficients(origin, epoch, wanted_F)
+        payload, is_clipped = bytes(self._telling.size), False
+        if is_finite:
+            payload, is_clipped = self._tell_finite(origin, epoch, wanted_F)
         return Measurement(payload, slopes.loss, is_finite, is_clipped)
 
-    def _tell_coefficients(self, origin: OriginId, epoch: int, wanted_F: Floats) -> tuple[bytes, bool]:
+    def _tell_finite(self, origin: OriginId, epoch: int, wanted_F: Floats) -> tuple[bytes, bool]:
         """(the payload, whether something in it is cut off). What is cut off is dropped: kept, it would come back for
         ever."""
-        assert isinstance(self._telling, Coefficients)
         before, residual_F = self._residuals.get(origin, (-1, None))
         if residual_F is not None and before == epoch:
             wanted_F = wanted_F + residual_F
@@ -94,19 +82,6 @@ class Teller:
         told_F = decode_coefficients(self._telling, payload) * 2.0**-self._telling.unit_bits
         self._residuals[origin] = epoch, numpy.zeros_like(wanted_F) if is_clipped else wanted_F - told_F
         return payload, is_clipped
-
-    def _tell_slopes(self, origin: OriginId, step: int, epoch: int, slope_F: Floats) -> tuple[bytes, bool]:
-        assert isinstance(self._telling, Slopes)
-        seeds = slope_seeds(self._subspace.run_seed, origin, step, self._telling.count)
-        place_KS, sign_KS = self._subspace.moves(epoch, torch.tensor(seeds, dtype=torch.int64))
-        slope_K = (slope_F[place_KS.numpy()] * sign_KS.numpy()).sum(axis=1)
-        told = [to_fixed_point(float(slope), self._telling.limit) for slope in slope_K]
-        return encode_slopes([scalar for scalar, _ in told]), any(is_clipped for _, is_clipped in told)
-
-
-def slope_seeds(run_seed: int, origin: OriginId, step: int, count: int) -> list[int]:
-    """The seeds of the directions whose slopes an origin tells of a step."""
-    return [probe_seed(run_seed, origin, step, k) for k in range(count)]
 
 
 def quantise(telling: Coefficients, wanted_F: Floats) -> tuple[bytes, bool]:
@@ -150,24 +125,21 @@ class Reader:
                 told_F = decode_coefficients(self._telling, _payload(update.told))
                 sum_F += torch.from_numpy(scaled(told_F, factor))
             return
-        pairs = [(*pair, factor) for update, factor in counting for pair in self._pairs(update)]
+        pairs = [(*_pair(update.told), factor) for update, factor in counting]
         seed_K, scalar_K, factor_K = numpy.array(pairs, dtype=numpy.int64).reshape(-1, 3).T
         self._subspace.accumulate(
             sum_F, epoch, torch.from_numpy(seed_K.copy()), torch.from_numpy(scaled(scalar_K, factor_K))
         )
 
-    def _pairs(self, update: Update) -> Sequence[tuple[int, int]]:
-        if not isinstance(self._telling, Slopes):
-            assert isinstance(update.told, tuple), "this run tells pairs"
-            return [update.told]
-        scalars = decode_slopes(_payload(update.told))
-        seeds = slope_seeds(self._subspace.run_seed, update.origin, update.step, self._telling.count)
-        return list(zip(seeds, scalars, strict=True))
-
 
 def scaled(told: Integers, factor: int | Integers) -> Integers:
     """round(told factor 2^-16), halves up, of each integer by itself: before anything is added up."""
     return (told * factor + (ONE >> 1)) >> FACTOR_BITS
+
+
+def _pair(told: Told) -> tuple[int, int]:
+    assert isinstance(told, tuple), "this run tells pairs"
+    return told
 
 
 def _payload(told: Told) -> bytes:

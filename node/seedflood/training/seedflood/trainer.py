@@ -72,7 +72,7 @@ class Trainer:
         self._teller = self._make_teller()
 
     def _make_teller(self) -> Teller | None:
-        return None if isinstance(self.telling, Pairs) else Teller(self.telling, self.replica.subspace)
+        return None if isinstance(self.telling, Pairs) else Teller(self.telling)
 
     @property
     def dtype(self) -> str:
@@ -170,7 +170,7 @@ class Trainer:
         slopes = self.replica.measure_gradient(
             step, objective, batch, micro_batch=node.micro_batch, is_checkpointed=node.gradient_checkpointing
         )
-        return self._teller.tell(origin, step, self.replica.epoch_of(step), slopes)
+        return self._teller.tell(origin, self.replica.epoch_of(step), slopes)
 
     def complete(self) -> None:
         """Nothing more is measured: makes the weights stand for everything that was applied."""
