@@ -26,7 +26,7 @@ def make_telling(tell: Tell, rng: random.Random) -> Telling:
         case "pairs":
             return Pairs()
         case "coefficients":
-            return Coefficients(tuple(rng.randint(1, 9) for _ in range(rng.randint(1, 4))), bits=rng.choice((4, 8)))
+            return Coefficients(tuple(rng.randint(1, 9) for _ in range(rng.randint(1, 4))))
 
 
 def draw_round(rules: Rules, origin: OriginId, step: int, rng: random.Random) -> tuple[Told, ...]:
