@@ -40,7 +40,7 @@ DTYPES = ("float32", "bfloat16")
 ESTIMATES: Mapping[str, Mapping[str, Any]] = {
     "two-sided": {"estimate": "two-sided"},
     "gradient": {"estimate": "gradient"},
-    "gradient_4_bits_local_4": {"estimate": "gradient", "bits": 4, "rank": 4, "local_steps": 4},
+    "gradient_local_4": {"estimate": "gradient", "rank": 4, "local_steps": 4},
 }
 
 

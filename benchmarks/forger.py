@@ -20,7 +20,7 @@ from benchmarks.measure import Metric, make_metric, shared_folder
 from seedflood.config import NodeSettings, RunSettings
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.messages import Told
-from seedflood.protocol.seedflood.payload import Coefficients, Pairs, encode_coefficients
+from seedflood.protocol.seedflood.payload import VALUE_MAX, Coefficients, Pairs, encode_coefficients
 from seedflood.protocol.seedflood.seeds import probe_seed
 from seedflood.training.seedflood.rehearsal import Rehearsal
 from seedflood.training.seedflood.trainer import Round, Trainer
@@ -53,7 +53,7 @@ class Forger(Trainer):
             size = 0 if self._is_silent else telling.limit
             return probe_seed(self.run.seed, origin, step), drawn.choice((-size, size))
         assert isinstance(telling, Coefficients)
-        largest = 0 if self._is_silent else (1 << telling.bits - 1) - 1
+        largest = 0 if self._is_silent else VALUE_MAX
         values = [drawn.choice((-largest, largest)) for _ in range(telling.values)]
         return encode_coefficients(telling, [telling.exponent_max] * len(telling.slots), values)
 

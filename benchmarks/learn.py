@@ -43,10 +43,11 @@ def run(parts: Sequence[str] = ()) -> dict[str, Metric]:
 
 
 def sst2(shared: Path, _: Path) -> dict[str, Metric]:
-    """1,024 sentences, 48 steps; and what the two estimates cost until they have reached one loss, told in 4 bits."""
+    """1,024 sentences, 48 steps; and what the two estimates cost until they have reached one loss, the gradient
+    with the fewest bytes."""
     exercise = _sst2(shared, 1024)
     slow = _all_seeds(f"two-sided to {LOSS}", exercise, 10, LOSS, steps=TWO_SIDED_STEPS_MAX)
-    quick = _all_seeds(f"gradient in 4 bits to {LOSS}", exercise, 1, LOSS, steps=STEPS, **GRADIENT, bits=4)
+    quick = _all_seeds(f"gradient of rank 2 to {LOSS}", exercise, 1, LOSS, steps=STEPS, **GRADIENT, rank=2)
     pairs = [(a[-1], b[-1]) for a, b in zip(slow, quick, strict=True)]
     fast = _all_seeds("gradient", exercise, STEPS, steps=STEPS, **GRADIENT)
     return {

@@ -6,6 +6,7 @@ from typing import Literal, get_args
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.messages import Told
 from seedflood.protocol.seedflood.payload import (
+    VALUE_MAX,
     Coefficients,
     Pairs,
     Telling,
@@ -36,10 +37,10 @@ def draw_round(rules: Rules, origin: OriginId, step: int, rng: random.Random) ->
 
 def _draw_told(rules: Rules, origin: OriginId, step: int, rng: random.Random) -> Told:
     match rules.telling:
-        case Coefficients(slots, bits) as telling:
+        case Coefficients(slots) as telling:
             exponents = [rng.randint(0, telling.exponent_max) for _ in slots]
-            most = (1 << bits - 1) - 1
-            return encode_coefficients(telling, exponents, [rng.randint(-most, most) for _ in range(telling.values)])
+            values = [rng.randint(-VALUE_MAX, VALUE_MAX) for _ in range(telling.values)]
+            return encode_coefficients(telling, exponents, values)
         case Pairs(limit):
             seed = rng.getrandbits(32) if rules.run_seed is None else probe_seed(rules.run_seed, origin, step)
             most = min(limit, SCALAR_SEEN_MAX)

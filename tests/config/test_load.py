@@ -240,7 +240,6 @@ def test_loopback_addresses_are_known(address, expected):
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"bits": 4}, 'for coefficients: set estimate = "gradient"'),
         ({"optimizer": "adam", "window": "none"}, 'set window = "strict", or optimizer = "sgd"'),
         ({"optimizer": "momentum", "window": "bounded"}, "goes by steps, which must be complete"),
         ({"weight_decay": 0.1}, 'set optimizer = "momentum" or "adam"'),

@@ -153,7 +153,6 @@ def test_a_gradient_has_defaults_of_its_own():
     forward, gradient = SeedfloodSettings(), SeedfloodSettings(estimate="gradient")
     assert (forward.rank, forward.optimizer, forward.schedule) == (32, "sgd", "root")
     assert (gradient.rank, gradient.optimizer, gradient.schedule) == (8, "adam", "root")
-    assert gradient.bits == 8
     assert SeedfloodSettings(estimate="gradient", window="bounded").optimizer == "sgd"
     assert (forward.refresh_period, gradient.refresh_period) == (1000, 100)
 

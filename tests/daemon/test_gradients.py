@@ -8,7 +8,7 @@ from seedflood.offline.learned import rebuild, replay
 GRADIENT = {"estimate": "gradient", "rank": 4, "batch_size": 2}
 TOLD = {
     "adam": {},
-    "adam in 4 bits and local steps": {"bits": 4, "local_steps": 2},
+    "adam and local steps": {"local_steps": 2},
     "momentum": {"optimizer": "momentum"},
     "plain sum, never waiting": {"window": "none"},
 }

@@ -348,7 +348,7 @@ def test_a_promise_is_kept(promise):
 
 
 WAYS = {
-    "coefficients": {"telling": Coefficients((5, 2), bits=4)},
+    "coefficients": {"telling": Coefficients((5, 2))},
     "pairs, a round ahead": {"delay": 1},
     "coefficients, three rounds ahead": {"telling": Coefficients((3, 4)), "delay": 3},
 }

@@ -31,7 +31,6 @@ class SeedfloodSettings(AlgorithmSettings):
         description="two-sided: every step has rows of its own and two forwards; one-sided: the local_steps of a round "
         "share rows and centre, one forward each and one for the centre; gradient: a forward and a backward.",
     )
-    bits: Literal[8, 4] = Field(8, description="Bits per coefficient; what they leave out is told with the next step.")
     optimizer: Literal["sgd", "momentum", "adam"] = Field(
         default_factory=lambda known: "adam" if _has_gradient(known) and known.get("window") == "strict" else "sgd",
         description="What is done with the sum of a step; all but sgd need strict windows. Default: sgd, and adam for "
@@ -83,12 +82,6 @@ class SeedfloodSettings(AlgorithmSettings):
         description="How many hosts of the roster must sign an epoch's sum before it takes the place of the updates; "
         "always more than half. For closed runs without strict windows (default: all that take part).",
     )
-
-    @model_validator(mode="after")
-    def _check_bits(self) -> Self:
-        if self.bits != 8 and self.estimate != "gradient":
-            raise ValueError('bits are for coefficients: set estimate = "gradient", or leave them out')
-        return self
 
     @model_validator(mode="after")
     def _check_optimizer(self) -> Self:

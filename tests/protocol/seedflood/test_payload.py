@@ -6,26 +6,24 @@ from hypothesis import strategies as st
 from seedflood.protocol.seedflood.messages import SCALAR_MAX, Bundle
 from seedflood.protocol.seedflood.payload import (
     PAIRS,
+    VALUE_MAX,
     Coefficients,
     Pairs,
     decode_coefficients,
     encode_coefficients,
 )
 
-tellings = st.builds(
-    Coefficients, slots=st.lists(st.integers(1, 9), min_size=1, max_size=5).map(tuple), bits=st.sampled_from([4, 8])
-)
+tellings = st.builds(Coefficients, slots=st.lists(st.integers(1, 9), min_size=1, max_size=5).map(tuple))
 
 
 @st.composite
 def quantised(draw):
     """A telling, exponents, values."""
     telling = draw(tellings)
-    most = (1 << telling.bits - 1) - 1
     exponents = draw(
         st.lists(st.integers(0, telling.exponent_max), min_size=len(telling.slots), max_size=len(telling.slots))
     )
-    values = draw(st.lists(st.integers(-most, most), min_size=telling.values, max_size=telling.values))
+    values = draw(st.lists(st.integers(-VALUE_MAX, VALUE_MAX), min_size=telling.values, max_size=telling.values))
     return telling, exponents, values
 
 
@@ -71,27 +69,14 @@ def test_exponents_beyond_the_largest_and_the_unused_values_are_refused(drawn, d
     beyond = data.draw(st.integers(telling.exponent_max + 1, 255))
     assert not telling.admits([bytes(payload[:at]) + bytes([beyond]) + bytes(payload[at + 1 :])])
     value = data.draw(st.integers(0, telling.values - 1))
-    if telling.bits == 8:
-        payload[scales + value] = 0x80
-    else:
-        shift = value % 2 * 4
-        payload[scales + value // 2] = payload[scales + value // 2] & (0xF0 >> shift) | 8 << shift
+    payload[scales + value] = 0x80
     assert not telling.admits([bytes(payload)])
 
 
-def test_the_half_byte_that_no_value_needs_is_zero():
-    telling = Coefficients((3,), bits=4)
-    payload = encode_coefficients(telling, [0], [1, 2, 3])
-    assert telling.admits([payload])
-    assert not telling.admits([payload[:-1] + bytes([payload[-1] | 0x10])])
-
-
-def test_the_largest_exponents_keep_the_largest_values_below_the_cap():
-    for bits, exponent in ((8, 25), (4, 29)):
-        telling = Coefficients((1,), bits=bits)
-        most = (1 << bits - 1) - 1
-        assert telling.exponent_max == exponent
-        assert most << exponent <= SCALAR_MAX < most << exponent + 1
+def test_the_largest_exponent_keeps_the_largest_value_below_the_cap():
+    exponent = Coefficients((1,)).exponent_max
+    assert exponent == 25
+    assert VALUE_MAX << exponent <= SCALAR_MAX < VALUE_MAX << exponent + 1
 
 
 limits = st.integers(127, SCALAR_MAX)
@@ -103,11 +88,11 @@ def test_a_scalar_is_taken_up_to_the_clip_of_the_run(limit, scalar):
     assert Pairs(limit).reach == limit
 
 
-@given(limits, st.sampled_from([4, 8]), st.integers(0, 29))
-def test_no_coefficient_is_taken_that_is_larger_than_the_clip_and_half_of_it_always_is(limit, bits, exponent):
-    telling = Coefficients((2, 1), bits=bits, limit=limit)
-    most = (1 << bits - 1) - 1
-    assert telling.admits([encode_coefficients(telling, [0, exponent], [0, 0, most])]) == (most << exponent <= limit)
+@given(limits, st.integers(0, 29))
+def test_no_coefficient_is_taken_that_is_larger_than_the_clip_and_half_of_it_always_is(limit, exponent):
+    telling = Coefficients((2, 1), limit=limit)
+    is_within = VALUE_MAX << exponent <= limit
+    assert telling.admits([encode_coefficients(telling, [0, exponent], [0, 0, VALUE_MAX])]) == is_within
     assert limit < 2 * telling.reach <= 2 * limit
 
 

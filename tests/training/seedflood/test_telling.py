@@ -11,13 +11,12 @@ from seedflood.config import RunSettings
 from seedflood.protocol.seedflood import payload as protocol
 from seedflood.protocol.seedflood.audit import residual
 from seedflood.protocol.seedflood.messages import Update
-from seedflood.protocol.seedflood.payload import Coefficients
+from seedflood.protocol.seedflood.payload import VALUE_MAX, Coefficients
 from seedflood.training.seedflood.gradient import Gradient
 from seedflood.training.seedflood.subspace import Slot, Subspace
 from seedflood.training.seedflood.telling import Reader, Teller, decode_coefficients, quantise, telling_of
 
 SLOTS = (16, 4, 1, 9)
-BITS = (8, 4)
 
 
 def gradients(scale_max=9):
@@ -25,10 +24,9 @@ def gradients(scale_max=9):
     return st.lists(st.floats(-(2.0**scale_max), 2.0**scale_max), min_size=sum(SLOTS), max_size=sum(SLOTS))
 
 
-@pytest.mark.parametrize("bits", BITS)
 @given(values=gradients())
-def test_what_is_told_is_admitted_and_within_half_a_scale(bits, values):
-    telling, wanted_F = Coefficients(SLOTS, bits, 22), numpy.array(values)
+def test_what_is_told_is_admitted_and_within_half_a_scale(values):
+    telling, wanted_F = Coefficients(SLOTS, 22), numpy.array(values)
     told, is_clipped = quantise(telling, wanted_F)
     assert telling.admits([told])
     assert not is_clipped
@@ -37,25 +35,22 @@ def test_what_is_told_is_admitted_and_within_half_a_scale(bits, values):
     for size in SLOTS:
         part = slice(start, start + size)
         largest = numpy.abs(wanted_F[part]).max()
-        scale = max(2.0**-22, 2 * largest / ((1 << bits - 1) - 1))
+        scale = max(2.0**-22, 2 * largest / VALUE_MAX)
         assert numpy.abs(told_F[part] - wanted_F[part]).max() <= scale / 2
         start += size
 
 
-@pytest.mark.parametrize("bits", BITS)
 @given(data=st.data())
-def test_payloads_are_read_as_the_protocol_reads_them(bits, data):
-    telling = Coefficients(SLOTS, bits, 22)
-    largest = (1 << bits - 1) - 1
+def test_payloads_are_read_as_the_protocol_reads_them(data):
+    telling = Coefficients(SLOTS, 22)
     exponents = data.draw(st.lists(st.integers(0, telling.exponent_max), min_size=len(SLOTS), max_size=len(SLOTS)))
-    values = data.draw(st.lists(st.integers(-largest, largest), min_size=sum(SLOTS), max_size=sum(SLOTS)))
+    values = data.draw(st.lists(st.integers(-VALUE_MAX, VALUE_MAX), min_size=sum(SLOTS), max_size=sum(SLOTS)))
     told = protocol.encode_coefficients(telling, exponents, values)
     assert decode_coefficients(telling, told).tolist() == protocol.decode_coefficients(telling, told)
 
 
-@pytest.mark.parametrize("bits", BITS)
-def test_what_is_too_large_is_cut_off_and_flagged(bits):
-    telling = Coefficients((2,), bits, 22)
+def test_what_is_too_large_is_cut_off_and_flagged():
+    telling = Coefficients((2,), 22)
     told, is_clipped = quantise(telling, numpy.array([1e30, -1e30]))
     assert is_clipped
     assert telling.admits([told])
@@ -72,20 +67,18 @@ def integers(replica, update, epoch=0):
     return sum_F.numpy() * 2.0**-22
 
 
-@pytest.mark.parametrize("bits", BITS)
-def test_what_bits_leave_out_is_told_with_the_next_steps(bits):
-    replica = tiny_replica(estimate="gradient", bits=bits, rank=4)
+def test_what_bits_leave_out_is_told_with_the_next_steps():
+    replica = tiny_replica(estimate="gradient", rank=4)
     teller = Teller(replica.telling)
     slope_F = numpy.random.default_rng(1).normal(size=replica.subspace.size).astype(numpy.float32)
     total = sum(integers(replica, Update(1, step, told_of(teller, slope_F).told)) for step in range(64))
-    scale = 4 / ((1 << bits - 1) - 1) * 2
+    scale = 4 / VALUE_MAX * 2
     assert numpy.abs(total - 64 * slope_F.astype(numpy.float64)).max() <= scale
 
 
 @pytest.mark.parametrize("slots", [SLOTS, (1,), (2, 1), (64,) * 8])
-@pytest.mark.parametrize("bits", BITS)
-def test_whoever_measures_the_same_without_what_was_left_out_finds_no_error(bits, slots):
-    telling, drawn = Coefficients(slots, bits, 22), numpy.random.default_rng(1)
+def test_whoever_measures_the_same_without_what_was_left_out_finds_no_error(slots):
+    telling, drawn = Coefficients(slots, 22), numpy.random.default_rng(1)
     left_F, before, errors = 0.0, None, []
     for step in range(200):
         wanted_F = drawn.normal(size=telling.values) * numpy.repeat(10.0 ** drawn.uniform(-3, 1, len(slots)), slots)
@@ -98,7 +91,7 @@ def test_whoever_measures_the_same_without_what_was_left_out_finds_no_error(bits
 
 
 def test_the_residual_of_an_origin_is_its_own_and_of_one_epoch():
-    replica = tiny_replica(estimate="gradient", bits=4)
+    replica = tiny_replica(estimate="gradient")
     slope_F = numpy.random.default_rng(2).normal(size=replica.subspace.size).astype(numpy.float32)
     fresh = told_of(Teller(replica.telling), slope_F).told
     teller = Teller(replica.telling)
@@ -108,9 +101,8 @@ def test_the_residual_of_an_origin_is_its_own_and_of_one_epoch():
     assert told_of(teller, slope_F, epoch=1).told == fresh
 
 
-@pytest.mark.parametrize("changes", [{}, {"bits": 4}])
-def test_a_gradient_that_is_not_finite_is_told_as_zero(changes):
-    replica = tiny_replica(estimate="gradient", **changes)
+def test_a_gradient_that_is_not_finite_is_told_as_zero():
+    replica = tiny_replica(estimate="gradient")
     teller = Teller(replica.telling)
     slope_F = numpy.ones(replica.subspace.size, dtype=numpy.float32)
     broken_F = slope_F.copy()
@@ -121,9 +113,8 @@ def test_a_gradient_that_is_not_finite_is_told_as_zero(changes):
         assert not integers(replica, Update(1, 0, measured.told)).any()
 
 
-@pytest.mark.parametrize("more", [{}, {"bits": 4}])
-def test_nothing_of_a_gradient_is_told_beyond_the_clip_of_the_run(more):
-    replica = tiny_replica(estimate="gradient", clip=0.01, **more)
+def test_nothing_of_a_gradient_is_told_beyond_the_clip_of_the_run():
+    replica = tiny_replica(estimate="gradient", clip=0.01)
     told = told_of(Teller(replica.telling), numpy.full(replica.subspace.size, 5.0))
     assert told.is_clipped
     assert replica.telling.admits([told.told])

@@ -19,7 +19,7 @@ RUN = {
     "local_steps": 2,
     "steps": 12,
 }
-TOLD = [{}, {"bits": 4, "optimizer": "sgd"}, {"optimizer": "momentum"}]
+TOLD = [{}, {"optimizer": "sgd"}, {"optimizer": "momentum"}]
 
 
 def make_trainer(node=None, **changes):
@@ -38,7 +38,7 @@ def advance(trainer, step):
     return updates
 
 
-@pytest.fixture(scope="module", params=TOLD, ids=["adam", "sgd in 4 bits", "momentum"])
+@pytest.fixture(scope="module", params=TOLD, ids=["adam", "sgd", "momentum"])
 def ran(request):
     """A trainer after ten steps, its settings and all that was told."""
     trainer = make_trainer(**request.param)

@@ -11,7 +11,7 @@ counts as what honest hosts in half precision reach (benchmarks/RESULTS.md). So 
 harm as an honest host in half precision, and no more. Of coefficients it always counts as that: what rounding may
 explain hides half precision for many steps, until an honest host would look like one that was exact and begins to lie.
 
-Coefficients of a gradient are told in 8 or 4 bits, and an auditor does not know what its origin had left over. Chance
+Coefficients of a gradient are told in 8 bits, and an auditor does not know what its origin had left over. Chance
 alone may make up a difference of that size, so it is no error (`_rounding`). In a round of several steps the origin
 measures the later ones as if the earlier ones were applied as it has told them; the auditor applies what it measured
 itself, and is as far off as half precision is.

@@ -1,15 +1,14 @@
 """What a run tells of a step, in a form that all its hosts know: pairs, or payloads.
 
     Pairs         (seed, scalar): one slope along one direction, which follows from the seed
-    Coefficients  the gradient in the subspace: a power-of-two scale per slot and all F values in 8 or 4 bits
+    Coefficients  the gradient in the subspace: a power-of-two scale per slot and all F values in 8 bits
 
 A payload holds only integers, in units of 2^-unit_bits. It has one size, every value is bounded, and no bytes of this
 size mean NaN or infinity. So a relay can tell whether a payload may be used by looking at it, without numpy or a model.
 `admits` is cheap, and is asked before the signature is verified.
 
 Coefficients: S scale exponents of one byte each, then F values. A value q under its slot's exponent e means the integer
-q << e. 8 bits: two's complement, -128 is not used. 4 bits: two's complement, -8 is not used; two values a byte, the
-first one in the low half; if F is odd, the last high half is 0. 0 <= e <= exponent_max, so that |q| << e is at most
+q << e. Values are in two's complement, and -128 is not used. 0 <= e <= exponent_max, so that |q| << e is at most
 SCALAR_MAX for every q.
 
 A run may have a lower limit than SCALAR_MAX (`clip`). It bounds what a single update can do, whoever sends it: what is
@@ -22,8 +21,10 @@ from typing import cast
 
 from seedflood.protocol.seedflood.messages import SCALAR_MAX, SCALAR_UNIT_BITS, Told
 
-_EIGHT_BITS = bytes(value for value in range(256) if value != 0x80)
-_FOUR_BITS = bytes(value for value in range(256) if value >> 4 != 8 and value & 15 != 8)
+VALUE_MAX = 127
+"""The largest value q."""
+
+_VALUES = bytes(value for value in range(256) if value != 0x80)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,17 +53,15 @@ class Pairs:
 
 @dataclass(frozen=True, slots=True)
 class Coefficients:
-    """slots: how many coefficients each slot has. bits: of each value, 8 or 4. unit_bits: integers count units of
-    2^-unit_bits. limit: no integer is larger; exponents are bounded so that none can be."""
+    """slots: how many coefficients each slot has. unit_bits: integers count units of 2^-unit_bits. limit: no integer is
+    larger; exponents are bounded so that none can be."""
 
     slots: tuple[int, ...]
-    bits: int = 8
     unit_bits: int = SCALAR_UNIT_BITS
     limit: int = SCALAR_MAX
 
     def __post_init__(self) -> None:
-        assert self.bits in (4, 8), "coefficients take 8 bits or 4"
-        assert self.limit >= (1 << self.bits - 1) - 1, "the largest value fits, at least without an exponent"
+        assert self.limit >= VALUE_MAX, "the largest value fits, at least without an exponent"
         assert min(self.slots, default=0) >= 1, "there are slots, and all have coefficients"
 
     @property
@@ -72,32 +71,25 @@ class Coefficients:
 
     @property
     def size(self) -> int:
-        return len(self.slots) + (self.values * self.bits + 7) // 8
+        return len(self.slots) + self.values
 
     @property
     def exponent_max(self) -> int:
-        """The largest exponent of a slot. Without a lower limit: 25 for 8 bits, 29 for 4."""
-        return (self.limit // self._largest).bit_length() - 1
+        """The largest exponent of a slot: 25 without a lower limit."""
+        return (self.limit // VALUE_MAX).bit_length() - 1
 
     @property
     def reach(self) -> int:
         """The most that one update can add to a coefficient."""
-        return self._largest << self.exponent_max
-
-    @property
-    def _largest(self) -> int:
-        """The largest value q."""
-        return (1 << self.bits - 1) - 1
+        return VALUE_MAX << self.exponent_max
 
     def admits(self, probes: Sequence[Told]) -> bool:
         size = self.size
         return all(isinstance(told, bytes) and len(told) == size and self._is_in_range(told) for told in probes)
 
     def _is_in_range(self, payload: bytes) -> bool:
-        scales, packed = payload[: len(self.slots)], payload[len(self.slots) :]
-        if max(scales) > self.exponent_max or packed.translate(None, _EIGHT_BITS if self.bits == 8 else _FOUR_BITS):
-            return False
-        return self.bits == 8 or self.values % 2 == 0 or packed[-1] < 16
+        scales, values = payload[: len(self.slots)], payload[len(self.slots) :]
+        return max(scales) <= self.exponent_max and not values.translate(None, _VALUES)
 
 
 Telling = Pairs | Coefficients
@@ -106,10 +98,7 @@ PAIRS = Pairs()
 
 def decode_coefficients(telling: Coefficients, payload: bytes) -> list[int]:
     """All F integers of an admitted payload, by the simplest code: faster decoders must give the same."""
-    packed = payload[len(telling.slots) :]
-    values = list(packed) if telling.bits == 8 else [half for byte in packed for half in (byte & 15, byte >> 4)]
-    sign = 1 << telling.bits - 1
-    signed = iter([value - 2 * sign if value >= sign else value for value in values])
+    signed = iter([value - 256 if value > VALUE_MAX else value for value in payload[len(telling.slots) :]])
     scales = zip(payload[: len(telling.slots)], telling.slots, strict=True)
     return [next(signed) << exponent for exponent, count in scales for _ in range(count)]
 
@@ -117,7 +106,4 @@ def decode_coefficients(telling: Coefficients, payload: bytes) -> list[int]:
 def encode_coefficients(telling: Coefficients, exponents: Sequence[int], values: Sequence[int]) -> bytes:
     """The payload of quantised values: exponents by slot, values q in turn."""
     assert (len(exponents), len(values)) == (len(telling.slots), telling.values)
-    if telling.bits == 8:
-        return bytes(exponents) + bytes(value & 255 for value in values)
-    halves = [value & 15 for value in values] + [0] * (len(values) % 2)
-    return bytes(exponents) + bytes(low | high << 4 for low, high in zip(halves[::2], halves[1::2], strict=True))
+    return bytes(exponents) + bytes(value & 255 for value in values)

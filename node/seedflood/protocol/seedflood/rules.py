@@ -44,7 +44,7 @@ class Rules(SwarmRules):
         if self.local_steps * self.telling.size > BUNDLE_BYTES_MAX:
             raise ConfigError(
                 f"{self.local_steps} local steps of {self.telling.size:,} bytes each are more than a message holds "
-                f"({BUNDLE_BYTES_MAX:,}): choose a lower rank, fewer bits or fewer local_steps."
+                f"({BUNDLE_BYTES_MAX:,}): choose a lower rank or fewer local_steps."
             )
 
     @property

@@ -4,7 +4,7 @@ The form of a payload is the protocol's (`protocol.seedflood.payload`). Only the
 Every host reads it, with integers alone, so that the same payload is the same integers everywhere.
 
 Coefficients are told with a power-of-two scale per slot: slots differ by three orders of magnitude, and a shift is
-exact. What 8 or 4 bits leave out is not lost: the origin keeps the *residual* and adds it to the gradient of its next
+exact. What 8 bits leave out is not lost: the origin keeps the *residual* and adds it to the gradient of its next
 step (error feedback, arXiv 1901.09847). The residual belongs to the origin's process and to a subspace. After `kill
 -9`, or in another epoch, it starts from zero. That costs a little learning, but what was told stands, so replicas stay
 equal.
@@ -23,7 +23,7 @@ from torch import Tensor
 from seedflood.config import SeedfloodSettings
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.messages import SCALAR_MAX, SCALAR_UNIT_BITS, Told, Update
-from seedflood.protocol.seedflood.payload import Coefficients, Pairs, Telling
+from seedflood.protocol.seedflood.payload import VALUE_MAX, Coefficients, Pairs, Telling
 from seedflood.training.seedflood.estimate import Measurement
 from seedflood.training.seedflood.gradient import Gradient
 from seedflood.training.seedflood.schedule import FACTOR_BITS, ONE
@@ -48,7 +48,7 @@ def telling_of(settings: SeedfloodSettings, subspace: Subspace) -> Telling:
     if settings.estimate != "gradient":
         return Pairs(limit=_limit(settings, SCALAR_UNIT_BITS))
     limit = _limit(settings, COEFFICIENT_UNIT_BITS)
-    return Coefficients(subspace.sizes, settings.bits, COEFFICIENT_UNIT_BITS, limit)
+    return Coefficients(subspace.sizes, COEFFICIENT_UNIT_BITS, limit)
 
 
 def _limit(settings: SeedfloodSettings, unit_bits: int) -> int:
@@ -86,23 +86,22 @@ class Teller:
 
 def quantise(telling: Coefficients, wanted_F: Floats) -> tuple[bytes, bool]:
     """(the nearest payload, whether it is cut off at the largest value that can be told)."""
-    largest = (1 << telling.bits - 1) - 1
     units_F = wanted_F * 2.0**telling.unit_bits
     counts = numpy.asarray(telling.slots)
     starts = numpy.concatenate(([0], numpy.cumsum(counts)[:-1]))
-    _, exponent_S = numpy.frexp(numpy.maximum.reduceat(numpy.abs(units_F), starts) / largest)
+    _, exponent_S = numpy.frexp(numpy.maximum.reduceat(numpy.abs(units_F), starts) / VALUE_MAX)
     is_clipped = bool((exponent_S > telling.exponent_max).any())
     exponent_S = numpy.clip(exponent_S, 0, telling.exponent_max)
     value_F = numpy.rint(numpy.ldexp(units_F, -numpy.repeat(exponent_S, counts)))
-    value_F = numpy.clip(value_F, -largest, largest).astype(numpy.int8)
-    return exponent_S.astype(numpy.uint8).tobytes() + _pack(value_F, telling.bits), is_clipped
+    value_F = numpy.clip(value_F, -VALUE_MAX, VALUE_MAX).astype(numpy.int8)
+    return exponent_S.astype(numpy.uint8).tobytes() + value_F.tobytes(), is_clipped
 
 
 def decode_coefficients(telling: Coefficients, payload: bytes) -> Integers:
     """All F integers of an admitted payload: equal to `payload.decode_coefficients`, by numpy."""
     slots = len(telling.slots)
     exponent_S = numpy.frombuffer(payload, numpy.uint8, slots).astype(numpy.int64)
-    value_F = _unpack(payload[slots:], telling.bits)[: telling.values]
+    value_F = numpy.frombuffer(payload, numpy.int8, offset=slots).astype(numpy.int64)
     return numpy.left_shift(value_F, numpy.repeat(exponent_S, telling.slots))
 
 
@@ -145,19 +144,3 @@ def _pair(told: Told) -> tuple[int, int]:
 def _payload(told: Told) -> bytes:
     assert isinstance(told, bytes), "this run tells payloads"
     return told
-
-
-def _pack(value_F: numpy.ndarray[Any, numpy.dtype[numpy.int8]], bits: int) -> bytes:
-    if bits == 8:
-        return value_F.tobytes()
-    halves = (value_F & 15).astype(numpy.uint8)
-    even = numpy.append(halves, numpy.zeros(len(halves) % 2, numpy.uint8))
-    return (even[::2] | even[1::2] << 4).astype(numpy.uint8).tobytes()
-
-
-def _unpack(packed: bytes, bits: int) -> Integers:
-    if bits == 8:
-        return numpy.frombuffer(packed, numpy.int8).astype(numpy.int64)
-    byte = numpy.frombuffer(packed, numpy.uint8).astype(numpy.int64)
-    halves = numpy.stack((byte & 15, byte >> 4), axis=1).ravel()
-    return (halves ^ 8) - 8
