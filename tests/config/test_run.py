@@ -34,7 +34,6 @@ CHOICES = {
     "schedule": st.sampled_from(["root", "cosine"]),
     "rank": st.sampled_from([8, 32]),
     "refresh_period": st.sampled_from([100, 1000]),
-    "basis": st.sampled_from(["normal", "mixed"]),
     "steps": st.sampled_from([400, 500]),
     "task": st.sampled_from(["sst2", "rte"]),
 }

@@ -56,14 +56,14 @@ def test_rademacher_signs_are_the_bits_of_the_oracle(key, count):
     assert np.array_equal(randomness.rademacher(key, count).numpy(), expected[:count])
 
 
-@pytest.mark.parametrize("distribution", ["normal", "rademacher"])
+@pytest.mark.parametrize("draw", [randomness.normal, randomness.rademacher])
 @given(key=keys, start=st.integers(0, 1000), count=st.integers(0, 300), chunk=st.integers(1, 300))
-def test_an_element_depends_neither_on_the_size_nor_on_the_chunks(distribution, key, start, count, chunk):
-    whole = randomness.draw(distribution, key, 1300)
+def test_an_element_depends_neither_on_the_size_nor_on_the_chunks(draw, key, start, count, chunk):
+    whole = draw(key, 1300)
     before = randomness.CHUNK_BLOCKS
     try:
         randomness._chunks.__defaults__ = (3 * chunk,)
-        part = randomness.draw(distribution, key, count, start=start)
+        part = draw(key, count, start=start)
     finally:
         randomness._chunks.__defaults__ = (before,)
     assert torch.equal(part, whole[start : start + count])
@@ -95,8 +95,8 @@ def test_bounded_scales_a_word_to_its_bound(word, bound):
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-@pytest.mark.parametrize("distribution", ["normal", "rademacher"])
-def test_a_gpu_makes_the_same_numbers_bit_for_bit(distribution):
+@pytest.mark.parametrize("draw", [randomness.normal, randomness.rademacher])
+def test_a_gpu_makes_the_same_numbers_bit_for_bit(draw):
     count = 1_000_003
-    on_gpu = randomness.draw(distribution, 11, count, device="cuda").cpu()
-    assert torch.equal(on_gpu, randomness.draw(distribution, 11, count))
+    on_gpu = draw(11, count, device="cuda").cpu()
+    assert torch.equal(on_gpu, draw(11, count))

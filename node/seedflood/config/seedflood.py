@@ -56,11 +56,6 @@ class SeedfloodSettings(AlgorithmSettings):
         ge=1,
         description="Steps per epoch, which share one subspace. Default: 1000; 100 for gradients, in whole rounds.",
     )
-    basis: Literal["normal", "rademacher", "weights", "mixed"] = Field(
-        default_factory=lambda known: "mixed" if _has_gradient(known) else "normal",
-        description="Drawn (normal, rademacher); the weights' singular vectors (weights); half of each (mixed). "
-        "Default: normal; mixed for gradients.",
-    )
     learning_rate: float | None = Field(
         None,
         gt=0,

@@ -13,7 +13,6 @@ Shapes: B blocks (of four 32-bit words), N numbers.
 import hashlib
 import json
 from collections.abc import Iterator
-from typing import Literal
 
 import torch
 from torch import Tensor
@@ -30,7 +29,6 @@ matrix. It is a multiple of three, so that no group of `normal` is cut."""
 SUM_MEAN = 393_210
 """Mean of twelve 16-bit uniforms: 12 * 65535 / 2."""
 
-Distribution = Literal["normal", "rademacher"]
 Words = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
@@ -87,14 +85,6 @@ def rademacher(key: int, count: int, *, start: int = 0, device: torch.device | s
         bits = (blocks(key, block, size, device).unsqueeze(-1) >> bit) & 1
         _place(out_N, (1 - 2 * bits).to(torch.float32).flatten(), at=block * 128 - start)
     return out_N
-
-
-def draw(
-    distribution: Distribution, key: int, count: int, *, start: int = 0, device: torch.device | str = "cpu"
-) -> Tensor:
-    """Elements of the stream of `distribution`."""
-    make = normal if distribution == "normal" else rademacher
-    return make(key, count, start=start, device=device)
 
 
 def words_64(key: int, count: int) -> Tensor:

@@ -7,13 +7,15 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference import some_updates, tiny_base, tiny_replica, tiny_settings, tiny_tokenizer
+from reference import tiny_base, tiny_replica, tiny_settings, tiny_tokenizer
 
+from seedflood.protocol.seedflood.messages import Update
 from seedflood.training.models import prepare_model
 from seedflood.training.randomness import normal
 from seedflood.training.seedflood import singular
 from seedflood.training.seedflood.replica import Replica
 from seedflood.training.seedflood.singular import singular_vectors
+from seedflood.training.seedflood.telling import quantise
 
 KEY = 5
 COUNT = 3
@@ -85,7 +87,7 @@ def bases(replica, epoch=0):
 
 
 def test_half_the_columns_of_a_matrix_stay_and_the_others_are_drawn_anew_in_each_epoch():
-    ours, drawn = tiny_replica(basis="mixed", rank=5), tiny_replica(basis="normal", rank=5)
+    ours, drawn = tiny_replica(estimate="gradient", rank=5), tiny_replica(rank=5)
     for slot, first, second, other in zip(ours.slots, bases(ours), bases(ours, 1), bases(drawn, 1), strict=True):
         if not slot.slot.is_matrix:
             assert torch.equal(second.u_MR, other.u_MR)
@@ -96,19 +98,15 @@ def test_half_the_columns_of_a_matrix_stay_and_the_others_are_drawn_anew_in_each
             assert not torch.equal(later[:, :2], normals[:, :2])
 
 
-def test_a_basis_of_the_weights_has_no_drawn_columns():
-    ours, later = tiny_replica(basis="weights"), tiny_replica(basis="weights", seed=8)
-    for slot, one, other in zip(ours.slots, bases(ours), bases(later, 1), strict=True):
-        assert torch.equal(one.u_MR, other.u_MR) == slot.slot.is_matrix
-
-
 def test_hosts_of_different_dtype_have_equal_bases_and_keep_them_when_weights_are_folded():
     made = []
     for dtype in ("float32", "bfloat16"):
         base = prepare_model(tiny_base().model, tiny_tokenizer(), dtype=dtype)
-        replica = Replica(base, tiny_settings(basis="weights"))
+        replica = Replica(base, tiny_settings(estimate="gradient"))
         made.append(bases(replica))
-        replica.apply(some_updates(40, steps=10))
+        size = replica.subspace.size
+        told = [quantise(replica.telling, normal(step, size).numpy())[0] for step in range(10)]
+        replica.apply([Update(origin, step, told[step]) for origin in (1, 2) for step in range(10)])
         replica.open_epoch(1)
         made.append(bases(replica))
     for one, *others in zip(*made, strict=True):

@@ -10,8 +10,8 @@ from seedflood.training.seedflood.subspace import Slot, Subspace
 SLOTS = [Slot("b.weight", (5, 7)), Slot("a.weight", (6, 3)), Slot("a.bias", (6,))]
 
 
-def make(slots=SLOTS, rank=4, run_seed=1, distribution="normal"):
-    return Subspace(slots, run_seed=run_seed, rank=rank, distribution=distribution)
+def make(slots=SLOTS, rank=4, run_seed=1):
+    return Subspace(slots, run_seed=run_seed, rank=rank)
 
 
 def accumulated(subspace, updates, epoch=0):

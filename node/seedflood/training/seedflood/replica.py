@@ -70,14 +70,9 @@ class Replica:
         self.live, self.slots = attach(base.model)
         shapes = [slot.slot.shape for slot in self.slots]
         self.learning_rate = settings.learning_rate or default_learning_rate(settings, shapes)
-        self.subspace = Subspace(
-            [slot.slot for slot in self.slots],
-            run_seed=run.seed,
-            rank=settings.rank,
-            distribution="rademacher" if settings.basis == "rademacher" else "normal",
-        )
-        informed = {"weights": settings.rank, "mixed": settings.rank // 2}.get(settings.basis, 0)
-        fix_singular_columns(self.subspace, informed, self._masters())
+        self.subspace = Subspace([slot.slot for slot in self.slots], run_seed=run.seed, rank=settings.rank)
+        if settings.estimate == "gradient":
+            fix_singular_columns(self.subspace, settings.rank // 2, self._masters())
         self.telling = telling_of(settings, self.subspace)
         self.epoch = 0
         self._aggregation = make_aggregation(run, self.subspace, self.telling, self.learning_rate, folder)

@@ -3,8 +3,8 @@
 What a model has learned lies in few directions of each weight, and so does much of what it learns next: LoRA-XS (arXiv
 2405.17604) trains R x R numbers between the singular vectors of a weight. Singular vectors thus reach what drawn
 columns do not. Nothing has to be sent, for all hosts hold the same base model. But a task may need other directions:
-with singular vectors alone (`basis = "weights"`) the embedded model learned hardly anything. So gradients have half of
-the columns drawn, anew in each epoch (`"mixed"`; figures in benchmarks/RESULTS.md).
+with singular vectors alone the embedded model learned hardly anything. So half of the columns are drawn, anew in each
+epoch (figures in benchmarks/RESULTS.md).
 
 A basis must be the same everywhere, and a library's SVD rounds differently from host to host. So this is orthogonal
 iteration (Golub and Van Loan, section 8.2.4) on exact integers. The weight and the vectors are rounded to so few bits

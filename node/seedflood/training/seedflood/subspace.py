@@ -69,13 +69,10 @@ class Subspace:
     Only fixed columns are not: they follow from the base model (`singular`).
     """
 
-    def __init__(
-        self, slots: Iterable[Slot], *, run_seed: int, rank: int, distribution: randomness.Distribution = "normal"
-    ) -> None:
+    def __init__(self, slots: Iterable[Slot], *, run_seed: int, rank: int) -> None:
         self.slots: tuple[Slot, ...] = tuple(sorted(slots, key=lambda slot: slot.name))
         self.run_seed = run_seed
         self.rank = rank
-        self.distribution: randomness.Distribution = distribution
         sizes = [rank * rank if slot.is_matrix else rank for slot in self.slots]
         self.sizes: tuple[int, ...] = tuple(sizes)
         self.size = sum(sizes)
@@ -175,7 +172,7 @@ class Subspace:
 
     def _draw_side(self, side: str, epoch: int, slot: Slot, rows: int, device: torch.device | str) -> Tensor:
         key = randomness.derive_key(f"basis {side}", self.run_seed, epoch, slot.name)
-        return randomness.draw(self.distribution, key, rows * self.rank, device=device).view(rows, self.rank)
+        return randomness.normal(key, rows * self.rank, device=device).view(rows, self.rank)
 
     def _derive_keys(self, epoch: int) -> tuple[Tensor, Tensor]:
         """Low and high words of the slots' keys for coordinates, two (S,) int64."""
