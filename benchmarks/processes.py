@@ -17,7 +17,7 @@ from seedflood.config import RunSettings, spell
 
 SECTIONS: Mapping[str, Mapping[str, Any]] = {
     "run": {"model": "embedded", "task": "embedded"},
-    "node": {"evaluate": False, "threads": 1},
+    "node": {"evaluate_examples": 0, "threads": 1},
 }
 """What all benchmarks say in peers.toml, unless told otherwise."""
 

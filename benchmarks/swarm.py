@@ -120,7 +120,6 @@ def follow(name: str, seed: int, *, is_killed: bool = False, is_slow: bool = Fal
         texts = _write_texts(shared, Path(home) / "texts")
         node = {
             "data": str(texts),
-            "evaluate": True,
             "evaluate_every": LOCAL_STEPS,
             "evaluate_examples": EVALUATE_ROWS,
             "progress_seconds": 0.0,

@@ -33,7 +33,7 @@ class Cluster:
                 "name": name,
                 "listen": "127.0.0.1:0",
                 "state": self.folder / name,
-                "evaluate": False,
+                "evaluate_examples": 0,
                 "linger_seconds": 20.0,
             }
             | node,

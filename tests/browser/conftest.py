@@ -52,7 +52,7 @@ def page(browser: Chrome, tmp_path: Path) -> Iterator[Page]:
 def watched() -> tuple[int, Settings, Settings]:
     """How many hosts, their `[run]`, and what they have in `[node]`."""
     run = {"steps": 1_000_000, "window": "bounded", "learning_rate": 1e-4}  # so low that nothing is unlearned
-    return 4, run, {"evaluate": True, "evaluate_every": 25, "evaluate_examples": 16}
+    return 4, run, {"evaluate_every": 25, "evaluate_examples": 16}
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ RUN = {
 
 @pytest.fixture(scope="module")
 def watched() -> tuple[int, dict[str, Any], dict[str, Any]]:
-    return 3, RUN, {"data": "embedded", "evaluate": True, "evaluate_every": 50, "evaluate_examples": 50}
+    return 3, RUN, {"data": "embedded", "evaluate_every": 50, "evaluate_examples": 50}
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ async def test_a_host_that_is_removed_is_nobodys_partner_any_more(tmp_path):
         old = closed.copy("old.json")
         run = {"clients": 3, "operator": closed.operator.public_key.hex(), "steps": 6000}
         a, b, c = [
-            await cluster.start(name, peers, run, {"roster": old, "evaluate": False})
+            await cluster.start(name, peers, run, {"roster": old, "evaluate_examples": 0})
             for name, peers in (("a", []), ("b", ["a"]), ("c", ["a", "b"]))
         ]
         gone = c.node.origin

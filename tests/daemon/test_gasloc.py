@@ -43,7 +43,7 @@ class GaslocCluster(Cluster):
             rows.mkdir()
             for split, some in zip(("train", "validation"), grammar.rows(7, (400, 40)), strict=True):
                 (rows / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in some))
-        return super().settings(name, peers, run, {"data": str(rows), "evaluate": True} | node)
+        return super().settings(name, peers, run, {"data": str(rows), "evaluate_examples": None} | node)
 
     def parameters(self, name):
         """As the last checkpoint of a host has them."""

@@ -45,7 +45,7 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Labels]:
 def scrape(folder: Path, run: dict[str, Any], node: dict[str, Any]) -> str:
     hosts = Hosts(folder)
     try:
-        first, second = hosts.make(2, [(0, 1)], run, {"evaluate": True, "evaluate_examples": 8} | node)
+        first, second = hosts.make(2, [(0, 1)], run, {"evaluate_examples": 8} | node)
         first.start()
         second.start()
         first.wait_for("progress", step=5)

@@ -203,7 +203,7 @@ class Hosts:
                     "name": f"h{k}",
                     "listen": addresses[k],
                     "state": str(folder / "state"),
-                    "evaluate": False,
+                    "evaluate_examples": 0,
                     "threads": 1,
                     "progress_seconds": 0,
                 }

@@ -53,7 +53,7 @@ def state(host: Host, position: int) -> Path:
 
 
 def test_hosts_pre_train_and_then_fine_tune_what_came_of_it(hosts: Hosts):
-    made = make(hosts, PRETRAINING, {"data": "embedded", "evaluate": True, "evaluate_examples": 40})
+    made = make(hosts, PRETRAINING, {"data": "embedded", "evaluate_examples": 40})
     for host in made:
         host.start()
     assert [host.end() for host in made] == [0, 0, 0]

@@ -27,7 +27,7 @@ def test_hosts_that_were_killed_or_told_to_go_go_on_from_their_checkpoints(hosts
     rows.mkdir()
     for split, some in zip(("train", "validation"), grammar.rows(7, (400, 40)), strict=True):
         (rows / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in some))
-    node = {"data": str(rows), "evaluate": True}
+    node = {"data": str(rows), "evaluate_examples": 40}
     _, b, c = made = hosts.make(3, ring(3), RUN, node)
     for host in made:
         host.start()

@@ -46,7 +46,7 @@ def run(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         data,
     ]
     arguments += ["--steps", str(STEPS), "--folder", str(folder), "--export", str(folder.parent / "export")]
-    arguments += ["--evaluate-every", "0", "--set", "node.evaluate=false"]
+    arguments += ["--evaluate-every", "0", "--set", "node.evaluate_examples=0"]
     arguments += ["--set", "run.seedflood.schedule=constant", "--json"]
     command = [sys.executable, "-c", "from seedflood.cli import main; main()", *arguments]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)

@@ -53,14 +53,15 @@ class NodeSettings(Section):
         description="Share of measurements that this host repeats of others, to find out who tells something else; "
         "needs strict windows, float32 and the rows of the others. 0.03 is good, 0: none.",
     )
-    evaluate: bool = Field(True, description="Evaluate on the validation rows before and after the run.")
     evaluate_every: int | None = Field(
         None,
         ge=0,
         description="Also evaluate every so many steps; 0: only before and after (default: about twenty times in the "
         "run, but in at most 5 % of the time in which it computes).",
     )
-    evaluate_examples: int | None = Field(None, ge=1, description="Validation rows to use (default: all).")
+    evaluate_examples: int | None = Field(
+        None, ge=0, description="Validation rows to use (default: all); 0: the run is not evaluated."
+    )
     export: Path | None = Field(None, description="Folder for the fine-tuned model when the run has ended.")
     when_finished: Literal["exit", "serve"] = Field("exit", description="After the run: exit, or serve late comers.")
     then: Path | None = Field(None, description="Settings of the run that follows this one.")

@@ -43,13 +43,13 @@ class Results:
         self._hub = hub
         self._run = run
         node = settings.node
-        every = 0 if node.evaluate_every is None and not node.evaluate else node.evaluate_every
-        self._occasions = Occasions(every, settings.run.steps)
+        self._is_evaluated = node.evaluate_examples != 0
+        self._occasions = Occasions(node.evaluate_every if self._is_evaluated else 0, settings.run.steps)
 
     def evaluate_before(self) -> None:
         """Evaluates the base model. This is done in a node's first life; later lives read the figures from the
         report."""
-        if self._settings.node.evaluate and not self.report.recall():
+        if self._is_evaluated and not self.report.recall():
 
             def remember(figures: Figures) -> None:
                 self.report.before = figures
@@ -65,7 +65,7 @@ class Results:
     def conclude(self, then: Callable[[bytes], None]) -> None:
         """Called when the run is over: final evaluation and export. Then calls `then` with the digest."""
         self._run(self._trainer.complete, nothing)
-        if self._settings.node.evaluate:
+        if self._is_evaluated:
             self._evaluate(self._settings.run.steps, self.report.after.update)
         folder = self._settings.node.export
         if folder is not None:

@@ -26,7 +26,7 @@ def load_trainer(run: RunSettings, node: NodeSettings, origin: OriginId) -> Trai
         draw_weights(base.model, run.seed)
         base.digest = digest_weights({name: one.data for name, one in distinct_parameters(base.model)})
     task = load_packed(run, base.tokenizer, data=node.data, shard=node.shard)
-    task.validation_ST = task.validation_ST[: node.evaluate_examples]
+    task.validation_ST = task.validation_ST[: node.evaluate_examples or None]
     return Trainer(base, task, origin, _worker_settings(run, node, base), _outer_settings(run.gasloc))
 
 

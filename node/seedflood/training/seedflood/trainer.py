@@ -61,7 +61,7 @@ class Trainer:
         """Of other hosts, by their shares."""
         if not node.audit:
             self.task.drop_others()
-        if node.evaluate_examples is not None:
+        if node.evaluate_examples:
             del self.task.validation_examples[node.evaluate_examples :]
         self.base_digest = base.digest
         self.parameters = (base.parameters_count, base.parameters_count * base.dtype.itemsize)
