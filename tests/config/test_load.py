@@ -145,7 +145,7 @@ GASLOC = '[run]\nmode = "gasloc"\nobjective.task = "lm"\n'
         ('[peers]\naddress = "10.0.0.2:7070"\n', ["[[peers]]"]),
         ('[[peers]]\naddress = "nowhere"\n', ["nowhere", "host:port"]),
         ('[[peers]]\naddress = "host:99999"\n', ["host:99999", "host:port"]),
-        ('[[peers]]\nname = "a"\n', ["[peers]", '"address"']),
+        ("[[peers]]\n", ["[peers]", '"address"']),
         ('[node]\nshard = "5/4"\n', ["5/4", "2/16"]),
         ("[run]\nsteps = 7\n[run.seedflood]\nlocal_steps = 2\n", ["multiples", "[run.seedflood]", "local_steps"]),
         ('[[peers]]\naddress = "b:1"\norigin = "5"\n', ['"origin"', "64 hex digits", "seedflood keygen"]),
@@ -176,7 +176,7 @@ def test_an_unknown_variable_is_an_error_with_the_nearest_right_one(write, monke
 
 
 def test_neighbours_can_come_from_the_environment(write, monkeypatch):
-    monkeypatch.setenv("SEEDFLOOD__PEERS", '[{"name": "b", "address": "127.0.0.1:7"}]')
+    monkeypatch.setenv("SEEDFLOOD__PEERS", '[{"address": "127.0.0.1:7"}]')
     assert [peer.address for peer in load_settings(write("")).peers] == ["127.0.0.1:7"]
 
 

@@ -17,6 +17,7 @@ TEXTS = ["alpha=10.0.0.1:7070", "beta=beta.example.org:7071", "gamma"]
 def test_each_host_gets_what_it_needs_and_no_more(tmp_path):
     keys = found(parse_hosts(TEXTS), {}, tmp_path / "run")
     ids = set()
+    ports = {"7070": "alpha", "7071": "beta"}
     for k, name in enumerate(keys):
         folder = tmp_path / "run" / name
         assert {path.name for path in folder.iterdir()} == {"peers.toml", "roster.json", "seedflood-state"}
@@ -28,7 +29,7 @@ def test_each_host_gets_what_it_needs_and_no_more(tmp_path):
         assert (settings.node.name, settings.node.shard) == (name, f"{k + 1}/3")
         assert settings.exposed == ()
         for peer in settings.peers:
-            assert peer.origin == keys[peer.name]
+            assert peer.origin == keys[ports[peer.address.rpartition(":")[2]]]
     assert len(ids) == 1
     listening = {name: load_settings(tmp_path / "run" / name / "peers.toml").node.listen for name in keys}
     assert listening == {"alpha": "0.0.0.0:7070", "beta": "0.0.0.0:7071", "gamma": ""}

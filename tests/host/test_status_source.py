@@ -13,7 +13,6 @@ from seedflood.protocol.swarm.messages import Member
 from seedflood.transport.counters import LinkCounters
 
 BETA = Member(b"b" * 32, "beta", 1)
-SETTINGS = Settings.model_validate({"peers": [{"address": "127.0.0.1:1", "name": "beta"}, {"address": "127.0.0.1:2"}]})
 
 
 @dataclass
@@ -32,7 +31,7 @@ class SomeLinks:
 def make_source(node, driver, clock, links=None):
     view = getattr(node, "view", None)
     engine = SimpleNamespace(node=node, view=view, driver=driver, parameters=(1, 4))
-    return StatusSource(SETTINGS, engine, links, Handover(single(SETTINGS), list), clock, incarnation=1)
+    return StatusSource(engine, links, Handover(single(Settings()), list), clock, incarnation=1)
 
 
 def rows(links):
@@ -45,14 +44,9 @@ def linked_with_beta():
     return {BETA.origin: SimpleNamespace(hello=SimpleNamespace(member=BETA), opened_at=5.0)}
 
 
-def test_an_address_that_was_never_reached_is_shown_by_its_configured_name():
-    links = SomeLinks(dialled={"127.0.0.1:1": None, "127.0.0.1:2": None})
-    assert rows(links) == [("beta", "127.0.0.1:1", None), ("127.0.0.1:2", "127.0.0.1:2", None)]
-
-
-def test_a_neighbour_that_has_dialled_us_is_not_shown_as_dialled_too():
+def test_an_address_that_was_never_reached_is_shown_beside_who_is_linked():
     links = SomeLinks(linked_with_beta(), {"127.0.0.1:1": None}, {"beta": LinkCounters()})
-    assert rows(links) == [("beta", None, 5.0)]
+    assert rows(links) == [("beta", None, 5.0), ("127.0.0.1:1", "127.0.0.1:1", None)]
 
 
 def test_a_neighbour_that_was_linked_and_is_dialled_again_is_shown_once():

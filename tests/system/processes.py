@@ -212,7 +212,7 @@ class Hosts:
             }
             text = spell(sections)
             for j in sorted({a + b - k for a, b in edges if k in (a, b)}):
-                text += f'[[peers]]\nname = "h{j}"\naddress = "{addresses[j]}"\n'
+                text += f'[[peers]]\naddress = "{addresses[j]}"\n'
             (folder / "peers.toml").write_text(text)
             self.hosts.append(Host(folder, spaces[k] if spaces else ""))
         return self.hosts

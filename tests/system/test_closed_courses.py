@@ -46,9 +46,9 @@ class Course:
                 path = host.folder / f"{nonce}.json"
                 write_roster(path, SignedRoster.sign(operator, nonce, Roster(1, listed)))
             text = (host.folder / "peers.toml").read_text()
-            for entry in entries:
-                named = f'[[peers]]\nname = "{entry.name}"\n'
-                text = text.replace(named, f'{named}origin = "{entry.public_key.hex()}"\n')
+            for other, key in zip(made, keys, strict=True):
+                address = f'address = "{other.settings.node.listen}"\n'
+                text = text.replace(f"[[peers]]\n{address}", f'[[peers]]\norigin = "{key.hex()}"\n{address}')
             (host.folder / "peers.toml").write_text(text)
             following = {"run": RunSettings.place(second), "node": {"roster": "2.json"}}
             (host.folder / "second.toml").write_text(spell(following))

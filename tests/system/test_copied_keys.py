@@ -20,7 +20,7 @@ def dial(host: Host, *peers: Host) -> None:
     """These are the peers in its file from now on."""
     text = (host.folder / "peers.toml").read_text().partition("[[peers]]")[0]
     for peer in peers:
-        text += f"[[peers]]\nname = {json.dumps(peer.name)}\naddress = {json.dumps(peer.settings.node.listen)}\n"
+        text += f"[[peers]]\naddress = {json.dumps(peer.settings.node.listen)}\n"
     (host.folder / "peers.toml").write_text(text)
 
 

@@ -216,7 +216,7 @@ def _write_settings(plan: ClusterPlan, home: Path) -> list[_Host]:
         sections = merge(usual, detach(merge(_told(plan, k), plan.overrides), Path()))
         neighbours = sorted(b if a == k else a for a, b in edges if k in (a, b))
         text = spell(sections)
-        text += "".join(f'[[peers]]\nname = "{names[j]}"\naddress = "127.0.0.1:{ports[j]}"\n\n' for j in neighbours)
+        text += "".join(f'[[peers]]\naddress = "127.0.0.1:{ports[j]}"\n\n' for j in neighbours)
         (folder / "peers.toml").write_text(text)
         if plan.then is not None:
             (folder / THEN_FILE).write_text(spell(_then_sections(plan, k)))

@@ -95,7 +95,6 @@ class PeerSettings(Section):
     """One `[[peers]]` entry: a neighbour to link with."""
 
     address: str = Field(description='Where it listens: "host:port".')
-    name: Name | None = Field(None, description="Its name, for the reader; the peer says its own.")
     origin: str | None = Field(
         None,
         description="Its public key, as `seedflood keygen` prints it: no other host is accepted here.",

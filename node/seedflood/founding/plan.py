@@ -171,7 +171,7 @@ def _own(
     return {
         "node": node,
         **({"tls": {"loopback": True}} if is_local else {}),  # they listen at all addresses, which is by TLS
-        "peers": [{"name": one.name, "address": one.address, "origin": keys[one.name].hex()} for one in dialled],
+        "peers": [{"address": one.address, "origin": keys[one.name].hex()} for one in dialled],
     }
 
 

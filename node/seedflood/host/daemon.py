@@ -108,9 +108,7 @@ class Daemon:
         )
         self._driver.keep_roster = self.enrolment.keep
         self.handover = Handover(stage, self.node.unended, lambda: self.node.is_forgetful)
-        self.status_source = StatusSource(
-            settings, engine, self.links, self.handover, loop.time, incarnation=incarnation
-        )
+        self.status_source = StatusSource(engine, self.links, self.handover, loop.time, incarnation=incarnation)
         hub.subject = self.status_source
 
     @property

@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from seedflood.config import Settings
 from seedflood.host.engine import Engine
 from seedflood.host.handover import Handover
 from seedflood.operations.subject import LinkState
@@ -22,7 +21,6 @@ class StatusSource:
 
     def __init__(
         self,
-        settings: Settings,
         engine: Engine,
         links: Links,
         handover: Handover,
@@ -34,7 +32,6 @@ class StatusSource:
         self.incarnation = incarnation
         self.is_draining = False
         self.is_finished = False
-        self._settings = settings
         self._engine = engine
         self._node = engine.node
         self._driver = engine.driver
@@ -70,19 +67,14 @@ class StatusSource:
         addresses = {origin: address for address, origin in dialled.items() if origin is not None}
         origins = {link.hello.member.name: origin for origin, link in open_links.items()}
         known = {member.name: member.origin for member in self._node.membership.all()}
-        configured = {peer.address: peer.name for peer in self._settings.peers}
         states = []
         for name, counters in sorted(self._links.ledger.stats().items()):
             origin = origins.get(name, known.get(name))
             link = open_links.get(origin) if origin is not None else None
             address = addresses.pop(origin, None) if origin is not None else None
             states.append(_state(name, counters, origin, address, link.opened_at if link is not None else None))
-        never_linked = [
-            address
-            for address, origin in dialled.items()
-            if (origin is None and configured.get(address) not in origins) or origin in addresses
-        ]
-        states += [LinkState(configured.get(address) or address, None, address, None) for address in never_linked]
+        never_linked = [address for address, origin in dialled.items() if origin is None or origin in addresses]
+        states += [LinkState(address, None, address, None) for address in never_linked]
         return states
 
     def link_faults(self) -> Mapping[Fault, int]:
