@@ -41,7 +41,6 @@ WAIT_SECONDS_MAX = 600.0
 RUN: Mapping[str, Any] = {
     "mode": "gasloc",
     "task": "lm",
-    "text_column": "text",
     "max_length": 64,
     "batch_size": 8,
     "steps": STEPS,

@@ -18,7 +18,7 @@ RUN = {
     "mode": "gasloc",
     "model": "embedded",
     "task": "lm",
-    "text_column": "sentence",
+    "template": "{sentence}",
     "max_length": 16,
     "steps": 60,
     "batch_size": 4,

@@ -23,7 +23,7 @@ async def finished(cluster, tmp_path):
     for split in embedded.SPLITS:
         lines = [json.dumps({"sentence": row["sentence"]}) for row in embedded.rows(split)[:32]]
         (folder / f"{split}.jsonl").write_text("\n".join(lines))
-    run = {"task": "lm", "text_column": "sentence", "clients": 1, "steps": 4, "train_examples": 32}
+    run = {"task": "lm", "template": "{sentence}", "clients": 1, "steps": 4, "train_examples": 32}
     node = {"data": str(folder), "evaluate_examples": None, "when_finished": "serve"}
     daemon = await cluster.start("a", [], run, node)
     await cluster.until(lambda: daemon.result is not None)

@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.system, pytest.mark.long, pytest.mark.timeout(900)]
 RUN = {
     "mode": "gasloc",
     "task": "lm",
-    "text_column": "sentence",
+    "template": "{sentence}",
     "max_length": 16,
     "initial": "random",
     "steps": 1500,

@@ -34,11 +34,12 @@ class ObjectiveSettings(Section):
 
     task: TaskName = Field("sst2", description="A task known by name, your own prompts (prompted) or plain text (lm).")
     template: str | None = Field(
-        None, description='Prompt of task "prompted", with the columns of the data in braces: "{sentence} . it was".'
+        None,
+        description='Columns of the data in braces: the prompt of task "prompted" ("{sentence} . it was"), the text of '
+        'task "lm" (default "{text}").',
     )
     label_words: tuple[str, ...] | None = Field(None, description="One word per label, in the order of the labels.")
     label_column: str | None = Field(None, description='Column that holds the label (default "label").')
-    text_column: str | None = Field(None, description='Column of task "lm" that holds the text (default "text").')
     max_length: int = Field(256, ge=8, description="Tokens per row at most; longer prompts lose their beginning.")
 
 

@@ -16,15 +16,17 @@ from seedflood.training.rows import Row
 class Encoder(ABC):
     """Makes examples of rows. Raises DataError for rows and label words that cannot be used.
 
-    columns: the columns of text that a row must have. objective: what is measured on the examples.
+    template: the text, columns in braces. columns: those that a row must have. objective: what is measured on the
+    examples.
     """
 
-    columns: tuple[str, ...]
     objective: Objective
     tokens_min = 1
     """A row with fewer tokens teaches nothing."""
 
-    def __init__(self, tokenizer: Any, length_max: int) -> None:
+    def __init__(self, tokenizer: Any, template: str, length_max: int) -> None:
+        self.template = template
+        self.columns = fields_of(template)
         self.tokenizer = tokenizer
         self.length_max = min(length_max, tokenizer.model_max_length)
         self.pad_token = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0
@@ -37,8 +39,13 @@ class Encoder(ABC):
             if not isinstance(value, str):
                 found = ", ".join(sorted(map(str, row.columns)))
                 problem = f'no column "{column}"' if column not in row.columns else f'column "{column}" is not text'
-                raise row.error(f"{problem} (columns: {found}): correct the row, or the template or column of the run.")
+                raise row.error(f"{problem} (columns: {found}): correct the row, or the template of the run.")
         return self._label(row)
+
+    def text(self, row: Row) -> str:
+        """The template with the columns of a row in it."""
+        values = {column: str(row.columns[column]).strip() for column in self.columns}
+        return self.template.format_map(values).rstrip(" ")
 
     def encode(self, rows: Sequence[Row]) -> list[Example]:
         """Tokens and labels; prompts longer than length_max lose their beginning, texts their end."""
@@ -46,7 +53,7 @@ class Encoder(ABC):
             return []
         for row in rows:
             self.label(row)
-        encoded = self._tokenize([self._text(row) for row in rows])
+        encoded = self._tokenize([self.text(row) for row in rows])
         examples = [self._example(self._cut(tokens), row) for tokens, row in zip(encoded, rows, strict=True)]
         for row, example in zip(rows, examples, strict=True):
             if len(example.tokens) < self.tokens_min:
@@ -59,9 +66,6 @@ class Encoder(ABC):
 
     @abstractmethod
     def _label(self, row: Row) -> int: ...
-
-    @abstractmethod
-    def _text(self, row: Row) -> str: ...
 
     @abstractmethod
     def _shorten(self, tokens: list[int]) -> list[int]:
@@ -90,9 +94,8 @@ class PromptEncoder(Encoder):
     """Prompts with labels, for classification."""
 
     def __init__(self, tokenizer: Any, form: PromptFormat, length_max: int) -> None:
-        super().__init__(tokenizer, length_max)
+        super().__init__(tokenizer, form.template, length_max)
         self.form = form
-        self.columns = fields_of(form.template)
         self.objective = Classification(self._first_tokens())
 
     def _label(self, row: Row) -> int:
@@ -109,10 +112,6 @@ class PromptEncoder(Encoder):
             f"of {', '.join(words)}."
         )
 
-    def _text(self, row: Row) -> str:
-        values = {column: str(row.columns[column]).strip() for column in self.columns}
-        return self.form.template.format_map(values).rstrip(" ")
-
     def _shorten(self, tokens: list[int]) -> list[int]:
         excess = len(tokens) - self.length_max
         keeps_first = tokens[0] == self.tokenizer.bos_token_id
@@ -123,7 +122,7 @@ class PromptEncoder(Encoder):
         equal."""
         if len(self.form.label_words) < 2:
             raise DataError("A prompted task needs at least two label words: set label_words.")
-        prompt = self.form.template.format_map(dict.fromkeys(self.columns, "x")).rstrip(" ")
+        prompt = self.template.format_map(dict.fromkeys(self.columns, "x")).rstrip(" ")
         gap = "" if prompt.endswith("\n") else " "
         start = self.tokenizer(prompt, add_special_tokens=False)["input_ids"]
         first: dict[int, str] = {}
@@ -149,15 +148,11 @@ class TextEncoder(Encoder):
     tokens_min = 2
 
     def __init__(self, tokenizer: Any, form: TextFormat, length_max: int) -> None:
-        super().__init__(tokenizer, length_max)
-        self.columns = (form.text_column,)
+        super().__init__(tokenizer, form.template, length_max)
         self.objective = LanguageModelling()
 
     def _label(self, row: Row) -> int:
         return -1
-
-    def _text(self, row: Row) -> str:
-        return str(row.columns[self.columns[0]]).strip()
 
     def _shorten(self, tokens: list[int]) -> list[int]:
         return tokens[: self.length_max]

@@ -1,8 +1,8 @@
 """How rows become prompts or texts: the formats of the built-in tasks, and those that settings spell out.
 
 Classification uses prompts, as MeZO does (arXiv 2305.17333, appendix D). A template makes a prompt of a row, and the
-answer is the label word whose first token the model finds most likely right after it. "lm" is language modelling of one
-column.
+answer is the label word whose first token the model finds most likely right after it. "lm" is language modelling of
+what a template makes of a row.
 """
 
 import string
@@ -18,23 +18,24 @@ from seedflood.training.rows import EmbeddedSource, HubSource, Source
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """How a row is read; `encoding` has an encoder for each kind."""
+    """How a row is read; `encoding` has an encoder for each kind. template: the text, columns in braces."""
+
+    template: str
 
 
 @dataclass(frozen=True, slots=True)
 class PromptFormat(Format):
-    """template: the prompt, columns in braces. label_words: in the order of the labels."""
+    """label_words: in the order of the labels."""
 
-    template: str
     label_words: tuple[str, ...]
     label_column: str = "label"
 
 
 @dataclass(frozen=True, slots=True)
 class TextFormat(Format):
-    """Language modelling of a column, without labels."""
+    """Language modelling, without labels."""
 
-    text_column: str = "text"
+    template: str = "{text}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,7 @@ BUILT_IN = {
 def choose_format(settings: ObjectiveSettings, columns: Mapping[str, Any]) -> Format:
     """The format of a run's task for data with these columns; settings override what a built-in task says."""
     if settings.task == "lm":
-        return TextFormat(settings.text_column or "text")
+        return TextFormat() if settings.template is None else TextFormat(settings.template)
     built_in = BUILT_IN.get(settings.task)
     if settings.template is not None and (settings.label_words is not None or built_in is not None):
         words = settings.label_words or (built_in.formats[0].label_words if built_in else ())

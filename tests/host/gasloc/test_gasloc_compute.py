@@ -36,7 +36,7 @@ RUN = {
     "mode": "gasloc",
     "model": "embedded",
     "task": "lm",
-    "text_column": "sentence",
+    "template": "{sentence}",
     "max_length": 16,
     "steps": 20,
     "local_steps": 2,

@@ -49,8 +49,8 @@ def test_few_tokens_are_one_short_row():
     assert pack(rows(["a b c"]), tokenizer(), 100).shape == (1, 3)
 
 
-def test_a_column_of_another_name():
-    assert pack(rows(["a b"], "review"), tokenizer(), 2, form=TextFormat("review")).tolist() == [[2, 3]]
+def test_a_template_of_its_own():
+    assert pack(rows([" a "], "review"), tokenizer(), 2, form=TextFormat("{review} b")).tolist() == [[2, 3]]
 
 
 def test_more_texts_than_the_tokenizer_takes_at_once():
@@ -108,7 +108,7 @@ def write_folder(folder, **columns):
 
 def test_a_run_s_texts_are_packed_by_shards(tmp_path):
     write_folder(tmp_path, review="a b c")
-    settings = tiny_settings(task="lm", text_column="review", max_length=9, batch_size=2, seed=5)
+    settings = tiny_settings(task="lm", template="{review}", max_length=9, batch_size=2, seed=5)
     whole = load_packed(settings, tiny_tokenizer(), data=str(tmp_path))
     half = load_packed(settings, tiny_tokenizer(), data=str(tmp_path), shard="2/2")
     assert (whole.train_ST.shape, half.train_ST.shape) == ((3, 9), (1, 9))

@@ -72,10 +72,8 @@ class Rating:
 
 
 class RatingEncoder(Encoder):
-    columns = ("text",)
-
     def __init__(self, tokenizer: Any, form: RatingFormat, length_max: int) -> None:
-        super().__init__(tokenizer, length_max)
+        super().__init__(tokenizer, form.template, length_max)
         self._column = form.number_column
         words = [tokenizer(word, add_special_tokens=False)["input_ids"][0] for word in form.words]
         self.objective = Rating(words)
@@ -88,9 +86,6 @@ class RatingEncoder(Encoder):
 
     def _example(self, tokens: tuple[int, ...], row: Row) -> RatedExample:
         return RatedExample(tokens, number=float(row.columns[self._column]))
-
-    def _text(self, row: Row) -> str:
-        return str(row.columns["text"])
 
     def _shorten(self, tokens: list[int]) -> list[int]:
         return tokens[-self.length_max :]

@@ -19,7 +19,9 @@ def task(monkeypatch):
     monkeypatch.setitem(ENCODERS, RatingFormat, RatingEncoder)
 
     def make(rows=ROWS):
-        return make_task(tiny_settings(batch_size=4), tiny_tokenizer(), RatingFormat(("bad", "good")), rows, ROWS[:5])
+        return make_task(
+            tiny_settings(batch_size=4), tiny_tokenizer(), RatingFormat("{text}", ("bad", "good")), rows, ROWS[:5]
+        )
 
     return make
 

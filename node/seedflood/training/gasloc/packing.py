@@ -39,14 +39,13 @@ def pack(rows: Sequence[Row], tokenizer: Any, length: int, *, form: TextFormat |
     """
     encoder = TextEncoder(tokenizer, form or TextFormat(), length)
     length = encoder.length_max
-    (column,) = encoder.columns
     for row in rows:
         encoder.label(row)
     first = tokenizer.bos_token_id if tokenizer.bos_token_id is not None else tokenizer.eos_token_id
     beginning = [] if first is None else [first]
     parts: list[numpy.ndarray[Any, numpy.dtype[numpy.int32]]] = []
     for start in range(0, len(rows), TEXTS_AT_ONCE):
-        texts = [str(row.columns[column]).strip() for row in rows[start : start + TEXTS_AT_ONCE]]
+        texts = [encoder.text(row) for row in rows[start : start + TEXTS_AT_ONCE]]
         encoded = tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]
         parts.extend(numpy.array(beginning + tokens, dtype=numpy.int32) for tokens in encoded)
     tokens_N = torch.from_numpy(numpy.concatenate(parts)) if parts else torch.empty(0, dtype=torch.int32)
@@ -104,7 +103,7 @@ def load_packed(
         raise ConfigError(
             f'Pre-training needs texts, and task "{settings.objective.task}" has prompts: set task = "lm".'
         )
-    form, length = TextFormat(task.encoder.columns[0]), settings.objective.max_length
+    form, length = TextFormat(task.encoder.template), settings.objective.max_length
     packed = [pack(rows, tokenizer, length, form=form) for rows in (task.train_rows, task.validation_rows)]
     return PackedTask(packed[0], packed[1], batch_size=settings.batch_size, run_seed=settings.seed)
 
