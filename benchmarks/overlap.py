@@ -97,7 +97,7 @@ def pace(shared: Path, nodes: int, settings: Run) -> Pace:
     rounds = settings.get("local_steps", 1)
     steps = (ROUNDS + WARM_UP_ROUNDS) * rounds
     run = {**_task(shared), **settings, "clients": nodes, "steps": steps, "refresh_period": steps}
-    node = {"data": str(shared / "data" / "sst2"), "progress_seconds": 0.0, "linger_seconds": 5.0}
+    node = {"data": str(shared / "data" / "sst2"), "progress_seconds": 0.0}
     edges = ring(nodes)
     ports = free_ports(len(edges))
     with TemporaryDirectory(prefix="seedflood-overlap-") as home:

@@ -122,7 +122,6 @@ def follow(name: str, seed: int, *, is_killed: bool = False, is_slow: bool = Fal
             "evaluate_every": LOCAL_STEPS,
             "evaluate_examples": EVALUATE_ROWS,
             "progress_seconds": 0.0,
-            "linger_seconds": 30.0,
         }
         edges = ring(HOSTS)
         ports = free_ports(len(edges)) if is_slow else []

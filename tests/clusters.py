@@ -34,7 +34,7 @@ class Cluster:
                 "listen": "127.0.0.1:0",
                 "state": self.folder / name,
                 "evaluate_examples": 0,
-                "linger_seconds": 20.0,
+                "patience_seconds": 20.0,
             }
             | node,
             "peers": [{"address": address} for address in addresses],

@@ -70,7 +70,7 @@ async def test_a_node_that_leaves_is_not_waited_for_and_one_that_returns_catches
 
 async def test_a_late_node_joins_a_bounded_run_and_ends_equal(cluster):
     run = {"clients": 3, "steps": 60, "window": "bounded", "batch_size": 2}
-    soon = {"start_seconds": 0.0}
+    soon = {"patience_seconds": 1.0}
     a, b = await cluster.start("a", [], run, soon), await cluster.start("b", ["a"], run, soon)
     await cluster.until(lambda: min(a.node.step, b.node.step) >= 20)
     with cluster.held(a, b):

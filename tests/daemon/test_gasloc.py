@@ -160,10 +160,10 @@ async def test_a_host_that_is_killed_in_a_diloco_run_agrees_with_the_others_when
 
 
 async def test_a_host_that_comes_back_when_all_have_finished_takes_the_agreed_parameters(cluster):
-    run, serve = {"clients": 3, "steps": 120}, {"when_finished": "serve", "linger_seconds": 2.0}
+    run, serve = {"clients": 3, "steps": 120}, {"when_finished": "serve", "patience_seconds": 2.0}
     await cluster.start("a", [], run, serve)
     await cluster.start("b", ["a"], run, serve)
-    c = await cluster.start("c", ["a", "b"], run, {"linger_seconds": 1.0})
+    c = await cluster.start("c", ["a", "b"], run, {"patience_seconds": 1.0})
     await cluster.until(lambda: c.node.gasloc.round >= 3)
     await kill(c)
     others = [cluster.daemons[name] for name in "ab"]
@@ -221,7 +221,7 @@ async def test_a_host_that_leaves_finds_its_parameters_again(cluster):
     await b.close()
     step, values = b.engine.trainer.worker.step, cluster.parameters("b")
     assert np.array_equal(values, b.engine.trainer.worker.flat.values_F.numpy())
-    restored = await cluster.start("b", [], run, {"start_seconds": 1000.0})
+    restored = await cluster.start("b", [], run, {"patience_seconds": 1000.0})
     await cluster.until(lambda: restored.node.gasloc.is_restored)
     assert restored.engine.trainer.worker.step == step
     assert np.array_equal(restored.engine.trainer.worker.flat.values_F.numpy(), values)
@@ -229,7 +229,7 @@ async def test_a_host_that_leaves_finds_its_parameters_again(cluster):
 
 async def test_a_late_host_begins_with_a_copy_of_a_neighbour(cluster):
     run = {"clients": 2, "steps": 240}
-    a = await cluster.start("a", [], run, {"start_seconds": 0.1})
+    a = await cluster.start("a", [], run, {"patience_seconds": 1.0})
     await cluster.until(lambda: a.node.gasloc.round >= 10)
     b = await cluster.start("b", ["a"], run)
     await cluster.until(lambda: b.node.is_ready)

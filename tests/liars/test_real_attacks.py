@@ -40,7 +40,7 @@ from seedflood.transport.door import HALF_OPEN_MAX
 
 PERIOD = 50
 RUN = {"clients": 3, "steps": 1_000_000, "window": "bounded", "refresh_period": PERIOD}
-NODE = {"http": "127.0.0.1:0", "start_seconds": 60.0, "progress_seconds": 1}
+NODE = {"http": "127.0.0.1:0", "progress_seconds": 1}
 
 OPENS_NOTHING = ("none", "foreign", "expired", "plain")
 REFUSED_FOR = {"unsigned": "certificate", "stolen": "certificate", "prolonged": "certificate", "another": "identity"}

@@ -53,7 +53,7 @@ class Swarm:
 @pytest.fixture(scope="module")
 def swarm(packages: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Swarm]:
     made = Hosts(tmp_path_factory.mktemp("liars"))
-    hosts = made.make(3, ring(3), RUN, {"http": "127.0.0.1:0", "start_seconds": 60.0, "progress_seconds": 1})
+    hosts = made.make(3, ring(3), RUN, {"http": "127.0.0.1:0", "progress_seconds": 1})
     try:
         origins = [str(int(host.start().wait_for("started")["origin"], 16)) for host in hosts]
         for host in hosts:

@@ -37,7 +37,7 @@ class Course:
         closed = {"operator": operator.public_key.hex()} | ALIKE
         first = {"name": "first", "steps": 200, "clients": both, "nonce": "1"} | closed
         second = {"name": "second", "steps": 60, "clients": count, "nonce": "2"} | closed
-        usual = {"roster": "1.json", "then": "second.toml", "linger_seconds": 0.0}
+        usual = {"roster": "1.json", "then": "second.toml", "patience_seconds": 0.0}
         made = hosts.make(count, ring(count), first, usual | node, tls={"loopback": True})
         keys = [Identity.load_or_create(host.folder / "state" / KEY_FILE).public_key for host in made]
         entries = tuple(Entry(host.name, key) for host, key in zip(made, keys, strict=True))

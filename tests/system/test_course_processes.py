@@ -92,7 +92,7 @@ def test_hosts_that_are_killed_go_on_where_the_course_was(hosts: Hosts):
 
 
 def test_a_host_that_lost_what_the_others_ended_with_says_what_to_copy(hosts: Hosts):
-    a, b, c = made = make(hosts, SAME_MODEL, {"linger_seconds": 1.0})
+    a, b, c = made = make(hosts, SAME_MODEL, {"patience_seconds": 1.0})
     for host in made:
         host.start()
     for host in made:

@@ -25,7 +25,7 @@ PAST_STEPS = 20_000
 
 def test_a_late_comer_is_ready_soon_after_its_first_link(hosts: Hosts):
     run = {"steps": 900, "window": "bounded", "refresh_period": 50, "clients": 4}
-    made = hosts.make(4, ring(4), run, {"start_seconds": 0.0})
+    made = hosts.make(4, ring(4), run, {"patience_seconds": 1.0})
     for host in made[:3]:
         host.start()
     made[0].wait_for("progress", step=200)
@@ -41,7 +41,7 @@ def test_a_late_comer_is_ready_soon_after_its_first_link(hosts: Hosts):
 
 def test_a_late_comer_whose_donor_dies_in_the_middle_goes_on_with_another_one(hosts: Hosts):
     run = {"steps": PAST_STEPS + 300, "window": "bounded", "refresh_period": 10**6}
-    made = hosts.make(3, ring(3), run, {"start_seconds": 0.0, "linger_seconds": 600.0})  # the donor returns, slowly
+    made = hosts.make(3, ring(3), run, {"patience_seconds": 30.0})  # the donor returns, slowly
     give_a_past(made[:2], PAST_STEPS)
     for host in made[:2]:
         host.start()

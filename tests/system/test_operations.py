@@ -58,7 +58,7 @@ def test_readiness_follows_the_life_of_a_node_and_liveness_does_not(hosts):
 
 def test_a_node_that_catches_up_is_alive_and_not_ready(hosts):
     """Its only neighbour hangs, so catching up lasts as long as the test wants."""
-    a, b = hosts.make(2, [(0, 1)], {"steps": 100_000}, {"start_seconds": 3600})
+    a, b = hosts.make(2, [(0, 1)], {"steps": 100_000}, {"patience_seconds": 3600})
     for host in (a, b):
         host.start()
     a.wait_for("progress", step=20)

@@ -17,7 +17,7 @@ TRIANGLE = [(0, 1), (1, 2), (0, 2)]
 
 
 def test_sigterm_drains_and_the_others_go_on(hosts):
-    a, b, c = hosts.make(3, TRIANGLE, {"steps": 100}, {"linger_seconds": 1.0})
+    a, b, c = hosts.make(3, TRIANGLE, {"steps": 100}, {"patience_seconds": 1.0})
     for host in (a, b, c):
         host.start()
     c.wait_for("progress", step=10)
@@ -75,7 +75,7 @@ def test_a_finished_node_started_again_says_its_result_and_exits(hosts):
     assert [host.start().process is not None for host in (a, b)]
     assert [a.end(), b.end()] == [ExitCode.OK] * 2
     digest = a.result()["digest"]
-    assert a.start("--set", "node.linger_seconds=1").end() == ExitCode.OK
+    assert a.start("--set", "node.patience_seconds=1").end() == ExitCode.OK
     assert a.result()["digest"] == digest
 
 

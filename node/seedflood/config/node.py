@@ -66,10 +66,12 @@ class NodeSettings(Section):
     when_finished: Literal["exit", "serve"] = Field("exit", description="After the run: exit, or serve late comers.")
     then: Path | None = Field(None, description="Settings of the run that follows this one.")
     progress_seconds: float = Field(10.0, ge=0, description="Seconds between progress lines in the log.")
-    start_seconds: float = Field(
-        60.0, ge=0, description="Seconds that the first window waits for all hosts (strict windows wait for ever)."
+    patience_seconds: float = Field(
+        60.0,
+        ge=0,
+        description="Seconds to wait for hosts that are away: at the beginning for all of the run (strict windows wait "
+        "for ever), at the end for neighbours.",
     )
-    linger_seconds: float = Field(60.0, ge=0, description="At the end, seconds to wait for neighbours that are away.")
     http: str = Field(
         "127.0.0.1:0",
         description='Address and port of the status page, /metrics, /livez and /readyz; port 0 takes any, "" none.',

@@ -306,7 +306,7 @@ class Daemon:
             keep_farewell(self._stage, self._driver.hello())
             self.hub.tell("goes on to the next run")
             self._end()
-        elif (fault := handover.fault(now, self.settings.node.linger_seconds)) is not None:
+        elif (fault := handover.fault(now, self.settings.node.patience_seconds)) is not None:
             self.failed(fault)
         elif handover.is_due(now):
             names = [one.name for one in handover.blockers()]

@@ -113,7 +113,7 @@ class GaslocEngine(Engine, Watcher):
             copy_bytes_max=COPY_FACTOR * 4 * numbers + COPY_BYTES_SPARE,
         )
         bounds = Bounds(slow_share=math.inf) if said.local_steps == 1 else Bounds()
-        patience = Patience(start_seconds=node.start_seconds, linger_seconds=node.linger_seconds)
+        patience = Patience(start_seconds=node.patience_seconds, linger_seconds=node.patience_seconds)
         rounds = max(1, CHECKPOINT_STEPS // (node.local_steps or said.local_steps))
         habits = Habits(node.local_steps, checkpoint_rounds=rounds, bounds=bounds, patience=patience)
         self._shell = shell

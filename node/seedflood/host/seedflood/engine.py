@@ -109,7 +109,7 @@ class SeedfloodEngine(Engine):
             run_seed=run.seed,
             quorum=seedflood.quorum,
         )
-        patience = Patience(start_seconds=node.start_seconds, linger_seconds=node.linger_seconds)
+        patience = Patience(start_seconds=node.patience_seconds, linger_seconds=node.patience_seconds)
         self._shell = shell
         self._hub = shell.hub
         self._observer = SeedfloodObserver(shell.hub, seedflood, self._find_update)
