@@ -57,7 +57,7 @@ class Plan:
     """What is simulated. The same plan gives exactly the same run, on any machine. Raises UsageError.
 
     refresh_period, tell, delay, optimizer: drawn from the seed if None. closed: is there an operator, who changes the
-    roster during chaos, and a stranger? Then a quorum is drawn for every second seed, unless windows are strict.
+    roster during chaos, and a stranger?
     """
 
     clients: int = 16
@@ -86,13 +86,6 @@ class Plan:
             raise UsageError(
                 f'optimizer "{self.optimizer}" goes by steps, which must be complete: choose --window strict.'
             )
-
-    @property
-    def quorum(self) -> int | None:
-        """How many hosts have to sign an epoch's sum: more than half, or two thirds of them; None: all."""
-        if not self.closed or self.window == "strict" or self.seed % 2:
-            return None
-        return random.Random(f"quorum {self.seed}").choice((self.clients // 2 + 1, -(-2 * self.clients // 3)))
 
     def drawn(self) -> "Plan":
         """The plan with tell, delay and optimizer drawn from the seed, where they are None."""
@@ -215,7 +208,6 @@ def _make_world(plan: Plan, edges: Iterable[tuple[int, int]], climate: Climate) 
         weather=climate.weather,
         pace=climate.paces,
         patience=PATIENCE,
-        quorum=plan.quorum,
     )
 
 
@@ -230,7 +222,6 @@ def show_result(result: Result, console: Console) -> None:
     plan = result.plan
     hosts = f"{plan.clients} hosts, {plan.topology}, {plan.window}, delay {plan.delay}"
     hosts += ", closed" if plan.closed else ""
-    hosts += f", quorum {plan.quorum}" if plan.quorum else ""
     what = f"{hosts}, {plan.tell}, {plan.optimizer}, seed {plan.seed}"
     table = Table(title=what, title_justify="left")
     table.add_column("what")

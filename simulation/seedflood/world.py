@@ -37,7 +37,6 @@ class SeedfloodWorld(World[SeedfloodHost]):
         weather: Weather | None = None,
         pace: Pace | Sequence[Pace] | None = None,
         patience: Patience | None = None,
-        quorum: int | None = None,
     ) -> None:
         patience = patience or Patience()
         self.chronicle = Chronicle(refresh_period, telling, optimizer)
@@ -54,7 +53,6 @@ class SeedfloodWorld(World[SeedfloodHost]):
             delay=delay,
             step_reach=None if optimizer == "sgd" else COEFFICIENT_MAX,
             run_seed=seed & SEED_MAX,
-            quorum=quorum,
         )
         super().__init__(
             clients,

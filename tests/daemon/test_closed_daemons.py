@@ -284,11 +284,11 @@ async def test_a_host_that_cannot_take_part_is_told_what_to_do(closed: Closed) -
         await closed.start("late", [])
 
 
-async def test_with_a_quorum_a_host_that_is_down_keeps_no_epoch_open_and_takes_the_sums_when_it_returns(
+async def test_in_a_bounded_run_a_host_that_is_down_keeps_no_epoch_open_and_takes_the_sums_when_it_returns(
     closed: Closed,
 ) -> None:
     closed.enrol("a", "b", "c")
-    run = {"clients": 3, "steps": 64, "window": "bounded", "refresh_period": 4, "quorum": 2}
+    run = {"clients": 3, "steps": 64, "window": "bounded", "refresh_period": 4}
     a = await closed.start("a", [], **run)
     b = await closed.start("b", ["a"], **run)
     c = await closed.start("c", ["a", "b"], **run)

@@ -56,8 +56,6 @@ def test_what_is_commented_out_can_be_taken_in(tmp_path, mode):
     text = text.replace('mode = "seedflood"', f'mode = "{mode}"')
     if mode == "gasloc":
         text = text.replace('task = "sst2"', 'task = "lm"')
-    else:
-        text = text.replace('window = "strict"', 'window = "bounded"')  # strict windows take no quorum
     (tmp_path / "peers.toml").write_text(text)
     taken = load_settings(tmp_path / "peers.toml")
     assert taken.model_fields_set == set(Settings.model_fields)

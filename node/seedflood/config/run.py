@@ -120,7 +120,6 @@ class RunSettings(Section):
     @model_validator(mode="after")
     def _check_algorithm(self) -> Self:
         self.algorithm.check_steps(self.steps)
-        self.algorithm.check_hosts(self.clients, is_closed=self.operator is not None)
         self.algorithm.check_task(self.objective.task)
         return self
 

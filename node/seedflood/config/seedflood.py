@@ -70,13 +70,6 @@ class SeedfloodSettings(AlgorithmSettings):
         description="The largest slope, or coefficient of a gradient, that an update may tell; whatever is larger is "
         "refused (default: 4096; coefficients 1024).",
     )
-    quorum: int | None = Field(
-        None,
-        ge=2,
-        le=65536,
-        description="How many hosts of the roster must sign an epoch's sum before it takes the place of the updates; "
-        "always more than half. For closed runs without strict windows (default: all that take part).",
-    )
 
     @model_validator(mode="after")
     def _check_optimizer(self) -> Self:
@@ -98,25 +91,6 @@ class SeedfloodSettings(AlgorithmSettings):
         if self.warmup_steps >= steps and self.warmup_steps:
             raise ValueError(
                 f"warmup_steps ({self.warmup_steps}) of [run.seedflood] must be fewer than steps ({steps})"
-            )
-
-    def check_hosts(self, clients: int, *, is_closed: bool) -> None:
-        if self.quorum is None:
-            return
-        if not is_closed:
-            raise ValueError(
-                "quorum of [run.seedflood] is of hosts on a roster, which only a closed run has: set operator, or "
-                "leave it out"
-            )
-        if self.window == "strict":
-            raise ValueError(
-                "quorum of [run.seedflood] is not for strict windows, which wait for every host anyway: set "
-                'window = "bounded", or leave it out'
-            )
-        if not clients < 2 * self.quorum <= 2 * clients:
-            raise ValueError(
-                f"quorum ({self.quorum}) of [run.seedflood] must be more than half of clients ({clients}), and no more "
-                "than all"
             )
 
     def shown(self) -> dict[str, Any]:

@@ -27,9 +27,6 @@ class AlgorithmSettings(Section):
     def check_steps(self, steps: int) -> None:
         """Raises ValueError if a run of this length cannot have these settings."""
 
-    def check_hosts(self, clients: int, *, is_closed: bool) -> None:
-        """Raises ValueError if a run of so many hosts cannot have these settings. is_closed: it has an operator."""
-
     def check_task(self, task: str) -> None:
         """Raises ValueError if the algorithm cannot learn this task."""
 

@@ -28,8 +28,8 @@ def roster_of(*hosts, removed=()):
     return Roster(1, tuple(entries)).signed(lambda told: pretend_signature(OPERATOR, told), OPERATOR, "")
 
 
-def make_quorum(least, *hosts, removed=()):
-    rules = make_rules(clients=len(hosts), refresh_period=PERIOD, window="bounded", quorum=least)
+def make_quorum(*hosts, removed=()):
+    rules = make_rules(clients=len(hosts), refresh_period=PERIOD, window="bounded")
     gate = Gate(verify, OPERATOR, "", roster_of(*hosts, removed=removed))
     return rules, Quorum(rules, gate, is_signed)
 
@@ -38,10 +38,10 @@ class Host:
     """One host of five: what it holds of the first epoch as bundles, the sum in its journal, what it has heard that
     others state, and who was removed as far as it knows."""
 
-    def __init__(self, origin, quorum):
+    def __init__(self, origin):
         self.origin = origin
         self.gate = Gate(verify, OPERATOR, "", roster_of(*ORIGINS))
-        self.rules = make_quorum(quorum, *ORIGINS)[0]
+        self.rules = make_quorum(*ORIGINS)[0]
         self.quorum = Quorum(self.rules, self.gate, is_signed)
         self.removed = frozenset()
         self.closings = Closings(self.rules, self.quorum)
@@ -156,11 +156,11 @@ ACTIONS = st.one_of(
 
 
 @settings(max_examples=150)
-@given(st.integers(2, 4), st.booleans(), st.lists(ACTIONS | REMOVALS, max_size=40))
-def test_of_two_compacted_sums_one_covers_the_other_and_in_the_end_all_hold_the_same(size, is_begun, actions):
+@given(st.booleans(), st.lists(ACTIONS | REMOVALS, max_size=40))
+def test_of_two_compacted_sums_one_covers_the_other_and_in_the_end_all_hold_the_same(is_begun, actions):
     """Whomever the operator removes, and tells of it when. Who was removed is looked at no more. is_begun: does it
     begin with a compacted sum?"""
-    hosts = [Host(origin, size) for origin in ORIGINS]
+    hosts = [Host(origin) for origin in ORIGINS]
     removed = frozenset()
     if is_begun:
         compact(hosts[: hosts[0].quorum.size], BUNDLES[0])
@@ -185,9 +185,9 @@ def test_of_two_compacted_sums_one_covers_the_other_and_in_the_end_all_hold_the_
 
 
 def test_less_than_half_would_let_two_sides_part_for_ever(monkeypatch):
-    """Which is why a quorum is more than half, whatever the run says."""
+    """Which is why a quorum is more than half."""
     monkeypatch.setattr(Quorum, "size", 2)
-    hosts = [Host(origin, 2) for origin in ORIGINS]
+    hosts = [Host(origin) for origin in ORIGINS]
     for pair, bundle in (((0, 1), BUNDLES[0]), ((2, 3), BUNDLES[2])):
         for k in pair:
             hosts[k].hear(bundle)
@@ -200,7 +200,7 @@ def test_less_than_half_would_let_two_sides_part_for_ever(monkeypatch):
 def parted():
     """Three of five have compacted the epoch, two have heard nothing of it. Then two of the three are removed, as all
     others know."""
-    hosts = [Host(origin, 2) for origin in ORIGINS]
+    hosts = [Host(origin) for origin in ORIGINS]
     compact(hosts[:3], BUNDLES[0])
     ada, *cut_off = hosts[0], *hosts[3:]
     for host in (ada, *cut_off):
@@ -230,15 +230,23 @@ def test_no_quorum_is_left_without_the_host_that_has_the_sum():
 # How many
 
 
-@pytest.mark.parametrize(("least", "size"), [(3, 3), (4, 4), (5, 5), (2, 3)])
-def test_a_quorum_is_what_the_run_says_and_always_more_than_half(least, size):
-    assert make_quorum(least, *ORIGINS)[1].size == size
+@pytest.mark.parametrize(("hosts", "size"), [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3)])
+def test_a_quorum_is_more_than_half(hosts, size):
+    assert make_quorum(*ORIGINS[:hosts])[1].size == size
+
+
+def test_strict_windows_and_open_runs_have_no_quorum():
+    rules, quorum = make_quorum(*ORIGINS)
+    assert quorum.is_in_force
+    assert not Quorum(rules, Gate(verify), is_signed).is_in_force
+    strict = make_rules(clients=5, refresh_period=PERIOD)
+    assert not Quorum(strict, quorum._gate, is_signed).is_in_force
 
 
 def test_a_quorum_follows_the_roster_and_who_was_removed_has_no_word_but_counts():
-    _, quorum = make_quorum(3, *ORIGINS, removed=[E])
+    _, quorum = make_quorum(*ORIGINS, removed=[E])
     assert quorum.size == 3
-    _, quorum = make_quorum(4, *ORIGINS, removed=[D, E])
+    _, quorum = make_quorum(*ORIGINS, removed=[D, E])
     assert quorum.size == 3
     assert quorum.of([one.member() for one in ORIGINS]) == [one.member() for one in (A, B, C)]
 
@@ -256,7 +264,7 @@ def test_a_quorum_follows_the_roster_and_who_was_removed_has_no_word_but_counts(
     ],
 )
 def test_removed_hosts_count_and_all_who_stay_are_enough(signers, removed, is_met):
-    _, quorum = make_quorum(2, *ORIGINS, removed=removed)
+    _, quorum = make_quorum(*ORIGINS, removed=removed)
     assert quorum.is_met({one.id for one in signers}) == is_met
 
 
@@ -265,7 +273,7 @@ def test_removed_hosts_count_and_all_who_stay_are_enough(signers, removed, is_me
 
 def closed_alone(*bundles):
     """A host that has closed the first epoch though something is lacking."""
-    host = Host(A, 3)
+    host = Host(A)
     for bundle in bundles:
         host.hear(bundle)
     host.close()
@@ -273,7 +281,7 @@ def closed_alone(*bundles):
 
 
 def test_an_epoch_that_lacks_something_is_closed_one_epoch_later():
-    closings = Closings(*make_quorum(3, *ORIGINS))
+    closings = Closings(*make_quorum(*ORIGINS))
     assert closings.due(AFTER - 1, lambda _: False) == []
     assert [order.epoch for order in closings.due(AFTER, lambda _: False)] == [0]
 

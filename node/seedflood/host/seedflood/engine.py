@@ -107,7 +107,6 @@ class SeedfloodEngine(Engine):
             delay=seedflood.delay,
             step_reach=None if seedflood.optimizer == "sgd" else int(STEP_MAX),
             run_seed=run.seed,
-            quorum=seedflood.quorum,
         )
         patience = Patience(start_seconds=node.patience_seconds, linger_seconds=node.patience_seconds)
         self._shell = shell

@@ -28,7 +28,7 @@ bundles are kept for another RETURN_ROUNDS, unless it states the same sums as we
 A dead origin keeps epochs open: it may have said something that nobody has heard yet. That ends when it returns, or
 leaves.
 
-All this is different if the run states a *quorum* (`quorum`). Then an epoch that lacks something is closed as well, one
+All this is different if there is a *quorum* (`quorum`). Then an epoch that lacks something is closed as well, one
 epoch later, and it is compacted when a quorum has signed the same. What comes late for a compacted epoch stays beside
 its sum, which goes on to be stated. Only if somebody states another digest, because it had the late bundles in time, is
 a new sum taken with them, and it replaces the first when a quorum has signed it.
@@ -104,7 +104,7 @@ class Closings:
         self._open(epoch)
         self._kept[epoch] = pack_frontier(closed.frontier)
         is_all = held is None or Frontier(closed.frontier).covers(held.held())
-        if is_all or self._quorum.is_stated:
+        if is_all or self._quorum.is_in_force:
             self._close(closed)
         if held is not None and not is_all:
             _join(self._void_unless_signed(epoch), held.held())
@@ -141,7 +141,7 @@ class Closings:
     def _void_unless_signed(self, epoch: int) -> Frontier:
         """More is held of an epoch: voids a sum of it, unless a quorum has signed it. Returns what is held, to add to
         it."""
-        if not (self._quorum.is_stated and epoch in self._kept and epoch in self._digests):
+        if not (self._quorum.is_in_force and epoch in self._kept and epoch in self._digests):
             return self._void(epoch)
         self._late.add(epoch)
         return self._held.setdefault(epoch, Frontier(unpack_frontier(self._kept[epoch])))
@@ -190,7 +190,7 @@ class Closings:
         while True:
             epoch, end = self.epoch_of(end), end + self._rules.refresh_period
             is_settled = step >= min(end + CLOSING_ROUNDS * self._rules.local_steps, self._rules.steps)
-            is_overdue = self._quorum.is_stated and step >= end + self._rules.refresh_period
+            is_overdue = self._quorum.is_in_force and step >= end + self._rules.refresh_period
             if step < end or not is_settled or not (is_overdue or is_all_held(end)):
                 return orders
             if epoch not in self._digests:
@@ -203,7 +203,7 @@ class Closings:
         if self._summing.get(closed.epoch) != closed.frontier:
             return []  # more has come since it was ordered
         del self._summing[closed.epoch]
-        if closed.epoch in self._kept and not self._quorum.is_stated:
+        if closed.epoch in self._kept and not self._quorum.is_in_force:
             self.restore(closed)
             return [closed]
         self._sums[closed.epoch] = closed
@@ -225,11 +225,11 @@ class Closings:
         takes part states the same of these epochs as we do."""
         if not self._sums:
             return []
-        before = self._signed_before(members) if self._quorum.is_stated else self._stated_before(members)
+        before = self._signed_before(members) if self._quorum.is_in_force else self._stated_before(members)
         settled = [self._sums.pop(epoch) for epoch in sorted(self._sums) if epoch < self.epoch_of(before)]
         for closed in settled:
             self.restore(closed)
-        return [self._with_warrant(closed, members) for closed in settled] if self._quorum.is_stated else settled
+        return [self._with_warrant(closed, members) for closed in settled] if self._quorum.is_in_force else settled
 
     def _signed_before(self, members: Iterable[Member]) -> int:
         """A quorum states of all epochs below this step what we do."""
@@ -265,7 +265,7 @@ class Closings:
 
     def misstated_by(self, members: Collection[Member]) -> list[Member]:
         """Whose sums stand for the same bundles as those that a quorum has signed, and differ."""
-        if not self._quorum.is_stated:
+        if not self._quorum.is_in_force:
             return []
         before, period = self._signed_before(members), self._rules.refresh_period
         said = [(member, stated(member).closed) for member in self._quorum.of(members)]

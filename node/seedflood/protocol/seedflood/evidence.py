@@ -11,7 +11,7 @@ left. A sum that was compacted has been signed by all of them. A node whose pati
 nothing for so long, makes do with more signatures for the sum than against it, the donor's among them: after a disaster
 the others may be waiting for this node. No sum is adopted that nobody has signed.
 
-If the run states a quorum (`quorum`), the hosts that have signed a sum must be a quorum with ourselves. Their
+If there is a quorum (`quorum`), the hosts that have signed a sum must be a quorum with ourselves. Their
 statements come with the sum (`warrant`). If these are not enough, because hosts were added since, the newest
 statements of all may be.
 """
@@ -62,7 +62,7 @@ class Evidence:
         """The digests of a sum, if enough hosts have signed them. With a quorum also its warrant: the one that came
         with it, or else one that is made of what the donor tells and others state."""
         told, covered = self._digest(closed.epoch), Frontier(closed.frontier).digest()
-        if not quorum.is_stated:
+        if not quorum.is_in_force:
             is_signed = self._suffices(closed.epoch, members, ours, is_patient=is_patient)
             return (told, None) if told is not None and is_signed else None
         warrant = closed.warrant

@@ -209,7 +209,7 @@ class Exchange:
             for closed in agreed:
                 self._holdings.contents.forget(closed.epoch)
             others = closings.outvoted_by(m for m in members if self.watch.jury.counts(m.origin, now))
-            self._is_outvoted = bool(others) and self._holdings.quorum.is_stated
+            self._is_outvoted = bool(others) and self._holdings.quorum.is_in_force
             if others:
                 self.watch.doubt([other.origin for other in others], others[0].name, self._outbox)
 

@@ -1,6 +1,7 @@
 """A quorum: how many hosts of the roster have to sign the sum of an epoch before it is compacted.
 
-Without one, everyone who takes part has to. Then a host that died keeps the bundles of all, and so does one that
+It is more than half of all hosts that were ever listed, in closed runs without strict windows. In other runs there is
+none, and everyone who takes part has to sign. Then a host that died keeps the bundles of all, and so does one that
 states nonsense. With a quorum neither does, and nothing is lost or counted twice:
 
 * Any two quorums are more than half of the same hosts, so one host is in both. What a host holds of an epoch only grows
@@ -40,14 +41,14 @@ class Quorum:
     """The quorum of a closed run, by the roster that counts now. is_signed: was a statement made by its subject?"""
 
     def __init__(self, rules: Rules, gate: Gate, is_signed: Callable[[Member], bool]) -> None:
-        self._least = rules.quorum
+        self._is_strict = rules.window == "strict"
         self._gate = gate
         self._is_signed = is_signed
 
     @property
-    def is_stated(self) -> bool:
+    def is_in_force(self) -> bool:
         """Is there one? Else everyone who takes part has to sign."""
-        return self._least is not None
+        return self._gate.is_closed and not self._is_strict
 
     @property
     def size(self) -> int:
@@ -73,5 +74,5 @@ class Quorum:
 
     @property
     def _majority(self) -> int:
-        """What the run says, and always more than half of all that were ever listed."""
-        return max(self._least or 0, len(self._gate.listed) // 2 + 1)
+        """More than half of all that were ever listed."""
+        return len(self._gate.listed) // 2 + 1

@@ -24,8 +24,7 @@ class Rules(SwarmRules):
     size of an epoch's unpacked coefficients, which follows from model and rank. telling: what is told of a step. delay:
     how many windows may be open while a round is measured. step_reach: the most that one step adds to a coefficient,
     whatever was told; None: what was told adds up. run_seed: the seeds of all pairs follow from it (`seeds`); None: any
-    seed will do. quorum: how many hosts of the roster have to sign an epoch's sum at least (`quorum`); None: all that
-    take part.
+    seed will do.
 
     Raises ConfigError if a bundle would be too large.
     """
@@ -38,7 +37,6 @@ class Rules(SwarmRules):
     delay: int = 0
     step_reach: int | None = None
     run_seed: int | None = None
-    quorum: int | None = None
 
     def __post_init__(self) -> None:
         if self.local_steps * self.telling.size > BUNDLE_BYTES_MAX:

@@ -73,8 +73,8 @@ def _names(members: Iterable[MemberView]) -> tuple[str, ...]:
 
 
 def add_quorum(view: View, quorum: Quorum, misstating: Iterable[str]) -> View:
-    """The view with the hosts that sign other sums of epochs than a quorum has signed, if the run states one."""
-    if not quorum.is_stated:
+    """The view with the hosts that sign other sums of epochs than a quorum has signed, if there is one."""
+    if not quorum.is_in_force:
         return view
     names = sorted(misstating)
     figures = {**view.figures, "quorum": float(quorum.size), "hosts_with_other_sums": float(len(names))}
