@@ -16,6 +16,7 @@ from seedflood.config import NodeSettings, RunSettings
 from seedflood.identity import Identity
 from seedflood.training.evaluation import Evaluation, evaluate
 from seedflood.training.seedflood.rehearsal import Rehearsal
+from seedflood.training.shards import equal_shares
 from study.methods.central import AdamW
 from study.methods.method import Graph, Problem
 from study.methods.seedflood import frame_bytes
@@ -59,7 +60,7 @@ def follow(
     """The course of a run, evaluated every so many steps and at its end, or until a loss is reached."""
     settings = exercise.settings(seed, **run)
     with TemporaryDirectory(prefix="seedflood-learn-") as home:
-        rehearsal = Rehearsal(settings, exercise.node(home))
+        rehearsal = Rehearsal(settings, equal_shares(exercise.node(home), settings.clients))
         key, run_id = Identity.generate(), settings.run_id()
         seconds = sent = 0.0
         course = [_point(0, 0, 0, rehearsal.evaluate())]

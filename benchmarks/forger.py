@@ -24,6 +24,7 @@ from seedflood.protocol.seedflood.payload import VALUE_MAX, Coefficients, Pairs,
 from seedflood.protocol.seedflood.seeds import probe_seed
 from seedflood.training.seedflood.rehearsal import Rehearsal
 from seedflood.training.seedflood.trainer import Round, Trainer
+from seedflood.training.shards import equal_shares
 
 CLIENTS = 8
 SEEDS = (1, 2, 3)
@@ -98,7 +99,7 @@ def end(seed: int, eighth: Eighth, **settings: Any) -> tuple[float, float]:
 
 
 def make_rehearsal(run: RunSettings, node: NodeSettings, eighth: Eighth) -> Rehearsal:
-    rehearsal = Rehearsal(run, node)
+    rehearsal = Rehearsal(run, equal_shares(node, run.clients))
     if eighth != "honest":
         rehearsal.trainers[-1] = Forger(rehearsal.trainers[-1], is_silent=eighth == "silent")
     return rehearsal

@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 from benchmarks.measure import Metric, make_metric
 from seedflood.config import NodeSettings, RunSettings
 from seedflood.training.seedflood.rehearsal import Rehearsal
+from seedflood.training.shards import equal_shares
 
 ESTIMATES = ("two-sided", "one-sided", "gradient")
 SEEDS = (1, 2, 3)
@@ -30,7 +31,7 @@ class Course:
         run = {"task": "embedded", "train_examples": 1024, "clients": 3, "steps": LENGTHS[-1]}
         settings = RunSettings.of(**run, estimate=estimate, seed=seed)
         assert settings.seedflood.schedule == "root", "a shorter run is the beginning of a longer one"
-        self._rehearsal = Rehearsal(settings, NodeSettings(state=home))
+        self._rehearsal = Rehearsal(settings, equal_shares(NodeSettings(state=home), settings.clients))
         self.accuracies: list[float] = []
         self.loss = 0.0
 

@@ -20,6 +20,7 @@ from study.methods import METHODS
 from study.methods.clients import use_one_thread
 from study.methods.method import Cost, Graph, Method, Problem
 from study.rows import Split
+from study.skew import deal
 
 SAMPLE_CLIENTS = 2
 
@@ -69,11 +70,14 @@ def problem_of(cell: Cell, rows: Split, home: Path) -> Problem:
         clients=cell.clients,
         steps=cell.steps,
         batch_size=cell.batch_size,
-        label_skew=cell.skew,
     )
     edges = tuple(make_topology(cell.topology, cell.clients, seed=cell.seed))
     node = NodeSettings(data=str(rows.tuning), state=home, device="cpu")
-    return Problem(run, node, Graph(cell.clients, edges), cell.local_steps, dict(cell.options), cell.initial)
+    graph, options = Graph(cell.clients, edges), dict(cell.options)
+    folders = (
+        () if cell.skew is None else deal(run.objective, rows.tuning, cell.clients, cell.seed, cell.skew, home / "rows")
+    )
+    return Problem(run, node, graph, cell.local_steps, options, cell.initial, folders)
 
 
 @cache

@@ -60,7 +60,7 @@ def split(objective: ObjectiveSettings, data: str | None, sizes: Sizes, home: Pa
     order: list[int] = permutation(derive_key("study rows"), len(train)).tolist()
     chosen = [train[index] for index in order[: sizes.train + sizes.validation]]
     held_out = [test[index] for index in permutation(derive_key("study test rows"), len(test)).tolist()]
-    parts = [_lines(part) for part in (chosen[: sizes.train], chosen[sizes.train :], held_out[: sizes.test])]
+    parts = [_spell(part) for part in (chosen[: sizes.train], chosen[sizes.train :], held_out[: sizes.test])]
     digest = hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
     found = Split(digest, home / digest / "tuning", home / digest / "final")
     for folder, validation in ((found.tuning, parts[1]), (found.final, parts[2])):
@@ -70,5 +70,10 @@ def split(objective: ObjectiveSettings, data: str | None, sizes: Sizes, home: Pa
     return found
 
 
-def _lines(rows: Sequence[Row]) -> bytes:
+def write_rows(path: Path, rows: Sequence[Row]) -> None:
+    """One JSON object per line."""
+    durable.write(path, _spell(rows), mode=0o644)
+
+
+def _spell(rows: Sequence[Row]) -> bytes:
     return "".join(json.dumps(dict(row.columns), sort_keys=True, default=str) + "\n" for row in rows).encode()

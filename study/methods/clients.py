@@ -40,8 +40,7 @@ class Clients(Method):
         self.problem = problem
         self.step = 0
         base = problem.start()
-        shards = [f"{k + 1}/{run.clients}" for k in range(run.clients)]
-        self.tasks = [load_rows(run, problem.node.model_copy(update={"shard": one}), base) for one in shards]
+        self.tasks = [load_rows(run, host, base) for host in problem.hosts]
         if self.has_adapters:
             add_adapters(base.model, int(problem.options.get("rank", RANK)), run.seed)
         else:

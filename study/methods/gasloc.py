@@ -40,10 +40,9 @@ class Workers(Method):
         settings = WorkerSettings("AdamW", float(options["rate"]), schedule=schedule)
         outer = OuterSettings(float(options["eta"]), 1.0, float(options["gamma"]), encoding=self.encoding)
         self.workers = []
-        for client in range(run.clients):
-            node = problem.node.model_copy(update={"shard": f"{client + 1}/{run.clients}"})
-            task = load_rows(run, node, base)
-            self.workers.append(Worker(copy.deepcopy(base.model), task, client + 1, settings))
+        for client, host in enumerate(problem.hosts, 1):
+            task = load_rows(run, host, base)
+            self.workers.append(Worker(copy.deepcopy(base.model), task, client, settings))
         self.outers = [Outer(worker.flat.values_F, outer) for worker in self.workers]
         self._mean = FlatModel(base.model)
         self._start_F = self._mean.values_F.clone()

@@ -5,9 +5,10 @@ client only after division by their number (`Cost`).
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
+from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
 import networkx
@@ -17,6 +18,7 @@ from seedflood.training.causal import CausalModel
 from seedflood.training.gasloc.initial import draw_weights
 from seedflood.training.loading import load_base
 from seedflood.training.models import BaseModel
+from seedflood.training.shards import equal_shares
 
 Edges = tuple[tuple[int, int], ...]
 Option = float | int | str
@@ -57,7 +59,8 @@ class Graph:
 class Problem:
     """What is learned, by whom. run: model, rows, clients, steps, batch size and seed. node: where model and data are.
     local_steps: steps of a client between two exchanges. options: the method's own, with its learning rate. initial:
-    the weights to begin with, those of the model or random ones."""
+    the weights to begin with, those of the model or random ones. folders: with the rows of each client; without them
+    all have equal shares of those of `node`."""
 
     run: RunSettings
     node: NodeSettings
@@ -65,6 +68,13 @@ class Problem:
     local_steps: int
     options: Mapping[str, Option]
     initial: Initial = "pretrained"
+    folders: Sequence[Path] = ()
+
+    @property
+    def hosts(self) -> list[NodeSettings]:
+        """`[node]` of each client."""
+        own = [self.node.model_copy(update={"data": str(folder)}) for folder in self.folders]
+        return own or equal_shares(self.node, self.run.clients)
 
     def start(self) -> BaseModel:
         """The model that clients begin with. Raises ModelError."""

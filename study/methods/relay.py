@@ -6,6 +6,7 @@ Shapes: N clients, F numbers of all parameters.
 """
 
 from collections import defaultdict
+from collections.abc import Sequence
 
 import networkx
 import torch
@@ -26,11 +27,11 @@ from study.methods.method import Graph
 class Relay:
     """All origins of a run, each with a replica, and the updates that are on their way between them."""
 
-    def __init__(self, run: RunSettings, node: NodeSettings, graph: Graph, hops: int) -> None:
-        """hops: how far an update goes in the round in which it is made, and in each later one."""
-        shards = [node.model_copy(update={"shard": f"{k + 1}/{run.clients}"}) for k in range(run.clients)]
+    def __init__(self, run: RunSettings, hosts: Sequence[NodeSettings], graph: Graph, hops: int) -> None:
+        """hosts: `[node]` of each client. hops: how far an update goes in the round in which it is made, and in
+        each later one."""
         self.run = run
-        self.trainers = [Trainer(run, shard) for shard in shards]
+        self.trainers = [Trainer(run, host) for host in hosts]
         self.step = 0
         distances = dict(networkx.all_pairs_shortest_path_length(networkx.Graph(graph.edges)))
         self._late = [
@@ -40,7 +41,7 @@ class Relay:
         """Rounds after its own in which a client hears an update: by origin and client."""
         self._due: defaultdict[tuple[int, int], list[Update]] = defaultdict(list)
         """By round and client."""
-        base = load_base(run, node)
+        base = load_base(run, hosts[0])
         self._mean = base.causal
         self._parameters = dict(distinct_parameters(base.model))
         self._start_F = parameters_to_vector(self._parameters.values()).detach().clone()

@@ -49,7 +49,7 @@ class TwoSided(Method):
         self._hops = int(hops or problem.graph.diameter)
         self.run = _with(run, {**options, "learning_rate": factor * default})
         self._swarm = (
-            Relay(self.run, problem.node, problem.graph, self._hops) if hops else Rehearsal(self.run, problem.node)
+            Relay(self.run, problem.hosts, problem.graph, self._hops) if hops else Rehearsal(self.run, problem.hosts)
         )
         self._key, self._run_id = Identity.generate(), run.run_id()
 

@@ -140,7 +140,6 @@ GASLOC = '[run]\nmode = "gasloc"\nobjective.task = "lm"\n'
         (GASLOC + "[run.gasloc]\nalpha = 0\n", ['[run.gasloc] "alpha"', "greater than 0"]),
         (GASLOC + "[run.gasloc]\nrank = 4\n", ['no key "rank"', "it belongs to [run.seedflood]"]),
         ('[run.objective]\nlabel_words = "good"\n', ['[run.objective] "label_words"', "must be a list"]),
-        ("[run]\nlabel_skew = inf\n", ['[run] "label_skew"', "finite"]),
         ("[run.seedflood]\nlearning_rate = inf\n", ['[run.seedflood] "learning_rate"', "finite"]),
         ('[peers]\naddress = "10.0.0.2:7070"\n', ["[[peers]]"]),
         ('[[peers]]\naddress = "nowhere"\n', ["nowhere", "host:port"]),

@@ -19,7 +19,7 @@ RELEASED = json.loads((Path(__file__).parent / "defaults.json").read_text())
 IDS = {
     "a327bd8b08521494": {},
     "eb1f916e043aacb6": {"name": "compose", "task": "embedded", "clients": 4, "steps": 250, "train_examples": 1024},
-    "e0dfaa29c4c8eac1": {"clients": 16, "steps": 5000, "window": "bounded", "refresh_period": 2000, "label_skew": 0.5}
+    "70176723f85e10b9": {"clients": 16, "steps": 5000, "window": "bounded", "refresh_period": 2000}
     | {"model": "facebook/opt-125m"},
     "213611f3f733f42c": {"estimate": "gradient", "steps": 48, "learning_rate": 2e-4, "seed": 2**63 - 1},
     "7c8e85a066b34c3b": {"task": "prompted", "template": "{é} it was", "label_words": ["bad", "good"]},

@@ -39,7 +39,7 @@ def test_seedflood_ends_where_a_rehearsal_of_the_same_run_ends(problem):
     given = problem(times_default=1.0, rank=4)
     method = TwoSided(given)
     costs = [method.advance() for _ in range(2)]
-    rehearsal = Rehearsal(given.run.model_copy(update={"seedflood": method.run.seedflood}), given.node)
+    rehearsal = Rehearsal(given.run.model_copy(update={"seedflood": method.run.seedflood}), given.hosts)
     for _ in range(2):
         rehearsal.advance()
     assert method.average().module is not rehearsal.trainers[0].replica.model

@@ -69,12 +69,6 @@ class RunSettings(Section):
     steps: int = Field(400, ge=1, le=2**40, description="Length of the run.")
     batch_size: int = Field(16, ge=1, description="Rows per origin and step.")
     train_examples: int | None = Field(None, ge=1, description="Training rows of all hosts together (default: all).")
-    label_skew: float | None = Field(
-        None,
-        gt=0,
-        allow_inf_nan=False,
-        description="Dirichlet concentration of labels over the shards (default: equal shares).",
-    )
     objective: ObjectiveSettings = ObjectiveSettings()
     seedflood: SeedfloodSettings = SeedfloodSettings()
     gasloc: GaslocSettings = GaslocSettings()

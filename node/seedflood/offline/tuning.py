@@ -18,6 +18,7 @@ from seedflood.config import RunSettings, Settings, merge
 from seedflood.errors import UsageError
 from seedflood.training.evaluation import Evaluation
 from seedflood.training.seedflood.rehearsal import Rehearsal
+from seedflood.training.shards import equal_shares
 
 FACTOR = math.sqrt(10)
 """Between two learning rates of a sweep. One that is right within a third is good enough; a factor of 2 would need more
@@ -90,7 +91,7 @@ def sweep(settings: Settings, rates: Sequence[float], steps: int | None, report:
         raise UsageError(f'learning rates are tried of mode = "seedflood" alone, and mode is "{settings.run.mode}".')
     run = shorten(settings.run, steps)
     tried: dict[float, Try] = {}
-    waiting = list(rates) or rates_about(Rehearsal(run, settings.node).learning_rate)
+    waiting = list(rates) or rates_about(Rehearsal(run, equal_shares(settings.node, run.clients)).learning_rate)
     while waiting:
         rate = waiting.pop(0)
         tried[rate] = _try(_with_rate(run, rate), settings, report)
@@ -175,7 +176,7 @@ class Display:
 def _try(run: RunSettings, settings: Settings, report: Report) -> Try:
     rate = run.seedflood.learning_rate
     assert rate is not None
-    rehearsal = Rehearsal(run, settings.node)
+    rehearsal = Rehearsal(run, equal_shares(settings.node, run.clients))
     report(rate, 0, run.steps)
     before, seconds = rehearsal.evaluate(), 0.0
     while rehearsal.step < run.steps:

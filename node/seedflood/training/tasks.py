@@ -39,14 +39,12 @@ class Task:
         self.shard = shard
         self.run_seed = settings.seed
         self.batch_size = settings.batch_size
-        labels = [encoder.label(row) for row in train]
-        for row in validation:
+        for row in (*train, *validation):
             encoder.label(row)
         chosen = shards.choose_rows(len(train), settings.train_examples, settings.seed)
         if len(chosen) < shard.count:
             raise DataError(f"{len(chosen)} training rows cannot be split into {shard.count} shards: use fewer shards.")
-        shares = shards.split_rows([labels[row] for row in chosen], shard.count, settings.seed, settings.label_skew)
-        self.row_indices: tuple[int, ...] = tuple(chosen[position] for position in shares[shard.index])
+        self.row_indices: tuple[int, ...] = tuple(chosen[shard.index :: shard.count])
         self._train = [train[row] for row in self.row_indices]
         self._of_shard: Callable[[Shard], Task] | None = partial(Task, encoder, train, validation, settings)
         self._of_run = [train[row] for row in chosen]

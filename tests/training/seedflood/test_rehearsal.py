@@ -6,6 +6,7 @@ from seedflood.config import NodeSettings, RunSettings, merge
 from seedflood.protocol.seedflood.messages import Update
 from seedflood.training.seedflood.rehearsal import Rehearsal
 from seedflood.training.seedflood.trainer import Trainer
+from seedflood.training.shards import equal_shares
 
 RUN = RunSettings.of(
     model="embedded", task="embedded", clients=3, steps=4, local_steps=2, train_examples=96, batch_size=4
@@ -13,7 +14,7 @@ RUN = RunSettings.of(
 
 
 def test_a_rehearsal_ends_where_separate_hosts_end(tmp_path: Path):
-    rehearsal = Rehearsal(RUN, NodeSettings(state=tmp_path, evaluate_examples=8))
+    rehearsal = Rehearsal(RUN, equal_shares(NodeSettings(state=tmp_path, evaluate_examples=8), RUN.clients))
     hosts = [Trainer(RUN, NodeSettings(state=tmp_path, shard=f"{k}/3", evaluate_examples=8)) for k in (1, 2, 3)]
     for step in (0, 2):
         rehearsal.advance()
@@ -33,7 +34,7 @@ def test_a_rehearsal_ends_where_separate_hosts_end(tmp_path: Path):
 def test_with_a_delay_a_round_is_measured_before_the_last_ones_are_applied(tmp_path: Path):
     node = NodeSettings(state=tmp_path, evaluate_examples=8)
     run = RunSettings(**merge(RUN.model_dump(), {"steps": 8, "seedflood": {"delay": 2}}))
-    rehearsal = Rehearsal(run, node)
+    rehearsal = Rehearsal(run, equal_shares(node, run.clients))
     applied: list[int] = []
     apply = rehearsal.trainers[0].replica.apply
 
@@ -48,7 +49,7 @@ def test_with_a_delay_a_round_is_measured_before_the_last_ones_are_applied(tmp_p
 
 
 def test_origins_of_a_rehearsal_have_rows_of_their_own(tmp_path: Path):
-    rehearsal = Rehearsal(RUN, NodeSettings(state=tmp_path))
+    rehearsal = Rehearsal(RUN, equal_shares(NodeSettings(state=tmp_path), RUN.clients))
     shares = [set(trainer.task.row_indices) for trainer in rehearsal.trainers]
     assert [len(share) for share in shares] == [32, 32, 32]
     assert len(set.union(*shares)) == 96
@@ -56,7 +57,7 @@ def test_origins_of_a_rehearsal_have_rows_of_their_own(tmp_path: Path):
 
 def test_a_long_run_keeps_what_it_has_learned(tmp_path: Path):
     run = RunSettings.of(task="embedded", train_examples=512, steps=30_000, seed=2)
-    rehearsal = Rehearsal(run, NodeSettings(state=tmp_path, evaluate_examples=256))
+    rehearsal = Rehearsal(run, equal_shares(NodeSettings(state=tmp_path, evaluate_examples=256), run.clients))
     accuracies = []
     while rehearsal.step < 250:
         rehearsal.advance()

@@ -7,6 +7,7 @@ the run whose origins have these ids.
 """
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from seedflood.config import NodeSettings, RunSettings
@@ -28,12 +29,11 @@ class Measured:
 class Rehearsal:
     """All origins of a run, taking turns on one replica. Raises what loading a `Trainer` raises."""
 
-    def __init__(self, run: RunSettings, node: NodeSettings) -> None:
-        """node: says which model, data and device; each origin has its own shard."""
+    def __init__(self, run: RunSettings, hosts: Sequence[NodeSettings]) -> None:
+        """hosts: says of each origin where its rows are; of the first one, which model and device."""
         self.run = run
-        shards = [node.model_copy(update={"shard": f"{k + 1}/{run.clients}"}) for k in range(run.clients)]
-        first = Trainer(run, shards[0])
-        self.trainers = [first, *(first.beside(shard) for shard in shards[1:])]
+        first = Trainer(run, hosts[0])
+        self.trainers = [first, *(first.beside(host) for host in hosts[1:])]
         self.step = 0
         """The next step."""
         self._on_the_way: deque[list[Update]] = deque()
