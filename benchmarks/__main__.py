@@ -31,6 +31,7 @@ from benchmarks import (
     scale,
     soak,
     step,
+    unlearning,
     wire,
 )
 from benchmarks.measure import Metric, report
@@ -47,7 +48,19 @@ BENCHMARKS: Mapping[str, Callable[[], dict[str, Metric]]] = {
     "latency": latency.run,
     "scale": scale.run,
 }
-LONG = ("audits", "exchange", "forger", "join", "learn", "long-runs", "opening", "overlap", "pretrain", "soak")
+LONG = (
+    "audits",
+    "exchange",
+    "forger",
+    "join",
+    "learn",
+    "long-runs",
+    "opening",
+    "overlap",
+    "pretrain",
+    "soak",
+    "unlearning",
+)
 """Only by name: they take minutes and hours."""
 PARTS: Mapping[str, Collection[str]] = {
     "learn": learn.PARTS,
@@ -91,6 +104,7 @@ def main(
         "pretrain": partial(pretrain.run, part or ()),
         "scale": partial(scale.run, clients_max),
         "soak": partial(soak.run, hours, simulated_hours, folder),
+        "unlearning": unlearning.run,
     }
     if name is not None and name not in known:
         raise typer.BadParameter(f"there is no benchmark {name!r}; choose one of {', '.join(known)}")

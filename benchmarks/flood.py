@@ -327,7 +327,7 @@ class Peer:
         while (data := await self.stream.read()) is not None:
             frame = pb.Frame.FromString(data)
             if frame.HasField("updates"):
-                self.updates += len(frame.updates.seeds)
+                self.updates += len(frame.updates.losses)
                 self._arrived.set()
             elif frame.HasField("pull"):
                 for answer in encode(PullEnd(frame.pull.id, is_complete=True)):

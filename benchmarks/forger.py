@@ -19,9 +19,8 @@ from typing import Any, Literal
 from benchmarks.measure import Metric, make_metric, shared_folder
 from seedflood.config import NodeSettings, RunSettings
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.seedflood.messages import Told
+from seedflood.protocol.seedflood.messages import LOSS_MAX, Told
 from seedflood.protocol.seedflood.payload import VALUE_MAX, Coefficients, Pairs, encode_coefficients
-from seedflood.protocol.seedflood.seeds import probe_seed
 from seedflood.training.seedflood.rehearsal import Rehearsal
 from seedflood.training.seedflood.trainer import Round, Trainer
 from seedflood.training.shards import equal_shares
@@ -52,7 +51,7 @@ class Forger(Trainer):
         telling = self.telling
         if isinstance(telling, Pairs):
             size = 0 if self._is_silent else telling.limit
-            return probe_seed(self.run.seed, origin, step), drawn.choice((-size, size))
+            return LOSS_MAX, drawn.choice((-size, size))
         assert isinstance(telling, Coefficients)
         largest = 0 if self._is_silent else VALUE_MAX
         values = [drawn.choice((-largest, largest)) for _ in range(telling.values)]

@@ -9,8 +9,7 @@ from seedflood.config import RunSettings
 from seedflood.host.places import JOURNAL_FILE, KEY_FILE
 from seedflood.identity import Identity
 from seedflood.protocol.frontier import Frontier
-from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch
-from seedflood.protocol.seedflood.seeds import probe_seed
+from seedflood.protocol.seedflood.messages import LOSS_UNIT_BITS, Bundle, ClosedEpoch
 from seedflood.protocol.swarm.messages import Member
 from seedflood.storage.seedflood.journal import BundleJournal
 from seedflood.training.seedflood.replica import Replica
@@ -57,7 +56,7 @@ class History:
         return [ClosedEpoch(epoch, held.held(), replica.sum_epoch(epoch)) for epoch, held in frontiers.items()]
 
     def _say(self, identity: Identity, step: int, rng: random.Random) -> Bundle:
-        probes = ((probe_seed(self.run.seed, identity.origin, step), rng.randint(-SCALAR_SEEN_MAX, SCALAR_SEEN_MAX)),)
+        probes = ((1 << LOSS_UNIT_BITS, rng.randint(-SCALAR_SEEN_MAX, SCALAR_SEEN_MAX)),)
         bundle = Bundle(identity.origin, step, probes)
         return bundle._replace(signature=identity.sign(bundle.signed_bytes(self.run.run_id(), identity.public_key)))
 

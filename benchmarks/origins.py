@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from benchmarks.relay import RUN_ID
 from seedflood.identity import Identity
-from seedflood.protocol.seedflood.messages import SEED_MAX, Bundle
+from seedflood.protocol.seedflood.messages import LOSS_MAX, Bundle
 from seedflood.protocol.swarm.messages import Member
 
 SCALAR_SEEN_MAX = 1 << 24
@@ -37,7 +37,7 @@ class Origins:
     def _bundle(self, identity: Identity, step: int, local_steps: int, is_signed: bool) -> Bundle:
         rng = self._rng
         probes = tuple(
-            (rng.randint(0, SEED_MAX), rng.randint(-SCALAR_SEEN_MAX, SCALAR_SEEN_MAX)) for _ in range(local_steps)
+            (rng.randint(0, LOSS_MAX), rng.randint(-SCALAR_SEEN_MAX, SCALAR_SEEN_MAX)) for _ in range(local_steps)
         )
         bundle = Bundle(identity.origin, step, probes)
         if not is_signed:

@@ -33,7 +33,7 @@ def fine_tune(run: RunSettings, *, dtype: str = "float32", seconds_max: float = 
             updates: list[Update] = []
             for origin in range(ORIGINS):
                 probes = trainer.measure(origin, step, run.seedflood.local_steps).probes
-                updates.extend(Update(origin, step + k, (seed, scalar)) for k, (seed, scalar) in enumerate(probes))
+                updates.extend(Update(origin, step + k, told) for k, told in enumerate(probes))
             trainer.replica.apply(updates)
             step += run.seedflood.local_steps
         seconds = time.perf_counter() - begun

@@ -265,11 +265,11 @@ def weigh(update: Update, telling: Telling = PAIRS) -> int:
     """The integer that an update adds to its epoch. It depends on origin, step and everything in the update."""
     told = update.told
     if isinstance(told, tuple):
-        seed, scalar = told
+        loss, scalar = told
     else:
         assert isinstance(telling, Coefficients)
-        seed, scalar = 0, _number(decode_coefficients(telling, told))
-    name = struct.pack(">QQI", update.origin, update.step, seed)
+        loss, scalar = 0, _number(decode_coefficients(telling, told))
+    name = struct.pack(">QQI", update.origin, update.step, loss)
     weights = hashlib.sha256(name).digest()[:COEFFICIENTS]
     return scalar * sum((weight + 1) << (64 * k) for k, weight in enumerate(weights))
 

@@ -16,14 +16,12 @@ from seedflood.protocol.frontier import RANGES_MAX, Frontier, Held
 from seedflood.protocol.origin import STEP_MAX, OriginId
 from seedflood.protocol.packing import pack, unpack
 from seedflood.protocol.seedflood.messages import (
-    SEED_MAX,
     Bundle,
     ClosedDigests,
     ClosedEpoch,
     EpochDigest,
     FrontierDigest,
     ReplicaDigest,
-    Told,
     Updates,
 )
 from seedflood.protocol.seedflood.statement import Closed, stated
@@ -247,13 +245,6 @@ class Liar:
         self._world.chronicle.say(bundle)
         return [Updates((bundle,))]
 
-    def seeds(self) -> list[Item]:
-        """A bundle with seeds of its own choice, for the next step or for one that it has published."""
-        step = self.host.node.step + self._world.rules.local_steps
-        bundle = self._make(self._rng.choice((step, step, self._rng.randrange(step))))
-        chosen = tuple(_chosen(told, self._rng) for told in bundle.probes)
-        return [Updates((self._sign(bundle._replace(probes=chosen)),))] if chosen != bundle.probes else []
-
     def replays(self) -> list[Item]:
         """Repeats a message that it sent before."""
         return [self._rng.choice(self._heard)] * self._rng.randint(1, 8) if self._heard else []
@@ -311,11 +302,6 @@ class Liar:
         return self._rng.randbytes(32)
 
 
-def _chosen(told: Told, rng: random.Random) -> Told:
-    """The same with another seed than the step must have. A payload has no seed."""
-    return told if isinstance(told, bytes) else (told[0] ^ rng.randint(1, SEED_MAX), told[1])
-
-
 LIES: dict[str, Callable[[Liar], list[Item]]] = {
     "sums": Liar.sums,
     "digests": Liar.digests,
@@ -325,7 +311,6 @@ LIES: dict[str, Callable[[Liar], list[Item]]] = {
     "forged": Liar.forged,
     "equivocations": Liar.equivocations,
     "ahead": Liar.ahead,
-    "seeds": Liar.seeds,
     "replays": Liar.replays,
     "limits": Liar.limits,
     "goodbyes": Liar.goodbyes,

@@ -4,7 +4,7 @@ import random
 from typing import Literal, get_args
 
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.seedflood.messages import Told
+from seedflood.protocol.seedflood.messages import LOSS_MAX, Told
 from seedflood.protocol.seedflood.payload import (
     VALUE_MAX,
     Coefficients,
@@ -13,7 +13,6 @@ from seedflood.protocol.seedflood.payload import (
     encode_coefficients,
 )
 from seedflood.protocol.seedflood.rules import Rules
-from seedflood.protocol.seedflood.seeds import probe_seed
 
 Tell = Literal["pairs", "coefficients"]
 TELLS: tuple[Tell, ...] = get_args(Tell)
@@ -42,6 +41,5 @@ def _draw_told(rules: Rules, origin: OriginId, step: int, rng: random.Random) ->
             values = [rng.randint(-VALUE_MAX, VALUE_MAX) for _ in range(telling.values)]
             return encode_coefficients(telling, exponents, values)
         case Pairs(limit):
-            seed = rng.getrandbits(32) if rules.run_seed is None else probe_seed(rules.run_seed, origin, step)
             most = min(limit, SCALAR_SEEN_MAX)
-            return seed, rng.randint(-most, most)
+            return rng.randint(0, LOSS_MAX), rng.randint(-most, most)

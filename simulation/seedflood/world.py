@@ -4,7 +4,6 @@ import hashlib
 from collections.abc import Iterable, Sequence
 
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.seedflood.messages import SEED_MAX
 from seedflood.protocol.seedflood.payload import PAIRS, Telling
 from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.seedflood.window import WindowRule
@@ -52,7 +51,6 @@ class SeedfloodWorld(World[SeedfloodHost]):
             telling=telling,
             delay=delay,
             step_reach=None if optimizer == "sgd" else COEFFICIENT_MAX,
-            run_seed=seed & SEED_MAX,
         )
         super().__init__(
             clients,

@@ -55,17 +55,17 @@ function roster(serial) {
 const echo = (make) => async (link) => {
   link.heard = (frame) => {
     if (frame.kind !== "updates") return;
-    const { origins, steps, seeds, scalars, signatures } = frame.updates;
+    const { origins, steps, losses, scalars, signatures } = frame.updates;
     for (let k = 0; k < steps.length && link.isOpen; k += 1) {
       said.sent += 1;
-      const one = { origin: origins[k], step: Number(steps[k]), seed: seeds[k], scalar: scalars[k] };
+      const one = { origin: origins[k], step: Number(steps[k]), loss: losses[k], scalar: scalars[k] };
       link.write(run.updates([make({ ...one, signature: signatures.subarray(64 * k, 64 * k + 64) })]));
     }
   };
   await rest(PATIENCE);
 };
 
-const later = (bundle) => ({ ...bundle, step: bundle.step + 1, seed: run.seed(bundle.origin, bundle.step + 1), skipped: 0 });
+const later = (bundle) => ({ ...bundle, step: bundle.step + 1, skipped: 0 });
 
 // Opens sockets, and waits until the daemon has closed them.
 async function crowd(count, open, patience = 30_000) {

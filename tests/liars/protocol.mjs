@@ -54,25 +54,19 @@ export class Run {
     return { public_key: key.public, name, incarnation, version, neighbours, first_step: String(first_step), signature };
   }
 
-  bundle(key, step, { scalar = 1, skipped = 0, origin = key.origin, seed = this.seed(origin, step) } = {}) {
+  bundle(key, step, { scalar = 1, skipped = 0, origin = key.origin, loss = 1 << 11 } = {}) {
     const signature = key.sign(
       Buffer.from("seedflood bundle 1\0"), this.id, key.public,
-      integer(step, 8), integer(skipped, 4), integer(1, 2), integer(seed, 4), integer(scalar, 8),
+      integer(step, 8), integer(skipped, 4), integer(1, 2), integer(loss, 4), integer(scalar, 8),
     );
-    return { origin, step, seed, scalar, skipped, signature };
-  }
-
-  // Which direction an origin measures at a step.
-  seed(origin, step) {
-    const numbers = [this.facts.run_seed, origin, step].map((one) => integer(one, 8).reverse());
-    return crypto.createHash("sha256").update(Buffer.concat([Buffer.from("seedflood probe 1\0"), ...numbers])).digest().readUInt32BE();
+    return { origin, step, loss, scalar, skipped, signature };
   }
 
   updates(bundles) {
     const column = (name) => bundles.map((one) => one[name]);
     return this.encode({
       updates: {
-        origins: column("origin"), steps: column("step"), skipped: column("skipped"), seeds: column("seed"),
+        origins: column("origin"), steps: column("step"), skipped: column("skipped"), losses: column("loss"),
         scalars: column("scalar"), signatures: Buffer.concat(column("signature")),
       },
     });

@@ -112,7 +112,6 @@ def facts_of(host: Host) -> dict[str, object]:
         "base_digest": trainer.base_digest.hex(),
         "epoch_bytes": trainer.replica.epoch_bytes,
         "protocol_version": Hello.__dataclass_fields__["protocol_version"].default,
-        "run_seed": str(settings.run.seed),
         "statement": statement_layout(),
         "steps": settings.run.steps,
         "refresh_period": settings.run.seedflood.refresh_period,

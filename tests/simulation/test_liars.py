@@ -12,7 +12,6 @@ from seedflood.cluster.topology import TOPOLOGIES, make_topology
 from seedflood.errors import PeerError
 from seedflood.protocol.seedflood.messages import SCALAR_MAX, Updates
 from seedflood.protocol.seedflood.payload import Pairs
-from seedflood.protocol.seedflood.seeds import probe_seed
 from simulation.liars import choose_liars
 from simulation.link import Encoder, decode
 from simulation.seedflood.checks import find_mistakes, find_violations
@@ -65,22 +64,11 @@ def test_a_liar_that_withholds_passes_less_on(world):
     assert told["lie_withheld"] > 0
 
 
-def test_directions_that_a_liar_chose_are_taken_by_nobody(world):
-    told = Counter()
-    let_lie(world, [0], told, ["seeds"])
-    world.run_for(20)
-    assert told["lie_seeds"] > 3
-    assert sum(host.node.admission.refused.get("seed", 0) for host in world.honest) > 0
-    for host in world.honest:
-        for (origin, step), bundle in host.journal.bundles.items():
-            assert [seed for seed, _ in bundle.probes] == [probe_seed(world.rules.run_seed, origin, step)]
-
-
 def test_what_a_liar_tells_beyond_the_clip_is_taken_by_nobody(monkeypatch):
     def shout(liar):
         """The bundle of its next step, validly signed, with the largest scalar that fits into a frame."""
         bundle = liar._make(liar.host.node.step + 1)
-        return [Updates((liar._sign(bundle._replace(probes=tuple((seed, SCALAR_MAX) for seed, _ in bundle.probes))),))]
+        return [Updates((liar._sign(bundle._replace(probes=tuple((loss, SCALAR_MAX) for loss, _ in bundle.probes))),))]
 
     monkeypatch.setitem(LIES, "extremes", shout)
     world = make_world("ring", 4, steps=40, window="bounded", telling=Pairs(limit=1000))
@@ -108,7 +96,7 @@ def test_a_liar_that_tells_two_neighbours_two_things_is_named_by_all_and_nobody_
 
 def test_the_honest_are_judged_and_liars_are_not(world):
     told = Counter()
-    (liar,) = let_lie(world, [0], told, ["digests", "seeds"])
+    (liar,) = let_lie(world, [0], told, ["digests", "replays"])
     liar.host.mistakes.append("lied")
     assert world.honest == world.hosts[1:]
     assert find_mistakes(world.honest) == []

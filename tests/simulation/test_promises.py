@@ -218,8 +218,8 @@ def flooded():
     """Frames that anyone may send: does anything but PeerError come out?"""
     complaints = []
     frames = [
-        pb.Frame(updates=pb.Updates(origins=[1, 2], steps=[1], seeds=[1], scalars=[1])),
-        pb.Frame(updates=pb.Updates(origins=[1], steps=[1], counts=[3], seeds=[1], scalars=[1], signatures=b"x" * 64)),
+        pb.Frame(updates=pb.Updates(origins=[1, 2], steps=[1], losses=[1], scalars=[1])),
+        pb.Frame(updates=pb.Updates(origins=[1], steps=[1], counts=[3], losses=[1], scalars=[1], signatures=b"x" * 64)),
         pb.Frame(standing=pb.Standing(frontier=pb.Frontier(origins=[1, 1], marks=[1]))),
     ]
     for frame in frames:

@@ -12,7 +12,6 @@ from seedflood.config import RunSettings
 from seedflood.host.places import KEY_FILE
 from seedflood.identity import Identity
 from seedflood.protocol.seedflood.messages import Bundle
-from seedflood.protocol.seedflood.seeds import probe_seed
 from seedflood.protocol.swarm.messages import Member
 from seedflood.storage.seedflood.journal import BundleJournal
 from seedflood.training.loading import load_base
@@ -111,5 +110,5 @@ def introduce(name: str, key: Identity, all_keys: list[Identity], run_id: bytes)
 
 
 def sign(key: Identity, step: int, run: RunSettings) -> Bundle:
-    unsigned = Bundle(key.origin, step, ((probe_seed(run.seed, key.origin, step), 0),))
+    unsigned = Bundle(key.origin, step, ((0, 0),))
     return unsigned._replace(signature=key.sign(unsigned.signed_bytes(run.run_id(), key.public_key)))

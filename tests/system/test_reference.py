@@ -11,7 +11,6 @@ import torch
 from seedflood.config import Settings, load_settings
 from seedflood.host.places import JOURNAL_FILE, KEY_FILE
 from seedflood.identity import Identity
-from seedflood.protocol.seedflood.messages import Update
 from seedflood.protocol.seedflood.seeds import probe_seed
 from seedflood.storage.seedflood.journal import BundleJournal
 from seedflood.training.loading import load_base, load_rows
@@ -94,11 +93,11 @@ def train_naively(run: Path, steps: int) -> dict[str, torch.Tensor]:
                 batch, words = task.batch(origin, step), task.objective.words
                 plus, minus = dense_losses(model, replica.subspace, epoch, seed, batch, replica.epsilon, words)
                 scalar, _ = to_fixed_point((plus - minus) / (2 * replica.epsilon))
-                measured.append(Update(origin, step, (seed, scalar)))
-            for update in measured:
+                measured.append((seed, scalar))
+            for seed, scalar in measured:
                 for index, parameter in enumerate(parameters):
-                    alpha = update.told[1] * 2.0**-20 * replica.learning_rate / rows.clients
-                    parameter.sub_(direction(replica.subspace, epoch, update.told[0], index), alpha=alpha)
+                    alpha = scalar * 2.0**-20 * replica.learning_rate / rows.clients
+                    parameter.sub_(direction(replica.subspace, epoch, seed, index), alpha=alpha)
     return {name: parameter.detach() for name, parameter in distinct_parameters(model)}
 
 

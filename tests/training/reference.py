@@ -28,6 +28,7 @@ from transformers import (
 
 from seedflood.config import RunSettings
 from seedflood.protocol.seedflood.messages import Update
+from seedflood.protocol.seedflood.seeds import probe_seed
 from seedflood.training.models import BaseModel, prepare_model
 from seedflood.training.objectives.batches import Batch, LabelledBatch, TextBatch
 from seedflood.training.objectives.classification import Classification
@@ -146,7 +147,8 @@ def dense_weights(
         bases = {epoch: subspace.basis(epoch, index) for epoch in epochs}
         for update in updates:
             epoch = update.step // refresh_period
-            z = direction(subspace, epoch, update.told[0], index, bases[epoch])
+            seed = probe_seed(subspace.run_seed, update.origin, update.step)
+            z = direction(subspace, epoch, seed, index, bases[epoch])
             weight -= rate * update.told[1] * 2.0**-20 * z
         weights[name] = weight
     return weights
@@ -194,11 +196,10 @@ def row_losses(model: nn.Module, batch: Batch, row: int, words: Sequence[int] = 
 
 
 def some_updates(count: int, *, steps: int = 10, seed: int = 0, scalar_max: int = 1 << 22) -> list[Update]:
-    """Updates with seeds all over 32 bits; unique by (origin, step)."""
+    """Updates with equal losses; unique by (origin, step)."""
     generator = torch.Generator().manual_seed(seed)
-    seeds = torch.randint(0, 1 << 32, (count,), generator=generator).tolist()
     scalars = torch.randint(-scalar_max, scalar_max, (count,), generator=generator).tolist()
-    return [Update(k // steps, k % steps, (seeds[k], scalars[k])) for k in range(count)]
+    return [Update(k // steps, k % steps, (1 << 11, scalars[k])) for k in range(count)]
 
 
 def assert_weights_close(actual: dict[str, Tensor], expected: dict[str, Tensor], tolerance: float = 1e-5) -> None:

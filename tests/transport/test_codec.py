@@ -12,8 +12,8 @@ from seedflood.protocol.frontier import RANGES_MAX, Frontier, Held, tellable
 from seedflood.protocol.origin import NAME_PATTERN, STEP_MAX
 from seedflood.protocol.seedflood.messages import (
     BUNDLE_BYTES_MAX,
+    LOSS_MAX,
     SCALAR_MAX,
-    SEED_MAX,
     BlockDigests,
     Bundle,
     ClosedDigests,
@@ -51,7 +51,7 @@ u64 = st.integers(0, 2**64 - 1)
 steps = st.integers(0, STEP_MAX - 64)
 signatures = st.binary(min_size=64, max_size=64)
 digests = st.binary(min_size=32, max_size=32)
-probes = st.tuples(st.integers(0, SEED_MAX), st.integers(-SCALAR_MAX, SCALAR_MAX))
+probes = st.tuples(st.integers(0, LOSS_MAX), st.integers(-SCALAR_MAX, SCALAR_MAX))
 
 
 @st.composite
@@ -205,17 +205,17 @@ def test_damaged_frames_raise_nothing_but_peer_error(message: codec.LinkMessage,
 
 
 def bundle(origin: int = 2**63 + 5, step: int = 3000, updates: int = 1, skipped: int = 0) -> Bundle:
-    probes = tuple((2**32 - 1 - k, (-1) ** k * (5 << 20)) for k in range(updates))
+    probes = tuple((LOSS_MAX - k, (-1) ** k * (5 << 20)) for k in range(updates))
     return Bundle(origin, step, probes, skipped, bytes(range(64)))
 
 
 def columns(**changes: object) -> bytes:
-    right = {"origins": [1], "steps": [10], "seeds": [7], "scalars": [-4], "signatures": bytes(64)}
+    right = {"origins": [1], "steps": [10], "losses": [7], "scalars": [-4], "signatures": bytes(64)}
     return pb.Frame(updates=pb.Updates(**(right | changes))).SerializeToString()
 
 
 def payloads(*some: bytes, **changes: object) -> bytes:
-    return columns(seeds=[], scalars=[], payloads=some, **changes)
+    return columns(losses=[], scalars=[], payloads=some, **changes)
 
 
 def member_frame(**changes: object) -> bytes:
@@ -246,16 +246,16 @@ def test_the_right_columns_are_accepted() -> None:
         (columns(steps=[1, 2]), "columns"),
         (columns(counts=[1, 1]), "columns"),
         (columns(skipped=[1, 1]), "columns"),
-        (columns(seeds=[]), "columns"),
+        (columns(losses=[]), "columns"),
         (columns(scalars=[1, 2]), "columns"),
         (columns(signatures=bytes(63)), "columns"),
         (columns(origins=[]), "columns"),
-        (columns(counts=[0], seeds=[], scalars=[]), "limit"),
-        (columns(counts=[65], seeds=[1] * 65, scalars=[1] * 65), "limit"),
+        (columns(counts=[0], losses=[], scalars=[]), "limit"),
+        (columns(counts=[65], losses=[1] * 65, scalars=[1] * 65), "limit"),
         (columns(scalars=[SCALAR_MAX + 1]), "limit"),
         (columns(scalars=[-SCALAR_MAX - 1]), "limit"),
         (columns(steps=[STEP_MAX + 1]), "limit"),
-        (columns(steps=[STEP_MAX], counts=[2], seeds=[1, 2], scalars=[1, 2]), "limit"),
+        (columns(steps=[STEP_MAX], counts=[2], losses=[1, 2], scalars=[1, 2]), "limit"),
         (columns(skipped=[11]), "limit"),
         (columns(payloads=[b"x"]), "columns"),
         (payloads(b""), "limit"),
@@ -264,7 +264,7 @@ def test_the_right_columns_are_accepted() -> None:
         (payloads(*[bytes(BUNDLE_BYTES_MAX // 2 + 1)] * 2, counts=[2]), "limit"),
         (payloads(*[b"x"] * (4096 * 64 + 1)), "limit"),
         (
-            columns(origins=[1] * 4097, steps=[1] * 4097, seeds=[1] * 4097, scalars=[1] * 4097, signatures=b""),
+            columns(origins=[1] * 4097, steps=[1] * 4097, losses=[1] * 4097, scalars=[1] * 4097, signatures=b""),
             "limit",
         ),
         (member_frame(public_key=bytes(31)), "limit"),

@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from seedflood.host.places import JOURNAL_FILE
 from seedflood.host.report import RESULT_FILE
 from seedflood.identity import verify
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.seedflood.messages import Bundle, count_updates
+from seedflood.protocol.seedflood.messages import Bundle, Update, count_updates
 from seedflood.storage.seedflood.journal import BundleJournal
 from seedflood.training.evaluation import Evaluation, evaluate
 from seedflood.training.loading import load_base, load_rows
@@ -59,8 +59,7 @@ def rebuild(settings: Settings) -> Trainer:
     """Base model plus journal: the replica of a node that is not running. Raises SeedfloodError."""
     with _stopped_node(settings) as (trainer, journal):
         _adopt_closed(trainer, journal)
-        for bundles in _batches(journal):
-            _apply(trainer, bundles)
+        trainer.replica.replay(map(_updates, _batches(journal)))
     trainer.complete()
     return trainer
 
@@ -72,11 +71,16 @@ def replay(settings: Settings) -> Replayed:
         closed = _adopt_closed(trainer, journal)
         keys = {member.origin: member.public_key for member in journal.members()}
         run_id = settings.run.run_id()
-        for bundles in _batches(journal):
-            _apply(trainer, bundles)
-            count += len(bundles)
-            updates += count_updates(bundles)
-            wrong += sum(not _is_signed(bundle, run_id, keys) for bundle in bundles)
+
+        def checked() -> Iterator[list[Update]]:
+            nonlocal count, updates, wrong
+            for bundles in _batches(journal):
+                count += len(bundles)
+                updates += count_updates(bundles)
+                wrong += sum(not _is_signed(bundle, run_id, keys) for bundle in bundles)
+                yield _updates(bundles)
+
+        trainer.replica.replay(checked())
     return Replayed(
         bundles=count,
         updates=updates,
@@ -125,8 +129,8 @@ def _batches(journal: BundleJournal) -> Iterator[list[Bundle]]:
         yield batch
 
 
-def _apply(trainer: Trainer, bundles: list[Bundle]) -> None:
-    trainer.replica.apply(update for bundle in bundles for update in bundle.updates())
+def _updates(bundles: Iterable[Bundle]) -> list[Update]:
+    return [update for bundle in bundles for update in bundle.updates()]
 
 
 def _is_signed(bundle: Bundle, run_id: bytes, keys: dict[OriginId, bytes]) -> bool:

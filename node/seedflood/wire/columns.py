@@ -10,6 +10,7 @@ from seedflood.protocol.seedflood.batches import tells_payloads
 from seedflood.protocol.seedflood.messages import (
     BUNDLE_BYTES_MAX,
     BUNDLE_UPDATES_MAX,
+    LOSS_MAX,
     SCALAR_MAX,
     Bundle,
     Told,
@@ -53,8 +54,8 @@ def told_to_wire(bundles: Sequence[Bundle]) -> pb.Updates:
     if tells_payloads(bundles):
         wire.payloads.extend(chain.from_iterable(probes))
     else:
-        seeds, scalars = zip(*chain.from_iterable(probes), strict=True)
-        wire.seeds.extend(seeds)
+        losses, scalars = zip(*chain.from_iterable(probes), strict=True)
+        wire.losses.extend(losses)
         wire.scalars.extend(scalars)
     return wire
 
@@ -76,6 +77,7 @@ def updates_from_wire(wire: pb.Updates) -> tuple[Bundle, ...]:
         check(max(map(sum, sizes)) <= BUNDLE_BYTES_MAX, f"more than {BUNDLE_BYTES_MAX} bytes of payloads in a bundle")
     else:
         check(min(scalars) >= -SCALAR_MAX and max(scalars) <= SCALAR_MAX, "a scalar is out of range")
+        check(max(wire.losses) <= LOSS_MAX, "a loss is out of range")
     return bundles
 
 
@@ -86,11 +88,11 @@ def told_from_wire(origins: list[int], steps: list[int], joined: bytes, wire: pb
     n, counts, skipped = len(origins), wire.counts[:], wire.skipped[:]
     told: Sequence[Told] | Iterator[Told]
     if wire.payloads:
-        check(not wire.seeds and not wire.scalars, "a frame tells pairs and payloads", "columns")
+        check(not wire.losses and not wire.scalars, "a frame tells pairs and payloads", "columns")
         updates, told = len(wire.payloads), wire.payloads[:]
     else:
-        check(len(wire.seeds) == len(wire.scalars), "the columns of updates differ in length", "columns")
-        updates, told = len(wire.seeds), zip(wire.seeds[:], wire.scalars[:], strict=True)
+        check(len(wire.losses) == len(wire.scalars), "the columns of updates differ in length", "columns")
+        updates, told = len(wire.losses), zip(wire.losses[:], wire.scalars[:], strict=True)
     check(
         len(steps) == n == (len(counts) or n) == (len(skipped) or n)
         and len(joined) == SIGNATURE_BYTES * n

@@ -111,12 +111,12 @@ class Cut(_message.Message):
     def __init__(self, holes: _Optional[_Iterable[int]] = ..., since: _Optional[int] = ..., content: _Optional[bytes] = ...) -> None: ...
 
 class Updates(_message.Message):
-    __slots__ = ("origins", "steps", "counts", "skipped", "seeds", "scalars", "signatures", "payloads")
+    __slots__ = ("origins", "steps", "counts", "skipped", "losses", "scalars", "signatures", "payloads")
     ORIGINS_FIELD_NUMBER: _ClassVar[int]
     STEPS_FIELD_NUMBER: _ClassVar[int]
     COUNTS_FIELD_NUMBER: _ClassVar[int]
     SKIPPED_FIELD_NUMBER: _ClassVar[int]
-    SEEDS_FIELD_NUMBER: _ClassVar[int]
+    LOSSES_FIELD_NUMBER: _ClassVar[int]
     SCALARS_FIELD_NUMBER: _ClassVar[int]
     SIGNATURES_FIELD_NUMBER: _ClassVar[int]
     PAYLOADS_FIELD_NUMBER: _ClassVar[int]
@@ -124,11 +124,11 @@ class Updates(_message.Message):
     steps: _containers.RepeatedScalarFieldContainer[int]
     counts: _containers.RepeatedScalarFieldContainer[int]
     skipped: _containers.RepeatedScalarFieldContainer[int]
-    seeds: _containers.RepeatedScalarFieldContainer[int]
+    losses: _containers.RepeatedScalarFieldContainer[int]
     scalars: _containers.RepeatedScalarFieldContainer[int]
     signatures: bytes
     payloads: _containers.RepeatedScalarFieldContainer[bytes]
-    def __init__(self, origins: _Optional[_Iterable[int]] = ..., steps: _Optional[_Iterable[int]] = ..., counts: _Optional[_Iterable[int]] = ..., skipped: _Optional[_Iterable[int]] = ..., seeds: _Optional[_Iterable[int]] = ..., scalars: _Optional[_Iterable[int]] = ..., signatures: _Optional[bytes] = ..., payloads: _Optional[_Iterable[bytes]] = ...) -> None: ...
+    def __init__(self, origins: _Optional[_Iterable[int]] = ..., steps: _Optional[_Iterable[int]] = ..., counts: _Optional[_Iterable[int]] = ..., skipped: _Optional[_Iterable[int]] = ..., losses: _Optional[_Iterable[int]] = ..., scalars: _Optional[_Iterable[int]] = ..., signatures: _Optional[bytes] = ..., payloads: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class Member(_message.Message):
     __slots__ = ("public_key", "name", "incarnation", "version", "neighbours", "first_step", "last_step", "signature", "hop_milliseconds", "algorithm")

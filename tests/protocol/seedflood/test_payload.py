@@ -3,7 +3,7 @@
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from seedflood.protocol.seedflood.messages import SCALAR_MAX, Bundle
+from seedflood.protocol.seedflood.messages import SCALAR_MAX, Bundle, Update
 from seedflood.protocol.seedflood.payload import (
     PAIRS,
     VALUE_MAX,
@@ -47,7 +47,7 @@ def test_whatever_is_admitted_means_integers_within_bounds_in_one_way_only(telli
         exponents = payload[: len(telling.slots)]
         scales = [e for e, count in zip(exponents, telling.slots, strict=True) for _ in range(count)]
         values = [value >> scale for value, scale in zip(integers, scales, strict=True)]
-        assert encode_coefficients(telling, exponents, values) == payload
+        assert encode_coefficients(telling, exponents, values, Update(0, 0, payload).loss) == payload
 
 
 @given(quantised(), st.data())

@@ -5,7 +5,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from seedflood.protocol.frontier import Frontier
-from seedflood.protocol.seedflood.messages import BUNDLE_UPDATES_MAX, SCALAR_MAX, SEED_MAX, Bundle
+from seedflood.protocol.seedflood.messages import BUNDLE_UPDATES_MAX, LOSS_MAX, SCALAR_MAX, Bundle
 from seedflood.storage.opening import PAGE_BYTES
 from seedflood.storage.records import ChecksumError
 from seedflood.storage.seedflood.records import (
@@ -25,7 +25,7 @@ RELAXED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow]) 
 encode = StrandEncoder().encode
 
 u64 = st.integers(0, 2**64 - 1)
-pairs = st.tuples(st.integers(0, SEED_MAX), st.integers(-SCALAR_MAX, SCALAR_MAX))
+pairs = st.tuples(st.integers(0, LOSS_MAX), st.integers(-SCALAR_MAX, SCALAR_MAX))
 payloads = st.binary(min_size=1, max_size=40)
 
 
@@ -114,7 +114,7 @@ def size(row: Strand) -> int:
 
 @pytest.mark.parametrize("updates", [1, 5, 64])
 def test_the_longest_strand_fits_a_page(updates: int) -> None:
-    most = ((SEED_MAX, -SCALAR_MAX),) * updates
+    most = ((LOSS_MAX, -SCALAR_MAX),) * updates
     bundles = [Bundle(1, k * 2**33, most, 2**32 - 1, bytes(64)) for k in range(1, 1 + STRAND_BUNDLES[updates])]
     assert size(encode(bundles)) <= STRAND_BYTES_MAX < PAGE_BYTES
 

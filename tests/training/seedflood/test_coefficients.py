@@ -22,7 +22,7 @@ MANY = KEPT_EPOCHS + 4
 
 def number(value):
     """Coefficients that tell one number."""
-    return torch.full((SUBSPACE.size,), value, dtype=torch.int64)
+    return torch.full((SUBSPACE.numbers,), value, dtype=torch.int64)
 
 
 def filled(folder, epochs=MANY):

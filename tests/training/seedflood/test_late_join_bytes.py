@@ -40,8 +40,8 @@ def test_a_late_comer_to_a_run_of_opt_125m_pulls_less_than_a_hundredth_of_its_by
     aggregation = make_aggregation(
         run, subspace, telling, default_learning_rate(settings, [slot.shape for slot in slots]), None
     )
-    sum_F = aggregation.changed(0, subspace.zeros(), updates)
-    closed = ClosedEpoch(0, tuple(Held(origin, settings.refresh_period) for origin in ORIGINS), subspace.pack(sum_F))
+    sum_E = aggregation.changed(0, subspace.zeros(), updates, 0)
+    closed = ClosedEpoch(0, tuple(Held(origin, settings.refresh_period) for origin in ORIGINS), subspace.pack(sum_E))
     worst = STEPS // settings.refresh_period * frames(closed) + frames(Updates(tuple(bundles)))
     print(f"{frames(Updates(tuple(bundles[:1])))} B a bundle, {frames(closed)} B a sum, {worst} B in all")
     assert worst < 0.01 * 4 * parameters

@@ -27,8 +27,9 @@ _log = structlog.stdlib.get_logger("seedflood")
 
 
 class ComputeAdapter:
-    """answers: must be set before the first order. measured: called with every measured round, for the log. auditor:
-    measures rounds of other hosts, too; None: nobody does."""
+    """answers: must be set before the first order. measured: called with every measured round, for the log. halved:
+    called with how often the learning rate has been halved, after each window. auditor: measures rounds of other
+    hosts, too; None: nobody does."""
 
     answers: SeedfloodDriver
     auditor: Auditor | None = None
@@ -40,6 +41,7 @@ class ComputeAdapter:
         run: Run,
         drive: Callable[[Callable[[], None]], None],
         measured: Callable[[Measure, Round], None],
+        halved: Callable[[int, int], None],
         snapshots: Snapshots,
     ) -> None:
         """drive: runs an action that calls the driver."""
@@ -48,12 +50,17 @@ class ComputeAdapter:
         self._run = run
         self._drive = drive
         self._measured = measured
+        self._halved = halved
         self._snapshots = snapshots
         self._saving: asyncio.Task[None] | None = None
         self._is_closed = False
 
     def apply(self, window: ClosedWindow) -> None:
-        self._run(lambda: self._trainer.replica.apply(window.updates), nothing)
+        def apply() -> int:
+            self._trainer.replica.apply(window.updates)
+            return self._trainer.replica.halvings
+
+        self._run(apply, lambda halvings: self._halved(window.steps[1], halvings))
 
     def measure(self, order: Measure) -> None:
         def publish(measured: Round) -> None:
@@ -84,12 +91,8 @@ class ComputeAdapter:
         self._run(lambda: self._trainer.replica.adopt(closed.epoch, closed.coefficients, updates), nothing)
 
     def replay(self, pages: Iterator[Sequence[Update]]) -> None:
-        def replay() -> None:
-            for page in read:
-                self._trainer.replica.apply(page)
-
         read = self._elsewhere(pages)
-        self._run(replay, nothing)
+        self._run(lambda: self._trainer.replica.replay(read), nothing)
 
     def rebuild(self, closed: Iterator[ClosedEpoch], pages: Iterator[Sequence[Update]]) -> None:
         def rebuild() -> bool:

@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import Any
 
 import structlog
@@ -36,6 +37,8 @@ from seedflood.storage.snapshots import Snapshots
 from seedflood.training.seedflood.optimiser import STEP_MAX
 from seedflood.training.seedflood.trainer import Round, Trainer
 from seedflood.transport.budget import Use
+
+UNLEARNED = "the hosts lose more than before: back to the best state of this epoch, with half the learning rate"
 
 _log = structlog.stdlib.get_logger("seedflood")
 
@@ -87,6 +90,8 @@ class SeedfloodEngine(Engine):
         self._snapshots = snapshots
         self._oddities: Counter[str] = Counter()
         self._news = 0
+        self._halvings: int | None = None
+        """How often the learning rate has been halved; None before the first window of this process."""
 
     @property
     def frame_bytes_max(self) -> int:
@@ -106,7 +111,6 @@ class SeedfloodEngine(Engine):
             telling=self.trainer.telling,
             delay=seedflood.delay,
             step_reach=None if seedflood.optimizer == "sgd" else int(STEP_MAX),
-            run_seed=run.seed,
         )
         patience = Patience(start_seconds=node.patience_seconds, linger_seconds=node.patience_seconds)
         self._shell = shell
@@ -121,6 +125,7 @@ class SeedfloodEngine(Engine):
             shell.run,
             shell.drive,
             measured=self._measured,
+            halved=self._controlled,
             snapshots=self._snapshots,
         )
         self._adapter = adapter
@@ -136,6 +141,7 @@ class SeedfloodEngine(Engine):
 
     def view(self, now: float) -> View:
         view = super().view(now)
+        view = replace(view, figures={**view.figures, **self._observer.figures, "rate_halvings": self._halvings or 0.0})
         return view if self.auditor is None else self.auditor.add_to(view)
 
     def used(self) -> Use:
@@ -211,6 +217,12 @@ class SeedfloodEngine(Engine):
         if measured.is_clipped:
             self._warn("a scalar was clipped; the learning rate may be too high", order.step)
 
+    def _controlled(self, step: int, halvings: int) -> None:
+        """A window that ends with this step was applied. halvings: of the learning rate, since the run began."""
+        before, self._halvings = self._halvings, halvings
+        if before is not None and halvings > before:
+            self._hub.tell(UNLEARNED, "warning", step=step, halvings=halvings)
+
     def _warn(self, sentence: str, step: int) -> None:
         """Warns the 1st, 2nd, 4th, 8th... time, because a run that goes wrong would warn at every step."""
         self._oddities[sentence] += 1
@@ -234,6 +246,7 @@ class SeedfloodEngine(Engine):
             "updates": self.node.frontier.count(),
             "late_updates": self._hub.tally.late,
             "duplicates": self.node.duplicates,
+            "rate_halvings": self._halvings or 0,
             "spent_seconds": round(self._hub.spent_seconds() or 0.0, 3),
         }
 

@@ -17,6 +17,7 @@ before. They are spelled on the event log's thread (`spans`).
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from statistics import median
 from typing import Any, get_args
 
 from seedflood.config import SeedfloodSettings
@@ -27,7 +28,7 @@ from seedflood.operations.seedflood.trace import trace
 from seedflood.operations.subject import LastClose
 from seedflood.operations.tally import percentile
 from seedflood.protocol.origin import OriginId, fingerprint
-from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, Update, Updates, count_updates
+from seedflood.protocol.seedflood.messages import LOSS_UNIT_BITS, Bundle, ClosedEpoch, Update, Updates, count_updates
 from seedflood.protocol.seedflood.outputs import ClosedWindow, CloseReason
 from seedflood.protocol.swarm.messages import Message
 from seedflood.protocol.swarm.outputs import Event
@@ -49,6 +50,8 @@ class SeedfloodObserver:
         self._spell_bundles = BundleSpans()
         """Used only on the event log's thread."""
         self._windows_to_advice = ADVICE_WINDOWS
+        self.figures: dict[str, float] = {}
+        """What all hosts told: `loss_of_all_hosts`, the median over origins of the last window."""
         hub.tally.count_updates(get_args(CloseReason))
         hub.unready_reason = "its replica was not compared with a neighbour's yet"
         hub.tells_rounds = True
@@ -89,6 +92,9 @@ class SeedfloodObserver:
         hub.tally.late += window.late
         if first <= last:
             waited = window.waited_seconds
+            if window.updates:
+                loss = median(update.loss for update in window.updates)
+                self.figures["loss_of_all_hosts"] = loss * 2.0**-LOSS_UNIT_BITS
             hub.last_close = LastClose(last, window.reason, waited, window.heard, window.late, window.missing)
             hub.tally.closed(window.reason, waited)
             hub.stepped(last - first + 1)

@@ -17,7 +17,6 @@ from seedflood.protocol.origin import STEP_MAX, OriginId
 from seedflood.protocol.packing import are_within, packed_bytes_max, unpack
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, EpochDigest
 from seedflood.protocol.seedflood.rules import Rules
-from seedflood.protocol.seedflood.seeds import probe_seed
 from seedflood.protocol.seedflood.statement import unpack as unpack_statement
 from seedflood.protocol.swarm.admission import MemberAdmission
 from seedflood.protocol.swarm.gate import Gate
@@ -34,7 +33,6 @@ Objection = Literal[
     "beyond the run",
     "not a round",
     "payload",
-    "seed",
     "another key",
     "signature",
     "equivocation",
@@ -137,8 +135,6 @@ class Admission(MemberAdmission):
             return "not a round"
         if not self._tells(probes):
             return "payload"
-        if rules.run_seed is not None and not _has_right_seeds(bundle, rules.run_seed):
-            return "seed"
         return None
 
     def _is_of(self, key: bytes, bundle: Bundle) -> bool:
@@ -156,11 +152,3 @@ class Admission(MemberAdmission):
             name = self._membership.name(bundle.origin)
             raise PeerError(f"a bundle of {name} has a wrong signature", reason=reason)
         return False
-
-
-def _has_right_seeds(bundle: Bundle, run_seed: int) -> bool:
-    """Are the seeds those of the bundle's steps (`seeds`)? This costs far less than verifying a signature."""
-    return all(
-        isinstance(told, bytes) or told[0] == probe_seed(run_seed, bundle.origin, step)
-        for step, told in enumerate(bundle.probes, bundle.step)
-    )

@@ -11,7 +11,7 @@ node holds of an origin stays one number however irregular the origin is.
 Signatures cover the encodings made here, not the wire's: they carry a domain, the run and the origin's key, so a
 bundle can be replayed neither in another run nor as anything else.
 
-What is *told* of a step is a seed and a scalar, or a payload: bytes whose form the rules of the run know (`payload`).
+What is *told* of a step is a loss and a scalar, or a payload: bytes whose form the rules of the run know (`payload`).
 All bundles of a run tell the same kind; here, on the wire and in the journal a payload is bytes and nothing else.
 """
 
@@ -30,7 +30,12 @@ SCALAR_UNIT_BITS = 20
 SCALAR_MAX = 1 << 32
 """Scalars are integers in units of 2^-20, at most 2^32 in size: |alpha| <= 2^12."""
 
-SEED_MAX = (1 << 32) - 1
+LOSS_UNIT_BITS = 11
+LOSS_MAX = (1 << 16) - 1
+LOSS_BYTES = 2
+"""Losses are integers in units of 2^-11, so at most 32. The largest stands for all that is larger, or no number. They
+are the last two bytes of a payload, little-endian."""
+
 BUNDLE_UPDATES_MAX = 64
 """The most updates in a bundle. One signature of 64 bytes then costs a byte per update; a larger bundle would save
 nothing and only delay its updates."""
@@ -40,7 +45,7 @@ BUNDLE_BYTES_MAX = 256 << 10
 wait behind it."""
 
 Told = tuple[int, int] | bytes
-"""What is told of a step: (seed, scalar), or a payload of at least one byte."""
+"""What is told of a step: (loss, scalar), or a payload of at least one byte."""
 
 _PAYLOADS = struct.Struct(">QIH")
 _SIGNED = [struct.Struct(">QIH" + "Iq" * count) for count in range(BUNDLE_UPDATES_MAX + 1)]
@@ -52,13 +57,19 @@ CLOSED_DIGESTS_MAX = 1024
 class Update(NamedTuple):
     """What one origin measured at one step: unique by (origin, step), applied exactly once.
 
-    told: a payload, or (seed, scalar): 32 bits from which the direction follows, and the projected gradient in units
-    of 2^-20.
+    told: a payload, or (loss, scalar): what the origin lost on its batch, in units of 2^-11, and the projected gradient
+    in units of 2^-20. The direction follows from origin and step (`seeds`).
     """
 
     origin: OriginId
     step: int
     told: Told
+
+    @property
+    def loss(self) -> int:
+        """What the origin lost on its batch, in units of 2^-11."""
+        told = self.told
+        return told[0] if isinstance(told, tuple) else int.from_bytes(told[-LOSS_BYTES:], "little")
 
 
 class Bundle(NamedTuple):

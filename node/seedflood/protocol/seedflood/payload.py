@@ -1,6 +1,6 @@
 """What a run tells of a step, in a form that all its hosts know: pairs, or payloads.
 
-    Pairs         (seed, scalar): one slope along one direction, which follows from the seed
+    Pairs         (loss, scalar): what was lost, and one slope along one direction that follows from origin and step
     Coefficients  the gradient in the subspace: a power-of-two scale per slot and all F values in 8 bits
 
 A payload holds only integers, in units of 2^-unit_bits. It has one size, every value is bounded, and no bytes of this
@@ -9,7 +9,7 @@ size mean NaN or infinity. So a relay can tell whether a payload may be used by 
 
 Coefficients: S scale exponents of one byte each, then F values. A value q under its slot's exponent e means the integer
 q << e. Values are in two's complement, and -128 is not used. 0 <= e <= exponent_max, so that |q| << e is at most
-SCALAR_MAX for every q.
+SCALAR_MAX for every q. The last two bytes are what the origin lost on its batch, in units of 2^-11.
 
 A run may have a lower limit than SCALAR_MAX (`clip`). It bounds what a single update can do, whoever sends it: what is
 larger is refused, and honest hosts cut off what they measured before they tell it.
@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from seedflood.protocol.seedflood.messages import SCALAR_MAX, SCALAR_UNIT_BITS, Told
+from seedflood.protocol.seedflood.messages import LOSS_BYTES, SCALAR_MAX, SCALAR_UNIT_BITS, Told
 
 VALUE_MAX = 127
 """The largest value q."""
@@ -29,7 +29,7 @@ _VALUES = bytes(value for value in range(256) if value != 0x80)
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """(seed, scalar), whose ranges the codec has checked. limit: the largest size of a scalar."""
+    """(loss, scalar), whose ranges the codec has checked. limit: the largest size of a scalar."""
 
     limit: int = SCALAR_MAX
 
@@ -71,7 +71,7 @@ class Coefficients:
 
     @property
     def size(self) -> int:
-        return len(self.slots) + self.values
+        return len(self.slots) + self.values + LOSS_BYTES
 
     @property
     def exponent_max(self) -> int:
@@ -88,7 +88,7 @@ class Coefficients:
         return all(isinstance(told, bytes) and len(told) == size and self._is_in_range(told) for told in probes)
 
     def _is_in_range(self, payload: bytes) -> bool:
-        scales, values = payload[: len(self.slots)], payload[len(self.slots) :]
+        scales, values = payload[: len(self.slots)], payload[len(self.slots) : -LOSS_BYTES]
         return max(scales) <= self.exponent_max and not values.translate(None, _VALUES)
 
 
@@ -98,12 +98,17 @@ PAIRS = Pairs()
 
 def decode_coefficients(telling: Coefficients, payload: bytes) -> list[int]:
     """All F integers of an admitted payload, by the simplest code: faster decoders must give the same."""
-    signed = iter([value - 256 if value > VALUE_MAX else value for value in payload[len(telling.slots) :]])
+    signed = iter([value - 256 if value > VALUE_MAX else value for value in payload[len(telling.slots) : -LOSS_BYTES]])
     scales = zip(payload[: len(telling.slots)], telling.slots, strict=True)
     return [next(signed) << exponent for exponent, count in scales for _ in range(count)]
 
 
-def encode_coefficients(telling: Coefficients, exponents: Sequence[int], values: Sequence[int]) -> bytes:
-    """The payload of quantised values: exponents by slot, values q in turn."""
+def encode_coefficients(telling: Coefficients, exponents: Sequence[int], values: Sequence[int], loss: int = 0) -> bytes:
+    """The payload of quantised values: exponents by slot, values q in turn. loss: in units of 2^-11."""
     assert (len(exponents), len(values)) == (len(telling.slots), telling.values)
-    return bytes(exponents) + bytes(value & 255 for value in values)
+    return bytes(exponents) + bytes(value & 255 for value in values) + encode_loss(loss)
+
+
+def encode_loss(loss: int) -> bytes:
+    """The end of a payload. loss: in units of 2^-11."""
+    return loss.to_bytes(LOSS_BYTES, "little")

@@ -21,10 +21,9 @@ class Rules(SwarmRules):
     """What all nodes of a run agree on (from `[run]`).
 
     window: when a window closes (`window`). local_steps: steps per round. refresh_period: steps per epoch. epoch_bytes:
-    size of an epoch's unpacked coefficients, which follows from model and rank. telling: what is told of a step. delay:
-    how many windows may be open while a round is measured. step_reach: the most that one step adds to a coefficient,
-    whatever was told; None: what was told adds up. run_seed: the seeds of all pairs follow from it (`seeds`); None: any
-    seed will do.
+    size of an epoch's unpacked numbers, which follows from model and rank. telling: what is told of a step. delay: how
+    many windows may be open while a round is measured. step_reach: the most that one step adds to a coefficient,
+    whatever was told; None: what was told adds up.
 
     Raises ConfigError if a bundle would be too large.
     """
@@ -36,7 +35,6 @@ class Rules(SwarmRules):
     telling: Telling = PAIRS
     delay: int = 0
     step_reach: int | None = None
-    run_seed: int | None = None
 
     def __post_init__(self) -> None:
         if self.local_steps * self.telling.size > BUNDLE_BYTES_MAX:

@@ -60,7 +60,7 @@ class StrandEncoder:
     """For one thread at a time."""
 
     def __init__(self) -> None:
-        self._one = pb.Updates(seeds=[0], scalars=[0])
+        self._one = pb.Updates(losses=[0], scalars=[0])
         """Made once: to make it takes longer than to spell it."""
 
     def encode(self, bundles: Sequence[Bundle]) -> Strand:
@@ -70,7 +70,7 @@ class StrandEncoder:
         last = step + updates - 1
         if count == updates == 1 and probes[0].__class__ is tuple and not skipped:  # the usual case
             one = self._one
-            one.seeds[0], one.scalars[0] = probes[0]
+            one.losses[0], one.scalars[0] = probes[0]
             told = one.SerializeToString()
         else:
             last = bundles[-1].last

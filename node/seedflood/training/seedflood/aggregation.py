@@ -1,21 +1,24 @@
 """From updates to the coefficients of their epoch: a plain sum, or what an optimiser makes of the sums of its steps.
 
-`PlainSum`: C, with the increments `A = -(learning_rate / clients) C 2^-unit`. Any update may come at any time.
+`PlainSum`, where windows do not wait for everyone: C, with the increments `A = -(learning_rate / clients) C 2^-unit`.
+Any update may come at any time.
 
-`Stepwise`: A itself as integers, a pure function of the sums of all steps. An update that comes late for a step is
-added to that step's sum, and the later steps are computed again. Sums are kept while something may come for them; once
-all clients have told of a step, nothing can. The sums of all but the newest epochs are put aside in a file, because a
-journal may give everything of one origin before it gives the next one. An epoch that was adopted begins with what was
-adopted: its steps are over.
+`Stepwise`, in strict windows: C, or A itself as integers if there is an optimiser, as a pure function of what was told
+of all steps. If an update comes late for a step, the later steps are computed again. Updates are kept while something
+may come for their step; once all clients have told of it, nothing can. All but the newest epochs are put aside in a
+file, because a journal may give everything of one origin before it gives the next one. An epoch that was adopted begins
+with what was adopted: its steps are over. `control` may take an epoch back to where it was best, and halve the rate of
+all later steps.
 
-Shapes: F coefficients (subspace.py).
+Shapes: F coefficients, E numbers of an epoch (subspace.py).
 """
 
+import json
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy
 import torch
@@ -25,8 +28,10 @@ from torch import Tensor
 
 from seedflood.config import RunSettings
 from seedflood.errors import JournalError
-from seedflood.protocol.seedflood.messages import SCALAR_UNIT_BITS, Update
+from seedflood.protocol.origin import OriginId
+from seedflood.protocol.seedflood.messages import SCALAR_UNIT_BITS, Told, Update
 from seedflood.protocol.seedflood.payload import Pairs, Telling
+from seedflood.training.seedflood.control import Control, Sums, block_length
 from seedflood.training.seedflood.optimiser import INCREMENT_UNIT_BITS, Integers, Optimiser, State, begin
 from seedflood.training.seedflood.schedule import Schedule
 from seedflood.training.seedflood.shelf import Place, Shelf
@@ -34,7 +39,7 @@ from seedflood.training.seedflood.subspace import Subspace
 from seedflood.training.seedflood.telling import Reader
 
 KEPT_EPOCHS = 8
-"""How many epochs have their sums in memory. In strict windows only a journal gives anything for older ones."""
+"""How many epochs have their updates in memory. In strict windows only a journal gives anything for older ones."""
 
 
 class Aggregation(Protocol):
@@ -42,17 +47,21 @@ class Aggregation(Protocol):
 
     unit: float
 
-    def changed(self, epoch: int, held_F: Tensor, updates: Sequence[Update]) -> Tensor:
-        """The coefficients of an epoch with these updates. held_F: the coefficients without them, as they were returned
-        last."""
+    def note(self, epoch: int, held_E: Tensor, updates: Sequence[Update], halvings: int) -> Tensor:
+        """Like `changed`, but the numbers may be those without these updates, until `changed` is called."""
         ...
 
-    def preview(self, epoch: int, held_F: Tensor, updates: Sequence[Update]) -> Tensor:
+    def changed(self, epoch: int, held_E: Tensor, updates: Sequence[Update], halvings: int) -> Tensor:
+        """The numbers of an epoch with these updates. held_E: without them, as they were returned last. halvings: of
+        the rate, in earlier epochs."""
+        ...
+
+    def preview(self, epoch: int, held_E: Tensor, updates: Sequence[Update], halvings: int) -> Tensor:
         """What `changed` would return, but nothing is changed."""
         ...
 
-    def adopted(self, epoch: int, coefficients_F: Tensor, updates: Sequence[Update]) -> Tensor:
-        """The coefficients of an epoch when a sum and these updates take the place of what it had."""
+    def adopted(self, epoch: int, sum_E: Tensor, updates: Sequence[Update], halvings: int) -> Tensor:
+        """The numbers of an epoch when a sum and these updates take the place of what it had."""
         ...
 
 
@@ -63,11 +72,15 @@ def make_aggregation(
     settings = run.seedflood
     reader, schedule = Reader(telling, subspace), Schedule.of(run)
     unit_bits = SCALAR_UNIT_BITS if isinstance(telling, Pairs) else telling.unit_bits
-    if settings.optimizer == "sgd":
+    if settings.window != "strict":
         return PlainSum(reader, schedule, -learning_rate / run.clients * 2.0**-unit_bits)
-    unit = 2.0**-unit_bits / run.clients
-    optimiser = Optimiser(settings.optimizer, learning_rate, settings.weight_decay, unit, subspace.lengths())
+    optimiser, unit = None, -learning_rate / run.clients * 2.0**-unit_bits
+    if settings.optimizer != "sgd":
+        mean = 2.0**-unit_bits / run.clients
+        optimiser = Optimiser(settings.optimizer, learning_rate, settings.weight_decay, mean, subspace.lengths())
+        unit = 2.0**-INCREMENT_UNIT_BITS
     return Stepwise(
+        unit,
         reader,
         schedule,
         optimiser,
@@ -86,91 +99,122 @@ class PlainSum:
         self._reader = reader
         self._schedule = schedule
 
-    def changed(self, epoch: int, held_F: Tensor, updates: Sequence[Update]) -> Tensor:
-        return self.preview(epoch, held_F, updates)
+    def note(self, epoch: int, held_E: Tensor, updates: Sequence[Update], halvings: int) -> Tensor:
+        return self.preview(epoch, held_E, updates, halvings)
 
-    def preview(self, epoch: int, held_F: Tensor, updates: Sequence[Update]) -> Tensor:
-        sum_F = held_F.clone()
-        self._reader.add(sum_F, epoch, updates, [self._schedule.factor(update.step) for update in updates])
-        return sum_F
+    def changed(self, epoch: int, held_E: Tensor, updates: Sequence[Update], halvings: int) -> Tensor:
+        return self.preview(epoch, held_E, updates, halvings)
 
-    def adopted(self, epoch: int, coefficients_F: Tensor, updates: Sequence[Update]) -> Tensor:
-        return self.preview(epoch, coefficients_F, updates)
+    def preview(self, epoch: int, held_E: Tensor, updates: Sequence[Update], halvings: int) -> Tensor:
+        sum_E = held_E.clone()
+        self._reader.add(sum_E, epoch, updates, [self._schedule.factor(update.step) for update in updates])
+        return sum_E
+
+    def adopted(self, epoch: int, sum_E: Tensor, updates: Sequence[Update], halvings: int) -> Tensor:
+        return self.preview(epoch, sum_E, updates, halvings)
+
+
+_Round = Mapping[OriginId, Told]
+"""What the origins told of one step."""
+
+
+class _Course(NamedTuple):
+    """Where an epoch is after some steps."""
+
+    state: State
+    control: Control
 
 
 @dataclass(slots=True)
 class _Steps:
-    """One epoch. settled: the state after all steps below `settled_before`, for which nothing more can come.
+    """One epoch. halvings: with how many it began; None if it began with a sum. settled: after all steps below
+    `settled_before`, for which nothing more can come.
 
-    sums, told: of later steps, the sum of what was told and how many updates that were. latest: the state after all of
-    them.
+    told: of later steps, as it came. latest: after all of them.
     """
 
-    settled: State
+    halvings: int | None
+    settled: _Course
     settled_before: int
-    latest: State
-    sums: dict[int, Tensor] = field(default_factory=dict)
-    told: dict[int, int] = field(default_factory=dict)
+    latest: _Course
+    told: dict[int, _Round] = field(default_factory=dict)
 
 
 class Stepwise:
-    """Coefficients by an optimiser that goes by steps."""
-
-    unit = 2.0**-INCREMENT_UNIT_BITS
+    """Coefficients by steps, each by an optimiser or, without one, as it was told."""
 
     def __init__(
         self,
+        unit: float,
         reader: Reader,
         schedule: Schedule,
-        optimiser: Optimiser,
+        optimiser: Optimiser | None,
         shelf: Shelf,
         *,
         clients: int,
         refresh_period: int,
     ) -> None:
+        self.unit = unit
         self._reader = reader
         self._schedule = schedule
         self._optimiser = optimiser
         self._clients = clients
         self._refresh_period = refresh_period
+        self._block = block_length(refresh_period)
         self._shelf = shelf
         self._epochs: dict[int, _Steps] = {}
         self._places: dict[int, Place] = {}
         """The epochs that were put aside, and where they are."""
 
-    def changed(self, epoch: int, held_F: Tensor, updates: Sequence[Update]) -> Tensor:
-        steps = self._steps(epoch, held_F)
-        newest = max(steps.sums, default=steps.settled_before - 1)
-        sums = self._sums(epoch, updates)
-        steps.sums = _added(steps.sums, sums)
-        for update in updates:
-            steps.told[update.step] = steps.told.get(update.step, 0) + 1
-        is_in_turn = min(sums, default=newest) > newest
-        steps.latest = self._go(steps.latest, sums) if is_in_turn else self._go(steps.settled, steps.sums)
-        self._settle(steps)
-        return torch.from_numpy(steps.latest.increment_F)
+    def note(self, epoch: int, held_E: Tensor, updates: Sequence[Update], halvings: int) -> Tensor:
+        steps = self._steps(epoch, held_E, halvings)
+        steps.told = _with(steps.told, updates)
+        return held_E
 
-    def preview(self, epoch: int, held_F: Tensor, updates: Sequence[Update]) -> Tensor:
-        steps = self._steps(epoch, held_F)
-        sums = _added(steps.sums, self._sums(epoch, updates))
-        return torch.from_numpy(self._go(steps.settled, sums).increment_F)
+    def changed(self, epoch: int, held_E: Tensor, updates: Sequence[Update], halvings: int) -> Tensor:
+        steps = self._steps(epoch, held_E, halvings)
+        newest = max(steps.told, default=steps.settled_before - 1)
+        steps.told = _with(steps.told, updates)
+        if min((update.step for update in updates), default=newest) > newest:
+            news = {step: told for step, told in steps.told.items() if step > newest}
+            steps.latest = self._go(steps.latest, epoch, news)
+        else:
+            steps.latest = self._go(steps.settled, epoch, steps.told)
+        self._settle(epoch, steps)
+        return _numbers(steps.latest)
 
-    def adopted(self, epoch: int, coefficients_F: Tensor, updates: Sequence[Update]) -> Tensor:
+    def preview(self, epoch: int, held_E: Tensor, updates: Sequence[Update], halvings: int) -> Tensor:
+        steps = self._steps(epoch, held_E, halvings)
+        return _numbers(self._go(steps.settled, epoch, _with(steps.told, updates)))
+
+    def adopted(self, epoch: int, sum_E: Tensor, updates: Sequence[Update], halvings: int) -> Tensor:
         self._epochs.pop(epoch, None)
         self._places.pop(epoch, None)
-        return self.changed(epoch, coefficients_F, updates)
+        return self.changed(epoch, sum_E, updates, halvings)
 
-    def _steps(self, epoch: int, held_F: Tensor) -> _Steps:
+    def _steps(self, epoch: int, held_E: Tensor, halvings: int) -> _Steps:
+        """The steps of an epoch. It begins again if it began with other halvings, and all of its updates are here."""
         if epoch not in self._epochs:
             if (place := self._places.pop(epoch, None)) is not None:
                 self._epochs[epoch] = _unpacked(self._shelf, place)
             else:
-                state = begin(held_F.numpy())
-                self._epochs[epoch] = _Steps(state, epoch * self._refresh_period, state)
+                self._epochs[epoch] = self._begin(epoch, held_E, halvings)
             for oldest in sorted(self._epochs)[:-KEPT_EPOCHS]:
                 if oldest != epoch:
                     self._put_aside(oldest)
+        steps = self._epochs[epoch]
+        is_all_here = steps.settled_before == epoch * self._refresh_period
+        if steps.halvings not in (halvings, None) and is_all_here:
+            again = self._begin(epoch, self._reader.zeros(), halvings)
+            again.told, again.latest = steps.told, self._go(again.settled, epoch, steps.told)
+            self._epochs[epoch] = again
         return self._epochs[epoch]
+
+    def _begin(self, epoch: int, held_E: Tensor, halvings: int) -> _Steps:
+        """held_E: a sum that has taken the place of the steps, or zeros."""
+        held_F, is_sum = held_E[:-1].numpy(), bool(held_E.any())
+        course = _Course(begin(held_F), Control(held_F, int(held_E[-1]) if is_sum else halvings))
+        return _Steps(None if is_sum else halvings, course, epoch * self._refresh_period, course)
 
     def _put_aside(self, epoch: int) -> None:
         """Puts an epoch aside, or drops it if nothing more can come for it. It stays in memory if there is no space for
@@ -183,53 +227,70 @@ class Stepwise:
             self._places[epoch] = place
         del self._epochs[epoch]
 
-    def _sums(self, epoch: int, updates: Iterable[Update]) -> dict[int, Tensor]:
-        by_step: dict[int, list[Update]] = defaultdict(list)
-        for update in updates:
-            by_step[update.step].append(update)
-        sums: dict[int, Tensor] = {}
-        for step, ours in by_step.items():
-            sums[step] = self._reader.zeros()
-            self._reader.add(sums[step], epoch, ours)
-        return sums
+    def _go(self, course: _Course, epoch: int, told: Mapping[int, _Round]) -> _Course:
+        for step in sorted(told):
+            course = self._take(course, epoch, step, told[step])
+        return course
 
-    def _go(self, state: State, sums: dict[int, Tensor]) -> State:
-        for step in sorted(sums):
-            sum_F: Integers = sums[step].numpy()
-            if sum_F.any():
-                state = self._optimiser.step(state, sum_F, self._schedule.factor(step))
-        return state
+    def _take(self, course: _Course, epoch: int, step: int, told: _Round) -> _Course:
+        """One step: what was lost before it, the step itself, and what control makes of both."""
+        state, control = course
+        updates = [Update(origin, step, one) for origin, one in told.items()]
+        control = control.hear({update.origin: update.loss for update in updates}, state.increment_F)
+        state = self._move(state, epoch, updates, max(1, self._schedule.factor(step) >> control.halvings))
+        control, back_F = control.judge(self._block)
+        return _Course(state if back_F is None else begin(back_F), control)
 
-    def _settle(self, steps: _Steps) -> None:
+    def _move(self, state: State, epoch: int, updates: Sequence[Update], factor: int) -> State:
+        """factor: of the learning rate, in units of 2^-16."""
+        sum_E = self._reader.zeros()
+        sum_F: Integers = sum_E[:-1].numpy()
+        if self._optimiser is None:
+            self._reader.add(sum_E, epoch, updates, [factor] * len(updates))
+            return replace(state, increment_F=state.increment_F + sum_F)
+        self._reader.add(sum_E, epoch, updates)
+        return self._optimiser.step(state, sum_F, factor) if sum_F.any() else state
+
+    def _settle(self, epoch: int, steps: _Steps) -> None:
         """Closes the steps about which all clients have told, up to the first gap."""
-        over: dict[int, Tensor] = {}
-        while steps.told.get(steps.settled_before) == self._clients:
-            over[steps.settled_before] = steps.sums.pop(steps.settled_before)
-            del steps.told[steps.settled_before]
+        over: dict[int, _Round] = {}
+        while len(steps.told.get(steps.settled_before, ())) == self._clients:
+            over[steps.settled_before] = steps.told.pop(steps.settled_before)
             steps.settled_before += 1
         if over:
-            steps.settled = self._go(steps.settled, over) if steps.sums else steps.latest
+            steps.settled = self._go(steps.settled, epoch, over) if steps.told else steps.latest
 
 
-def _added(sums: dict[int, Tensor], more: dict[int, Tensor]) -> dict[int, Tensor]:
-    """The sums per step of both."""
-    added = sums | more
-    for step in sums.keys() & more.keys():
-        added[step] = sums[step] + more[step]
-    return added
+def _with(told: Mapping[int, _Round], updates: Iterable[Update]) -> dict[int, _Round]:
+    """The same with more updates."""
+    added: dict[int, dict[OriginId, Told]] = defaultdict(dict)
+    for origin, step, one in updates:
+        added[step][origin] = one
+    return {**told, **{step: {**told.get(step, {}), **more} for step, more in added.items()}}
+
+
+def _numbers(course: _Course) -> Tensor:
+    """(E,): what stands for an epoch."""
+    halvings = course.control.halvings
+    return torch.from_numpy(numpy.append(course.state.increment_F, numpy.int64(halvings)))
 
 
 def _packed(steps: _Steps) -> bytes:
-    """Bytes for a file of this process: arrays, by the names of the fields."""
-    kept = sorted(steps.sums)
-    arrays = {
-        "numbers": numpy.array([steps.settled_before, *kept, *(steps.told.get(step, 0) for step in kept)]),
-        "sums": numpy.array([steps.sums[step].numpy() for step in kept]),
+    """Bytes for a file of this process: arrays, and all smaller things as JSON."""
+    told = {
+        step: {origin: one.hex() if isinstance(one, bytes) else one for origin, one in said.items()}
+        for step, said in steps.told.items()
     }
-    for name, state in (("settled", steps.settled), ("latest", steps.latest)):
-        arrays[f"{name}.increment"] = state.increment_F
+    facts: dict[str, Any] = {"halvings": steps.halvings, "before": steps.settled_before, "told": told}
+    arrays = {}
+    for name, (state, control) in (("settled", steps.settled), ("latest", steps.latest)):
+        begin_F = control.best_F if control.begin_F is None else control.begin_F
+        arrays[f"{name}.increments"] = numpy.stack([state.increment_F, control.best_F, begin_F])
         arrays[f"{name}.moments"] = numpy.stack([state.first_F, state.second_F])
-        arrays[f"{name}.decays"] = numpy.array([state.decay_1, state.decay_2])
+        blocks = {"best": control.best, "block": control.block}
+        counts = [control.halvings, control.steps, control.worse]
+        facts[name] = {"decays": [state.decay_1, state.decay_2], "counts": counts, **blocks}
+    arrays["facts"] = numpy.frombuffer(json.dumps(facts).encode(), numpy.uint8)
     return save(arrays)
 
 
@@ -238,14 +299,24 @@ def _unpacked(shelf: Shelf, place: Place) -> _Steps:
         arrays = load(shelf.read(place))
     except (OSError, SafetensorError) as error:
         raise JournalError(
-            f"cannot read back the sums per step that were put aside on the disk: {error}; check that the disk is "
+            f"cannot read back the updates that were put aside on the disk: {error}; check that the disk is "
             "healthy and start the node again: its journal has all of it"
         ) from error
-    settled, latest = (
-        State(arrays[f"{name}.increment"], *arrays[f"{name}.moments"], *map(float, arrays[f"{name}.decays"]))
-        for name in ("settled", "latest")
-    )
-    before, *numbers = map(int, arrays["numbers"])
-    kept, told = numbers[: len(numbers) // 2], numbers[len(numbers) // 2 :]
-    sums = {step: torch.from_numpy(sum_F) for step, sum_F in zip(kept, arrays["sums"], strict=True)}
-    return _Steps(settled, before, latest, sums, dict(zip(kept, told, strict=True)))
+    facts = json.loads(arrays["facts"].tobytes())
+    settled, latest = (_course(arrays, name, facts[name]) for name in ("settled", "latest"))
+    told: dict[int, _Round] = {
+        int(step): {
+            int(origin): bytes.fromhex(one) if isinstance(one, str) else (one[0], one[1])
+            for origin, one in said.items()
+        }
+        for step, said in facts["told"].items()
+    }
+    return _Steps(facts["halvings"], settled, facts["before"], latest, told)
+
+
+def _course(arrays: Mapping[str, Any], name: str, facts: Mapping[str, Any]) -> _Course:
+    increment_F, best_F, begin_F = arrays[f"{name}.increments"]
+    state = State(increment_F, *arrays[f"{name}.moments"], *facts["decays"])
+    best, block = ({int(origin): Sums(*sums) for origin, sums in facts[key].items()} for key in ("best", "block"))
+    halvings, steps, worse = facts["counts"]
+    return _Course(state, Control(best_F, halvings, best, block, steps, begin_F, worse))

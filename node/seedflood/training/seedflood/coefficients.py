@@ -4,7 +4,7 @@ A run of weeks has thousands of epochs, and memory must not grow with them; only
 ones are read back when an update comes late or an epoch is folded. The file has no name and ends with the process:
 everything in it follows from the journal.
 
-Shapes: F all coefficients of an epoch (subspace.py).
+Shapes: E the numbers of an epoch (subspace.py).
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ OPT-125M with rank 32."""
 
 
 class Coefficients:
-    """A mapping from epochs to (F,) int64; zeros for an epoch without updates. Do not write to what it returns.
+    """A mapping from epochs to (E,) int64; zeros for an epoch without updates. Do not write to what it returns.
 
     If there is no space for the file, everything stays in memory. Raises JournalError if the file does not give back
     what was written.
@@ -32,13 +32,15 @@ class Coefficients:
         """folder: of the file; None for the system's folder of temporary files."""
         self._subspace = subspace
         self._shelf = Shelf(folder)
-        self._zeros_F = subspace.zeros()
-        self._zero_digest = subspace.digest(self._zeros_F)
+        self._zeros_E = subspace.zeros()
+        self._zero_digest = subspace.digest(self._zeros_E)
         self._kept: dict[int, Tensor] = {}
         """The epochs in memory; the one that was changed or read last comes last."""
         self._places: dict[int, Place] = {}
         """The epochs that are in the file as they are now."""
         self._digests: dict[int, bytes] = {}
+        self._halvings: dict[int, int] = {}
+        """By epoch that was added to: how often the rate had been halved up to its end."""
 
     def __iter__(self) -> Iterator[int]:
         """All epochs that were added to, in order."""
@@ -48,16 +50,21 @@ class Coefficients:
         if epoch in self._kept:
             return self._kept[epoch]
         if epoch not in self._places:
-            return self._zeros_F
-        coefficients_F = self._read(epoch)
-        self._keep(epoch, coefficients_F)
-        return coefficients_F
+            return self._zeros_E
+        coefficients_E = self._read(epoch)
+        self._keep(epoch, coefficients_E)
+        return coefficients_E
 
-    def add(self, epoch: int, added_F: Tensor) -> None:
-        sum_F = self[epoch] + added_F
+    def add(self, epoch: int, added_E: Tensor) -> None:
+        sum_E = self[epoch] + added_E
         self._places.pop(epoch, None)
         self._digests.pop(epoch, None)
-        self._keep(epoch, sum_F)
+        self._halvings[epoch] = int(sum_E[-1])
+        self._keep(epoch, sum_E)
+
+    def halvings_before(self, epoch: int) -> int:
+        """How often the learning rate has been halved up to the beginning of an epoch."""
+        return max((halvings for other, halvings in self._halvings.items() if other < epoch), default=0)
 
     def digests(self) -> Iterator[tuple[int, bytes]]:
         """The epochs that are not zero, in order, each with its digest. Only what has changed is hashed again."""
@@ -71,9 +78,9 @@ class Coefficients:
             self._digests[epoch] = self._subspace.digest(self._kept[epoch])
         return self._digests[epoch]
 
-    def _keep(self, epoch: int, coefficients_F: Tensor) -> None:
+    def _keep(self, epoch: int, coefficients_E: Tensor) -> None:
         self._kept.pop(epoch, None)
-        self._kept[epoch] = coefficients_F
+        self._kept[epoch] = coefficients_E
         for oldest in list(self._kept)[:-KEPT_EPOCHS]:
             if oldest not in self._places and not self._write(oldest):
                 return
@@ -89,12 +96,12 @@ class Coefficients:
 
     def _read(self, epoch: int) -> Tensor:
         try:
-            coefficients_F = self._subspace.unpack(self._shelf.read(self._places[epoch]))
-            if self._subspace.digest(coefficients_F) != self._digests[epoch]:
+            coefficients_E = self._subspace.unpack(self._shelf.read(self._places[epoch]))
+            if self._subspace.digest(coefficients_E) != self._digests[epoch]:
                 raise ValueError("it has another digest")
         except (OSError, ValueError) as error:
             raise JournalError(
                 f"cannot read back the sum of epoch {epoch} that was put aside on the disk: {error}; check that the "
                 "disk is healthy and start the node again: its journal has all of it"
             ) from error
-        return coefficients_F
+        return coefficients_E

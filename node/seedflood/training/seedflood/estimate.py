@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from seedflood.protocol.seedflood.messages import SCALAR_MAX, SCALAR_UNIT_BITS, Told
+from seedflood.protocol.seedflood.messages import LOSS_MAX, LOSS_UNIT_BITS, SCALAR_MAX, SCALAR_UNIT_BITS, Told
 from seedflood.training.objectives.batches import Batch
 from seedflood.training.objectives.objective import Objective
 from seedflood.training.objectives.score import Score
@@ -34,7 +34,7 @@ CPU_CALL_TOKENS = 48
 class Measurement:
     """What one origin measured at one step.
 
-    told: of a probe (seed, scalar): the scalar is alpha, a difference of losses over their distance, in units of 2^-20.
+    told: of a probe (loss, scalar): the scalar is alpha, a difference of losses over their distance, in units of 2^-20.
     Of a gradient, a payload. loss: at the centre; two-sided, the mean of both. is_finite: False if a loss was not
     finite; then zero is told. is_clipped: something was too large to be told as it was, such as |alpha| > 2^12, or
     beyond the `clip` of the run.
@@ -48,7 +48,7 @@ class Measurement:
     @property
     def alpha(self) -> float:
         """The slope that a probe tells, as a number."""
-        assert isinstance(self.told, tuple), "a gradient has no seed and scalar"
+        assert isinstance(self.told, tuple), "a gradient has no scalar"
         return self.told[1] * 2.0**-SCALAR_UNIT_BITS
 
 
@@ -97,8 +97,15 @@ def variant_losses(model: LiveModel, live: Live, objective: Objective, batch: Ba
     return total.values()
 
 
-def make_measurement(seed: int, difference: float, span: float, loss: float, limit: int = SCALAR_MAX) -> Measurement:
+def to_told_loss(loss: float) -> int:
+    """A loss as it is told, in units of 2^-11."""
+    return max(0, min(LOSS_MAX, round(loss * 2**LOSS_UNIT_BITS))) if math.isfinite(loss) else LOSS_MAX
+
+
+def make_measurement(difference: float, span: float, loss: float, limit: int = SCALAR_MAX) -> Measurement:
     """A measurement from losses. difference: of two losses that are `span` apart along the direction. loss: what is
     reported for this step. limit: the largest scalar that may be told."""
     scalar, is_clipped = to_fixed_point(difference / span, limit)
-    return Measurement((seed, scalar), loss, math.isfinite(difference) and math.isfinite(loss), is_clipped)
+    return Measurement(
+        (to_told_loss(loss), scalar), loss, math.isfinite(difference) and math.isfinite(loss), is_clipped
+    )

@@ -13,14 +13,14 @@ node that drains writes none.
 
 Not safe for threads: one thread computes.
 
-Shapes: F all coefficients of an epoch (subspace.py), M rows and N columns of a parameter, R rank.
+Shapes: F all coefficients of an epoch, E all its numbers (subspace.py), M rows and N columns of a parameter, R rank.
 """
 
 import hashlib
 import os
 import struct
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +90,12 @@ class Replica:
     @property
     def epoch_bytes(self) -> int:
         """Size of the coefficients of an epoch, unpacked."""
-        return 8 * self.subspace.size
+        return 8 * self.subspace.numbers
+
+    @property
+    def halvings(self) -> int:
+        """How often the learning rate has been halved, because the run unlearned (`control`)."""
+        return self._coefficients.halvings_before(self.epoch + 1)
 
     def epoch_of(self, step: int) -> int:
         return step // self.refresh_period
@@ -98,25 +103,31 @@ class Replica:
     def apply(self, updates: Iterable[Update]) -> None:
         """Applies updates of any steps, in any order. Each update must be given only once; the caller keeps the
         frontier."""
-        by_epoch: dict[int, list[Update]] = defaultdict(list)
-        for update in updates:
-            by_epoch[self.epoch_of(update.step)].append(update)
-        for epoch, ours in sorted(by_epoch.items()):
-            held_F = self._coefficients[epoch]
-            self._add(epoch, self._aggregation.changed(epoch, held_F, ours) - held_F)
+        for epoch, ours in self._by_epoch(updates):
+            self._change(epoch, ours, self._aggregation.changed)
+
+    def replay(self, pages: Iterable[Sequence[Update]]) -> None:
+        """Applies updates of a journal, which come origin by origin: steps are computed once all are there."""
+        epochs: set[int] = set()
+        for page in pages:
+            for epoch, ours in self._by_epoch(page):
+                epochs.add(epoch)
+                self._change(epoch, ours, self._aggregation.note)
+        for epoch in sorted(epochs):
+            self._change(epoch, (), self._aggregation.changed)
 
     def preview(self, updates: Sequence[Update]) -> None:
         """Until anything is applied, computes as if these updates of the open epoch were applied."""
         assert all(self.epoch_of(update.step) == self.epoch for update in updates), "they are of another epoch"
-        held_F = self._coefficients[self.epoch]
-        self._compute_with(self._aggregation.preview(self.epoch, held_F, updates) if updates else held_F)
+        held_E, halvings = self._coefficients[self.epoch], self._coefficients.halvings_before(self.epoch)
+        self._compute_with(self._aggregation.preview(self.epoch, held_E, updates, halvings) if updates else held_E)
 
     def measure(self, step: int, seed: int, objective: Objective, batch: Batch) -> Measurement:
         """The two-sided estimate of a step on a batch, with the weights as they are. Opens the step's epoch, which must
         not be an earlier one than that which is open. seed: see `protocol.seedflood.seeds.probe_seed`."""
         a_PF = estimate.two_sided(self._a_F, self._moves(step, [seed]), self.epsilon)
         plus, minus = estimate.variant_losses(self.causal, self.live, objective, batch, a_PF)
-        return estimate.make_measurement(seed, plus - minus, 2 * self.epsilon, (plus + minus) / 2, self.telling.limit)
+        return estimate.make_measurement(plus - minus, 2 * self.epsilon, (plus + minus) / 2, self.telling.limit)
 
     def measure_one_sided(
         self, step: int, seeds: Sequence[int], objective: Objective, batch: Batch
@@ -124,10 +135,7 @@ class Replica:
         """One-sided estimates of the steps from `step` on, one per seed, all on one batch and from one centre."""
         a_PF = estimate.one_sided(self._a_F, self._moves(step, seeds), self.epsilon)
         centre, *moved = estimate.variant_losses(self.causal, self.live, objective, batch, a_PF)
-        return [
-            estimate.make_measurement(seed, loss - centre, self.epsilon, centre, self.telling.limit)
-            for seed, loss in zip(seeds, moved, strict=True)
-        ]
+        return [estimate.make_measurement(loss - centre, self.epsilon, centre, self.telling.limit) for loss in moved]
 
     def measure_gradient(
         self,
@@ -180,8 +188,8 @@ class Replica:
         """
         others = list(updates)
         assert all(self.epoch_of(update.step) == epoch for update in others), f"updates beyond epoch {epoch}"
-        wanted_F = self._aggregation.adopted(epoch, self.subspace.unpack(packed), others)
-        self._add(epoch, wanted_F - self._coefficients[epoch])
+        halvings = self._coefficients.halvings_before(epoch)
+        self._replace(epoch, self._aggregation.adopted(epoch, self.subspace.unpack(packed), others, halvings))
 
     def snapshot(self) -> tuple[Arrays, dict[str, str]]:
         """The weights as folded, and facts that tell what is in them.
@@ -256,13 +264,35 @@ class Replica:
         assert epoch >= self.epoch, f"step {step} is of epoch {epoch}, but epoch {self.epoch} is open"
         self.open_epoch(epoch)
 
-    def _add(self, epoch: int, added_F: Tensor) -> None:
-        if epoch < self.epoch and added_F.any():
+    def _by_epoch(self, updates: Iterable[Update]) -> list[tuple[int, list[Update]]]:
+        by_epoch: dict[int, list[Update]] = defaultdict(list)
+        for update in updates:
+            by_epoch[self.epoch_of(update.step)].append(update)
+        return sorted(by_epoch.items())
+
+    def _change(
+        self, epoch: int, updates: Sequence[Update], change: Callable[[int, Tensor, Sequence[Update], int], Tensor]
+    ) -> None:
+        """Adds updates to an epoch. change: of the aggregation."""
+        self._replace(
+            epoch, change(epoch, self._coefficients[epoch], updates, self._coefficients.halvings_before(epoch))
+        )
+
+    def _replace(self, epoch: int, wanted_E: Tensor) -> None:
+        """Gives an epoch other numbers. Later epochs begin again if that changes the rate with which they begin."""
+        before = self._coefficients.halvings_before(epoch + 1)
+        self._add(epoch, wanted_E - self._coefficients[epoch])
+        if self._coefficients.halvings_before(epoch + 1) != before:
+            for later in [other for other in self._coefficients if other > epoch]:
+                self._change(later, (), self._aggregation.changed)
+
+    def _add(self, epoch: int, added_E: Tensor) -> None:
+        if epoch < self.epoch and added_E.any():
             if self._late_bases is None or self._late_bases[0] != epoch:
                 # Kept until the next epoch opens: stragglers come in several windows after a boundary.
                 self._late_bases = (epoch, self._bases(epoch))
-            self._fold(epoch, added_F, self._late_bases[1])
-        self._coefficients.add(epoch, added_F)
+            self._fold(epoch, added_E, self._late_bases[1])
+        self._coefficients.add(epoch, added_E)
         if epoch == self.epoch:
             self._refresh()
 
@@ -270,9 +300,9 @@ class Replica:
         """Another epoch is open, or it has other coefficients: computes with these."""
         self._compute_with(self._coefficients[self.epoch])
 
-    def _compute_with(self, coefficients_F: Tensor) -> None:
+    def _compute_with(self, sum_E: Tensor) -> None:
         """Computes with these coefficients in the open epoch."""
-        self._a_F.copy_(self.subspace.increments(coefficients_F, self._aggregation.unit))
+        self._a_F.copy_(self.subspace.increments(sum_E, self._aggregation.unit))
 
     def _bind(self) -> None:
         """Gives the slots the basis and the increments of the epoch that is open."""
@@ -285,11 +315,11 @@ class Replica:
         return [self.subspace.basis(epoch, index, self.base.device) for index in range(len(self.slots))]
 
     @torch.no_grad()
-    def _fold(self, epoch: int, coefficients_F: Tensor, bases: list[SlotBasis] | None = None) -> None:
+    def _fold(self, epoch: int, sum_E: Tensor, bases: list[SlotBasis] | None = None) -> None:
         """Adds coefficients of an epoch to the weights: float32 masters first, then the device's copies of them."""
-        if not coefficients_F.any():
+        if not sum_E.any():
             return
-        a_F = self.subspace.increments(coefficients_F, self._aggregation.unit)
+        a_F = self.subspace.increments(sum_E, self._aggregation.unit)
         for index, (slot, master) in enumerate(zip(self.slots, self._masters(), strict=True)):
             basis = bases[index] if bases is not None else self.subspace.basis(epoch, index, self.base.device)
             a = self.subspace.part(a_F, index)

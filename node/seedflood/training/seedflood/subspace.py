@@ -10,7 +10,8 @@ sign: all slots then move the same way in every update, and on average the slope
 too.
 
 Shapes: S slots, M rows and N columns of a slot's parameter as it is stored, R rank, K updates, F all coefficients of an
-epoch in one flat tensor (R * R per matrix, R per vector, slots in the order of their names).
+epoch in one flat tensor (R * R per matrix, R per vector, slots in the order of their names). E numbers stand for an
+epoch: these F, and how often the learning rate has been halved up to its end (`control`).
 """
 
 import hashlib
@@ -120,12 +121,17 @@ class Subspace:
         lengths = [math.sqrt(slot.shape[0] * slot.shape[-1]) for slot in self.slots]
         return numpy.repeat(lengths, self.sizes)
 
+    @property
+    def numbers(self) -> int:
+        """E: how many integers stand for an epoch."""
+        return self.size + 1
+
     def zeros(self) -> Tensor:
-        """Coefficients of an epoch without updates, (F,) int64."""
-        return torch.zeros(self.size, dtype=torch.int64)
+        """An epoch without updates, (E,) int64."""
+        return torch.zeros(self.numbers, dtype=torch.int64)
 
     def accumulate(
-        self, coefficients_F: Tensor, epoch: int, seeds: Sequence[int] | Tensor, scalars: Sequence[int] | Tensor
+        self, sum_E: Tensor, epoch: int, seeds: Sequence[int] | Tensor, scalars: Sequence[int] | Tensor
     ) -> None:
         """Adds updates of one epoch to its coefficients, in place: `C[i, j] += s scalar` in every slot.
 
@@ -136,11 +142,11 @@ class Subspace:
         size = max(1, ACCUMULATE_ELEMENTS_MAX // max(1, len(self.slots)))
         for seed_part, scalar_part in zip(torch.split(seed_K, size), torch.split(scalar_K, size), strict=True):
             place_KS, sign_KS = self.moves(epoch, seed_part)
-            coefficients_F.index_add_(0, place_KS.flatten(), (sign_KS * scalar_part.unsqueeze(1)).flatten())
+            sum_E.index_add_(0, place_KS.flatten(), (sign_KS * scalar_part.unsqueeze(1)).flatten())
 
-    def increments(self, coefficients_F: Tensor, unit: float) -> Tensor:
+    def increments(self, sum_E: Tensor, unit: float) -> Tensor:
         """A, (F,) float32: coefficients times what one of them is worth (`Aggregation.unit`)."""
-        return (coefficients_F.to(torch.float64) * unit).to(torch.float32)
+        return (sum_E[: self.size].to(torch.float64) * unit).to(torch.float32)
 
     def places_of(self, index: int) -> slice:
         """Where slot number `index` stands in a flat tensor."""
@@ -152,22 +158,23 @@ class Subspace:
         part = flat_F[self.places_of(index)]
         return part.view(self.rank, self.rank) if self.slots[index].is_matrix else part
 
-    def pack(self, coefficients_F: Tensor) -> bytes:
+    def pack(self, sum_E: Tensor) -> bytes:
         """Little-endian int64 in the order of the slots, packed."""
-        return packing.pack(coefficients_F.numpy().astype("<i8", copy=False).tobytes())
+        return packing.pack(sum_E.numpy().astype("<i8", copy=False).tobytes())
 
     def unpack(self, packed: bytes) -> Tensor:
-        """Undoes `pack`: (F,) int64. Raises ValueError for bytes that `pack` has not made, or of another size."""
-        data = packing.unpack(packed, 8 * self.size)
+        """Undoes `pack`: (E,) int64. Raises ValueError for bytes that `pack` has not made, or of another size."""
+        data = packing.unpack(packed, 8 * self.numbers)
         return torch.from_numpy(numpy.frombuffer(data, "<i8").astype(numpy.int64))
 
-    def digest(self, coefficients_F: Tensor) -> bytes:
-        """32 bytes over names, shapes and coefficients of an epoch; equal for equal sets of updates."""
-        hasher = hashlib.sha256(b"seedflood epoch 1\0" + struct.pack("<II", len(self.slots), self.rank))
+    def digest(self, sum_E: Tensor) -> bytes:
+        """32 bytes over names, shapes and numbers of an epoch; equal for equal sets of updates."""
+        halvings = int(sum_E[-1])
+        hasher = hashlib.sha256(b"seedflood epoch 2\0" + struct.pack("<IIq", len(self.slots), self.rank, halvings))
         for index, slot in enumerate(self.slots):
             name = slot.name.encode()
             hasher.update(struct.pack(f"<II{len(slot.shape)}Q", len(name), len(slot.shape), *slot.shape) + name)
-            hasher.update(self.part(coefficients_F, index).numpy().astype("<i8").tobytes())
+            hasher.update(self.part(sum_E, index).numpy().astype("<i8").tobytes())
         return hasher.digest()
 
     def _draw_side(self, side: str, epoch: int, slot: Slot, rows: int, device: torch.device | str) -> Tensor:

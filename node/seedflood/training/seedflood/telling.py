@@ -22,9 +22,10 @@ from torch import Tensor
 
 from seedflood.config import SeedfloodSettings
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.seedflood.messages import SCALAR_MAX, SCALAR_UNIT_BITS, Told, Update
-from seedflood.protocol.seedflood.payload import VALUE_MAX, Coefficients, Pairs, Telling
-from seedflood.training.seedflood.estimate import Measurement
+from seedflood.protocol.seedflood.messages import LOSS_BYTES, LOSS_MAX, SCALAR_MAX, SCALAR_UNIT_BITS, Told, Update
+from seedflood.protocol.seedflood.payload import VALUE_MAX, Coefficients, Pairs, Telling, encode_loss
+from seedflood.protocol.seedflood.seeds import probe_seed
+from seedflood.training.seedflood.estimate import Measurement, to_told_loss
 from seedflood.training.seedflood.gradient import Gradient
 from seedflood.training.seedflood.schedule import FACTOR_BITS, ONE
 from seedflood.training.seedflood.subspace import Subspace
@@ -64,28 +65,28 @@ class Teller:
         self._residuals: dict[OriginId, tuple[int, Floats | None]] = {}
 
     def tell(self, origin: OriginId, epoch: int, slopes: Gradient) -> Measurement:
-        """What an origin tells of its next step. If the gradient is not finite, it tells zeros."""
+        """What an origin tells of its next step: zeros and the largest loss, if the gradient is not finite."""
         wanted_F = slopes.slope_F.to(torch.float64).numpy()
         is_finite = math.isfinite(slopes.loss) and bool(numpy.isfinite(wanted_F).all())
-        payload, is_clipped = bytes(self._telling.size), False
+        payload, is_clipped = bytes(self._telling.size - LOSS_BYTES) + encode_loss(LOSS_MAX), False
         if is_finite:
-            payload, is_clipped = self._tell_finite(origin, epoch, wanted_F)
+            payload, is_clipped = self._tell_finite(origin, epoch, wanted_F, slopes.loss)
         return Measurement(payload, slopes.loss, is_finite, is_clipped)
 
-    def _tell_finite(self, origin: OriginId, epoch: int, wanted_F: Floats) -> tuple[bytes, bool]:
+    def _tell_finite(self, origin: OriginId, epoch: int, wanted_F: Floats, loss: float) -> tuple[bytes, bool]:
         """(the payload, whether something in it is cut off). What is cut off is dropped: kept, it would come back for
         ever."""
         before, residual_F = self._residuals.get(origin, (-1, None))
         if residual_F is not None and before == epoch:
             wanted_F = wanted_F + residual_F
-        payload, is_clipped = quantise(self._telling, wanted_F)
+        payload, is_clipped = quantise(self._telling, wanted_F, loss)
         told_F = decode_coefficients(self._telling, payload) * 2.0**-self._telling.unit_bits
         self._residuals[origin] = epoch, numpy.zeros_like(wanted_F) if is_clipped else wanted_F - told_F
         return payload, is_clipped
 
 
-def quantise(telling: Coefficients, wanted_F: Floats) -> tuple[bytes, bool]:
-    """(the nearest payload, whether it is cut off at the largest value that can be told)."""
+def quantise(telling: Coefficients, wanted_F: Floats, loss: float = 0.0) -> tuple[bytes, bool]:
+    """(the nearest payload, whether it is cut off at the largest value that can be told). loss: finite."""
     units_F = wanted_F * 2.0**telling.unit_bits
     counts = numpy.asarray(telling.slots)
     starts = numpy.concatenate(([0], numpy.cumsum(counts)[:-1]))
@@ -94,14 +95,14 @@ def quantise(telling: Coefficients, wanted_F: Floats) -> tuple[bytes, bool]:
     exponent_S = numpy.clip(exponent_S, 0, telling.exponent_max)
     value_F = numpy.rint(numpy.ldexp(units_F, -numpy.repeat(exponent_S, counts)))
     value_F = numpy.clip(value_F, -VALUE_MAX, VALUE_MAX).astype(numpy.int8)
-    return exponent_S.astype(numpy.uint8).tobytes() + value_F.tobytes(), is_clipped
+    return exponent_S.astype(numpy.uint8).tobytes() + value_F.tobytes() + encode_loss(to_told_loss(loss)), is_clipped
 
 
 def decode_coefficients(telling: Coefficients, payload: bytes) -> Integers:
     """All F integers of an admitted payload: equal to `payload.decode_coefficients`, by numpy."""
     slots = len(telling.slots)
     exponent_S = numpy.frombuffer(payload, numpy.uint8, slots).astype(numpy.int64)
-    value_F = numpy.frombuffer(payload, numpy.int8, offset=slots).astype(numpy.int64)
+    value_F = numpy.frombuffer(payload[slots:-LOSS_BYTES], numpy.int8).astype(numpy.int64)
     return numpy.left_shift(value_F, numpy.repeat(exponent_S, telling.slots))
 
 
@@ -113,22 +114,25 @@ class Reader:
         self._subspace = subspace
 
     def zeros(self) -> Tensor:
-        """The sum of no updates, (F,) int64."""
+        """The sum of no updates, (E,) int64."""
         return self._subspace.zeros()
 
-    def add(self, sum_F: Tensor, epoch: int, updates: Sequence[Update], factors: Sequence[int] | None = None) -> None:
-        """Adds updates of one epoch to sum_F, in place. factors: of each update, in units of 2^-16 (default: 1)."""
+    def add(self, sum_E: Tensor, epoch: int, updates: Sequence[Update], factors: Sequence[int] | None = None) -> None:
+        """Adds updates of one epoch to sum_E, in place. factors: of each update, in units of 2^-16 (default: 1)."""
         counting = list(zip(updates, factors or [ONE] * len(updates), strict=True))
         if isinstance(self._telling, Coefficients):
             for update, factor in counting:
                 told_F = decode_coefficients(self._telling, _payload(update.told))
-                sum_F += torch.from_numpy(scaled(told_F, factor))
+                sum_E[: len(told_F)] += torch.from_numpy(scaled(told_F, factor))
             return
-        pairs = [(*_pair(update.told), factor) for update, factor in counting]
-        seed_K, scalar_K, factor_K = numpy.array(pairs, dtype=numpy.int64).reshape(-1, 3).T
+        rows = [(self._seed(update), _scalar(update.told), factor) for update, factor in counting]
+        seed_K, scalar_K, factor_K = numpy.array(rows, dtype=numpy.int64).reshape(-1, 3).T
         self._subspace.accumulate(
-            sum_F, epoch, torch.from_numpy(seed_K.copy()), torch.from_numpy(scaled(scalar_K, factor_K))
+            sum_E, epoch, torch.from_numpy(seed_K.copy()), torch.from_numpy(scaled(scalar_K, factor_K))
         )
+
+    def _seed(self, update: Update) -> int:
+        return probe_seed(self._subspace.run_seed, update.origin, update.step)
 
 
 def scaled(told: Integers, factor: int | Integers) -> Integers:
@@ -136,9 +140,9 @@ def scaled(told: Integers, factor: int | Integers) -> Integers:
     return (told * factor + (ONE >> 1)) >> FACTOR_BITS
 
 
-def _pair(told: Told) -> tuple[int, int]:
+def _scalar(told: Told) -> int:
     assert isinstance(told, tuple), "this run tells pairs"
-    return told
+    return told[1]
 
 
 def _payload(told: Told) -> bytes:

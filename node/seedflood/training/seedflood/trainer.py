@@ -132,8 +132,7 @@ class Trainer:
         self.replica = make_replica(self.run, base, self.node.state)
         for one in closed:
             self.replica.adopt(one.epoch, one.coefficients, ())
-        for page in pages:
-            self.replica.apply(page)
+        self.replica.replay(pages)
         self.replica.open_epoch(epoch)
 
     def snapshot(self) -> tuple[Arrays, dict[str, str]]:

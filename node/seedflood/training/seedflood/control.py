@@ -1,0 +1,120 @@
+"""Control: a run that unlearns goes back to where it was best in its epoch, and halves its learning rate.
+
+Every origin tells with its gradient what it lost on its batch. So every host sees the losses of all, and decides the
+same from them, bit for bit: a decision is a pure function of what all origins told of the steps of an epoch, in the
+order of the steps, in integers and fractions.
+
+Steps are taken in blocks. Each origin that told something in both blocks has a vote on whether a block is worse than
+the best one so far: its own mean loss must have risen by more than chance (`SIGNIFICANT` standard errors, of its own
+batches) and by more than `RISE_MIN`. If most of them say so for `PATIENCE` blocks in a row, the increments become those
+with which the best block began, the moments of the optimiser begin anew, and the rate is halved for good.
+Origins are compared with themselves alone: their rows may differ, and who tells made-up losses has one vote.
+
+What is folded is not taken back, so a run goes back within its epoch. The number of halvings stands with the
+coefficients of the epoch, so hosts that are given its sum know it, too.
+
+Shapes: F coefficients (subspace.py).
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import NamedTuple
+
+from seedflood.protocol.origin import OriginId
+from seedflood.protocol.seedflood.messages import LOSS_UNIT_BITS
+from seedflood.training.seedflood.optimiser import Integers
+
+BLOCKS = 16
+"""How many an epoch has."""
+
+BLOCK_MIN = 4
+"""The fewest steps of a block. Shorter epochs have fewer blocks."""
+
+PATIENCE = 3
+"""So many blocks in a row must be worse."""
+
+SIGNIFICANT = 2
+RISE_MIN = 1 << LOSS_UNIT_BITS - 6
+"""1/64."""
+
+HALVINGS_MAX = 12
+
+
+class Sums(NamedTuple):
+    """What an origin lost in a block: how many steps it told of, the sum of their losses, and of their squares."""
+
+    steps: int = 0
+    loss: int = 0
+    square: int = 0
+
+    def plus(self, loss: int) -> "Sums":
+        return Sums(self.steps + 1, self.loss + loss, self.square + loss * loss)
+
+    @property
+    def mean(self) -> Fraction:
+        return Fraction(self.loss, self.steps)
+
+    @property
+    def error(self) -> Fraction:
+        """The square of the standard error of the mean."""
+        return (Fraction(self.square, self.steps) - self.mean**2) / max(1, self.steps - 1)
+
+    def is_above(self, other: "Sums") -> bool:
+        """Is this more than chance above the other?"""
+        rise = self.mean - other.mean
+        return rise > RISE_MIN and rise**2 > SIGNIFICANT**2 * (self.error + other.error)
+
+
+Block = Mapping[OriginId, Sums]
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """After some steps of an epoch. best_F: the increments with which the best block began. halvings: of the rate,
+    since the run began. begin_F: the increments with which the block began that goes on. worse: how many blocks in a
+    row were worse than the best.
+
+    Do not write to its arrays.
+    """
+
+    best_F: Integers
+    halvings: int = 0
+    best: Block = field(default_factory=dict)
+    block: Block = field(default_factory=dict)
+    steps: int = 0
+    begin_F: Integers | None = None
+    worse: int = 0
+
+    def hear(self, losses: Mapping[OriginId, int], increment_F: Integers) -> "Control":
+        """The next step: what each origin lost, measured with these increments."""
+        block = dict(self.block)
+        for origin, loss in losses.items():
+            block[origin] = block.get(origin, Sums()).plus(loss)
+        begin_F = self.begin_F if self.steps else increment_F
+        return replace(self, block=block, steps=self.steps + 1, begin_F=begin_F)
+
+    def judge(self, length: int) -> tuple["Control", Integers | None]:
+        """After a step: (what follows, the increments to go back to, if it does). length: of a block, in steps."""
+        if self.steps < length:
+            return self, None
+        after = replace(self, block={}, steps=0, begin_F=None)
+        if not self.best or _do_most(self.block, self.best, lambda now, best: now.mean < best.mean):
+            assert self.begin_F is not None
+            return replace(after, best=self.block, best_F=self.begin_F, worse=0), None
+        if not _do_most(self.block, self.best, Sums.is_above):
+            return replace(after, worse=0), None
+        if self.worse + 1 < PATIENCE or self.halvings == HALVINGS_MAX:
+            return replace(after, worse=self.worse + 1), None
+        return replace(after, worse=0, halvings=self.halvings + 1), self.best_F
+
+
+def block_length(refresh_period: int) -> int:
+    """The steps of a block in epochs of so many steps."""
+    return max(BLOCK_MIN, refresh_period // BLOCKS)
+
+
+def _do_most(now: Block, best: Block, is_so: Callable[[Sums, Sums], bool]) -> bool:
+    """Is it so for most of the origins that are in both blocks?"""
+    both = now.keys() & best.keys()
+    return 2 * sum(is_so(now[origin], best[origin]) for origin in both) > len(both)

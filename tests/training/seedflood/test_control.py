@@ -1,0 +1,91 @@
+"""Control: who decides that a run unlearns, and what then happens."""
+
+import numpy
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seedflood.training.seedflood.control import HALVINGS_MAX, PATIENCE, Control, block_length
+
+LENGTH = 4
+BEGIN = numpy.zeros(3, numpy.int64)
+
+
+def told(loss):
+    """A loss as it is told."""
+    return round(loss * 2**11)
+
+
+def heard(course):
+    """Control after these steps, each with the losses of all origins, and the steps after which it went back, with the
+    increments to go back to. The increments of step k are k."""
+    control, acts = Control(BEGIN), []
+    for step, losses in enumerate(course):
+        control = control.hear(dict(enumerate(map(told, losses))), BEGIN + step)
+        control, back = control.judge(LENGTH)
+        if back is not None:
+            acts.append((step, back.tolist()))
+    return control, acts
+
+
+def blocks(*means, origins=3, noise=0.01):
+    """So many blocks with these mean losses; each origin and step differs a little."""
+    drawn = numpy.random.default_rng(1)
+    return [mean + noise * drawn.normal(size=origins) for mean in means for _ in range(LENGTH)]
+
+
+def test_a_run_that_unlearns_goes_back_to_where_its_best_block_began_and_halves_its_rate():
+    control, acts = heard(blocks(0.9, 0.5, 0.2, *[0.6] * PATIENCE))
+    assert acts == [((3 + PATIENCE) * LENGTH - 1, [2 * LENGTH] * 3)]
+    assert control.halvings == 1
+
+
+def test_fewer_blocks_that_are_worse_change_nothing():
+    control, acts = heard(blocks(0.9, 0.2, *[0.6] * (PATIENCE - 1), 0.2, *[0.6] * (PATIENCE - 1)))
+    assert acts == []
+    assert control.halvings == 0
+
+
+@given(seed=st.integers(0, 10**6), level=st.floats(0.01, 4), spread=st.floats(0, 1), origins=st.integers(2, 9))
+def test_a_rise_by_chance_alone_changes_nothing(seed, level, spread, origins):
+    drawn = numpy.random.default_rng(seed)
+    course = level * (1 + spread * drawn.uniform(-1, 1, size=(8 * LENGTH, origins)))
+    _, acts = heard(course)
+    assert len(acts) <= 1  # of a million such runs few go back at all, and none twice
+
+
+def test_a_falling_loss_is_never_worse():
+    _, acts = heard(blocks(*numpy.geomspace(2, 0.01, 60)))
+    assert acts == []
+
+
+@pytest.mark.parametrize("lie", [0.0, 31.0])
+@pytest.mark.parametrize("means", [[0.9, 0.5, 0.2, *[0.2] * 9], [0.9, 0.5, 0.2, *[0.6] * 9]])
+def test_a_third_that_lies_moves_nobody(means, lie):
+    """Losses that rise to the largest, or fall to nothing."""
+    honest = [list(losses) for losses in blocks(*means, origins=6)]
+    liars = [[lie if step > LENGTH else 1.0] * 3 for step in range(len(honest))]
+    lied = [one + other for one, other in zip(honest, liars, strict=True)]
+    (alone, acts), (beside, lied_acts) = heard(honest), heard(lied)
+    assert acts == lied_acts
+    assert alone.halvings == beside.halvings
+
+
+def test_an_origin_is_compared_with_itself_alone():
+    """Rows differ: half of the hosts lose little and half much, and then others are there."""
+    low, high = blocks(*[0.1] * 12, origins=2), blocks(*[3.0] * 12, origins=2)
+    course = [dict(enumerate(map(told, (*one, *other)))) for one, other in zip(low, high, strict=True)]
+    control = Control(BEGIN)
+    for step, losses in enumerate(course):
+        there = losses if step < 6 * LENGTH else {origin: losses[origin] for origin in (2, 3)}
+        control, back = control.hear(there, BEGIN + step).judge(LENGTH)
+        assert back is None
+
+
+def test_the_rate_is_halved_so_often_and_no_more():
+    control, _ = heard(blocks(0.9, 0.2, *[0.6] * PATIENCE * (HALVINGS_MAX + 5)))
+    assert control.halvings == HALVINGS_MAX
+
+
+def test_blocks_are_a_sixteenth_of_an_epoch_and_four_steps_at_least():
+    assert [block_length(period) for period in (1, 10, 100, 1000)] == [4, 4, 6, 62]
