@@ -85,7 +85,7 @@ def test_a_model_that_changes_its_logits_after_the_head_is_refused():
 def test_a_folder_that_holds_something_else_is_not_overwritten(tmp_path):
     (tmp_path / "thesis.tex").write_text("all of it")
     base = tiny_base()
-    with pytest.raises(ModelError, match="holds something that is no model"):
+    with pytest.raises(ModelError, match="holds something else"):
         export_model(base, dict(base.model.named_parameters()), tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 

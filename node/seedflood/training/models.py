@@ -3,9 +3,7 @@
 import hashlib
 import json
 import os
-import shutil
 import struct
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +18,7 @@ from seedflood import embedded
 from seedflood.errors import ModelError
 from seedflood.training import hub
 from seedflood.training.causal import CausalModel
+from seedflood.training.folders import writing_folder
 
 DtypeName = Literal["auto", "float32", "bfloat16", "float16"]
 
@@ -117,28 +116,15 @@ def digest_weights(weights: Mapping[str, Tensor]) -> bytes:
 def export_model(base: BaseModel, weights: Mapping[str, Tensor], folder: str | os.PathLike[str]) -> Path:
     """Writes weights (float32, by name) as a Hugging Face folder: safetensors, configuration, tokenizer.
 
-    All or nothing: the folder is written beside its place and renamed; a model that was there is replaced. Raises
-    ModelError if the folder cannot be written, or holds something that is not a model.
+    All or nothing; a model that was there is replaced. Raises ModelError if the folder cannot be written, or holds
+    something that is not a model.
     """
-    target = Path(folder)
-    if target.exists() and not (target / "config.json").is_file() and any(target.iterdir()):
-        raise ModelError(f"{target} holds something that is no model: choose an empty or new folder to export to.")
-    beside: Path | None = None
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        beside = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-        beside.chmod(0o755)
+    with writing_folder(folder, "config.json") as beside:
         base.model.save_pretrained(beside, state_dict=dict(weights))
         _write_dtype(beside / "config.json")
         if base.tokenizer is not None:
             base.tokenizer.save_pretrained(beside)
-        _replace_folder(beside, target)
-    except OSError as error:
-        raise ModelError(f"Cannot export the model to {target}: {error.strerror or error}.") from error
-    finally:
-        if beside is not None:
-            shutil.rmtree(beside, ignore_errors=True)
-    return target
+    return Path(folder)
 
 
 def _read(location: str) -> tuple[Any, Any]:
@@ -224,14 +210,3 @@ def _write_dtype(path: Path) -> None:
     config["dtype"] = "float32"
     config["use_cache"] = True
     path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
-
-
-def _replace_folder(new: Path, target: Path) -> None:
-    """Renames the new folder. A folder that is in the way is moved aside first and removed last."""
-    if not target.exists():
-        new.rename(target)
-        return
-    aside = Path(tempfile.mkdtemp(prefix=f".{target.name}.old.", dir=target.parent))
-    target.rename(aside / "model")
-    new.rename(target)
-    shutil.rmtree(aside, ignore_errors=True)

@@ -20,7 +20,7 @@ import hashlib
 import os
 import struct
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -226,15 +226,30 @@ class Replica:
         self._bind()
 
     def weights(self) -> dict[str, Tensor]:
-        """The weights with the open epoch folded in: float32 copies in host memory, by all names of the parameters."""
-        folded: dict[int, Tensor] = {}
-        for slot, master in zip(self.slots, self._masters(), strict=True):
-            weight = _copy_master(master)
-            u_MR, a = slot.u_MR.cpu(), slot.a[0].cpu()
-            v_NR = slot.v_KR.cpu() if slot.slot.is_matrix else None
-            folded[id(slot.parameter)] = _add_increment(weight, SlotBasis(u_MR, v_NR), a)
+        """All weights as `weight` has them, by all names of the parameters."""
+        folded = {id(slot.parameter): self.weight(index) for index, slot in enumerate(self.slots)}
         named = self.model.named_parameters(remove_duplicate=False)
         return {name: folded[id(parameter)] for name, parameter in named}
+
+    def weight(self, index: int) -> Tensor:
+        """The weight of slot number `index` with the open epoch folded in: a float32 copy in host memory."""
+        slot = self.slots[index]
+        v_NR = slot.v_KR.cpu() if slot.slot.is_matrix else None
+        return _add_increment(_copy_master(self._masters()[index]), SlotBasis(slot.u_MR.cpu(), v_NR), slot.a[0].cpu())
+
+    def parts(self, index: int) -> Iterator[tuple[SlotBasis, Tensor]]:
+        """What each epoch has changed of slot number `index`: its basis and A, float32 in host memory."""
+        for epoch in self._coefficients:
+            part = self.subspace.part(self._coefficients[epoch], index)
+            if part.any():
+                yield self.subspace.basis(epoch, index), self.subspace.increments(part, self._aggregation.unit)
+
+    def change(self, index: int) -> Tensor:
+        """What all epochs have changed of slot number `index`: float32 of the shape of its weight, in host memory."""
+        change = torch.zeros(self.slots[index].slot.shape)
+        for basis, a in self.parts(index):
+            _add_increment(change, basis, a)
+        return change
 
     def export(self, folder: str | os.PathLike[str]) -> Path:
         """Writes the weights as they are as a Hugging Face folder (`models.export_model`, which see for errors)."""

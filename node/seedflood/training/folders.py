@@ -1,0 +1,53 @@
+"""Folders of models: whole, or not there."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from seedflood.errors import ModelError
+
+
+@contextmanager
+def writing_folder(folder: str | os.PathLike[str], mark: str) -> Iterator[Path]:
+    """A new folder for the block to fill, which takes the place of `folder` afterwards, or is gone if the block fails.
+
+    mark: the file by which a folder is known that may be replaced. Raises ModelError if this one holds something else,
+    or cannot be written.
+    """
+    target = Path(folder)
+    check_folder(target, mark)
+    beside: Path | None = None
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        beside = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+        beside.chmod(0o755)
+        yield beside
+        _replace(beside, target)
+    except OSError as error:
+        raise ModelError(f"Cannot export to {target}: {error.strerror or error}.") from error
+    finally:
+        if beside is not None:
+            shutil.rmtree(beside, ignore_errors=True)
+
+
+def check_folder(target: Path, mark: str) -> None:
+    """Raises ModelError if this is no folder that may be made, filled, or replaced."""
+    is_free = not target.exists() or (target.is_dir() and ((target / mark).is_file() or not any(target.iterdir())))
+    if not is_free:
+        raise ModelError(
+            f"{target} holds something else than an earlier export (it has no {mark}): choose a new folder."
+        )
+
+
+def _replace(new: Path, target: Path) -> None:
+    """Renames the new folder. A folder that is in the way is moved aside first and removed last."""
+    if not target.exists():
+        new.rename(target)
+        return
+    aside = Path(tempfile.mkdtemp(prefix=f".{target.name}.old.", dir=target.parent))
+    target.rename(aside / "model")
+    new.rename(target)
+    shutil.rmtree(aside, ignore_errors=True)

@@ -1,0 +1,112 @@
+"""An adapter is loaded by PEFT onto the base model, and computes what the replica computes."""
+
+import pytest
+import torch
+from reference import FAMILIES, VOCABULARY, some_updates, tiny_model, tiny_replica
+
+from seedflood.errors import ModelError
+from seedflood.training.seedflood.adapter import make_adapter
+
+peft = pytest.importorskip("peft")
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:Model has `tie_word_embeddings=True`",
+    "ignore:fan_in_fan_out is set to",
+    "ignore:`is_gradient_checkpointing` is deprecated",
+)
+TOKENS_BT = torch.randint(1, VOCABULARY, (3, 9), generator=torch.Generator().manual_seed(5))
+
+
+def trained(family="opt", *, epochs=2, tied=True, **changes):
+    """Epochs of four steps and rank 4; the matrices of a tiny model have 12 to 48 rows or columns."""
+    replica = tiny_replica(family, tied=tied, refresh_period=4, **changes)
+    replica.apply(some_updates(40 * epochs, steps=4 * epochs, scalar_max=1 << 20))
+    replica.open_latest()
+    return replica
+
+
+@torch.inference_mode()
+def live_logits(replica):
+    return replica.causal.logits(replica.causal.hidden_states(TOKENS_BT))
+
+
+@torch.inference_mode()
+def base_logits(family="opt", *, tied=True):
+    return tiny_model(family, tied=tied)(input_ids=TOKENS_BT, use_cache=False).logits
+
+
+@torch.inference_mode()
+def loaded_logits(adapter, folder, family="opt", *, tied=True):
+    model = peft.PeftModel.from_pretrained(tiny_model(family, tied=tied), adapter.write(folder))
+    return model(input_ids=TOKENS_BT, use_cache=False).logits
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_an_adapter_computes_what_the_replica_computes(family, tied, tmp_path):
+    replica = trained(family, tied=tied)
+    adapter = make_adapter(replica, "base")
+    expected = live_logits(replica)
+    loaded = loaded_logits(adapter, tmp_path / "adapter", family, tied=tied)
+    torch.testing.assert_close(loaded, expected, rtol=0, atol=1e-5)
+    assert (base_logits(family, tied=tied) - expected).abs().max() > 0.05
+    assert (adapter.config["r"], adapter.error) == (8, 0.0)
+
+
+@pytest.mark.parametrize("family", ["opt", "gpt2", "llama"])
+def test_more_epochs_than_a_matrix_has_columns_are_joined_exactly(family, tmp_path):
+    replica = trained(family, epochs=14)
+    adapter = make_adapter(replica, "base")
+    loaded = loaded_logits(adapter, tmp_path / "adapter", family)
+    torch.testing.assert_close(loaded, live_logits(replica), rtol=0, atol=1e-5)
+    assert adapter.config["r"] == 16
+    assert adapter.error == 0.0
+
+
+def test_a_rank_that_is_too_small_keeps_the_largest_singular_values_and_says_what_is_lost(tmp_path):
+    replica = trained()
+    exact = make_adapter(replica, "base")
+    errors, distances = [], []
+    for rank in (1, 3, 5):
+        adapter = make_adapter(replica, "base", rank=rank)
+        assert adapter.config["r"] == rank
+        errors.append(adapter.error)
+        distances.append((loaded_logits(adapter, tmp_path / "adapter") - live_logits(replica)).norm())
+    assert 1 > errors[0] > errors[1] > errors[2] > exact.error
+    assert distances[0] > distances[2]
+    changes = [replica.change(index) for index in range(len(replica.slots))]
+    cut = [
+        torch.linalg.svdvals(one)[5:]
+        for slot, one in zip(replica.slots, changes, strict=True)
+        if len(one.shape) == 2 and "positions" not in slot.slot.name
+    ]
+    expected = torch.cat(cut).norm() / torch.cat([one.flatten() for one in changes]).norm()
+    assert errors[2] == pytest.approx(float(expected), rel=1e-4)
+
+
+def test_for_servers_that_take_nothing_else_there_are_linear_layers_alone():
+    replica = trained("qwen2")
+    adapter = make_adapter(replica, "base", is_linear_only=True)
+    assert {name.rpartition(".lora_")[2] for name in adapter.tensors} == {"A.weight", "B.weight"}
+    assert {name.split(".")[-3] for name in adapter.tensors} == {
+        *("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+    }
+    assert (adapter.config["bias"], adapter.config["modules_to_save"]) == ("none", None)
+    assert 0 < adapter.error < 1
+
+
+def test_a_run_without_updates_has_an_adapter_that_changes_nothing(tmp_path):
+    adapter = make_adapter(tiny_replica(), "base")
+    assert (adapter.config["r"], adapter.error) == (1, 0.0)
+    torch.testing.assert_close(loaded_logits(adapter, tmp_path / "adapter"), base_logits(), rtol=0, atol=1e-6)
+
+
+def test_an_adapter_replaces_an_adapter_and_nothing_else(tmp_path):
+    adapter = make_adapter(tiny_replica(), "base")
+    adapter.write(tmp_path / "adapter")
+    adapter.write(tmp_path / "adapter")
+    (tmp_path / "thesis.tex").write_text("all of it")
+    for other in (tmp_path, tmp_path / "thesis.tex"):
+        with pytest.raises(ModelError, match="holds something else"):
+            adapter.write(other)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["adapter", "thesis.tex"]
