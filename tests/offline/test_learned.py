@@ -1,14 +1,19 @@
 """Journals of nodes that do not run: written by hand, with real signatures and the embedded model."""
 
 import json
+import tomllib
 from dataclasses import replace
+from pathlib import Path
 
 import numpy
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from seedflood import cli
+from seedflood.cli.learned import announced
 from seedflood.config import RunSettings, load_settings, spell
-from seedflood.errors import ConfigError, JournalError
+from seedflood.errors import ConfigError, ExitCode, JournalError
 from seedflood.host.places import JOURNAL_FILE
 from seedflood.host.report import RESULT_FILE
 from seedflood.identity import Identity
@@ -119,6 +124,102 @@ def test_what_is_replayed_is_the_node_of_the_file_wherever_the_command_is_run_an
         assert (facts["node"], facts["state"]) == ("gamma", str(tmp_path / "gamma/seedflood-state"))
         assert (facts["model"], facts["data"]) == ("embedded", "embedded")
         assert facts.get("bundles", 20) == 20
+
+
+def run_command(monkeypatch, capsys, *arguments):
+    """(exit code, stdout, stderr)"""
+    monkeypatch.setattr("sys.argv", ["seedflood", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    said = capsys.readouterr()
+    return ended.value.code or 0, said.out, said.err
+
+
+@pytest.fixture
+def peers(base, tmp_path):
+    """The file of a node that has stopped at the end of its run."""
+    path = tmp_path / "node" / "peers.toml"
+    path.parent.mkdir()
+    path.write_text(spell({"run": RunSettings.place(RUN), "node": {"device": "cpu", "threads": 1}}))
+    settings = load_settings(path)
+    settings.node.state.mkdir()
+    write(settings, base, bundles_of(settings, base))
+    (settings.node.state / RESULT_FILE).write_text(json.dumps({"result": {"loss_before": 0.7, "loss_after": 0.5}}))
+    return str(path)
+
+
+@pytest.mark.parametrize("kind", ["output", "adapter"])
+def test_what_is_exported_says_what_it_is_and_how_to_make_it_again(monkeypatch, capsys, peers, tmp_path, kind):
+    folder = tmp_path / "exported"
+    code, out, _ = run_command(monkeypatch, capsys, "export", "--peers", peers, f"--{kind}", str(folder), "--json")
+    settings, card = load_settings(Path(peers)), (folder / "README.md").read_text()
+    assert code == 0
+    assert json.loads(out)["digest"] == replay(settings).digest
+    assert f"| digest (equal on all hosts) | {replay(settings).digest} |" in card
+    assert f"| run | {settings.run.run_id().hex()} |" in card
+    assert "| training rows of this host | 16 |" in card
+    assert "| loss after | 0.5 |" in card
+    told = card.partition("```toml\n")[2].partition("```")[0]
+    assert load_settings(None, tomllib.loads(told)).run.run_id() == settings.run.run_id()
+
+
+def test_a_model_is_exported_in_half_precision_if_asked(monkeypatch, capsys, peers, tmp_path):
+    for dtype in ("float32", "bfloat16"):
+        folder = tmp_path / dtype
+        run_command(monkeypatch, capsys, "export", "--peers", peers, "--output", str(folder), "--dtype", dtype)
+    whole, half = (load_file(tmp_path / one / "model.safetensors") for one in ("float32", "bfloat16"))
+    assert {str(one.dtype) for one in half.values()} == {"torch.bfloat16"}
+    for name, weight in whole.items():
+        torch.testing.assert_close(half[name], weight.to(torch.bfloat16), rtol=0, atol=0)
+    assert json.loads((tmp_path / "bfloat16" / "config.json").read_text())["dtype"] == "bfloat16"
+
+
+def test_what_a_narrow_adapter_lacks_is_told(monkeypatch, capsys, peers, tmp_path):
+    facts = []
+    for options in ([], ["--rank", "2"], ["--linear-only"]):
+        asked = ["export", "--peers", peers, "--adapter", str(tmp_path / "adapter"), "--json", *options]
+        facts.append(json.loads(run_command(monkeypatch, capsys, *asked)[1]))
+    assert [one["rank"] for one in facts] == [12, 2, 12]
+    assert [one["error"] > 0.01 for one in facts] == [False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        ([], ExitCode.USAGE, "name either --output"),
+        (["--output", "a", "--adapter", "b"], ExitCode.USAGE, "name either --output"),
+        (["--output", "a", "--rank", "3"], ExitCode.USAGE, "are of an adapter"),
+        (["--adapter", "a", "--dtype", "bfloat16"], ExitCode.USAGE, "--dtype is of a model"),
+        (["--adapter", "."], ExitCode.CONFIG, "choose a new folder"),
+        (["--output", "."], ExitCode.CONFIG, "choose a new folder"),
+        (["--adapter", "a", "--set", "node.state=none"], ExitCode.CONFIG, "does not exist"),
+    ],
+)
+def test_an_export_that_cannot_be_is_one_sentence(monkeypatch, capsys, peers, tmp_path, options, code, said):
+    monkeypatch.chdir(tmp_path)
+    ended, out, err = run_command(monkeypatch, capsys, "export", "--peers", peers, *options)
+    assert (ended, out) == (code, "")
+    assert said in " ".join(err.split())
+    assert len(err.splitlines()) == 1
+
+
+def test_a_node_that_runs_is_not_exported(monkeypatch, capsys, base, peers, tmp_path):
+    settings = load_settings(Path(peers))
+    path, run = settings.node.state / JOURNAL_FILE, settings.run
+    period = run.seedflood.refresh_period
+    with BundleJournal.open(path, run.run_id(), base.base_digest, refresh_period=period):
+        code, _, err = run_command(monkeypatch, capsys, "export", "--peers", peers, "--adapter", str(tmp_path / "a"))
+    assert code == ExitCode.TRY_AGAIN
+    assert "Traceback" not in err
+    assert not (tmp_path / "a").exists()
+
+
+def test_a_command_that_works_for_long_says_at_what(capsys):
+    with announced("rebuilding it", seconds=0) as timer:
+        timer.join()
+    with announced("nothing that takes long"):
+        pass
+    assert capsys.readouterr().err == "rebuilding it ...\n"
 
 
 def test_closed_epochs_stand_for_their_bundles(stopped, base):

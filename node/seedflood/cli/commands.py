@@ -10,6 +10,7 @@ import typer
 from seedflood import VERSION
 from seedflood.cli.faults import run_command
 from seedflood.cli.founding import init, invite, join, keygen
+from seedflood.cli.learned import add_learned
 from seedflood.cli.options import (
     EPILOG,
     JsonOption,
@@ -17,10 +18,8 @@ from seedflood.cli.options import (
     RunOption,
     SetOption,
     VersionOption,
-    facts_read,
     parse_overrides,
     settings_of,
-    show_facts,
     table_console,
 )
 from seedflood.cli.rosters import roster_app
@@ -30,12 +29,9 @@ from seedflood.cli.watching import add_watching
 from seedflood.cluster.topology import TopologyName
 from seedflood.config import (
     check_course,
-    check_folders,
     detach,
     load_course,
-    load_settings,
     merge,
-    pick,
     read_layer,
 )
 from seedflood.errors import DivergenceError
@@ -63,6 +59,7 @@ roster_app.command()(invite)
 app.command()(keygen)
 app.command()(init)
 app.command()(join)
+add_learned(app)
 add_watching(app)
 app.command()(tune)
 app.command()(tour)
@@ -188,105 +185,6 @@ def show_config(peers: PeersOption = Path("peers.toml"), run: RunOption = None, 
     """Prints all settings as they combine, as JSON."""
     settings = settings_of(peers, overrides, run)
     typer.echo(json.dumps(settings.model_dump(mode="json"), indent=2))
-
-
-@app.command()
-def evaluate(
-    peers: Annotated[Path | None, typer.Option(help="Evaluate a stopped node of this peers.toml.")] = None,
-    model: Annotated[str | None, typer.Option(help="Evaluate a model: folder, hub name or embedded.")] = None,
-    task: Annotated[str | None, typer.Option(help="Task, with --model.")] = None,
-    data: Annotated[str | None, typer.Option(help="Folder with validation.jsonl, or a hub data set.")] = None,
-    run: RunOption = None,
-    overrides: SetOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Evaluates any model, or what a stopped node has learned, on the validation rows.
-
-    Prints accuracy and loss, and for plain texts the perplexity.
-
-    Examples:
-
-        seedflood evaluate --model ./opt-125m --task sst2 --data ./sst2
-
-        seedflood evaluate --peers peers.toml
-    """
-    if (peers is None) == (model is None):
-        raise typer.BadParameter("name either --peers or --model")
-    flags = parse_overrides(overrides)
-    if model is not None:
-        objective = {"task": task or ("embedded" if model == "embedded" else "sst2")}
-        flags = merge(flags, {"run": {"model": model, "objective": objective}})
-    if data is not None:
-        flags.setdefault("node", {})["data"] = data
-    settings = load_settings(None, flags) if peers is None else pick(load_course(peers, flags), run)
-    check_folders(settings)
-
-    from seedflood.offline.learned import evaluate_model, rebuild
-
-    result = evaluate_model(settings) if peers is None else rebuild(settings).evaluate()
-    facts = {**facts_read(settings, has_state=peers is not None), **result.rounded(), "rows": result.rows}
-    if as_json:
-        typer.echo(json.dumps(facts))
-    else:
-        show_facts(facts)
-
-
-@app.command()
-def export(
-    output: Annotated[Path, typer.Option(help="Folder to write: a Hugging Face model with its tokenizer.")],
-    peers: PeersOption = Path("peers.toml"),
-    run: RunOption = None,
-    overrides: SetOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Writes what a stopped node has learned as a model: base model and journal in, folder out.
-
-    Example:
-
-        seedflood export --peers peers.toml --output ./opt-125m-sst2
-    """
-    settings = settings_of(peers, overrides, run)
-    check_folders(settings)
-
-    from seedflood.offline.learned import rebuild
-
-    trainer = rebuild(settings)
-    facts = {**facts_read(settings), "folder": str(trainer.export(output)), "digest": trainer.digest().hex()}
-    if as_json:
-        typer.echo(json.dumps(facts))
-    else:
-        show_facts(facts)
-
-
-@app.command()
-def replay(
-    peers: PeersOption = Path("peers.toml"),
-    run: RunOption = None,
-    overrides: SetOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Rebuilds what a stopped node has learned from base model and journal alone, and checks it.
-
-    The checksum of every record and every signature must be right, and the digest must be the one that the node told at
-    its end. Exits with 70 if not.
-
-    Example:
-
-        seedflood replay --peers peers.toml
-    """
-    settings = settings_of(peers, overrides, run)
-    check_folders(settings)
-
-    from seedflood.offline.learned import replay as replay_journal
-
-    replayed = replay_journal(settings)
-    facts = {**facts_read(settings), **replayed.facts()}
-    if as_json:
-        typer.echo(json.dumps(facts))
-    else:
-        show_facts(facts)
-    if not replayed.is_sound:
-        raise DivergenceError(f"the journal in {settings.node.state} is not what the node applied; see above.")
 
 
 @app.callback()

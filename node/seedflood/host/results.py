@@ -15,6 +15,7 @@ from seedflood.host.occasions import Occasions
 from seedflood.host.report import Figures, Report
 from seedflood.operations.hub import TelemetryHub
 from seedflood.operations.rise import Best, find_rise
+from seedflood.training.card import Learned, model_card
 from seedflood.training.evaluation import Evaluation
 
 
@@ -26,8 +27,15 @@ class Learner(Protocol):
 
     def evaluate(self) -> Evaluation: ...
 
-    def export(self, folder: Path) -> Path:
-        """Writes the model as a Hugging Face folder."""
+    def export(self, folder: Path, card: str) -> Path:
+        """Writes the model as a Hugging Face folder with a model card."""
+
+    @property
+    def base_digest(self) -> bytes:
+        """Of the weights before training, 32 bytes."""
+
+    def count_rows(self) -> dict[str, int]:
+        """How many rows there are, by what they are for."""
 
     def digest(self) -> bytes:
         """A digest of what was learned, 32 bytes."""
@@ -67,13 +75,25 @@ class Results:
         self._run(self._trainer.complete, nothing)
         if self._is_evaluated:
             self._evaluate(self._settings.run.steps, self.report.after.update)
-        folder = self._settings.node.export
-        if folder is not None:
-            self._run(
-                lambda: self._trainer.export(folder),
-                lambda path: self._hub.tell("exported", folder=str(path)),
-            )
-        self._run(self._trainer.digest, then)
+        self._run(self._trainer.digest, lambda digest: self._export(digest, then))
+
+    def _export(self, digest: bytes, then: Callable[[bytes], None]) -> None:
+        """Writes the model, if one is wanted. By now the final figures are known, for its card."""
+        folder, trainer = self._settings.node.export, self._trainer
+        if folder is None:
+            then(digest)
+            return
+
+        def export() -> Path:
+            rows, figures = trainer.count_rows(), self.report.figures()
+            learned = Learned(self._settings.run, trainer.base_digest, digest, rows, figures)
+            return trainer.export(folder, model_card(learned))
+
+        def tell(path: Path) -> None:
+            self._hub.tell("exported", folder=str(path))
+            then(digest)
+
+        self._run(export, tell)
 
     def _evaluate(self, step: int, then: Callable[[Figures], None]) -> None:
         def evaluate() -> tuple[Evaluation, float]:

@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from seedflood.config import Settings
 from seedflood.errors import ConfigError, JournalError
@@ -139,9 +140,15 @@ def _is_signed(bundle: Bundle, run_id: bytes, keys: dict[OriginId, bytes]) -> bo
     return key is not None and verify(key, bundle.signed_bytes(run_id, key), bundle.signature)
 
 
-def _result_digest(state: Path) -> str | None:
+def told_result(state: Path) -> dict[str, Any]:
+    """What the node told at the end of its run; empty if it has not reached the end."""
     try:
-        digest = json.loads((state / RESULT_FILE).read_text())["result"]["digest"]
+        result = json.loads((state / RESULT_FILE).read_text())["result"]
     except (OSError, ValueError, LookupError, TypeError):  # no such file, no JSON, no result yet
-        return None
+        return {}
+    return result if isinstance(result, dict) else {}
+
+
+def _result_digest(state: Path) -> str | None:
+    digest = told_result(state).get("digest")
     return digest if isinstance(digest, str) else None

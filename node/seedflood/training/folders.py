@@ -12,7 +12,8 @@ from seedflood.errors import ModelError
 
 @contextmanager
 def writing_folder(folder: str | os.PathLike[str], mark: str) -> Iterator[Path]:
-    """A new folder for the block to fill, which takes the place of `folder` afterwards, or is gone if the block fails.
+    """A new folder for the block to fill with files. It takes the place of `folder` afterwards, or is gone if the block
+    fails.
 
     mark: the file by which a folder is known that may be replaced. Raises ModelError if this one holds something else,
     or cannot be written.
@@ -25,6 +26,8 @@ def writing_folder(folder: str | os.PathLike[str], mark: str) -> Iterator[Path]:
         beside = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
         beside.chmod(0o755)
         yield beside
+        for path in beside.iterdir():
+            path.chmod(0o644)  # safetensors writes for its user alone
         _replace(beside, target)
     except OSError as error:
         raise ModelError(f"Cannot export to {target}: {error.strerror or error}.") from error

@@ -17,10 +17,15 @@ from transformers.utils.logging import disable_progress_bar
 from seedflood import embedded
 from seedflood.errors import ModelError
 from seedflood.training import hub
+from seedflood.training.card import CARD_FILE
 from seedflood.training.causal import CausalModel
 from seedflood.training.folders import writing_folder
 
 DtypeName = Literal["auto", "float32", "bfloat16", "float16"]
+ExportDtype = Literal["float32", "bfloat16"]
+
+MODEL_FILE = "config.json"
+"""By which a folder with a model is known."""
 
 BUILT_IN = {"embedded": embedded.MODEL_FOLDER}
 """Models that come with the package, by name: their folders."""
@@ -113,15 +118,24 @@ def digest_weights(weights: Mapping[str, Tensor]) -> bytes:
     return hasher.digest()
 
 
-def export_model(base: BaseModel, weights: Mapping[str, Tensor], folder: str | os.PathLike[str]) -> Path:
-    """Writes weights (float32, by name) as a Hugging Face folder: safetensors, configuration, tokenizer.
+def export_model(
+    base: BaseModel,
+    weights: Mapping[str, Tensor],
+    folder: str | os.PathLike[str],
+    *,
+    card: str = "",
+    dtype: ExportDtype = "float32",
+) -> Path:
+    """Writes weights (float32, by name) as a Hugging Face folder: safetensors, configuration, tokenizer, model card.
 
-    All or nothing; a model that was there is replaced. Raises ModelError if the folder cannot be written, or holds
-    something that is not a model.
+    dtype: of the file. All or nothing; a model that was there is replaced. Raises ModelError if the folder cannot be
+    written, or holds something that is not a model.
     """
-    with writing_folder(folder, "config.json") as beside:
-        base.model.save_pretrained(beside, state_dict=dict(weights))
-        _write_dtype(beside / "config.json")
+    with writing_folder(folder, MODEL_FILE) as beside:
+        rounded: dict[int, Tensor] = {id(one): one.to(getattr(torch, dtype)) for one in weights.values()}
+        base.model.save_pretrained(beside, state_dict={name: rounded[id(one)] for name, one in weights.items()})
+        _write_dtype(beside / MODEL_FILE, dtype)
+        (beside / CARD_FILE).write_text(card)
         if base.tokenizer is not None:
             base.tokenizer.save_pretrained(beside)
     return Path(folder)
@@ -205,8 +219,8 @@ def _check_head(model: Any, name: str) -> None:
         )
 
 
-def _write_dtype(path: Path) -> None:
+def _write_dtype(path: Path, dtype: ExportDtype) -> None:
     config = json.loads(path.read_text())
-    config["dtype"] = "float32"
+    config["dtype"] = dtype
     config["use_cache"] = True
     path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")

@@ -110,7 +110,7 @@ def test_a_foreign_offer_is_refused():
 def test_an_exported_model_is_the_trained_one(tmp_path):
     trainer = trainer_of()
     trainer.take_steps(3)
-    exported = load_model(str(trainer.export(tmp_path / "model")))
+    exported = load_model(str(trainer.export(tmp_path / "model", "A card.")))
     figures = evaluate_packed(exported.causal, trainer.task).figures
     assert figures == pytest.approx(trainer.evaluate().figures, rel=1e-6)
 

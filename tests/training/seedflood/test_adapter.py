@@ -50,7 +50,7 @@ def test_an_adapter_computes_what_the_replica_computes(family, tied, tmp_path):
     loaded = loaded_logits(adapter, tmp_path / "adapter", family, tied=tied)
     torch.testing.assert_close(loaded, expected, rtol=0, atol=1e-5)
     assert (base_logits(family, tied=tied) - expected).abs().max() > 0.05
-    assert (adapter.config["r"], adapter.error) == (8, 0.0)
+    assert (adapter.config["r"], adapter.error, adapter.is_tied) == (8, 0.0, tied)
 
 
 @pytest.mark.parametrize("family", ["opt", "gpt2", "llama"])

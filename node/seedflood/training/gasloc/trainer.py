@@ -127,9 +127,19 @@ class Trainer:
         """Loss and perplexity of the present parameters."""
         return evaluate_packed(self.worker.causal, self.task)
 
-    def export(self, folder: Path) -> Path:
-        """Writes the present parameters as a Hugging Face folder."""
-        return export_model(self.base, self.worker.flat.weights(), folder)
+    def export(self, folder: Path, card: str) -> Path:
+        """Writes the present parameters as a Hugging Face folder with a model card."""
+        return export_model(self.base, self.worker.flat.weights(), folder, card=card)
+
+    @property
+    def base_digest(self) -> bytes:
+        """32 bytes: of the weights before training."""
+        return self.base.digest
+
+    def count_rows(self) -> dict[str, int]:
+        """How many packed sequences this host trains on, and how many there are for validation."""
+        task = self.task
+        return {"sequences of this host": len(task.train_ST), "validation sequences": len(task.validation_ST)}
 
     def _facts(self) -> Facts:
         return {"base_digest": self.base.digest.hex()}

@@ -34,8 +34,9 @@ from safetensors.torch import save_file
 from torch import Tensor
 from torch.nn import functional
 
+from seedflood.training.card import CARD_FILE
 from seedflood.training.folders import writing_folder
-from seedflood.training.seedflood.layers import LiveEmbedding, LiveLinear, LiveModule, LiveProduct, LiveSlot
+from seedflood.training.seedflood.layers import LiveConv1D, LiveEmbedding, LiveLinear, LiveModule, LiveProduct, LiveSlot
 from seedflood.training.seedflood.replica import Replica
 
 RANK_MAX = 512
@@ -52,17 +53,25 @@ Modules = Mapping[str, LiveModule]
 @dataclass(frozen=True, slots=True)
 class Adapter:
     """config, tensors: of the two files. error: the part of the change that the adapter does not hold, by the Frobenius
-    norm over all parameters."""
+    norm over all parameters. is_tied: does it hold the change of a weight in two modules?"""
 
     config: dict[str, Any]
     tensors: dict[str, Tensor]
     error: float
+    is_tied: bool
 
-    def write(self, folder: str | os.PathLike[str]) -> Path:
-        """Writes the two files. All or nothing; an adapter that was there is replaced. Raises ModelError."""
+    @property
+    def rank(self) -> int:
+        """R."""
+        return int(self.config["r"])
+
+    def write(self, folder: str | os.PathLike[str], card: str = "") -> Path:
+        """Writes the two files and a model card. All or nothing; an adapter that was there is replaced. Raises
+        ModelError."""
         with writing_folder(folder, CONFIG_FILE) as beside:
             (beside / CONFIG_FILE).write_text(json.dumps(self.config, indent=2) + "\n")
             save_file(self.tensors, beside / WEIGHTS_FILE, {"format": "pt"})
+            (beside / CARD_FILE).write_text(card)
         return Path(folder)
 
 
@@ -103,14 +112,12 @@ def make_adapter(replica: Replica, base: str, *, rank: int = RANK_MAX, is_linear
         "r": width,
         "lora_alpha": width,
         "lora_dropout": 0.0,
-        "fan_in_fan_out": any(
-            isinstance(one, LiveProduct) and not isinstance(one, LiveLinear) for one in targets.values()
-        ),
+        "fan_in_fan_out": any(isinstance(one, LiveConv1D) for one in targets.values()),
         "bias": "all" if any(name.endswith(".base_layer.bias") for name in copied) else "none",
         "target_modules": sorted(targets),
         "modules_to_save": sorted(modules.keys() - targets.keys()) or None,
     }
-    return Adapter(config, tensors, _error(replica, factors, set(copied.values())))
+    return Adapter(config, tensors, _error(replica, factors, set(copied.values())), is_tied=len(wanted) < len(targets))
 
 
 def _untied_linear(modules: Modules) -> dict[str, LiveModule]:

@@ -30,7 +30,7 @@ from torch import Tensor
 
 from seedflood.config import RunSettings
 from seedflood.protocol.seedflood.messages import Update
-from seedflood.training.models import BaseModel, export_model
+from seedflood.training.models import BaseModel, ExportDtype, export_model
 from seedflood.training.objectives.batches import Batch
 from seedflood.training.objectives.objective import Objective
 from seedflood.training.seedflood import estimate
@@ -251,9 +251,9 @@ class Replica:
             _add_increment(change, basis, a)
         return change
 
-    def export(self, folder: str | os.PathLike[str]) -> Path:
+    def export(self, folder: str | os.PathLike[str], *, card: str = "", dtype: ExportDtype = "float32") -> Path:
         """Writes the weights as they are as a Hugging Face folder (`models.export_model`, which see for errors)."""
-        return export_model(self.base, self.weights(), folder)
+        return export_model(self.base, self.weights(), folder, card=card, dtype=dtype)
 
     def _snapshot_facts(self, epoch: int) -> dict[str, str]:
         """The facts of a snapshot in which this epoch is open."""

@@ -183,9 +183,16 @@ class Trainer:
         """See `Replica.digest`."""
         return self.replica.digest()
 
-    def export(self, folder: Path) -> Path:
-        """Writes the weights as a Hugging Face folder. Raises ModelError."""
-        return self.replica.export(folder)
+    def export(self, folder: Path, card: str) -> Path:
+        """Writes the weights as a Hugging Face folder with a model card. Raises ModelError."""
+        return self.replica.export(folder, card=card)
+
+    def count_rows(self) -> dict[str, int]:
+        """How many rows this host trains on, and how many there are for validation."""
+        return {
+            "training rows of this host": len(self.task.train_rows),
+            "validation rows": len(self.task.validation_examples),
+        }
 
 
 def make_replica(run: RunSettings, base: BaseModel, folder: Path) -> Replica:

@@ -1,0 +1,169 @@
+"""`seedflood evaluate | export | replay`: what a stopped node has learned, and models."""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from seedflood.cli.options import (
+    JsonOption,
+    PeersOption,
+    RunOption,
+    SetOption,
+    facts_read,
+    parse_overrides,
+    settings_of,
+    show_facts,
+)
+from seedflood.config import check_folders, load_course, load_settings, merge, pick
+from seedflood.errors import DivergenceError, UsageError
+
+SILENT_SECONDS = 5.0
+"""How long a command may work before it says what it does."""
+
+
+def add_learned(app: typer.Typer) -> None:
+    for command in (evaluate, export, replay):
+        app.command()(command)
+
+
+@contextmanager
+def announced(what: str, seconds: float = SILENT_SECONDS) -> Iterator[threading.Timer]:
+    """Says on stderr what is done within, if it takes longer than this."""
+    timer = threading.Timer(seconds, typer.echo, (f"{what} ...",), {"err": True})
+    timer.daemon = True
+    timer.start()
+    try:
+        yield timer
+    finally:
+        timer.cancel()
+
+
+def evaluate(
+    peers: Annotated[Path | None, typer.Option(help="Evaluate a stopped node of this peers.toml.")] = None,
+    model: Annotated[str | None, typer.Option(help="Evaluate a model: folder, hub name or embedded.")] = None,
+    task: Annotated[str | None, typer.Option(help="Task, with --model.")] = None,
+    data: Annotated[str | None, typer.Option(help="Folder with validation.jsonl, or a hub data set.")] = None,
+    run: RunOption = None,
+    overrides: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Evaluates any model, or what a stopped node has learned, on the validation rows.
+
+    Prints accuracy and loss, and for plain texts the perplexity.
+
+    Examples:
+
+        seedflood evaluate --model ./opt-125m --task sst2 --data ./sst2
+
+        seedflood evaluate --peers peers.toml
+    """
+    if (peers is None) == (model is None):
+        raise typer.BadParameter("name either --peers or --model")
+    flags = parse_overrides(overrides)
+    if model is not None:
+        objective = {"task": task or ("embedded" if model == "embedded" else "sst2")}
+        flags = merge(flags, {"run": {"model": model, "objective": objective}})
+    if data is not None:
+        flags.setdefault("node", {})["data"] = data
+    settings = load_settings(None, flags) if peers is None else pick(load_course(peers, flags), run)
+    check_folders(settings)
+
+    from seedflood.offline.learned import evaluate_model, rebuild
+
+    with announced("evaluating on all rows" if peers is None else f"evaluating what {settings.node.name} has learned"):
+        result = evaluate_model(settings) if peers is None else rebuild(settings).evaluate()
+    facts = {**facts_read(settings, has_state=peers is not None), **result.rounded(), "rows": result.rows}
+    if as_json:
+        typer.echo(json.dumps(facts))
+    else:
+        show_facts(facts)
+
+
+def export(
+    output: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Write a Hugging Face model with its tokenizer here.")
+    ] = None,
+    adapter: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Write a LoRA adapter here, which PEFT loads.")
+    ] = None,
+    rank: Annotated[
+        int | None, typer.Option(min=1, max=512, help="Greatest rank of the adapter (512, or what is exact).")
+    ] = None,
+    linear_only: Annotated[
+        bool, typer.Option("--linear-only", help="Adapter without norms, biases and embeddings, as vLLM wants it.")
+    ] = False,
+    dtype: Annotated[Literal["float32", "bfloat16"], typer.Option(help="Numbers of the model.")] = "float32",
+    peers: PeersOption = Path("peers.toml"),
+    run: RunOption = None,
+    overrides: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Writes what a stopped node has learned as a model, or as a LoRA adapter of its base model.
+
+    Base model and journal in, folder out. An adapter of a run is small and exact: with `error` it says which part of
+    the change a smaller rank, or --linear-only, leaves out.
+
+    Examples:
+
+        seedflood export --peers peers.toml --output ./opt-125m-sst2
+
+        seedflood export --peers peers.toml --adapter ./sst2-adapter
+    """
+    if (output is None) == (adapter is None):
+        raise UsageError("name either --output, for a model, or --adapter.")
+    if adapter is None and (rank is not None or linear_only):
+        raise UsageError("--rank and --linear-only are of an adapter; write one with --adapter FOLDER.")
+    if adapter is not None and dtype != "float32":
+        raise UsageError("--dtype is of a model: an adapter is written in float32, for it is small.")
+    settings = settings_of(peers, overrides, run)
+    check_folders(settings)
+
+    from seedflood.offline.exporting import export_adapter, export_model
+
+    with announced(f"rebuilding what {settings.node.name} has learned from its journal"):
+        if output is not None:
+            made = export_model(settings, output, dtype)
+        else:
+            assert adapter is not None
+            made = export_adapter(settings, adapter, rank=rank, is_linear_only=linear_only)
+    facts = {**facts_read(settings), **made}
+    if as_json:
+        typer.echo(json.dumps(facts))
+    else:
+        show_facts(facts)
+
+
+def replay(
+    peers: PeersOption = Path("peers.toml"),
+    run: RunOption = None,
+    overrides: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Rebuilds what a stopped node has learned from base model and journal alone, and checks it.
+
+    The checksum of every record and every signature must be right, and the digest must be the one that the node told at
+    its end. Exits with 70 if not.
+
+    Example:
+
+        seedflood replay --peers peers.toml
+    """
+    settings = settings_of(peers, overrides, run)
+    check_folders(settings)
+
+    from seedflood.offline.learned import replay as replay_journal
+
+    with announced(f"replaying the journal of {settings.node.name}"):
+        replayed = replay_journal(settings)
+    facts = {**facts_read(settings), **replayed.facts()}
+    if as_json:
+        typer.echo(json.dumps(facts))
+    else:
+        show_facts(facts)
+    if not replayed.is_sound:
+        raise DivergenceError(f"the journal in {settings.node.state} is not what the node applied; see above.")

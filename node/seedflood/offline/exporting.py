@@ -1,0 +1,50 @@
+"""Writes what a stopped node has learned: as a model, or as an adapter of its base model."""
+
+from pathlib import Path
+from typing import Any
+
+from seedflood.config import Settings
+from seedflood.offline.learned import rebuild, told_result
+from seedflood.training.card import Learned, model_card
+from seedflood.training.folders import check_folder
+from seedflood.training.models import BUILT_IN, MODEL_FILE, ExportDtype
+from seedflood.training.seedflood.adapter import CONFIG_FILE, RANK_MAX, make_adapter
+from seedflood.training.seedflood.trainer import Trainer
+
+TIED = (
+    "Its embeddings are tied, so do not merge it in PEFT, which would add their change twice: export a model instead."
+)
+WHOLE = "It has norms and biases as they are after training, so servers that take plain LoRA alone do not load it."
+
+
+def export_model(settings: Settings, folder: Path, dtype: ExportDtype = "float32") -> dict[str, Any]:
+    """Writes a Hugging Face folder; returns facts of it. Raises SeedfloodError."""
+    check_folder(folder, MODEL_FILE)
+    trainer = rebuild(settings)
+    card = model_card(_learned(settings, trainer))
+    path = trainer.replica.export(folder, card=card, dtype=dtype)
+    return {"folder": str(path), "digest": trainer.digest().hex()}
+
+
+def export_adapter(
+    settings: Settings, folder: Path, *, rank: int | None = None, is_linear_only: bool = False
+) -> dict[str, Any]:
+    """Writes a folder that PEFT loads; returns facts of it, with the part of the change that it does not hold. Raises
+    SeedfloodError."""
+    check_folder(folder, CONFIG_FILE)
+    trainer = rebuild(settings)
+    name = str(settings.node.model_path or settings.run.model)
+    made = make_adapter(
+        trainer.replica, str(BUILT_IN.get(name, name)), rank=rank or RANK_MAX, is_linear_only=is_linear_only
+    )
+    notes = f"The part of the change that this adapter of rank {made.rank} does not hold: {made.error:.2g}."
+    if not is_linear_only:
+        notes = " ".join([notes, WHOLE, *([TIED] if made.is_tied else [])])
+    path = made.write(folder, model_card(_learned(settings, trainer), "adapter", notes))
+    return {"folder": str(path), "digest": trainer.digest().hex(), "rank": made.rank, "error": made.error}
+
+
+def _learned(settings: Settings, trainer: Trainer) -> Learned:
+    told = told_result(settings.node.state).items()
+    figures = {name: value for name, value in told if name.endswith(("_before", "_after"))}
+    return Learned(settings.run, trainer.base_digest, trainer.digest(), trainer.count_rows(), figures)

@@ -1,0 +1,80 @@
+"""The model card: a README.md beside an exported model or adapter, which says what it is and how to make it again."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from seedflood import VERSION
+from seedflood.config import RunSettings, spell
+
+CARD_FILE = "README.md"
+
+HUB_NAME = re.compile(r"\w[\w.-]*/[\w.-]+")
+"""Only such a base model can be linked with."""
+
+_LOADING = {
+    "model": """from transformers import AutoModelForCausalLM, AutoTokenizer
+
+model = AutoModelForCausalLM.from_pretrained("this folder")
+tokenizer = AutoTokenizer.from_pretrained("this folder")""",
+    "adapter": """from peft import PeftModel
+from transformers import AutoModelForCausalLM
+
+model = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained("the base model"), "this folder")""",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """What a node knows of what it exports. digest: of what was learned. rows: counts by name. figures: of evaluations
+    by name, None for what is no finite number."""
+
+    run: RunSettings
+    base_digest: bytes
+    digest: bytes
+    rows: Mapping[str, int]
+    figures: Mapping[str, float | None]
+
+
+def model_card(learned: Learned, kind: Literal["model", "adapter"] = "model", notes: str = "") -> str:
+    """The text, in Markdown. notes: what else a reader must know, in sentences."""
+    run = learned.run
+    head = {"library_name": "peft" if kind == "adapter" else "transformers", "pipeline_tag": "text-generation"}
+    if HUB_NAME.fullmatch(run.model):
+        head["base_model"] = run.model
+    facts = {
+        "run": run.run_id().hex(),
+        "digest (equal on all hosts)" if run.mode == "seedflood" else "digest": learned.digest.hex(),
+        "base model": run.model,
+        "digest of the base model": learned.base_digest.hex(),
+        **learned.rows,
+        **{name.replace("_", " "): value for name, value in learned.figures.items() if value is not None},
+    }
+    lines = [
+        "---",
+        *(f"{key}: {value}" for key, value in head.items()),
+        "---",
+        "",
+        f"# {run.name}",
+        "",
+        f"What hosts have trained together of `{run.model}` on `{run.objective.task}`, with seedflood {VERSION}."
+        f" {notes}".rstrip(),
+        "",
+        "| | |",
+        "|---|---|",
+        *(f"| {name} | {value} |" for name, value in facts.items()),
+        "",
+        "```python",
+        _LOADING[kind],
+        "```",
+        "",
+        "To train it again, with the same rows, give all hosts these settings:",
+        "",
+        "```toml",
+        spell({"run": json.loads(run.canonical())}).rstrip(),
+        "```",
+        "",
+    ]
+    return "\n".join(lines)
