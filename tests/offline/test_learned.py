@@ -1,5 +1,6 @@
 """Journals of nodes that do not run: written by hand, with real signatures and the embedded model."""
 
+import io
 import json
 import tomllib
 from dataclasses import replace
@@ -137,10 +138,11 @@ def run_command(monkeypatch, capsys, *arguments):
 
 @pytest.fixture
 def peers(base, tmp_path):
-    """The file of a node that has stopped at the end of its run."""
+    """The file of a node that has stopped at the end of its run, and has learned much."""
+    run = RunSettings.place({**RUN, "learning_rate": 0.02})
     path = tmp_path / "node" / "peers.toml"
     path.parent.mkdir()
-    path.write_text(spell({"run": RunSettings.place(RUN), "node": {"device": "cpu", "threads": 1}}))
+    path.write_text(spell({"run": run, "node": {"device": "cpu", "threads": 1}}))
     settings = load_settings(path)
     settings.node.state.mkdir()
     write(settings, base, bundles_of(settings, base))
@@ -212,6 +214,41 @@ def test_a_node_that_runs_is_not_exported(monkeypatch, capsys, base, peers, tmp_
     assert code == ExitCode.TRY_AGAIN
     assert "Traceback" not in err
     assert not (tmp_path / "a").exists()
+
+
+def test_a_node_and_the_model_that_it_exports_write_the_same(monkeypatch, capsys, peers, tmp_path):
+    folder = str(tmp_path / "model")
+    run_command(monkeypatch, capsys, "export", "--peers", peers, "--output", folder)
+    wish = ("--max-new-tokens", "40", "--temperature", "1", "--seed", "1")
+    written = [
+        run_command(monkeypatch, capsys, "generate", *whose, "the film was", *wish)
+        for whose in (["--peers", peers], ["--model", folder], ["--model", "embedded"])
+    ]
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"the film was\n")))
+    written.append(run_command(monkeypatch, capsys, "generate", "--peers", peers, *wish))
+    assert {code for code, _, _ in written} == {0}
+    of_node, of_model, of_base, of_stdin = (out for _, out, _ in written)
+    assert of_node == of_model == of_stdin != of_base
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["a"], ExitCode.USAGE, "name either --peers"),
+        (["a", "--model", "embedded", "--peers", "peers.toml"], ExitCode.USAGE, "name either --peers"),
+        (["a", "--peers", "none.toml"], ExitCode.CONFIG, "none.toml does not exist"),
+        (["a", "--model", "./none"], ExitCode.CONFIG, "none does not exist"),
+        (["--model", "embedded"], ExitCode.USAGE, "no text in UTF-8"),
+        (["a", "--model", "embedded", "--chat"], ExitCode.USAGE, "no chat template"),
+    ],
+)
+def test_a_text_that_cannot_be_written_on_is_one_sentence(monkeypatch, capsys, tmp_path, arguments, code, said):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"\xff")))
+    ended, out, err = run_command(monkeypatch, capsys, "generate", *arguments)
+    assert (ended, out) == (code, "")
+    assert said in " ".join(err.split())
+    assert len(err.splitlines()) == 1
 
 
 def test_a_command_that_works_for_long_says_at_what(capsys):

@@ -147,7 +147,9 @@ def test_seedflood_local_runs_a_cluster_to_the_end_and_export_rebuilds_it(tmp_pa
     assert {len(node["links"]) for node in result["nodes"]} == {2}
     exported = _seedflood("evaluate", "--model", str(model), "--task", "embedded", "--json")
     rebuilt = _seedflood("evaluate", "--peers", str(folder / "node-2" / "peers.toml"), "--json")
-    loss = result["nodes"][0]["loss_after"]
+    loss, digest = result["nodes"][0]["loss_after"], result["nodes"][0]["digest"]
+    card = (model / "README.md").read_text()
+    assert all(f"| {told} |" in card for told in (digest, loss))
     assert json.loads(exported.stdout)["loss"] == pytest.approx(loss, abs=2e-3)
     assert json.loads(rebuilt.stdout)["loss"] == pytest.approx(loss, abs=1e-5)
 

@@ -1,11 +1,14 @@
-"""`seedflood evaluate | export | replay`: what a stopped node has learned, and models."""
+"""`seedflood evaluate | generate | export | replay`: what a stopped node has learned, and models."""
 
 import json
+import os
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -19,7 +22,7 @@ from seedflood.cli.options import (
     settings_of,
     show_facts,
 )
-from seedflood.config import check_folders, load_course, load_settings, merge, pick
+from seedflood.config import Settings, check_folders, load_course, load_settings, merge, pick
 from seedflood.errors import DivergenceError, UsageError
 
 SILENT_SECONDS = 5.0
@@ -27,7 +30,7 @@ SILENT_SECONDS = 5.0
 
 
 def add_learned(app: typer.Typer) -> None:
-    for command in (evaluate, export, replay):
+    for command in (evaluate, generate, export, replay):
         app.command()(command)
 
 
@@ -62,15 +65,12 @@ def evaluate(
 
         seedflood evaluate --peers peers.toml
     """
-    if (peers is None) == (model is None):
-        raise typer.BadParameter("name either --peers or --model")
     flags = parse_overrides(overrides)
     if model is not None:
-        objective = {"task": task or ("embedded" if model == "embedded" else "sst2")}
-        flags = merge(flags, {"run": {"model": model, "objective": objective}})
+        flags = merge(flags, {"run": {"objective": {"task": task or ("embedded" if model == "embedded" else "sst2")}}})
     if data is not None:
         flags.setdefault("node", {})["data"] = data
-    settings = load_settings(None, flags) if peers is None else pick(load_course(peers, flags), run)
+    settings = _settings_of(peers, model, flags, run)
     check_folders(settings)
 
     from seedflood.offline.learned import evaluate_model, rebuild
@@ -82,6 +82,41 @@ def evaluate(
         typer.echo(json.dumps(facts))
     else:
         show_facts(facts)
+
+
+def generate(
+    prompt: Annotated[str | None, typer.Argument(help="What to write on from; without it, stdin is read.")] = None,
+    peers: Annotated[Path | None, typer.Option(help="Ask a stopped node of this peers.toml.")] = None,
+    model: Annotated[str | None, typer.Option(help="Ask a model: folder, hub name or embedded.")] = None,
+    max_new_tokens: Annotated[int, typer.Option(min=1, help="How many tokens at most.")] = 128,
+    temperature: Annotated[float, typer.Option(min=0.0, help="Of the draws; 0 takes the most likely token.")] = 0.0,
+    seed: Annotated[int | None, typer.Option(help="Of the draws; without it, each time another.")] = None,
+    chat: Annotated[bool, typer.Option("--chat", help="Wrap the prompt in the model's chat template.")] = False,
+    run: RunOption = None,
+    overrides: SetOption = None,
+) -> None:
+    """Writes text on from a prompt, with any model, or with what a stopped node has learned.
+
+    The text goes to stdout while it is made.
+
+    Examples:
+
+        seedflood generate --model ./opt-125m-sst2 "a gripping , funny film . it was"
+
+        seedflood generate --peers peers.toml --temperature 0.8 --seed 1 < prompt.txt
+    """
+    settings = _settings_of(peers, model, parse_overrides(overrides), run)
+    text = _read_prompt(prompt)
+    check_folders(settings)
+
+    from seedflood.offline.learned import load
+    from seedflood.training.generation import Wish, write_on
+
+    with announced(f"loading {model or settings.node.name}"):
+        base = load(settings, has_state=model is None)
+    wish = Wish(max_new_tokens, temperature, seed, chat)
+    write_on(base, text, wish, partial(typer.echo, nl=False))
+    typer.echo()
 
 
 def export(
@@ -167,3 +202,23 @@ def replay(
         show_facts(facts)
     if not replayed.is_sound:
         raise DivergenceError(f"the journal in {settings.node.state} is not what the node applied; see above.")
+
+
+def _settings_of(peers: Path | None, model: str | None, flags: dict[str, Any], run: str | None) -> Settings:
+    """Of a model, or of one run of the course that a file leads to. Raises ConfigError or UsageError."""
+    if (peers is None) == (model is None):
+        raise UsageError("name either --peers or --model: what a stopped node has learned, or any model.")
+    if peers is None:
+        return load_settings(None, merge(flags, {"run": {"model": model}}))
+    return pick(load_course(peers, flags), run)
+
+
+def _read_prompt(prompt: str | None) -> str:
+    """The argument, or stdin without its last line break. Raises UsageError."""
+    if prompt is None and sys.stdin.isatty():
+        raise UsageError("give a prompt as an argument, or on stdin.")
+    given = os.fsencode(prompt) if prompt is not None else typer.get_binary_stream("stdin").read().removesuffix(b"\n")
+    try:
+        return given.decode()
+    except UnicodeDecodeError:
+        raise UsageError("the prompt is no text in UTF-8.") from None

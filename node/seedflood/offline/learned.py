@@ -19,6 +19,7 @@ from seedflood.protocol.seedflood.messages import Bundle, Update, count_updates
 from seedflood.storage.seedflood.journal import BundleJournal
 from seedflood.training.evaluation import Evaluation, evaluate
 from seedflood.training.loading import load_base, load_rows
+from seedflood.training.models import BaseModel
 from seedflood.training.seedflood.trainer import Trainer
 
 BATCH_BUNDLES = 1024
@@ -54,6 +55,11 @@ def evaluate_model(settings: Settings) -> Evaluation:
     """Evaluates a model as it is. Raises ModelError or DataError."""
     base = load_base(settings.run, settings.node)
     return evaluate(base.causal, load_rows(settings.run, settings.node, base))
+
+
+def load(settings: Settings, *, has_state: bool) -> BaseModel:
+    """The base model as it is, or with what a stopped node has learned (has_state). Raises SeedfloodError."""
+    return rebuild(settings).replica.base if has_state else load_base(settings.run, settings.node)
 
 
 def rebuild(settings: Settings) -> Trainer:

@@ -1,0 +1,90 @@
+"""Text that a model writes on from a prompt, token after token, with a cache of keys and values."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from transformers import GenerationConfig, TextStreamer
+
+from seedflood.errors import UsageError
+from seedflood.training.models import BaseModel
+
+Show = Callable[[str], None]
+"""Is given each piece of text as soon as it is whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """How to generate. tokens_max: of new tokens; the positions of the model may allow fewer. temperature: 0 takes the
+    most likely token. seed: of the draws; None: another one each time. is_chat: the prompt is what a user says to the
+    model, in the tokenizer's template."""
+
+    tokens_max: int
+    temperature: float = 0.0
+    seed: int | None = None
+    is_chat: bool = False
+
+
+@torch.inference_mode()
+def write_on(base: BaseModel, prompt: str, wish: Wish, show: Show) -> list[int]:
+    """Shows what follows the prompt, up to the end of the text; returns its tokens. Raises UsageError for a prompt that
+    this model cannot take."""
+    tokens = _chat_tokens(base.tokenizer, prompt) if wish.is_chat else _tokens(base.tokenizer, prompt)
+    room = wish.tokens_max
+    if (positions := getattr(base.model.config, "max_position_embeddings", None)) is not None:
+        room = min(room, positions - len(tokens))
+    if room < 1:
+        raise UsageError(f"the prompt has {len(tokens)} tokens, and the model has {positions} positions: shorten it.")
+    if wish.seed is not None:
+        torch.manual_seed(wish.seed)
+    tokens_1T = torch.tensor([tokens], device=base.device)
+    written_1T = base.model.generate(
+        input_ids=tokens_1T,
+        attention_mask=torch.ones_like(tokens_1T),
+        generation_config=_config(base, wish, room),
+        streamer=_Streamer(base.tokenizer, show),
+    )
+    written: list[int] = written_1T[0, len(tokens) :].tolist()
+    return written
+
+
+class _Streamer(TextStreamer):
+    def __init__(self, tokenizer: Any, show: Show) -> None:
+        super().__init__(tokenizer, skip_prompt=True, skip_special_tokens=True)
+        self._show = show
+
+    def on_finalized_text(self, text: str, stream_end: bool = False) -> None:
+        self._show(text)
+
+
+def _config(base: BaseModel, wish: Wish, room: int) -> GenerationConfig:
+    """Plain sampling, whatever the folder of the model recommends; where texts end is the model's own."""
+    own, tokenizer = base.model.generation_config, base.tokenizer
+    end = own.eos_token_id if own.eos_token_id is not None else tokenizer.eos_token_id
+    first_end = end[0] if isinstance(end, list) else end
+    drawn = {"temperature": wish.temperature, "top_k": 0, "top_p": 1.0} if wish.temperature > 0 else {}
+    return GenerationConfig(  # type: ignore[no-untyped-call]
+        max_new_tokens=room,
+        do_sample=wish.temperature > 0,
+        use_cache=True,
+        eos_token_id=end,
+        pad_token_id=tokenizer.pad_token_id if tokenizer.pad_token_id is not None else first_end,
+        **drawn,
+    )
+
+
+def _tokens(tokenizer: Any, prompt: str) -> list[int]:
+    """Without the end of a text that some tokenizers append."""
+    tokens: list[int] = tokenizer(prompt, verbose=False)["input_ids"]
+    if not tokens:
+        raise UsageError("the prompt is empty: give some text.")
+    return tokens[:-1] if len(tokens) > 1 and tokens[-1] == tokenizer.eos_token_id else tokens
+
+
+def _chat_tokens(tokenizer: Any, prompt: str) -> list[int]:
+    if tokenizer.chat_template is None:
+        raise UsageError("the tokenizer of this model has no chat template: leave out --chat.")
+    said = [{"role": "user", "content": prompt}]
+    tokens: list[int] = tokenizer.apply_chat_template(said, add_generation_prompt=True, return_dict=False)
+    return tokens

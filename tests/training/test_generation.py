@@ -1,0 +1,94 @@
+"""Generation with a cache writes what the whole pass would, of a model and of a replica under training."""
+
+import pytest
+import torch
+from reference import FAMILIES, WORDS, some_updates, tiny_base, tiny_replica
+
+from seedflood.errors import UsageError
+from seedflood.training.generation import Wish, write_on
+
+PROMPT = "a film was good ."
+
+
+def greedy(causal, tokens, count):
+    """The whole pass for each token, without a cache."""
+    tokens = list(tokens)
+    for _ in range(count):
+        tokens.append(int(causal.logits(causal.hidden_states(torch.tensor([tokens])))[0, -1].argmax()))
+    return tokens[-count:]
+
+
+def base_of(family, is_replica):
+    """The model ends no text by itself, so that all tokens are compared."""
+    if is_replica:
+        replica = tiny_replica(family)
+        replica.apply(some_updates(40, steps=20))
+        replica.open_latest()
+        base, causal = replica.base, replica.causal
+    else:
+        base = tiny_base(family)
+        causal = base.causal
+    base.model.generation_config.eos_token_id = None
+    return base, causal
+
+
+@pytest.mark.parametrize("is_replica", [False, True])
+@pytest.mark.parametrize("family", FAMILIES)
+@torch.inference_mode()
+def test_generation_with_the_cache_is_that_of_the_whole_pass(family, is_replica):
+    base, causal = base_of(family, is_replica)
+    tokens = base.tokenizer(PROMPT)["input_ids"]
+    assert write_on(base, PROMPT, Wish(20), lambda _: None) == greedy(causal, tokens, 20)
+
+
+def test_each_new_token_costs_one_position():
+    base, _ = base_of("llama", False)
+    lengths = []
+    base.model.register_forward_pre_hook(
+        lambda _, args, kwargs: lengths.append(kwargs["input_ids"].shape[1]), with_kwargs=True
+    )
+    write_on(base, PROMPT, Wish(4), lambda _: None)
+    assert lengths == [5, 1, 1, 1]
+
+
+def test_text_is_shown_piece_by_piece_and_the_prompt_is_not():
+    base, _ = base_of("opt", False)
+    pieces = []
+    tokens = write_on(base, PROMPT, Wish(12), pieces.append)
+    assert len(pieces) > 4
+    assert "".join(pieces) == base.tokenizer.decode(tokens, skip_special_tokens=True)
+
+
+def test_draws_follow_the_seed_and_the_temperature():
+    base, _ = base_of("opt", False)
+
+    def drawn(seed, temperature=2.0):
+        return write_on(base, PROMPT, Wish(16, temperature, seed), lambda _: None)
+
+    assert drawn(1) == drawn(1) != drawn(2)
+    assert drawn(1, 1e-4) == drawn(2, 1e-4) == write_on(base, PROMPT, Wish(16), lambda _: None)
+
+
+def test_generation_ends_where_the_model_ends_a_text_and_where_its_positions_end():
+    base, _ = base_of("llama", False)
+    written = write_on(base, PROMPT, Wish(100), lambda _: None)
+    assert len(written) == 32 - 5
+    base.model.generation_config.eos_token_id = written[3]
+    assert write_on(base, PROMPT, Wish(100), lambda _: None) == written[: written.index(written[3]) + 1]
+
+
+def test_a_chat_prompt_goes_through_the_template():
+    base, causal = base_of("llama", False)
+    base.tokenizer.chat_template = "a {{ messages[0].content }} {% if add_generation_prompt %}it was{% endif %}"
+    told = base.tokenizer(f"a {PROMPT} it was")["input_ids"]
+    with torch.inference_mode():
+        assert write_on(base, PROMPT, Wish(6, is_chat=True), lambda _: None) == greedy(causal, told, 6)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "is_chat", "said"),
+    [("", False, "prompt is empty"), (" ".join(WORDS[2:] * 3), False, "32 positions"), ("a", True, "no chat template")],
+)
+def test_a_prompt_that_the_model_cannot_take_is_one_sentence(prompt, is_chat, said):
+    with pytest.raises(UsageError, match=said):
+        write_on(tiny_base(), prompt, Wish(5, is_chat=is_chat), lambda _: None)
