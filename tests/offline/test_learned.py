@@ -4,6 +4,7 @@ import io
 import json
 import tomllib
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import numpy
@@ -11,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from seedflood import cli
+from seedflood import cli, embedded
 from seedflood.cli.learned import announced
 from seedflood.config import RunSettings, load_settings, spell
 from seedflood.errors import ConfigError, ExitCode, JournalError
@@ -214,6 +215,34 @@ def test_a_node_that_runs_is_not_exported(monkeypatch, capsys, base, peers, tmp_
     assert code == ExitCode.TRY_AGAIN
     assert "Traceback" not in err
     assert not (tmp_path / "a").exists()
+
+
+def test_any_file_of_rows_is_evaluated_on_and_all_of_it(monkeypatch, capsys, peers, tmp_path):
+    folder, file = str(tmp_path / "model"), tmp_path / "test.jsonl"
+    run_command(monkeypatch, capsys, "export", "--peers", peers, "--output", folder)
+    file.write_text("".join(json.dumps(row) + "\n" for row in islice(embedded.rows("validation"), 40)))
+    figures = []
+    for whose in (["--peers", peers], ["--model", folder, "--task", "embedded"], ["--model", "embedded"]):
+        code, out, _ = run_command(monkeypatch, capsys, "evaluate", *whose, "--data", str(file), "--json")
+        facts = json.loads(out)
+        assert (code, facts["rows"], facts["data"]) == (0, 40, str(file))
+        figures.append(facts["loss"])
+    of_node, of_model, of_base = figures
+    assert of_node == pytest.approx(of_model, abs=1e-5)
+    assert of_node != pytest.approx(of_base, abs=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("", "has no rows"), ('{"label": 0}\n', "test.jsonl, line 1: no column"), ("{", "not valid JSON")],
+)
+def test_a_file_without_rows_of_the_task_is_one_sentence(monkeypatch, capsys, tmp_path, text, said):
+    (tmp_path / "test.jsonl").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run_command(monkeypatch, capsys, "evaluate", "--model", "embedded", "--data", "test.jsonl")
+    assert (code, out) == (ExitCode.CONFIG, "")
+    assert said in " ".join(err.split())
+    assert len(err.splitlines()) == 1
 
 
 def test_a_node_and_the_model_that_it_exports_write_the_same(monkeypatch, capsys, peers, tmp_path):

@@ -50,12 +50,15 @@ def evaluate(
     peers: Annotated[Path | None, typer.Option(help="Evaluate a stopped node of this peers.toml.")] = None,
     model: Annotated[str | None, typer.Option(help="Evaluate a model: folder, hub name or embedded.")] = None,
     task: Annotated[str | None, typer.Option(help="Task, with --model.")] = None,
-    data: Annotated[str | None, typer.Option(help="Folder with validation.jsonl, or a hub data set.")] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(help="File of JSON lines, all of which count; folder with validation.jsonl; or hub data set."),
+    ] = None,
     run: RunOption = None,
     overrides: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Evaluates any model, or what a stopped node has learned, on the validation rows.
+    """Evaluates any model, or what a stopped node has learned, on the validation rows or on a file of your own.
 
     Prints accuracy and loss, and for plain texts the perplexity.
 
@@ -64,20 +67,25 @@ def evaluate(
         seedflood evaluate --model ./opt-125m --task sst2 --data ./sst2
 
         seedflood evaluate --peers peers.toml
+
+        seedflood evaluate --peers peers.toml --data ./test.jsonl
     """
     flags = parse_overrides(overrides)
     if model is not None:
         flags = merge(flags, {"run": {"objective": {"task": task or ("embedded" if model == "embedded" else "sst2")}}})
-    if data is not None:
+    file = Path(data) if data is not None and Path(data).is_file() else None
+    if data is not None and file is None:
         flags.setdefault("node", {})["data"] = data
-    settings = _settings_of(peers, model, flags, run)
-    check_folders(settings)
+    settings, has_state = _settings_of(peers, model, flags, run), peers is not None
+    if file is None:
+        check_folders(settings)
 
-    from seedflood.offline.learned import evaluate_model, rebuild
+    from seedflood.offline.learned import evaluate_any
 
-    with announced("evaluating on all rows" if peers is None else f"evaluating what {settings.node.name} has learned"):
-        result = evaluate_model(settings) if peers is None else rebuild(settings).evaluate()
-    facts = {**facts_read(settings, has_state=peers is not None), **result.rounded(), "rows": result.rows}
+    with announced(f"evaluating {model or settings.node.name}"):
+        result = evaluate_any(settings, has_state=has_state, file=file)
+    rows = {} if file is None else {"data": data}
+    facts = {**facts_read(settings, has_state=has_state), **rows, **result.rounded(), "rows": result.rows}
     if as_json:
         typer.echo(json.dumps(facts))
     else:

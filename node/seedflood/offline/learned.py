@@ -20,7 +20,9 @@ from seedflood.storage.seedflood.journal import BundleJournal
 from seedflood.training.evaluation import Evaluation, evaluate
 from seedflood.training.loading import load_base, load_rows
 from seedflood.training.models import BaseModel
+from seedflood.training.rows import read_json_lines
 from seedflood.training.seedflood.trainer import Trainer
+from seedflood.training.tasks import task_of_rows
 
 BATCH_BUNDLES = 1024
 """How many bundles are applied at once, so that they share what each call costs."""
@@ -51,10 +53,16 @@ class Replayed:
         return dataclasses.asdict(self) | {"is_sound": self.is_sound}
 
 
-def evaluate_model(settings: Settings) -> Evaluation:
-    """Evaluates a model as it is. Raises ModelError or DataError."""
-    base = load_base(settings.run, settings.node)
-    return evaluate(base.causal, load_rows(settings.run, settings.node, base))
+def evaluate_any(settings: Settings, *, has_state: bool, file: Path | None = None) -> Evaluation:
+    """Evaluates a model as it is, or with what a stopped node has learned (has_state): on the validation rows of the
+    settings, or on all rows of a file. Raises SeedfloodError."""
+    if file is None and has_state:
+        return rebuild(settings).evaluate()
+    rows = None if file is None else read_json_lines(file)
+    base = load(settings, has_state=has_state)
+    if rows is None:
+        return evaluate(base.causal, load_rows(settings.run, settings.node, base))
+    return evaluate(base.causal, task_of_rows(settings.run, base.tokenizer, rows))
 
 
 def load(settings: Settings, *, has_state: bool) -> BaseModel:

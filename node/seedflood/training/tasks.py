@@ -121,6 +121,12 @@ def load_task(settings: RunSettings, tokenizer: Any, *, data: str | None = None,
     return Task(_encoder(settings.objective, tokenizer, form), train, validation, settings, _shard(shard))
 
 
+def task_of_rows(settings: RunSettings, tokenizer: Any, rows: Sequence[Row]) -> Task:
+    """A task that has these rows alone, all of them to evaluate on. Raises DataError or ConfigError."""
+    form = choose_format(settings.objective, rows[0].columns)
+    return Task(_encoder(settings.objective, tokenizer, form), rows, rows, settings, Shard())
+
+
 def read_rows(settings: ObjectiveSettings, data: str | None) -> tuple[list[Row], list[Row]]:
     """Training and validation rows of a task. data: see `load_task`. Raises DataError."""
     built_in = BUILT_IN.get(settings.task)
