@@ -94,8 +94,8 @@ def evaluate(
 
 def generate(
     prompt: Annotated[str | None, typer.Argument(help="What to write on from; without it, stdin is read.")] = None,
-    peers: Annotated[Path | None, typer.Option(help="Ask a stopped node of this peers.toml.")] = None,
-    model: Annotated[str | None, typer.Option(help="Ask a model: folder, hub name or embedded.")] = None,
+    peers: Annotated[Path | None, typer.Option(help="Take what a stopped node of this peers.toml has learned.")] = None,
+    model: Annotated[str | None, typer.Option(help="Take a model: folder, hub name or embedded.")] = None,
     max_new_tokens: Annotated[int, typer.Option(min=1, help="How many tokens at most.")] = 128,
     temperature: Annotated[float, typer.Option(min=0.0, help="Of the draws; 0 takes the most likely token.")] = 0.0,
     seed: Annotated[int | None, typer.Option(help="Of the draws; without it, each time another.")] = None,
@@ -148,8 +148,8 @@ def export(
 ) -> None:
     """Writes what a stopped node has learned as a model, or as a LoRA adapter of its base model.
 
-    Base model and journal in, folder out. An adapter of a run is small and exact: with `error` it says which part of
-    the change a smaller rank, or --linear-only, leaves out.
+    Base model and journal in, folder out. The adapter is exact unless `error` is above 0: that is the part of the
+    change which a smaller rank, or --linear-only, leaves out.
 
     Examples:
 

@@ -1,1 +1,1 @@
-"""What needs a model but no network: evaluation, replay of a journal, a sweep of learning rates."""
+"""What needs a model but no network: evaluation, replay of a journal, export, a sweep of learning rates."""
