@@ -29,7 +29,8 @@ from seedflood.training.gasloc.schedule import Schedule
 from seedflood.training.gasloc.trainer import Trainer
 from seedflood.training.gasloc.worker import WorkerSettings
 from seedflood.training.models import prepare_model
-from seedflood.training.rows import Row, read_folder
+from seedflood.training.rows import Row
+from seedflood.training.sources import read_data
 from study.methods.gasloc import average as average_round
 from study.methods.gasloc import gossip as gossip_round
 
@@ -199,7 +200,8 @@ def _data() -> tuple[Any, list[torch.Tensor], torch.Tensor]:
     """The tokenizer, packed rows of every worker, and those that nobody trains on."""
     shared = shared_folder()
     tokenizer = AutoTokenizer.from_pretrained(shared / "models" / "tiny-opt")
-    train, validation = read_folder(shared / "data" / "imdb")
+    splits = read_data(str(shared / "data" / "imdb"))
+    train, validation = splits.train.rows, splits.validation.rows
     shares: list[list[Row]] = [train[index:TRAIN_REVIEWS:WORKERS] for index in range(WORKERS)]
     packed = [pack(share, tokenizer, LENGTH) for share in shares]
     return tokenizer, packed, pack(validation[:VALIDATION_REVIEWS], tokenizer, LENGTH)

@@ -24,7 +24,8 @@ from benchmarks.delay import DelayedLinks
 from benchmarks.measure import Metric, make_metric, ratios, shared_folder
 from benchmarks.processes import Cluster, Facts, NodeProcess, moment, ring
 from seedflood.cluster.ports import free_ports
-from seedflood.training.rows import TRAIN_FILE, VALIDATION_FILE, read_folder
+from seedflood.training.files import TRAIN_FILE, VALIDATION_FILE
+from seedflood.training.sources import read_data
 
 SEEDS = (1, 2, 3)
 HOSTS = 4
@@ -176,7 +177,8 @@ def _result(node: NodeProcess) -> Facts:
 def _write_texts(shared: Path, folder: Path) -> Path:
     """The first reviews of each split."""
     folder.mkdir()
-    train, validation = read_folder(shared / "data" / "imdb")
+    splits = read_data(str(shared / "data" / "imdb"))
+    train, validation = splits.train.rows, splits.validation.rows
     for name, rows in ((TRAIN_FILE, train[:TRAIN_REVIEWS]), (VALIDATION_FILE, validation[:VALIDATION_REVIEWS])):
         (folder / name).write_text("".join(f"{json.dumps(row.columns)}\n" for row in rows))
     return folder

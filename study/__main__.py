@@ -25,7 +25,9 @@ def study(
         ),
     ] = "default",
     model: Annotated[str, typer.Option(help="Base model: embedded, a folder or a hub name.")] = "embedded",
-    task: Annotated[str | None, typer.Option(help="embedded, places, sst2, rte, boolq, trec, agnews or lm.")] = None,
+    task: Annotated[
+        str | None, typer.Option(help="embedded, places, sst2, rte, boolq, trec, agnews, lm, completion or chat.")
+    ] = None,
     data: Annotated[str | None, typer.Option(help="Folder or hub data set with the rows of the task.")] = None,
     methods: Annotated[
         str | None, typer.Option(metavar="A,B,...", help="Only these methods (default: all of the plan).")

@@ -6,7 +6,6 @@ them: in the second one test rows stand for validation rows.
 """
 
 import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +17,9 @@ from seedflood import durable
 from seedflood.config import ObjectiveSettings
 from seedflood.config.run import TaskName
 from seedflood.errors import DataError, UsageError
+from seedflood.training.files import TRAIN_FILE, VALIDATION_FILE
 from seedflood.training.randomness import derive_key, permutation
-from seedflood.training.rows import TRAIN_FILE, VALIDATION_FILE, Row
+from seedflood.training.rows import Row
 from seedflood.training.tasks import read_rows
 
 
@@ -51,7 +51,8 @@ def objective_of(task: str) -> ObjectiveSettings:
 
 def split(objective: ObjectiveSettings, data: str | None, sizes: Sizes, home: Path) -> Split:
     """Writes the rows of a task below `home`. data: as in [node]. Raises DataError or ConfigError."""
-    train, test = read_rows(objective, data)
+    splits = read_rows(objective, data)
+    train, test = splits.train.rows, splits.validation.rows
     if len(train) < sizes.train + sizes.validation:
         raise DataError(
             f"The study needs {sizes.train:,} training and {sizes.validation:,} validation rows, but the data has "
@@ -60,7 +61,7 @@ def split(objective: ObjectiveSettings, data: str | None, sizes: Sizes, home: Pa
     order: list[int] = permutation(derive_key("study rows"), len(train)).tolist()
     chosen = [train[index] for index in order[: sizes.train + sizes.validation]]
     held_out = [test[index] for index in permutation(derive_key("study test rows"), len(test)).tolist()]
-    parts = [_spell(part) for part in (chosen[: sizes.train], chosen[sizes.train :], held_out[: sizes.test])]
+    parts = [_lines(part) for part in (chosen[: sizes.train], chosen[sizes.train :], held_out[: sizes.test])]
     digest = hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
     found = Split(digest, home / digest / "tuning", home / digest / "final")
     for folder, validation in ((found.tuning, parts[1]), (found.final, parts[2])):
@@ -72,8 +73,8 @@ def split(objective: ObjectiveSettings, data: str | None, sizes: Sizes, home: Pa
 
 def write_rows(path: Path, rows: Sequence[Row]) -> None:
     """One JSON object per line."""
-    durable.write(path, _spell(rows), mode=0o644)
+    durable.write(path, _lines(rows), mode=0o644)
 
 
-def _spell(rows: Sequence[Row]) -> bytes:
-    return "".join(json.dumps(dict(row.columns), sort_keys=True, default=str) + "\n" for row in rows).encode()
+def _lines(rows: Sequence[Row]) -> bytes:
+    return b"".join(row.spelled() + b"\n" for row in rows)

@@ -9,9 +9,10 @@ from collections.abc import Hashable, Sequence
 from pathlib import Path
 
 from seedflood.config import ObjectiveSettings
+from seedflood.training.files import TRAIN_FILE, VALIDATION_FILE
 from seedflood.training.formats import PromptFormat, choose_format
 from seedflood.training.randomness import blocks, derive_key
-from seedflood.training.rows import TRAIN_FILE, VALIDATION_FILE, read_folder
+from seedflood.training.sources import read_data
 from study.rows import write_rows
 
 SKEW_UNIT = 1 << 16
@@ -21,7 +22,8 @@ SKEW_UNIT = 1 << 16
 def deal(objective: ObjectiveSettings, folder: Path, clients: int, seed: int, skew: float, home: Path) -> list[Path]:
     """Writes a folder with rows for each client below `home`: its share of the training rows of `folder`, and all
     validation rows. skew: the concentration. Raises DataError or ConfigError."""
-    train, validation = read_folder(folder)
+    splits = read_data(str(folder))
+    train, validation = splits.train.rows, splits.validation.rows
     form = choose_format(objective, train[0].columns)
     assert isinstance(form, PromptFormat), "texts have no labels"
     shares = split_rows([row.columns[form.label_column] for row in train], clients, seed, skew)

@@ -69,7 +69,7 @@ def test_a_missing_file_is_told_before_torch_is_imported(tmp_path, command):
         "except SystemExit as ended: print(ended.code, 'torch' in sys.modules)"
     )
     ran = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert "has no train.jsonl" in ran.stderr
+    assert "rows is empty; put rows there, or correct [node] data" in ran.stderr
     assert ran.stdout.split() == [str(int(ExitCode.CONFIG)), "False"]
 
 
@@ -226,3 +226,19 @@ def test_replicas_that_differ_are_a_fault_only_if_they_should_not(mode, said):
     show_result(result, console)
     assert said in console.export_text()
     assert is_sound(result) is (mode == "gasloc")
+
+
+@pytest.mark.parametrize("command", ["local", "tune"])
+def test_commands_that_make_a_run_ask_for_the_task_that_columns_do_not_tell(monkeypatch, capsys, tmp_path, command):
+    (tmp_path / "rows.csv").write_text("question,answer\na,b\nc,d\n")
+    code, out, err = run(monkeypatch, capsys, cli.main, command, "--data", str(tmp_path / "rows.csv"))
+    assert (code, out) == (ExitCode.CONFIG, "")
+    assert "which do not tell what is learned: say --task lm --set 'run.objective.template=\"{answer}\"'" in err
+
+
+def test_a_new_run_has_the_task_that_its_rows_tell(monkeypatch, capsys, tmp_path):
+    (tmp_path / "rows.jsonl").write_text('{"prompt": "a", "completion": "b"}\n{"prompt": "c", "completion": "d"}\n')
+    flags = ("--data", str(tmp_path / "rows.jsonl"), "--out", str(tmp_path / "run"))
+    code, _, _ = run(monkeypatch, capsys, cli.main, "init", "alpha", *flags)
+    assert code == 0
+    assert 'task = "completion"' in (tmp_path / "run/alpha/peers.toml").read_text()

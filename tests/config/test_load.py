@@ -71,23 +71,28 @@ def test_a_relative_model_begins_where_the_file_is_and_is_no_other_run_for_it(wr
     assert load_settings(path, {"node": {"model_path": "/own"}}).node.model_path == Path("/own")
 
 
-@pytest.mark.parametrize("key", ["data", "model"])
+@pytest.mark.parametrize(
+    ("key", "what"), [("data", "there is no file or folder {}"), ("model", "the folder {} does not exist")]
+)
 def test_a_folder_at_the_working_directory_does_not_stand_for_one_that_is_missing_beside_the_file(
-    write, monkeypatch, tmp_path, key
+    write, monkeypatch, tmp_path, key, what
 ):
     path = write(f'[{"node" if key == "data" else "run"}]\n{key} = "rows"\n')
     here = tmp_path / "here"
     (here / "rows").mkdir(parents=True)
     monkeypatch.chdir(here)
-    with pytest.raises(ConfigError, match=f"the folder {path.parent / 'rows'} does not exist"):
+    with pytest.raises(ConfigError, match=what.format(path.parent / "rows")):
         check_folders(load_settings(path))
 
 
 @pytest.mark.parametrize(
     ("text", "files", "words"),
     [
-        ('[node]\ndata = "rows"\n', ["rows/train.jsonl"], "/rows has no validation.jsonl; put it there, or correct"),
-        ('[node]\ndata = "rows"\n', ["rows/x.csv"], "/rows has no train.jsonl; put it there, or correct .node. data"),
+        (
+            '[node]\ndata = "./rows.csv#train"\n',
+            ["rows.tsv"],
+            "there is no file or folder .*/rows.csv; correct .node. data",
+        ),
         ('[run]\nmodel = "tiny"\n', ["tiny/x"], "/tiny has no config.json; put it there, or correct model in .run."),
         ('[run.objective]\ntask = "lm"\n', [], '"lm" needs rows: .* or to "embedded" for some that come with the pack'),
         ('[run.objective]\ntask = "prompted"\n', [], '"prompted" needs rows: set .node. data .* data set of the hub.$'),

@@ -1,25 +1,74 @@
-import datasets
 import pytest
 
 from seedflood.errors import DataError
-from seedflood.training.rows import read_hub
+from seedflood.training.rows import Table, choose_splits, hold_out, rows_in_memory
 
-EMPTY, WHOLE = (
-    datasets.DatasetDict({split: datasets.Dataset.from_list(rows) for split in ("train", "validation")})
-    for rows in ([], [{"sentence": "good", "label": 1}])
+ROWS = [{"text": f"row {number}"} for number in range(200)]
+
+
+def table(rows):
+    return Table(rows_in_memory(rows, "rows"))
+
+
+def texts(part):
+    return [row.columns["text"] for row in part.rows]
+
+
+def readers(**splits):
+    return {name: (lambda text=text: table([{"text": text}])) for name, text in splits.items()}
+
+
+@pytest.mark.parametrize(("rows", "held"), [(2, 1), (39, 1), (40, 2), (200, 10)])
+def test_a_twentieth_of_the_rows_is_held_out_and_not_trained_on(rows, held):
+    splits = hold_out(table(ROWS[:rows]), "rows")
+    assert splits.is_held_out
+    assert len(splits.validation.rows) == held
+    assert sorted(texts(splits.train) + texts(splits.validation)) == sorted(row["text"] for row in ROWS[:rows])
+
+
+def test_no_more_than_a_thousand_rows_are_held_out():
+    assert len(hold_out(table([{"text": str(number)} for number in range(25_000)]), "rows").validation.rows) == 1000
+
+
+def test_the_same_rows_are_held_out_in_whatever_order_they_stand():
+    first, second = (set(texts(hold_out(table(rows), "rows").validation)) for rows in (ROWS, ROWS[::-1]))
+    assert first == second
+
+
+def test_no_copy_of_a_row_that_is_held_out_is_trained_on():
+    splits = hold_out(table(ROWS[:40] * 3), "rows")
+    assert len(splits.validation.rows) == 2
+    assert not {*texts(splits.train)} & {*texts(splits.validation)}
+
+
+def test_rows_that_are_all_the_same_cannot_be_divided():
+    with pytest.raises(DataError, match="rows has only one row: one is needed to train, and another to evaluate"):
+        hold_out(table(ROWS[:1] * 9), "rows")
+
+
+@pytest.mark.parametrize(
+    ("splits", "wanted", "chosen"),
+    [
+        (("train", "validation", "test"), (), ("train", "validation")),
+        (("train", "validation", "test"), ("train", "test"), ("train", "test")),
+        (("a", "b"), ("b", "a"), ("b", "a")),
+    ],
 )
+def test_splits_are_train_and_validation_unless_others_are_named(splits, wanted, chosen):
+    found = choose_splits(readers(**{one: one for one in splits}), wanted, "rows")
+    assert (texts(found.train), texts(found.validation)) == ([chosen[0]], [chosen[1]])
+    assert not found.is_held_out
 
 
-def test_a_cache_that_has_no_rows_yet_is_not_believed(monkeypatch):
-    answers = iter([EMPTY, WHOLE])
-    monkeypatch.setattr(datasets, "load_dataset", lambda *_: next(answers))
-    monkeypatch.setattr("seedflood.training.hub.find_fault", lambda *_: None)
-    train, validation = read_hub("any/rows", None, "validation")
-    assert train[0].columns == validation[0].columns == {"sentence": "good", "label": 1}
+@pytest.mark.parametrize(
+    ("splits", "wanted"),
+    [(("train",), ()), (("train", "test"), ()), (("other",), ()), (("train", "validation"), ("train",))],
+)
+def test_without_a_split_to_evaluate_on_rows_are_held_out_and_a_test_split_is_left_alone(splits, wanted):
+    reading = {one: (lambda: table(ROWS)) for one in splits if one != "test"}
+    assert choose_splits({**reading, **({"test": None} if "test" in splits else {})}, wanted, "rows").is_held_out
 
 
-def test_a_data_set_without_rows_is_refused_in_one_sentence(monkeypatch):
-    monkeypatch.setattr(datasets, "load_dataset", lambda *_: EMPTY)
-    monkeypatch.setattr("seedflood.training.hub.find_fault", lambda *_: None)
-    with pytest.raises(DataError, match=r"\(it has no rows\)"):
-        read_hub("any/rows", None, "validation")
+def test_splits_of_which_none_is_for_training_must_be_named():
+    with pytest.raises(DataError, match="rows has no split train: name one of a, b behind it, as in rows#test"):
+        choose_splits(readers(a="a", b="b"), (), "rows")

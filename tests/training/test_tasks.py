@@ -1,6 +1,4 @@
-import gzip
 import json
-from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -149,43 +147,12 @@ def test_bytes_that_are_no_text_are_told_with_their_line(tmp_path):
         load_task(prompted(), tiny_tokenizer(), data=folder)
 
 
-def pack(path: Path) -> bytes:
-    """Puts the compressed file in the place of this one; its bytes."""
-    packed = gzip.compress(path.read_bytes())
-    path.with_name(path.name + ".gz").write_bytes(packed)
-    path.unlink()
-    return packed
-
-
-def test_compressed_files_are_the_same_rows(tmp_path):
-    folder = write_data(tmp_path)
-    plain = load_task(prompted(), tiny_tokenizer(), data=folder)
-    pack(tmp_path / "train.jsonl")
-    packed = load_task(prompted(), tiny_tokenizer(), data=folder)
-    assert packed.batch(1, 0).tokens_BT.tolist() == plain.batch(1, 0).tokens_BT.tolist()
-
-
-@pytest.mark.parametrize("harm", [lambda b: b[:-9], lambda b: b[:20] + b"\xff" * 8 + b[28:], lambda b: b"{}" + b])
-def test_a_compressed_file_that_is_none_is_refused(tmp_path, harm):
-    folder = write_data(tmp_path)
-    packed = pack(tmp_path / "train.jsonl")
-    (tmp_path / "train.jsonl.gz").write_bytes(harm(packed))
-    with pytest.raises(DataError, match=r"Cannot decompress .*train\.jsonl\.gz \(.*\): copy the file anew"):
-        load_task(prompted(), tiny_tokenizer(), data=folder)
-
-
-def test_a_bad_row_of_a_compressed_file_is_told_with_its_line(tmp_path):
-    folder = write_data(tmp_path, train=[ROWS[0], '["text"]'])
-    pack(tmp_path / "train.jsonl")
-    with pytest.raises(DataError, match=r"train\.jsonl\.gz, line 2: not a JSON object"):
-        load_task(prompted(), tiny_tokenizer(), data=folder)
-
-
-def test_a_folder_without_validation_rows_is_refused(tmp_path):
+def test_without_validation_rows_some_of_the_training_rows_are_held_out(tmp_path):
     write_data(tmp_path)
     (tmp_path / "validation.jsonl").unlink()
-    with pytest.raises(DataError, match=r"Cannot read .*validation\.jsonl \(No such file or directory\)"):
-        load_task(prompted(), tiny_tokenizer(), data=str(tmp_path))
+    task = load_task(prompted(), tiny_tokenizer(), data=str(tmp_path))
+    assert len(task.validation_rows) == 1
+    assert task.validation_rows[0].columns not in [row.columns for row in task.train_rows]
 
 
 def test_an_empty_file_is_refused(tmp_path):
@@ -222,7 +189,7 @@ def test_a_task_without_data_is_refused():
 
 def test_a_data_set_that_is_not_to_be_had_is_told_in_one_sentence(monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    with pytest.raises(DataError, match='"nobody/nothing" is neither a folder nor in the local cache'):
+    with pytest.raises(DataError, match='"nobody/nothing" is no file, no folder and not in the'):
         load_task(prompted(), tiny_tokenizer(), data="nobody/nothing")
 
 
@@ -259,3 +226,25 @@ def test_label_words_follow_the_prompt_with_their_space(shared):
 def test_all_tokens_of_a_batch_are_of_the_vocabulary():
     assert int(make().batch(0, 0).tokens_BT.max()) < VOCABULARY
     assert make().batch(0, 0).tokens_BT.dtype == torch.int64
+
+
+def test_what_was_understood_of_the_rows_is_told_with_a_row_to_look_at(tmp_path):
+    write_data(tmp_path, train=[{"text": "film", "label": 1}] * 6, validation=ROWS[:4])
+    told = load_task(prompted(train_examples=4), tiny_tokenizer(), data=str(tmp_path), shard="1/2").describe()
+    sizes = {"rows": 4, "rows_here": 2, "validation_rows": 4, "held_out": False, "looked_at": 2, "cut": 0}
+    seen = {"columns": ["label", "text"], "tokens_per_row": 3.0, "sample": "film it was⟦good⟧"}
+    assert told == {"task": "prompted", **sizes, **seen}
+
+
+@pytest.mark.parametrize(("max_length", "cut"), [(8, 2), (12, 0)])
+def test_rows_that_are_cut_are_counted(max_length, cut):
+    rows = [{"text": "a b c " * 3, "label": 1}] * 2 + ROWS[:2]
+    told = make(rows, max_length=max_length).describe()
+    assert (told["looked_at"], told["cut"], told["rows"]) == (4, cut, 4)
+
+
+def test_of_a_long_row_the_place_where_learning_begins_is_shown():
+    told = make([{"text": "a " * 400, "label": 1}] * 2, max_length=400).describe()
+    assert told["sample"].startswith("…a")
+    assert told["sample"].endswith("it was⟦good⟧")
+    assert len(told["sample"]) < 200

@@ -12,7 +12,9 @@ from seedflood.cli.faults import run_command
 from seedflood.cli.founding import init, invite, join, keygen
 from seedflood.cli.learned import add_learned
 from seedflood.cli.options import (
+    DATA_HELP,
     EPILOG,
+    TASK_HELP,
     JsonOption,
     PeersOption,
     RunOption,
@@ -21,6 +23,7 @@ from seedflood.cli.options import (
     parse_overrides,
     settings_of,
     table_console,
+    with_guess,
 )
 from seedflood.cli.rosters import roster_app
 from seedflood.cli.tour import tour
@@ -71,7 +74,7 @@ def run_node(
     name: Annotated[str | None, typer.Option(help="Name of this host ([node] name).")] = None,
     listen: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Where to listen ([node] listen).")] = None,
     state: Annotated[Path | None, typer.Option(help="Folder of key, journal and result ([node] state).")] = None,
-    data: Annotated[str | None, typer.Option(help="Folder or hub data set with the rows ([node] data).")] = None,
+    data: Annotated[str | None, typer.Option(help=f"{DATA_HELP} ([node] data).")] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu, cuda or cuda:1 ([node] device).")] = None,
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error ([node] log_level).")] = None,
     insecure: Annotated[bool, typer.Option("--insecure", help="No TLS beyond this machine.")] = False,
@@ -108,10 +111,8 @@ def local(
     nodes: Annotated[int, typer.Option(min=1, max=256, help="How many daemons.")] = 4,
     topology: Annotated[TopologyName, typer.Option(help="Who is linked with whom.")] = "ring",
     model: Annotated[str, typer.Option(help="Base model: embedded, a folder or a hub name.")] = "embedded",
-    task: Annotated[
-        str | None, typer.Option(help="embedded, places, sst2, rte, boolq, trec, agnews, prompted or lm.")
-    ] = None,
-    data: Annotated[str | None, typer.Option(help="Folder with train.jsonl and validation.jsonl.")] = None,
+    task: Annotated[str | None, typer.Option(help=TASK_HELP)] = None,
+    data: Annotated[str | None, typer.Option(help=DATA_HELP)] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Length of the run (400, or 48 by gradients).")] = None,
     estimate: Annotated[
         str | None,
@@ -141,7 +142,7 @@ def local(
     """
     from seedflood.cluster.local import ClusterPlan, is_sound, run_cluster, show_result
 
-    flags = parse_overrides(overrides)
+    flags = with_guess(parse_overrides(overrides), task, data)
     if estimate is not None:
         flags = merge({"run": {"seedflood": {"estimate": estimate}}}, flags)
     if steps is None:

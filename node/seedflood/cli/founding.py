@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from seedflood.cli.options import SetOption, parse_overrides
-from seedflood.config import merge, read_layer
+from seedflood.cli.options import SetOption, guessed, parse_overrides
+from seedflood.config import divide_data, merge, read_layer
 from seedflood.errors import UsageError
 
 HostsArgument = Annotated[
@@ -59,7 +59,10 @@ def init(
         raise UsageError("--set is for [run] here; change the files of single hosts after they are made.")
     layers = [read_layer(run, "name a peers.toml with --run").get("run", {}) if run is not None else {}]
     layers += [{"mode": mode} if mode is not None else {}, given.get("run", {})]
-    keys = plan.found(plan.parse_hosts(hosts), merge(*layers), out, data)
+    tables = merge(*layers)
+    if data is not None and Path(divide_data(data)[0]).exists():  # elsewhere it may be on the hosts alone
+        tables = merge({"objective": guessed(data, tables)}, tables)
+    keys = plan.found(plan.parse_hosts(hosts), tables, out, data)
     typer.echo(f"{out / plan.OPERATOR_FILE}: your own key, which signs the roster; keep it, and give it to nobody")
     for name, key in keys.items():
         typer.echo(f"{out / name}: copy this folder to {name} (public key {key})")

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from seedflood.cli.options import (
+    DATA_HELP,
     JsonOption,
     PeersOption,
     RunOption,
@@ -52,7 +53,7 @@ def evaluate(
     task: Annotated[str | None, typer.Option(help="Task, with --model.")] = None,
     data: Annotated[
         str | None,
-        typer.Option(help="File of JSON lines, all of which count; folder with validation.jsonl; or hub data set."),
+        typer.Option(help=f"{DATA_HELP}. All rows of a single file count."),
     ] = None,
     run: RunOption = None,
     overrides: SetOption = None,

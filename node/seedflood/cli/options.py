@@ -2,6 +2,7 @@
 
 import sys
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from seedflood import VERSION
-from seedflood.config import SECTIONS, Settings, load_course, merge, pick
+from seedflood.config import EMBEDDED, SECTIONS, Settings, load_course, merge, pick
 from seedflood.errors import UsageError
 
 EPILOG = (
@@ -19,6 +20,9 @@ EPILOG = (
 )
 
 PIPE_COLUMNS = 240
+
+DATA_HELP = "Rows: a file, a folder or a hub name, perhaps with its splits (ROWS#train,test)"
+TASK_HELP = "embedded, places, sst2, rte, boolq, trec, agnews, prompted, lm, completion or chat."
 
 
 def _show_version(wanted: bool) -> None:
@@ -65,6 +69,25 @@ def parse_overrides(overrides: list[str] | None) -> dict[str, Any]:
             given = {name: given}
         nested = merge(nested, given)
     return nested
+
+
+def guessed(data: str, run: Mapping[str, Any]) -> dict[str, Any]:
+    """What `[run.objective]` has to say for these rows, if the tables of a run say no task. Raises SeedfloodError."""
+    said = run.get("objective", {})
+    if data == EMBEDDED or "task" in said:
+        return {}
+    if "label_words" in said:
+        return {"task": "prompted"}
+    from seedflood.training.guessing import guess_objective
+
+    return guess_objective(data)
+
+
+def with_guess(flags: dict[str, Any], task: str | None, data: str | None) -> dict[str, Any]:
+    """The overrides of a run with `--task` and `--data`; without a task, with what is `guessed` of it."""
+    if task is not None or data is None:
+        return flags
+    return merge({"run": {"objective": guessed(data, flags.get("run", {}))}}, flags)
 
 
 def settings_of(peers: Path, overrides: list[str] | None, run: str | None) -> Settings:

@@ -18,13 +18,11 @@ def tour(
     model: Annotated[
         str, typer.Option(help="Whose shape and tokenizer: embedded, a folder or a hub name.")
     ] = "embedded",
-    texts: Annotated[
-        str, typer.Option(help="Folder with train.jsonl and validation.jsonl, with a column text.")
-    ] = "embedded",
+    texts: Annotated[str, typer.Option(help="Rows with a column text: a file, a folder or a hub name.")] = "embedded",
     task: Annotated[
         str, typer.Option(help="What is fine-tuned: places, embedded, sst2, rte, boolq, trec or agnews.")
     ] = "places",
-    data: Annotated[str | None, typer.Option(help="Folder with the rows of the task.")] = None,
+    data: Annotated[str | None, typer.Option(help="Rows of the task: a file, a folder or a hub name.")] = None,
     pretraining_steps: Annotated[int, typer.Option(min=20, help="Of every host.")] = 800,
     finetuning_steps: Annotated[int, typer.Option(min=1, help="Of every host.")] = 60,
     seed: Annotated[int, typer.Option(help="Seed of both runs.")] = 1,

@@ -7,7 +7,17 @@ from typing import Annotated
 
 import typer
 
-from seedflood.cli.options import JsonOption, SetOption, facts_read, parse_overrides, show_facts, table_console
+from seedflood.cli.options import (
+    DATA_HELP,
+    TASK_HELP,
+    JsonOption,
+    SetOption,
+    facts_read,
+    parse_overrides,
+    show_facts,
+    table_console,
+    with_guess,
+)
 from seedflood.config import check_folders, load_settings, merge
 from seedflood.errors import UsageError
 
@@ -21,10 +31,8 @@ def tune(
     ] = None,
     nodes: Annotated[int, typer.Option(min=1, max=65536, help="How many origins the run has.")] = 4,
     model: Annotated[str, typer.Option(help="Base model: embedded, a folder or a hub name.")] = "embedded",
-    task: Annotated[
-        str | None, typer.Option(help="embedded, places, sst2, rte, boolq, trec, agnews, prompted or lm.")
-    ] = None,
-    data: Annotated[str | None, typer.Option(help="Folder with train.jsonl and validation.jsonl.")] = None,
+    task: Annotated[str | None, typer.Option(help=TASK_HELP)] = None,
+    data: Annotated[str | None, typer.Option(help=DATA_HELP)] = None,
     train_examples: Annotated[int, typer.Option(help="Training rows, split over the nodes.")] = 1024,
     seed: Annotated[int, typer.Option(help="Seed of the run.")] = 1,
     steps: Annotated[int | None, typer.Option(min=1, help="Per learning rate (32 of gradients, else 100).")] = None,
@@ -54,7 +62,8 @@ def tune(
             "train_examples": train_examples,
             "seed": seed,
         }
-        flags = merge({"run": run, "node": {"data": data} if data is not None else {}}, flags)
+        node = {"data": data} if data is not None else {}
+        flags = merge({"run": run, "node": node}, with_guess(flags, task, data))
     settings = load_settings(peers, flags)
     check_folders(settings)
 

@@ -349,6 +349,8 @@ class _Cluster:
         match event:
             case "loading" | "draining" | "waiting" | "finished":
                 host.phase = event
+            case "rows read" if host is self.hosts[0]:
+                self._console.print(_understood(facts), highlight=False, markup=False, soft_wrap=True)
             case "goes on to the next run":
                 host.went_on()
             case "started":
@@ -440,6 +442,17 @@ class _Cluster:
         *earlier, last = (_describe_run([host.results[k] for host in self.hosts], curves[k]) for k in range(runs))
         errors = {host.name: host.last_words for host in self.hosts if host.last_words}
         return last | {"seconds": round(time.monotonic() - self._began, 3), "earlier": earlier, "errors": errors}
+
+
+def _understood(facts: dict[str, Any]) -> str:
+    """What a node has understood of its rows, and a row with what is learned of it."""
+    how = "held out" if facts["held_out"] else "a split of its own"
+    cut = f"; {facts['cut']:,} of {facts['looked_at']:,} cut, raise run.objective.max_length" if facts["cut"] else ""
+    return (
+        f"task {facts['task']}: {facts['rows']:,} rows of {', '.join(facts['columns'])} to train, "
+        f"{facts['validation_rows']:,} to evaluate ({how}); {facts['tokens_per_row']:g} tokens a row{cut}\n"
+        f"learned: {facts['sample']}"
+    )
 
 
 def _complaint(event: str, level: Any, before: str) -> str:

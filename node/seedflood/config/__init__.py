@@ -16,7 +16,7 @@ from seedflood.config.load import (
     load_settings,
     read_layer,
 )
-from seedflood.config.node import NodeSettings, PeerSettings, TlsSettings, check_address, is_loopback
+from seedflood.config.node import NodeSettings, PeerSettings, TlsSettings, check_address, divide_data, is_loopback
 from seedflood.config.run import WITHOUT_ROWS, ObjectiveSettings, RunSettings, TaskName
 from seedflood.config.seedflood import SeedfloodSettings
 from seedflood.config.tables import AlgorithmSettings, merge, spell
@@ -44,6 +44,7 @@ __all__ = [
     "combine",
     "current",
     "detach",
+    "divide_data",
     "is_loopback",
     "load_course",
     "load_settings",

@@ -6,6 +6,9 @@ from pydantic import Field
 
 from seedflood.config.tables import AlgorithmSettings
 
+TASKS = ("lm", "completion", "chat")
+"""What it learns: tasks without labels."""
+
 
 class GaslocSettings(AlgorithmSettings):
     """`[run.gasloc]`: rounds of local steps, each with an exchange of parameters at its end."""
@@ -57,9 +60,9 @@ class GaslocSettings(AlgorithmSettings):
             raise ValueError(f"warmup_steps ({self.warmup_steps}) of [run.gasloc] must be fewer than steps ({steps})")
 
     def check_task(self, task: str) -> None:
-        if task != "lm":
+        if task not in TASKS:
             raise ValueError(
-                f'mode = "gasloc" learns to go on with a text, but the task is "{task}": set task = "lm" in '
+                f'mode = "gasloc" learns texts, but the task is "{task}": set task = "lm", "completion" or "chat" in '
                 "[run.objective]"
             )
 

@@ -22,7 +22,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from seedflood.config.node import NodeSettings, PeerSettings, TlsSettings, is_loopback
+from seedflood.config.node import NodeSettings, PeerSettings, TlsSettings, divide_data, is_loopback
 from seedflood.config.run import WITHOUT_ROWS, RunSettings
 from seedflood.config.tables import AlgorithmSettings, Section, merge, sections_of
 from seedflood.errors import ConfigError
@@ -114,9 +114,6 @@ EMBEDDED = "embedded"
 NAMES = (EMBEDDED, "previous")
 """Of model and data, with a meaning of their own: never a folder."""
 
-ROW_FILES = ("train.jsonl", "validation.jsonl")
-"""What a folder of rows has."""
-
 NAME_THE_FILE = "name your peers.toml with --peers"
 
 
@@ -156,7 +153,7 @@ def anchor(layer: Mapping[str, Any], folder: Path) -> dict[str, Any]:
         return dict(layer)
     told = {key: value for key, value in node.items() if isinstance(value, str)}
     begun = {key: _begun(told[key], folder) for key in PATHS if key in told}
-    if is_folder(data := told.get("data"), folder):
+    if is_path(data := told.get("data"), folder):
         begun["data"] = _begun(str(data), folder)
     return merge(layer, {"node": begun})
 
@@ -165,7 +162,7 @@ def detach(layer: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """The same settings for a file elsewhere: all paths that begin at this folder are absolute."""
     run = layer.get("run")
     model = run.get("model") if isinstance(run, Mapping) else None
-    placed = {"run": {"model": _begun(str(model), folder)}} if is_folder(model, folder) else {}
+    placed = {"run": {"model": _begun(str(model), folder)}} if is_path(model, folder) else {}
     return merge(anchor(layer, folder), placed)
 
 
@@ -174,12 +171,13 @@ def _begun(told: str, folder: Path) -> str:
     return str(folder.resolve() / Path(told).expanduser())
 
 
-def is_folder(told: Any, folder: Path) -> bool:
-    """Is this value of `model` or `data` a path that begins at the folder, and no name? A folder of this name at the
-    working directory is none to be taken for it in silence."""
+def is_path(told: Any, folder: Path) -> bool:
+    """Is this value of `model` or `data` a path that begins at the folder, and no name? A file or folder of this name
+    at the working directory is none to be taken for it in silence."""
     if not isinstance(told, str) or told in NAMES:
         return False
-    return told.startswith(PATH_STARTS) or (folder / told).is_dir() or Path(told).is_dir()
+    place, _ = divide_data(told)
+    return place.startswith(PATH_STARTS) or (folder / place).exists() or Path(place).exists()
 
 
 def combine(
@@ -207,7 +205,7 @@ def _place(loaded: Settings, model_folder: Path) -> Settings:
     node, model = loaded.node, loaded.run.model
     told = {key: str(value) for key in (*PATHS, "data") if (value := getattr(node, key)) is not None}
     placed: dict[str, Any] = dict(anchor({"node": told}, Path())["node"])
-    if node.model_path is None and not Path(model).is_absolute() and is_folder(model, model_folder):
+    if node.model_path is None and not Path(model).is_absolute() and is_path(model, model_folder):
         placed["model_path"] = _begun(model, model_folder)
     changes = {key: Path(value) if key in PATHS else value for key, value in placed.items()}
     return loaded.model_copy(update={"node": node.model_copy(update=changes)})
@@ -284,14 +282,17 @@ def check_folders(settings: Settings) -> None:
     node, run = settings.node, settings.run
     model = Path(run.model if node.model_path is None else node.model_path)
     if model.is_absolute():
-        _check_folder(model, ("config.json",), "model in [run], or model_path in [node]")
-    if node.data is not None and Path(node.data).is_absolute():
-        _check_folder(Path(node.data), ROW_FILES, "[node] data")
+        _check_folder(model, "config.json", "model in [run], or model_path in [node]")
+    rows = None if node.data is None else Path(divide_data(node.data)[0])
+    if rows is not None and rows.is_absolute() and not rows.exists():
+        raise ConfigError(f"there is no file or folder {rows}; correct [node] data.")
+    if rows is not None and rows.is_dir() and not any(rows.iterdir()):
+        raise ConfigError(f"the folder {rows} is empty; put rows there, or correct [node] data.")
     if node.data is None and run.objective.task in WITHOUT_ROWS:
         trial = f', or to "{EMBEDDED}" for some that come with the package' if run.objective.task == "lm" else ""
         raise ConfigError(
-            f'task = "{run.objective.task}" needs rows: set [node] data to a folder with {" and ".join(ROW_FILES)} or '
-            f"to a data set of the hub{trial}."
+            f'task = "{run.objective.task}" needs rows: set [node] data to a file or folder of rows, or to a data set '
+            f"of the hub{trial}."
         )
 
 
@@ -301,14 +302,12 @@ def check_export(export: Path | None) -> None:
         raise ConfigError(f"the folder {export} cannot be written when the run has ended; correct [node] export.")
 
 
-def _check_folder(folder: Path, files: tuple[str, ...], key: str) -> None:
-    """Raises ConfigError if there is no such folder, or one of these files is not in it; rows may be compressed."""
+def _check_folder(folder: Path, file: str, key: str) -> None:
+    """Raises ConfigError if there is no such folder, or this file is not in it."""
     if not folder.is_dir():
         raise ConfigError(f"the folder {folder} does not exist; correct {key}.")
-    for name in files:
-        others = (f"{name}.gz",) if name in ROW_FILES else ()
-        if not any((folder / one).is_file() for one in (name, *others)):
-            raise ConfigError(f"the folder {folder} has no {name}; put it there, or correct {key}.")
+    if not (folder / file).is_file():
+        raise ConfigError(f"the folder {folder} has no {file}; put it there, or correct {key}.")
 
 
 def _is_writable(folder: Path) -> bool:

@@ -25,7 +25,8 @@ class NodeSettings(Section):
         None, description="Folder that holds the base model here, if `run.model` is a name."
     )
     data: str | None = Field(
-        None, description='Folder with train.jsonl and validation.jsonl, a hub data set, or "embedded".'
+        None,
+        description='File or folder of rows, or a hub data set, perhaps with splits (ROWS#train,test); or "embedded".',
     )
     shard: str | None = Field(None, description='Share of the training rows: "2/16" is the second of sixteen.')
     device: str = Field("auto", description='"auto", "cpu", "cuda" or "cuda:1".')
@@ -124,6 +125,12 @@ class TlsSettings(Section):
     def covers(self, address: str) -> bool:
         """Are links at this address secured?"""
         return self.loopback if is_loopback(address) else not self.insecure
+
+
+def divide_data(data: str) -> tuple[str, tuple[str, ...]]:
+    """`PLACE#TRAIN,VALIDATION` of `[node] data`: where the rows are, and which splits are meant, if it says so."""
+    place, _, splits = data.partition("#")
+    return place, tuple(one.strip() for one in splits.split(",") if one.strip())
 
 
 def check_address(value: str) -> str:

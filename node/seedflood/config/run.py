@@ -23,23 +23,33 @@ from seedflood.protocol.swarm.roster import NONCE_CHARACTERS_MAX
 RUN_SCHEMA = 5
 """It is counted up when a default changes: then hosts of the versions before and after never link."""
 
-TaskName = Literal["embedded", "places", "sst2", "rte", "boolq", "trec", "agnews", "prompted", "lm"]
+TaskName = Literal[
+    "embedded", "places", "sst2", "rte", "boolq", "trec", "agnews", "prompted", "lm", "completion", "chat"
+]
 
-WITHOUT_ROWS: tuple[TaskName, ...] = ("prompted", "lm")
+WITHOUT_ROWS: tuple[TaskName, ...] = ("prompted", "lm", "completion", "chat")
 """Tasks without rows of their own: each host says in `[node] data` where it has them."""
 
 
 class ObjectiveSettings(Section):
     """`[run.objective]`: what is learned, and of what text."""
 
-    task: TaskName = Field("sst2", description="A task known by name, your own prompts (prompted) or plain text (lm).")
+    task: TaskName = Field(
+        "sst2",
+        description="A task known by name, prompts with labels (prompted), plain text (lm), prompts with what follows "
+        "them (completion), or what the assistant says in chats (chat).",
+    )
     template: str | None = Field(
         None,
-        description='Columns of the data in braces: the prompt of task "prompted" ("{sentence} . it was"), the text of '
-        'task "lm" (default "{text}").',
+        description='Columns of the data in braces: the prompt of task "prompted" ("{sentence} . it was") or of '
+        '"completion" (default "{prompt}"), the text of task "lm" (default "{text}").',
     )
     label_words: tuple[str, ...] | None = Field(None, description="One word per label, in the order of the labels.")
-    label_column: str | None = Field(None, description='Column that holds the label (default "label").')
+    label_column: str | None = Field(
+        None,
+        description='Column that holds the label (default "label"), or what is learned: "completion" of task '
+        '"completion" and "messages" of "chat", unless it is called otherwise.',
+    )
     max_length: int = Field(256, ge=8, description="Tokens per row at most; longer prompts lose their beginning.")
 
 

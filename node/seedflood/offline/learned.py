@@ -18,9 +18,9 @@ from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.messages import Bundle, Update, count_updates
 from seedflood.storage.seedflood.journal import BundleJournal
 from seedflood.training.evaluation import Evaluation, evaluate
+from seedflood.training.files import read_file
 from seedflood.training.loading import load_base, load_rows
 from seedflood.training.models import BaseModel
-from seedflood.training.rows import read_json_lines
 from seedflood.training.seedflood.trainer import Trainer
 from seedflood.training.tasks import task_of_rows
 
@@ -58,7 +58,7 @@ def evaluate_any(settings: Settings, *, has_state: bool, file: Path | None = Non
     settings, or on all rows of a file. Raises SeedfloodError."""
     if file is None and has_state:
         return rebuild(settings).evaluate()
-    rows = None if file is None else read_json_lines(file)
+    rows = None if file is None else read_file(file).rows
     base = load(settings, has_state=has_state)
     if rows is None:
         return evaluate(base.causal, load_rows(settings.run, settings.node, base))

@@ -1,32 +1,33 @@
 """Rows become examples: a prompt with its label, or a text, in the tokens of a model."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from seedflood.errors import DataError
-from seedflood.training.formats import Format, PromptFormat, TextFormat, fields_of
+from seedflood.training.formats import PromptFormat, TextFormat, fields_of
 from seedflood.training.objectives.batches import Batch
 from seedflood.training.objectives.classification import Classification
 from seedflood.training.objectives.language_modelling import LanguageModelling
 from seedflood.training.objectives.objective import Example, Objective
 from seedflood.training.rows import Row
 
+MARKS = ("⟦", "⟧")
+"""Around what is learned, where people see an example: `text.join(MARKS)`."""
+
 
 class Encoder(ABC):
     """Makes examples of rows. Raises DataError for rows and label words that cannot be used.
 
-    template: the text, columns in braces. columns: those that a row must have. objective: what is measured on the
-    examples.
+    columns: the columns of text that a row must have. objective: what is measured on the examples.
     """
 
+    columns: tuple[str, ...]
     objective: Objective
     tokens_min = 1
     """A row with fewer tokens teaches nothing."""
 
-    def __init__(self, tokenizer: Any, template: str, length_max: int) -> None:
-        self.template = template
-        self.columns = fields_of(template)
+    def __init__(self, tokenizer: Any, length_max: int) -> None:
         self.tokenizer = tokenizer
         self.length_max = min(length_max, tokenizer.model_max_length)
         self.pad_token = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0
@@ -39,22 +40,18 @@ class Encoder(ABC):
             if not isinstance(value, str):
                 found = ", ".join(sorted(map(str, row.columns)))
                 problem = f'no column "{column}"' if column not in row.columns else f'column "{column}" is not text'
-                raise row.error(f"{problem} (columns: {found}): correct the row, or the template of the run.")
+                raise row.error(
+                    f"{problem} (columns: {found}): correct the row, or task, template or column of the run."
+                )
         return self._label(row)
 
-    def text(self, row: Row) -> str:
-        """The template with the columns of a row in it."""
-        values = {column: str(row.columns[column]).strip() for column in self.columns}
-        return self.template.format_map(values).rstrip(" ")
-
     def encode(self, rows: Sequence[Row]) -> list[Example]:
-        """Tokens and labels; prompts longer than length_max lose their beginning, texts their end."""
+        """The examples of rows, none longer than length_max."""
         if not rows:
             return []
         for row in rows:
             self.label(row)
-        encoded = self._tokenize([self.text(row) for row in rows])
-        examples = [self._example(self._cut(tokens), row) for tokens, row in zip(encoded, rows, strict=True)]
+        examples = self._examples(rows)
         for row, example in zip(rows, examples, strict=True):
             if len(example.tokens) < self.tokens_min:
                 raise row.error("has no text to learn from: remove the row.")
@@ -64,19 +61,42 @@ class Encoder(ABC):
         """A batch of examples, padded to the longest."""
         return self.objective.collate(examples, self.pad_token)
 
+    def show(self, example: Example) -> str:
+        """The text of an example for people, with what is learned between MARKS."""
+        return str(self.tokenizer.decode(example.tokens)).join(MARKS)
+
+    def _label(self, row: Row) -> int:
+        return -1
+
     @abstractmethod
-    def _label(self, row: Row) -> int: ...
+    def _examples(self, rows: Sequence[Row]) -> list[Example]: ...
+
+
+class PlainEncoder(Encoder):
+    """Examples of which each is one text, made by a template."""
+
+    def __init__(self, tokenizer: Any, template: str, length_max: int) -> None:
+        super().__init__(tokenizer, length_max)
+        self.template = template
+        self.columns = fields_of(template)
+
+    def text(self, row: Row) -> str:
+        """The template with the columns of a row in it."""
+        values = {column: str(row.columns[column]).strip() for column in self.columns}
+        return self.template.format_map(values).rstrip(" ")
 
     @abstractmethod
     def _shorten(self, tokens: list[int]) -> list[int]:
         """Cuts more than length_max tokens down to that many."""
 
-    def _example(self, tokens: tuple[int, ...], row: Row) -> Example:
-        """An objective that needs more than tokens and a label makes its own kind of example here."""
-        return Example(tokens, self._label(row))
+    def _examples(self, rows: Sequence[Row]) -> list[Example]:
+        encoded = self._tokenize([self.text(row) for row in rows])
+        return [self._example(tokens, row) for tokens, row in zip(encoded, rows, strict=True)]
 
-    def _cut(self, tokens: list[int]) -> tuple[int, ...]:
-        return tuple(tokens if len(tokens) <= self.length_max else self._shorten(tokens))
+    def _example(self, tokens: list[int], row: Row) -> Example:
+        """An objective that needs more than tokens and a label makes its own kind of example here."""
+        is_cut = len(tokens) > self.length_max
+        return Example(tuple(self._shorten(tokens) if is_cut else tokens), self._label(row), is_cut)
 
     def _tokenize(self, texts: list[str]) -> list[list[int]]:
         encoded: list[list[int]] = self.tokenizer(texts, add_special_tokens=True, verbose=False)["input_ids"]
@@ -90,7 +110,7 @@ class Encoder(ABC):
         return all(tokens[:1] == [token] and tokens[-1:] != [token] for tokens in encoded if len(tokens) > 1)
 
 
-class PromptEncoder(Encoder):
+class PromptEncoder(PlainEncoder):
     """Prompts with labels, for classification."""
 
     def __init__(self, tokenizer: Any, form: PromptFormat, length_max: int) -> None:
@@ -98,11 +118,17 @@ class PromptEncoder(Encoder):
         self.form = form
         self.objective = Classification(self._first_tokens())
 
+    def show(self, example: Example) -> str:
+        prompt = str(self.tokenizer.decode(example.tokens))
+        return prompt + self.form.label_words[example.label].join(MARKS)
+
     def _label(self, row: Row) -> int:
         value = row.columns.get(self.form.label_column)
         words = self.form.label_words
         if isinstance(value, str) and value in words:
             return words.index(value)
+        if isinstance(value, str) and value.isdecimal():  # a cell of a CSV file
+            value = int(value)
         if isinstance(value, int) and 0 <= int(value) < len(words):
             return int(value)
         if self.form.label_column not in row.columns:
@@ -142,7 +168,7 @@ class PromptEncoder(Encoder):
         return tuple(first)
 
 
-class TextEncoder(Encoder):
+class TextEncoder(PlainEncoder):
     """Texts, for language modelling."""
 
     tokens_min = 2
@@ -151,20 +177,5 @@ class TextEncoder(Encoder):
         super().__init__(tokenizer, form.template, length_max)
         self.objective = LanguageModelling()
 
-    def _label(self, row: Row) -> int:
-        return -1
-
     def _shorten(self, tokens: list[int]) -> list[int]:
         return tokens[: self.length_max]
-
-
-ENCODERS: dict[type[Format], Callable[[Any, Any, int], Encoder]] = {
-    PromptFormat: PromptEncoder,
-    TextFormat: TextEncoder,
-}
-"""By kind of format: (tokenizer, format, length_max) -> encoder. Raises DataError or ConfigError."""
-
-
-def make_encoder(tokenizer: Any, form: Format, length_max: int) -> Encoder:
-    """The encoder of a format. Raises DataError or ConfigError."""
-    return ENCODERS[type(form)](tokenizer, form, length_max)

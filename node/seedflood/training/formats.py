@@ -2,7 +2,7 @@
 
 Classification uses prompts, as MeZO does (arXiv 2305.17333, appendix D). A template makes a prompt of a row, and the
 answer is the label word whose first token the model finds most likely right after it. "lm" is language modelling of
-what a template makes of a row.
+what a template makes of a row, "completion" and "chat" of the answers alone.
 """
 
 import string
@@ -13,29 +13,43 @@ from typing import Any
 from seedflood import embedded
 from seedflood.config import ObjectiveSettings
 from seedflood.errors import ConfigError
-from seedflood.training.rows import EmbeddedSource, HubSource, Source
+from seedflood.training.sources import EmbeddedSource, HubSource, Source
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """How a row is read; `encoding` has an encoder for each kind. template: the text, columns in braces."""
-
-    template: str
+    """How a row is read; `encoders` has an encoder for each kind."""
 
 
 @dataclass(frozen=True, slots=True)
 class PromptFormat(Format):
-    """label_words: in the order of the labels."""
+    """template: the prompt, columns in braces. label_words: in the order of the labels."""
 
+    template: str
     label_words: tuple[str, ...]
     label_column: str = "label"
 
 
 @dataclass(frozen=True, slots=True)
 class TextFormat(Format):
-    """Language modelling, without labels."""
+    """Language modelling, without labels. template: the text."""
 
     template: str = "{text}"
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionFormat(Format):
+    """template: the prompt, columns in braces. label_column: what follows it, which is learned."""
+
+    template: str = "{prompt}"
+    label_column: str = "completion"
+
+
+@dataclass(frozen=True, slots=True)
+class ChatFormat(Format):
+    """label_column: a list of messages with role and content."""
+
+    label_column: str = "messages"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,14 +94,14 @@ BUILT_IN = {
 
 def choose_format(settings: ObjectiveSettings, columns: Mapping[str, Any]) -> Format:
     """The format of a run's task for data with these columns; settings override what a built-in task says."""
-    if settings.task == "lm":
-        return TextFormat() if settings.template is None else TextFormat(settings.template)
+    if settings.task in (forms := _free_forms(settings)):
+        return forms[settings.task]
     built_in = BUILT_IN.get(settings.task)
     if settings.template is not None and (settings.label_words is not None or built_in is not None):
         words = settings.label_words or (built_in.formats[0].label_words if built_in else ())
         return PromptFormat(settings.template, words, settings.label_column or "label")
     if built_in is None:
-        known = ", ".join((*BUILT_IN, "lm"))
+        known = ", ".join((*BUILT_IN, *forms))
         raise ConfigError(
             f'task = "{settings.task}" needs template and label_words, unless it is one of {known}: set both in '
             "[run.objective]."
@@ -96,6 +110,17 @@ def choose_format(settings: ObjectiveSettings, columns: Mapping[str, Any]) -> Fo
     form = fits[0] if fits else built_in.formats[0]
     words, column = settings.label_words or form.label_words, settings.label_column or form.label_column
     return PromptFormat(form.template, words, column)
+
+
+def _free_forms(settings: ObjectiveSettings) -> dict[str, Format]:
+    """The formats of the tasks whose rows have no labels; settings name their columns."""
+    column = {} if settings.label_column is None else {"label_column": settings.label_column}
+    template = {} if settings.template is None else {"template": settings.template}
+    return {
+        "lm": TextFormat(**template),
+        "completion": CompletionFormat(**template, **column),
+        "chat": ChatFormat(**column),
+    }
 
 
 def fields_of(template: str) -> tuple[str, ...]:

@@ -5,38 +5,54 @@ have had. `formats` and `encoding` make examples of rows, `objectives` say what 
 """
 
 import hashlib
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
-from pathlib import Path
 from typing import Any
 
 from seedflood import embedded
 from seedflood.config import ObjectiveSettings, RunSettings
 from seedflood.errors import DataError, ModelError
 from seedflood.training import randomness, shards
-from seedflood.training.encoding import Encoder, make_encoder
+from seedflood.training.encoders import make_encoder
+from seedflood.training.encoding import MARKS, Encoder
 from seedflood.training.formats import BUILT_IN, Format, choose_format
 from seedflood.training.objectives.batches import Batch
 from seedflood.training.objectives.objective import Example, Objective
-from seedflood.training.rows import EmbeddedSource, Row, read_folder, read_hub, rows_in_memory
+from seedflood.training.rows import Row, Splits, rows_in_memory
 from seedflood.training.shards import Shard
+from seedflood.training.sources import EmbeddedSource, read_data
 
 TEXTS = EmbeddedSource(embedded.texts)
+
+
+LOOKED_AT = 1024
+"""Of so many training rows a host says how many tokens they have; they are among the first that it trains on."""
+
+SAMPLE_CHARACTERS = 160
+"""Of a row that is shown to people, before and behind the place where learning begins."""
 
 
 class Task:
     """The training rows of one host, the validation rows of the run, and the batch of every step.
 
-    train and validation: rows. shard: this host's share of the run's training rows. All rows are checked here, and
-    become tokens when they are first needed. Raises DataError.
+    train and validation: rows. shard: this host's share of the run's training rows. is_held_out: validation was taken
+    out of the training rows. All rows are checked here, and become tokens when they are first needed. Raises DataError.
     """
 
     def __init__(
-        self, encoder: Encoder, train: Sequence[Row], validation: Sequence[Row], settings: RunSettings, shard: Shard
+        self,
+        encoder: Encoder,
+        train: Sequence[Row],
+        validation: Sequence[Row],
+        settings: RunSettings,
+        shard: Shard,
+        *,
+        is_held_out: bool = False,
     ) -> None:
         self.encoder = encoder
         self.shard = shard
+        self.name = settings.objective.task
+        self.is_held_out = is_held_out
         self.run_seed = settings.seed
         self.batch_size = settings.batch_size
         for row in (*train, *validation):
@@ -46,8 +62,11 @@ class Task:
             raise DataError(f"{len(chosen)} training rows cannot be split into {shard.count} shards: use fewer shards.")
         self.row_indices: tuple[int, ...] = tuple(chosen[shard.index :: shard.count])
         self._train = [train[row] for row in self.row_indices]
-        self._of_shard: Callable[[Shard], Task] | None = partial(Task, encoder, train, validation, settings)
+        self._of_shard: Callable[[Shard], Task] | None = partial(
+            Task, encoder, train, validation, settings, is_held_out=is_held_out
+        )
         self._of_run = [train[row] for row in chosen]
+        self._rows_of_run = len(chosen)
         self._validation = validation
         self._examples: dict[int, Example] = {}
         self._validation_examples: list[Example] | None = None
@@ -79,7 +98,7 @@ class Task:
         """32 bytes over the training rows of all hosts, in the order of the run."""
         hasher = hashlib.sha256(b"seedflood rows 1\0")
         for row in self._of_run:
-            hasher.update(json.dumps(dict(row.columns), sort_keys=True, default=str).encode() + b"\n")
+            hasher.update(row.spelled() + b"\n")
         return hasher.digest()
 
     def of_shard(self, shard: Shard) -> "Task":
@@ -100,11 +119,30 @@ class Task:
 
     def batch(self, origin: int, step: int) -> Batch:
         """The batch of an origin at a step, pure in (run seed, shard, origin, step)."""
-        positions = self.positions(origin, step)
+        return self.encoder.collate(self._encoded(self.positions(origin, step)))
+
+    def describe(self) -> dict[str, Any]:
+        """What was understood of the rows, for people to check before anything is trained. Raises DataError."""
+        looked_at = range(min(LOOKED_AT, len(self._train)))
+        examples = self._encoded(looked_at)
+        return {
+            "task": self.name,
+            "rows": self._rows_of_run,
+            "rows_here": len(self._train),
+            "validation_rows": len(self._validation),
+            "held_out": self.is_held_out,
+            "columns": sorted(map(str, self._train[0].columns)),
+            "looked_at": len(examples),
+            "tokens_per_row": round(sum(len(example.tokens) for example in examples) / len(examples), 1),
+            "cut": sum(example.is_cut for example in examples),
+            "sample": _shortened(self.encoder.show(examples[0])),
+        }
+
+    def _encoded(self, positions: Sequence[int]) -> list[Example]:
         missing = sorted(set(positions).difference(self._examples))
         encoded = self.encoder.encode([self._train[position] for position in missing])
         self._examples.update(zip(missing, encoded, strict=True))
-        return self.encoder.collate([self._examples[position] for position in positions])
+        return [self._examples[position] for position in positions]
 
     def _permute(self, origin: int, number: int) -> list[int]:
         key = randomness.derive_key("batches", self.run_seed, origin, number)
@@ -113,12 +151,15 @@ class Task:
 
 
 def load_task(settings: RunSettings, tokenizer: Any, *, data: str | None = None, shard: str | None = None) -> Task:
-    """The task of a run. data: a folder with train.jsonl and validation.jsonl, a data set of the hub, or "embedded"
-    (None: the task's usual one). shard: "2/16". Raises DataError or ConfigError.
+    """The task of a run. data: as `read_data` takes it, or "embedded" (None: the task's usual one). shard: "2/16".
+
+    Raises DataError or ConfigError.
     """
-    train, validation = read_rows(settings.objective, data)
+    splits = read_rows(settings.objective, data)
+    train, validation = splits.train.rows, splits.validation.rows
     form = choose_format(settings.objective, train[0].columns)
-    return Task(_encoder(settings.objective, tokenizer, form), train, validation, settings, _shard(shard))
+    encoder = _encoder(settings.objective, tokenizer, form)
+    return Task(encoder, train, validation, settings, _shard(shard), is_held_out=splits.is_held_out)
 
 
 def task_of_rows(settings: RunSettings, tokenizer: Any, rows: Sequence[Row]) -> Task:
@@ -127,18 +168,14 @@ def task_of_rows(settings: RunSettings, tokenizer: Any, rows: Sequence[Row]) -> 
     return Task(_encoder(settings.objective, tokenizer, form), rows, rows, settings, Shard())
 
 
-def read_rows(settings: ObjectiveSettings, data: str | None) -> tuple[list[Row], list[Row]]:
+def read_rows(settings: ObjectiveSettings, data: str | None) -> Splits:
     """Training and validation rows of a task. data: see `load_task`. Raises DataError."""
     built_in = BUILT_IN.get(settings.task)
     if built_in is not None and data in (None, built_in.source.name):
         return built_in.source.read()
-    if data == TEXTS.name:
-        return TEXTS.read()
-    if data is not None and Path(data).is_dir():
-        return read_folder(Path(data))
-    if data is not None:
-        return read_hub(data, None, "validation")
-    raise DataError(f'Task "{settings.task}" needs data: set `data` to a folder or the name of a data set.')
+    if data is None:
+        raise DataError(f'Task "{settings.task}" needs data: set `data` to a file, a folder or the name of a data set.')
+    return TEXTS.read() if data == TEXTS.name else read_data(data)
 
 
 def make_task(
@@ -159,6 +196,13 @@ def _encoder(settings: ObjectiveSettings, tokenizer: Any, form: Format) -> Encod
     if tokenizer is None:
         raise ModelError("The model has no tokenizer: add tokenizer.json to its folder.")
     return make_encoder(tokenizer, form, settings.max_length)
+
+
+def _shortened(text: str) -> str:
+    """The part of a text around the place where learning begins."""
+    place = max(0, text.find(MARKS[0]))
+    start, end = max(0, place - SAMPLE_CHARACTERS), place + SAMPLE_CHARACTERS
+    return ("…" if start else "") + text[start:end] + ("…" if end < len(text) else "")
 
 
 def _shard(shard: str | None) -> Shard:

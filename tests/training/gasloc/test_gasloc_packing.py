@@ -2,12 +2,14 @@ import json
 
 import pytest
 import torch
-from reference import tiny_settings, tiny_tokenizer
+from reference import tiny_base, tiny_settings, tiny_tokenizer
 
 from seedflood.errors import ConfigError, DataError
-from seedflood.training.formats import TextFormat
-from seedflood.training.gasloc.packing import PackedTask, load_packed, pack
+from seedflood.training.completions import CompletionEncoder
+from seedflood.training.formats import CompletionFormat, TextFormat
+from seedflood.training.gasloc.packing import PackedTask, load_packed, pack, pack_marked, text_batch
 from seedflood.training.models import load_model
+from seedflood.training.objectives.language_modelling import LanguageModelling
 from seedflood.training.rows import rows_in_memory
 
 
@@ -119,3 +121,33 @@ def test_a_run_s_texts_are_packed_by_shards(tmp_path):
 def test_a_task_with_prompts_is_told_what_to_set():
     with pytest.raises(ConfigError, match='set task = "lm"'):
         load_packed(tiny_settings(task="embedded"), load_model("embedded").tokenizer)
+
+
+def test_of_prompts_with_completions_the_answers_count_alone():
+    texts = rows_in_memory([{"prompt": "a b", "completion": " c d"}, {"prompt": "e", "completion": " good"}], "rows")
+    encoder = CompletionEncoder(tokenizer(eos_token="[bos]"), CompletionFormat(), 8)
+    batch = text_batch(pack_marked(texts, encoder))
+    learned = [word if trained else word.upper() for word, trained in marked_words(batch)]
+    assert learned == ["A", "B", "c", "d", "[bos]", "E", "good", "[bos]"]
+
+
+def marked_words(batch):
+    words = tokenizer().convert_ids_to_tokens(batch.tokens_BT[0].tolist())
+    return zip(words, batch.is_trained_BT[0].tolist(), strict=True)
+
+
+def test_rows_of_questions_alone_change_nothing():
+    batch = text_batch(torch.full((2, 5), ~3, dtype=torch.int32))
+    score = LanguageModelling().measure(tiny_base().causal, batch)
+    assert (score.count_P.tolist(), float(score.minimised_sums)) == ([0], 0.0)
+
+
+@pytest.mark.parametrize("task", ["lm", "completion"])
+def test_rows_of_a_run_are_packed_as_its_task_needs_them(tmp_path, task):
+    texts = [{"prompt": "a b", "completion": f" {word}", "text": f"a b {word}"} for word in "cde"] * 4
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in texts))
+    settings = tiny_settings(task=task, max_length=8)
+    packed = load_packed(settings, tokenizer(eos_token="[bos]"), data=str(tmp_path / "rows.jsonl"))
+    assert packed.facts["task"] == task
+    assert bool((packed.train_ST < 0).any()) is (task == "completion")
+    assert next(packed.validation(1)).tokens_BT.min() >= 0

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from seedflood.training.causal import CausalModel
-from seedflood.training.encoding import Encoder
+from seedflood.training.encoding import PlainEncoder
 from seedflood.training.formats import Format
 from seedflood.training.objectives.batches import Batch, pad
 from seedflood.training.objectives.objective import Example
@@ -71,7 +71,7 @@ class Rating:
         return {name: means[name] for name in self.names}
 
 
-class RatingEncoder(Encoder):
+class RatingEncoder(PlainEncoder):
     def __init__(self, tokenizer: Any, form: RatingFormat, length_max: int) -> None:
         super().__init__(tokenizer, form.template, length_max)
         self._column = form.number_column
@@ -84,8 +84,8 @@ class RatingEncoder(Encoder):
             raise row.error(f'no number in column "{self._column}": correct the row.')
         return -1
 
-    def _example(self, tokens: tuple[int, ...], row: Row) -> RatedExample:
-        return RatedExample(tokens, number=float(row.columns[self._column]))
+    def _example(self, tokens: list[int], row: Row) -> RatedExample:
+        return RatedExample(tuple(tokens[-self.length_max :]), number=float(row.columns[self._column]))
 
     def _shorten(self, tokens: list[int]) -> list[int]:
         return tokens[-self.length_max :]

@@ -6,7 +6,7 @@ from ratings import RatedBatch, RatingEncoder, RatingFormat
 from reference import tiny_base, tiny_settings, tiny_tokenizer
 
 from seedflood.errors import DataError
-from seedflood.training.encoding import ENCODERS
+from seedflood.training.encoders import ENCODERS
 from seedflood.training.evaluation import evaluate
 from seedflood.training.seedflood.replica import Replica
 from seedflood.training.tasks import make_task

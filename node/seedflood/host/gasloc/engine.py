@@ -58,6 +58,7 @@ async def open_gasloc(
     """
     run, node = settings.run, settings.node
     trainer = await compute.run(lambda: load_trainer(run, node, identity.origin))
+    _log.info("rows read", **trainer.task.facts)
     hub.tell("opening the journal")
     journal = undo.enter_context(
         await asyncio.to_thread(Journal.open, node.state / JOURNAL_FILE, run.run_id(), trainer.base.digest)

@@ -52,6 +52,7 @@ async def open_seedflood(
     """
     node, run = settings.node, settings.run
     trainer = await compute.run(lambda: Trainer(run, node))
+    _log.info("rows read", **await compute.run(trainer.task.describe))
     hub.tell("opening the journal")
     journal = undo.enter_context(
         await asyncio.to_thread(  # checks every record: minutes, if there are many millions

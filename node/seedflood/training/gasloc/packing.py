@@ -2,7 +2,8 @@
 
 There is no padding. A text begins with the model's begin-of-text token (or its end-of-text token, if it has no other),
 and may run over the end of a row. Attention crosses the border of two texts, as is usual in pre-training. Rows overlap
-by one token, so every token but the very first is predicted from those before it exactly once per pass.
+by one token, so every token but the very first is predicted from those before it exactly once per pass. Prompts with
+completions, and chats, are packed likewise; of these only the answers count.
 
 The rows of a step are a pure function of (run seed, origin, step): one permutation of the host's rows after the other.
 A worker that resumes at any step gets the rows that it would have had without a stop.
@@ -10,8 +11,9 @@ A worker that resumes at any step gets the rows that it would have had without a
 Shapes: S rows, B rows of a batch, T tokens.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any
 
 import numpy
@@ -23,8 +25,9 @@ from seedflood.errors import ConfigError, DataError
 from seedflood.training import randomness
 from seedflood.training.encoding import TextEncoder
 from seedflood.training.formats import TextFormat
-from seedflood.training.objectives.batches import TextBatch
-from seedflood.training.objectives.language_modelling import LanguageModelling
+from seedflood.training.marking import MarkedEncoder
+from seedflood.training.objectives.batches import MarkedBatch
+from seedflood.training.objectives.language_modelling import LanguageModelling, MarkedExample
 from seedflood.training.rows import Row
 from seedflood.training.tasks import load_task
 
@@ -48,6 +51,21 @@ def pack(rows: Sequence[Row], tokenizer: Any, length: int, *, form: TextFormat |
         texts = [encoder.text(row) for row in rows[start : start + TEXTS_AT_ONCE]]
         encoded = tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]
         parts.extend(numpy.array(beginning + tokens, dtype=numpy.int32) for tokens in encoded)
+    return _rows_of(parts, length)
+
+
+def pack_marked(rows: Sequence[Row], encoder: MarkedEncoder) -> Tensor:
+    """As `pack`, of rows of which some tokens are learned: each that is not learned is there as its complement, ~token,
+    which is negative. Raises DataError."""
+    parts: list[numpy.ndarray[Any, numpy.dtype[numpy.int32]]] = []
+    for example in encoder.encode(rows):
+        assert isinstance(example, MarkedExample), "an example of another task"
+        tokens = numpy.array(example.tokens, dtype=numpy.int32)
+        parts.append(numpy.where(example.is_trained, tokens, ~tokens))
+    return _rows_of(parts, encoder.length_max)
+
+
+def _rows_of(parts: Sequence[numpy.ndarray[Any, numpy.dtype[numpy.int32]]], length: int) -> Tensor:
     tokens_N = torch.from_numpy(numpy.concatenate(parts)) if parts else torch.empty(0, dtype=torch.int32)
     if len(tokens_N) < 2:
         raise DataError("There are fewer than two tokens of text to learn from: add rows to the data.")
@@ -58,30 +76,40 @@ def pack(rows: Sequence[Row], tokenizer: Any, length: int, *, form: TextFormat |
 class PackedTask:
     """Rows of a host for training, rows of the run for validation.
 
-    train_ST, validation_ST: as `pack` makes them, int32 in host memory.
+    train_ST, validation_ST: as `pack` or `pack_marked` makes them, int32 in host memory. facts: what was understood of
+    the texts.
     """
 
     objective = LanguageModelling()
 
-    def __init__(self, train_ST: Tensor, validation_ST: Tensor, *, batch_size: int, run_seed: int) -> None:
+    def __init__(
+        self,
+        train_ST: Tensor,
+        validation_ST: Tensor,
+        *,
+        batch_size: int,
+        run_seed: int,
+        facts: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
         self.train_ST = train_ST
         self.validation_ST = validation_ST
         self.batch_size = batch_size
         self.run_seed = run_seed
+        self.facts = facts
         self._permutation = lru_cache(maxsize=4)(self._permute)
 
     @property
     def tokens_per_batch(self) -> int:
-        """How many tokens of a batch are predicted."""
+        """How many tokens of a batch are read and could be predicted."""
         return self.batch_size * (self.train_ST.shape[1] - 1)
 
-    def batch(self, origin: int, step: int) -> TextBatch:
+    def batch(self, origin: int, step: int) -> MarkedBatch:
         """The rows of an origin at a step."""
         rows = len(self.train_ST)
         places = range(step * self.batch_size, (step + 1) * self.batch_size)
         return text_batch(self.train_ST[[int(self._permutation(origin, one // rows)[one % rows]) for one in places]])
 
-    def validation(self, rows_at_once: int) -> Iterator[TextBatch]:
+    def validation(self, rows_at_once: int) -> Iterator[MarkedBatch]:
         """All rows for validation, in their order."""
         for start in range(0, len(self.validation_ST), rows_at_once):
             yield text_batch(self.validation_ST[start : start + rows_at_once])
@@ -99,16 +127,26 @@ def load_packed(
     Raises DataError or ConfigError.
     """
     task = load_task(settings, tokenizer, data=data, shard=shard)
-    if not isinstance(task.encoder, TextEncoder):
+    encoder, parts = task.encoder, (task.train_rows, task.validation_rows)
+    if isinstance(encoder, TextEncoder):
+        form, length = TextFormat(encoder.template), settings.objective.max_length
+        packed = [pack(rows, tokenizer, length, form=form) for rows in parts]
+    elif isinstance(encoder, MarkedEncoder):
+        packed = [pack_marked(rows, encoder) for rows in parts]
+    else:
         raise ConfigError(
-            f'Pre-training needs texts, and task "{settings.objective.task}" has prompts: set task = "lm".'
+            f'GASLoC learns texts, and task "{settings.objective.task}" has labels: set task = "lm", "completion" or '
+            '"chat".'
         )
-    form, length = TextFormat(task.encoder.template), settings.objective.max_length
-    packed = [pack(rows, tokenizer, length, form=form) for rows in (task.train_rows, task.validation_rows)]
-    return PackedTask(packed[0], packed[1], batch_size=settings.batch_size, run_seed=settings.seed)
+    facts = task.describe()
+    if isinstance(encoder, TextEncoder):
+        facts["cut"] = 0  # what does not fit into a row goes on in the next
+    return PackedTask(*packed, batch_size=settings.batch_size, run_seed=settings.seed, facts=facts)
 
 
-def text_batch(tokens_BT: Tensor) -> TextBatch:
-    """Rows without padding as a batch."""
+def text_batch(tokens_BT: Tensor) -> MarkedBatch:
+    """Rows without padding as a batch. Negative tokens are complements, and not learned."""
     rows, length = tokens_BT.shape
-    return TextBatch(tokens_BT.to(torch.int64), torch.full((rows,), length, dtype=torch.int64))
+    is_trained_BT = tokens_BT >= 0
+    tokens_BT = torch.where(is_trained_BT, tokens_BT, ~tokens_BT).to(torch.int64)
+    return MarkedBatch(tokens_BT, torch.full((rows,), length, dtype=torch.int64), is_trained_BT)

@@ -129,7 +129,7 @@ class Worker:
         self.flat.gradients_F.zero_()
         device = self.flat.values_F.device
         objective = self._data.objective
-        count = objective.count(batch)
+        count = max(1, objective.count(batch))  # all of these rows may be questions
         total = torch.zeros((), dtype=torch.float64, device=device)
         with torch.enable_grad(), checkpointed(self._layers):
             for piece in _pieces(batch, self.settings.micro_batch):

@@ -9,12 +9,13 @@ from typing import Self
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
     """What all batches have in common. tokens_BT, lengths_B: int64. An objective that needs more has a class of its
-    own, whose other fields are tensors with one entry per row."""
+    own, whose other fields are tensors with an entry per row, (B,), or per token, (B, T)."""
 
     tokens_BT: Tensor
     lengths_B: Tensor
@@ -28,9 +29,9 @@ class Batch:
 
     def rows(self, index_N: Tensor) -> Self:
         """Some of the rows, with no more padding than these need."""
+        length = int(self.lengths_B[index_N].max())
         picked = {name: tensor[index_N] for name, tensor in self._tensors()}
-        picked["tokens_BT"] = picked["tokens_BT"][:, : int(picked["lengths_B"].max())]
-        return replace(self, **picked)
+        return replace(self, **{name: one[:, :length] if one.dim() > 1 else one for name, one in picked.items()})
 
     def split(self, call_tokens: int) -> list[Self]:
         """Cuts the batch into pieces of similar length, so that the calls for them cost least: rows x longest +
@@ -75,6 +76,25 @@ class LabelledBatch(Batch):
 @dataclass(frozen=True, slots=True)
 class TextBatch(Batch):
     """Language modelling: every token but the first of a row is predicted from those before it."""
+
+    def is_target_BT(self) -> Tensor:  # noqa: N802
+        """Which of the tokens behind the first are predicted, (B, T - 1), bool."""
+        return torch.arange(1, self.tokens_BT.shape[1], device=self.lengths_B.device) < self.lengths_B.unsqueeze(1)
+
+
+@dataclass(frozen=True, slots=True)
+class MarkedBatch(TextBatch):
+    """Language modelling of some tokens alone: the answers, not the questions. is_trained_BT: bool, nowhere true in
+    padding."""
+
+    is_trained_BT: Tensor
+
+    def is_target_BT(self) -> Tensor:  # noqa: N802
+        return self.is_trained_BT[:, 1:]
+
+    def answer_positions(self) -> Tensor:
+        """A token is predicted where the one before it is read."""
+        return functional.pad(self.is_target_BT(), (0, 1)).flatten().nonzero().squeeze(1)
 
 
 def pad(rows: Sequence[Sequence[int]], pad_token: int) -> tuple[Tensor, Tensor]:

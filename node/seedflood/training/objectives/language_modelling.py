@@ -1,10 +1,11 @@
-"""Language modelling: every next token of a text.
+"""Language modelling: every next token of a text, or those of the answers in it.
 
-Shapes: B rows, T tokens, D width, V vocabulary, P variants.
+Shapes: B rows, T tokens, D width, V vocabulary, P variants, N tokens that are predicted, of one variant.
 """
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -12,7 +13,7 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from seedflood.training.causal import CausalModel
-from seedflood.training.objectives.batches import Batch, TextBatch, pad
+from seedflood.training.objectives.batches import Batch, MarkedBatch, TextBatch, pad
 from seedflood.training.objectives.objective import Example
 from seedflood.training.objectives.score import Score
 
@@ -23,8 +24,16 @@ PERPLEXITY_LOG_MAX = 700.0
 """The largest log of a perplexity: beyond it the perplexity would be infinite, which JSON cannot spell."""
 
 
+@dataclass(frozen=True, slots=True)
+class MarkedExample(Example):
+    """is_trained: of each token, whether it is learned."""
+
+    is_trained: tuple[bool, ...] = ()
+
+
 class LanguageModelling:
-    """Cross-entropy of every next token over the vocabulary, computed in pieces along the sequence."""
+    """Cross-entropy of every next token over the vocabulary. Logits are made of the tokens that are predicted alone, a
+    piece of them after the other."""
 
     names: tuple[str, ...] = ("perplexity", "loss", "accuracy")
 
@@ -33,34 +42,35 @@ class LanguageModelling:
 
     def measure(self, model: CausalModel, batch: Batch, variants: int = 1) -> Score:
         """Accuracy and loss (mean cross-entropy in nats) over tokens."""
+        assert isinstance(batch, TextBatch), "language modelling needs texts"
         hidden_BTD = model.hidden_states(batch.tokens_BT)
-        rows, length, _ = hidden_BTD.shape
-        piece = max(1, LOGIT_ELEMENTS_MAX // (rows * model.vocabulary_size))
-        is_recomputed = hidden_BTD.requires_grad and piece < length - 1
+        is_target_BT = batch.is_target_BT()
+        hidden_PND = hidden_BTD[:, :-1][is_target_BT].view(variants, -1, hidden_BTD.shape[-1])
+        target_PN = batch.tokens_BT[:, 1:][is_target_BT].view(variants, -1)
+        count = target_PN.shape[1]
+        piece = max(1, LOGIT_ELEMENTS_MAX // (variants * model.vocabulary_size))
+        is_recomputed = hidden_PND.requires_grad and piece < count
         losses, correct = [], []
-        for start in range(0, length - 1, piece):
-            end = min(start + piece, length - 1)
-            arguments = (model, hidden_BTD[:, start:end], batch.tokens_BT[:, start + 1 : end + 1])
+        for start in range(0, max(1, count), piece):
+            arguments = (model, hidden_PND[:, start : start + piece], target_PN[:, start : start + piece])
             if is_recomputed:  # no logits are kept for the way back: they are computed again, by pieces
-                loss_BT, correct_BT = checkpoint(
+                loss_PN, correct_PN = checkpoint(
                     _score_piece, *arguments, use_reentrant=False, preserve_rng_state=False
                 )
             else:
-                loss_BT, correct_BT = _score_piece(*arguments)
-            losses.append(loss_BT)
-            correct.append(correct_BT)
-        is_token_BT = torch.arange(1, length, device=hidden_BTD.device) < batch.lengths_B.unsqueeze(1)
-        loss_BT = torch.cat(losses, dim=1).where(is_token_BT, 0)
-        correct_BT = torch.cat(correct, dim=1) & is_token_BT
+                loss_PN, correct_PN = _score_piece(*arguments)
+            losses.append(loss_PN)
+            correct.append(correct_PN)
         sums = {
-            "accuracy": correct_BT.view(variants, -1).sum(dim=1),
-            "loss": loss_BT.view(variants, -1).to(torch.float64).sum(dim=1),
+            "accuracy": torch.cat(correct, dim=1).sum(dim=1),
+            "loss": torch.cat(losses, dim=1).to(torch.float64).sum(dim=1),
         }
-        return Score(sums, is_token_BT.reshape(variants, -1).sum(dim=1), "loss")
+        return Score(sums, torch.full_like(sums["accuracy"], count), "loss")
 
     def count(self, batch: Batch) -> int:
         """How many tokens are predicted."""
-        return int((batch.lengths_B - 1).sum())
+        assert isinstance(batch, TextBatch), "language modelling needs texts"
+        return int(batch.is_target_BT().sum())
 
     def figures(self, score: Score) -> dict[str, float]:
         """The means, and the perplexity: among how many equally likely tokens a choice would be as hard."""
@@ -69,9 +79,19 @@ class LanguageModelling:
         return {"perplexity": perplexity, "loss": means["loss"], "accuracy": means["accuracy"]}
 
 
-def _score_piece(model: CausalModel, hidden_BTD: Tensor, target_BT: Tensor) -> tuple[Tensor, Tensor]:
-    """The loss of every token, and whether the model predicts it: (B, T) each."""
-    logits_BTV = model.logits(hidden_BTD).to(torch.float32)
+class MarkedModelling(LanguageModelling):
+    """Language modelling of what is marked in each row, such as the answers in a chat."""
+
+    def collate(self, examples: Sequence[Example], pad_token: int) -> MarkedBatch:
+        marks = [example.is_trained for example in examples if isinstance(example, MarkedExample)]
+        tokens_BT, lengths_B = pad([example.tokens for example in examples], pad_token)
+        is_trained_BT, _ = pad(marks, False)
+        return MarkedBatch(tokens_BT, lengths_B, is_trained_BT.to(torch.bool))
+
+
+def _score_piece(model: CausalModel, hidden_PND: Tensor, target_PN: Tensor) -> tuple[Tensor, Tensor]:
+    """The loss of every token, and whether the model predicts it: (P, N) each."""
+    logits_PNV = model.logits(hidden_PND).to(torch.float32)
     # Flat, for a token's logits shall lie side by side: twice as fast on a CPU as with the vocabulary in the middle.
-    loss_N = functional.cross_entropy(logits_BTV.flatten(0, 1), target_BT.flatten(), reduction="none")
-    return loss_N.view_as(target_BT), logits_BTV.detach().argmax(dim=-1) == target_BT
+    loss_N = functional.cross_entropy(logits_PNV.flatten(0, 1), target_PN.flatten(), reduction="none")
+    return loss_N.view_as(target_PN), logits_PNV.detach().argmax(dim=-1) == target_PN

@@ -11,11 +11,12 @@ from seedflood.training.objectives.score import Score
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One row as tokens. label: its index; -1 where the objective knows no labels. An objective that needs more of a
-    row has a class of its own."""
+    """One row as tokens. label: its index; -1 where the objective knows no labels. is_cut: the row had more tokens than
+    it may have. An objective that needs more of a row has a class of its own."""
 
     tokens: tuple[int, ...]
     label: int = -1
+    is_cut: bool = False
 
 
 class Objective(Protocol):

@@ -1,0 +1,237 @@
+"""Chats: what the assistant says is learned, with the token that ends its turn.
+
+The tokenizer's template writes a chat. Where it has marks (`{% generation %}`), these tell what the assistant says.
+Else each turn of the assistant is found by writing the chat once more with a sentinel in its place: what stands before
+the sentinel and behind it stands there in the true text, too, and this is checked. So it does not matter if a template
+writes the beginning of a chat differently than the whole (Qwen3 leaves out the reasoning of earlier turns, Mistral
+writes the system's message only before a question that nobody has answered).
+
+What a template puts before an answer when it asks for one (`<|im_start|>assistant`) is not learned, even within marks.
+What it writes behind that is: also the reasoning, as far as the template writes it.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from transformers.utils.chat_template_utils import render_jinja_template
+
+from seedflood.errors import ModelError
+from seedflood.training.formats import ChatFormat
+from seedflood.training.hub import first_line
+from seedflood.training.marking import Marked, MarkedEncoder, Span
+from seedflood.training.rows import Row
+
+SENTINEL = "xqzSENTINELzqx"
+"""What no chat contains, and no template changes."""
+
+ROLES = {"human": "user", "gpt": "assistant", "bot": "assistant"}
+"""Other names of roles, in data that have `from` and `value` in place of `role` and `content`."""
+
+DATE = re.compile(r"strftime_now\(([^()]*)\)")
+FIXED_DATE = (
+    r'(\1 | replace("%Y", "2026") | replace("%m", "01") | replace("%d", "01") | replace("%B", "January") | '
+    r'replace("%b", "Jan"))'
+)
+"""In place of today's date, which a template would write: the tokens of a row must be the same on every day."""
+
+MARKED_TEMPLATE = re.compile(r"{%[-+]?\s*generation\s*[-+]?%}")
+
+Message = dict[str, Any]
+
+
+class ChatEncoder(MarkedEncoder):
+    """Chats by the template of the model's tokenizer. Raises ModelError if it has none."""
+
+    has_own_beginning = True
+
+    def __init__(self, tokenizer: Any, form: ChatFormat, length_max: int) -> None:
+        super().__init__(tokenizer, length_max)
+        if not tokenizer.chat_template:
+            raise ModelError(
+                'The tokenizer of this model has no chat template, which task "chat" needs: choose a model that was '
+                "made for chats, or put a chat_template.jinja into the model's folder."
+            )
+        self.columns = ()
+        self.form = form
+        self._prompt, self._ends = self._learn_template()
+
+    def mark(self, row: Row) -> Marked:
+        messages, tools = self._messages(row), _tools(row)
+        text, marks = self._write(row, messages, tools)
+        if marks is not None:
+            return Marked(text, tuple(self._trimmed(text, span) for span in marks))
+        spans: list[Span] = []
+        for index, message in enumerate(messages):
+            if message["role"] == "assistant":
+                spans.append(self._find(row, messages, tools, index, text, spans[-1][1] if spans else 0))
+        return Marked(text, tuple(spans))
+
+    def _label(self, row: Row) -> int:
+        self._write(row, self._messages(row), _tools(row))
+        return -1
+
+    def _messages(self, row: Row) -> list[Message]:
+        """The messages of a row, with text as their content. Raises DataError."""
+        column = self.form.label_column
+        given = _parsed(row.columns.get(column))
+        if not isinstance(given, list) or not all(isinstance(one, Mapping) for one in given):
+            found = ", ".join(sorted(map(str, row.columns)))
+            raise row.error(
+                f'no list of messages in column "{column}" (columns: {found}): a row looks like {{"{column}": '
+                '[{"role": "user", "content": "..."}, {"role": "assistant", "content": "..."}]}.'
+            )
+        messages = [_message(row, one) for one in given]
+        if all(message["role"] != "assistant" for message in messages):
+            raise row.error("the assistant says nothing in this chat: remove the row.")
+        return messages
+
+    def _write(self, row: Row, messages: list[Message], tools: Any) -> tuple[str, list[Span] | None]:
+        """A chat as text, and the spans that the template marks; None if it knows no marks. Raises DataError."""
+        try:
+            return self._render(messages, tools)
+        except Exception as error:  # Templates raise what they like.
+            raise row.error(
+                f"the chat template of this model refuses the chat ({first_line(error)}): correct or remove the row."
+            ) from error
+
+    def _render(
+        self, messages: Sequence[Message], tools: Any = None, *, is_asking: bool = False
+    ) -> tuple[str, list[Span] | None]:
+        """is_asking: with what stands before an answer that is to be written."""
+        template, has_marks = _prepared(self.tokenizer.get_chat_template(tools=tools))
+        written: Any = render_jinja_template(
+            [list(messages)],
+            tools=tools,
+            chat_template=template,
+            return_assistant_tokens_mask=has_marks,
+            add_generation_prompt=is_asking,
+            **self.tokenizer.special_tokens_map,
+        )
+        (text,), marks = written
+        return text, marks[0] if has_marks else None
+
+    def _learn_template(self) -> tuple[str, re.Pattern[str]]:
+        """What the template puts before an answer, and a pattern of the tokens with which it ends one, in the middle or
+        at the end of a chat. Raises ModelError."""
+        question, answer = {"role": "user", "content": "x"}, {"role": "assistant", "content": SENTINEL}
+        try:
+            asked, asking = (self._render([question], is_asking=one)[0] for one in (False, True))
+            _, middle, end = self._render([question, answer, question, answer])[0].split(SENTINEL)
+        except Exception as error:
+            raise ModelError(
+                f"The chat template of this model cannot write a plain chat ({first_line(error)})."
+            ) from error
+        tokens = {token.content for token in self.tokenizer.added_tokens_decoder.values() if token.special}
+        special = re.compile(r"\s*" + _one_of(tokens))
+        ends = {found[1] for text in (middle, end) if (found := special.match(text)) is not None}
+        return asking[_alike(asked, asking) :], re.compile(r"\s*" + _one_of(ends))
+
+    def _find(self, row: Row, messages: list[Message], tools: Any, index: int, text: str, begin: int) -> Span:
+        """Where a turn of the assistant stands in the text of a chat. begin: where the one before it ends. Raises
+        DataError."""
+        before, behind = self._around(row, messages, tools, index)
+        has_calls = bool(messages[index].get("tool_calls"))
+        asked = before.rfind(self._prompt, begin) if self._prompt else -1
+        start = len(before) if asked < 0 else asked + len(self._prompt)
+        if asked < 0 and has_calls:  # a call begins where a plain answer would
+            plain = [*messages[:index], {"role": "assistant", "content": SENTINEL}, *messages[index + 1 :]]
+            start = _alike(before, self._write(row, plain, tools)[0].partition(SENTINEL)[0])
+        end = len(text) - len(behind)
+        closing = self._ends.search(behind) if has_calls else self._ends.match(behind)
+        end += 0 if closing is None else closing.end()
+        limit = len(text)
+        if has_calls and index + 1 < len(messages):
+            limit = len(self._around(row, messages, tools, index + 1)[0])
+        is_there = text.startswith(before[:start]) and text.endswith(behind) and begin <= start < end <= limit
+        if not is_there or (has_calls and closing is None):
+            raise row.error(
+                f"where the assistant's turn (message {index + 1}) stands in the text that the chat template of this "
+                "model writes cannot be told: remove the row, or use a template with {% generation %} marks."
+            )
+        return start, end
+
+    def _around(self, row: Row, messages: list[Message], tools: Any, index: int) -> tuple[str, str]:
+        """The text of a chat before and behind a message. Raises DataError if the message does not come once."""
+        for stand_in in _stand_ins(messages[index]):
+            text, _ = self._write(row, [*messages[:index], stand_in, *messages[index + 1 :]], tools)
+            before, _, behind = text.partition(SENTINEL)
+            if text.count(SENTINEL) == 1:
+                return before, behind
+        raise row.error(f"the chat template of this model does not write message {index + 1}: remove the row.")
+
+    def _trimmed(self, text: str, span: Span) -> Span:
+        """What a template marks, without what stands before an answer and the space behind the token at its end."""
+        start, end = span
+        if text.startswith(self._prompt, start, end):
+            start += len(self._prompt)
+        closing = list(self._ends.finditer(text, start, end))
+        is_last = bool(closing) and not text[closing[-1].end() : end].strip()
+        return start, closing[-1].end() if is_last else end
+
+
+@lru_cache
+def _prepared(template: str) -> tuple[str, bool]:
+    """The template with a fixed date, and whether it has marks."""
+    return DATE.sub(FIXED_DATE, template), MARKED_TEMPLATE.search(template) is not None
+
+
+def _one_of(words: set[str]) -> str:
+    """A pattern of these words; of none it matches nothing."""
+    return "(" + "|".join(map(re.escape, sorted(words, key=len, reverse=True))) + ")" if words else "(?!)()"
+
+
+def _alike(one: str, other: str) -> int:
+    """How many characters both begin with."""
+    return next(
+        (n for n, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), min(len(one), len(other))
+    )
+
+
+def _stand_ins(message: Message) -> list[Message]:
+    """The message with a sentinel in it, where templates write what is there: what it calls, or its content."""
+    by_content = {**message, "content": SENTINEL}
+    if not (calls := message.get("tool_calls")):
+        return [by_content]
+    function = {**calls[0].get("function", calls[0]), "name": SENTINEL}
+    call = {**calls[0], "function": function} if "function" in calls[0] else function
+    return [{**message, "tool_calls": [call, *calls[1:]]}, by_content]
+
+
+def _message(row: Row, given: Mapping[str, Any]) -> Message:
+    """A message with a role, and with text as its content. Raises DataError."""
+    message: Message = _without_none(given)
+    if "role" not in message and "from" in message:
+        message = {"role": ROLES.get(message["from"], message["from"]), "content": message.get("value")}
+    content = message.get("content")
+    if isinstance(content, list) and all(isinstance(part, Mapping) and "text" in part for part in content):
+        message["content"] = content = "".join(part["text"] for part in content)
+    if content is None and message.get("tool_calls"):
+        message["content"] = content = ""
+    if not isinstance(message.get("role"), str) or not isinstance(content, str):
+        raise row.error("a message has no role, or no text as its content: correct or remove the row.")
+    return message
+
+
+def _tools(row: Row) -> Any:
+    """What may be called in a chat; None if nothing may."""
+    return _without_none(_parsed(row.columns.get("tools"))) or None
+
+
+def _without_none(value: Any) -> Any:
+    """Without the keys that a table of messages gives to all of them, although few have them."""
+    if isinstance(value, Mapping):
+        return {key: _without_none(one) for key, one in value.items() if one is not None}
+    return [_without_none(one) for one in value] if isinstance(value, list) else value
+
+
+def _parsed(value: Any) -> Any:
+    """Lists may be told as JSON, in tables of text."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value

@@ -1,0 +1,22 @@
+"""Which encoder reads the rows of which format."""
+
+from collections.abc import Callable
+from typing import Any
+
+from seedflood.training.chat import ChatEncoder
+from seedflood.training.completions import CompletionEncoder
+from seedflood.training.encoding import Encoder, PromptEncoder, TextEncoder
+from seedflood.training.formats import ChatFormat, CompletionFormat, Format, PromptFormat, TextFormat
+
+ENCODERS: dict[type[Format], Callable[[Any, Any, int], Encoder]] = {
+    PromptFormat: PromptEncoder,
+    TextFormat: TextEncoder,
+    CompletionFormat: CompletionEncoder,
+    ChatFormat: ChatEncoder,
+}
+"""By kind of format: (tokenizer, format, length_max) -> encoder. Raises DataError or ConfigError."""
+
+
+def make_encoder(tokenizer: Any, form: Format, length_max: int) -> Encoder:
+    """The encoder of a format. Raises DataError or ConfigError."""
+    return ENCODERS[type(form)](tokenizer, form, length_max)

@@ -1,0 +1,242 @@
+"""Files of rows: JSON lines, JSON, CSV, TSV, parquet, arrow and plain text, and all of these in a folder.
+
+Text stays text: no cell of a CSV file becomes a number or a missing value. All kinds but parquet and arrow may be
+compressed. The files of a folder belong to the splits that their names tell (`train-00001.parquet`, `dev.csv`).
+"""
+
+import bz2
+import csv
+import gzip
+import io
+import json
+import lzma
+import re
+import sys
+import zlib
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from seedflood.errors import DataError
+from seedflood.training.rows import Reader, Row, Table, rows_in_memory
+
+TRAIN_FILE = "train.jsonl"
+VALIDATION_FILE = "validation.jsonl"
+"""What the project itself writes."""
+
+SPLIT_WORDS = {
+    "train": ("train", "training"),
+    "validation": ("validation", "valid", "val", "dev", "eval", "evaluation"),
+    "test": ("test", "testing"),
+}
+"""By split: the words that name it in a path."""
+
+SAVED = ("dataset_dict.json", "state.json")
+"""In a folder that `datasets` has saved."""
+
+
+def read_file(path: Path) -> Table:
+    """The rows of one file. Raises DataError if it is of no known kind, broken or empty."""
+    reader = KINDS.get(kind_of(path))
+    if reader is None:
+        raise DataError(f"{path} is of no known kind: {WHAT_IS_READ}.", path=str(path))
+    try:
+        table = reader(path)
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is not text in UTF-8: save it as UTF-8.", path=str(path)) from error
+    except (EOFError, zlib.error, lzma.LZMAError, OSError, ValueError) as error:
+        raise DataError(_complaint(path, error), path=str(path)) from error
+    if not table.rows:
+        raise DataError(f"{path} has no rows: add some, or name another file.", path=str(path))
+    return table
+
+
+def read_folder(folder: Path) -> dict[str, Reader]:
+    """What reads the rows of a folder, by split: of files, also in folders below, or as `datasets` saves them.
+
+    Files whose paths name no split count only if none does, as training rows. Raises DataError.
+    """
+    if any((folder / name).is_file() for name in SAVED):
+        return _read_saved(folder)
+    files: dict[str | None, list[Path]] = defaultdict(list)
+    for path in sorted(folder.rglob("*")):
+        is_hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
+        if path.is_file() and kind_of(path) in KINDS and not is_hidden and not _has_plain_form(path):
+            files[split_of(path.relative_to(folder))].append(path)
+    unnamed = files.pop(None, [])
+    splits = files or ({"train": unnamed} if unnamed else {})
+    if not splits:
+        raise DataError(f"The folder {folder} has no rows: {WHAT_IS_READ}.", path=str(folder))
+    return {str(split): partial(_read_files, folder, paths) for split, paths in splits.items()}
+
+
+def kind_of(path: Path) -> str:
+    """The ending of a file's name that says what it holds, without that of its compression: ".jsonl"."""
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    return next((suffix for suffix in reversed(suffixes) if suffix not in OPENERS), "")
+
+
+def split_of(path: Path) -> str | None:
+    """The split that a path names, by its file if that names one, else by its folders."""
+    for part in reversed(path.parts):
+        words = re.split(r"[\W\d_]+", part.lower())
+        if (found := next((split for split, known in SPLIT_WORDS.items() if {*known} & {*words}), None)) is not None:
+            return found
+    return None
+
+
+def _read_files(folder: Path, paths: list[Path]) -> Table:
+    """Files of one split. Raises DataError if they are of several kinds: the same rows twice, most likely."""
+    if len({kind_of(path) for path in paths}) > 1:
+        names = ", ".join(str(path.relative_to(folder)) for path in paths[:4])
+        raise DataError(f"{folder} has files of several kinds ({names}): name the one that is meant.", path=str(folder))
+    tables = [read_file(path) for path in paths]
+    return Table([row for table in tables for row in table.rows], tables[0].label_names)
+
+
+def _has_plain_form(path: Path) -> bool:
+    return path.suffix.lower() in OPENERS and path.with_suffix("").is_file()
+
+
+def _complaint(path: Path, error: Exception) -> str:
+    if isinstance(error, OSError) and error.errno is not None:
+        return f"Cannot read {path} ({error.strerror}): correct `data`."
+    if path.suffix.lower() in OPENERS:
+        return f"Cannot decompress {path} ({error}): copy the file anew."
+    return f"Cannot read {path} ({(str(error).splitlines() or [''])[0]}): copy the file anew."
+
+
+def _read_json_lines(path: Path) -> Table:
+    with _open(path) as lines:
+        return Table([_parse(line, path, number) for number, line in enumerate(lines, start=1) if line.strip()])
+
+
+def _parse(line: bytes, path: Path, number: int) -> Row:
+    try:
+        columns = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        problem = error.msg if isinstance(error, json.JSONDecodeError) else "not text in UTF-8"
+        raise Row({}, str(path), number).error(f"not valid JSON ({problem}): correct or remove this line.") from error
+    return _checked(columns, path, number)
+
+
+def _checked(columns: Any, path: Path, number: int) -> Row:
+    row = Row(columns, str(path), number)
+    if not isinstance(columns, dict):
+        raise row.error('not a JSON object: a row looks like {"sentence": "...", "label": 0}.')
+    return row
+
+
+def _read_json(path: Path) -> Table:
+    """A list of objects, perhaps as the only list of an object around it; else one object per line."""
+    with _open(path) as file:
+        text = file.read()
+    try:
+        whole = json.loads(text)
+    except (json.JSONDecodeError, RecursionError):
+        return _read_json_lines(path)
+    lists = [value for value in whole.values() if isinstance(value, list)] if isinstance(whole, dict) else [whole]
+    rows = lists[0] if len(lists) == 1 and isinstance(lists[0], list) else [whole]
+    return Table([_checked(columns, path, number) for number, columns in enumerate(rows, start=1)])
+
+
+def _read_csv(path: Path) -> Table:
+    """The first line names the columns. What divides the cells of a .csv is what its first line has most of."""
+    csv.field_size_limit(sys.maxsize)
+    with _open(path) as file, io.TextIOWrapper(file, encoding="utf-8-sig", newline="") as text:
+        head = text.readline()
+        divider = "\t" if kind_of(path) == ".tsv" else max(",;\t", key=head.count)
+        reader = csv.DictReader(_chained(head, text), delimiter=divider, strict=True)
+        rows = []
+        try:
+            for columns in reader:
+                rows.append(Row(columns, str(path), reader.line_num))  # noqa: PERF401  # line_num is of this row
+        except csv.Error as error:
+            problem = f'broken quotes ({error}): put a cell that has quotes into quotes, and double those ("").'
+            raise Row({}, str(path), reader.reader.line_num).error(problem) from error
+    for row in rows:
+        if None in row.columns or None in row.columns.values():
+            raise row.error(
+                f"not as many cells as the first line, which has {len(reader.fieldnames or ())}: correct it."
+            )
+    return Table(rows)
+
+
+def _chained(head: str, rest: Iterable[str]) -> Iterator[str]:
+    yield head
+    yield from rest
+
+
+def _read_text(path: Path) -> Table:
+    """Every line is a text; empty ones are skipped."""
+    with _open(path) as file, io.TextIOWrapper(file, encoding="utf-8-sig") as lines:
+        texts = ((number, line.rstrip("\n")) for number, line in enumerate(lines, start=1))
+        return Table([Row({"text": text}, str(path), number) for number, text in texts if text.strip()])
+
+
+def _read_parquet(path: Path) -> Table:
+    import datasets
+    import pyarrow.parquet
+
+    return of_dataset(datasets.Dataset(datasets.table.InMemoryTable(pyarrow.parquet.read_table(path))), str(path))
+
+
+def _read_arrow(path: Path) -> Table:
+    import datasets
+
+    return of_dataset(datasets.Dataset.from_file(str(path)), str(path))
+
+
+def _read_saved(folder: Path) -> dict[str, Reader]:
+    """What `datasets.save_to_disk` wrote. Raises DataError."""
+    import datasets
+
+    try:
+        found = datasets.load_from_disk(str(folder))
+    except Exception as error:  # Foreign files may raise anything.
+        raise DataError(_complaint(folder, error), path=str(folder)) from error
+    splits = found if isinstance(found, datasets.DatasetDict) else {"train": found}
+    return {str(name): partial(of_dataset, rows, f"{folder} {name}") for name, rows in splits.items()}
+
+
+def of_dataset(found: Any, name: str) -> Table:
+    """The rows of a data set of the library `datasets`. name: what stands in errors in place of a file."""
+    named = {column: getattr(feature, "names", None) for column, feature in found.features.items()}
+    names = {column: tuple(labels) for column, labels in named.items() if labels}
+    return Table(rows_in_memory(found, name), names)
+
+
+def _open(path: Path) -> BinaryIO:
+    opener = OPENERS.get(path.suffix.lower())
+    return path.open("rb") if opener is None else opener(path)
+
+
+def _open_zstd(path: Path) -> BinaryIO:
+    import pyarrow
+
+    return io.BufferedReader(pyarrow.input_stream(str(path), compression="zstd"))
+
+
+OPENERS: Mapping[str, Callable[[Path], Any]] = {
+    ".gz": gzip.open,
+    ".bz2": bz2.open,
+    ".xz": lzma.open,
+    ".zst": _open_zstd,
+}
+"""By the ending of a compressed file: opens it for reading bytes."""
+
+KINDS: Mapping[str, Callable[[Path], Table]] = {
+    ".jsonl": _read_json_lines,
+    ".ndjson": _read_json_lines,
+    ".json": _read_json,
+    ".csv": _read_csv,
+    ".tsv": _read_csv,
+    ".parquet": _read_parquet,
+    ".arrow": _read_arrow,
+    ".txt": _read_text,
+}
+"""By the ending of a file: reads it."""
+
+WHAT_IS_READ = f"rows are in files that end in {', '.join(KINDS)}, or in one of these and {', '.join(OPENERS)}"

@@ -1,0 +1,104 @@
+"""Texts of which some characters are learned, as tokens: the answer to a prompt, what the assistant says in a chat.
+
+The whole text becomes tokens at once, as the model will meet it, and each token is placed by its characters. The
+length of a part that is tokenized by itself would tell nothing: tokenizers merge across the border. A token with
+characters on both sides of a border is learned.
+"""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from seedflood.errors import ModelError
+from seedflood.training.encoding import MARKS, Encoder
+from seedflood.training.objectives.language_modelling import MarkedExample, MarkedModelling
+from seedflood.training.objectives.objective import Example
+from seedflood.training.rows import Row
+
+Span = tuple[int, int]
+"""Characters from the first to before the second."""
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """A text, and what is learned of it: spans in their order, apart from each other."""
+
+    text: str
+    spans: tuple[Span, ...]
+
+
+class MarkedEncoder(Encoder):
+    """Examples of which some tokens are learned. Tokens behind the last of these are left out."""
+
+    tokens_min = 2
+    has_own_beginning = False
+    """Do the texts bring their special tokens themselves?"""
+    ends_with_text = False
+    """Does a text end where its last span does, so that the model learns to end there?"""
+
+    def __init__(self, tokenizer: Any, length_max: int) -> None:
+        super().__init__(tokenizer, length_max)
+        if not tokenizer.is_fast:
+            raise ModelError("The tokenizer of this model does not tell where its tokens stand: add tokenizer.json.")
+        self.objective = MarkedModelling()
+
+    @abstractmethod
+    def mark(self, row: Row) -> Marked:
+        """The text of a row, and what is learned of it. Raises DataError."""
+
+    def show(self, example: Example) -> str:
+        assert isinstance(example, MarkedExample), "an example of another task"
+        pairs = zip(example.tokens, example.is_trained, strict=True)
+        runs = [
+            (is_trained, [token for token, _ in run]) for is_trained, run in groupby(pairs, key=lambda pair: pair[1])
+        ]
+        texts = ((is_trained, self.tokenizer.decode(tokens)) for is_trained, tokens in runs)
+        return "".join(text.join(MARKS) if is_trained else text for is_trained, text in texts)
+
+    def _examples(self, rows: Sequence[Row]) -> list[Example]:
+        marked = [self.mark(row) for row in rows]
+        encoded = self.tokenizer(
+            [one.text for one in marked],
+            add_special_tokens=not self.has_own_beginning,
+            return_offsets_mapping=True,
+            verbose=False,
+        )
+        found = zip(rows, marked, encoded["input_ids"], encoded["offset_mapping"], strict=True)
+        return [self._example(row, tokens, _trained(offsets, one)) for row, one, tokens, offsets in found]
+
+    def _example(self, row: Row, tokens: list[int], is_trained: list[bool]) -> MarkedExample:
+        end = max((place + 1 for place, trained in enumerate(is_trained) if trained), default=0)
+        tokens, is_trained = tokens[:end], is_trained[:end]
+        if self.ends_with_text and self.tokenizer.eos_token_id is not None:
+            tokens, is_trained = [*tokens, self.tokenizer.eos_token_id], [*is_trained, True]
+        if not any(is_trained[1:]):
+            raise row.error("has nothing to learn: an answer is empty, or nothing precedes it; remove the row.")
+        is_cut = len(tokens) > self.length_max
+        places = self._kept(tokens, is_trained) if is_cut else range(len(tokens))
+        kept = tuple(tokens[place] for place in places), tuple(is_trained[place] for place in places)
+        return MarkedExample(kept[0], is_cut=is_cut, is_trained=kept[1])
+
+    def _kept(self, tokens: list[int], is_trained: list[bool]) -> list[int]:
+        """The places that are kept of a row that is too long: all up to the last end of an answer that fits. If none
+        does, the first answer without the beginning of what precedes it and, as a last resort, without its own end."""
+        ends = [
+            place for place in range(1, len(tokens) + 1) if is_trained[place - 1] and not any(is_trained[place:][:1])
+        ]
+        fitting = [end for end in ends if end <= self.length_max]
+        if fitting:
+            return list(range(fitting[-1]))
+        beginning = [0] if tokens[0] == self.tokenizer.bos_token_id and not is_trained[0] else []
+        first = max(is_trained.index(True), 1)
+        start = max(len(beginning), min(ends[0] - self.length_max + len(beginning), first - 1))
+        return (beginning + list(range(start, ends[0])))[: self.length_max]
+
+
+def _trained(offsets: Sequence[Span], marked: Marked) -> list[bool]:
+    """Of each token, whether it has a character that is learned. offsets: of the tokens. Some tokenizers give a token
+    of a space an empty place behind it, and special tokens that they add an empty place at 0."""
+    learned = bytearray(len(marked.text))
+    for start, end in marked.spans:
+        learned[start:end] = b"\1" * (end - start)
+    return [learned.find(1, start if start < end else end - 1, end) >= 0 for start, end in offsets]

@@ -1,0 +1,248 @@
+"""What is learned of a chat, by the templates of a dozen families. The texts with their marks are written by hand."""
+
+import json
+import re
+from pathlib import Path
+
+import datasets
+import pytest
+from marked_texts import marked_text, tokenizer_of
+
+from seedflood.errors import DataError, ModelError
+from seedflood.training.chat import ChatEncoder
+from seedflood.training.files import read_file
+from seedflood.training.formats import ChatFormat
+from seedflood.training.rows import Row
+
+TEMPLATES = Path(__file__).parent / "chat_templates"
+
+
+def says(role, content, **more):
+    return {"role": role, "content": content, **more}
+
+
+CHAT = [
+    says("system", "Be brief."),
+    says("user", "2+2?"),
+    says("assistant", "4."),
+    says("user", "Sure?"),
+    says("assistant", "Yes."),
+]
+TOOLS = [{"type": "function", "function": {"name": "add", "description": "Adds."}}]
+CALL = {"type": "function", "function": {"name": "add", "arguments": {"a": 2}}}
+CALLING = [
+    says("user", "2+2?"),
+    {"role": "assistant", "tool_calls": [CALL]},
+    says("tool", "4"),
+    says("assistant", "It is 4."),
+    says("user", "Thanks."),
+    says("assistant", "OK."),
+]
+
+
+def encoder_of(family, length_max=10_000, **options):
+    return ChatEncoder(tokenizer_of((TEMPLATES / f"{family}.jinja").read_text(), **options), ChatFormat(), length_max)
+
+
+def marked(family, messages, **columns):
+    return marked_text(encoder_of(family).mark(Row({"messages": messages, **columns}, "rows", 1)))
+
+
+CHATS = {
+    "llama3": "<s><|start_header_id|>system<|end_header_id|>\n\nToday Date: 01 Jan 2026\n\nBe brief.<|eot_id|>"
+    "<|start_header_id|>user<|end_header_id|>\n\n2+2?<|eot_id|>"
+    "<|start_header_id|>assistant<|end_header_id|>\n\n⟦4.<|eot_id|>⟧"
+    "<|start_header_id|>user<|end_header_id|>\n\nSure?<|eot_id|>"
+    "<|start_header_id|>assistant<|end_header_id|>\n\n⟦Yes.<|eot_id|>⟧",
+    "qwen2": "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n2+2?<|im_end|>\n"
+    "<|im_start|>assistant\n⟦4.<|im_end|>⟧\n<|im_start|>user\nSure?<|im_end|>\n"
+    "<|im_start|>assistant\n⟦Yes.<|im_end|>⟧\n",
+    "qwen3": "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n2+2?<|im_end|>\n"
+    "<|im_start|>assistant\n⟦4.<|im_end|>⟧\n<|im_start|>user\nSure?<|im_end|>\n"
+    "<|im_start|>assistant\n⟦<think>\n\n</think>\n\nYes.<|im_end|>⟧\n",
+    "qwen3_thinking": "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n2+2?<|im_end|>\n"
+    "<|im_start|>assistant\n⟦4.<|im_end|>⟧\n<|im_start|>user\nSure?<|im_end|>\n"
+    "<|im_start|>assistant\n<think>\n⟦\n</think>\n\nYes.<|im_end|>⟧\n",
+    "gemma": "<s><start_of_turn>user\nBe brief.\n\n2+2?<end_of_turn>\n<start_of_turn>model\n⟦4.<end_of_turn>⟧\n"
+    "<start_of_turn>user\nSure?<end_of_turn>\n<start_of_turn>model\n⟦Yes.<end_of_turn>⟧\n",
+    "mistral": "<s>[INST] 2+2?[/INST] ⟦4.</s>⟧[INST] Sure?[/INST] ⟦Yes.</s>⟧",
+    "phi3": "<|system|>\nBe brief.<|end|>\n<|user|>\n2+2?<|end|>\n<|assistant|>\n⟦4.<|end|>⟧\n"
+    "<|user|>\nSure?<|end|>\n<|assistant|>\n⟦Yes.<|end|>⟧\n</s>",
+    "zephyr": "<|system|>\nBe brief.</s>\n<|user|>\n2+2?</s>\n<|assistant|>\n⟦4.</s>⟧\n"
+    "<|user|>\nSure?</s>\n<|assistant|>\n⟦Yes.</s>⟧\n",
+    "smollm3": "<|im_start|>system\n## Metadata\n\nToday Date: 01 January 2026\nReasoning Mode: /think\n\n"
+    "Be brief.<|im_end|>\n<|im_start|>user\n2+2?<|im_end|>\n<|im_start|>assistant\n⟦4.<|im_end|>⟧\n"
+    "<|im_start|>user\nSure?<|im_end|>\n<|im_start|>assistant\n⟦Yes.<|im_end|>⟧\n",
+    "olmo": "<s><|system|>\nBe brief.\n<|user|>\n2+2?\n<|assistant|>\n⟦4.</s>⟧\n<|user|>\nSure?\n"
+    "<|assistant|>\n⟦Yes.</s>⟧",
+    "deepseek": "<s>Be brief.<|User|>2+2?<|Assistant|>⟦4.</s>⟧<|User|>Sure?<|Assistant|>⟦Yes.</s>⟧",
+    "glm": "[gMASK]<sop><|system|>\nBe brief.<|user|>\n2+2?<|assistant|>⟦\n<think></think>\n4.<|user|>⟧\nSure?"
+    "<|assistant|>⟦\n<think></think>\nYes.⟧",
+    "plain": "System: Be brief.\nUser: 2+2?\nAssistant: ⟦4.⟧\nUser: Sure?\nAssistant: ⟦Yes.⟧\n",
+    "gpt_oss": "<|start|>system<|message|>Be brief.<|end|><|start|>user<|message|>2+2?<|end|>"
+    "<|start|>assistant⟦<|channel|>final<|message|>4.<|end|>⟧<|start|>user<|message|>Sure?<|end|>"
+    "<|start|>assistant⟦<|channel|>final<|message|>Yes.<|return|>⟧",
+}
+
+CALLS = {
+    "deepseek": '<s><|User|>2+2?<|Assistant|>⟦<|calls|><|call|>add<|sep|>{"a": 2}</s>⟧'
+    "<|outputs|>4<|outputs_end|>⟦It is 4.</s>⟧<|User|>Thanks.<|Assistant|>⟦OK.</s>⟧",
+    "llama3": "<s><|start_header_id|>system<|end_header_id|>\n\nToday Date: 01 Jan 2026\n\n<|eot_id|>"
+    f"<|start_header_id|>user<|end_header_id|>\n\n{json.dumps(TOOLS[0])}\n\n2+2?<|eot_id|>"
+    '<|start_header_id|>assistant<|end_header_id|>\n\n⟦{"name": "add", "parameters": {"a": 2}}<|eot_id|>⟧'
+    '<|start_header_id|>ipython<|end_header_id|>\n\n"4"<|eot_id|>'
+    "<|start_header_id|>assistant<|end_header_id|>\n\n⟦It is 4.<|eot_id|>⟧"
+    "<|start_header_id|>user<|end_header_id|>\n\nThanks.<|eot_id|>"
+    "<|start_header_id|>assistant<|end_header_id|>\n\n⟦OK.<|eot_id|>⟧",
+    "qwen2": "<|im_start|>system\nYou are a helpful assistant.\n\n# Tools\n\n<tools>\n"
+    f"{json.dumps(TOOLS[0])}\n</tools><|im_end|>\n<|im_start|>user\n2+2?<|im_end|>\n<|im_start|>assistant\n"
+    '⟦<tool_call>\n{"name": "add", "arguments": {"a": 2}}\n</tool_call><|im_end|>⟧\n'
+    "<|im_start|>user\n<tool_response>\n4\n</tool_response><|im_end|>\n<|im_start|>assistant\n⟦It is 4.<|im_end|>⟧\n"
+    "<|im_start|>user\nThanks.<|im_end|>\n<|im_start|>assistant\n⟦OK.<|im_end|>⟧\n",
+    "qwen3": "<|im_start|>user\n2+2?<|im_end|>\n<|im_start|>assistant\n"
+    '⟦<tool_call>\n{"name": "add", "arguments": {"a": 2}}\n</tool_call><|im_end|>⟧\n'
+    "<|im_start|>user\n<tool_response>\n4\n</tool_response><|im_end|>\n<|im_start|>assistant\n⟦It is 4.<|im_end|>⟧\n"
+    "<|im_start|>user\nThanks.<|im_end|>\n"
+    "<|im_start|>assistant\n⟦<think>\n\n</think>\n\nOK.<|im_end|>⟧\n",
+    "mistral": '<s>[INST] 2+2?[/INST]⟦[TOOL_CALLS] [{"name": "add", "arguments": {"a": 2}}]</s>⟧'
+    '[TOOL_RESULTS] {"content": 4}[/TOOL_RESULTS] ⟦It is 4.</s>⟧'
+    f"[AVAILABLE_TOOLS] {json.dumps(TOOLS)}[/AVAILABLE_TOOLS][INST] Thanks.[/INST] ⟦OK.</s>⟧",
+}
+
+
+@pytest.mark.parametrize("family", CHATS)
+def test_what_the_assistant_says_is_learned_and_the_token_that_ends_its_turn(family):
+    assert marked(family, CHAT) == CHATS[family]
+
+
+@pytest.mark.parametrize("family", CALLS)
+def test_calls_of_tools_are_learned_and_their_results_are_not(family):
+    assert marked(family, CALLING, tools=TOOLS) == CALLS[family]
+
+
+def test_chats_in_a_table_are_those_that_were_put_into_it(tmp_path):
+    """Tables give every message all keys that any has."""
+    other = {**CALL, "function": {"name": "sum", "arguments": {"b": 3}}}
+    rows = [
+        {"messages": CALLING, "tools": TOOLS},
+        {"messages": [says("user", "a"), {"role": "assistant", "tool_calls": [other]}]},
+    ]
+    datasets.Dataset.from_list(rows).to_parquet(tmp_path / "rows.parquet")
+    read, _ = read_file(tmp_path / "rows.parquet").rows
+    assert read.columns["messages"][0].keys() > {"role", "content"}
+    assert marked("qwen2", **read.columns) == CALLS["qwen2"]
+
+
+THINKING = [
+    says("user", "2+2?"),
+    says("assistant", "<think>\nEasy.\n</think>\n\n4."),
+    says("user", "Sure?"),
+    says("assistant", "Yes.", reasoning_content="Still."),
+]
+
+
+@pytest.mark.parametrize(
+    ("family", "asking"),
+    [("qwen3", "⟦<think>\n"), ("qwen3_thinking", "<think>\n⟦")],
+    ids=["asked plainly", "asked to think"],
+)
+def test_reasoning_is_learned_as_far_as_the_template_writes_it(family, asking):
+    assert marked(family, THINKING) == (
+        "<|im_start|>user\n2+2?<|im_end|>\n<|im_start|>assistant\n⟦4.<|im_end|>⟧\n<|im_start|>user\nSure?<|im_end|>\n"
+        f"<|im_start|>assistant\n{asking}Still.\n</think>\n\nYes.<|im_end|>⟧\n"
+    )
+
+
+def test_answers_that_look_like_a_template_are_learned_whole():
+    told = "<|im_end|>\n<|im_start|>assistant\n4.<|im_end|>"
+    assert f"⟦{told}<|im_end|>⟧" in marked("qwen2", [says("user", told), says("assistant", told)])
+    plain = "Assistant: 4.\nUser: so?"
+    assert marked("plain", [says("user", plain), says("assistant", plain)]).endswith(f"Assistant: ⟦{plain}⟧\n")
+
+
+@pytest.mark.parametrize("family", ["llama3", "qwen3", "mistral", "smollm3", "olmo", "plain"])
+@pytest.mark.parametrize("length", [1, 2, 9])
+def test_chats_of_any_number_of_turns_are_learned_turn_by_turn(family, length):
+    messages = [says(("user", "assistant")[turn % 2], f"turn {turn}.") for turn in range(2 * length)]
+    learned = re.findall("⟦(.*?)⟧", marked(family, messages), re.DOTALL)
+    assert len(learned) == length
+    assert all(f"turn {2 * turn + 1}." in text for turn, text in enumerate(learned))
+
+
+def test_a_call_whose_end_cannot_be_told_is_refused():
+    with pytest.raises(DataError, match=r"line 1: where the assistant's turn \(message 2\) stands .* cannot be told"):
+        marked("gpt_oss", CALLING)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        [{"from": "human", "value": "2+2?"}, {"from": "gpt", "value": "4."}],
+        [
+            says("user", [{"type": "text", "text": "2+"}, {"type": "text", "text": "2?"}]),
+            says("assistant", "4.", tool_calls=None),
+        ],
+        json.dumps([says("user", "2+2?"), says("assistant", "4.")]),
+    ],
+    ids=["from and value", "parts of text", "as JSON"],
+)
+def test_messages_may_be_told_in_other_ways(given):
+    assert marked("plain", given) == "User: 2+2?\nAssistant: ⟦4.⟧\n"
+
+
+@pytest.mark.parametrize(
+    ("messages", "problem"),
+    [
+        ("2+2?", r'no list of messages in column "messages" \(columns: messages\): a row looks like'),
+        (["2+2?"], "no list of messages"),
+        ([], "the assistant says nothing in this chat: remove the row"),
+        ([says("user", "a")], "the assistant says nothing"),
+        ([says("user", "a"), {"role": "assistant"}], "a message has no role, or no text"),
+        ([says("user", "a"), says("assistant", [{"type": "image"}])], "a message has no role, or no text"),
+        ([{"content": "a"}], "a message has no role"),
+        ([says("assistant", "a"), says("user", "b")], r"refuses the chat \(Conversation roles must alternate"),
+    ],
+)
+def test_a_row_that_is_no_chat_is_told_with_file_and_line(messages, problem):
+    with pytest.raises(DataError, match=f"rows, line 1: .*{problem}"):
+        encoder_of("gemma").label(Row({"messages": messages}, "rows", 1))
+
+
+def test_a_model_without_template_is_refused():
+    with pytest.raises(ModelError, match='no chat template, which task "chat" needs: choose a model'):
+        ChatEncoder(tokenizer_of(None), ChatFormat(), 99)
+
+
+def test_a_template_that_cannot_write_a_chat_is_refused():
+    with pytest.raises(ModelError, match=r"cannot write a plain chat \(no\)"):
+        ChatEncoder(tokenizer_of("{{ raise_exception('no') }}"), ChatFormat(), 99)
+
+
+@pytest.mark.parametrize("family", CHATS)
+@pytest.mark.parametrize("merging", [False, True])
+def test_tokens_are_learned_as_the_characters_are(family, merging):
+    encoder = encoder_of(family, merges=["\n4", " 4", "\nY", " Y"] if merging else ())
+    (example,) = encoder.encode([Row({"messages": CHAT}, "rows", 1)])
+    expected = CHATS[family]
+    if merging:  # a token on both sides of a border is learned
+        expected = re.sub(r"([\n ])⟦(4|Y)", r"⟦\1\2", expected)
+    assert encoder.show(example) == expected[: expected.rindex("⟧") + 1]
+    assert not example.is_cut
+
+
+@pytest.mark.parametrize(("room", "learned"), [(0, ["4.<|im_end|>", "Yes.<|im_end|>"]), (1, ["4.<|im_end|>"])])
+def test_a_long_chat_is_cut_where_a_turn_ends(room, learned):
+    whole = len(encoder_of("qwen2").encode([Row({"messages": CHAT}, "rows", 1)])[0].tokens)
+    encoder = encoder_of("qwen2", whole - room)
+    (example,) = encoder.encode([Row({"messages": CHAT}, "rows", 1)])
+    assert re.findall("⟦(.*?)⟧", encoder.show(example)) == learned
+    assert example.is_cut is bool(room)
+    assert example.is_trained[-1]
+
+
+def test_an_answer_that_does_not_fit_keeps_its_beginning_and_a_question_its_end():
+    encoder = encoder_of("plain", 12)
+    rows = [
+        Row({"messages": [says("user", "a" * 40), says("assistant", answer)]}, "rows", 1) for answer in ("b", "c" * 40)
+    ]
+    assert [encoder.show(example) for example in encoder.encode(rows)] == ["Assistant: ⟦b⟧", " ⟦" + "c" * 11 + "⟧"]
