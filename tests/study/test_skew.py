@@ -8,9 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seedflood.config import ObjectiveSettings
-from seedflood.training.rows import read_folder
+from seedflood.training.sources import read_data
 from study.rows import Sizes, split
 from study.skew import deal, split_rows
+
+
+def rows_in(folder):
+    """(rows to train on, rows to validate on)."""
+    splits = read_data(str(folder))
+    return splits.train.rows, splits.validation.rows
 
 
 @given(
@@ -49,8 +55,8 @@ def test_each_client_has_a_folder_with_its_rows_and_all_validation_rows(tmp_path
     objective = ObjectiveSettings(task="embedded")
     found = split(objective, None, Sizes(train=40, validation=8, test=8), tmp_path)
     folders = deal(objective, found.tuning, 4, 1, 0.5, tmp_path / "rows")
-    dealt = [read_folder(folder) for folder in folders]
-    train, validation = read_folder(found.tuning)
+    dealt = [rows_in(folder) for folder in folders]
+    train, validation = rows_in(found.tuning)
 
     def spelled(rows):
         return sorted(json.dumps(dict(row.columns), sort_keys=True) for row in rows)

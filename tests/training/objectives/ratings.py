@@ -22,6 +22,7 @@ from seedflood.training.rows import Row
 
 @dataclass(frozen=True, slots=True)
 class RatingFormat(Format):
+    template: str
     words: tuple[str, str]
     number_column: str = "number"
 
