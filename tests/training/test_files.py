@@ -182,7 +182,11 @@ def test_of_a_file_and_its_compressed_form_one_is_read(tmp_path):
         ("rows.jsonl", b'{"a": 1}\n["a"]\n', "line 2: not a JSON object"),
         ("rows.parquet", b"PAR1 no", r"Cannot read .*rows\.parquet \(.*\): copy the file anew"),
         ("rows.arrow", b"no", r"Cannot read .*rows\.arrow \(.*\): copy the file anew"),
-        ("rows.jsonl.gz", gzip.compress(b'{"a": 1}\n', mtime=0)[:-9], r"Cannot decompress .*\.gz \(.*\): copy the file anew"),
+        (
+            "rows.jsonl.gz",
+            gzip.compress(b'{"a": 1}\n', mtime=0)[:-9],
+            r"Cannot decompress .*\.gz \(.*\): copy the file anew",
+        ),
         ("rows.jsonl.gz", b"{}", "Cannot decompress"),
         ("rows.jsonl.bz2", b"{}", "Cannot decompress"),
         ("rows.jsonl.xz", b"{}", "Cannot decompress"),
