@@ -114,17 +114,19 @@ class Cluster:
         edges: Collection[tuple[int, int]],
         *,
         run: Mapping[str, Any],
-        node: Mapping[str, Any] | None = None,
+        node: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
         tls: Mapping[str, Any] | None = None,
         niceness: int = 0,
         through: Mapping[tuple[int, int], int] | None = None,
     ) -> None:
-        """edges: (who dials, whom). run: keys of [run] and its tables, by bare names; node, tls: of [node], [tls].
+        """edges: (who dials, whom). run: keys of [run] and its tables, by bare names; node, tls: of [node], [tls];
+        a sequence has those of each node.
 
         No node is started before it is told so.
         through: the ports that are dialled in place of the listening ones, by edge: those of a proxy.
         """
         self.ports = ports = free_ports(nodes)
+        each = node if isinstance(node, Sequence) else [node or {}] * nodes
         self.nodes: list[NodeProcess] = []
         for k in range(nodes):
             folder = home / f"node-{k + 1}"
@@ -132,7 +134,7 @@ class Cluster:
             own = {"name": folder.name, "listen": f"127.0.0.1:{ports[k]}", "state": str(folder / "state")}
             sections = {
                 "run": RunSettings.place({**SECTIONS["run"], **run}),
-                "node": {**SECTIONS["node"], **own, "shard": f"{k + 1}/{nodes}", **(node or {})},
+                "node": {**SECTIONS["node"], **own, "shard": f"{k + 1}/{nodes}", **each[k]},
                 "tls": tls or {},
             }
             dialled = [(through or {}).get((a, b), ports[b]) for a, b in edges if a == k]

@@ -1,11 +1,12 @@
 """What the plain baselines share: clients that take turns on one model, each with numbers of its own.
 
 A client measures with its numbers in the place of the trained parameters. They are all parameters, or the factors of
-LoRA. Learning rates go down to zero over the run, in a line.
+LoRA. Learning rates go down to zero over the run, in a line, or as a cosine with the option `schedule`.
 
 Shapes: N clients, F trained numbers.
 """
 
+import math
 import time
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
@@ -58,7 +59,9 @@ class Clients(Method):
     @property
     def rate(self) -> float:
         """The learning rate of the step."""
-        return float(self.problem.options["rate"]) * (1 - self.step / self.problem.run.steps)
+        options, gone = self.problem.options, self.step / self.problem.run.steps
+        is_cosine = options.get("schedule") == "cosine"
+        return float(options["rate"]) * ((1 + math.cos(math.pi * gone)) / 2 if is_cosine else 1 - gone)
 
     def advance(self) -> Cost:
         with timed() as measuring:

@@ -1,0 +1,59 @@
+"""A cell of a method of the study, all clients in one process; and the base model, which no method has changed.
+
+Seconds are those of a client, as if each had a core for itself.
+"""
+
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from benchmarks.real.plan import max_length_of
+from seedflood.cluster.topology import make_topology
+from seedflood.config import NodeSettings, RunSettings
+from seedflood.training.evaluation import evaluate
+from seedflood.training.loading import load_base, load_rows
+from study.cell import Cell, Result
+from study.measure import commit
+from study.methods import METHODS
+from study.methods.method import Cost, Graph, Problem
+
+
+def measure(cell: Cell, data: Path) -> Result:
+    """data: the folder of the rows. Raises ConfigError, ModelError or DataError."""
+    began = time.monotonic()
+    with TemporaryDirectory(prefix="seedflood-real-") as home:
+        problem = _problem(cell, NodeSettings(data=str(data), state=Path(home), device="cpu"))
+        course = _base_model(problem) if cell.method == "none" else _course(cell, problem)
+    return Result(cell, commit(), time.monotonic() - began, tuple(course), None)
+
+
+def _problem(cell: Cell, node: NodeSettings) -> Problem:
+    run = RunSettings.of(
+        model=cell.model,
+        task=cell.task,
+        max_length=max_length_of(cell.task),
+        clients=cell.clients,
+        steps=max(1, cell.steps),
+        batch_size=cell.batch_size,
+        seed=cell.seed,
+    )
+    edges = tuple(make_topology(cell.topology, cell.clients, seed=cell.seed))
+    return Problem(run, node, Graph(cell.clients, edges), cell.local_steps, dict(cell.options))
+
+
+def _base_model(problem: Problem) -> list[dict[str, Any]]:
+    base = load_base(problem.run, problem.node)
+    figures = evaluate(base.causal, load_rows(problem.run, problem.node, base)).rounded()
+    return [{**figures, **Cost().facts()}]
+
+
+def _course(cell: Cell, problem: Problem) -> list[dict[str, Any]]:
+    method = METHODS[cell.method](problem)
+    task = load_rows(problem.run, problem.node, load_base(problem.run, problem.node))
+    every, cost, points = cell.steps // cell.points, Cost(), []
+    while cost.steps < cell.steps:
+        cost += method.advance()
+        if cost.steps % every == 0:
+            points.append({**evaluate(method.average(), task).rounded(), **cost.facts()})
+    return points
