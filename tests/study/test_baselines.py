@@ -164,3 +164,11 @@ def test_a_model_from_scratch_is_the_same_for_all_methods_and_not_the_trained_on
     random_F = Dsgd(scratch).numbers_NF[0]
     assert not torch.equal(random_F, Dsgd(problem(rate=0.1)).numbers_NF[0])
     assert torch.equal(random_F, AdamW(scratch).numbers_NF[0])
+
+
+@pytest.mark.parametrize(("options", "quarter"), [({}, 0.75), ({"schedule": "cosine"}, (1 + 0.5**0.5) / 2)])
+def test_the_learning_rate_goes_down_in_a_line_or_as_a_cosine(problem, options, quarter):
+    method = AdamW(problem(rate=2.0, **options))
+    assert method.rate == 2.0
+    method.step = method.problem.run.steps // 4
+    assert method.rate == pytest.approx(2.0 * quarter)

