@@ -13,10 +13,12 @@ from seedflood.cluster.topology import make_topology
 from seedflood.config import NodeSettings, RunSettings
 from seedflood.training.evaluation import evaluate
 from seedflood.training.loading import load_base, load_rows
+from seedflood.training.tasks import Task
 from study.cell import Cell, Result
 from study.measure import commit
 from study.methods import METHODS
-from study.methods.method import Cost, Graph, Problem
+from study.methods.clients import Clients
+from study.methods.method import Cost, Graph, Method, Problem
 
 
 def measure(cell: Cell, data: Path) -> Result:
@@ -50,10 +52,17 @@ def _base_model(problem: Problem) -> list[dict[str, Any]]:
 
 def _course(cell: Cell, problem: Problem) -> list[dict[str, Any]]:
     method = METHODS[cell.method](problem)
-    task = load_rows(problem.run, problem.node, load_base(problem.run, problem.node))
+    task = _task(method, problem)
     every, cost, points = cell.steps // cell.points, Cost(), []
     while cost.steps < cell.steps:
         cost += method.advance()
         if cost.steps % every == 0:
             points.append({**evaluate(method.average(), task).rounded(), **cost.facts()})
     return points
+
+
+def _task(method: Method, problem: Problem) -> Task:
+    """Of any client, for the validation rows are the same for all."""
+    if isinstance(method, Clients):
+        return method.tasks[0]
+    return load_rows(problem.run, problem.node, load_base(problem.run, problem.node))
