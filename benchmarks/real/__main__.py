@@ -27,6 +27,9 @@ def main(
         Path | None,
         typer.Option(metavar="FILE", help="The report (default: real.md in the folder); its figures lie beside it."),
     ] = None,
+    report_only: Annotated[
+        bool, typer.Option("--report-only", help="Write the report of what has been measured, and measure nothing.")
+    ] = False,
     task: Annotated[list[str] | None, typer.Option(help=f"{', '.join(EXERCISES)} (default: all); repeatable.")] = None,
     line: Annotated[list[str] | None, typer.Option(help=f"{', '.join(LINES)} (default: all); repeatable.")] = None,
 ) -> None:
@@ -40,7 +43,7 @@ def main(
             exercise = EXERCISES[name]
             rows = split(ObjectiveSettings(task=exercise.task), str(data / name), exercise.rows, out / "rows")
             bases[name] = base_cell(exercise, str(folder), rows.digest)
-            for one in line or LINES:
+            for one in () if report_only else line or LINES:
                 _measure_all(cells(one, bases[name], results), rows.final, results)
         write_report(bases, results, report or out / "real.md")
 
