@@ -53,14 +53,15 @@ YARDSTICKS: Mapping[str, Sequence[Mapping[str, Option]]] = {
 }
 """The options that are tried, by method. DiLoCo's outer step is that of its paper."""
 
-LINES = ("base", *(f"rank-{rank}" for rank in RANKS), "two-sided", *YARDSTICKS)
+BASE = "base"
+LINES = (BASE, *(f"rank-{rank}" for rank in RANKS), "two-sided", *YARDSTICKS)
 """Of the table: what is measured with all seeds."""
 
 
 def cells(line: str, base: Cell, results: Results) -> Iterator[Cell]:
     """Those of a line of the table. base: `base_cell`. results: the caller has put each cell's result into them before
     it asks for the next one."""
-    if line == "base":
+    if line == BASE:
         yield base
     elif line == "two-sided":
         yield from _of_seeds(replace(base, method="seedflood", steps=TWO_SIDED_STEPS), {})

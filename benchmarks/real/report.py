@@ -9,7 +9,7 @@ from typing import Any
 import matplotlib
 from matplotlib.figure import Figure
 
-from benchmarks.real.plan import CLIENTS, EXERCISES, LINES, cells
+from benchmarks.real.plan import BASE, CLIENTS, EXERCISES, LINES, cells
 from seedflood import durable
 from study.cell import Cell, Result
 from study.results import Results
@@ -25,11 +25,11 @@ INTRODUCTION = f"""\
 # A real model
 
 Written by `python -m benchmarks.real`; do not edit it. Gemma 3 270M, {CLIENTS} origins on one link. Medians over run
-seeds, with the least and the most in parentheses, on test rows. *rank-R* is SeedFlood with the coefficients of the
-gradient, *two-sided* SeedFlood with differences of losses: real daemons over loopback at their defaults, with all bytes
-that they send. AdamW, LoRA (rank 8) and DiLoCo are in one process, with as many rows in a step; of each, three learning
-rates were tried with the first seed, and the best one was kept. AdamW and LoRA train one model with all rows, and
-send nothing. Seconds are processor time of one host, without loading and evaluation.
+seeds, with the least and the most in parentheses, on test rows. *base* is the model before training, *rank-R* SeedFlood
+with the coefficients of the gradient, *two-sided* SeedFlood with differences of losses: real daemons over loopback at
+their defaults, with all bytes that they send. AdamW, LoRA (rank 8) and DiLoCo are in one process, with as many rows in
+a step. Of each, three learning rates were tried with the first seed, and the best one was kept. AdamW and LoRA train
+one model with all rows, and send nothing. Seconds are processor time of one host, without loading and evaluation.
 """
 
 
@@ -43,7 +43,8 @@ class Line:
     def spell(self, figure: str, form: str, per: int = 1) -> str:
         """Of the ends of all courses: the median over the seeds, with the least and the most. per: divides them."""
         values = sorted(result.course[-1][figure] / per for result in self.results)
-        return f"{median(values):{form}} ({values[0]:{form}} to {values[-1]:{form}})"
+        middle, low, high = (f"{value:{form}}" for value in (median(values), values[0], values[-1]))
+        return middle if low == high else f"{middle} ({low} to {high})"
 
     @property
     def options(self) -> str:
@@ -84,7 +85,7 @@ def write_report(bases: Mapping[str, Cell], results: Results, path: Path) -> Non
             text += f"\n## {EXERCISES[name].title}\n\n{_table(lines)}"
             for axis in AXES:
                 picture = figures / f"{name}-{axis.partition('_')[2]}.svg"
-                _draw(name, lines, axis, picture)
+                _draw(name, [line for line in lines if line.name != BASE], axis, picture)
                 text += f"\n![{name}: loss against {AXES[axis]}]({picture.relative_to(path.parent)})\n"
     durable.write(path, text.encode(), mode=0o644)
 
