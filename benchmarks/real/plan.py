@@ -48,8 +48,8 @@ def max_length_of(task: str) -> int:
 
 YARDSTICKS: Mapping[str, Sequence[Mapping[str, Option]]] = {
     "lora": [{"rate": rate, "schedule": "cosine"} for rate in (3e-4, 1e-3, 3e-3)],
-    "adamw": [{"rate": rate, "schedule": "cosine"} for rate in (1e-5, 3e-5, 1e-4)],
-    "diloco": [{"rate": rate, "eta": 0.7, "gamma": 0.9} for rate in (1e-5, 3e-5, 1e-4)],
+    "adamw": [{"rate": rate, "schedule": "cosine"} for rate in (3e-6, 1e-5, 3e-5)],
+    "diloco": [{"rate": rate, "eta": 0.7, "gamma": 0.9} for rate in (3e-6, 1e-5, 3e-5)],
 }
 """The options that are tried, by method. DiLoCo's outer step is that of its paper."""
 
