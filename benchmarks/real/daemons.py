@@ -3,8 +3,8 @@
 The first one evaluates, and the other waits for it. So the seconds of a course are processor time of the other, from
 when it has loaded the model on. Bytes are all that it has sent on its link.
 
-A daemon evaluates at the end only if it also does before, which takes a minute and is the same for all cells. So a run
-has one step more than is measured, and ends when the last evaluation is there. The schedule does not know the end.
+A run has one step more than is measured, so that both are still there when the last evaluation is read. The schedule
+does not know the end.
 """
 
 import time
@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks.processes import Cluster, Facts
-from benchmarks.real.plan import max_length_of
+from benchmarks.real.plan import exercise_of
 from seedflood.cluster.topology import make_topology
 from seedflood.config import RunSettings
 from study.cell import Cell, Result
@@ -29,12 +29,11 @@ def measure(cell: Cell, data: Path) -> Result:
     """data: the folder of the rows. Raises RuntimeError if a daemon ends."""
     began = time.monotonic()
     every = cell.steps // cell.points
-    node = {"data": str(data), "device": "cpu", "progress_seconds": 0.0, "evaluate": False, "evaluate_every": 0}
+    node = {"data": str(data), "device": "cpu", "progress_seconds": 0.0}
+    evaluating = {"evaluate_every": every, "evaluate_examples": exercise_of(cell.task).rows.test}
     with TemporaryDirectory(prefix="seedflood-real-") as home:
         edges = make_topology(cell.topology, cell.clients, seed=cell.seed)
-        cluster = Cluster(
-            Path(home), cell.clients, edges, run=run_of(cell), node=[node | {"evaluate_every": every}, node]
-        )
+        cluster = Cluster(Path(home), cell.clients, edges, run=run_of(cell), node=[node | evaluating, node])
         with cluster:
             points = _watch(cluster, range(every, cell.steps + 1, every))
     return Result(cell, commit(), time.monotonic() - began, tuple(points), None)
@@ -45,7 +44,7 @@ def run_of(cell: Cell) -> dict[str, Any]:
     run = {
         "model": cell.model,
         "task": cell.task,
-        "max_length": max_length_of(cell.task),
+        "max_length": exercise_of(cell.task).max_length,
         "clients": cell.clients,
         "steps": cell.steps + 1,
         "batch_size": cell.batch_size,

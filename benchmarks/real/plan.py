@@ -41,9 +41,8 @@ EXERCISES: Mapping[str, Exercise] = {
 """By the folder of their rows."""
 
 
-def max_length_of(task: str) -> int:
-    """Tokens of a row at most."""
-    return next(one.max_length for one in EXERCISES.values() if one.task == task)
+def exercise_of(task: str) -> Exercise:
+    return next(one for one in EXERCISES.values() if one.task == task)
 
 
 YARDSTICKS: Mapping[str, Sequence[Mapping[str, Option]]] = {

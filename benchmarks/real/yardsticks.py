@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from benchmarks.real.plan import max_length_of
+from benchmarks.real.plan import exercise_of
 from seedflood.cluster.topology import make_topology
 from seedflood.config import NodeSettings, RunSettings
 from seedflood.training.evaluation import evaluate
@@ -34,7 +34,7 @@ def _problem(cell: Cell, node: NodeSettings) -> Problem:
     run = RunSettings.of(
         model=cell.model,
         task=cell.task,
-        max_length=max_length_of(cell.task),
+        max_length=exercise_of(cell.task).max_length,
         clients=cell.clients,
         steps=max(1, cell.steps),
         batch_size=cell.batch_size,
