@@ -100,7 +100,7 @@ def test_links_that_are_not_encrypted_are_named(shown: Page, strange):
 
 def test_it_says_who_may_take_part(shown: Page, strange):
     assert shown.text("roster") == "Open run: whoever knows its settings may take part."
-    strange.node.show(roster=RosterView(7, 4, 1), refused={"stranger": 12, "role": 3})
+    strange.node.show(roster=RosterView(7, 4, 1), refused={"stranger": 12, "payload": 3})
     shown.wait_for("roster", "Closed run: 4 hosts on roster 7; 12 messages of others refused.")
     gone = [RemovalView(k, f"h{k}", k > 1, k > 2, ((0, 9),), 0, bytes(32), (), (), ()) for k in (1, 2, 3)]
     strange.node.show(roster=RosterView(8, 4, 3, tuple(gone), contradicted=1), refused={})

@@ -63,7 +63,7 @@ def test_epochs_are_compacted_and_adopted_under_chaos(monkeypatch):
 
 def test_every_kind_of_fault_happens():
     missing = PROFILES["all"].rates.keys() | {"lost_frames", "duplicated_frames", "reordered_frames", "late_join"}
-    for seed in range(6):
+    for seed in range(16):
         missing -= simulate(Plan(clients=9, topology="grid", seed=seed)).faults.keys()
         if not missing:
             break
