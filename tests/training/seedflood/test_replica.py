@@ -150,6 +150,15 @@ def test_sums_are_equal_exactly_if_coefficients_are():
     assert one.sum_epoch(4) == pack(bytes(one.epoch_bytes)) == tiny_replica().sum_epoch(0)
 
 
+@pytest.mark.parametrize("halvings", [-(1 << 63), -1, 1 << 62])
+def test_a_sum_that_tells_of_senseless_halvings_stops_nothing(halvings):
+    replica, sum_E = tiny_replica(), tiny_replica().subspace.zeros()
+    sum_E[0], sum_E[-1] = 1 << 20, halvings
+    replica.adopt(0, replica.subspace.pack(sum_E), [Update(0, 3, (5, 1 << 20))])
+    replica.apply([Update(1, 15, (5, 1 << 20))])
+    assert replica.halvings == max(0, halvings)
+
+
 def test_a_sum_is_the_integers_of_all_slots_in_little_endian():
     replica = tiny_replica()
     replica.apply([Update(0, 3, (5, -(1 << 32)))])

@@ -213,7 +213,7 @@ class Stepwise:
     def _begin(self, epoch: int, held_E: Tensor, halvings: int) -> _Steps:
         """held_E: a sum that has taken the place of the steps, or zeros."""
         held_F, is_sum = held_E[:-1].numpy(), bool(held_E.any())
-        course = _Course(begin(held_F), Control(held_F, int(held_E[-1]) if is_sum else halvings))
+        course = _Course(begin(held_F), Control(held_F, max(0, int(held_E[-1])) if is_sum else halvings))
         return _Steps(None if is_sum else halvings, course, epoch * self._refresh_period, course)
 
     def _put_aside(self, epoch: int) -> None:

@@ -59,7 +59,7 @@ class Coefficients:
         sum_E = self[epoch] + added_E
         self._places.pop(epoch, None)
         self._digests.pop(epoch, None)
-        self._halvings[epoch] = int(sum_E[-1])
+        self._halvings[epoch] = max(0, int(sum_E[-1]))  # a sum of others may say anything
         self._keep(epoch, sum_E)
 
     def halvings_before(self, epoch: int) -> int:
