@@ -26,10 +26,10 @@ FINETUNING = {
         "name": "finetune",
         "model": "previous",
         "clients": 3,
-        "steps": 60,
-        "batch_size": 2,
+        "steps": 150,
+        "batch_size": 8,
         "objective": {"task": "embedded"},
-        "seedflood": {"estimate": "gradient"},
+        "seedflood": {"estimate": "gradient", "learning_rate": 0.01},
     }
 }
 
