@@ -1,6 +1,6 @@
 """Does control bring back a run whose rate is too high, and does it leave one alone whose rate is right?
 
-The embedded model, three hosts, three run seeds, two-sided: at the default rate and at three times of it, each with
+The embedded model, three hosts, three run seeds, two-sided: at the default rate, three and ten times of it, each with
 control and without. The two take turns, on the same rows and directions.
 """
 
@@ -17,7 +17,7 @@ from seedflood.training.seedflood.rehearsal import Rehearsal
 from seedflood.training.shards import equal_shares
 
 SEEDS, STEPS, EVALUATE_EVERY = (1, 2, 3), 1_000, 100
-TIMES = (1, 3)
+TIMES = (1, 3, 10)
 """The default rate."""
 
 LOST_MAX = 0.02

@@ -246,7 +246,6 @@ def test_loopback_addresses_are_known(address, expected):
     [
         ({"optimizer": "adam", "window": "none"}, 'set window = "strict", or optimizer = "sgd"'),
         ({"optimizer": "momentum", "window": "bounded"}, "goes by steps, which must be complete"),
-        ({"weight_decay": 0.1}, 'set optimizer = "momentum" or "adam"'),
         ({"warmup_steps": 400}, "must be fewer than steps"),
     ],
 )

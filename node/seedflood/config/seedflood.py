@@ -36,9 +36,6 @@ class SeedfloodSettings(AlgorithmSettings):
         description="What is done with the sum of a step; all but sgd need strict windows. Default: sgd, and adam for "
         "gradients in strict windows.",
     )
-    weight_decay: float = Field(
-        0.0, ge=0, lt=1, description="Decay towards the base model, times the learning rate; not with sgd."
-    )
     warmup_steps: int = Field(0, ge=0, description="Steps in which the learning rate grows to its full size.")
     schedule: Literal["root", "constant", "cosine"] = Field(
         "root",
@@ -78,8 +75,6 @@ class SeedfloodSettings(AlgorithmSettings):
                 f'optimizer = "{self.optimizer}" goes by steps, which must be complete: set window = "strict", or '
                 'optimizer = "sgd"'
             )
-        if self.weight_decay and self.optimizer == "sgd":
-            raise ValueError('weight_decay is not for sgd: set optimizer = "momentum" or "adam", or leave it out')
         return self
 
     def check_steps(self, steps: int) -> None:

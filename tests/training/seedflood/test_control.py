@@ -16,11 +16,11 @@ def told(loss):
     return round(loss * 2**11)
 
 
-def heard(course):
+def heard(losses_by_step):
     """Control after these steps, each with the losses of all origins, and the steps after which it went back, with the
     increments to go back to. The increments of step k are k."""
     control, acts = Control(BEGIN), []
-    for step, losses in enumerate(course):
+    for step, losses in enumerate(losses_by_step):
         control = control.hear(dict(enumerate(map(told, losses))), BEGIN + step)
         control, back = control.judge(LENGTH)
         if back is not None:

@@ -31,7 +31,7 @@ from seedflood.errors import JournalError
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.messages import SCALAR_UNIT_BITS, Told, Update
 from seedflood.protocol.seedflood.payload import Pairs, Telling
-from seedflood.training.seedflood.control import Control, Sums, block_length
+from seedflood.training.seedflood.control import Control, Lost, block_length
 from seedflood.training.seedflood.optimiser import INCREMENT_UNIT_BITS, Integers, Optimiser, State, begin
 from seedflood.training.seedflood.schedule import Schedule
 from seedflood.training.seedflood.shelf import Place, Shelf
@@ -60,8 +60,8 @@ class Aggregation(Protocol):
         """What `changed` would return, but nothing is changed."""
         ...
 
-    def adopted(self, epoch: int, sum_E: Tensor, updates: Sequence[Update], halvings: int) -> Tensor:
-        """The numbers of an epoch when a sum and these updates take the place of what it had."""
+    def adopted(self, epoch: int, held_E: Tensor, updates: Sequence[Update], halvings: int) -> Tensor:
+        """The numbers of an epoch when a sum (held_E) and these updates take the place of what it had."""
         ...
 
 
@@ -77,7 +77,7 @@ def make_aggregation(
     optimiser, unit = None, -learning_rate / run.clients * 2.0**-unit_bits
     if settings.optimizer != "sgd":
         mean = 2.0**-unit_bits / run.clients
-        optimiser = Optimiser(settings.optimizer, learning_rate, settings.weight_decay, mean, subspace.lengths())
+        optimiser = Optimiser(settings.optimizer, learning_rate, mean, subspace.lengths())
         unit = 2.0**-INCREMENT_UNIT_BITS
     return Stepwise(
         unit,
@@ -99,26 +99,20 @@ class PlainSum:
         self._reader = reader
         self._schedule = schedule
 
-    def note(self, epoch: int, held_E: Tensor, updates: Sequence[Update], halvings: int) -> Tensor:
-        return self.preview(epoch, held_E, updates, halvings)
-
     def changed(self, epoch: int, held_E: Tensor, updates: Sequence[Update], halvings: int) -> Tensor:
-        return self.preview(epoch, held_E, updates, halvings)
-
-    def preview(self, epoch: int, held_E: Tensor, updates: Sequence[Update], halvings: int) -> Tensor:
         sum_E = held_E.clone()
         self._reader.add(sum_E, epoch, updates, [self._schedule.factor(update.step) for update in updates])
         return sum_E
 
-    def adopted(self, epoch: int, sum_E: Tensor, updates: Sequence[Update], halvings: int) -> Tensor:
-        return self.preview(epoch, sum_E, updates, halvings)
+    note = preview = adopted = changed
+    """Nothing is remembered, so it does not matter what the numbers without these updates stand for."""
 
 
-_Round = Mapping[OriginId, Told]
+_Heard = Mapping[OriginId, Told]
 """What the origins told of one step."""
 
 
-class _Course(NamedTuple):
+class _Point(NamedTuple):
     """Where an epoch is after some steps."""
 
     state: State
@@ -134,10 +128,10 @@ class _Steps:
     """
 
     halvings: int | None
-    settled: _Course
+    settled: _Point
     settled_before: int
-    latest: _Course
-    told: dict[int, _Round] = field(default_factory=dict)
+    latest: _Point
+    told: dict[int, _Heard] = field(default_factory=dict)
 
 
 class Stepwise:
@@ -187,10 +181,10 @@ class Stepwise:
         steps = self._steps(epoch, held_E, halvings)
         return _numbers(self._go(steps.settled, epoch, _with(steps.told, updates)))
 
-    def adopted(self, epoch: int, sum_E: Tensor, updates: Sequence[Update], halvings: int) -> Tensor:
+    def adopted(self, epoch: int, held_E: Tensor, updates: Sequence[Update], halvings: int) -> Tensor:
         self._epochs.pop(epoch, None)
         self._places.pop(epoch, None)
-        return self.changed(epoch, sum_E, updates, halvings)
+        return self.changed(epoch, held_E, updates, halvings)
 
     def _steps(self, epoch: int, held_E: Tensor, halvings: int) -> _Steps:
         """The steps of an epoch. It begins again if it began with other halvings, and all of its updates are here."""
@@ -213,8 +207,8 @@ class Stepwise:
     def _begin(self, epoch: int, held_E: Tensor, halvings: int) -> _Steps:
         """held_E: a sum that has taken the place of the steps, or zeros."""
         held_F, is_sum = held_E[:-1].numpy(), bool(held_E.any())
-        course = _Course(begin(held_F), Control(held_F, max(0, int(held_E[-1])) if is_sum else halvings))
-        return _Steps(None if is_sum else halvings, course, epoch * self._refresh_period, course)
+        point = _Point(begin(held_F), Control(held_F, max(0, int(held_E[-1])) if is_sum else halvings))
+        return _Steps(None if is_sum else halvings, point, epoch * self._refresh_period, point)
 
     def _put_aside(self, epoch: int) -> None:
         """Puts an epoch aside, or drops it if nothing more can come for it. It stays in memory if there is no space for
@@ -227,19 +221,19 @@ class Stepwise:
             self._places[epoch] = place
         del self._epochs[epoch]
 
-    def _go(self, course: _Course, epoch: int, told: Mapping[int, _Round]) -> _Course:
+    def _go(self, point: _Point, epoch: int, told: Mapping[int, _Heard]) -> _Point:
         for step in sorted(told):
-            course = self._take(course, epoch, step, told[step])
-        return course
+            point = self._take(point, epoch, step, told[step])
+        return point
 
-    def _take(self, course: _Course, epoch: int, step: int, told: _Round) -> _Course:
+    def _take(self, point: _Point, epoch: int, step: int, told: _Heard) -> _Point:
         """One step: what was lost before it, the step itself, and what control makes of both."""
-        state, control = course
+        state, control = point
         updates = [Update(origin, step, one) for origin, one in told.items()]
         control = control.hear({update.origin: update.loss for update in updates}, state.increment_F)
         state = self._move(state, epoch, updates, max(1, self._schedule.factor(step) >> control.halvings))
         control, back_F = control.judge(self._block)
-        return _Course(state if back_F is None else begin(back_F), control)
+        return _Point(state if back_F is None else begin(back_F), control)
 
     def _move(self, state: State, epoch: int, updates: Sequence[Update], factor: int) -> State:
         """factor: of the learning rate, in units of 2^-16."""
@@ -253,7 +247,7 @@ class Stepwise:
 
     def _settle(self, epoch: int, steps: _Steps) -> None:
         """Closes the steps about which all clients have told, up to the first gap."""
-        over: dict[int, _Round] = {}
+        over: dict[int, _Heard] = {}
         while len(steps.told.get(steps.settled_before, ())) == self._clients:
             over[steps.settled_before] = steps.told.pop(steps.settled_before)
             steps.settled_before += 1
@@ -261,7 +255,7 @@ class Stepwise:
             steps.settled = self._go(steps.settled, epoch, over) if steps.told else steps.latest
 
 
-def _with(told: Mapping[int, _Round], updates: Iterable[Update]) -> dict[int, _Round]:
+def _with(told: Mapping[int, _Heard], updates: Iterable[Update]) -> dict[int, _Heard]:
     """The same with more updates."""
     added: dict[int, dict[OriginId, Told]] = defaultdict(dict)
     for origin, step, one in updates:
@@ -269,10 +263,10 @@ def _with(told: Mapping[int, _Round], updates: Iterable[Update]) -> dict[int, _R
     return {**told, **{step: {**told.get(step, {}), **more} for step, more in added.items()}}
 
 
-def _numbers(course: _Course) -> Tensor:
+def _numbers(point: _Point) -> Tensor:
     """(E,): what stands for an epoch."""
-    halvings = course.control.halvings
-    return torch.from_numpy(numpy.append(course.state.increment_F, numpy.int64(halvings)))
+    halvings = point.control.halvings
+    return torch.from_numpy(numpy.append(point.state.increment_F, numpy.int64(halvings)))
 
 
 def _packed(steps: _Steps) -> bytes:
@@ -303,8 +297,8 @@ def _unpacked(shelf: Shelf, place: Place) -> _Steps:
             "healthy and start the node again: its journal has all of it"
         ) from error
     facts = json.loads(arrays["facts"].tobytes())
-    settled, latest = (_course(arrays, name, facts[name]) for name in ("settled", "latest"))
-    told: dict[int, _Round] = {
+    settled, latest = (_point(arrays, name, facts[name]) for name in ("settled", "latest"))
+    told: dict[int, _Heard] = {
         int(step): {
             int(origin): bytes.fromhex(one) if isinstance(one, str) else (one[0], one[1])
             for origin, one in said.items()
@@ -314,9 +308,9 @@ def _unpacked(shelf: Shelf, place: Place) -> _Steps:
     return _Steps(facts["halvings"], settled, facts["before"], latest, told)
 
 
-def _course(arrays: Mapping[str, Any], name: str, facts: Mapping[str, Any]) -> _Course:
+def _point(arrays: Mapping[str, Any], name: str, facts: Mapping[str, Any]) -> _Point:
     increment_F, best_F, begin_F = arrays[f"{name}.increments"]
     state = State(increment_F, *arrays[f"{name}.moments"], *facts["decays"])
-    best, block = ({int(origin): Sums(*sums) for origin, sums in facts[key].items()} for key in ("best", "block"))
+    best, block = ({int(origin): Lost(*sums) for origin, sums in facts[key].items()} for key in ("best", "block"))
     halvings, steps, worse = facts["counts"]
-    return _Course(state, Control(best_F, halvings, best, block, steps, begin_F, worse))
+    return _Point(state, Control(best_F, halvings, best, block, steps, begin_F, worse))

@@ -41,15 +41,15 @@ RISE_MIN = 1 << LOSS_UNIT_BITS - 6
 HALVINGS_MAX = 12
 
 
-class Sums(NamedTuple):
+class Lost(NamedTuple):
     """What an origin lost in a block: how many steps it told of, the sum of their losses, and of their squares."""
 
     steps: int = 0
     loss: int = 0
     square: int = 0
 
-    def plus(self, loss: int) -> "Sums":
-        return Sums(self.steps + 1, self.loss + loss, self.square + loss * loss)
+    def plus(self, loss: int) -> "Lost":
+        return Lost(self.steps + 1, self.loss + loss, self.square + loss * loss)
 
     @property
     def mean(self) -> Fraction:
@@ -60,13 +60,13 @@ class Sums(NamedTuple):
         """The square of the standard error of the mean."""
         return (Fraction(self.square, self.steps) - self.mean**2) / max(1, self.steps - 1)
 
-    def is_above(self, other: "Sums") -> bool:
+    def is_above(self, other: "Lost") -> bool:
         """Is this more than chance above the other?"""
         rise = self.mean - other.mean
         return rise > RISE_MIN and rise**2 > SIGNIFICANT**2 * (self.error + other.error)
 
 
-Block = Mapping[OriginId, Sums]
+Block = Mapping[OriginId, Lost]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class Control:
         """The next step: what each origin lost, measured with these increments."""
         block = dict(self.block)
         for origin, loss in losses.items():
-            block[origin] = block.get(origin, Sums()).plus(loss)
+            block[origin] = block.get(origin, Lost()).plus(loss)
         begin_F = self.begin_F if self.steps else increment_F
         return replace(self, block=block, steps=self.steps + 1, begin_F=begin_F)
 
@@ -102,7 +102,7 @@ class Control:
         if not self.best or _do_most(self.block, self.best, lambda now, best: now.mean < best.mean):
             assert self.begin_F is not None
             return replace(after, best=self.block, best_F=self.begin_F, worse=0), None
-        if not _do_most(self.block, self.best, Sums.is_above):
+        if not _do_most(self.block, self.best, Lost.is_above):
             return replace(after, worse=0), None
         if self.worse + 1 < PATIENCE or self.halvings == HALVINGS_MAX:
             return replace(after, worse=self.worse + 1), None
@@ -114,7 +114,7 @@ def block_length(refresh_period: int) -> int:
     return max(BLOCK_MIN, refresh_period // BLOCKS)
 
 
-def _do_most(now: Block, best: Block, is_so: Callable[[Sums, Sums], bool]) -> bool:
+def _do_most(now: Block, best: Block, is_so: Callable[[Lost, Lost], bool]) -> bool:
     """Is it so for most of the origins that are in both blocks?"""
     both = now.keys() & best.keys()
     return 2 * sum(is_so(now[origin], best[origin]) for origin in both) > len(both)

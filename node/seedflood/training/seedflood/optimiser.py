@@ -11,7 +11,7 @@ beta are made by multiplication. What a step adds to the increments A is rounded
 a sum of integers again, and stands for the epoch in digests, sums and snapshots.
 
 A state begins anew with every epoch, because its coordinates mean something else in another basis. So only A stands for
-a closed epoch. Weight decay, too, concerns the open epoch alone.
+a closed epoch.
 
 A step about which nothing was told, or only zeros, is passed over: it leaves no trace in the sums either.
 """
@@ -68,7 +68,6 @@ class Optimiser:
 
     name: OptimizerName
     learning_rate: float
-    weight_decay: float
     unit: float
     length_F: Floats
 
@@ -89,12 +88,9 @@ class Optimiser:
         step_F = numpy.divide(direction_F, self.length_F)
         return self._move(State(state.increment_F, first_F, second_F, decay_1, decay_2), step_F, rate)
 
-    def _move(self, state: State, direction_F: Floats, rate: float) -> State:
-        """Decay towards the base model, then the step."""
+    @staticmethod
+    def _move(state: State, direction_F: Floats, rate: float) -> State:
         units_F = numpy.multiply(direction_F, -rate * 2.0**INCREMENT_UNIT_BITS)
-        if self.weight_decay:
-            decay_F = numpy.multiply(state.increment_F.astype(numpy.float64), -rate * self.weight_decay)
-            units_F = numpy.add(units_F, decay_F)
         units_F = numpy.clip(numpy.rint(units_F), -STEP_MAX, STEP_MAX)
         increment_F = numpy.add(state.increment_F, units_F.astype(numpy.int64))
         return State(increment_F, state.first_F, state.second_F, state.decay_1, state.decay_2)

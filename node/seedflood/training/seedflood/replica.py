@@ -317,7 +317,7 @@ class Replica:
 
     def _compute_with(self, sum_E: Tensor) -> None:
         """Computes with these coefficients in the open epoch."""
-        self._a_F.copy_(self.subspace.increments(sum_E, self._aggregation.unit))
+        self._a_F.copy_(self.subspace.increments(sum_E[:-1], self._aggregation.unit))
 
     def _bind(self) -> None:
         """Gives the slots the basis and the increments of the epoch that is open."""
@@ -334,7 +334,7 @@ class Replica:
         """Adds coefficients of an epoch to the weights: float32 masters first, then the device's copies of them."""
         if not sum_E.any():
             return
-        a_F = self.subspace.increments(sum_E, self._aggregation.unit)
+        a_F = self.subspace.increments(sum_E[:-1], self._aggregation.unit)
         for index, (slot, master) in enumerate(zip(self.slots, self._masters(), strict=True)):
             basis = bases[index] if bases is not None else self.subspace.basis(epoch, index, self.base.device)
             a = self.subspace.part(a_F, index)

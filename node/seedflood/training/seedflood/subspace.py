@@ -144,9 +144,10 @@ class Subspace:
             place_KS, sign_KS = self.moves(epoch, seed_part)
             sum_E.index_add_(0, place_KS.flatten(), (sign_KS * scalar_part.unsqueeze(1)).flatten())
 
-    def increments(self, sum_E: Tensor, unit: float) -> Tensor:
-        """A, (F,) float32: coefficients times what one of them is worth (`Aggregation.unit`)."""
-        return (sum_E[: self.size].to(torch.float64) * unit).to(torch.float32)
+    @staticmethod
+    def increments(coefficients: Tensor, unit: float) -> Tensor:
+        """A as float32: coefficients of any slots times what one of them is worth (`Aggregation.unit`)."""
+        return (coefficients.to(torch.float64) * unit).to(torch.float32)
 
     def places_of(self, index: int) -> slice:
         """Where slot number `index` stands in a flat tensor."""
