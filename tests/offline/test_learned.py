@@ -232,6 +232,17 @@ def test_any_file_of_rows_is_evaluated_on_and_all_of_it(monkeypatch, capsys, pee
     assert of_node != of_base
 
 
+def test_the_task_of_a_file_is_guessed_by_its_columns_unless_it_is_said(monkeypatch, capsys, tmp_path):
+    file = tmp_path / "test.csv"
+    file.write_text("review,label\n" + "".join(f"the beer was {word},{word}\n" for word in ("cold", "warm") * 8))
+    told = ["evaluate", "--model", str(embedded.MODEL_FOLDER), "--data", str(file), "--json"]
+    code, out, _ = run_command(monkeypatch, capsys, *told)
+    assert (code, json.loads(out)["rows"]) == (0, 16)
+    code, out, err = run_command(monkeypatch, capsys, *told, "--task", "sst2")
+    assert (code, out) == (78, "")
+    assert 'no column "sentence"' in err
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [("", "has no rows"), ('{"label": 0}\n', "test.jsonl, line 1: no column"), ("{", "not valid JSON")],

@@ -14,6 +14,7 @@ import typer
 
 from seedflood.cli.options import (
     DATA_HELP,
+    TASK_HELP,
     JsonOption,
     PeersOption,
     RunOption,
@@ -22,8 +23,9 @@ from seedflood.cli.options import (
     parse_overrides,
     settings_of,
     show_facts,
+    with_guess,
 )
-from seedflood.config import Settings, check_folders, load_course, load_settings, merge, pick
+from seedflood.config import EMBEDDED, Settings, check_folders, load_course, load_settings, merge, pick
 from seedflood.errors import DivergenceError, UsageError
 
 SILENT_SECONDS = 5.0
@@ -50,7 +52,9 @@ def announced(what: str, seconds: float = SILENT_SECONDS) -> Iterator[threading.
 def evaluate(
     peers: Annotated[Path | None, typer.Option(help="Evaluate a stopped node of this peers.toml.")] = None,
     model: Annotated[str | None, typer.Option(help="Evaluate a model: folder, hub name or embedded.")] = None,
-    task: Annotated[str | None, typer.Option(help="Task, with --model.")] = None,
+    task: Annotated[
+        str | None, typer.Option(help=f"With --model (default: sst2, or by the columns of a file): {TASK_HELP}")
+    ] = None,
     data: Annotated[
         str | None,
         typer.Option(help=f"{DATA_HELP}. All rows of a single file count."),
@@ -72,9 +76,14 @@ def evaluate(
         seedflood evaluate --peers peers.toml --data ./test.jsonl
     """
     flags = parse_overrides(overrides)
-    if model is not None:
-        flags = merge(flags, {"run": {"objective": {"task": task or ("embedded" if model == "embedded" else "sst2")}}})
     file = Path(data) if data is not None and Path(data).is_file() else None
+    if model == EMBEDDED:
+        flags = merge({"run": {"objective": {"task": task or EMBEDDED}}}, flags)
+    elif model is not None:
+        flags = merge(
+            {"run": {"objective": {"task": task} if task else {}}},
+            with_guess(flags, task, None if file is None else data),
+        )
     if data is not None and file is None:
         flags.setdefault("node", {})["data"] = data
     settings, has_state = _settings_of(peers, model, flags, run), peers is not None

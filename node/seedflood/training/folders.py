@@ -26,8 +26,8 @@ def writing_folder(folder: str | os.PathLike[str], mark: str) -> Iterator[Path]:
         beside = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
         beside.chmod(0o755)
         yield beside
-        for path in beside.iterdir():
-            path.chmod(0o644)  # safetensors writes for its user alone
+        for path in beside.rglob("*"):
+            path.chmod(0o755 if path.is_dir() else 0o644)  # safetensors writes for its user alone
         _replace(beside, target)
     except OSError as error:
         raise ModelError(f"Cannot export to {target}: {error.strerror or error}.") from error
