@@ -4,12 +4,14 @@ A fold of rank 32 computes 64 flops for each weight that it reads and writes; `a
 with as many flops of the fastest product there is.
 """
 
+from itertools import count
+
 import torch
 
 from benchmarks.measure import Metric, make_metric, ratios, run_in_turn
 from benchmarks.model import make_batch, make_model, make_replica, plain_inputs
 from benchmarks.step import perturb
-from seedflood.protocol.seedflood.messages import Update
+from seedflood.protocol.seedflood.messages import LOSS_UNIT_BITS, Update
 
 UPDATES = 1024
 REPETITIONS = 5
@@ -19,12 +21,11 @@ SQUARE = 2048
 
 def run() -> dict[str, Metric]:
     replica, plain = make_replica(), make_model()
-    generator = torch.Generator().manual_seed(0)
-    seeds = torch.randint(0, 1 << 32, (UPDATES,), generator=generator).tolist()
-    inputs = plain_inputs(make_batch(0))
+    inputs, steps = plain_inputs(make_batch(0)), count()
 
     def accumulate() -> None:
-        replica.apply(Update(origin, 0, (seed, 1 << 20)) for origin, seed in enumerate(seeds))
+        step = next(steps)
+        replica.apply(Update(origin, step, (1 << LOSS_UNIT_BITS, 1 << 20)) for origin in range(UPDATES))
 
     def fold() -> None:
         replica.fold_open_epoch()
