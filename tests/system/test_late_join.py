@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 from ledgers import check_replays, finish
-from processes import Host, Hosts, ring
+from meters import Meters
+from processes import SILENCE_SECONDS_MAX, Host, Hosts, ring
 
 from seedflood.config import RunSettings
 from seedflood.host.places import KEY_FILE
@@ -20,6 +21,8 @@ from seedflood.training.seedflood.trainer import Trainer
 pytestmark = [pytest.mark.system, pytest.mark.long, pytest.mark.timeout(900)]
 
 PAST_STEPS = 20_000
+PART_BYTES = 1 << 20
+"""Of the three million that the past has."""
 
 
 def test_a_late_comer_is_ready_soon_after_its_first_link(hosts: Hosts):
@@ -38,20 +41,26 @@ def test_a_late_comer_is_ready_soon_after_its_first_link(hosts: Hosts):
     check_replays(made)
 
 
-def test_a_late_comer_whose_donor_dies_in_the_middle_goes_on_with_another_one(hosts: Hosts):
+def test_a_late_comer_whose_donor_dies_in_the_middle_goes_on_with_another_one(hosts: Hosts, request):
+    """It reaches both others by ways that stop when a part of the past has come."""
     run = {"steps": PAST_STEPS + 300, "window": "bounded", "refresh_period": 10**6}
-    made = hosts.make(3, ring(3), run, {"patience_seconds": 30.0})  # the donor returns, slowly
+    made = hosts.make(3, [(0, 1)], run, {"patience_seconds": 30.0})  # the donor returns, slowly
     give_a_past(made[:2], PAST_STEPS)
     for host in made[:2]:
         host.start()
     for host in made[:2]:
         host.wait_for("caught up")
-    late = made[2].start()
-    pulling = late.wait_for("catching up", held=1)
-    donor = next(host for host in made if host.name == pulling["donor"])
+    meters = Meters(PART_BYTES)
+    request.addfinalizer(meters.close)
+    late = made[2]
+    with (late.folder / "peers.toml").open("a") as settings:
+        settings.writelines(f'[[peers]]\naddress = "{meters.open(host.settings.node.listen)}"\n' for host in made[:2])
+    late.start()
+    assert meters.is_full.wait(SILENCE_SECONDS_MAX), "it has pulled a part"
+    assert not late.has_said("caught up"), "it was in the middle"
+    donor = next(host for host in made if host.settings.node.listen == meters.stopped)
     donor.kill()
     late.wait_for("caught up")
-    assert pulling["held"] < pulling["wanted"], "it was in the middle"
     donor.start()
     finish(made)
     assert len({one.updates for one in check_replays(made)}) == 1
