@@ -57,7 +57,7 @@ check: $(VENV)/.ready-dev  ## Format, lint and types
 	$(BIN)/mypy
 
 FUZZ_SECONDS ?= 600
-FUZZ_TARGETS ?= frame pull exchange state answer certificate roster settings journal
+FUZZ_TARGETS ?= frame exchange state answer certificate roster settings journal
 fuzz: $(VENV)/.ready-dev  ## What comes from outside, made up by atheris, FUZZ_SECONDS for each of FUZZ_TARGETS
 	$(PIP) install -c constraints.txt -e '.[fuzz]'
 	for target in $(FUZZ_TARGETS); do \

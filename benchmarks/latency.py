@@ -32,8 +32,7 @@ from benchmarks.relay import Relay, make_rules
 from benchmarks.workers import Worker, next_question
 from seedflood.identity import Identity, verify
 from seedflood.transport.credentials import Credentials, PlainCredentials, TlsCredentials
-from seedflood.transport.door import Door
-from seedflood.transport.server import CHANNEL_OPTIONS
+from seedflood.transport.server import CHANNEL_OPTIONS, SERVER_OPTIONS
 
 NODES = 16
 HOPS = NODES // 2
@@ -85,7 +84,7 @@ def measure(*, is_secured: bool = False) -> tuple[list[float], list[float], list
 
 def take_turns(workers: Sequence[Worker]) -> tuple[list[Said], list[float]]:
     """Every node in turn publishes, then echoes; the first turns do not count."""
-    ports = [worker.receive() for worker in workers]
+    ports, echo_ports = zip(*[worker.receive() for worker in workers], strict=True)
     addresses = [f"127.0.0.1:{port}" for port in ports]
     for number, worker in enumerate(workers):
         worker.tell("dial", addresses[(number + 1) % NODES])
@@ -98,7 +97,7 @@ def take_turns(workers: Sequence[Worker]) -> tuple[list[Said], list[float]]:
         time.sleep(PAUSE_SECONDS)
         origin, step, began, sent_at = workers[number].ask("publish")
         time.sleep(PAUSE_SECONDS)
-        seconds = workers[0].ask("echo", addresses[1])
+        seconds = workers[0].ask("echo", f"127.0.0.1:{echo_ports[1]}")
         if turn >= WARM_UP_TURNS:
             said.append((number, origin, step, began, sent_at))
             echoes.append(seconds)
@@ -122,12 +121,12 @@ async def _serve_node(pipe: Connection, folder: Path, number: int, is_secured: b
         name=folder.name,
         notes_times=True,
         credentials=credentials,
-        add_services=_add_echo,
     )
+    echoes, echo_port = await _serve_echoes(credentials)
     channels: dict[str, grpc.aio.Channel] = {}
     random = Random(number)
     try:
-        pipe.send(await node.start())
+        pipe.send((await node.start(), echo_port))
         while (question := await asyncio.to_thread(next_question, pipe)) is not None:
             match question:
                 case ("dial", address):
@@ -148,6 +147,7 @@ async def _serve_node(pipe: Connection, folder: Path, number: int, is_secured: b
     finally:
         for channel in channels.values():
             await channel.close()
+        await echoes.stop(None)
         await node.close()
 
 
@@ -159,10 +159,16 @@ async def _echo(channel: grpc.aio.Channel) -> float:
     return time.perf_counter() - began
 
 
-async def _add_echo(server: grpc.aio.Server, door: Door) -> None:
+async def _serve_echoes(credentials: Credentials) -> tuple[grpc.aio.Server, int]:
+    """A server of the same options that sends every request back, and its port."""
+
     async def echo(request: bytes, _: grpc.aio.ServicerContext) -> bytes:
         return request
 
+    server = grpc.aio.server(options=SERVER_OPTIONS)
     service, _, method = ECHO.strip("/").partition("/")
     handlers = {method: grpc.unary_unary_rpc_method_handler(echo)}
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))
+    port = credentials.add_port(server, "127.0.0.1:0")
+    await server.start()
+    return server, port

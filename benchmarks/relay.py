@@ -8,10 +8,8 @@ import asyncio
 import hashlib
 import resource
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-
-import grpc.aio
 
 from benchmarks.shell import Shell
 from seedflood.host.seedflood.driver import SeedfloodDriver
@@ -27,7 +25,6 @@ from seedflood.protocol.swarm.outputs import Event
 from seedflood.storage.seedflood.journal import BundleJournal
 from seedflood.transport.budget import Use
 from seedflood.transport.credentials import Credentials
-from seedflood.transport.door import Door
 from seedflood.transport.links import Links
 from seedflood.transport.owner import LinkSettings
 
@@ -81,7 +78,6 @@ class Relay(Shell):
         verify: Verify = verify,
         notes_times: bool = False,
         credentials: Credentials | None = None,
-        add_services: Callable[[grpc.aio.Server, Door], Awaitable[None]] | None = None,
     ) -> None:
         self.identity = identity
         self.received_at: dict[tuple[OriginId, int], float] = {}
@@ -94,7 +90,7 @@ class Relay(Shell):
         self.node = Node(rules, member, identity.sign, verify)
         self._loop = asyncio.get_running_loop()
         self.driver = SeedfloodDriver(self.node, self._journal, self, self, self, self._loop.time)
-        self.links = Links(LinkSettings("127.0.0.1:0"), self, credentials=credentials, add_services=add_services)
+        self.links = Links(LinkSettings("127.0.0.1:0"), self, credentials=credentials)
         self._notes_times = notes_times
         self._changed = asyncio.Event()
         self._error: BaseException | None = None

@@ -37,9 +37,6 @@ class Shell(ABC):
     def is_welcome(self, hello: Hello) -> None:
         self.driver.check_hello(hello)
 
-    def may_pull(self, public_key: bytes | None) -> None:  # noqa: B027 - everyone may
-        pass
-
     def connected(self, peer: OriginId, hello: Hello) -> None:
         self.drive(lambda: self.driver.connected(peer, hello))
 

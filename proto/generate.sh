@@ -2,8 +2,7 @@
 # Makes node/seedflood/wire/flood_pb2*.py* from flood.proto.   proto/generate.sh [output folder]
 #
 # The version is pinned because generated code must not be newer than the oldest runtime we support: grpcio-tools 1.72.1
-# writes for protobuf >= 6.30 (and, by protobuf's cross-version promise, < 8) and grpcio >= 1.72.1. It cannot be installed
-# beside protobuf 7, hence a virtual environment of its own. SEEDFLOOD_PROTOC_PYTHON names a Python that has it already.
+# writes for protobuf >= 6.30 (and, by protobuf's cross-version promise, < 8). It cannot be installed beside protobuf 7, hence a virtual environment of its own. SEEDFLOOD_PROTOC_PYTHON names a Python that has it already.
 set -eu
 pinned=1.72.1
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -24,4 +23,4 @@ if [ "$found" != "$pinned" ]; then
 fi
 mkdir -p "$output"
 "$python" -m grpc_tools.protoc --proto_path="$root/proto" --python_out="$output" --pyi_out="$output" \
-  --grpc_python_out="$output" seedflood/wire/flood.proto
+  seedflood/wire/flood.proto

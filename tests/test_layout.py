@@ -116,11 +116,9 @@ def test_protocol_knows_no_clock_chance_thread_or_file(impure):
         ("matplotlib", "study/"),
         ("sqlite3", "storage/"),
         ("grpc", "transport/"),
-        ("grpc_health", "transport/"),
         ("aiohttp", "operations/"),
         ("prometheus_client", "operations/"),
         ("seedflood.wire", ("wire/", "transport/", "storage/")),
-        ("seedflood.wire.flood_pb2_grpc", "transport/"),
     ],
 )
 def test_a_heavy_dependency_lives_in_one_package(package, folder):

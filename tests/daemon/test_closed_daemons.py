@@ -8,8 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import grpc
-import grpc.aio
 import pytest
 
 from clusters import Closed, Cluster, SecuredCluster
@@ -27,7 +25,6 @@ from seedflood.protocol.swarm.roster import Entry, Roster
 from seedflood.roster_file import read_roster
 from seedflood.transport.owner import LinkSettings
 from seedflood.transport.server import DialledStream
-from seedflood.wire import flood_pb2
 
 
 @pytest.fixture
@@ -116,17 +113,6 @@ async def test_what_a_valid_peer_passes_on_of_a_stranger_is_neither_verified_nor
     assert not origins & {*a.node.membership.origins(), *a.node.frontier.origins}
     assert is_linked(a, b.node.origin)  # it may only have been faster than we with a new roster
     assert not [record for record in caplog.records if "mallory" in record.getMessage()]
-
-
-async def test_a_pull_on_a_plain_port_shows_no_key_so_a_closed_run_refuses_it(closed: Closed) -> None:
-    closed.enrol("a")
-    a = await closed.start("a", [], clients=3)
-    request = flood_pb2.PullRequest(run_id=a.hello().run_id).SerializeToString()
-    async with grpc.aio.insecure_channel(f"127.0.0.1:{a.port}") as channel:
-        with pytest.raises(grpc.aio.AioRpcError, match="answers pulls without a link only over TLS") as refused:
-            await channel.unary_stream("/seedflood.wire.Flood/Pull")(request).read()
-    assert refused.value.code() is grpc.StatusCode.PERMISSION_DENIED
-    assert a.links.ledger.faults["roster"] == 1
 
 
 async def test_a_roster_of_an_old_serial_is_ignored_and_a_forged_one_ends_the_link(closed: Closed) -> None:

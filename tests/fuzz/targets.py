@@ -28,7 +28,7 @@ from seedflood.protocol.swarm.outputs import Record
 from seedflood.roster_file import parse_roster
 from seedflood.storage.seedflood.journal import BundleJournal
 from seedflood.transport import certificates, refusal
-from seedflood.transport.codec import decode, decode_pull_request, encode
+from seedflood.transport.codec import decode, encode
 
 BEGIN, END = (datetime.datetime(year, 1, 1, tzinfo=datetime.UTC) for year in (2026, 2036))
 
@@ -56,12 +56,6 @@ def frame(data: bytes) -> None:
         return
     for again in encode(message) if message is not None else ():
         decode(again)
-
-
-def pull(data: bytes) -> None:
-    """A request of Flood.Pull, from anybody."""
-    with contextlib.suppress(PeerError):
-        decode_pull_request(data)
 
 
 def exchange(data: bytes) -> None:
@@ -166,7 +160,7 @@ def scratch() -> Iterator[Path]:
 
 
 TARGETS: Mapping[str, Target] = {
-    target.__name__: target for target in (frame, pull, exchange, state, answer, certificate, roster, settings, journal)
+    target.__name__: target for target in (frame, exchange, state, answer, certificate, roster, settings, journal)
 }
 
 

@@ -5,7 +5,7 @@
 import crypto from "node:crypto";
 import net from "node:net";
 import zlib from "node:zlib";
-import { Key, Link, Run, STEP_MAX, unary } from "./protocol.mjs";
+import { Key, Link, Run, STEP_MAX } from "./protocol.mjs";
 
 const [protoPath, facts, address, kind, seconds] = process.argv.slice(2);
 const run = new Run(protoPath, JSON.parse(facts));
@@ -175,17 +175,8 @@ const kinds = {
     });
   },
 
-  // Asks for everything, again before the first answer is over; without a link, too.
+  // Asks for everything, again before the first answer is over.
   async pulls() {
-    const rpcs = [];
-    const ask = () => {
-      const request = run.encodePull({ run_id: run.id, frontier: ragged(16, 1024) });
-      const one = unary(run, address, "/seedflood.wire.Flood/Pull", request);
-      one.ended.then(() => { one.close(); if (isTime()) setTimeout(ask, 5); });
-      rpcs.push(one);
-    };
-    begin();
-    for (let k = 0; k < 64; k += 1) ask();
     const frontiers = [{}, ragged(16, 1024)];
     await always(async (link) => {
       link.heard = (frame) => {
@@ -193,20 +184,6 @@ const kinds = {
       };
       await repeat((k) => run.encode({ pull: { id: k + 1, frontier: frontiers[k % 2] } }))(link);
     });
-    for (const one of rpcs) one.close();
-  },
-
-  // 64 connections with 16 health watches each; these stay for ever.
-  async watches() {
-    const calls = [];
-    begin();
-    for (let k = 0; k < 64 * 16 && isTime(); k += 1) {
-      calls.push(unary(run, address, "/grpc.health.v1.Health/Watch", Buffer.alloc(0)));
-      if (k % 16 === 0) await turn();
-    }
-    said.frames = calls.length;
-    await rest(end - Date.now());
-    for (const one of calls) one.close();
   },
 
   // Streams without a hello, and connections without anything.

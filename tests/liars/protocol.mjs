@@ -37,7 +37,6 @@ export class Run {
     const service = loader.loadSync(protoPath, OPTIONS)["seedflood.wire.Flood"];
     this.encode = service.Link.requestSerialize;
     this.decode = service.Link.requestDeserialize;
-    this.encodePull = service.Pull.requestSerialize;
     this.id = Buffer.from(facts.run_id, "hex");
     this.base = Buffer.from(facts.base_digest, "hex");
     this.facts = facts;
@@ -122,13 +121,4 @@ export class Link {
     this.call.cancel();
     this.client.close();
   }
-}
-
-export function unary(run, address, path, message, onData) {
-  const client = new grpc.Client(address, grpc.credentials.createInsecure(), CHANNEL);
-  const call = client.makeServerStreamRequest(path, raw, raw, message, new grpc.Metadata());
-  call.on("data", onData ?? (() => {}));
-  call.on("error", () => {});
-  const ended = new Promise((resolve) => call.on("status", resolve));
-  return { call, client, ended, close: () => { call.cancel(); client.close(); } };
 }

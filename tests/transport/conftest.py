@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -17,7 +17,6 @@ from seedflood.protocol.swarm.messages import Goodbye, Hello, Member, Message
 from seedflood.transport.answer import AnswerItem
 from seedflood.transport.budget import Use
 from seedflood.transport.credentials import Credentials
-from seedflood.transport.door import Door
 from seedflood.transport.links import Links
 from seedflood.transport.owner import LinkSettings
 
@@ -35,7 +34,6 @@ class Node:
         incarnation: int = 1,
         identity: Identity | None = None,
         credentials: Credentials | None = None,
-        add_services: Callable[[Any, Door], Awaitable[None]] | None = None,
         **settings: Any,
     ) -> None:
         """identity: its own, where signatures are verified. credentials: plain ones if None."""
@@ -54,16 +52,13 @@ class Node:
         self.pull_ends: list[tuple[OriginId, bool]] = []
         self.journal: Callable[[tuple[Held, ...]], Iterator[AnswerItem]] = lambda frontier: iter(())
         self.on_received: Callable[[OriginId, Message], None] = lambda peer, message: None
-        self.on_pull: Callable[[bytes | None], None] = lambda public_key: None
         self.on_welcome: Callable[[Hello], None] = lambda hello: None
         self.use: Callable[[Message], Use] = lambda message: Use(news=1)
         self.on_connected: Callable[[OriginId], None] = lambda peer: None
         self.port = 0
         self._changed = asyncio.Event()
         defaults: dict[str, Any] = {"listen": "127.0.0.1:0", "redial_seconds_min": 0.01, "redial_seconds_max": 0.1}
-        self.links = Links(
-            LinkSettings(**(defaults | settings)), self, credentials=credentials, add_services=add_services
-        )
+        self.links = Links(LinkSettings(**(defaults | settings)), self, credentials=credentials)
 
     @property
     def address(self) -> str:
@@ -102,9 +97,6 @@ class Node:
 
     def is_welcome(self, hello: Hello) -> None:
         self.on_welcome(hello)
-
-    def may_pull(self, public_key: bytes | None) -> None:
-        self.on_pull(public_key)
 
     def connected(self, peer: OriginId, hello: Hello) -> None:
         assert peer not in self.linked

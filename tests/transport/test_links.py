@@ -16,11 +16,10 @@ from seedflood.protocol.swarm.messages import OPAQUE_BYTES_MAX, Goodbye, Hello, 
 from seedflood.transport import codec, links, refusal
 from seedflood.transport.budget import Use
 from seedflood.transport.credentials import PlainCredentials
-from seedflood.transport.door import HALF_OPEN_MAX, Door
+from seedflood.transport.door import HALF_OPEN_MAX
 from seedflood.transport.link import PULL_PARTS, RECEIVED_BUNDLES
 from seedflood.transport.queue import QUEUE_BYTES_MAX
-from seedflood.transport.server import CHANNEL_OPTIONS, bind, make_server
-from seedflood.wire import flood_pb2_grpc
+from seedflood.transport.server import CHANNEL_OPTIONS, LINK_PATH, bind, make_server
 
 
 async def test_both_sides_learn_the_other_hello(make_node) -> None:
@@ -129,7 +128,7 @@ async def test_a_link_that_is_dead_on_the_other_side_is_replaced_at_the_second_d
         await context.write(codec.encode(peer.hello())[0])
         await asyncio.Event().wait()
 
-    server = make_server(forget, forget)
+    server = make_server(forget)
     port = bind(server, "127.0.0.1:0", PlainCredentials())
     await server.start()
     node = await make_node("node").start(f"127.0.0.1:{port}")
@@ -341,7 +340,7 @@ async def test_streams_without_a_hello_take_each_others_places_and_keep_nobody_o
         calls = []
         for _ in range(2 * HALF_OPEN_MAX):
             channel = await stack.enter_async_context(grpc.aio.insecure_channel(b.address, options=CHANNEL_OPTIONS))
-            calls.append(flood_pb2_grpc.FloodStub(channel).Link())
+            calls.append(channel.stream_stream(LINK_PATH)())
             await calls[-1].wait_for_connection()
         ended = [asyncio.create_task(call.code()) for call in calls]
         await asyncio.wait(ended, return_when=asyncio.FIRST_COMPLETED)
@@ -511,8 +510,8 @@ async def test_drain_does_not_wait_for_a_peer_that_does_not_read(make_node) -> N
     b = await make_node("b").start()
     async with grpc.aio.insecure_channel(b.address) as channel:
         mute = make_node("mute")
-        call = flood_pb2_grpc.FloodStub(channel).Link()
-        await call.write(frame_of(mute.hello()))
+        call = channel.stream_stream(LINK_PATH)()
+        await call.write(frame_of(mute.hello()).SerializeToString())
         await b.until(lambda: b.linked)
         b.links.send(mute.origin, [Updates(tuple(bundle(k, updates=64) for k in range(20_000)))])
         await b.links.drain(0.1)
@@ -524,8 +523,8 @@ async def test_a_full_queue_drops_the_oldest_updates_and_keeps_the_newest_digest
     b = await make_node("b", queue_bundles_max=10_000).start()
     async with grpc.aio.insecure_channel(b.address) as channel:
         slow = make_node("slow")
-        call = flood_pb2_grpc.FloodStub(channel).Link()
-        await call.write(frame_of(slow.hello()))
+        call = channel.stream_stream(LINK_PATH)()
+        await call.write(frame_of(slow.hello()).SerializeToString())
         await b.until(lambda: b.linked)
         for k in range(300):
             b.links.send(slow.origin, [Updates(tuple(bundle(k * 100 + j, updates=64) for j in range(100)))])
@@ -535,7 +534,7 @@ async def test_a_full_queue_drops_the_oldest_updates_and_keeps_the_newest_digest
         digests, steps = [], []
         while digests[-1:] != [299]:
             frame = await call.read()
-            message = codec.decode(frame.SerializeToString())
+            message = codec.decode(frame)
             if isinstance(message, FrontierDigest):
                 digests.append(message.before)
             elif isinstance(message, Updates):
@@ -563,8 +562,8 @@ async def test_a_peer_that_does_not_read_gets_the_newest_messages_of_an_algorith
     count = 400  # 100 MB
     async with grpc.aio.insecure_channel(b.address) as channel:
         slow = make_node("slow")
-        call = flood_pb2_grpc.FloodStub(channel).Link()
-        await call.write(frame_of(slow.hello()))
+        call = channel.stream_stream(LINK_PATH)()
+        await call.write(frame_of(slow.hello()).SerializeToString())
         await b.until(lambda: b.linked)
         for k in range(count):
             b.links.send(slow.origin, [Opaque(k.to_bytes(2, "big") + bytes(OPAQUE_BYTES_MAX - 2))])
@@ -572,7 +571,7 @@ async def test_a_peer_that_does_not_read_gets_the_newest_messages_of_an_algorith
         assert dropped >= count - QUEUE_BYTES_MAX // OPAQUE_BYTES_MAX - 1
         heard: list[int] = []
         while heard[-1:] != [count - 1]:
-            message = codec.decode((await call.read()).SerializeToString())
+            message = codec.decode(await call.read())
             if isinstance(message, Opaque):
                 heard.append(int.from_bytes(message.data[:2], "big"))
         assert heard == sorted(heard)
@@ -600,16 +599,6 @@ async def test_an_address_that_cannot_be_had_is_named(make_node, address: str, s
     with pytest.raises(BindError, match=sentence) as caught:
         await make_node("a", listen=address).start()
     assert caught.value.address == address
-
-
-async def test_more_services_can_be_added_before_the_start(make_node) -> None:
-    added: list[grpc.aio.Server] = []
-
-    async def add(server: grpc.aio.Server, door: Door) -> None:
-        added.append(server)
-
-    await make_node("a", add_services=add).start()
-    assert len(added) == 1
 
 
 async def test_names_of_many_hosts_link_in_a_mesh(make_node) -> None:

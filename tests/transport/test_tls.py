@@ -24,9 +24,7 @@ from seedflood.protocol.swarm.messages import Hello
 from seedflood.transport import certificates, codec
 from seedflood.transport.credentials import PROOF_KEY, TlsCredentials
 from seedflood.transport.server import CHANNEL_OPTIONS, LINK_PATH
-from seedflood.wire import flood_pb2
 
-PULL_PATH = "/seedflood.wire.Flood/Pull"
 DAY = datetime.timedelta(days=1)
 
 
@@ -328,34 +326,6 @@ async def test_a_certificate_is_renewed_while_links_stay(make_secured, what):
     assert set(a.linked) == {b.origin}
     assert a.origin in b.linked
     assert not any(call[0] == "disconnected" for call in (*a.calls, *b.calls))
-
-
-async def test_pulls_without_a_link_need_an_origin_that_may_link(make_secured):
-    b = await make_secured("b").start()
-    asked = []
-    b.on_pull = asked.append
-    request = flood_pb2.PullRequest(run_id=b.run_id).SerializeToString()
-
-    async def pull(key_pem, chain_pem):
-        async with channel_with(b.address, key_pem, chain_pem) as channel:
-            call = channel.unary_stream(PULL_PATH)(request)
-            with contextlib.suppress(grpc.aio.AioRpcError):
-                async for _ in call:
-                    pass
-            return await call.code(), await call.details()
-
-    reader = Identity.generate()
-    assert (await pull(*own_of(reader)))[0] is grpc.StatusCode.OK
-    assert asked == [reader.public_key]
-    code, details = await pull(*nobody(None))
-    assert (code, '"reason": "certificate"' in details) == (grpc.StatusCode.PERMISSION_DENIED, True)
-    assert (await pull(None, None))[0] is grpc.StatusCode.UNAVAILABLE
-
-    def refuse(public_key):
-        raise PeerError("not on the roster", reason="roster")
-
-    b.on_pull = refuse
-    assert (await pull(*own_of(reader)))[0] is grpc.StatusCode.PERMISSION_DENIED
 
 
 async def test_a_host_in_plain_text_and_one_with_tls_are_told_that_they_differ(make_secured, make_node, caplog):

@@ -33,7 +33,6 @@ from seedflood.operations.console import Console
 from seedflood.operations.status import STANDSTILL_SECONDS, why_not_ready
 from seedflood.protocol.frontier import Held
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.swarm.admission import NOT_LISTED
 from seedflood.protocol.swarm.membership import shorten
 from seedflood.protocol.swarm.messages import NEIGHBOURS_MAX, Hello, Member, Message
 from seedflood.protocol.swarm.outputs import Event
@@ -42,7 +41,6 @@ from seedflood.transport.answer import AnswerItem
 from seedflood.transport.budget import Use
 from seedflood.transport.counters import LinkCounters
 from seedflood.transport.credentials import TlsCredentials
-from seedflood.transport.health import Health
 from seedflood.transport.links import Links
 from seedflood.transport.owner import LinkSettings
 
@@ -96,7 +94,6 @@ class Daemon:
         self._was_ready = self._is_removed = False
         self.is_compute_idle = True
         self._stage = stage
-        self._health = Health()
         self.credentials = TlsCredentials(identity, verify, covers=settings.tls.covers)
         self.links = self._make_links(stage)
         incarnation = engine.journal.next_incarnation(at_least=int(time.time()))
@@ -183,15 +180,6 @@ class Daemon:
 
     def is_welcome(self, hello: Hello) -> None:
         self.drive(lambda: self._driver.check_hello(hello))
-
-    def may_pull(self, public_key: bytes | None) -> None:
-        """Raises PeerError for an origin that may not link either. A run without an operator is open."""
-        if not self.gate.is_closed:
-            return
-        if public_key is None:
-            raise PeerError("a closed run answers pulls without a link only over TLS", reason="roster")
-        if not self.gate.may_link(public_key):
-            raise PeerError(NOT_LISTED, reason="roster")
 
     def connected(self, peer: OriginId, hello: Hello) -> None:
         self._was_linked = True
@@ -324,7 +312,7 @@ class Daemon:
         links_max = min(max(LINKS_MIN, 2 * self.settings.run.clients), NEIGHBOURS_MAX)
         kindred, ended = frozenset(stage.runs) - {stage.runs[stage.position]}, read_farewells(stage)
         settings = LinkSettings(listen, links_max, bytes_max, kindred_runs=kindred, ended=ended)
-        return Links(settings, self, credentials=self.credentials, add_services=self._health.add_to)
+        return Links(settings, self, credentials=self.credentials)
 
     def _counts(self, public_key: bytes | None) -> bool:
         """May the word of a host with this key end us? None: it has proven none."""
@@ -378,7 +366,6 @@ class Daemon:
             is_ready = why_not_ready(self.hub) is None
         if is_ready != self._was_ready:
             self._was_ready = is_ready
-            self._health.tell(is_serving=is_ready)
             pulled = sum(counters.pull_bytes_received for _, counters in self.link_counters())
             why: dict[str, Any] = {} if is_ready else {"reason": why_not_ready(self.hub)}
             self.hub.tell("ready" if is_ready else "not ready", step=self.node.step, pull_bytes=pulled, **why)

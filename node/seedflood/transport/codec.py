@@ -173,15 +173,6 @@ def decode(data: bytes) -> LinkMessage | None:
     return message
 
 
-def decode_pull_request(data: bytes) -> tuple[bytes, tuple[Held, ...]]:
-    """The run id and the frontier of a Flood.Pull request. Raises PeerError if the bytes are anything else."""
-    try:
-        wire = pb.PullRequest.FromString(data)
-    except DecodeError as error:
-        raise PeerError(f"not a request: {error}", reason="frame") from None
-    return wire.run_id, frontier_from_wire(wire.frontier)
-
-
 def _to_wire(message: LinkMessage) -> list[pb.Frame]:
     match message:
         case PullPart():

@@ -31,7 +31,6 @@ from seedflood.transport.door import Door
 from seedflood.transport.link import BROKEN, Link, Stream
 from seedflood.transport.owner import LinkSettings, Owner
 from seedflood.transport.precedence import is_outlived, is_preferred
-from seedflood.transport.pull_service import PullService
 from seedflood.transport.queue import SendQueue
 from seedflood.transport.server import CHANNEL_OPTIONS, AcceptedStream, DialledStream, bind, make_server
 from seedflood.transport.texts import plain
@@ -54,15 +53,12 @@ class Links:
         owner: Owner,
         *,
         credentials: Credentials | None = None,
-        add_services: Callable[[grpc.aio.Server, Door], Awaitable[None]] | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         uniform: Callable[[float, float], float] = random.uniform,
     ) -> None:
-        """add_services: registers more services (health) on the server before it starts."""
         self._settings = settings
         self._owner = owner
         self.credentials = credentials or PlainCredentials()
-        self._add_services = add_services
         self._sleep = sleep
         self._uniform = uniform
         self._encode = Encoder().encode
@@ -77,7 +73,6 @@ class Links:
         self._budgets = Budgets()
         self._door = Door(owner.hello, self.ledger.note, settings.hello_seconds, lambda: self.credentials.handshakes)
         self._watching: asyncio.Task[None] | None = None
-        self._pulls = PullService(owner, self.credentials, self._door)
         self._is_stopping = False
 
     @property
@@ -96,9 +91,7 @@ class Links:
 
     async def start(self) -> int:
         """Starts to listen and returns the port. Raises BindError."""
-        server = make_server(self._accept, self._pulls.answer)
-        if self._add_services is not None:
-            await self._add_services(server, self._door)
+        server = make_server(self._accept)
         port = bind(server, self._settings.listen, self.credentials)
         await server.start()
         self._server = server

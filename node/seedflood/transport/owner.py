@@ -16,7 +16,7 @@ from seedflood.transport.queue import QUEUE_BUNDLES_MAX
 class Owner(Protocol):
     """The node that owns the links. Every method is called on the event loop and must return soon.
 
-    Only `is_welcome`, `may_pull` and `received` may raise, and only PeerError: then the link is closed and the fault
+    Only `is_welcome` and `received` may raise, and only PeerError: then the link is closed and the fault
     counted.
     """
 
@@ -25,10 +25,6 @@ class Owner(Protocol):
 
     def is_welcome(self, hello: Hello) -> None:
         """Raises PeerError if the sender may not take part. Run, base model and version have been compared before."""
-
-    def may_pull(self, public_key: bytes | None) -> None:
-        """Raises PeerError if this origin may not link. Asked for pulls without a link. None: the port is plain, so
-        nobody has shown a key."""
 
     def connected(self, peer: OriginId, hello: Hello) -> None: ...
 

@@ -22,7 +22,7 @@ DETAILS_BYTES_MAX = 4096
 
 TEXT_CHARACTERS_MAX = 500
 RUN_BYTES_SHOWN = 8
-"""How many bytes of a run id are shown, also by `seedflood config check`. All 32 bytes would permit a `Flood.Pull`."""
+"""How many bytes of a run id are shown, also by `seedflood config check`. Who knows all 32 may say a hello."""
 
 _RUN = re.compile(f"[0-9a-f]{{{2 * RUN_BYTES_SHOWN}}}")
 _CODES = {

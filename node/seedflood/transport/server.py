@@ -19,8 +19,8 @@ SERVICE = "seedflood.wire.Flood"
 LINK_PATH = f"/{SERVICE}/Link"
 
 RPCS_MAX = 2048
-"""The most concurrent streams of all peers together. Links, and each kind of stream that strangers may open, have their
-own limits. Together these stay below this number, because a refusal needs a free stream, too."""
+"""The most concurrent streams of all peers. Links, and streams without a hello, have limits of their own. These
+together stay below this number, because a refusal needs a free stream, too."""
 
 HANDSHAKE_MILLISECONDS = 10_000
 IDLE_MILLISECONDS = 60_000
@@ -130,17 +130,10 @@ class AcceptedStream:
         """The stream ends when the rpc returns."""
 
 
-def make_server(
-    accept: Callable[[Any, grpc.aio.ServicerContext], Awaitable[None]],
-    answer: Callable[[Any, grpc.aio.ServicerContext], Awaitable[None]],
-) -> grpc.aio.Server:
-    """A server whose Flood.Link streams are served by `accept` and Flood.Pull by `answer`, both of raw bytes. Both are
-    streams of requests here (`door`), though Flood.Pull has one."""
+def make_server(accept: Callable[[Any, grpc.aio.ServicerContext], Awaitable[None]]) -> grpc.aio.Server:
+    """A server whose Flood.Link streams are served by `accept`, as raw bytes."""
     server = grpc.aio.server(options=SERVER_OPTIONS, maximum_concurrent_rpcs=RPCS_MAX)
-    handlers = {
-        "Link": grpc.stream_stream_rpc_method_handler(accept),
-        "Pull": grpc.stream_stream_rpc_method_handler(answer),
-    }
+    handlers = {"Link": grpc.stream_stream_rpc_method_handler(accept)}
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
     return server
 

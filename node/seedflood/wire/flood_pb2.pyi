@@ -6,14 +6,6 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
-class PullRequest(_message.Message):
-    __slots__ = ("run_id", "frontier")
-    RUN_ID_FIELD_NUMBER: _ClassVar[int]
-    FRONTIER_FIELD_NUMBER: _ClassVar[int]
-    run_id: bytes
-    frontier: Frontier
-    def __init__(self, run_id: _Optional[bytes] = ..., frontier: _Optional[_Union[Frontier, _Mapping]] = ...) -> None: ...
-
 class Frame(_message.Message):
     __slots__ = ("hello", "updates", "members", "frontier_digest", "ping", "pong", "goodbye", "pull", "pull_end", "pull_more", "replica_digest", "standing", "epoch_part", "closed_digests", "block_digests", "equivocation", "algorithm", "roster", "answers")
     HELLO_FIELD_NUMBER: _ClassVar[int]
