@@ -203,7 +203,7 @@ async def test_a_host_whose_journal_is_damaged_offers_nothing_again_and_holds_no
     journal = c.settings.node.state / JOURNAL_FILE
     journal.write_bytes(journal.read_bytes()[:10_000])
     again = await cluster.start("c", ["a", "b"], run)
-    assert again.engine.journal.damage is not None
+    assert again.engine.journal.damaged is not None
     await cluster.until(lambda: again.node.gasloc.has_spoken)
     assert again.node.gasloc.is_forgetful
     assert again.node.gasloc.round >= offered

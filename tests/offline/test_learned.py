@@ -330,7 +330,7 @@ def test_a_journal_that_was_damaged_is_refused(stopped, base, tmp_path):
     write(stopped, base, bundles_of(stopped, base))
     path = tmp_path / JOURNAL_FILE
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-    with pytest.raises(JournalError, match=r"was damaged \(kept_at: .*damaged\), .* start the node"):
+    with pytest.raises(JournalError, match=r"was damaged \(it is kept as .*damaged\), .* start the node"):
         replay(stopped)
 
 

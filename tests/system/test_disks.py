@@ -129,15 +129,14 @@ def lose(journal: Path) -> None:
     (journal.parent / KEY_FILE).write_bytes(key)
 
 
-@pytest.mark.parametrize("spoil", [flip_bits, empty])
-def test_a_node_with_a_damaged_journal_says_so_and_gets_it_back(hosts: Hosts, spoil: Spoil):
-    b = run_with_spoiled(hosts, spoil)
+def test_a_node_with_a_damaged_journal_says_so_and_gets_it_back(hosts: Hosts):
+    b = run_with_spoiled(hosts, empty)
     damage = [line for line in b.events if str(line.get("event")).startswith("the journal was damaged")]
     assert len(damage) == 1
     assert Path(damage[0]["kept_at"]).exists()
 
 
-@pytest.mark.parametrize(("spoil", "run"), [(cut_the_log, RUN), (lose, GRADIENT)])
+@pytest.mark.parametrize(("spoil", "run"), [(cut_the_log, RUN), (flip_bits, RUN), (lose, GRADIENT)])
 def test_a_node_that_forgot_unknowingly_gets_it_back_and_contradicts_nothing(
     hosts: Hosts, spoil: Spoil, run: dict[str, Any]
 ):
@@ -162,8 +161,6 @@ def test_a_power_failure_of_all_that_tears_every_log_loses_nothing_that_was_forc
     results = finish(made)
     assert {result["updates"] for result in results} == {3 * RUN["steps"]}
     assert [one.is_sound for one in check_replays(made)] == [True] * 3
-    for host in made:
-        assert [line["lost"] for line in host.events if "lost" in line] == ["the end of its log"]
 
 
 def run_with_spoiled(hosts: Hosts, spoil: Spoil, run: dict[str, Any] = RUN) -> Host:

@@ -66,9 +66,8 @@ async def start_daemon(stage: Stage) -> Daemon:
         what = {"mode": run.mode, "model": run.model, "task": run.objective.task}
         hub.tell("loading", **what, run_id=run.run_id().hex()[:16], http=console.address)
         engine = await MODES[run.mode](settings, identity, compute, hub, undo)
-        if engine.journal.damage is not None:
-            facts = engine.journal.damage.facts()
-            hub.tell("the journal was damaged; what was lost is pulled from neighbours", "error", **facts)
+        if (damaged := engine.journal.damaged) is not None:
+            hub.tell("the journal was damaged; what was lost is pulled from neighbours", "error", kept_at=str(damaged))
         daemon = Daemon(stage, identity, engine, compute, console, asyncio.get_running_loop(), enrolment)
         undo.push_async_callback(daemon.close)
         await daemon.start()

@@ -119,11 +119,10 @@ def _stopped_node(settings: Settings) -> Iterator[tuple[Trainer, BundleJournal]]
     trainer = Trainer(settings.run, settings.node)
     run_id, period = settings.run.run_id(), settings.run.seedflood.refresh_period
     with BundleJournal.open(path, run_id, trainer.base_digest, refresh_period=period) as journal:
-        if journal.damage is not None:
-            facts = ", ".join(f"{name}: {value}" for name, value in journal.damage.facts().items())
+        if journal.damaged is not None:
             raise JournalError(
-                f"the journal {path} was damaged ({facts}), so it does not hold what was learned; start the node, and "
-                "it pulls that from its neighbours",
+                f"the journal {path} was damaged (it is kept as {journal.damaged}), so it does not hold what was "
+                "learned; start the node, and it pulls that from its neighbours",
                 path=str(path),
             )
         yield trainer, journal

@@ -24,7 +24,7 @@ from seedflood.errors import ExitCode, JournalError
 from seedflood.protocol.swarm.messages import Member
 from seedflood.protocol.swarm.outputs import Record
 from seedflood.storage.disk import told
-from seedflood.storage.opening import FORMAT_VERSION, Damage, open_sound
+from seedflood.storage.opening import FORMAT_VERSION, open_sound
 from seedflood.storage.records import Identity
 from seedflood.storage.store import Store
 from seedflood.storage.tables import Members, Meta, Records, Table
@@ -40,12 +40,13 @@ class Journal:
     """`Journal.open`, then `keep`, `commit`; `close`. For one thread at a time.
 
     Every method raises JournalError; those that write raise DiskFullError if there is no space. A write that fails
-    rolls back the whole open group. damage: what was wrong with the file when it was opened, if anything.
+    rolls back the whole open group. damaged: where the
+    file is that was found damaged when this one was opened; None if none was.
     """
 
     def __init__(self, store: Store) -> None:
         self.path = store.path
-        self.damage: Damage | None = None
+        self.damaged: Path | None = None
         self._store = store
         self._meta, self._members, self._records = Meta(store), Members(store), Records(store)
         self._lock = -1
@@ -66,11 +67,11 @@ class Journal:
             lock = _take_lock(path)
             undo.callback(os.close, lock)
             with told(path, "open"):
-                journal, damage = open_sound(path, Identity(FORMAT_VERSION, run_id, base_digest), make)
+                journal, damaged = open_sound(path, Identity(FORMAT_VERSION, run_id, base_digest), make)
             undo.callback(journal._store.close)
             journal._begin()
             undo.pop_all()
-        journal.damage, journal._lock = damage, lock
+        journal.damaged, journal._lock = damaged, lock
         return journal
 
     @property
@@ -109,7 +110,6 @@ class Journal:
 
     def commit(self) -> None:
         """Ends the open group: afterwards `kill -9` cannot undo it."""
-        self._tidy()
         self._store.commit()
 
     def members(self) -> list[Member]:
@@ -135,10 +135,6 @@ class Journal:
         with self._store.writing(durable=True):
             self._meta.put_incarnation(incarnation)
         return incarnation
-
-    def _tidy(self) -> None:
-        """Cleans up a little, as part of the group that is about to end."""
-        self._store.shrink()
 
 
 def _take_lock(path: Path) -> int:

@@ -6,14 +6,12 @@ lost its past, as with a lost disk: it is forgetful (`protocol/seedflood/catchup
 neighbours. Nothing is salvaged: what was lost besides is unknown, so every neighbour has to be asked anyway. An error
 of the disk is no damage: it is raised, and ends the process.
 
-A *log* may end early in two ways. A power failure leaves the writes that nobody forced onto the disk half done; the
-disk may change what was forced. sqlite takes both for the end of the log, and so do we: what stands before it is kept.
-But if groups of this log follow the break, nobody can say whether we had told them to others. So the node is forgetful
-then, too, and loses nothing else.
+A *log* ends early after a power failure, in the writes that nobody forced onto the disk. sqlite takes what stands
+before that for the whole log, and so do we. The same goes for a log in which the disk changed what was forced. Then the
+node does not know that it forgot something; the first neighbours that it hears tell it (`tests/system/test_disks.py`).
 
 A journal is made as a draft, and renamed when it is complete and on the disk. So an empty file under its name is
-damaged, not new. Pages that compaction frees are used again. While they are more than half of the file, every commit
-gives some back to the file system (auto_vacuum = INCREMENTAL).
+damaged, not new. Pages that compaction frees are used again; the file never becomes smaller.
 """
 
 import contextlib
@@ -21,7 +19,6 @@ import os
 import sqlite3
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -41,8 +38,6 @@ _MAGIC = b"SQLite format 3\0" + struct.pack(">H", PAGE_BYTES)
 _READABLE = (b"\1\1", b"\2\2")
 """Versions of the file format, for writing and for reading: with any other, sqlite would open it for reading only."""
 
-_LOG_SALTS = struct.Struct(">16x2I8x")  # the header of a log
-_FRAME = struct.Struct(">4x3I8x")  # the header of a frame: if a group ends with it, pages of the file; two salts
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_SCHEMA}
 
 
@@ -57,31 +52,18 @@ class _Tabled(Protocol):
 _Journal = TypeVar("_Journal", bound=_Tabled)
 
 
-@dataclass(frozen=True, slots=True)
-class Damage:
-    """A journal was damaged when it was opened. kept_at: the damaged file; None if only the end of its log was lost."""
-
-    kept_at: Path | None
-
-    def facts(self) -> dict[str, object]:
-        """As plain values, for a line of the log."""
-        return {"lost": "the end of its log"} if self.kept_at is None else {"kept_at": str(self.kept_at)}
-
-
-def open_sound(path: Path, identity: Identity, make: Callable[[Store], _Journal]) -> tuple[_Journal, Damage | None]:
-    """The journal that `make` makes of a file that is whole, and what was wrong with the file that was there.
+def open_sound(path: Path, identity: Identity, make: Callable[[Store], _Journal]) -> tuple[_Journal, Path | None]:
+    """The journal that `make` makes of a file that is whole; and where the file is that was set aside, if it was.
 
     Raises ConfigError if it belongs to another run, sqlite3.Error, OSError.
     """
-    damage = None
+    damaged = None
     if path.exists() or _with(path, "-wal").exists():
-        committed = _committed_frames(_with(path, "-wal"))
-        if found := _open_whole(path, identity, make):
-            journal, frames = found
-            return journal, Damage(None) if frames < committed else None
-        damage = Damage(_set_aside(path))
+        if (journal := _open_whole(path, identity, make)) is not None:
+            return journal, None
+        damaged = _set_aside(path)
     _create(path, identity, make)
-    return make(Store.open(path)), damage
+    return make(Store.open(path)), damaged
 
 
 def _create(path: Path, identity: Identity, make: Callable[[Store], _Tabled]) -> None:
@@ -91,7 +73,6 @@ def _create(path: Path, identity: Identity, make: Callable[[Store], _Tabled]) ->
         contextlib.closing(sqlite3.connect(draft, isolation_level=None)) as connection,
     ):
         connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
-        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         connection.execute("PRAGMA journal_mode = OFF")  # a draft that fails is thrown away
         connection.execute("BEGIN IMMEDIATE")
         store = Store(path, connection)
@@ -101,9 +82,9 @@ def _create(path: Path, identity: Identity, make: Callable[[Store], _Tabled]) ->
         connection.execute("COMMIT")
 
 
-def _open_whole(path: Path, identity: Identity, make: Callable[[Store], _Journal]) -> tuple[_Journal, int] | None:
-    """(the journal, the frames of its log that sqlite found whole); None if the file is damaged. A file that sqlite
-    cannot read is damaged; one that the host cannot read is an error."""
+def _open_whole(path: Path, identity: Identity, make: Callable[[Store], _Journal]) -> _Journal | None:
+    """None if the file is damaged. A file that sqlite cannot read is damaged; one that the host cannot read is an
+    error."""
     if not _has_readable_header(path):
         return None
     with contextlib.ExitStack() as undo:
@@ -112,9 +93,8 @@ def _open_whole(path: Path, identity: Identity, make: Callable[[Store], _Journal
             undo.callback(_discard, store)
             journal = make(store)
             if _is_sound(store, identity, journal):
-                frames = store.count_log_frames()
                 undo.pop_all()
-                return journal, frames
+                return journal
         except sqlite3.Error as error:
             code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)
             if code & 0xFF not in _DAMAGED and code != sqlite3.SQLITE_IOERR_SHORT_READ:
@@ -164,20 +144,6 @@ def _has_readable_header(path: Path) -> bool:
     except FileNotFoundError:  # only its log is there
         return False
     return head.startswith(_MAGIC) and head[len(_MAGIC) :] in _READABLE
-
-
-def _committed_frames(log: Path) -> int:
-    """How many frames the log has up to the last one that ends a group. A frame of this use of the log has its salts;
-    one of the two is enough, so that a flipped bit in the other hides nothing."""
-    committed = 0
-    with contextlib.suppress(FileNotFoundError), log.open("rb") as file:
-        salts = _LOG_SALTS.unpack(file.read(_LOG_SALTS.size).ljust(_LOG_SALTS.size))
-        for number in range(1, 1 + (log.stat().st_size - _LOG_SALTS.size) // (_FRAME.size + PAGE_BYTES)):
-            size, *here = _FRAME.unpack(file.read(_FRAME.size))
-            if size and any(map(int.__eq__, salts, here)):
-                committed = number
-            file.seek(PAGE_BYTES, os.SEEK_CUR)
-    return committed
 
 
 def _set_aside(path: Path) -> Path:

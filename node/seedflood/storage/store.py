@@ -31,9 +31,6 @@ CHECKPOINT_PAGES = 4096
 """Pages of log between two checkpoints: 16 MB. A checkpoint waits for the disk; with fewer of them, pages that are
 written often are copied less often."""
 
-SHRINK_PAGES = 16
-"""The most pages that are given back to the file system at once, which takes about 1 ms."""
-
 CACHE_BYTES = 16 << 20
 """Enough for one epoch, whose pages are read once per origin: 9 MB for 64 origins and 1,000 steps."""
 
@@ -103,15 +100,6 @@ class Store:
             if self.connection.in_transaction:
                 self.connection.execute("COMMIT")
 
-    def shrink(self) -> None:
-        """Gives some pages back to the file system if more than half of the file is free. Part of the open group."""
-        ((pages,),), ((free,),) = self.rows("PRAGMA page_count"), self.rows("PRAGMA freelist_count")
-        if 2 * free > pages:
-            with self.writing(durable=False):
-                for _ in range(min(2 * free - pages, SHRINK_PAGES)):
-                    # one page per call: the statement returns no rows, so sqlite runs it for one step only
-                    self.connection.execute("PRAGMA incremental_vacuum(1)")
-
     def rows(self, query: str, *values: int | bytes) -> list[Any]:
         """All rows at once, so that no SQL statement stays open. Raises JournalError."""
         with told(self.path, "read"):
@@ -128,11 +116,6 @@ class Store:
                 "again: the neighbours have what is lost",
                 path=str(self.path),
             ) from None
-
-    def count_log_frames(self) -> int:
-        """How many frames of the log sqlite finds whole. Raises sqlite3.Error."""
-        ((_, frames, _),) = self.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
-        return int(frames)
 
     @contextlib.contextmanager
     def _undoing(self) -> Iterator[None]:

@@ -284,7 +284,7 @@ def test_payloads_of_any_size_come_back_in_parts_of_64_kib_or_one_bundle(tmp_pat
         assert journal.append(said, durable=True) == count
         assert journal.append(said[::3], durable=False) == 0
     with open_journal(tmp_path) as journal:
-        assert journal.damage is None
+        assert journal.damaged is None
         assert list(journal.replay()) == said
         parts = [part for part in journal.read_missing([Held(7, 2)]) if isinstance(part, list)]
         assert [bundle for part in parts for bundle in part] == said[2:]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from journals import PERIOD, bundle, closed, file_bytes, open_journal
+from journals import PERIOD, bundle, closed, open_journal
 
 from seedflood.errors import JournalError
 from seedflood.protocol.frontier import Frontier, Held
@@ -218,15 +218,3 @@ def test_a_journal_that_is_compacted_does_not_grow(tmp_path: Path) -> None:
                 journal.commit()
             sizes.append(journal.path.stat().st_size)
     assert max(sizes) < 2 * sizes[5]
-
-
-def test_compacting_much_gives_space_back_with_the_commits_that_follow(tmp_path: Path) -> None:
-    bundles = [bundle(origin, step) for step in range(PERIOD) for origin in range(2000)]
-    with open_journal(tmp_path) as journal:
-        journal.append(bundles, durable=True)
-    before = file_bytes(tmp_path)
-    with open_journal(tmp_path) as journal:
-        journal.compact(closed(0, bundles))
-        for _ in range(200):
-            journal.commit()
-    assert file_bytes(tmp_path) < before / 4

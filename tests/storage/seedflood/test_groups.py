@@ -25,7 +25,7 @@ def copy(journal: BundleJournal, folder: Path) -> list[int]:
     for name in ("journal", "journal-wal"):
         shutil.copy(journal.path.parent / name, folder / name)
     with open_journal(folder) as left:
-        assert left.damage is None
+        assert left.damaged is None
         return [one.step for one in left.replay()]
 
 
@@ -145,7 +145,7 @@ def test_a_full_disk_loses_the_group_and_nothing_else(small_disk: Path, durable:
         filler.unlink()
         assert journal.append(MANY[:1000], durable=True) == 1000
     with open_journal(small_disk) as journal:
-        assert journal.damage is None
+        assert journal.damaged is None
         assert list(journal.replay()) == [bundle(1, 0), *MANY[:1000]]
 
 

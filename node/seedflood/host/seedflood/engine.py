@@ -137,7 +137,7 @@ class SeedfloodEngine(Engine):
 
     def start(self) -> None:
         self._results.evaluate_before()
-        is_damaged, is_fresh = self.journal.damage is not None, self._shell.identity.is_fresh
+        is_damaged, is_fresh = self.journal.damaged is not None, self._shell.identity.is_fresh
         self.driver.start(self.journal.members(), is_journal_damaged=is_damaged, is_key_fresh=is_fresh)
 
     def view(self, now: float) -> View:

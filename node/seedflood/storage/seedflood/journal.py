@@ -206,7 +206,7 @@ class BundleJournal(Journal):
             first = end + 1
         yield from self._bundles.missing(known, limit)
 
-    def _tidy(self) -> None:
+    def commit(self) -> None:
         """Also deletes some of the bundles that sums replaced. If the group is rolled back, they stay until the next
         start."""
         work = 0
@@ -214,5 +214,4 @@ class BundleJournal(Journal):
             replaced = stretches(*self._replaced.popleft())
             with self._store.writing(durable=False):
                 work += len(replaced) + self._bundles.delete(replaced)
-        if not self._replaced:
-            super()._tidy()
+        super().commit()
