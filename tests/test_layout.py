@@ -116,6 +116,7 @@ def test_protocol_knows_no_clock_chance_thread_or_file(impure):
         ("matplotlib", "study/"),
         ("sqlite3", "storage/"),
         ("grpc", "transport/"),
+        ("grpc_health", "transport/"),
         ("aiohttp", "operations/"),
         ("prometheus_client", "operations/"),
         ("seedflood.wire", ("wire/", "transport/", "storage/")),

@@ -185,10 +185,11 @@ const kinds = {
   async unfinished() {
     const most = Buffer.alloc(4_000_000);
     most.writeUInt32BE(most.length, 1);
+    const paths = ["/seedflood.wire.Flood/Link", "/grpc.health.v1.Health/Check"];
     const sessions = [], ends = [];
     for (let k = 0; k < 128; k += 1) {
       if (k % 16 === 0) sessions.push(http2.connect(`https://${address}`, { ...own, servername: SERVER_NAME }).on("error", () => {}));
-      const head = { ":method": "POST", ":path": "/seedflood.wire.Flood/Link", "content-type": "application/grpc", te: "trailers" };
+      const head = { ":method": "POST", ":path": paths[k % 2], "content-type": "application/grpc", te: "trailers" };
       const stream = sessions.at(-1).request(head, { endStream: false });
       said.opened += 1;
       ends.push(new Promise((resolve) => {

@@ -10,7 +10,9 @@ import socket
 import subprocess
 import sys
 
+import grpc
 import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from seedflood.errors import ExitCode
 from seedflood.operations.http_address import find_http_address
@@ -31,14 +33,22 @@ def get(host, path):
         return answer.status, answer.read().decode()
 
 
+def is_serving(host):
+    with grpc.insecure_channel(host.settings.node.listen) as channel:
+        answer = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest())
+    return answer.status == health_pb2.HealthCheckResponse.SERVING
+
+
 def test_readiness_follows_the_life_of_a_node_and_liveness_does_not(hosts):
     a, b = hosts.make(2, [(0, 1)], {"steps": 100_000})
     a.start().wait_for("started")
     assert get(a, "/livez") == (200, "alive\n")
     assert get(a, "/readyz")[0] == 503
+    assert not is_serving(a)
     b.start()
     a.wait_for("ready")
     assert get(a, "/readyz") == (200, "ready\n")
+    assert is_serving(a)
     state = a.settings.node.state
     a.signal(signal.SIGTERM)
     a.wait_for("not ready")

@@ -12,25 +12,28 @@ from seedflood.transport.codec import encode
 from seedflood.transport.door import LINES
 from seedflood.transport.server import LINK_PATH
 
+CHECK_PATH = "/grpc.health.v1.Health/Check"
+
 
 @pytest.fixture
 async def node(make_node):
     return await make_node("a").start()
 
 
-async def refused(node, frame: bytes) -> tuple[grpc.StatusCode, str]:
+async def refused(node, frame: bytes, path: str = LINK_PATH) -> tuple[grpc.StatusCode, str]:
     """How a stream that says this ends."""
     async with grpc.aio.insecure_channel(node.address) as channel:
-        call = channel.stream_stream(LINK_PATH)(iter([frame]))
+        call = channel.stream_stream(path)(iter([frame]))
         with contextlib.suppress(grpc.aio.AioRpcError):
             async for _ in call:
                 pass
         return await call.code(), await call.details()
 
 
-async def test_garbage_is_refused_and_counted_and_is_a_line_of_the_log_once(node, caplog) -> None:
+@pytest.mark.parametrize("path", [LINK_PATH, CHECK_PATH])
+async def test_garbage_is_refused_and_counted_and_is_a_line_of_the_log_once(node, path, caplog) -> None:
     for _ in range(3):
-        code, details = await refused(node, b"\xff\xff")
+        code, details = await refused(node, b"\xff\xff", path)
         assert (code, '"reason": "frame"' in details) == (grpc.StatusCode.PERMISSION_DENIED, True)
     assert node.links.ledger.faults["frame"] == 3
     lines = [record for record in caplog.records if record.levelno >= logging.INFO]

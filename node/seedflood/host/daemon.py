@@ -365,7 +365,7 @@ class Daemon:
         if is_ready and self.hub.is_quiet(STANDSTILL_SECONDS):
             is_ready = why_not_ready(self.hub) is None
         if is_ready != self._was_ready:
-            self._was_ready = is_ready
+            self._was_ready = self.links.health.is_serving = is_ready
             pulled = sum(counters.pull_bytes_received for _, counters in self.link_counters())
             why: dict[str, Any] = {} if is_ready else {"reason": why_not_ready(self.hub)}
             self.hub.tell("ready" if is_ready else "not ready", step=self.node.step, pull_bytes=pulled, **why)

@@ -1,4 +1,9 @@
-"""Where streams of strangers begin: their hello needs a place, and a refusal is counted, told and logged."""
+"""Where streams of strangers begin: their first frame needs a place, and a refusal is counted, told and logged.
+
+gRPC itself reads the request of a unary method, before any code of ours runs, and lets thousands of them wait for bytes
+that never come. So to our server all methods are streams, and the request is the first frame. A client sees no
+difference.
+"""
 
 import asyncio
 import logging
@@ -14,9 +19,10 @@ from seedflood.transport import refusal
 from seedflood.transport.budget import Allowance, Bucket
 from seedflood.transport.connections import LOOK_SECONDS, Connections
 from seedflood.transport.crowd import Crowd, host_of
+from seedflood.transport.server import AcceptedStream
 
 HALF_OPEN_MAX = 32
-"""The most streams whose hello is not there yet. An honest client sends it within a round trip."""
+"""The most streams whose first frame is not there yet. An honest client sends it within a round trip."""
 
 REFUSALS_REMEMBERED = 64
 LINES = Allowance(0.1, 64)
@@ -30,7 +36,7 @@ _log = logging.getLogger(__name__)
 
 class Door:
     """hello: ours, whose origin a refusal names. note: counts a refusal by its reason. seconds: how long a stream may
-    be without its hello. handshakes: how many of TLS have begun."""
+    be without its first frame. handshakes: how many of TLS have begun."""
 
     def __init__(
         self,
@@ -66,13 +72,21 @@ class Door:
 
     @asynccontextmanager
     async def enter(self, context: grpc.aio.ServicerContext) -> AsyncIterator[None]:
-        """A place until the hello is there. Raises PeerError when it takes too long, or others need the place."""
+        """A place until the first frame is there. Raises PeerError when it takes too long, or others need the place."""
         self._connections.spoke(context.peer(), asyncio.get_running_loop().time())
         try:
             async with self._half_open.enter(host_of(context.peer()), self._seconds):
                 yield
         except TimeoutError:
-            raise PeerError("no hello", reason="hello") from None
+            raise PeerError("no hello or request", reason="hello") from None
+
+    async def first_frame(self, context: grpc.aio.ServicerContext) -> bytes:
+        """Raises PeerError if none comes."""
+        async with self.enter(context):
+            frame = await AcceptedStream(context).read()
+        if frame is None:
+            raise PeerError("the stream was closed before a request", reason="hello")
+        return frame
 
     async def refuse(self, error: PeerError, context: grpc.aio.ServicerContext, *, is_expected: bool = False) -> None:
         """Ends a stream. is_expected: this is nobody's fault."""

@@ -28,6 +28,7 @@ from seedflood.transport.codec import HELLO_BYTES_MAX, Encoder, decode, encode
 from seedflood.transport.counters import Ledger
 from seedflood.transport.credentials import Credentials, PlainCredentials, Way, advice, check_key, check_pin
 from seedflood.transport.door import Door
+from seedflood.transport.health import Health
 from seedflood.transport.link import BROKEN, Link, Stream
 from seedflood.transport.owner import LinkSettings, Owner
 from seedflood.transport.precedence import is_outlived, is_preferred
@@ -72,6 +73,7 @@ class Links:
         self.ledger = Ledger()
         self._budgets = Budgets()
         self._door = Door(owner.hello, self.ledger.note, settings.hello_seconds, lambda: self.credentials.handshakes)
+        self.health = Health(self._door)
         self._watching: asyncio.Task[None] | None = None
         self._is_stopping = False
 
@@ -92,6 +94,7 @@ class Links:
     async def start(self) -> int:
         """Starts to listen and returns the port. Raises BindError."""
         server = make_server(self._accept)
+        self.health.add_to(server)
         port = bind(server, self._settings.listen, self.credentials)
         await server.start()
         self._server = server
