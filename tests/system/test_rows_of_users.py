@@ -1,6 +1,10 @@
-"""Rows as people have them, given to `seedflood local`: what they are for is guessed, told, and learned."""
+"""Rows as people have them, given to `seedflood local`: what they are for is guessed, told, and learned by two daemons
+that end with one digest; or they are refused in one sentence that says what to write."""
 
+import csv
+import gzip
 import json
+import lzma
 import re
 import shutil
 import subprocess
@@ -19,61 +23,117 @@ MAIN = "from seedflood.cli import main; main()"
 
 TEMPLATE = """{%- for message in messages %}{{ message.role + ' : ' + message.content + eos_token + '\n' }}{%- endfor %}
 {%- if add_generation_prompt %}{{ 'assistant : ' }}{% endif %}"""
-FILMS = [{"sentence": f"a {word} film in {n} acts", "label": word} for n in range(30) for word in ("fine", "dull")]
+WORDS = ("dull", "fine")
+FILMS = [(f"a {word} film in {n} acts", label) for n in range(30) for label, word in enumerate(WORDS)]
+SAID = [{"sentence": text, "label": WORDS[label]} for text, label in FILMS]
+NUMBERED = [{"text": text, "label": label} for text, label in FILMS]
+TEXTS = [{"text": text} for text, _ in FILMS]
+CHATS = [
+    {"messages": [{"role": "user", "content": text}, {"role": "assistant", "content": "it was " + WORDS[label]}]}
+    for text, label in FILMS
+]
 
 
-def write_csv(folder: Path) -> Path:
-    lines = ["sentence;label", *(";".join(row.values()) for row in FILMS)]
-    (folder / "films.csv").write_text("\n".join(lines))
-    return folder / "films.csv"
+def lines(rows):
+    return "".join(json.dumps(row) + "\n" for row in rows)
 
 
-def write_parquet(folder: Path) -> Path:
-    rows = [{"prompt": row["sentence"] + " was", "completion": " " + row["label"]} for row in FILMS]
-    datasets.Dataset.from_list(rows).to_parquet(folder / "train.parquet")
-    return folder / "train.parquet"
+def write_csv(path):
+    """As spreadsheets do: with quotes, commas and line breaks in cells."""
+    with path.open("w", newline="") as file:
+        table = csv.DictWriter(file, ["sentence", "label"])
+        table.writeheader()
+        table.writerows(row | {"sentence": f'"{row["sentence"]}",\nthey said'} for row in SAID)
 
 
-def write_chats(folder: Path) -> Path:
-    turns = [(("user", row["sentence"]), ("assistant", "it was " + row["label"])) for row in FILMS]
-    rows = [{"messages": [{"role": role, "content": text} for role, text in turn]} for turn in turns]
-    (folder / "chats.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return folder / "chats.jsonl"
+def write_tsv(path):
+    path.write_text("text\tlabel\n" + "".join(f"{text}\t{WORDS[label]}\n" for text, label in FILMS))
 
 
-def model_for_chats(folder: Path) -> Path:
-    shutil.copytree(embedded.MODEL_FOLDER, folder / "model")
-    (folder / "model" / "chat_template.jinja").write_text(TEMPLATE)
-    return folder / "model"
+def write_parquet(path):
+    datasets.Dataset.from_list([{"prompt": f"{text} was", "completion": " fine"} for text, _ in FILMS]).to_parquet(path)
 
 
-def local(*words: str | Path) -> subprocess.CompletedProcess[str]:
-    command = (sys.executable, "-c", MAIN, "local", "--nodes", "1", "--steps", "2", "--json", *map(str, words))
+def save_to_disk(path):
+    """With names of labels, a test split and none for validation."""
+    rows = datasets.Dataset.from_list(NUMBERED).cast_column("label", datasets.ClassLabel(names=WORDS))
+    datasets.DatasetDict(train=rows, test=rows.select(range(7))).save_to_disk(path)
+
+
+def write_folder(path, other):
+    path.mkdir()
+    (path / "train.jsonl").write_text(lines(TEXTS))
+    (path / other).write_text(lines(TEXTS[:7]))
+
+
+KINDS = {
+    "rows.jsonl": (
+        lambda path: path.write_text(lines(SAID)),
+        "prompted: 57 .* 3 to evaluate \\(held out\\)",
+        "(dull|fine)",
+    ),
+    "rows.csv": (write_csv, "prompted: 57 .* 3 to evaluate \\(held out\\)", "(dull|fine)"),
+    "rows.tsv": (write_tsv, "prompted: 57 rows of label, text", "(dull|fine)"),
+    "saved": (save_to_disk, "prompted: 57 rows of label, text", "(dull|fine)"),
+    "rows.json": (lambda path: path.write_text(json.dumps({"data": TEXTS})), "lm: 57 rows of text", ".*"),
+    "rows.txt": (lambda path: path.write_text("\n\n".join(text for text, _ in FILMS)), "lm: 57 rows of text", ".*"),
+    "rows.txt.gz": (lambda path: path.write_bytes(gzip.compress(b"a film\nwas fine\n" * 30)), "lm: ", ".*"),
+    "rows.jsonl.xz": (lambda path: path.write_bytes(lzma.compress(lines(TEXTS).encode())), "lm: 57 rows", ".*"),
+    "splits": (lambda path: write_folder(path, "dev.jsonl"), "lm: 60 rows of text to train, 7 to evaluate", ".*"),
+    "tested#train,test": (lambda path: write_folder(path, "test.jsonl"), "lm: 60 rows .* 7 to evaluate", ".*"),
+    "rows.parquet": (write_parquet, "completion: 57 rows of completion, prompt", ".*</s>"),
+    "chats.jsonl": (lambda path: path.write_text(lines(CHATS)), "chat: 57 rows of messages", ".*</s>"),
+}
+"""By the name of rows: how they are written, what is said of them, and what of a row is learned."""
+
+REFUSED = {
+    "rows.csv": ("text,label\na,0\nb,1\n", "no words for these: say --task prompted --set"),
+    "rows.md": ("# Films\n", "of no known kind: rows are in files that end in .jsonl"),
+    "asked.jsonl": (
+        lines([{"instruction": "Judge.", "input": text, "output": "fine"} for text, _ in FILMS]),
+        r"""--task completion --set 'run.objective.template="{instruction}\n{input} "' --set run.objective""",
+    ),
+    "turns.jsonl": (
+        lines([{"prompt": row["messages"][:1], "completion": row["messages"][1:]} for row in CHATS]),
+        "put both into one column, messages",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("model") / "model"
+    shutil.copytree(embedded.MODEL_FOLDER, folder)
+    (folder / "chat_template.jinja").write_text(TEMPLATE)
+    return folder
+
+
+def local(data: Path, model: Path) -> subprocess.CompletedProcess[str]:
+    told = ("--nodes", "2", "--topology", "path", "--steps", "2", "--estimate", "gradient", "--json")
+    command = (sys.executable, "-c", MAIN, "local", *told, "--model", str(model), "--data", str(data))
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize(
-    ("write", "task", "learned"),
-    [
-        (write_csv, "task prompted: 57 rows of label, sentence to train, 3 to evaluate (held out)", "⟦(fine|dull)⟧"),
-        (write_parquet, "task completion: 57 rows of completion, prompt to train", "⟦.*</s>⟧"),
-        (write_chats, "task chat: 57 rows of messages to train", "⟦.*</s>⟧"),
-    ],
-)
-def test_rows_are_understood_told_and_learned(tmp_path, write, task, learned):
-    ended = local("--model", model_for_chats(tmp_path), "--data", write(tmp_path), "--estimate", "gradient")
+@pytest.mark.parametrize("name", KINDS)
+def test_rows_are_understood_told_and_learned(tmp_path, model, name):
+    write, understood, learned = KINDS[name]
+    write(tmp_path / name.partition("#")[0])
+    ended = local(tmp_path / name, model)
     assert ended.returncode == 0, ended.stderr
-    assert task in ended.stderr
-    assert re.search(f"learned: .*{learned}", ended.stderr)
+    assert re.search(f"task {understood}", ended.stderr)
+    assert re.search(f"learned: .*⟦{learned}⟧", ended.stderr)
     result = json.loads(ended.stdout)
     assert result["digests_equal"]
-    figure = "accuracy" if "prompted" in task else "perplexity"
+    assert len(result["nodes"]) == 2
+    figure = "accuracy" if "prompted" in understood else "perplexity"
     assert all(f"{figure}_after" in node for node in result["nodes"])
 
 
-def test_rows_that_do_not_tell_what_is_learned_are_refused_with_what_to_say(tmp_path):
-    (tmp_path / "rows.csv").write_text("sentence,label\na,0\nb,1\n")
-    ended = local("--data", tmp_path / "rows.csv")
+@pytest.mark.parametrize("name", REFUSED)
+def test_rows_that_do_not_tell_what_is_learned_are_refused_with_what_to_say(tmp_path, model, name):
+    text, remedy = REFUSED[name]
+    (tmp_path / name).write_text(text)
+    ended = local(tmp_path / name, model)
     assert (ended.returncode, ended.stdout) == (int(ExitCode.CONFIG), "")
-    assert "no words for these: say --task prompted --set" in ended.stderr
+    assert remedy in ended.stderr
     assert "Traceback" not in ended.stderr

@@ -24,17 +24,23 @@ def guess_objective(data: str) -> dict[str, Any]:
     if "conversations" in columns:
         return {"task": "chat", "label_column": "conversations"}
     if columns.keys() >= {"prompt", "completion"}:
+        if isinstance(columns["prompt"], list):
+            raise ConfigError(
+                f"{data} has prompts and completions that are lists of messages: put both into one column, messages, "
+                "which is learned as a chat."
+            )
         return {"task": "completion"}
     texts = [name for name, value in columns.items() if isinstance(value, str) and name != "label"]
     if "label" in columns and len(texts) == 1:
         return _prompted(data, splits, texts[0])
     if "text" in columns and "label" not in columns:
         return {"task": "lm"}
-    question, answer = (texts or ["QUESTION"])[0], (texts or ["ANSWER"])[-1]
+    *questions, answer = texts if len(texts) > 1 else ("QUESTION", *(texts or ["ANSWER"]))
+    question = "\\n".join(f"{{{name}}}" for name in questions)
     raise ConfigError(
         f"{data} has the columns {', '.join(map(str, columns))}, which do not tell what is learned: say --task lm "
         f"--set 'run.objective.template=\"{{{answer}}}\"', or --task completion --set 'run.objective.template="
-        f'"{{{question}}} "\' --set run.objective.label_column={answer}, or --task prompted for labels.'
+        f'"{question} "\' --set run.objective.label_column={answer}, or --task prompted for labels.'
     )
 
 
