@@ -156,7 +156,7 @@ async def test_a_node_rebuilt_from_its_journal_has_the_weights_of_the_live_one_a
     (a, *_) = await cluster.ring(2, {"steps": 12, "refresh_period": 4})
     await cluster.finish()
     await cluster.close()
-    rebuilt = rebuild(a.settings)
+    rebuilt = rebuild(a.settings).trainer
     live = a.engine.trainer.replica.weights()
     assert rebuilt.digest() == a.engine.trainer.digest()
     for name, weight in rebuilt.replica.weights().items():

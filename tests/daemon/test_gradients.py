@@ -46,5 +46,5 @@ async def test_a_journal_of_gradients_is_replayed_to_the_weights_of_the_live_nod
     await cluster.close()
     cluster.daemons.clear()
     assert replay(settings).digest == results[0]["digest"]
-    for name, weight in rebuild(settings).replica.weights().items():
+    for name, weight in rebuild(settings).trainer.replica.weights().items():
         torch.testing.assert_close(weight, expected[name], rtol=0, atol=1e-5)

@@ -156,3 +156,30 @@ async def test_many_who_look_at_once_do_not_hold_the_node_up(hosts):
     assert {status for status, _ in answers} == {200}
     step = a.step
     await asyncio.to_thread(a.wait_for, "progress", step=step + 5)
+
+
+def test_what_a_running_node_has_learned_is_read_beside_it_and_equal_on_hosts_of_equal_steps(hosts):
+    a, b = hosts.make(2, [(0, 1)], {"steps": 100_000, "estimate": "gradient"})
+    for host in (a, b):
+        host.start()
+    a.wait_for("progress", step=12)
+    b.signal(signal.SIGSTOP)  # strict windows: now a stands still, too
+    a.wait_for("waiting")
+    said = []
+    for host in (a, b):
+        code = "from seedflood.cli import main; main()"
+        words = (
+            "export",
+            "--peers",
+            str(host.folder / "peers.toml"),
+            "--adapter",
+            str(host.folder / "learned"),
+            "--json",
+        )
+        ended = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=True)
+        said.append(json.loads(ended.stdout))
+    assert said[0]["steps"] == said[1]["steps"] >= 12
+    assert said[0]["digest"] == said[1]["digest"]
+    b.signal(signal.SIGCONT)
+    a.listen()
+    a.wait_for("progress", step=said[0]["steps"] + 1)

@@ -1,4 +1,4 @@
-"""`seedflood evaluate | generate | export | replay`: what a stopped node has learned, and models."""
+"""`seedflood evaluate | generate | export | replay`: what a node has learned, whether it runs or not, and models."""
 
 import json
 import os
@@ -50,7 +50,7 @@ def announced(what: str, seconds: float = SILENT_SECONDS) -> Iterator[threading.
 
 
 def evaluate(
-    peers: Annotated[Path | None, typer.Option(help="Evaluate a stopped node of this peers.toml.")] = None,
+    peers: Annotated[Path | None, typer.Option(help="Evaluate what the node of this peers.toml has learned.")] = None,
     model: Annotated[str | None, typer.Option(help="Evaluate a model: folder, hub name or embedded.")] = None,
     task: Annotated[
         str | None, typer.Option(help=f"With --model (default: sst2, or by the columns of a file): {TASK_HELP}")
@@ -63,7 +63,7 @@ def evaluate(
     overrides: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Evaluates any model, or what a stopped node has learned, on the validation rows or on a file of your own.
+    """Evaluates any model, or what a node has learned, on the validation rows or on a file of your own.
 
     Prints accuracy and loss, and for plain texts the perplexity.
 
@@ -93,9 +93,9 @@ def evaluate(
     from seedflood.offline.learned import evaluate_any
 
     with announced(f"evaluating {model or settings.node.name}"):
-        result = evaluate_any(settings, has_state=has_state, file=file)
-    rows = {} if file is None else {"data": data}
-    facts = {**facts_read(settings, has_state=has_state), **rows, **result.rounded(), "rows": result.rows}
+        result, steps = evaluate_any(settings, has_state=has_state, file=file)
+    told = ({} if file is None else {"data": data}) | ({} if steps is None else {"steps": steps})
+    facts = {**facts_read(settings, has_state=has_state), **told, **result.rounded(), "rows": result.rows}
     if as_json:
         typer.echo(json.dumps(facts))
     else:
@@ -104,7 +104,7 @@ def evaluate(
 
 def generate(
     prompt: Annotated[str | None, typer.Argument(help="What to write on from; without it, stdin is read.")] = None,
-    peers: Annotated[Path | None, typer.Option(help="Take what a stopped node of this peers.toml has learned.")] = None,
+    peers: Annotated[Path | None, typer.Option(help="Take what the node of this peers.toml has learned.")] = None,
     model: Annotated[str | None, typer.Option(help="Take a model: folder, hub name or embedded.")] = None,
     max_new_tokens: Annotated[int, typer.Option(min=1, help="How many tokens at most.")] = 128,
     temperature: Annotated[float, typer.Option(min=0.0, help="Of the draws; 0 takes the most likely token.")] = 0.0,
@@ -113,9 +113,9 @@ def generate(
     run: RunOption = None,
     overrides: SetOption = None,
 ) -> None:
-    """Writes text on from a prompt, with any model, or with what a stopped node has learned.
+    """Writes text on from a prompt, with any model, or with what a node has learned, also while it runs.
 
-    The text goes to stdout while it is made.
+    The text goes to stdout while it is made. After how many steps of the run it was written stands on stderr.
 
     Examples:
 
@@ -131,7 +131,9 @@ def generate(
     from seedflood.training.generation import Wish, write_on
 
     with announced(f"loading {model or settings.node.name}"):
-        base = load(settings, has_state=model is None)
+        base, steps = load(settings, has_state=model is None)
+    if steps is not None:
+        typer.echo(f"{settings.node.name} after {steps} of {settings.run.steps} steps:", err=True)
     wish = Wish(max_new_tokens, temperature, seed, chat)
     write_on(base, text, wish, partial(typer.echo, nl=False))
     typer.echo()
@@ -156,10 +158,10 @@ def export(
     overrides: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Writes what a stopped node has learned as a model, or as a LoRA adapter of its base model.
+    """Writes what a node has learned as a model, or as a LoRA adapter of its base model.
 
-    Base model and journal in, folder out. The adapter is exact unless `error` is above 0: that is the part of the
-    change which a smaller rank, or --linear-only, leaves out.
+    Base model and journal in, folder out; the node may run, and does not notice. The adapter is exact unless `error` is
+    above 0: that is the part of the change which a smaller rank, or --linear-only, leaves out.
 
     Examples:
 
@@ -197,7 +199,7 @@ def replay(
     overrides: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Rebuilds what a stopped node has learned from base model and journal alone, and checks it.
+    """Rebuilds what a node has learned from base model and journal alone, and checks it.
 
     The checksum of every record and every signature must be right, and the digest must be the one that the node told at
     its end. Exits with 70 if not.
@@ -225,7 +227,7 @@ def replay(
 def _settings_of(peers: Path | None, model: str | None, flags: dict[str, Any], run: str | None) -> Settings:
     """Of a model, or of one run of the course that a file leads to. Raises ConfigError or UsageError."""
     if (peers is None) == (model is None):
-        raise UsageError("name either --peers or --model: what a stopped node has learned, or any model.")
+        raise UsageError("name either --peers or --model: what a node has learned, or any model.")
     if peers is None:
         return load_settings(None, merge(flags, {"run": {"model": model}}))
     return pick(load_course(peers, flags), run)

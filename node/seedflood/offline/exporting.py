@@ -1,4 +1,4 @@
-"""Writes what a stopped node has learned: as a model, or as an adapter of its base model."""
+"""Writes what a node has learned: as a model, or as an adapter of its base model."""
 
 from pathlib import Path
 from typing import Any
@@ -20,10 +20,9 @@ WHOLE = "It has norms and biases as they are after training, so servers that tak
 def export_model(settings: Settings, folder: Path, dtype: ExportDtype = "float32") -> dict[str, Any]:
     """Writes a Hugging Face folder; returns facts of it. Raises SeedfloodError."""
     check_folder(folder, MODEL_FILE)
-    trainer = rebuild(settings)
-    card = model_card(_learned(settings, trainer))
-    path = trainer.replica.export(folder, card=card, dtype=dtype)
-    return {"folder": str(path), "digest": trainer.digest().hex()}
+    trainer, steps = rebuild(settings)
+    path = trainer.replica.export(folder, card=model_card(_learned(settings, trainer, steps)), dtype=dtype)
+    return {"folder": str(path), "steps": steps, "digest": trainer.digest().hex()}
 
 
 def export_adapter(
@@ -32,7 +31,7 @@ def export_adapter(
     """Writes a folder that PEFT loads; returns facts of it, with the part of the change that it does not hold. Raises
     SeedfloodError."""
     check_folder(folder, CONFIG_FILE)
-    trainer = rebuild(settings)
+    trainer, steps = rebuild(settings)
     name = str(settings.node.model_path or settings.run.model)
     made = make_adapter(
         trainer.replica, str(BUILT_IN.get(name, name)), rank=rank or RANK_MAX, is_linear_only=is_linear_only
@@ -40,11 +39,13 @@ def export_adapter(
     notes = f"The part of the change that this adapter of rank {made.rank} does not hold: {made.error:.2g}."
     if not is_linear_only:
         notes = " ".join([notes, WHOLE, *([TIED] if made.is_tied else [])])
-    path = made.write(folder, model_card(_learned(settings, trainer), "adapter", notes))
-    return {"folder": str(path), "digest": trainer.digest().hex(), "rank": made.rank, "error": made.error}
+    path = made.write(folder, model_card(_learned(settings, trainer, steps), "adapter", notes))
+    facts = {"folder": str(path), "steps": steps, "digest": trainer.digest().hex()}
+    return {**facts, "rank": made.rank, "error": made.error}
 
 
-def _learned(settings: Settings, trainer: Trainer) -> Learned:
+def _learned(settings: Settings, trainer: Trainer, steps: int) -> Learned:
     told = told_result(settings.node.state).items()
     figures = {name: value for name, value in told if name.endswith(("_before", "_after"))}
-    return Learned(settings.run, trainer.base_digest, trainer.digest(), trainer.count_rows(), figures)
+    counts = {f"steps of {settings.run.steps}": steps, **trainer.count_rows()}
+    return Learned(settings.run, trainer.base_digest, trainer.digest(), counts, figures)

@@ -1,21 +1,28 @@
-"""Evaluates any model, and rebuilds from its journal what a stopped node has learned. No network is needed."""
+"""Evaluates any model, and rebuilds from its journal what a node has learned, whether it runs or not. No network is
+needed.
+
+A copy of the journal is read. In strict windows what a running node has heard of a step is not applied before all of it
+was heard. So steps that are not complete are left out, and what is rebuilt is what all hosts had after the same steps.
+"""
 
 import contextlib
 import dataclasses
 import itertools
 import json
+import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from seedflood.config import Settings
+from seedflood.config import RunSettings, Settings
 from seedflood.errors import ConfigError, JournalError
 from seedflood.host.places import JOURNAL_FILE
 from seedflood.host.report import RESULT_FILE
 from seedflood.identity import verify
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.messages import Bundle, Update, count_updates
+from seedflood.storage.copying import copy_journal
 from seedflood.storage.seedflood.journal import BundleJournal
 from seedflood.training.evaluation import Evaluation, evaluate
 from seedflood.training.files import read_file
@@ -53,36 +60,55 @@ class Replayed:
         return dataclasses.asdict(self) | {"is_sound": self.is_sound}
 
 
-def evaluate_any(settings: Settings, *, has_state: bool, file: Path | None = None) -> Evaluation:
-    """Evaluates a model as it is, or with what a stopped node has learned (has_state): on the validation rows of the
-    settings, or on all rows of a file. Raises SeedfloodError."""
+class Rebuilt(NamedTuple):
+    """steps: what the node had learned in so many steps of the run."""
+
+    trainer: Trainer
+    steps: int
+
+
+class Loaded(NamedTuple):
+    """steps: see `Rebuilt`; None of a base model as it is."""
+
+    base: BaseModel
+    steps: int | None
+
+
+def evaluate_any(settings: Settings, *, has_state: bool, file: Path | None = None) -> tuple[Evaluation, int | None]:
+    """Evaluates a model as it is, or with what a node has learned (has_state): on the validation rows of the settings,
+    or on all rows of a file. Also returns after how many steps. Raises SeedfloodError."""
     if file is None and has_state:
-        return rebuild(settings).evaluate()
+        trainer, steps = rebuild(settings)
+        return trainer.evaluate(), steps
     rows = None if file is None else read_file(file).rows
-    base = load(settings, has_state=has_state)
-    if rows is None:
-        return evaluate(base.causal, load_rows(settings.run, settings.node, base))
-    return evaluate(base.causal, task_of_rows(settings.run, base.tokenizer, rows))
+    loaded = load(settings, has_state=has_state)
+    base, run = loaded.base, settings.run
+    task = load_rows(run, settings.node, base) if rows is None else task_of_rows(run, base.tokenizer, rows)
+    return evaluate(base.causal, task), loaded.steps
 
 
-def load(settings: Settings, *, has_state: bool) -> BaseModel:
-    """The base model as it is, or with what a stopped node has learned (has_state). Raises SeedfloodError."""
-    return rebuild(settings).replica.base if has_state else load_base(settings.run, settings.node)
+def load(settings: Settings, *, has_state: bool) -> Loaded:
+    """The base model as it is, or with what a node has learned (has_state). Raises SeedfloodError."""
+    if not has_state:
+        return Loaded(load_base(settings.run, settings.node), None)
+    trainer, steps = rebuild(settings)
+    return Loaded(trainer.replica.base, steps)
 
 
-def rebuild(settings: Settings) -> Trainer:
-    """Base model plus journal: the replica of a node that is not running. Raises SeedfloodError."""
-    with _stopped_node(settings) as (trainer, journal):
+def rebuild(settings: Settings) -> Rebuilt:
+    """Base model plus journal: the replica of a node that has stopped, or that runs. Raises SeedfloodError."""
+    with _node(settings) as (trainer, journal):
+        steps = settings.run.steps if told_result(settings.node.state) else _complete_steps(settings.run, journal)
         _adopt_closed(trainer, journal)
-        trainer.replica.replay(map(_updates, _batches(journal)))
+        trainer.replica.replay([one for one in _updates(page) if one.step < steps] for page in _batches(journal))
     trainer.complete()
-    return trainer
+    return Rebuilt(trainer, steps)
 
 
 def replay(settings: Settings) -> Replayed:
     """The same, but checks every signature and counts everything. Raises SeedfloodError."""
     count = updates = wrong = 0
-    with _stopped_node(settings) as (trainer, journal):
+    with _node(settings) as (trainer, journal):
         closed = _adopt_closed(trainer, journal)
         keys = {member.origin: member.public_key for member in journal.members()}
         run_id = settings.run.run_id()
@@ -106,8 +132,21 @@ def replay(settings: Settings) -> Replayed:
     )
 
 
+def _complete_steps(run: RunSettings, journal: BundleJournal) -> int:
+    """How many steps are there with all that counts. In strict windows no host is more than `delay` rounds and its
+    present one ahead of another, so who is has left. In other windows everything counts."""
+    settings = run.seedflood
+    lasts = [journal.last_step(member.origin) for member in journal.members()]
+    foremost = max(lasts, default=-1)
+    if settings.window == "strict":
+        reach = (settings.delay + 1) * settings.local_steps
+        return min((last for last in lasts if last >= foremost - reach), default=-1) + 1
+    return foremost + 1
+
+
 @contextlib.contextmanager
-def _stopped_node(settings: Settings) -> Iterator[tuple[Trainer, BundleJournal]]:
+def _node(settings: Settings) -> Iterator[tuple[Trainer, BundleJournal]]:
+    """A trainer with the base model, and a copy of the node's journal. Raises SeedfloodError."""
     path = settings.node.state / JOURNAL_FILE
     if settings.run.mode != "seedflood":
         raise ConfigError(
@@ -118,14 +157,16 @@ def _stopped_node(settings: Settings) -> Iterator[tuple[Trainer, BundleJournal]]
         raise ConfigError(f"{path} does not exist; name the state folder of a node that ran, with [node] state.")
     trainer = Trainer(settings.run, settings.node)
     run_id, period = settings.run.run_id(), settings.run.seedflood.refresh_period
-    with BundleJournal.open(path, run_id, trainer.base_digest, refresh_period=period) as journal:
-        if journal.damaged is not None:
-            raise JournalError(
-                f"the journal {path} was damaged (it is kept as {journal.damaged}), so it does not hold what was "
-                "learned; start the node, and it pulls that from its neighbours",
-                path=str(path),
-            )
-        yield trainer, journal
+    with tempfile.TemporaryDirectory(prefix="seedflood-") as folder:
+        copy = copy_journal(path, Path(folder))
+        with BundleJournal.open(copy, run_id, trainer.base_digest, refresh_period=period) as journal:
+            if journal.damaged is not None:
+                raise JournalError(
+                    f"the journal {path} was damaged, so it does not hold what was learned; start the node, and it "
+                    "pulls that from its neighbours",
+                    path=str(path),
+                )
+            yield trainer, journal
 
 
 def _adopt_closed(trainer: Trainer, journal: BundleJournal) -> int:
