@@ -218,8 +218,9 @@ def dense_slopes(model: nn.Module, subspace: Subspace, epoch: int, batch: Batch)
     model.zero_grad()
     losses = [torch.stack(row_losses(model, batch, row)) for row in range(len(batch.lengths_B))]
     torch.cat(losses).mean().backward()
-    slopes = []
-    for index, (_, parameter) in enumerate(distinct_parameters(model)):
+    slopes, parameters = [], dict(distinct_parameters(model))
+    for index, slot in enumerate(subspace.slots):
+        parameter = parameters[slot.name]
         basis = subspace.basis(epoch, index)
         gradient = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
         projected = basis.u_MR.to(torch.float64).T @ gradient.to(torch.float64)

@@ -68,18 +68,10 @@ def test_cuda_without_a_device_is_refused():
 
 
 def test_a_model_that_changes_its_logits_after_the_head_is_refused():
-    from transformers import GraniteConfig, GraniteForCausalLM
-
-    config = GraniteConfig(
-        vocab_size=48,
-        hidden_size=16,
-        intermediate_size=24,
-        num_hidden_layers=1,
-        num_attention_heads=4,
-        logits_scaling=8.0,
-    )
+    model = tiny_model("llama")
+    model.register_forward_hook(lambda module, inputs, output: output | {"logits": output.logits.square()})
     with pytest.raises(ModelError, match="changes its logits after the head"):
-        prepare_model(GraniteForCausalLM(config), None)
+        prepare_model(model, None)
 
 
 def test_a_folder_that_holds_something_else_is_not_overwritten(tmp_path):

@@ -41,13 +41,16 @@ class CausalModel:
     def logits(self, hidden: Tensor) -> Tensor:
         """The logits of the whole vocabulary: (..., D) to (..., V), in the dtype of the model."""
         logits: Tensor = self.module.get_output_embeddings()(hidden)
-        return self._capped(logits)
+        return self._finished(logits)
 
     def word_logits(self, hidden_BD: Tensor, word_L: Tensor) -> Tensor:
         """The logits of some tokens alone, (B, L). word_L: the tokens, int64."""
         return self.logits(hidden_BD)[:, word_L]
 
-    def _capped(self, logits: Tensor) -> Tensor:
-        """Gemma keeps logits below a limit, by a tangent."""
-        limit = getattr(self.module.config.get_text_config(), "final_logit_softcapping", None)
+    def _finished(self, logits: Tensor) -> Tensor:
+        """Granite divides its logits, Cohere multiplies them, Gemma keeps them below a limit by a tangent."""
+        config = self.module.config.get_text_config()
+        scale = (getattr(config, "logit_scale", None) or 1.0) / getattr(config, "logits_scaling", 1.0)
+        limit = getattr(config, "final_logit_softcapping", None)
+        logits = logits if scale == 1.0 else logits * scale
         return logits if limit is None else limit * torch.tanh(logits / limit)

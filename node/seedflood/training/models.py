@@ -204,8 +204,8 @@ def _compute_dtype(device: str, dtype: DtypeName) -> torch.dtype:
 
 @torch.inference_mode()
 def _check_head(model: Any, name: str) -> None:
-    """Raises ModelError for a model that does more to its logits after the head than to cap them: it would silently
-    be trained wrongly."""
+    """Raises ModelError for a model that does more to its logits after the head than to scale and cap them: it would
+    silently be trained wrongly."""
     head = model.get_output_embeddings()
     if not isinstance(head, nn.Linear) or not hasattr(model, model.base_model_prefix):
         raise ModelError(f'Model "{name}" ({type(model).__name__}) is no causal language model with a linear head.')
@@ -215,7 +215,7 @@ def _check_head(model: Any, name: str) -> None:
     if not torch.allclose(causal.logits(causal.hidden_states(tokens_BT)), expected, rtol=1e-3, atol=1e-3):
         raise ModelError(
             f'Model "{name}" ({type(model).__name__}) changes its logits after the head, which is not supported: '
-            "choose a model of the OPT, GPT-2, Llama, Qwen2, Mistral or Gemma 3 family."
+            "choose a model of a family in docs/models.md."
         )
 
 

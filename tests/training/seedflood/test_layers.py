@@ -148,6 +148,20 @@ def test_an_embedding_that_does_not_use_its_parents_forward_is_refused():
         attach(nn.Sequential(Odd(3, 3)))
 
 
+def test_a_linear_layer_with_a_forward_of_its_own_is_trained_if_it_computes_the_same():
+    class Same(nn.Linear):
+        def forward(self, x):
+            return x @ self.weight.T + self.bias
+
+    class Odd(nn.Linear):
+        def forward(self, x):
+            return x @ self.weight.T + 2 * self.bias
+
+    attach(nn.Sequential(Same(3, 3)))
+    with pytest.raises(ModelError, match="Odd"):
+        attach(nn.Sequential(Odd(3, 3)))
+
+
 def test_a_step_writes_no_weight():
     replica = tiny_replica("opt")
     before = {name: (weight._version, weight.data_ptr()) for name, weight in replica.model.named_parameters()}

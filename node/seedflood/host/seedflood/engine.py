@@ -53,6 +53,8 @@ async def open_seedflood(
     node, run = settings.node, settings.run
     trainer = await compute.run(lambda: Trainer(run, node))
     _log.info("rows read", **await compute.run(trainer.task.describe))
+    if left := trainer.replica.untrained:
+        _log.warning("the routers and experts of this mixture stay as they are", left=left, of=trainer.parameters[0])
     hub.tell("opening the journal")
     journal = undo.enter_context(
         await asyncio.to_thread(  # checks every record: minutes, if there are many millions

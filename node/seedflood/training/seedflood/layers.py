@@ -1,7 +1,8 @@
 """The live layers: modules that compute with `W + U A V^T` and leave `W` as it is.
 
 A module of a known kind changes its class to a live one that inherits from its own. So names, parameters, hooks and the
-logic of subclasses (the offset of OPT's position embedding) stay. It then computes
+logic of embeddings (the offset of OPT's positions, the scale of Gemma's tokens) stay. Kinds are known by what a module
+computes, not by the name of its class: see `_live_kind`. It then computes
 
     y = x W^T + ((x V) A^T) U^T          A = -(learning_rate / clients) C 2^-20
 
@@ -19,11 +20,14 @@ rows and K columns of a stored weight, R rank, F all coefficients (subspace.py).
 the module does with W.
 """
 
+import copy
+import inspect
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -35,9 +39,7 @@ from seedflood.training.causal import CausalModel
 from seedflood.training.models import distinct_parameters
 from seedflood.training.seedflood.subspace import Slot, SlotBasis
 
-SUPPORTED = "nn.Linear, Conv1D, nn.Embedding, nn.LayerNorm and RMSNorm classes"
-
-RMS_OFFSETS = (0.0, 1.0)
+SUPPORTED = "linear layers, embeddings, and norms with or without a mean and an offset"
 
 ALL = slice(None)
 
@@ -232,33 +234,35 @@ class LiveEmbedding(LiveModule, nn.Embedding):
         return y_NK.view(*index.shape, -1)
 
 
-class LiveLayerNorm(LiveModule, nn.LayerNorm):
-    """nn.LayerNorm over the last dimension, with or without bias."""
+class NormForm(NamedTuple):
+    """`(offset + weight) * normed(x) + bias`. Normed: divided by the root mean square of the last dimension, after its
+    mean was taken away if `is_centred`."""
 
-    def forward(self, input: Tensor) -> Tensor:
-        x = self.repeated(input, features=1)
-        normed = functional.layer_norm(x.to(torch.float32), self.normalized_shape, eps=self.eps)
-        scale_PK = self.slots["weight"].vectors()
-        y_PNK = normed.view(len(scale_PK), -1, normed.shape[-1])
+    is_centred: bool
+    epsilon: float | None
+    offset: float = 0.0
+
+    def normed(self, x: Tensor) -> Tensor:
+        """Without weight and bias, in float32."""
+        x, shape = x.to(torch.float32), x.shape[-1:]
+        if self.is_centred:
+            return functional.layer_norm(x, shape, eps=self.epsilon or 0.0)
+        return functional.rms_norm(x, shape, eps=self.epsilon)
+
+
+class LiveNorm(LiveModule):
+    """LayerNorm or RMSNorm over the last dimension, with or without bias; Gemma adds an offset of 1 to its weights."""
+
+    form: NormForm
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.repeated(x, features=1)
+        scale_PK = self.slots["weight"].vectors() + self.form.offset
+        y_PNK = self.form.normed(x).view(len(scale_PK), -1, x.shape[-1])
         if "bias" in self.slots:
             y_PNK = torch.addcmul(self.slots["bias"].vectors().unsqueeze(1), y_PNK, scale_PK.unsqueeze(1))
         else:
             y_PNK = y_PNK * scale_PK.unsqueeze(1)
-        return y_PNK.view(x.shape).to(x.dtype)
-
-
-class LiveRMSNorm(LiveModule):
-    """RMSNorm classes that compute `(offset + weight) * x / sqrt(mean(x^2) + epsilon)`, with an offset of 0, or of 1 as
-    Gemma has it. Which one it is, if any, is found when one is attached."""
-
-    rms_epsilon: float | None
-    offset: float
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = self.repeated(x, features=1)
-        normed = functional.rms_norm(x.to(torch.float32), x.shape[-1:], eps=self.rms_epsilon)
-        scale_PK = self.slots["weight"].vectors() + self.offset
-        y_PNK = normed.view(len(scale_PK), -1, normed.shape[-1]) * scale_PK.unsqueeze(1)
         return y_PNK.view(x.shape).to(x.dtype)
 
 
@@ -268,102 +272,154 @@ class LiveModel(CausalModel):
     def logits(self, hidden: Tensor) -> Tensor:
         """At any positions, as many of each variant and one variant after the other."""
         head: LiveLinear = self.module.get_output_embeddings()
-        return self._capped(head.outputs(hidden.flatten(0, -2)).view(*hidden.shape[:-1], -1))
+        return self._finished(head.outputs(hidden.flatten(0, -2)).view(*hidden.shape[:-1], -1))
 
     def word_logits(self, hidden_BD: Tensor, word_L: Tensor) -> Tensor:
         """The logits of some tokens alone, (B, L). OPT-125M's whole vocabulary would be 7 % of an estimate."""
         head: LiveLinear = self.module.get_output_embeddings()
-        return self._capped(head.outputs(hidden_BD, word_L))
+        return self._finished(head.outputs(hidden_BD, word_L))
 
 
 def attach(model: nn.Module) -> tuple[Live, list[LiveSlot]]:
     """Makes the modules of a model live. Returns what they share, and the slots in the order of their names.
 
-    All parameters are trained. Raises ModelError, naming class and parameter, if one belongs to a module of an
-    unsupported kind; the model is then unchanged.
+    All parameters are trained; in a mixture of experts, those of the kinds that are known. Raises ModelError, naming
+    class and parameter, if one belongs to a module of an unsupported kind; the model is then unchanged.
     """
-    owners = [(path, module) for path, module in model.named_modules() if _own_parameters(module)]
-    kinds = [_live_kind(path, module) for path, module in owners]
+    kinds = dict(_live_kinds(model))
     live = Live()
-    slots = _make_slots(model, live)
+    slots = [LiveSlot(slot, parameter, live) for slot, parameter in _slots_of(model, kinds)]
     by_parameter = {id(slot.parameter): slot for slot in slots}
-    for (_, module), kind in zip(owners, kinds, strict=True):
-        own = type(module)
-        offset = _rms_offset(module) if kind is LiveRMSNorm else None
+    for module, kind in kinds.items():
+        form = _norm_form(module) if kind is LiveNorm else None
         slots_here = {name: by_parameter[id(parameter)] for name, parameter in _own_parameters(module).items()}
-        module.__class__ = _live_class(own, kind)
-        assert isinstance(module, LiveModule)
-        module.live, module.slots = live, slots_here
-        if isinstance(module, LiveRMSNorm):
-            assert offset is not None
-            module.rms_epsilon, module.offset = _rms_epsilon(module), offset
+        _make_live(module, kind, live, slots_here)
+        if isinstance(module, LiveNorm):
+            assert form is not None
+            module.form = form
     model.requires_grad_(False)
     return live, slots
 
 
 def find_slots(model: nn.Module) -> list[tuple[Slot, nn.Parameter]]:
-    """The slots of the distinct parameters, in the order of their names."""
-    return [(Slot(name, tuple(parameter.shape)), parameter) for name, parameter in distinct_parameters(model)]
+    """The slots of a model that is not live yet, in the order of their names, with their parameters. Raises ModelError
+    as `attach` does."""
+    return _slots_of(model, dict(_live_kinds(model)))
 
 
-def _make_slots(model: nn.Module, live: Live) -> list[LiveSlot]:
-    return [LiveSlot(slot, parameter, live) for slot, parameter in find_slots(model)]
+def _slots_of(model: nn.Module, modules: Iterable[nn.Module]) -> list[tuple[Slot, nn.Parameter]]:
+    trained = {id(parameter) for module in modules for parameter in _own_parameters(module).values()}
+    return [
+        (Slot(name, tuple(parameter.shape)), parameter)
+        for name, parameter in distinct_parameters(model)
+        if id(parameter) in trained
+    ]
+
+
+def _live_kinds(model: nn.Module) -> Iterator[tuple[nn.Module, type[LiveModule]]]:
+    """The modules that can be made live, each with its live class. Raises ModelError if others have parameters and are
+    no part of a mixture of experts: these stay as they are."""
+    is_mixture = getattr(getattr(model, "config", None), "num_experts_per_tok", None) is not None
+    for path, module in model.named_modules():
+        if not (parameters := _own_parameters(module)):
+            continue
+        if (kind := _live_kind(module)) is not None:
+            yield module, kind
+        elif not is_mixture:
+            names = ", ".join(f"{path}.{name}".lstrip(".") for name in parameters)
+            raise ModelError(
+                f"Cannot train {names}: modules of class {type(module).__name__} are not supported ({SUPPORTED} are): "
+                "choose a model of a family in docs/models.md."
+            )
 
 
 def _own_parameters(module: nn.Module) -> dict[str, nn.Parameter]:
     return dict(module.named_parameters(recurse=False))
 
 
-def _live_class(own: type[nn.Module], kind: type[LiveModule]) -> type[LiveModule]:
-    """A class that is both: the live forward comes first, except for a subclass of an embedding, whose own forward
-    calls it."""
+def _make_live(module: nn.Module, kind: type[LiveModule], live: Live, slots: dict[str, LiveSlot]) -> None:
+    """Gives a module a class that is both: the live forward comes first, except for a subclass of an embedding, whose
+    own forward calls it."""
+    own = type(module)
     bases: tuple[type, ...] = (kind,) if issubclass(kind, own) else (kind, own)
     if kind is LiveEmbedding and own is not nn.Embedding:
         bases = (own, kind)
-    return type(f"Live{own.__name__}", bases, {"own_name": own.__name__})
+    module.__class__ = type(f"Live{own.__name__}", bases, {"own_name": own.__name__})
+    assert isinstance(module, LiveModule)
+    module.live, module.slots = live, slots
 
 
-def _live_kind(path: str, module: nn.Module) -> type[LiveModule]:
-    """The live class for a module, or ModelError."""
-    own = type(module)
-    parameters = _own_parameters(module)
-    if own.forward is nn.Linear.forward:
-        return LiveLinear
-    if own.forward is Conv1D.forward:
-        return LiveConv1D
-    if isinstance(module, nn.Embedding) and module.max_norm is None and _is_embedding_forward(own):
-        return LiveEmbedding
-    if own.forward is nn.LayerNorm.forward and parameters["weight"].dim() == 1:
-        return LiveLayerNorm
-    if own.__name__.endswith("RMSNorm") and list(parameters) == ["weight"] and _rms_offset(module) is not None:
-        return LiveRMSNorm
-    names = ", ".join(f"{path}.{name}".lstrip(".") for name in parameters)
-    raise ModelError(
-        f"Cannot train {names}: modules of class {own.__name__} are not supported ({SUPPORTED} are). "
-        "Choose a model of the OPT, GPT-2, Llama, Qwen2, Mistral or Gemma 3 family."
+def _live_kind(module: nn.Module) -> type[LiveModule] | None:
+    """The live class that computes what this module does. Subclasses and norms are tried out."""
+    kinds: tuple[tuple[type[nn.Module], type[LiveModule]], ...] = (
+        (nn.Linear, LiveLinear),
+        (Conv1D, LiveConv1D),
+        (nn.Embedding, LiveEmbedding),
     )
-
-
-def _is_embedding_forward(own: type[nn.Module]) -> bool:
-    """Is forward that of nn.Embedding, or does it end in it by super(), so that a live one can take its place?"""
-    return own.forward is nn.Embedding.forward or "super" in own.forward.__code__.co_names
-
-
-def _rms_epsilon(module: Any) -> float | None:
-    epsilon: float | None = getattr(module, "variance_epsilon", getattr(module, "eps", None))
-    return epsilon
+    for known, kind in kinds:
+        if isinstance(module, known):
+            is_known = type(module).forward is known.forward and getattr(module, "max_norm", None) is None
+            return kind if is_known or _computes_as(module, kind) else None
+    return LiveNorm if _norm_form(module) is not None else None
 
 
 @torch.no_grad()
-def _rms_offset(module: nn.Module) -> float | None:
-    """What the class adds to its weight; None if it computes something else."""
-    weight = module.get_parameter("weight")
-    if weight.dim() != 1:
+def _computes_as(module: Any, kind: type[LiveModule]) -> bool:
+    """Does a module compute with other parameters what it computes live, with the difference as increments? Tried on a
+    copy with a small weight (M = 8, K = 6, R = 2)."""
+    u_MR, v_KR = (torch.linspace(1, 2, rows * 2).cos().view(rows, 2) for rows in (8, 6))
+    live, slots, changed = Live(), {}, {}
+    live.a_PF = torch.linspace(-1, 1, 6).unsqueeze(0)
+    for name, parameter in _own_parameters(module).items():
+        slot = Slot(name, (8, 6)[: parameter.dim()])
+        slots[name] = LiveSlot(
+            slot, nn.Parameter(torch.linspace(1, 48, math.prod(slot.shape)).sin().view(slot.shape)), live
+        )
+        slots[name].bind(SlotBasis(u_MR, v_KR), slice(0, 4) if slot.is_matrix else slice(4, 6))
+        product_RX = slots[name].a[0] @ v_KR.T if slot.is_matrix else slots[name].a[0]
+        changed[name] = nn.Parameter(slots[name].parameter + u_MR @ product_RX)
+    trial, other = copy.copy(module), copy.copy(module)
+    trial.padding_idx = other.padding_idx = None
+    trial.__dict__["_parameters"] = {**module._parameters, **{name: slot.parameter for name, slot in slots.items()}}
+    other.__dict__["_parameters"] = {**module._parameters, **changed}
+    x = torch.ones(1, 2, dtype=torch.int64) if kind is LiveEmbedding else torch.linspace(-1, 1, 12).view(1, 2, 6)
+    try:
+        expected = other(x)
+        _make_live(trial, kind, live, slots)
+        return torch.allclose(trial(x), expected, rtol=1e-4, atol=1e-5)
+    except Exception:  # a forward of its own may want anything
+        return False
+
+
+@torch.no_grad()
+def _norm_form(module: nn.Module) -> NormForm | None:
+    """What a norm computes; None if this is no norm of a known form. Tried on a copy in float32."""
+    names = set(_own_parameters(module))
+    takes = inspect.signature(type(module).forward).parameters
+    if "weight" not in names or names - {"weight", "bias"} or module.get_parameter("weight").dim() != 1:
         return None
-    x = torch.linspace(-1, 2, weight.numel(), dtype=torch.float32, device=weight.device).unsqueeze(0)
-    normed = functional.rms_norm(x, x.shape[-1:], eps=_rms_epsilon(module))
-    actual = module(x.to(weight.dtype)).to(torch.float32)
-    for offset in RMS_OFFSETS:
-        if torch.allclose(actual, normed * (offset + weight.to(torch.float32)), rtol=0.05, atol=0.02):
-            return offset
+    if len(takes) != 2 or module._modules:
+        return None
+    trial = copy.deepcopy(module).to("cpu", torch.float32)
+    weight = trial.get_parameter("weight")
+    x_NK = torch.linspace(-3, 4, 4 * len(weight)).view(4, -1).sin() * torch.tensor([[1e-2], [0.1], [1.0], [10.0]])
+    epsilon = next((getattr(module, name) for name in ("variance_epsilon", "eps") if hasattr(module, name)), None)
+    values = [torch.zeros_like(weight), torch.linspace(0.5, 1.5, len(weight))]
+    for parameter in trial.parameters():
+        parameter.copy_(values[1])
+    try:
+        shifted_NK = trial(x_NK)
+        weight.copy_(values[0])
+        plain_NK = trial(x_NK)
+    except Exception:
+        return None
+    bias_K = values[1] if "bias" in names else values[0]
+    for is_centred in (False, True):
+        normed_NK = NormForm(is_centred, epsilon).normed(x_NK)
+        offset = round(float(((plain_NK - bias_K) * normed_NK).sum() / normed_NK.square().sum()), 4)
+        expected = [normed_NK * (value_K + offset) + bias_K for value_K in values]
+        if all(
+            torch.allclose(*pair, rtol=1e-3, atol=1e-4) for pair in zip((plain_NK, shifted_NK), expected, strict=True)
+        ):
+            return NormForm(is_centred, epsilon, offset)
     return None

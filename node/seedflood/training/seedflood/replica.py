@@ -30,7 +30,7 @@ from torch import Tensor
 
 from seedflood.config import RunSettings
 from seedflood.protocol.seedflood.messages import Update
-from seedflood.training.models import BaseModel, ExportDtype, export_model
+from seedflood.training.models import BaseModel, ExportDtype, distinct_parameters, export_model
 from seedflood.training.objectives.batches import Batch
 from seedflood.training.objectives.objective import Objective
 from seedflood.training.seedflood import estimate
@@ -96,6 +96,11 @@ class Replica:
     def halvings(self) -> int:
         """How often the learning rate has been halved, because the run unlearned (`control`)."""
         return self._coefficients.halvings_before(self.epoch + 1)
+
+    @property
+    def untrained(self) -> int:
+        """How many numbers the parameters hold that are not trained: routers and experts of a mixture."""
+        return self.base.parameters_count - sum(slot.parameter.numel() for slot in self.slots)
 
     def epoch_of(self, step: int) -> int:
         return step // self.refresh_period
@@ -226,8 +231,11 @@ class Replica:
         self._bind()
 
     def weights(self) -> dict[str, Tensor]:
-        """All weights as `weight` has them, by all names of the parameters."""
+        """All weights as `weight` has them, by all names of the parameters, also of those that are not trained."""
         folded = {id(slot.parameter): self.weight(index) for index, slot in enumerate(self.slots)}
+        for name, parameter in distinct_parameters(self.model):
+            if id(parameter) not in folded:
+                folded[id(parameter)] = _copy_master(self._master(name, parameter))
         named = self.model.named_parameters(remove_duplicate=False)
         return {name: folded[id(parameter)] for name, parameter in named}
 
@@ -346,9 +354,10 @@ class Replica:
             slot.parameter.copy_(master)
 
     def _masters(self) -> list[Tensor]:
-        if self.base.master is None:
-            return [slot.parameter for slot in self.slots]
-        return [self.base.master[slot.slot.name] for slot in self.slots]
+        return [self._master(slot.slot.name, slot.parameter) for slot in self.slots]
+
+    def _master(self, name: str, parameter: Tensor) -> Tensor:
+        return parameter if self.base.master is None else self.base.master[name]
 
 
 def _digest_epochs(digests: Iterable[tuple[int, bytes]]) -> bytes:
