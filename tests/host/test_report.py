@@ -4,6 +4,7 @@ import pytest
 
 from seedflood.host.report import Report
 from seedflood.operations.rise import Best
+from seedflood.training.generation import Sample
 
 
 @pytest.fixture
@@ -37,6 +38,15 @@ def test_the_best_evaluation_is_known_to_later_lives(report):
     later = Report(report.path, report.names)
     later.recall()
     assert later.best == Best(40, 0.5)
+
+
+def test_what_the_base_model_wrote_is_known_to_later_lives(report):
+    report.before = {"loss": 2.0, "rows": 3}
+    report.sampled(0, "before", Sample("2+2?", "4.", "a film"))
+    later = Report(report.path, report.names)
+    later.recall()
+    later.sampled(0, "after", Sample("2+2?", "4.", "4."))
+    assert later.samples["0"] == {"prompt": "2+2?", "wanted": "4.", "before": "a film", "after": "4."}
 
 
 def test_an_earlier_version_has_kept_no_best_evaluation(report):

@@ -127,6 +127,8 @@ def test_rows_are_understood_told_and_learned(tmp_path, model, name):
     assert len(result["nodes"]) == 2
     figure = "accuracy" if "prompted" in understood else "perplexity"
     assert all(f"{figure}_after" in node for node in result["nodes"])
+    has_answers = "chat" in understood or "completion" in understood
+    assert [set(one) for one in result["samples"]] == [{"prompt", "wanted", "before", "after"}] * (3 * has_answers)
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -2,10 +2,12 @@
 
 import pytest
 import torch
-from reference import FAMILIES, WORDS, some_updates, tiny_base, tiny_replica
+from reference import FAMILIES, WORDS, some_updates, tiny_base, tiny_replica, tiny_settings
 
 from seedflood.errors import UsageError
-from seedflood.training.generation import Wish, write_on
+from seedflood.training.formats import CompletionFormat
+from seedflood.training.generation import SAMPLES, Wish, write_on, write_samples
+from seedflood.training.tasks import make_task
 
 PROMPT = "a film was good ."
 
@@ -49,6 +51,18 @@ def test_each_new_token_costs_one_position():
     )
     write_on(base, PROMPT, Wish(4), lambda _: None)
     assert lengths == [5, 1, 1, 1]
+
+
+def test_the_first_validation_rows_are_written_on_from_where_their_answers_begin():
+    base, _ = base_of("llama", False)
+    rows = [{"prompt": PROMPT, "completion": f" was {word}"} for word in WORDS[:5]]
+    task = make_task(tiny_settings(task="completion"), base.tokenizer, CompletionFormat(), rows, rows)
+    samples = write_samples(base, task)
+    pieces = []
+    write_on(base, PROMPT, Wish(32), pieces.append)
+    assert [one.prompt for one in samples] == [PROMPT] * SAMPLES
+    assert [one.wanted.split()[0] for one in samples] == ["was"] * SAMPLES
+    assert {one.written for one in samples} == {"".join(pieces)}
 
 
 def test_text_is_shown_piece_by_piece_and_the_prompt_is_not():

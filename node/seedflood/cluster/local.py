@@ -152,6 +152,10 @@ def show_result(result: dict[str, Any], console: Console) -> None:
     last = result | {"seconds": max(node["spent_seconds"] for node in result["nodes"])} if earlier else result
     for one in (*earlier, last):
         _show_run(one, f"{one['name']} ({one['run_id'][:16]})" if earlier else one["run_id"][:16], console)
+    for sample in result.get("samples", ()):
+        for name in ("prompt", "wanted", "before", "after"):
+            console.print(f"{name:>7}: {sample.get(name, '-').strip()}", markup=False, highlight=False)
+        console.print()
     for name, words in result.get("errors", {}).items():
         console.print(f"{name} said: {words}", style="red", markup=False, highlight=False)
 
@@ -473,6 +477,7 @@ def _describe_run(results: list[dict[str, Any]], evaluations: list[dict[str, flo
         "seconds": max(result["spent_seconds"] for result in results),
         "digests_equal": len({result["digest"] for result in results}) == 1,
         "evaluations": evaluations,
+        "samples": results[0].get("samples", []),
         "nodes": [{key: result[key] for key in keys if key in result} for result in results],
     }
     tokens = sum(result.get("tokens", 0) for result in results)

@@ -17,6 +17,7 @@ import structlog
 from seedflood import durable
 from seedflood.errors import JournalError
 from seedflood.operations.rise import Best
+from seedflood.training.generation import Sample
 
 _log = structlog.stdlib.get_logger("seedflood")
 
@@ -29,7 +30,8 @@ Figures = dict[str, float | None]
 @dataclass(slots=True)
 class Report:
     """The figures of one node. names: of its objective's figures. before, after: evaluations of the base model and of
-    the result. best: the best one in all lives."""
+    the result. best: the best one in all lives. samples: by number, a `prompt` of a row, what
+    follows it (`wanted`), and what the model has written `before` and `after` the run."""
 
     path: Path
     names: Sequence[str]
@@ -37,6 +39,7 @@ class Report:
     before: Figures = field(default_factory=dict)
     after: Figures = field(default_factory=dict)
     best: Best | None = None
+    samples: dict[str, dict[str, str]] = field(default_factory=dict)
     logged_at: float = float("-inf")
 
     def recall(self) -> bool:
@@ -47,10 +50,15 @@ class Report:
         except (OSError, ValueError):
             return False
         if isinstance(known, dict) and isinstance(known.get("before"), dict):
-            self.before = known["before"]
+            self.before, self.samples = known["before"], known.get("samples", {})
             with contextlib.suppress(LookupError, TypeError):  # an earlier version kept none
                 self.best = Best(**known["best"])
         return bool(self.before)
+
+    def sampled(self, number: int, when: str, sample: Sample) -> None:
+        known = self.samples.setdefault(str(number), {"prompt": sample.prompt, "wanted": sample.wanted})
+        known[when] = sample.written
+        self.keep()
 
     def keep(self, result: dict[str, Any] | None = None) -> None:
         """Writes the file. If that fails it only logs a warning: figures are no reason to end."""
@@ -62,7 +70,7 @@ class Report:
     def write(self, result: dict[str, Any] | None = None) -> None:
         """Writes the file. Raises JournalError if that fails."""
         best = asdict(self.best) if self.best is not None else None
-        said = {"before": self.before, "best": best, "result": result}
+        said = {"before": self.before, "best": best, "samples": self.samples, "result": result}
         data = json.dumps(_finite(said), indent=1, allow_nan=False).encode()
         try:
             durable.write(self.path, data, mode=0o644)

@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 from seedflood.config import Settings
 from seedflood.host.compute_thread import Run, nothing
@@ -17,6 +17,7 @@ from seedflood.operations.hub import TelemetryHub
 from seedflood.operations.rise import Best, find_rise
 from seedflood.training.card import Learned, model_card
 from seedflood.training.evaluation import Evaluation
+from seedflood.training.generation import Sample
 
 
 class Learner(Protocol):
@@ -26,6 +27,9 @@ class Learner(Protocol):
         """Called when the run is over: finishes what is still open."""
 
     def evaluate(self) -> Evaluation: ...
+
+    def samples(self) -> list[Sample]:
+        """What the model says to some prompts, if the task has any."""
 
     def export(self, folder: Path, card: str) -> Path:
         """Writes the model as a Hugging Face folder with a model card."""
@@ -64,6 +68,7 @@ class Results:
                 self.report.keep()
 
             self._evaluate(0, remember)
+            self._write_samples("before")
 
     def evaluate_on_the_way(self, step: int) -> None:
         """Evaluates after `step` steps, if it is time for that."""
@@ -75,6 +80,7 @@ class Results:
         self._run(self._trainer.complete, nothing)
         if self._is_evaluated:
             self._evaluate(self._settings.run.steps, self.report.after.update)
+            self._write_samples("after")
         self._run(self._trainer.digest, lambda digest: self._export(digest, then))
 
     def _export(self, digest: bytes, then: Callable[[bytes], None]) -> None:
@@ -109,6 +115,16 @@ class Results:
             then({**figures, "rows": result.rows})
 
         self._run(evaluate, tell)
+
+    def _write_samples(self, when: Literal["before", "after"]) -> None:
+        """Has the model answer prompts of validation rows, for people to see what it has learned."""
+
+        def tell(samples: list[Sample]) -> None:
+            for number, one in enumerate(samples):
+                self.report.sampled(number, when, one)
+                self._hub.tell(f"written {when}", prompt=one.prompt, written=one.written)
+
+        self._run(self._trainer.samples, tell)
 
     def _remember(self, step: int, loss: float) -> None:
         """Keeps the best evaluation: a node that was restarted is to see that the loss has risen."""

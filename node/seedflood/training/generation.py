@@ -2,35 +2,72 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from transformers import GenerationConfig, TextStreamer
 
 from seedflood.errors import UsageError
 from seedflood.training.models import BaseModel
+from seedflood.training.objectives.language_modelling import MarkedExample
+from seedflood.training.tasks import Task
 
 Show = Callable[[str], None]
 """Is given each piece of text as soon as it is whole."""
+
+
+SAMPLES, SAMPLE_TOKENS, SAMPLE_SECONDS = 3, 32, 10.0
+"""How many texts are written before and after a run, and how long each may be."""
+
+
+class Sample(NamedTuple):
+    """A prompt of a validation row, what follows it there, and what a model has written in its place."""
+
+    prompt: str
+    wanted: str
+    written: str
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
     """How to generate. tokens_max: of new tokens; the positions of the model may allow fewer. temperature: 0 takes the
     most likely token. seed: of the draws; None: another one each time. is_chat: the prompt is what a user says to the
-    model, in the tokenizer's template."""
+    model, in the tokenizer's template. seconds_max: None: as long as it takes."""
 
     tokens_max: int
     temperature: float = 0.0
     seed: int | None = None
     is_chat: bool = False
+    seconds_max: float | None = None
 
 
-@torch.inference_mode()
+def write_samples(base: BaseModel, task: Task) -> list[Sample]:
+    """What a model writes after the prompts of the first validation rows; none in tasks without prompts and answers."""
+    examples = [one for one in task.validation_examples[:SAMPLES] if isinstance(one, MarkedExample)]
+    wish, samples = Wish(SAMPLE_TOKENS, seconds_max=SAMPLE_SECONDS), []
+    for example in examples:
+        begin = example.is_trained.index(True)
+        end = begin + (*example.is_trained[begin:], False).index(False)
+        pieces: list[str] = []
+        if begin:
+            _continue(base, list(example.tokens[:begin]), wish, pieces.append)
+            prompt, wanted = (
+                base.tokenizer.decode(part, skip_special_tokens=True)
+                for part in (example.tokens[:begin], example.tokens[begin:end])
+            )
+            samples.append(Sample(prompt, wanted, "".join(pieces)))
+    return samples
+
+
 def write_on(base: BaseModel, prompt: str, wish: Wish, show: Show) -> list[int]:
     """Shows what follows the prompt, up to the end of the text; returns its tokens. Raises UsageError for a prompt that
     this model cannot take."""
     tokens = _chat_tokens(base.tokenizer, prompt) if wish.is_chat else _tokens(base.tokenizer, prompt)
+    return _continue(base, tokens, wish, show)
+
+
+@torch.inference_mode()
+def _continue(base: BaseModel, tokens: list[int], wish: Wish, show: Show) -> list[int]:
     room = wish.tokens_max
     if (positions := getattr(base.model.config, "max_position_embeddings", None)) is not None:
         room = min(room, positions - len(tokens))
@@ -66,6 +103,7 @@ def _config(base: BaseModel, wish: Wish, room: int) -> GenerationConfig:
     drawn = {"temperature": wish.temperature, "top_k": 0, "top_p": 1.0} if wish.temperature > 0 else {}
     return GenerationConfig(  # type: ignore[no-untyped-call]
         max_new_tokens=room,
+        max_time=wish.seconds_max,
         do_sample=wish.temperature > 0,
         use_cache=True,
         eos_token_id=end,

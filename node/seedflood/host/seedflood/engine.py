@@ -245,6 +245,7 @@ class SeedfloodEngine(Engine):
     def result(self) -> dict[str, Any]:
         return {
             **self.report.figures(),
+            **({"samples": [*self.report.samples.values()]} if self.report.samples else {}),
             "digest": self._digest.hex(),
             "updates": self.node.frontier.count(),
             "late_updates": self._hub.tally.late,

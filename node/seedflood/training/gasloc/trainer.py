@@ -27,6 +27,7 @@ from seedflood.training.gasloc.held_out import evaluate_packed
 from seedflood.training.gasloc.outer import Mixed, Outer, OuterSettings
 from seedflood.training.gasloc.packing import PackedTask
 from seedflood.training.gasloc.worker import LocalSteps, Worker, WorkerSettings
+from seedflood.training.generation import Sample
 from seedflood.training.models import BaseModel, digest_weights, export_model
 
 NORM_FACTOR, SIZE_MIN = 100.0, 0.01
@@ -126,6 +127,10 @@ class Trainer:
     def evaluate(self) -> Evaluation:
         """Loss and perplexity of the present parameters."""
         return evaluate_packed(self.worker.causal, self.task)
+
+    def samples(self) -> list[Sample]:
+        """None: rows are packed, so it is not known where a prompt ends."""
+        return []
 
     def export(self, folder: Path, card: str) -> Path:
         """Writes the present parameters as a Hugging Face folder with a model card."""

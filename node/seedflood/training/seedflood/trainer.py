@@ -20,6 +20,7 @@ from seedflood.protocol.seedflood.payload import Pairs
 from seedflood.protocol.seedflood.seeds import probe_seed
 from seedflood.protocol.seedflood.statement import Rows
 from seedflood.training.evaluation import Evaluation, evaluate
+from seedflood.training.generation import Sample, write_samples
 from seedflood.training.loading import load_base, load_rows
 from seedflood.training.models import BaseModel
 from seedflood.training.seedflood.estimate import Measurement
@@ -178,6 +179,10 @@ class Trainer:
     def evaluate(self) -> Evaluation:
         """The figures over the validation rows, with the weights as they are. Raises DataError if there are no rows."""
         return evaluate(self.replica.causal, self.task)
+
+    def samples(self) -> list[Sample]:
+        """See `write_samples`: with the weights as they are."""
+        return write_samples(self.replica.base, self.task)
 
     def digest(self) -> bytes:
         """See `Replica.digest`."""
