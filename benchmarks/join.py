@@ -125,7 +125,7 @@ def _join_large(home: Path) -> dict[str, Metric]:
     shares: list[float] = []
     for form, period in LARGE_PERIODS.items():
         run = {"model": str(model), "steps": LARGE_STEPS, "refresh_period": period, "clients": ORIGINS}
-        cluster = Cluster(home / form, 2, [(1, 0)], run=run, node={"when_finished": "serve"})
+        cluster = Cluster(home / form, 2, [(1, 0)], run=run, node={"then": "serve"})
         history = _history(cluster, base.digest, donors=1)
         history.write(history.sums(Replica(base, history.run)) if form == "sums" else ())
         with cluster:
@@ -146,7 +146,7 @@ def _join_large(home: Path) -> dict[str, Metric]:
 def _lose_donor(home: Path) -> dict[str, Metric]:
     """The donor is killed while it answers; the other one goes on. All in one epoch that has not ended: bundles."""
     run = {"steps": LONG_STEPS, "refresh_period": 2 * LONG_STEPS, "clients": ORIGINS}
-    cluster = Cluster(home, 3, [(2, 0), (2, 1)], run=run, node={"when_finished": "serve"})
+    cluster = Cluster(home, 3, [(2, 0), (2, 1)], run=run, node={"then": "serve"})
     _history(cluster, load_model(str(embedded.MODEL_FOLDER)).digest, donors=2).write()
     with cluster:
         *donors, joiner = cluster.nodes

@@ -48,7 +48,6 @@ RUN: Mapping[str, Any] = {
     "local_steps": LOCAL_STEPS,
     "initial": "random",
     "learning_rate": 2e-3,
-    "warmup_steps": 20,
     "final": "apart",
 }
 SINGLE: Mapping[str, Any] = {"local_steps": 1, "matching": "full"}

@@ -9,7 +9,7 @@ from simulation.host import Host
 from simulation.work import Pace
 from simulation.world import World
 
-NONCE = ""
+NAME = ""
 DOORS = 2
 """How many hosts a newcomer or a stranger dials."""
 
@@ -29,7 +29,7 @@ class Operator:
             world.cast_out(world.hosts[index].origin)
 
     def sign(self, roster: Roster) -> Roster:
-        return roster.signed(self._world.notary.signer(self.key), self.key, NONCE)
+        return roster.signed(self._world.notary.signer(self.key), self.key, NAME)
 
     def give(self, roster: Roster, index: int) -> None:
         """Puts a roster on the disk of a host, which reads it at once, or when it starts."""

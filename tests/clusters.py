@@ -129,7 +129,7 @@ class Closed:
         self.sign(self.roster.removing([name]))
 
     def sign(self, roster: Roster) -> None:
-        signed = SignedRoster.sign(self.operator, "", roster)
+        signed = SignedRoster.sign(self.operator, "run", roster)
         self.roster = signed.roster
         write_roster(self.path, signed)
 
@@ -137,9 +137,9 @@ class Closed:
     def path(self) -> Path:
         return self.folder / "roster.json"
 
-    async def start(self, name: str, peers: list[str], *, roster: Path | None = None, **run: Any) -> Daemon:
+    async def start(self, name: str, peers: list[str], /, *, roster: Path | None = None, **run: Any) -> Daemon:
         run = {"steps": 400, "batch_size": 2, "window": "bounded", "operator": self.operator.public_key.hex()} | run
-        return await self.cluster.start(name, peers, run, {"roster": roster or self.path, "when_finished": "serve"})
+        return await self.cluster.start(name, peers, run, {"roster": roster or self.path, "then": "serve"})
 
     def copy(self, name: str) -> Path:
         """The roster as it is now, for a host that will not hear of a later one by itself."""

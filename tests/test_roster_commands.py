@@ -44,12 +44,12 @@ KEYS = [Identity.generate().public_key.hex() for _ in range(3)]
 
 
 def test_an_operator_makes_a_roster_shows_it_and_removes_a_host(desk: Desk) -> None:
-    code, out, _ = desk.sign("add", "alpha", KEYS[0], "--nonce", "two")
+    code, out, _ = desk.sign("add", "alpha", KEYS[0], "--run", "two")
     assert (code, "alpha is on the roster, serial 2" in out) == (0, True)
     assert desk.sign("add", "beta", KEYS[1], "--role", "relay", "--role", "read", "--until", "2001-02-03")[0] == 0
     code, out, _ = desk.run("show", "--json")
     shown = json.loads(out)
-    assert (shown["operator"], shown["nonce"], shown["serial"]) == (desk.operator.public_key.hex(), "two", 3)
+    assert (shown["operator"], shown["run"], shown["serial"]) == (desk.operator.public_key.hex(), "two", 3)
     assert [(one["name"], one["state"], one["roles"], one["until"]) for one in shown["entries"]] == [
         ("alpha", "valid", "train", None),
         ("beta", "over", "relay, read", "2001-02-03T00:00:00Z"),
@@ -69,7 +69,9 @@ def test_who_was_cut_off_is_shown_with_the_steps_that_do_not_count(desk: Desk) -
         desk.sign("add", name, key)
     desk.sign("remove", "alpha", "--yes")
     cut = Cut.keeping([(0, 4), (7, 9)], 0, bytes(32))
-    write_roster(desk.file, SignedRoster.sign(desk.operator, "", read_roster(desk.file).roster.cutting("alpha", cut)))
+    write_roster(
+        desk.file, SignedRoster.sign(desk.operator, "run", read_roster(desk.file).roster.cutting("alpha", cut))
+    )
     _, out, _ = desk.run("show", "--json")
     shown = [(one["name"], one["state"], one["holes"]) for one in json.loads(out)["entries"]]
     assert shown == [("alpha", "cut off", "5-6, from 10 on"), ("beta", "valid", None)]
@@ -138,7 +140,7 @@ def test_a_roster_is_compared_with_the_run_of_a_host(desk: Desk, tmp_path: Path)
     peers = tmp_path / "peers.toml"
     peers.write_text(f'[run]\noperator = "{desk.operator.public_key.hex()}"\n[node]\nroster = "roster.json"\n')
     assert desk.run("verify", "--peers", str(peers))[0] == 0
-    peers.write_text(f'[run]\noperator = "{desk.operator.public_key.hex()}"\nnonce = "two"\n')
+    peers.write_text(f'[run]\noperator = "{desk.operator.public_key.hex()}"\nname = "two"\n')
     code, _, err = desk.run("verify", "--peers", str(peers))
     assert (code, "is not the roster of the run in" in err) == (ExitCode.CONFIG, True)
     desk.file.write_text(desk.file.read_text().replace('"alpha"', '"gamma"'))

@@ -104,8 +104,8 @@ FAULTS = [
     (changed(colour="red"), 'unknown key "colour"'),
     (changed(operator="ab"), '"operator" must be 64 hex digits'),
     (changed(operator=7), '"operator" must be 64 hex digits'),
-    (changed(nonce=7), '"nonce" must be printable text'),
-    (changed(nonce="x" * 65), '"nonce" must be printable text of at most 64'),
+    (changed(run=7), '"run" must be printable text'),
+    (changed(run="x" * 65), '"run" must be printable text of at most 64'),
     (changed(serial="7"), '"serial" must be a whole number'),
     (changed(serial=True), '"serial" must be a whole number'),
     (changed(serial=0), "the serial 0"),
@@ -123,7 +123,7 @@ FAULTS = [
     (with_entry(until="2027"), 'unknown key "until"'),
     (with_entry(name="beta"), "not signed by its operator"),
     (changed(serial=8), "not signed by its operator"),
-    (changed(nonce="other"), "not signed by its operator"),
+    (changed(run="other"), "not signed by its operator"),
     (b" " * (FILE_BYTES_MAX + 1), "more than 2097152 bytes"),
 ]
 
@@ -161,7 +161,7 @@ def test_whatever_the_bytes_are_a_fault_is_a_value_error(data: bytes) -> None:
 
 
 @given(
-    st.sampled_from(["operator", "nonce", "serial", "entries", "signature"]),
+    st.sampled_from(["operator", "run", "serial", "entries", "signature"]),
     st.none()
     | st.integers()
     | st.text(max_size=4)

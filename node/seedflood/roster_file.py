@@ -1,9 +1,9 @@
-"""The file of a roster: readable, with operator, nonce and signature inside, so it can be checked wherever it lies.
+"""The file of a roster: readable, with operator, run and signature inside, so it can be checked wherever it lies.
 
     {
       "seedflood_roster": 1,
       "operator": "64 hex digits",
-      "nonce": "",
+      "run": "first",
       "serial": 3,
       "entries": [
         {"name": "host1", "public_key": "64 hex digits", "roles": ["train"], "not_after": "2027-01-01T00:00:00Z"}
@@ -28,11 +28,11 @@ from seedflood import durable
 from seedflood.errors import ConfigError
 from seedflood.identity import Identity, verify
 from seedflood.protocol.origin import STEP_MAX
-from seedflood.protocol.swarm.roster import CONTENT_BYTES, ENTRIES_MAX, NONCE_CHARACTERS_MAX, Cut, Entry, Roster
+from seedflood.protocol.swarm.roster import CONTENT_BYTES, ENTRIES_MAX, RUN_CHARACTERS_MAX, Cut, Entry, Roster
 
 FILE_VERSION = 1
 FILE_BYTES_MAX = 2 << 20
-KEYS = ("seedflood_roster", "operator", "nonce", "serial", "entries", "signature")
+KEYS = ("seedflood_roster", "operator", "run", "serial", "entries", "signature")
 ENTRY_KEYS = ("name", "public_key", "roles", "not_before", "not_after", "cut")
 CUT_KEYS = ("holes", "since", "content")
 
@@ -40,28 +40,27 @@ _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 class SignedRoster(NamedTuple):
-    """A roster with what it is bound to. operator: the operator's public key. nonce: that of the run, "" if it has
-    none."""
+    """A roster with what it is bound to. operator: the operator's public key. run: its name."""
 
     operator: bytes
-    nonce: str
+    run: str
     roster: Roster
 
     @classmethod
-    def sign(cls, operator: Identity, nonce: str, roster: Roster) -> Self:
+    def sign(cls, operator: Identity, run: str, roster: Roster) -> Self:
         """operator: the operator's own key."""
-        return cls(operator.public_key, nonce, roster.signed(operator.sign, operator.public_key, nonce))
+        return cls(operator.public_key, run, roster.signed(operator.sign, operator.public_key, run))
 
     @property
     def is_signed(self) -> bool:
-        return self.roster.is_signed(self.operator, self.nonce, verify)
+        return self.roster.is_signed(self.operator, self.run, verify)
 
     def spelled(self) -> str:
         """The text of the file; equal for equal rosters."""
         head = {
             "seedflood_roster": FILE_VERSION,
             "operator": self.operator.hex(),
-            "nonce": self.nonce,
+            "run": self.run,
             "serial": self.roster.serial,
         }
         lines = [f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in head.items()]
@@ -113,15 +112,15 @@ def parse_roster(data: bytes) -> SignedRoster:
     _check_keys(told, KEYS, KEYS, "the file")
     if told["seedflood_roster"] != FILE_VERSION:
         raise ValueError('its "seedflood_roster" is not 1: another release of seedflood has written it')
-    nonce, serial, entries = told["nonce"], told["serial"], told["entries"]
-    if not isinstance(nonce, str) or len(nonce) > NONCE_CHARACTERS_MAX or not nonce.isprintable():
-        raise ValueError(f'"nonce" must be printable text of at most {NONCE_CHARACTERS_MAX} characters')
+    run, serial, entries = told["run"], told["serial"], told["entries"]
+    if not isinstance(run, str) or len(run) > RUN_CHARACTERS_MAX or not run.isprintable():
+        raise ValueError(f'"run" must be printable text of at most {RUN_CHARACTERS_MAX} characters')
     if type(serial) is not int:
         raise ValueError('"serial" must be a whole number')
     if not isinstance(entries, list) or len(entries) > ENTRIES_MAX:
         raise ValueError(f'"entries" must be a list of at most {ENTRIES_MAX} entries')
     operator, signature = parse_key(told["operator"], "operator"), _hex(told["signature"], 64, "signature")
-    return SignedRoster(operator, nonce, Roster(serial, tuple(map(_read_entry, entries)), signature))
+    return SignedRoster(operator, run, Roster(serial, tuple(map(_read_entry, entries)), signature))
 
 
 def parse_key(text: object, name: str) -> bytes:

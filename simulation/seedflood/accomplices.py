@@ -12,7 +12,7 @@ from seedflood.protocol.swarm.messages import Member, Members
 from seedflood.protocol.swarm.roster import Entry, Roster
 from seedflood.transport.answer import AnswerItem
 from simulation.link import Item
-from simulation.operator import NONCE, Operator
+from simulation.operator import NAME, Operator
 from simulation.seedflood.host import SeedfloodHost
 from simulation.seedflood.telling import draw_round
 from simulation.seedflood.world import SeedfloodWorld
@@ -72,5 +72,5 @@ class Accomplice:
         operator, strangers = self._operator, [Entry(f"s{k}", key) for k, key in enumerate(self.strangers)]
         larger = Roster(1 << 40, (*operator.roster.entries, *strangers))
         sign = self._world.notary.signer(self.strangers[0])
-        forged = (larger.signed(sign, self.strangers[0], NONCE), replace(larger, signature=self._rng.randbytes(64)))
+        forged = (larger.signed(sign, self.strangers[0], NAME), replace(larger, signature=self._rng.randbytes(64)))
         return self._rng.choice((operator.first, operator.first, operator.first, *forged))

@@ -205,7 +205,7 @@ def test_a_node_that_dies_is_said_to_be_unreachable_until_it_answers_again(few_h
 
 
 def test_the_page_tells_a_whole_run_from_joining_to_its_end(few_hosts: Hosts, page: Page):
-    first, second = few_hosts.make(2, ring(2)[:1], {"steps": 40}, {"when_finished": "serve"})
+    first, second = few_hosts.make(2, ring(2)[:1], {"steps": 40}, {"then": "serve"})
     page.open(address(first.start()))
     page.wait_for("state-text", "joining")
     assert page.text("state-reason")

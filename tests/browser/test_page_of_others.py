@@ -87,17 +87,6 @@ def test_it_says_for_whom_it_waits_in_the_words_of_the_algorithm(shown: Page, st
     assert shown.text("state-reason") == "Takes part."
 
 
-def test_links_that_are_not_encrypted_are_named(shown: Page, strange):
-    read = "return document.getElementById('exposed').checkVisibility()"
-    assert not shown.read(read)
-    settings = strange.hub.settings
-    exposed = settings.node.model_copy(update={"listen": "0.0.0.0:7070"})
-    insecure = settings.tls.model_copy(update={"insecure": True})
-    strange.hub.settings = settings.model_copy(update={"node": exposed, "tls": insecure})
-    shown.wait_for("exposed", "Links are not encrypted: 0.0.0.0:7070 ([tls] insecure = true).")
-    assert shown.read(read)
-
-
 def test_it_says_who_may_take_part(shown: Page, strange):
     assert shown.text("roster") == "Open run: whoever knows its settings may take part."
     strange.node.show(roster=RosterView(7, 4, 1), refused={"stranger": 12, "payload": 3})

@@ -17,13 +17,13 @@ RELEASED = json.loads((Path(__file__).parent / "defaults.json").read_text())
 """For each schema version what a run is if it says nothing, or only what stands under "said"."""
 
 IDS = {
-    "a327bd8b08521494": {},
-    "eb1f916e043aacb6": {"name": "compose", "task": "embedded", "clients": 4, "steps": 250, "train_examples": 1024},
-    "70176723f85e10b9": {"clients": 16, "steps": 5000, "window": "bounded", "refresh_period": 2000}
+    "91525b049f50f043": {},
+    "97e8522f3421062a": {"name": "compose", "task": "embedded", "clients": 4, "steps": 250, "train_examples": 1024},
+    "1b95c504ae47691b": {"clients": 16, "steps": 5000, "window": "bounded", "refresh_period": 2000}
     | {"model": "facebook/opt-125m"},
-    "213611f3f733f42c": {"estimate": "gradient", "steps": 48, "learning_rate": 2e-4, "seed": 2**63 - 1},
-    "7c8e85a066b34c3b": {"task": "prompted", "template": "{é} it was", "label_words": ["bad", "good"]},
-    "572e52aa645bd63e": {"estimate": "gradient", "local_steps": 4, "clip": 8.0} | {"optimizer": "momentum"},
+    "b96a2ed7a62b91c6": {"estimate": "gradient", "steps": 48, "learning_rate": 2e-4, "seed": 2**63 - 1},
+    "88844cd28766d207": {"task": "prompted", "template": "{é} it was", "label_words": ["bad", "good"]},
+    "014215a1e6b0f3bf": {"estimate": "gradient", "local_steps": 4, "clip": 8.0} | {"optimizer": "momentum"},
 }
 """Runs of this schema version by the first bytes of their ids. One that changes parts hosts that were together."""
 
@@ -162,10 +162,10 @@ def test_an_epoch_of_gradients_is_whole_rounds(local_steps):
     assert 100 <= run.seedflood.refresh_period < 100 + local_steps
 
 
-def test_operator_and_nonce_are_part_of_the_run_and_the_list_of_hosts_is_not():
+def test_operator_and_name_are_part_of_the_run_and_the_list_of_hosts_is_not():
     operator = "ab" * 32
-    ids = {RunSettings(**keys).run_id() for keys in ({}, {"operator": operator}, {"nonce": "two"})}
-    assert len({*ids, RunSettings(operator=operator, nonce="two").run_id()}) == 4
+    ids = {RunSettings(**keys).run_id() for keys in ({}, {"operator": operator}, {"name": "two"})}
+    assert len({*ids, RunSettings(operator=operator, name="two").run_id()}) == 4
 
 
 @pytest.mark.parametrize("operator", ["", "ab", "AB" * 32, "xy" * 32])

@@ -257,8 +257,8 @@ async def test_a_host_that_cannot_take_part_is_told_what_to_do(closed: Closed) -
     closed.sign(closed.roster.adding(Entry("c", bytes([1] * 32))))
     with pytest.raises(ConfigError, match="lists c with another key than that of this host: put its own identity"):
         await closed.start("c", [])
-    with pytest.raises(ConfigError, match=re.escape('is for the nonce "", but [run] nonce is "two"')):
-        await closed.start("a", [], nonce="two")
+    with pytest.raises(ConfigError, match=re.escape('is for the run "run", but [run] name is "two"')):
+        await closed.start("a", [], name="two")
     with pytest.raises(ConfigError, match="is signed by the operator"):
         await closed.start("a", [], operator="ab" * 32)
     key = closed.make_key("late").public_key

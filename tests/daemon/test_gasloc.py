@@ -25,7 +25,6 @@ RUN = {
     "local_steps": 6,
     "initial": "random",
     "learning_rate": 1e-2,
-    "warmup_steps": 4,
     "matching": "two",
     "encoding": "float32",
 }
@@ -160,7 +159,7 @@ async def test_a_host_that_is_killed_in_a_diloco_run_agrees_with_the_others_when
 
 
 async def test_a_host_that_comes_back_when_all_have_finished_takes_the_agreed_parameters(cluster):
-    run, serve = {"clients": 3, "steps": 120}, {"when_finished": "serve", "patience_seconds": 2.0}
+    run, serve = {"clients": 3, "steps": 120}, {"then": "serve", "patience_seconds": 2.0}
     await cluster.start("a", [], run, serve)
     await cluster.start("b", ["a"], run, serve)
     c = await cluster.start("c", ["a", "b"], run, {"patience_seconds": 1.0})

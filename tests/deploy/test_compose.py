@@ -87,7 +87,6 @@ def test_a_cluster_ends_right_though_one_node_is_killed_and_another_one_loses_it
     metrics = get(cluster, "/metrics")
     assert "seedflood_window_step" in metrics
     assert "seedflood_run_closed 1.0" in metrics
-    assert "seedflood_links_insecure 0.0" in metrics
 
     killed.kill_inside()
     killed.wait_for("started")

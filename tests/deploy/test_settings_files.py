@@ -78,4 +78,3 @@ def test_the_tours_that_are_shipped_pre_train_and_then_fine_tune_what_came_of_it
     assert (first.settings.run.mode, second.settings.run.mode) == ("gasloc", "seedflood")
     assert second.settings.run.model == PREVIOUS
     assert second.settings.node.listen == first.settings.node.listen == "0.0.0.0:7070"
-    assert second.settings.exposed == first.settings.exposed == ()

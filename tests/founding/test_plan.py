@@ -27,7 +27,6 @@ def test_each_host_gets_what_it_needs_and_no_more(tmp_path):
         ids.add(settings.run.run_id())
         assert Identity.load_or_create(folder / "seedflood-state" / "identity.pem").public_key.hex() == keys[name]
         assert (settings.node.name, settings.node.shard) == (name, f"{k + 1}/3")
-        assert settings.exposed == ()
         for peer in settings.peers:
             assert peer.origin == keys[ports[peer.address.rpartition(":")[2]]]
     assert len(ids) == 1
@@ -41,7 +40,7 @@ def test_the_roster_is_the_operators_and_names_all_hosts(tmp_path):
     signed = read_roster(tmp_path / "run" / "roster.json")
     run = load_settings(tmp_path / "run" / "alpha" / "peers.toml").run
     assert signed.operator == operator.public_key == bytes.fromhex(run.operator)
-    assert signed.nonce == run.nonce
+    assert signed.run == run.name
     assert {entry.name: entry.public_key.hex() for entry in signed.roster.entries} == keys
     assert (tmp_path / "run" / "operator.key").stat().st_mode & 0o777 == 0o600
     for name in keys:

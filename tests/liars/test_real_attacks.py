@@ -69,7 +69,7 @@ class Operator:
         self.roster = Roster(1)
 
     def sign(self, roster: Roster) -> None:
-        signed = SignedRoster.sign(self.identity, "", roster)
+        signed = SignedRoster.sign(self.identity, "run", roster)
         self.roster = signed.roster
         write_roster(self.path, signed)
 

@@ -85,11 +85,5 @@ def test_a_shortened_run_has_whole_rounds():
         shorten(run, 7)
 
 
-def test_the_warm_up_of_a_shortened_run_is_as_much_shorter():
-    run = RunSettings.of(**RUN, steps=400, estimate="gradient", warmup_steps=40)
-    assert shorten(run, None).seedflood.warmup_steps == 3  # of 32 steps
-    assert shorten(run, 400) == run.model_copy(update={"clients": 2})
-
-
 def test_a_shortened_run_has_not_too_many_origins():
     assert shorten(RunSettings.of(**(RUN | {"clients": 64})), None).clients == 8

@@ -24,7 +24,7 @@ async def finished(cluster, tmp_path):
         lines = [json.dumps({"sentence": row["sentence"]}) for row in embedded.rows(split)[:32]]
         (folder / f"{split}.jsonl").write_text("\n".join(lines))
     run = {"task": "lm", "template": "{sentence}", "clients": 1, "steps": 4, "train_examples": 32}
-    node = {"data": str(folder), "evaluate_examples": None, "when_finished": "serve"}
+    node = {"data": str(folder), "evaluate_examples": None, "then": "serve"}
     daemon = await cluster.start("a", [], run, node)
     await cluster.until(lambda: daemon.result is not None)
     return daemon
@@ -56,7 +56,7 @@ async def test_a_restarted_node_knows_the_curves_of_all_figures(finished):
 
 
 async def test_a_run_is_evaluated_on_the_way_though_nobody_asked_for_it(cluster):
-    node = {"evaluate_examples": 1, "when_finished": "serve"}
+    node = {"evaluate_examples": 1, "then": "serve"}
     daemon = await cluster.start("a", [], {"clients": 1, "steps": 300}, node)
     await cluster.until(lambda: daemon.result is not None)
     first, *between, last = (event["step"] for event in daemon.hub.events if event["event"] == "evaluated")
@@ -66,7 +66,7 @@ async def test_a_run_is_evaluated_on_the_way_though_nobody_asked_for_it(cluster)
 
 
 async def test_a_run_without_validation_rows_is_never_evaluated(cluster):
-    node = {"evaluate_examples": 0, "evaluate_every": 1, "when_finished": "serve"}
+    node = {"evaluate_examples": 0, "evaluate_every": 1, "then": "serve"}
     daemon = await cluster.start("a", [], {"clients": 1, "steps": 4}, node)
     await cluster.until(lambda: daemon.result is not None)
     assert not [event for event in daemon.hub.events if event["event"] == "evaluated"]
@@ -101,7 +101,7 @@ async def test_a_run_that_unlearns_says_so_in_every_life(cluster, http):
 async def test_what_is_shown_of_a_run_that_went_wrong_is_json(cluster, http, monkeypatch):
     wrong = Evaluation({"accuracy": 0.5, "loss": math.nan}, "loss", 8)
     monkeypatch.setattr(Trainer, "evaluate", lambda trainer: wrong)
-    node = {"evaluate_examples": None, "evaluate_every": 0, "when_finished": "serve"}
+    node = {"evaluate_examples": None, "evaluate_every": 0, "then": "serve"}
     daemon = await cluster.start("a", [], {"clients": 1, "steps": 4}, node)
     await cluster.until(lambda: daemon.result is not None)
     async with http.get(f"http://{daemon.address}/api/status") as answer:

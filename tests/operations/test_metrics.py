@@ -21,8 +21,8 @@ RUN = {"clients": 2, "steps": 8}
 @pytest.fixture
 async def scrape(cluster, http):
     """The text of a node whose run is over, and which serves."""
-    a = await cluster.start("a", [], RUN, {"when_finished": "serve", "evaluate_examples": 8})
-    b = await cluster.start("b", ["a"], RUN, {"when_finished": "serve"})
+    a = await cluster.start("a", [], RUN, {"then": "serve", "evaluate_examples": 8})
+    b = await cluster.start("b", ["a"], RUN, {"then": "serve"})
     await cluster.until(lambda: a.result is not None and b.result is not None)
     async with http.get(f"http://{a.address}/metrics") as answer:
         assert answer.content_type == "text/plain"

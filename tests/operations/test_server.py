@@ -17,7 +17,7 @@ from seedflood.operations.http_address import find_http_address
 
 ALONE = {"clients": 1, "steps": 4}
 PAIR = {"clients": 2, "steps": 300}
-SERVE = {"when_finished": "serve"}
+SERVE = {"then": "serve"}
 
 
 async def get(http, daemon, path, **options):

@@ -10,7 +10,7 @@ import pytest
 from seedflood.errors import ExitCode
 
 RUN = {"clients": 2, "steps": 6}
-SERVE = {"when_finished": "serve"}
+SERVE = {"then": "serve"}
 
 
 async def run(*arguments):

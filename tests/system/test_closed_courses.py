@@ -35,16 +35,16 @@ class Course:
     def __init__(self, hosts: Hosts, both: int, later: int = 0, **node: Any) -> None:
         operator, count = Identity.generate(), both + later
         closed = {"operator": operator.public_key.hex()} | ALIKE
-        first = {"name": "first", "steps": 200, "clients": both, "nonce": "1"} | closed
-        second = {"name": "second", "steps": 60, "clients": count, "nonce": "2"} | closed
+        first = {"name": "first", "steps": 200, "clients": both} | closed
+        second = {"name": "second", "steps": 60, "clients": count} | closed
         usual = {"roster": "1.json", "then": "second.toml", "patience_seconds": 0.0}
         made = hosts.make(count, ring(count), first, usual | node, tls={"loopback": True})
         keys = [Identity.load_or_create(host.folder / "state" / KEY_FILE).public_key for host in made]
         entries = tuple(Entry(host.name, key) for host, key in zip(made, keys, strict=True))
         for host in made:
-            for nonce, listed in (("1", entries[:both]), ("2", entries)):
-                path = host.folder / f"{nonce}.json"
-                write_roster(path, SignedRoster.sign(operator, nonce, Roster(1, listed)))
+            for number, run, listed in ((1, "first", entries[:both]), (2, "second", entries)):
+                path = host.folder / f"{number}.json"
+                write_roster(path, SignedRoster.sign(operator, run, Roster(1, listed)))
             text = (host.folder / "peers.toml").read_text()
             for other, key in zip(made, keys, strict=True):
                 address = f'address = "{other.settings.node.listen}"\n'

@@ -31,12 +31,12 @@ def start_and_remove_the_last(hosts, folder):
     keys = [Identity.load_or_create(host.folder / "state" / KEY_FILE).public_key for host in (a, b, c)]
     roster = Roster(1, tuple(Entry(f"h{k}", key) for k, key in enumerate(keys)))
     for host in (a, b, c):
-        write_roster(host.folder / "roster.json", SignedRoster.sign(operator, "", roster))
+        write_roster(host.folder / "roster.json", SignedRoster.sign(operator, "run", roster))
     for host in (a, b, c):
         host.start()
     c.wait_for("progress", step=5)
 
-    write_roster(a.folder / "roster.json", SignedRoster.sign(operator, "", roster.removing(["h2"])))
+    write_roster(a.folder / "roster.json", SignedRoster.sign(operator, "run", roster.removing(["h2"])))
     a.signal(signal.SIGHUP)
     assert a.wait_for("roster")["serial"] == 2
     return a, b, c
@@ -89,5 +89,5 @@ def test_a_removed_host_is_cut_off_by_the_operators_command_and_sighup(hosts, tm
     assert "h2: cut off, and settled here" in run(["peers", "--node", address]).stdout
     assert "a cut is final" in " ".join(run(cut).stderr.split())
     path, operator = a.folder / "roster.json", Identity.load(tmp_path / "operator.key")
-    write_roster(path, SignedRoster.sign(operator, "", read_roster(path).roster.removing(["h1"])))
+    write_roster(path, SignedRoster.sign(operator, "run", read_roster(path).roster.removing(["h1"])))
     assert "knows roster 3, and this file is roster 4" in " ".join(run(cut).stderr.split())

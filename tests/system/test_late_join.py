@@ -70,7 +70,7 @@ def test_under_gradients_a_late_comer_pulls_sums_of_closed_epochs_and_little_els
     """By Adam, so in strict windows: those of a run begin together. One that was never here comes when it is over."""
     steps, period = 150, 16
     run = {"estimate": "gradient", "steps": steps, "refresh_period": period, "clients": 3}
-    made = hosts.make(4, [*ring(3), (3, 0)], run, {"when_finished": "serve"})
+    made = hosts.make(4, [*ring(3), (3, 0)], run, {"then": "serve"})
     for host in made[:3]:
         host.start()
     for host in made[:3]:

@@ -40,7 +40,7 @@ def test_sighup_dials_the_peers_that_are_in_the_file_now(hosts):
     whole = (a.folder / "peers.toml").read_text()
     (a.folder / "peers.toml").write_text(whole.partition("[[peers]]")[0])
     (b.folder / "peers.toml").write_text((b.folder / "peers.toml").read_text().partition("[[peers]]")[0])
-    a.start("--set", "node.log_level=info").wait_for("started")
+    a.start().wait_for("started")
     b.start().wait_for("started")
     (a.folder / "peers.toml").write_text(whole)
     a.signal(signal.SIGHUP)

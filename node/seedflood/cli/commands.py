@@ -76,8 +76,6 @@ def run_node(
     state: Annotated[Path | None, typer.Option(help="Folder of key, journal and result ([node] state).")] = None,
     data: Annotated[str | None, typer.Option(help=f"{DATA_HELP} ([node] data).")] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu, cuda or cuda:1 ([node] device).")] = None,
-    log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error ([node] log_level).")] = None,
-    insecure: Annotated[bool, typer.Option("--insecure", help="No TLS beyond this machine.")] = False,
     overrides: SetOption = None,
     _version: VersionOption = None,
 ) -> None:
@@ -87,16 +85,14 @@ def run_node(
     neighbours that are down for ever; SIGTERM makes it leave in peace, SIGHUP read the peers again. When the run has
     ended it prints one JSON object and exits, or goes on with the run that `[node] then` names.
     """
-    given = {"name": name, "listen": listen, "state": state, "data": data, "device": device, "log_level": log_level}
+    given = {"name": name, "listen": listen, "state": state, "data": data, "device": device}
     flags = parse_overrides(overrides)
     flags.setdefault("node", {}).update({key: value for key, value in given.items() if value is not None})
-    if insecure:
-        flags.setdefault("tls", {})["insecure"] = True
-    configure_logging("info", name or "?")
+    configure_logging(name or "?")
     course = load_course(peers, flags)
     check_course(course)
     settings = course[0].settings
-    configure_logging(settings.node.log_level, settings.node.name)
+    configure_logging(settings.node.name)
     structlog.stdlib.get_logger("seedflood").info("starting", version=VERSION, state=str(settings.node.state))
 
     garbage.defer()

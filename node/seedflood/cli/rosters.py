@@ -35,7 +35,7 @@ def show(file: FileArgument, as_json: JsonOption = False) -> None:
     """Prints who is on a roster, and whether that counts now. Its signature is checked."""
     found, now = read_roster(file), time.time()
     rows = [_describe(entry, now) for entry in found.roster.entries]
-    head = {"operator": found.operator.hex(), "nonce": found.nonce, "serial": found.roster.serial}
+    head = {"operator": found.operator.hex(), "run": found.run, "serial": found.roster.serial}
     if as_json:
         typer.echo(json.dumps({**head, "entries": rows}))
         return
@@ -58,8 +58,8 @@ def verify(
     found = read_roster(file)
     if peers is not None:
         run = load_course(peers)[0].settings.run
-        if (run.operator, run.nonce or "") != (found.operator.hex(), found.nonce):
-            raise ConfigError(f"{file} is not the roster of the run in {peers}: its operator or its nonce is another.")
+        if (run.operator, run.name) != (found.operator.hex(), found.run):
+            raise ConfigError(f"{file} is not the roster of the run in {peers}: its operator or its name is another.")
     hosts = sum(not entry.is_removed for entry in found.roster.entries)
     typer.echo(f"{file} is signed by {found.operator.hex()}: serial {found.roster.serial}, {hosts} hosts")
 
@@ -75,7 +75,7 @@ def add(
     ] = None,
     since: Annotated[str | None, typer.Option("--from", metavar="TIME", help="From when on it counts.")] = None,
     until: Annotated[str | None, typer.Option(metavar="TIME", help="Until when it counts, like 2027-01-31.")] = None,
-    nonce: Annotated[str, typer.Option(help="[run] nonce, for a FILE that does not exist yet.")] = "",
+    run: Annotated[str, typer.Option(help="[run] name, for a FILE that does not exist yet.")] = "run",
 ) -> None:
     """Puts a host on a roster, or says anew what its roles and times are, and signs it.
 
@@ -87,7 +87,7 @@ def add(
         seedflood roster add roster.json host4 5f0c... --key operator.key --until 2027-01-31
     """
     operator = Identity.load(key)
-    before = _read_own(file, operator) if file.exists() else SignedRoster(operator.public_key, nonce, Roster(1))
+    before = _read_own(file, operator) if file.exists() else SignedRoster(operator.public_key, run, Roster(1))
     try:
         entry = Entry(name, parse_key(public_key, "PUBLIC-KEY"), _roles(role), _time(since), _time(until))
         after = before.roster.adding(entry)
@@ -202,7 +202,7 @@ def _read_own(file: Path, operator: Identity) -> SignedRoster:
 
 
 def _write(file: Path, operator: Identity, before: SignedRoster, after: Roster) -> None:
-    write_roster(file, SignedRoster.sign(operator, before.nonce, after))
+    write_roster(file, SignedRoster.sign(operator, before.run, after))
 
 
 def _roles(told: list[str] | None) -> tuple[Role, ...]:

@@ -81,7 +81,6 @@ def status(peers: PeersOption = Path("peers.toml"), node: NodeOption = None, as_
         "evaluated": _show_evaluation(said["history"]["figures"]),
         "figures": ", ".join(f"{name} {_show_figure(value)}" for name, value in said["figures"].items()),
         "partners": ", ".join(f"{name.replace('_', ' ')} {text}" for name, text in said["words"].items()),
-        "not encrypted": ", ".join(of_node["exposed"]),
         "roster": _show_roster(said["roster"]) if said["members"] else "not known yet: the node loads",
         "course": _show_course(of_node["course"]),
         "window": _show_window(said["window"]) if run["window"] else "",

@@ -61,7 +61,7 @@ def plan_tour(
         train_examples=None,
         seed=seed,
         evaluate_every=max(LOCAL_STEPS, pretraining // EVALUATIONS),
-        overrides={"run": merge({"name": "pretrain", "gasloc": {"warmup_steps": pretraining // 10}}, PRETRAINING)},
+        overrides={"run": merge({"name": "pretrain"}, PRETRAINING)},
         then=then,
     )
 

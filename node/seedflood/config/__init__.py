@@ -16,7 +16,15 @@ from seedflood.config.load import (
     load_settings,
     read_layer,
 )
-from seedflood.config.node import NodeSettings, PeerSettings, TlsSettings, check_address, divide_data, is_loopback
+from seedflood.config.node import (
+    SERVE,
+    NodeSettings,
+    PeerSettings,
+    TlsSettings,
+    check_address,
+    divide_data,
+    is_loopback,
+)
 from seedflood.config.run import WITHOUT_ROWS, ObjectiveSettings, RunSettings, TaskName
 from seedflood.config.seedflood import SeedfloodSettings
 from seedflood.config.tables import AlgorithmSettings, merge, spell
@@ -25,6 +33,7 @@ __all__ = [
     "EMBEDDED",
     "PREVIOUS",
     "SECTIONS",
+    "SERVE",
     "WITHOUT_ROWS",
     "AlgorithmSettings",
     "GaslocSettings",

@@ -135,7 +135,7 @@ def _read(path: Path, flags: Mapping[str, Any]) -> Iterator[Settings]:
         layer = merge(layer, anchor(given if layer else with_state(given), folder))
         settings = combine(layer, flags, str(following), folder)
         yield settings
-        following = settings.node.then
+        following = settings.node.then if isinstance(settings.node.then, Path) else None
         layer, flags = _inherited(layer), {**flags, "node": _of_the_host(flags.get("node", {}))}
 
 

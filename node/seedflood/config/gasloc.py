@@ -40,11 +40,12 @@ class GaslocSettings(AlgorithmSettings):
     optimizer: str = Field(
         "AdamW", pattern=r"^[A-Z][A-Za-z]*$", description="Of the local steps: the name of a class of torch.optim."
     )
-    learning_rate: float = Field(1e-3, gt=0, allow_inf_nan=False, description="Of the local steps.")
-    weight_decay: float = Field(0.1, ge=0, lt=1, description="Of matrices alone, if the optimizer knows it.")
-    warmup_steps: int = Field(0, ge=0, description="Steps in which the learning rate grows to its full size.")
-    schedule: Literal["cosine", "constant"] = Field(
-        "cosine", description="How the learning rate goes down after that: to a tenth at the end of the run, or not."
+    learning_rate: float = Field(
+        1e-3,
+        gt=0,
+        allow_inf_nan=False,
+        description="Of the local steps: down to a tenth at the end, as a cosine; up to it in the first tenth of a run "
+        "from random weights.",
     )
 
     def check_steps(self, steps: int) -> None:
@@ -56,8 +57,6 @@ class GaslocSettings(AlgorithmSettings):
             raise ValueError(
                 f"delay_steps ({self.delay_steps}) of [run.gasloc] must be at most its local_steps ({self.local_steps})"
             )
-        if self.warmup_steps >= steps and self.warmup_steps:
-            raise ValueError(f"warmup_steps ({self.warmup_steps}) of [run.gasloc] must be fewer than steps ({steps})")
 
     def check_task(self, task: str) -> None:
         if task not in TASKS:

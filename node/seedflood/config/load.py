@@ -22,7 +22,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from seedflood.config.node import NodeSettings, PeerSettings, TlsSettings, divide_data, is_loopback
+from seedflood.config.node import SERVE, NodeSettings, PeerSettings, TlsSettings, divide_data
 from seedflood.config.run import WITHOUT_ROWS, RunSettings
 from seedflood.config.tables import AlgorithmSettings, Section, merge, sections_of
 from seedflood.errors import ConfigError
@@ -93,12 +93,6 @@ class Settings(BaseSettings):
         return self
 
     @property
-    def exposed(self) -> tuple[str, ...]:
-        """The addresses beyond this machine whose links are not encrypted."""
-        addresses = (self.node.listen, *(peer.address for peer in self.peers))
-        return tuple(one for one in addresses if one and not is_loopback(one) and not self.tls.covers(one))
-
-    @property
     def pins(self) -> dict[str, bytes]:
         """The public keys that are expected at addresses."""
         return {peer.address: bytes.fromhex(peer.origin) for peer in self.peers if peer.origin is not None}
@@ -107,7 +101,7 @@ class Settings(BaseSettings):
 PATHS = tuple(
     name for name, field in NodeSettings.model_fields.items() if Path in (field.annotation, *get_args(field.annotation))
 )
-"""Keys of `[node]` whose values are always paths."""
+"""Keys of `[node]` whose values are paths; but for `then = "serve"`."""
 
 PATH_STARTS = ("./", "../", "/", "~")
 EMBEDDED = "embedded"
@@ -152,7 +146,7 @@ def anchor(layer: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     if not isinstance(node, Mapping):
         return dict(layer)
     told = {key: value for key, value in node.items() if isinstance(value, str)}
-    begun = {key: _begun(told[key], folder) for key in PATHS if key in told}
+    begun = {key: _begun(told[key], folder) for key in PATHS if told.get(key, SERVE) != SERVE}
     if is_path(data := told.get("data"), folder):
         begun["data"] = _begun(str(data), folder)
     return merge(layer, {"node": begun})
@@ -207,7 +201,7 @@ def _place(loaded: Settings, model_folder: Path) -> Settings:
     placed: dict[str, Any] = dict(anchor({"node": told}, Path())["node"])
     if node.model_path is None and not Path(model).is_absolute() and is_path(model, model_folder):
         placed["model_path"] = _begun(model, model_folder)
-    changes = {key: Path(value) if key in PATHS else value for key, value in placed.items()}
+    changes = {key: Path(value) if key in PATHS and value != SERVE else value for key, value in placed.items()}
     return loaded.model_copy(update={"node": node.model_copy(update=changes)})
 
 

@@ -10,6 +10,9 @@ from pydantic import Field, field_validator
 
 from seedflood.config.tables import Name, Section
 
+SERVE = "serve"
+"""Of `[node] then`: stay."""
+
 
 class NodeSettings(Section):
     """`[node]`: this host."""
@@ -35,7 +38,10 @@ class NodeSettings(Section):
     )
     threads: int | None = Field(None, ge=1, description="CPU threads for the model (default: all cores).")
     micro_batch: int | None = Field(
-        None, ge=1, description="Rows of a gradient at once, to save memory (default: all); results differ by rounding."
+        None,
+        ge=1,
+        description="Rows of a gradient at once, to save memory (default: all); with 1 layers are also computed again "
+        "in the backward pass. Results differ by rounding.",
     )
     local_steps: int | None = Field(
         None,
@@ -43,9 +49,6 @@ class NodeSettings(Section):
         le=2**20,
         description="GASLoC: steps of this host between two exchanges, if it is slower or faster than the others "
         "(default: as [run.gasloc] says).",
-    )
-    gradient_checkpointing: bool = Field(
-        False, description="Save memory of a gradient: compute the layers again in the backward pass."
     )
     audit: float = Field(
         0.0,
@@ -64,8 +67,10 @@ class NodeSettings(Section):
         None, ge=0, description="Validation rows to use (default: all); 0: the run is not evaluated."
     )
     export: Path | None = Field(None, description="Folder for the fine-tuned model when the run has ended.")
-    when_finished: Literal["exit", "serve"] = Field("exit", description="After the run: exit, or serve late comers.")
-    then: Path | None = Field(None, description="Settings of the run that follows this one.")
+    then: Path | Literal["serve"] | None = Field(
+        None,
+        description='After the run: settings of the run that follows, or "serve": stay (default: exit).',
+    )
     progress_seconds: float = Field(10.0, ge=0, description="Seconds between progress lines in the log.")
     patience_seconds: float = Field(
         60.0,
@@ -77,7 +82,11 @@ class NodeSettings(Section):
         "127.0.0.1:0",
         description='Address and port of the status page, /metrics, /livez and /readyz; port 0 takes any, "" none.',
     )
-    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least level that is logged.")
+
+    @property
+    def saves_memory(self) -> bool:
+        """Are layers computed again in the backward pass? Only if no fewer rows could be taken at once."""
+        return self.micro_batch == 1
 
     @field_validator("listen", "http")
     @classmethod
@@ -119,12 +128,11 @@ class PeerSettings(Section):
 class TlsSettings(Section):
     """`[tls]`: how links are protected. Addresses beyond this machine are secured by TLS, those of loopback are not."""
 
-    insecure: bool = Field(False, description="No TLS beyond this machine either. Only for networks you trust.")
     loopback: bool = Field(False, description="TLS on this machine, too: for addresses that are ends of a tunnel.")
 
     def covers(self, address: str) -> bool:
         """Are links at this address secured?"""
-        return self.loopback if is_loopback(address) else not self.insecure
+        return self.loopback or not is_loopback(address)
 
 
 def divide_data(data: str) -> tuple[str, tuple[str, ...]]:

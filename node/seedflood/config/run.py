@@ -18,9 +18,8 @@ from pydantic import Field, SerializerFunctionWrapHandler, field_validator, mode
 from seedflood.config.gasloc import GaslocSettings
 from seedflood.config.seedflood import SeedfloodSettings
 from seedflood.config.tables import AlgorithmSettings, Name, Section, Tables, merge, sections_of
-from seedflood.protocol.swarm.roster import NONCE_CHARACTERS_MAX
 
-RUN_SCHEMA = 5
+RUN_SCHEMA = 6
 """It is counted up when a default changes: then hosts of the versions before and after never link."""
 
 TaskName = Literal[
@@ -56,7 +55,10 @@ class ObjectiveSettings(Section):
 class RunSettings(Section):
     """`[run]`: equal on all hosts, so hosts that disagree never link. A table bears the name of its `mode`."""
 
-    name: Name = Field(default="run", description="Name of the run.")
+    name: Name = Field(
+        default="run",
+        description="Tells a run from an earlier one with the same settings, whose updates must not count.",
+    )
     mode: str = Field("seedflood", description="How the hosts train together: an algorithm that has a table here.")
     model: str = Field(
         "embedded",
@@ -67,12 +69,6 @@ class RunSettings(Section):
         None,
         description="Public key of the operator, 64 hex digits: only hosts on the roster that it signed take part "
         "(default: the run is open).",
-    )
-    nonce: str | None = Field(
-        None,
-        min_length=1,
-        max_length=NONCE_CHARACTERS_MAX,
-        description="Any text: tells a run from an earlier one with the same settings, whose updates must not count.",
     )
     seed: int = Field(1, ge=0, le=2**63 - 1, description="Seed of the run: whatever is drawn follows from it.")
     clients: int = Field(1, ge=1, le=65536, description="How many origins take part.")

@@ -36,7 +36,6 @@ class SeedfloodSettings(AlgorithmSettings):
         description="What is done with the sum of a step; all but sgd need strict windows. Default: sgd, and adam for "
         "gradients in strict windows.",
     )
-    warmup_steps: int = Field(0, ge=0, description="Steps in which the learning rate grows to its full size.")
     schedule: Literal["root", "constant", "cosine"] = Field(
         "root",
         description="How the learning rate goes down after that. root: with the root of time, however long the run is; "
@@ -82,10 +81,6 @@ class SeedfloodSettings(AlgorithmSettings):
             raise ValueError(
                 f"steps ({steps}), and refresh_period ({self.refresh_period}) of [run.seedflood], must be multiples of "
                 f"its local_steps ({self.local_steps})"
-            )
-        if self.warmup_steps >= steps and self.warmup_steps:
-            raise ValueError(
-                f"warmup_steps ({self.warmup_steps}) of [run.seedflood] must be fewer than steps ({steps})"
             )
 
     def shown(self) -> dict[str, Any]:

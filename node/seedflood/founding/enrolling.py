@@ -27,14 +27,14 @@ class Desk:
         if signed.operator != self._operator.public_key:
             raise ConfigError(f"{key} is not the key that has signed {roster}; name the operator's with --key.")
         run = combine(self._settings, None, str(settings)).run
-        if (run.operator, run.nonce or "") != (signed.operator.hex(), signed.nonce):
-            raise ConfigError(f"[run] of {settings} has another operator or nonce than {roster}; it is another run's.")
+        if (run.operator, run.name) != (signed.operator.hex(), signed.run):
+            raise ConfigError(f"[run] of {settings} has another operator or name than {roster}; it is another run's.")
 
     def sign(self, entry: Entry) -> SignedRoster:
         """The roster as it is now, with one entry more. Raises SeedfloodError."""
         signed = read_roster(self._path)
         try:
-            return SignedRoster.sign(self._operator, signed.nonce, signed.roster.adding(entry))
+            return SignedRoster.sign(self._operator, signed.run, signed.roster.adding(entry))
         except ValueError as error:
             raise UsageError(f"{error}.") from None
 

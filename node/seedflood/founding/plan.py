@@ -12,7 +12,6 @@ more in a ring. One without dials two of them.
 """
 
 import re
-import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import starmap
@@ -46,8 +45,6 @@ COMPLETE_MAX = 4
 
 DIALLED = 2
 """How many others a host dials that cannot be reached itself. If one is down, the other keeps it in the run."""
-
-NONCE_BYTES = 8
 
 DEFAULT_RUNS: Mapping[str, Mapping[str, Any]] = {
     "seedflood": {"steps": 300, "train_examples": 1024, "objective": {"task": "embedded"}},
@@ -107,13 +104,13 @@ def plan_dials(hosts: Sequence[PlannedHost]) -> dict[str, list[PlannedHost]]:
 
 def found(hosts: Sequence[PlannedHost], run: Mapping[str, Any], out: Path, data: str | None = None) -> dict[str, str]:
     """Makes all files in a new folder, and returns the public keys of the hosts by name. run: the tables of `[run]`
-    but for operator, nonce and clients. data: where each host has its rows. Raises SeedfloodError; if settings cannot
+    but for operator and clients. data: where each host has its rows. Raises SeedfloodError; if settings cannot
     be used, nothing is made."""
     if out.exists() and any(out.iterdir()):
         raise UsageError(f"the folder {out} is not empty; name a new one with --out, for keys are not made twice.")
     mode = str(run.get("mode", "seedflood"))
     usual = {"name": "first", "model": "embedded", **DEFAULT_RUNS.get(mode, {})}
-    tables = merge(usual, run, {"clients": len(hosts), "nonce": secrets.token_hex(NONCE_BYTES)})
+    tables = merge(usual, run, {"clients": len(hosts)})
     task = combine({"run": tables}, None, "settings").run.objective.task
     rows = _choose_rows(task, data, is_own=bool({"model", "objective"} & run.keys()))
     try:
@@ -122,7 +119,7 @@ def found(hosts: Sequence[PlannedHost], run: Mapping[str, Any], out: Path, data:
         operator.use()
         tables["operator"] = operator.public_key.hex()
         keys = {host.name: _make_host(out / host.name) for host in hosts}
-        roster = SignedRoster.sign(operator, tables["nonce"], Roster(1, tuple(starmap(Entry, keys.items()))))
+        roster = SignedRoster.sign(operator, tables["name"], Roster(1, tuple(starmap(Entry, keys.items()))))
         write_roster(out / ROSTER_FILE, roster)
         for k, host in enumerate(hosts):
             layer = {"run": tables, **_own(hosts, host, keys, rows)}

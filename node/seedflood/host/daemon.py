@@ -14,7 +14,7 @@ from typing import Any
 
 import structlog
 
-from seedflood.config import Stage
+from seedflood.config import SERVE, Stage
 from seedflood.errors import (
     JournalError,
     PeerError,
@@ -120,8 +120,6 @@ class Daemon:
             self.port = await self.links.start()
         self.drive(self.engine.start)
         self.dial(addresses, self.settings.pins)
-        if exposed := self.settings.exposed:
-            _log.warning("links are not encrypted: [tls] insecure = true", addresses=exposed)
         if not self.gate.is_closed:
             _log.info("the run is open: whoever knows its settings may take part; [run] operator closes it")
         sizes: dict[str, Any] = {f"journal_{kind}": count for kind, count in self.engine.journal.size().items()}
@@ -279,10 +277,10 @@ class Daemon:
         elif self.handover.is_wanted:
             self.handover.ended(self.loop.time())
             self._look_at_handover()
-        elif node.when_finished == "exit":
-            self._end()
-        else:
+        elif node.then == SERVE:
             self.hub.tell("the run is over; serving nodes that join late until stopped")
+        else:
+            self._end()
 
     def _look_at_handover(self) -> None:
         """Ends the daemon when the next run may begin, or never can. Until then it serves hosts that have not ended

@@ -24,10 +24,10 @@ _log = structlog.stdlib.get_logger("seedflood")
 class Enrolment:
     """gate: asks the newest roster."""
 
-    def __init__(self, operator: bytes | None, nonce: str, state: Path, roster: Roster | None) -> None:
-        self.gate = Gate(verify, operator, nonce, roster, time.time)
+    def __init__(self, operator: bytes | None, run: str, state: Path, roster: Roster | None) -> None:
+        self.gate = Gate(verify, operator, run, roster, time.time)
         self._operator = operator
-        self._nonce = nonce
+        self._run = run
         self._state = state
 
     @classmethod
@@ -35,8 +35,8 @@ class Enrolment:
         """Reads what there is. Raises ConfigError if this host cannot take part."""
         run, state = settings.run, settings.node.state
         if run.operator is None:
-            return cls(None, run.nonce or "", state, None)
-        enrolment = cls(bytes.fromhex(run.operator), run.nonce or "", state, None)
+            return cls(None, run.name, state, None)
+        enrolment = cls(bytes.fromhex(run.operator), run.name, state, None)
         given, kept = enrolment.read(settings.node.roster), enrolment.read(_kept(state))
         known = [one for one in (given, kept) if one is not None]
         if not known:
@@ -60,9 +60,9 @@ class Enrolment:
                 f"the roster {path} is signed by the operator {found.operator.hex()[:16]}..., but [run] operator is "
                 f"{self._operator.hex()[:16]}...: take the roster of this run."
             )
-        if found.nonce != self._nonce:
+        if found.run != self._run:
             raise ConfigError(
-                f'the roster {path} is for the nonce "{found.nonce}", but [run] nonce is "{self._nonce}": take the '
+                f'the roster {path} is for the run "{found.run}", but [run] name is "{self._run}": take the '
                 "roster of this run."
             )
         return found.roster
@@ -71,7 +71,7 @@ class Enrolment:
         """Writes a roster to the state folder. If that fails, it counts all the same until this process ends."""
         assert self._operator is not None, "an open run has no roster"
         try:
-            write_roster(self._state / ROSTER_FILE, SignedRoster(self._operator, self._nonce, roster))
+            write_roster(self._state / ROSTER_FILE, SignedRoster(self._operator, self._run, roster))
         except ConfigError as error:
             _log.error("the roster is not kept; after a restart this host may know an older one", reason=str(error))
 

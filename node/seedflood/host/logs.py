@@ -12,7 +12,7 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 _QUIET = ("transformers", "urllib3", "httpx", "httpcore", "filelock", "fsspec", "datasets", "asyncio")
 
 
-def configure_logging(level: str, node: str) -> None:
+def configure_logging(node: str) -> None:
     """Called once per process. node: the name that stands in every line."""
 
     def name_node(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
@@ -46,6 +46,6 @@ def configure_logging(level: str, node: str) -> None:
     handler.setFormatter(formatter)
     root = logging.getLogger()
     root.handlers = [handler]
-    root.setLevel(level.upper())
+    root.setLevel(logging.INFO)
     for library in _QUIET:
         logging.getLogger(library).setLevel(logging.ERROR)

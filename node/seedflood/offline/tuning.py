@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from seedflood.config import RunSettings, Settings, merge
+from seedflood.config import RunSettings, Settings
 from seedflood.errors import UsageError
 from seedflood.training.evaluation import Evaluation
 from seedflood.training.seedflood.rehearsal import Rehearsal
@@ -101,16 +101,14 @@ def sweep(settings: Settings, rates: Sequence[float], steps: int | None, report:
 
 
 def shorten(run: RunSettings, steps: int | None) -> RunSettings:
-    """The run with fewer steps, in whole rounds, and not too many origins; warm-up and schedule shrink with it. Raises
+    """The run with fewer steps, in whole rounds, and not too many origins; the schedule shrinks with it. Raises
     UsageError if `steps` is less than a round."""
     wanted = steps if steps is not None else STEPS.get(run.seedflood.estimate, STEPS_OTHERWISE)
     local_steps = run.seedflood.local_steps
     if steps is not None and steps < local_steps:
         raise UsageError(f"--steps {steps} is less than one round of the run: its local_steps are {local_steps}.")
     wanted = max(local_steps, min(wanted, run.steps) // local_steps * local_steps)
-    warmup_steps = run.seedflood.warmup_steps * wanted // run.steps
-    shortened = {"steps": wanted, "clients": min(run.clients, ORIGINS_MAX), "seedflood": {"warmup_steps": warmup_steps}}
-    return RunSettings.model_validate(merge(run.model_dump(), shortened))
+    return run.model_copy(update={"steps": wanted, "clients": min(run.clients, ORIGINS_MAX)})
 
 
 def _with_rate(run: RunSettings, rate: float) -> RunSettings:

@@ -94,7 +94,6 @@ class NodeCollector(Collector):
             figures.add_metric([name], value)
         yield figures
         yield _gauge("last_step_timestamp_seconds", "When the last window closed, Unix time.", tally.last_step_at)
-        yield _gauge("links_insecure", "1 if links beyond this machine are not encrypted.", bool(hub.settings.exposed))
         if subject is not None:
             yield from _node(subject, hub.settings.run.steps)
             yield from _links(subject.link_states())

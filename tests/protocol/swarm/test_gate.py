@@ -12,11 +12,11 @@ from seedflood.protocol.swarm.gate import Gate, stand_in
 from seedflood.protocol.swarm.membership import Membership
 from seedflood.protocol.swarm.roster import Entry, Roster
 
-OPERATOR, NONCE = hashlib.sha256(b"operator").digest(), "n"
+OPERATOR, NAME = hashlib.sha256(b"operator").digest(), "n"
 
 
-def signed(serial, *entries, operator=OPERATOR, nonce=NONCE):
-    return Roster(serial, entries).signed(lambda message: pretend_signature(operator, message), operator, nonce)
+def signed(serial, *entries, operator=OPERATOR, run=NAME):
+    return Roster(serial, entries).signed(lambda message: pretend_signature(operator, message), operator, run)
 
 
 def entry(origin, *roles, **times):
@@ -24,7 +24,7 @@ def entry(origin, *roles, **times):
 
 
 def gate(*entries, clock=lambda: 0.0):
-    return Gate(verify, OPERATOR, NONCE, signed(1, *entries), clock)
+    return Gate(verify, OPERATOR, NAME, signed(1, *entries), clock)
 
 
 def test_everyone_passes_the_gate_of_an_open_run():
@@ -38,7 +38,7 @@ def test_everyone_passes_the_gate_of_an_open_run():
 
 
 def test_nobody_passes_the_gate_of_a_closed_run_without_a_roster():
-    one = Gate(verify, OPERATOR, NONCE)
+    one = Gate(verify, OPERATOR, NAME)
     assert not one.may_link(A.public_key)
     assert one.objection(A.member()) == one.objection_to(A.id) == "stranger"
     assert one.is_news(signed(1))
@@ -71,7 +71,7 @@ def test_roles_and_times_decide_who_links_and_who_trains():
 
 def test_a_roster_of_an_old_serial_is_not_even_verified():
     asked = []
-    one = Gate(lambda *about: asked.append(about) or verify(*about), OPERATOR, NONCE, signed(5, entry(A)))
+    one = Gate(lambda *about: asked.append(about) or verify(*about), OPERATOR, NAME, signed(5, entry(A)))
     assert not one.is_news(signed(4, entry(A), entry(B)))
     assert not one.is_news(signed(5, entry(A)))
     assert asked == []
@@ -83,7 +83,7 @@ def test_a_roster_of_an_old_serial_is_not_even_verified():
     "roster",
     [
         signed(2, entry(B), operator=B.public_key),
-        signed(2, entry(B), nonce="other"),
+        signed(2, entry(B), run="other"),
         Roster(2, (entry(B),)),
         replace(signed(2, entry(A)), entries=(entry(B),)),
     ],

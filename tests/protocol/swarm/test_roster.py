@@ -11,7 +11,7 @@ from origins import pretend_signature, verify
 from seedflood.protocol.origin import STEP_MAX, origin_id
 from seedflood.protocol.swarm.roster import ENTRIES_MAX, HOLES_MAX, ROLES, SECONDS_MAX, SERIAL_MAX, Cut, Entry, Roster
 
-OPERATOR, NONCE = hashlib.sha256(b"operator").digest(), "second try"
+OPERATOR, NAME = hashlib.sha256(b"operator").digest(), "second try"
 
 
 def sign(message):
@@ -67,22 +67,22 @@ def test_equal_lists_are_signed_alike_in_whatever_order_they_are_told(roster, ra
     shuffled = list(roster.entries)
     random.shuffle(shuffled)
     assert Roster(roster.serial, tuple(shuffled)) == roster
-    signed = roster.signed(sign, OPERATOR, NONCE)
-    assert replace(signed, entries=tuple(shuffled)).is_signed(OPERATOR, NONCE, verify)
+    signed = roster.signed(sign, OPERATOR, NAME)
+    assert replace(signed, entries=tuple(shuffled)).is_signed(OPERATOR, NAME, verify)
 
 
 @given(rosters, rosters)
 def test_two_rosters_have_the_same_signed_bytes_only_if_they_are_equal(one, other):
-    assert (one.signed_bytes(OPERATOR, NONCE) == other.signed_bytes(OPERATOR, NONCE)) == (one == other)
+    assert (one.signed_bytes(OPERATOR, NAME) == other.signed_bytes(OPERATOR, NAME)) == (one == other)
 
 
 @given(rosters.filter(lambda roster: roster.entries))
-def test_a_signature_covers_operator_nonce_serial_and_every_field_of_an_entry(roster):
-    signed = roster.signed(sign, OPERATOR, NONCE)
+def test_a_signature_covers_operator_run_serial_and_every_field_of_an_entry(roster):
+    signed = roster.signed(sign, OPERATOR, NAME)
     first, rest = signed.entries[0], signed.entries[1:]
-    assert signed.is_signed(OPERATOR, NONCE, verify)
-    assert not signed.is_signed(OPERATOR, NONCE + " ", verify)
-    assert not signed.is_signed(key(99), NONCE, verify)
+    assert signed.is_signed(OPERATOR, NAME, verify)
+    assert not signed.is_signed(OPERATOR, NAME + " ", verify)
+    assert not signed.is_signed(key(99), NAME, verify)
     changed = [
         replace(first, name="Z" * 20),
         replace(first, public_key=key(77)),
@@ -94,8 +94,8 @@ def test_a_signature_covers_operator_nonce_serial_and_every_field_of_an_entry(ro
     ]
     others = [replace(signed, serial=signed.serial % SERIAL_MAX + 1), replace(signed, entries=rest)]
     others += [replace(signed, entries=(one, *rest)) for one in changed]
-    assert not any(other.is_signed(OPERATOR, NONCE, verify) for other in others)
-    assert not replace(signed, signature=b"").is_signed(OPERATOR, NONCE, verify)
+    assert not any(other.is_signed(OPERATOR, NAME, verify) for other in others)
+    assert not replace(signed, signature=b"").is_signed(OPERATOR, NAME, verify)
 
 
 @given(st.lists(rosters, min_size=1, max_size=6), st.randoms())
@@ -106,12 +106,12 @@ def test_all_hosts_choose_the_same_roster_in_whatever_order_they_hear_of_them(kn
         random.shuffle(known)
         best = None
         for one in known:
-            best = one if one.replaces(best, OPERATOR, NONCE) else best
+            best = one if one.replaces(best, OPERATOR, NAME) else best
         chosen.append(best)
     assert chosen[0] == chosen[1]
     assert chosen[0].serial == max(one.serial for one in known)
     same = [one for one in known if one.serial == chosen[0].serial]
-    order = [hashlib.sha256(one.signed_bytes(OPERATOR, NONCE)).digest() for one in same]
+    order = [hashlib.sha256(one.signed_bytes(OPERATOR, NAME)).digest() for one in same]
     assert chosen[0] == same[order.index(min(order))]
     assert {one.contradicts(chosen[0]) for one in same if one != chosen[0]} <= {True}
 
@@ -177,7 +177,7 @@ def test_a_roster_that_cannot_be_used_cannot_be_made(serial, made, sentence):
 
 def test_a_roster_has_a_bound_and_signatures_one_length():
     many = tuple(Entry(f"host{k}", key(k)) for k in range(ENTRIES_MAX))
-    assert len(Roster(1, many).signed_bytes(OPERATOR, NONCE)) < 1 << 19
+    assert len(Roster(1, many).signed_bytes(OPERATOR, NAME)) < 1 << 19
     with pytest.raises(ValueError, match="more than 4096"):
         Roster(1, (*many, Entry("one-more", key(ENTRIES_MAX))))
     with pytest.raises(ValueError, match="64 bytes, and this one 3"):
@@ -237,7 +237,7 @@ def test_a_host_is_cut_off_once_it_is_removed_and_only_once():
 
 
 def test_a_roster_without_cuts_is_signed_as_ever_and_cuts_have_a_limit():
-    assert Roster(1, (Entry("a", key(1), ()),)).signed_bytes(OPERATOR, NONCE).startswith(b"seedflood roster 1\0")
+    assert Roster(1, (Entry("a", key(1), ()),)).signed_bytes(OPERATOR, NAME).startswith(b"seedflood roster 1\0")
     many = (*((2 * k, 2 * k) for k in range(HOLES_MAX)), (STEP_MAX, STEP_MAX))
     with pytest.raises(ValueError, match=f"more than {HOLES_MAX} holes"):
         Roster(1, (Entry("a", key(1), (), cut=Cut(many, 0, bytes(32))),))

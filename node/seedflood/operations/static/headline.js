@@ -46,8 +46,6 @@ export function showHeadline(status, members) {
   setText(byId("state-reason"), reason(status, text));
   byId("rise").hidden = !rise;
   setText(byId("rise"), spellRise(rise));
-  byId("exposed").hidden = node.exposed.length === 0;
-  setText(byId("exposed"), `Links are not encrypted: ${node.exposed.join(", ")} ([tls] insecure = true).`);
 
   setText(byId("roster"), belonging(status.roster));
 

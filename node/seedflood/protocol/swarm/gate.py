@@ -23,14 +23,14 @@ RosterFault = Literal["stranger", "role", "removed"]
 
 
 class Gate:
-    """operator: the operator's public key; None: the run is open. nonce: of the run, "" if it has none. roster: the one
+    """operator: the operator's public key; None: the run is open. run: its name. roster: the one
     to begin with. calendar: returns the time in unix seconds."""
 
     def __init__(
         self,
         verify: Verify,
         operator: bytes | None = None,
-        nonce: str = "",
+        run: str = "",
         roster: Roster | None = None,
         calendar: Callable[[], float] = lambda: 0.0,
     ) -> None:
@@ -47,7 +47,7 @@ class Gate:
         """How many signed rosters came that have the serial of ours and say something else."""
         self._verify = verify
         self._operator = operator
-        self._nonce = nonce
+        self._run = run
         self._calendar = calendar
         self._valid: frozenset[OriginId] = frozenset()
         self.refresh()
@@ -89,10 +89,10 @@ class Gate:
         ours = self.roster
         if self._operator is None or (ours is not None and (roster.serial < ours.serial or roster == ours)):
             return False
-        if not roster.is_signed(self._operator, self._nonce, self._verify):
+        if not roster.is_signed(self._operator, self._run, self._verify):
             raise PeerError("a roster that the operator of this run has not signed", reason="roster")
         self.contradictions += roster.contradicts(ours)
-        return roster.replaces(ours, self._operator, self._nonce)
+        return roster.replaces(ours, self._operator, self._run)
 
     def adopt(self, roster: Roster) -> None:
         """From now on this one counts."""

@@ -1,7 +1,7 @@
 """The roster of a closed run: who belongs to it, signed by its operator.
 
-The operator's public key and a nonce are part of the run id; the list is not, because it changes while the run goes on.
-So a roster is bound to operator and nonce. The one with the greater serial counts. If an operator has signed two with
+The operator's public key and the run's name are part of the run id; the list is not, because it changes meanwhile.
+So a roster is bound to operator and name. The one with the greater serial counts. If an operator has signed two with
 one serial, all hosts choose the same one: the signed bytes with the smaller SHA-256.
 
 Whoever was removed stays on the list, without a role. So a host that joins later knows the key that signed what the
@@ -32,7 +32,7 @@ SERIAL_MAX = STEP_MAX
 SECONDS_MAX = 253_402_300_799
 """The last second of the year 9999."""
 
-NONCE_CHARACTERS_MAX = 64
+RUN_CHARACTERS_MAX = 64
 KEY_BYTES, SIGNATURE_BYTES, CONTENT_BYTES = 32, 64, 32
 
 HOLES_MAX = 1024
@@ -177,28 +177,28 @@ class Roster:
     def named(self, name: str) -> Entry | None:
         return next((entry for entry in self.entries if entry.name == name), None)
 
-    def signed_bytes(self, operator: bytes, nonce: str) -> bytes:
+    def signed_bytes(self, operator: bytes, run: str) -> bytes:
         """What the operator signs. operator: its public key, 32 bytes."""
-        domain = struct.pack(">32sH", operator, len(nonce.encode())) + nonce.encode()
+        domain = struct.pack(">32sH", operator, len(run.encode())) + run.encode()
         head = struct.pack(">QI", self.serial, len(self.entries))
         has_cuts = any(entry.cut is not None for entry in self.entries)
         entries = b"".join(entry.packed(with_cut=has_cuts) for entry in self.entries)
         return (b"seedflood roster 2\0" if has_cuts else b"seedflood roster 1\0") + domain + head + entries
 
-    def is_signed(self, operator: bytes, nonce: str, verify: Callable[[bytes, bytes, bytes], bool]) -> bool:
+    def is_signed(self, operator: bytes, run: str, verify: Callable[[bytes, bytes, bytes], bool]) -> bool:
         """Has the operator signed it, for this run?"""
-        return verify(operator, self.signed_bytes(operator, nonce), self.signature)
+        return verify(operator, self.signed_bytes(operator, run), self.signature)
 
-    def signed(self, sign: Callable[[bytes], bytes], operator: bytes, nonce: str) -> Self:
+    def signed(self, sign: Callable[[bytes], bytes], operator: bytes, run: str) -> Self:
         """The same with a signature. sign: by the operator's private key."""
-        return replace(self, signature=sign(self.signed_bytes(operator, nonce)))
+        return replace(self, signature=sign(self.signed_bytes(operator, run)))
 
-    def replaces(self, other: "Roster | None", operator: bytes, nonce: str) -> bool:
+    def replaces(self, other: "Roster | None", operator: bytes, run: str) -> bool:
         """Does it count where the other one is known? Both are signed. Of two with one serial all hosts choose the
         same."""
         if other is None or self.serial != other.serial:
             return other is None or self.serial > other.serial
-        ours, theirs = (hashlib.sha256(one.signed_bytes(operator, nonce)).digest() for one in (self, other))
+        ours, theirs = (hashlib.sha256(one.signed_bytes(operator, run)).digest() for one in (self, other))
         return ours < theirs
 
     def contradicts(self, other: "Roster | None") -> bool:

@@ -35,11 +35,10 @@ def _worker_settings(run: RunSettings, node: NodeSettings, base: BaseModel) -> W
     return WorkerSettings(
         optimiser=said.optimizer,
         learning_rate=said.learning_rate,
-        weight_decay=said.weight_decay,
-        schedule=Schedule(said.schedule, said.warmup_steps, run.steps),
+        schedule=Schedule("cosine", run.steps // 10 if said.initial == "random" else 0, run.steps),
         micro_batch=node.micro_batch,
         is_bfloat16=node.dtype == "bfloat16" or (node.dtype == "auto" and is_cuda and torch.cuda.is_bf16_supported()),
-        is_checkpointed=node.gradient_checkpointing,
+        is_checkpointed=node.saves_memory,
     )
 
 

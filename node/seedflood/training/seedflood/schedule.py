@@ -1,4 +1,4 @@
-"""The factor of each step: warm-up, then constant, with the root of time, or down to zero at the end; in integers.
+"""The factor of each step: constant, with the root of time, or down to zero at the end; in integers.
 
 `root`, the default, knows nothing of the run's length: sqrt(T / (T + t)), with T = `ROOT_STEPS`. What the noise of a
 step does to the weights adds up in squares, T / (T + t), so it grows with the logarithm of the steps, while the way
@@ -35,27 +35,23 @@ ScheduleName = Literal["root", "constant", "cosine"]
 class Schedule:
     """The factors of a run's steps."""
 
-    def __init__(self, name: ScheduleName, *, warmup_steps: int, steps: int) -> None:
+    def __init__(self, name: ScheduleName, *, steps: int) -> None:
         self._name = name
-        self._warmup_steps = warmup_steps
         self._steps = steps
 
     @classmethod
     def of(cls, run: RunSettings) -> "Schedule":
-        return cls(run.seedflood.schedule, warmup_steps=run.seedflood.warmup_steps, steps=run.steps)
+        return cls(run.seedflood.schedule, steps=run.steps)
 
     def factor(self, step: int) -> int:
         """The factor of a step in units of 2^-16: 1 to 2^16."""
-        if step < self._warmup_steps:
-            return max(1, ONE * (step + 1) // (self._warmup_steps + 1))
         if self._name == "constant":
             return ONE
-        gone, span = step - self._warmup_steps, max(1, self._steps - self._warmup_steps)
         if self._name == "root":
-            return max(1, math.isqrt(ONE * ONE * ROOT_STEPS // (ROOT_STEPS + gone)))
-        if gone >= span:
+            return max(1, math.isqrt(ONE * ONE * ROOT_STEPS // (ROOT_STEPS + step)))
+        if step >= self._steps:
             return 1
-        return max(1, (((1 << _BITS) + _cosine(_PI * gone // span)) * ONE) >> (_BITS + 1))
+        return max(1, (((1 << _BITS) + _cosine(_PI * step // self._steps)) * ONE) >> (_BITS + 1))
 
 
 def _cosine(angle: int) -> int:

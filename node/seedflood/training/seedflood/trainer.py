@@ -168,7 +168,7 @@ class Trainer:
             return self.replica.measure(step, probe_seed(self.run.seed, origin, step), objective, batch)
         node = self.node
         slopes = self.replica.measure_gradient(
-            step, objective, batch, micro_batch=node.micro_batch, is_checkpointed=node.gradient_checkpointing
+            step, objective, batch, micro_batch=node.micro_batch, is_checkpointed=node.saves_memory
         )
         return self._teller.tell(origin, self.replica.epoch_of(step), slopes)
 
