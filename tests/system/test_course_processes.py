@@ -1,6 +1,8 @@
 """A course as operators run it: two runs, one command, and hosts that are killed in each of them and in between."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +52,22 @@ def results(host: Host) -> list[dict[str, Any]]:
 
 def state(host: Host, position: int) -> Path:
     return load_course(host.folder / "peers.toml")[position].state
+
+
+def test_a_run_that_has_ended_is_continued_by_one_command_on_each_host(hosts: Hosts):
+    made = hosts.make(3, ring(3), {"steps": 20, "estimate": "gradient"}, {"evaluate_examples": 40})
+    for host in made:
+        host.start()
+    assert [host.end() for host in made] == [0, 0, 0]
+    files = [str(host.folder / "peers.toml") for host in made]
+    words = [sys.executable, "-c", "from seedflood.cli import main; main()", "continue", *files, "--steps", "10"]
+    subprocess.run(words, check=True, capture_output=True)
+    for host in made:
+        host.start()
+    assert [host.end() for host in made] == [0, 0, 0]
+    for first, second in map(results, made):
+        assert second["steps"] == 10
+        assert second["loss_before"] == pytest.approx(first["loss_after"], abs=1e-4)
 
 
 def test_hosts_pre_train_and_then_fine_tune_what_came_of_it(hosts: Hosts):

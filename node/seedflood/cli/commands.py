@@ -8,6 +8,7 @@ import structlog
 import typer
 
 from seedflood import VERSION
+from seedflood.cli.continuing import continue_run
 from seedflood.cli.faults import run_command
 from seedflood.cli.founding import init, invite, join, keygen
 from seedflood.cli.learned import add_learned
@@ -64,6 +65,7 @@ app.command()(init)
 app.command()(join)
 add_learned(app)
 add_watching(app)
+app.command("continue")(continue_run)
 app.command()(tune)
 app.command()(tour)
 

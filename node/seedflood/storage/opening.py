@@ -128,8 +128,9 @@ def _check_identity(path: Path, found: Identity, wanted: Identity) -> None:
         )
     if found.run_id != wanted.run_id:
         raise ConfigError(
-            f"{path} belongs to run {found.run_id.hex()[:16]}, [run] here is {wanted.run_id.hex()[:16]}; use another "
-            "--state folder or put back the [run] settings it was made with"
+            f"{path} belongs to run {found.run_id.hex()[:16]}, [run] here is {wanted.run_id.hex()[:16]}; put back "
+            "the [run] settings it was made with and let `seedflood continue` make the next run from it, or use "
+            "another --state folder"
         )
     if found.base_digest != wanted.base_digest:
         raise ConfigError(

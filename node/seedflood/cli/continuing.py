@@ -1,0 +1,84 @@
+"""`seedflood continue`: the next run from what hosts have learned, with other rows or more steps, as a course."""
+
+import json
+import re
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from seedflood import durable
+from seedflood.cli.options import DATA_HELP, TASK_HELP, SetOption, parse_overrides
+from seedflood.config import PREVIOUS, Stage, check_course, detach, load_course, merge, spell
+from seedflood.errors import ConfigError, UsageError
+
+
+def continue_run(
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="FILE...", help="peers.toml of one or more hosts.", show_default=False),
+    ] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Length of the next run (default: as before).")] = None,
+    data: Annotated[str | None, typer.Option(help=f"{DATA_HELP} (default: as before).")] = None,
+    task: Annotated[str | None, typer.Option(help=f"Default: as before. {TASK_HELP}")] = None,
+    name: Annotated[str | None, typer.Option(help="Of the next run (default: a number behind the last one's).")] = None,
+    overrides: SetOption = None,
+) -> None:
+    """Makes the next run, which begins with what the last one has ended with: same hosts, same keys, same roster.
+
+    Writes the settings of the next run beside peers.toml, and names them there in [node] then. Do the same on all
+    hosts, and start them again: they go on together, once all have ended the last run.
+
+    Examples:
+
+        seedflood continue peers.toml --steps 100 --data ./more.jsonl
+
+        seedflood continue run/*/peers.toml --set run.seedflood.learning_rate=0.01
+    """
+    given = parse_overrides(overrides)
+    if set(given) - {"run"}:
+        raise UsageError("--set is for [run] here; what belongs to a host stands in its peers.toml.")
+    wanted = {key: value for key, value in (("name", name), ("steps", steps)) if value is not None}
+    for file in files or [Path("peers.toml")]:
+        course = load_course(file)
+        following = _following(course[-1], task, merge(given.get("run", {}), wanted))
+        if data is not None:
+            following["node"] = detach({"node": {"data": data}}, Path())["node"]
+        last = course[-2].settings.node.then if len(course) > 1 else file
+        assert last is not None, "a later run without a file"
+        added = _add(file, last, following)
+        typer.echo(f"{added}: run {following['run']['name']}, id {load_course(file)[-1].runs[-1]}")
+    typer.echo("do the same on all hosts of the run, then start each again: seedflood-node --peers FILE")
+
+
+def _following(last: Stage, task: str | None, changes: dict[str, Any]) -> dict[str, Any]:
+    """The tables of the next run: those of the last one, but for what is changed."""
+    run, told = last.settings.run, json.loads(last.settings.run.canonical())
+    if task is not None:
+        told["objective"] = {"task": task}
+    base, number = re.fullmatch(r"(.*?)(?:-(\d+))?", run.name).groups()  # type: ignore[union-attr]  # it matches all
+    usual = {"name": f"{base}-{int(number or 1) + 1}", "model": PREVIOUS}
+    data = last.settings.node.data
+    return {"run": merge(told, usual, changes), **({} if data is None else {"node": {"data": data}})}
+
+
+def _add(first: Path, last: Path, following: dict[str, Any]) -> Path:
+    """Writes the file of the next run beside the last one, which then names it. first: of the course. Raises
+    ConfigError, and changes nothing then."""
+    added = last.with_name(f"{following['run']['name']}.toml")
+    if added.exists():
+        raise ConfigError(f"{added} is there already; choose another --name.")
+    before = last.read_text()
+    line = f'then = "{added.name}"\n'
+    after, count = re.subn(r"^\[node\][^\n]*\n", lambda found: found[0] + line, before, count=1, flags=re.MULTILINE)
+    try:
+        durable.write(added, spell(following).encode(), mode=0o644)
+        durable.write(last, (after if count else f"{before}\n[node]\n{line}").encode(), mode=0o644)
+        check_course(load_course(first))
+    except (ConfigError, OSError) as error:
+        durable.write(last, before.encode(), mode=0o644)
+        added.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise ConfigError(f"cannot write {added}: {error.strerror}.") from None
+        raise
+    return added

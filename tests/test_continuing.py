@@ -1,0 +1,80 @@
+"""`seedflood continue` makes the next run of a course, and changes nothing if it cannot."""
+
+import pytest
+
+from seedflood import cli
+from seedflood.config import load_course, spell
+from seedflood.errors import ExitCode
+
+RUN = {"name": "first", "model": "embedded", "clients": 2, "steps": 6, "train_examples": 64}
+TABLES = {"objective": {"task": "embedded"}, "seedflood": {"estimate": "gradient", "rank": 4}}
+NODE = {"alpha": '[node]  # this host\nname = "a"\n', "beta": ""}
+
+
+@pytest.fixture
+def hosts(tmp_path):
+    """The files of two hosts; the second has no [node]."""
+    for name in NODE:
+        (tmp_path / name).mkdir()
+        text = spell({"run": {**RUN, **TABLES}})
+        (tmp_path / name / "peers.toml").write_text(f"# mine\n{text}" + NODE[name])
+    return [tmp_path / name / "peers.toml" for name in NODE]
+
+
+@pytest.fixture
+def proceed(monkeypatch, capsys):
+    def proceed(*words):
+        monkeypatch.setattr("sys.argv", ["seedflood", "continue", *map(str, words)])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        return ended.value.code or 0, capsys.readouterr()
+
+    return proceed
+
+
+def test_hosts_get_the_same_next_run_which_begins_with_what_the_last_one_ended_with(proceed, hosts, tmp_path):
+    (tmp_path / "more.jsonl").write_text("")
+    code, said = proceed(*hosts, "--steps", "9", "--data", tmp_path / "more.jsonl", "--set", "run.seedflood.rank=8")
+    assert code == 0, said.err
+    courses = [load_course(one) for one in hosts]
+    assert courses[0][-1].runs == courses[1][-1].runs
+    first, following = (stage.settings for stage in courses[0])
+    assert (following.run.name, following.run.model, following.run.steps) == ("first-2", "previous", 9)
+    assert following.run.objective == first.run.objective
+    assert (following.run.seedflood.estimate, following.run.seedflood.rank) == ("gradient", 8)
+    assert following.node.data == str(tmp_path / "more.jsonl")
+    assert following.node.model_path == first.node.export
+    assert hosts[0].read_text().startswith("# mine\n")
+    assert said.out.count(f"id {courses[0][-1].runs[-1]}") == 2
+
+
+def test_a_run_that_was_continued_is_continued_again(proceed, hosts):
+    for _ in range(2):
+        assert proceed(hosts[0])[0] == 0
+    assert load_course(hosts[0])[-1].names == ("first", "first-2", "first-3")
+
+
+def test_another_task_takes_nothing_of_the_last_one(proceed, hosts, tmp_path):
+    hosts[0].write_text(hosts[0].read_text().replace('task = "embedded"', 'task = "lm"\ntemplate = "{a}"'))
+    hosts[0].write_text(hosts[0].read_text() + 'data = "embedded"\n')
+    (tmp_path / "rows.jsonl").write_text("")
+    proceed(hosts[0], "--task", "chat", "--data", tmp_path / "rows.jsonl")
+    objective = load_course(hosts[0])[-1].settings.run.objective
+    assert (objective.task, objective.template) == ("chat", None)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["--set", "run.seedflood.rank=0"], ExitCode.CONFIG, '"rank"'),
+        (["--data", "./none"], ExitCode.CONFIG, "no file or folder"),
+        (["--name", "peers"], ExitCode.CONFIG, "is there already"),
+        (["--set", "node.name=b"], ExitCode.USAGE, "--set is for [run] here"),
+    ],
+)
+def test_what_cannot_be_the_next_run_is_one_sentence_and_changes_nothing(proceed, hosts, words, code, said):
+    before = {path: path.read_text() for path in hosts[0].parent.iterdir()}
+    ended, told = proceed(hosts[0], *words)
+    assert (ended, told.out) == (code, "")
+    assert said in " ".join(told.err.split())
+    assert {path: path.read_text() for path in hosts[0].parent.iterdir()} == before
