@@ -54,6 +54,12 @@ def test_a_run_that_was_continued_is_continued_again(proceed, hosts):
     assert load_course(hosts[0])[-1].names == ("first", "first-2", "first-3")
 
 
+def test_a_host_that_serves_after_its_run_goes_on_instead(proceed, hosts):
+    hosts[0].write_text(hosts[0].read_text() + 'then = "serve"\n')
+    assert proceed(hosts[0])[0] == 0
+    assert load_course(hosts[0])[-1].names == ("first", "first-2")
+
+
 def test_another_task_takes_nothing_of_the_last_one(proceed, hosts, tmp_path):
     hosts[0].write_text(hosts[0].read_text().replace('task = "embedded"', 'task = "lm"\ntemplate = "{a}"'))
     hosts[0].write_text(hosts[0].read_text() + 'data = "embedded"\n')

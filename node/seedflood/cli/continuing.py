@@ -45,7 +45,7 @@ def continue_run(
         if data is not None:
             following["node"] = detach({"node": {"data": data}}, Path())["node"]
         last = course[-2].settings.node.then if len(course) > 1 else file
-        assert last is not None, "a later run without a file"
+        assert isinstance(last, Path), "a later run without a file"
         added = _add(file, last, following)
         typer.echo(f"{added}: run {following['run']['name']}, id {load_course(file)[-1].runs[-1]}")
     typer.echo("do the same on all hosts of the run, then start each again: seedflood-node --peers FILE")
@@ -70,10 +70,11 @@ def _add(first: Path, last: Path, following: dict[str, Any]) -> Path:
         raise ConfigError(f"{added} is there already; choose another --name.")
     before = last.read_text()
     line = f'then = "{added.name}"\n'
-    after, count = re.subn(r"^\[node\][^\n]*\n", lambda found: found[0] + line, before, count=1, flags=re.MULTILINE)
+    kept = re.sub(r"^then *=.*\n", "", before, flags=re.MULTILINE)  # to serve those that come late
+    after, count = re.subn(r"^\[node\].*\n", lambda found: found[0] + line, kept, count=1, flags=re.MULTILINE)
     try:
         durable.write(added, spell(following).encode(), mode=0o644)
-        durable.write(last, (after if count else f"{before}\n[node]\n{line}").encode(), mode=0o644)
+        durable.write(last, (after if count else f"{kept}\n[node]\n{line}").encode(), mode=0o644)
         check_course(load_course(first))
     except (ConfigError, OSError) as error:
         durable.write(last, before.encode(), mode=0o644)
