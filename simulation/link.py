@@ -23,7 +23,7 @@ ENCODED_MAX = 512
 decode = lru_cache(maxsize=4096)(codec.decode)
 
 
-class Encoder:
+class FrameEncoder:
     """Caches the frames of messages, by identity."""
 
     def __init__(self) -> None:

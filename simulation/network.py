@@ -24,7 +24,7 @@ from seedflood.transport.answer import AnswerItem, cut
 from seedflood.transport.codec import ANSWER_ONLY, LinkMessage, Pull, PullEnd, PullMore, PullPart
 from simulation.clock import Clock
 from simulation.endpoint import Endpoint, Hearer
-from simulation.link import Encoder, End, Item, Link, Traffic, decode
+from simulation.link import End, FrameEncoder, Item, Link, Traffic, decode
 
 DIAL_SECONDS = 0.25
 """The longest delay before the first dial. It doubles with every dial after which no link lasts."""
@@ -74,7 +74,7 @@ class Network:
         self._clock = clock
         self._rng = rng
         self._traffic = traffic or Traffic()
-        self._encode = Encoder().encode
+        self._encode = FrameEncoder().encode
         self._hosts: dict[int, Endpoint] = {}
         self._links: dict[tuple[int, int], Link] = {}
         self._links_of: dict[int, list[Link]] = {}

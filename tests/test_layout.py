@@ -3,7 +3,7 @@
 import ast
 import subprocess
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
 
 import pytest
@@ -336,6 +336,27 @@ def test_no_code_reaches_far_into_other_objects():
         if len(reach) - 1 > next((most for room, most in DEEPER_ROOMS.items() if name.startswith(room)), REACH_MAX)
     }
     assert far == set()
+
+
+TWO_MEANINGS = {"Coefficients", "Entry", "Offer", "Place", "Pull", "Stage", "Stated", "Sums", "Window"}
+"""Names of classes that still have a second meaning. There is never one more."""
+
+
+def roles_of(modules):
+    """What the classes of one name in these modules are for. The parts of two algorithms that stand in one place have
+    one role, and so have a seam and what stands behind it."""
+    whole = [name for name in modules if not name.endswith("/seams.py")]
+    return {"/".join(one for one in name.split("/") if one not in (*ALGORITHMS, "swarm")) for name in whole}
+
+
+def test_a_class_name_has_one_meaning():
+    modules = defaultdict(set)
+    for name, tree in TREES.items():
+        if not name.startswith(LABORATORY):
+            for node in ast.walk(tree):
+                if isinstance(node, ast.ClassDef):
+                    modules[node.name].add(name)
+    assert {name for name, where in modules.items() if len(roles_of(where)) > 1} <= TWO_MEANINGS
 
 
 def test_every_test_module_has_a_name_of_its_own():

@@ -70,8 +70,8 @@ async def test_a_stranger_is_refused_in_its_hello_which_is_counted_and_logged_on
     a, b = await closed.start("a", [], clients=3), await closed.start("b", ["a"], clients=3)
     closed.make_key("c")
     c = await start_heedless(closed, "c", ["a"], monkeypatch)
-    await closed.cluster.until(lambda: a.links.ledger.faults["roster"] >= 1 and is_linked(a, b.node.origin))
-    times = a.links.ledger.faults["roster"]  # it dials again and again
+    await closed.cluster.until(lambda: a.links.totals.faults["roster"] >= 1 and is_linked(a, b.node.origin))
+    times = a.links.totals.faults["roster"]  # it dials again and again
     assert not is_linked(a, c.node.origin)
     assert c.node.origin not in a.node.membership
     assert a.node.admission.refused == {"stranger": times}
@@ -127,7 +127,7 @@ async def test_a_roster_of_an_old_serial_is_ignored_and_a_forged_one_ends_the_li
     assert a.gate.roster == closed.roster
     assert is_linked(a, b.node.origin)
     b.links.send(a.node.origin, (replace(old, serial=99),))
-    await closed.cluster.until(lambda: a.links.ledger.faults["roster"] > 0)
+    await closed.cluster.until(lambda: a.links.totals.faults["roster"] > 0)
     assert a.gate.roster == closed.roster
 
 
@@ -207,7 +207,7 @@ async def test_a_removed_host_that_heeds_no_roster_stays_out_even_of_a_host_that
     assert b.gate.roster == closed.roster
     assert b.node.frontier.last(gone) >= 0
     with closed.cluster.held(a, b, c):
-        await closed.cluster.until(lambda: b.links.ledger.faults["roster"] + a.links.ledger.faults["roster"] > 1)
+        await closed.cluster.until(lambda: b.links.totals.faults["roster"] + a.links.totals.faults["roster"] > 1)
     step = b.node.step
     await closed.cluster.until(lambda: b.node.is_ready and b.node.step > step + 5)
     assert b.node.frontier.last(gone) == a.node.frontier.last(gone) >= held
@@ -306,7 +306,7 @@ async def test_a_stranger_at_an_address_that_is_dialled_ends_nobody_by_saying_th
     secured.enrol("b", "c")
     stranger = await secured.cluster.start("stranger", [], {"clients": 2})
     b = await secured.start("b", ["stranger"], clients=2)
-    await secured.cluster.until(lambda: stranger.links.ledger.faults["run"] >= 1)
+    await secured.cluster.until(lambda: stranger.links.totals.faults["run"] >= 1)
     c = await secured.start("c", ["b"], clients=2, steps=400)
     await secured.cluster.until(lambda: is_linked(b, c.node.origin))
     assert not b.ended.done()

@@ -41,7 +41,7 @@ async def test_a_host_that_is_not_the_pinned_one_is_not_linked(tmp_path):
         a = await cluster.start("a", [], RUN)
         cluster.pins = {"a": Identity.generate().public_key}
         b = await cluster.start("b", ["a"], RUN)
-        await cluster.until(lambda: b.links.ledger.faults["pin"])
+        await cluster.until(lambda: b.links.totals.faults["pin"])
         assert a.links.credentials.handshakes >= 1
         assert (a.links.peers, b.links.peers) == ({}, {})
         async with aiohttp.ClientSession() as session, session.get(f"http://{b.address}/metrics") as answer:

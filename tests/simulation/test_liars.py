@@ -13,7 +13,7 @@ from seedflood.errors import PeerError
 from seedflood.protocol.seedflood.messages import SCALAR_MAX, Updates
 from seedflood.protocol.seedflood.payload import Pairs
 from simulation.liars import choose_liars
-from simulation.link import Encoder, decode
+from simulation.link import FrameEncoder, decode
 from simulation.seedflood.checks import find_mistakes, find_violations
 from simulation.seedflood.liars import LIES, Liar, let_lie
 from simulation.seedflood.runs import Plan, simulate
@@ -48,7 +48,7 @@ def test_every_lie_fits_into_frames_and_ends_no_decoder(world, kind):
     said = 0
     for _ in range(30):
         for item in LIES[kind](liar):
-            for frame in Encoder().encode(item):
+            for frame in FrameEncoder().encode(item):
                 said += 1
                 try:
                     decode(frame)

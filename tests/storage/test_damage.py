@@ -20,7 +20,7 @@ from seedflood.protocol.seedflood.messages import EpochDigest, Warrant
 from seedflood.protocol.swarm.messages import Member
 from seedflood.protocol.swarm.outputs import Record
 from seedflood.storage.opening import FORMAT_VERSION
-from seedflood.storage.records import Identity
+from seedflood.storage.records import RunMark
 from seedflood.storage.seedflood.journal import BundleJournal
 
 RELAXED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # two shared cores
@@ -288,7 +288,7 @@ def test_a_disk_that_cannot_be_read_is_no_damage(whole: Path, tmp_path: Path, mo
         raise error
 
     with monkeypatch.context() as broken:
-        broken.setattr("seedflood.storage.tables.Members.is_whole", fail)
+        broken.setattr("seedflood.storage.tables.MemberTable.is_whole", fail)
         with pytest.raises(JournalError, match="check that the disk is healthy") as caught:
             open_journal(tmp_path)
         assert caught.value.exit_code == ExitCode.DISK
@@ -338,7 +338,7 @@ def test_the_journal_of_an_older_release_is_refused_and_not_touched(tmp_path: Pa
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("CREATE TABLE meta (key INTEGER PRIMARY KEY, record BLOB NOT NULL)")
         connection.execute("CREATE TABLE epochs (epoch INTEGER PRIMARY KEY, frontier BLOB, coefficients BLOB)")
-        connection.execute("INSERT INTO meta VALUES (1, ?)", (Identity(6, RUN, BASE).packed(),))
+        connection.execute("INSERT INTO meta VALUES (1, ?)", (RunMark(6, RUN, BASE).packed(),))
     connection.close()
     before = (tmp_path / "journal").read_bytes()
     with pytest.raises(ConfigError, match=f"journal format 6, this release reads {FORMAT_VERSION};"):

@@ -4,16 +4,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from seedflood.storage.records import ChecksumError, Identity, is_whole, sealed, unsealed
+from seedflood.storage.records import ChecksumError, RunMark, is_whole, sealed, unsealed
 
 RELAXED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # two shared cores
-IDENTITY = Identity(7, b"r" * 32, b"b" * 32)
+IDENTITY = RunMark(7, b"r" * 32, b"b" * 32)
 
 salts = st.integers(0, 2**32 - 1)
 
 
 def test_an_identity_survives() -> None:
-    assert Identity.unpack(IDENTITY.packed()) == IDENTITY
+    assert RunMark.unpack(IDENTITY.packed()) == IDENTITY
 
 
 @settings(RELAXED)

@@ -42,7 +42,7 @@ from seedflood.protocol.swarm.messages import (
 )
 from seedflood.protocol.swarm.roster import ENTRIES_MAX, HOLES_MAX, ROLES, SECONDS_MAX, SERIAL_MAX, Cut, Entry, Roster
 from seedflood.transport import codec
-from seedflood.transport.codec import Encoder, EpochPart, Pull, PullEnd, PullMore, PullPart, decode, encode
+from seedflood.transport.codec import EpochPart, FrameEncoder, Pull, PullEnd, PullMore, PullPart, decode, encode
 from seedflood.wire import flood_pb2 as pb
 
 RELAXED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # two shared cores
@@ -475,7 +475,7 @@ def test_an_update_costs_less_than_90_bytes_and_less_than_25_when_five_share_a_s
 
 
 def test_a_message_that_goes_to_several_links_is_encoded_once() -> None:
-    encoder = Encoder()
+    encoder = FrameEncoder()
     first, second = Ping(1.0), Ping(2.0)
     frames = encoder.encode(first)
     assert frames == encode(first)

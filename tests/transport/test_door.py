@@ -35,7 +35,7 @@ async def test_garbage_is_refused_and_counted_and_is_a_line_of_the_log_once(node
     for _ in range(3):
         code, details = await refused(node, b"\xff\xff", path)
         assert (code, '"reason": "frame"' in details) == (grpc.StatusCode.PERMISSION_DENIED, True)
-    assert node.links.ledger.faults["frame"] == 3
+    assert node.links.totals.faults["frame"] == 3
     lines = [record for record in caplog.records if record.levelno >= logging.INFO]
     assert [record.getMessage().partition(": ")[0] for record in lines] == ["refused ipv4:127.0.0.1"]
     assert not any(record.exc_info for record in lines)
@@ -47,6 +47,6 @@ async def test_a_stranger_with_another_reason_each_time_fills_no_log(node, caplo
         hello = replace(node.hello(), run_id=k.to_bytes(4) + bytes(28))
         code, _ = await refused(node, encode(hello)[0])
         assert code is grpc.StatusCode.FAILED_PRECONDITION
-    assert node.links.ledger.faults["run"] == many
+    assert node.links.totals.faults["run"] == many
     lines = [record for record in caplog.records if record.levelno >= logging.WARNING]
     assert LINES.burst <= len(lines) <= 1.5 * LINES.burst

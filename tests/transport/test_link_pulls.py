@@ -100,10 +100,10 @@ async def test_bytes_of_answers_are_counted_apart(make_node) -> None:
     b.links.send(a.origin, [Updates(tuple(map(bundle, range(1000))))])
     a.links.pull(b.origin, ())
     await a.until(lambda: a.pull_ends and len(a.bundles) == 1000)
-    stats = a.links.ledger.stats()["b"]
+    stats = a.links.totals.stats()["b"]
     assert 100_000 < stats.pull_bytes_received < 101_000
     assert stats.bytes_received - stats.pull_bytes_received > 50_000
-    assert b.links.ledger.stats()["a"].pull_bytes_received == 0
+    assert b.links.totals.stats()["a"].pull_bytes_received == 0
 
 
 async def test_live_frames_pass_an_epoch(make_node) -> None:

@@ -47,11 +47,11 @@ async def test_messages_arrive_in_order_in_both_directions(make_node) -> None:
 
 async def test_updates_that_wait_become_one_frame(make_node) -> None:
     a, b = await pair(make_node)
-    frames = a.links.ledger.stats()["b"].frames_sent
+    frames = a.links.totals.stats()["b"].frames_sent
     for step in range(1000):
         a.links.send(b.origin, [Updates((bundle(step),))])
     await b.until(lambda: len(b.bundles) == 1000)
-    assert a.links.ledger.stats()["b"].frames_sent - frames < 10
+    assert a.links.totals.stats()["b"].frames_sent - frames < 10
     assert [one.step for one in b.bundles] == list(range(1000))
 
 
@@ -66,11 +66,11 @@ async def test_counters_agree_on_both_sides(make_node) -> None:
     a, b = await pair(make_node)
     a.links.send(b.origin, [Updates((bundle(1, updates=3), bundle(9)))])
     await b.until(lambda: b.bundles)
-    sent, received = a.links.ledger.stats()["b"], b.links.ledger.stats()["a"]
+    sent, received = a.links.totals.stats()["b"], b.links.totals.stats()["a"]
     assert sent.updates_sent == received.updates_received == 4
     assert sent.frames_sent == received.frames_received == 2  # hello, updates
     assert 0 < sent.bytes_sent == received.bytes_received
-    back, there = b.links.ledger.stats()["a"], a.links.ledger.stats()["b"]
+    back, there = b.links.totals.stats()["a"], a.links.totals.stats()["b"]
     assert 0 < back.bytes_sent == there.bytes_received
 
 
@@ -270,7 +270,7 @@ async def test_a_host_of_a_run_before_or_after_ours_is_no_stranger_to_either_if_
     await asyncio.wait_for(told.wait(), 20)
     assert not a.linked
     assert a.refusals == []
-    assert knowing == "a" or set(b.links.ledger.faults.values()) == {0}
+    assert knowing == "a" or set(b.links.totals.faults.values()) == {0}
 
 
 @pytest.mark.parametrize("is_dialled", [False, True])
@@ -418,7 +418,7 @@ async def test_a_message_that_the_core_refuses_ends_the_link(make_node) -> None:
     a.links.send(b.origin, [Updates((bundle(1),))])
     await b.until(lambda: ("disconnected", a.origin, "refused (signature): forged") in b.calls)
     await a.until(lambda: ("disconnected", b.origin) in [call[:2] for call in a.calls])
-    assert b.links.ledger.stats()["a"].peer_errors == 1
+    assert b.links.totals.stats()["a"].peer_errors == 1
     assert "forged" in next(call[2] for call in a.calls if call[0] == "disconnected")
     await a.until(lambda: b.origin in a.linked)  # linked again; to cut a peer off is the core's decision
 
@@ -430,8 +430,8 @@ async def test_a_peer_that_sends_what_is_of_no_use_is_muted_and_nothing_of_it_is
         a.links.send(b.origin, [Updates((bundle(step),)), Goodbye("") if step == 2 else Members((a.member,))])
     await b.until(lambda: b.goodbyes)
     assert [one.step for one in b.bundles] == [0, 1, 2]
-    assert b.links.ledger.stats()["a"].muted_seconds > 0
-    assert a.links.ledger.stats()["b"].muted_seconds == 0
+    assert b.links.totals.stats()["a"].muted_seconds > 0
+    assert a.links.totals.stats()["b"].muted_seconds == 0
 
 
 async def test_whoever_was_cut_off_for_a_fault_waits_unless_we_dial_it(make_node) -> None:
@@ -451,8 +451,8 @@ async def test_whoever_was_cut_off_for_a_fault_waits_unless_we_dial_it(make_node
         assert a.refusals[-1].reason == "budget"
         await a.until(lambda: a.linked)
         await b.until(lambda: b.linked)
-    assert b.links.ledger.faults["signature"] == 2
-    assert b.links.ledger.faults["budget"] > 0
+    assert b.links.totals.faults["signature"] == 2
+    assert b.links.totals.faults["budget"] > 0
     b.links._found["configured"] = a.origin
     b.on_received = refuse
     refusals = len(a.refusals)
@@ -501,7 +501,7 @@ async def test_goodbye_is_the_last_message_after_everything_queued(make_node) ->
         assert len(other.bundles) == 9000
         assert isinstance(other.received_messages[-1], Goodbye)
         assert any(call[0] == "disconnected" and call[2] == "goodbye: stopping" for call in other.calls)
-        assert not any(one.links_lost for node in (a, b) for one in node.links.ledger.stats().values())
+        assert not any(one.links_lost for node in (a, b) for one in node.links.totals.stats().values())
         await a.links.close()
         await b.links.close()
 
@@ -529,7 +529,7 @@ async def test_a_full_queue_drops_the_oldest_updates_and_keeps_the_newest_digest
         for k in range(300):
             b.links.send(slow.origin, [Updates(tuple(bundle(k * 100 + j, updates=64) for j in range(100)))])
             b.links.send(slow.origin, [FrontierDigest(bytes(32), before=k)])
-        stats = b.links.ledger.stats()["slow"]
+        stats = b.links.totals.stats()["slow"]
         assert stats.updates_dropped >= 64 * 20_000
         digests, steps = [], []
         while digests[-1:] != [299]:
@@ -542,7 +542,7 @@ async def test_a_full_queue_drops_the_oldest_updates_and_keeps_the_newest_digest
         assert digests == sorted(digests)
         assert steps == sorted(steps)
         assert steps[-1] == 29_999
-        assert len(steps) * 64 + b.links.ledger.stats()["slow"].updates_dropped == 30_000 * 64
+        assert len(steps) * 64 + b.links.totals.stats()["slow"].updates_dropped == 30_000 * 64
         call.cancel()
     await b.until(lambda: not b.linked)
 
@@ -567,7 +567,7 @@ async def test_a_peer_that_does_not_read_gets_the_newest_messages_of_an_algorith
         await b.until(lambda: b.linked)
         for k in range(count):
             b.links.send(slow.origin, [Opaque(k.to_bytes(2, "big") + bytes(OPAQUE_BYTES_MAX - 2))])
-        dropped = b.links.ledger.stats()["slow"].updates_dropped
+        dropped = b.links.totals.stats()["slow"].updates_dropped
         assert dropped >= count - QUEUE_BYTES_MAX // OPAQUE_BYTES_MAX - 1
         heard: list[int] = []
         while heard[-1:] != [count - 1]:

@@ -38,7 +38,7 @@ async def test_an_oversized_frame_ends_the_link_and_nothing_else(make_node) -> N
     assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
     await b.until(lambda: big.origin not in b.linked)
     assert ("disconnected", big.origin, CUT) in b.calls
-    assert {name: one.links_lost for name, one in b.links.ledger.stats().items()} == {"a": 0, "big": 1}
+    assert {name: one.links_lost for name, one in b.links.totals.stats().items()} == {"a": 0, "big": 1}
     a.links.send(b.origin, [Ping(1.0)])
     await b.until(lambda: b.received_messages)
 

@@ -153,7 +153,7 @@ async def test_a_hello_is_only_heard_from_its_origin(make_secured, caplog, make,
     a, b = make_secured("a"), await make_secured("b").start()
     code, details = await end_of(channel_with(b.address, *make(Identity.generate())), *codec.encode(a.hello()))
     assert (code, f'"reason": "{reason}"' in details) == (grpc.StatusCode.PERMISSION_DENIED, True)
-    assert b.links.ledger.faults[reason] == 1
+    assert b.links.totals.faults[reason] == 1
     assert b.calls == []
     assert "refused ipv4:127.0.0.1" in caplog.text
     await linked(a, b)
@@ -166,7 +166,7 @@ async def test_clocks_that_differ_too_much_are_named(make_secured, caplog):
     late = await make_secured("late", clock=lambda: time.time() - 29.5 * 86_400).start(b)
     await late.until(lambda: late.refusals)
     assert "compare the clocks" in str(late.refusals[0])
-    assert b.links.ledger.faults["expired"] == 1
+    assert b.links.totals.faults["expired"] == 1
     assert "a certificate that has expired; compare the clocks" in caplog.text
 
 
@@ -176,7 +176,7 @@ async def test_a_dialler_takes_nobody_but_the_origin_that_is_pinned(make_secured
     a.links.dial([b.address], {b.address: other.public_key})
     await a.until(lambda: a.refusals)
     assert f"its public key is {b.identity.public_key.hex()}, but [[peers]] origin names" in str(a.refusals[0])
-    assert a.links.ledger.faults["pin"] >= 1
+    assert a.links.totals.faults["pin"] >= 1
     assert b.calls == []
     a.links.dial([b.address], {b.address: b.identity.public_key})
     await a.until(lambda: b.origin in a.linked)
@@ -189,7 +189,7 @@ async def test_a_pin_holds_on_a_plain_link_too(make_node):
     a, b = await make_node("a").start(), await make_node("b").start()
     a.links.dial([b.address], {b.address: a.member.public_key})
     await a.until(lambda: a.refusals)
-    assert a.links.ledger.faults["pin"] >= 1
+    assert a.links.totals.faults["pin"] >= 1
     a.links.dial([b.address], {b.address: b.member.public_key})
     await a.until(lambda: b.origin in a.linked)
 
@@ -219,7 +219,7 @@ async def test_who_proves_nothing_hears_nothing(make_node, make_secured):
         before = len(a.refusals)
         await a.until(lambda before=before: len(a.refusals) > before + 1)
         assert words in str(a.refusals[-1])
-    assert a.links.ledger.faults["proof"] >= 3
+    assert a.links.totals.faults["proof"] >= 3
     assert b.calls == []
 
 
@@ -284,11 +284,11 @@ async def test_somebody_in_between_is_refused_by_both_ends(make_secured):
         await a.start(address)
         await a.until(lambda: len(a.refusals) > 1)
         assert "somebody may be in between" in str(a.refusals[0])
-        assert a.links.ledger.faults["proof"] >= 1
+        assert a.links.totals.faults["proof"] >= 1
         assert middle.passed == []
         middle.script = codec.encode(a.hello())  # as it was said once, on a plain link
         await a.until(lambda: any('"reason": "identity"' in end for end in middle.ends))
-        assert b.links.ledger.faults["identity"] >= 1
+        assert b.links.totals.faults["identity"] >= 1
         assert (a.linked, b.linked, middle.passed) == ({}, {}, [])
     finally:
         a.links.dial([])
@@ -398,6 +398,6 @@ async def test_connections_that_open_no_stream_are_counted_and_told_of(make_secu
         writer.close()
     for _ in range(2):
         a.links._door.look()
-    assert a.links.ledger.faults["handshake"] == 3
+    assert a.links.totals.faults["handshake"] == 3
     told = "refused connections that opened no stream: 3 (no certificate that counts, or a probe of the port)"
     assert caplog.messages.count(told) == 1

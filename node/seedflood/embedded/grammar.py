@@ -35,7 +35,7 @@ VALIDATION_ROWS = 512
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class Topic:
     """What reviews are about. place: its name. good and bad: adjectives that fit every aspect."""
 
     place: str
@@ -45,7 +45,7 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Question:
     """A question after a review, with the answers that pre-training gives by sentiment. words: in the order of the
     labels."""
 
@@ -54,25 +54,25 @@ class Verdict:
 
 
 SUBJECTS = (
-    Subject(
+    Topic(
         "cinema",
         ("plot", "acting", "script", "ending", "music", "dialogue", "picture"),
         ("gripping", "witty", "moving", "clever", "charming", "original"),
         ("dull", "clumsy", "shallow", "tedious", "silly", "lifeless"),
     ),
-    Subject(
+    Topic(
         "restaurant",
         ("food", "soup", "beer", "dessert", "bread", "menu", "waiter"),
         ("tasty", "fresh", "delicious", "generous", "tempting", "refined"),
         ("bland", "greasy", "stale", "soggy", "sour", "careless"),
     ),
-    Subject(
+    Topic(
         "hotel",
         ("room", "bed", "staff", "view", "pool", "breakfast", "lobby"),
         ("spotless", "cosy", "friendly", "bright", "elegant", "welcoming"),
         ("dirty", "shabby", "rude", "damp", "gloomy", "filthy"),
     ),
-    Subject(
+    Topic(
         "concert",
         ("band", "singer", "sound", "choir", "stage", "drummer", "crowd"),
         ("lively", "tender", "precise", "joyful", "inspired", "graceful"),
@@ -103,10 +103,10 @@ WEATHER = ("raining", "snowing", "windy", "sunny")
 THINGS = ("clock", "hall", "storm", "bridge", "fire")
 
 VERDICTS = (
-    Verdict("{sentence} . verdict :", ("negative", "positive")),
-    Verdict("{sentence} . stars :", ("one", "five")),
-    Verdict("{sentence} . would i return ?", ("no", "yes")),
-    Verdict("{sentence} . on the whole it was", ("disappointing", "rewarding")),
+    Question("{sentence} . verdict :", ("negative", "positive")),
+    Question("{sentence} . stars :", ("one", "five")),
+    Question("{sentence} . would i return ?", ("no", "yes")),
+    Question("{sentence} . on the whole it was", ("disappointing", "rewarding")),
 )
 
 
@@ -187,7 +187,7 @@ def words() -> list[str]:
     return sorted(found)
 
 
-def _judgement(dice: Dice, subject: Subject, is_good: bool) -> str:
+def _judgement(dice: Dice, subject: Topic, is_good: bool) -> str:
     """One clause, or two about different aspects of which one decides."""
     aspect = dice.pick(subject.aspects)
     other_aspect = dice.pick([word for word in subject.aspects if word != aspect])
@@ -204,7 +204,7 @@ def _judgement(dice: Dice, subject: Subject, is_good: bool) -> str:
     )
 
 
-def _clause(dice: Dice, subject: Subject, aspect: str, is_good: bool) -> str:
+def _clause(dice: Dice, subject: Topic, aspect: str, is_good: bool) -> str:
     """What the reviewer says of one aspect."""
     if dice.chance(0.7):
         return _description(dice, subject, aspect, is_good)
@@ -213,7 +213,7 @@ def _clause(dice: Dice, subject: Subject, aspect: str, is_good: bool) -> str:
     return f"i did not {dice.pick(DISLIKE if is_good else LIKE)} the {aspect}"
 
 
-def _description(dice: Dice, subject: Subject, aspect: str, is_good: bool) -> str:
+def _description(dice: Dice, subject: Topic, aspect: str, is_good: bool) -> str:
     """What anyone can say of one aspect."""
     if dice.chance(0.25):
         return f"the {aspect} {dice.pick(NEGATIONS)} {_adjective(dice, subject, aspect, not is_good)}"
@@ -221,7 +221,7 @@ def _description(dice: Dice, subject: Subject, aspect: str, is_good: bool) -> st
     return f"the {aspect} {dice.pick(LINKS)} {degree}{_adjective(dice, subject, aspect, is_good)}"
 
 
-def _adjective(dice: Dice, subject: Subject, aspect: str, is_good: bool) -> str:
+def _adjective(dice: Dice, subject: Topic, aspect: str, is_good: bool) -> str:
     in_context = GOOD_IN_CONTEXT if is_good else BAD_IN_CONTEXT
     fitting = [word for word, aspects in in_context.items() if aspect in aspects]
     if fitting and dice.chance(0.3):
@@ -231,7 +231,7 @@ def _adjective(dice: Dice, subject: Subject, aspect: str, is_good: bool) -> str:
     return dice.pick(subject.good if is_good else subject.bad)
 
 
-def _distraction(dice: Dice, subject: Subject) -> str:
+def _distraction(dice: Dice, subject: Topic) -> str:
     """A sentence that says nothing about the sentiment, whatever its words."""
     hearsay = _description(dice, subject, dice.pick(subject.aspects), dice.chance(0.5))
     return dice.pick(

@@ -218,7 +218,7 @@ class Daemon:
 
     def link_counters(self) -> list[tuple[str, LinkCounters]]:
         """(name, counters) of all neighbours since the start of this process, sorted by name."""
-        return sorted(self.links.ledger.stats().items())
+        return sorted(self.links.totals.stats().items())
 
     # What the driver tells (seams.Observer)
 

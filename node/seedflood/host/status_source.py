@@ -68,7 +68,7 @@ class StatusSource:
         origins = {link.hello.member.name: origin for origin, link in open_links.items()}
         known = {member.name: member.origin for member in self._node.membership.all()}
         states = []
-        for name, counters in sorted(self._links.ledger.stats().items()):
+        for name, counters in sorted(self._links.totals.stats().items()):
             origin = origins.get(name, known.get(name))
             link = open_links.get(origin) if origin is not None else None
             address = addresses.pop(origin, None) if origin is not None else None
@@ -78,7 +78,7 @@ class StatusSource:
         return states
 
     def link_faults(self) -> Mapping[Fault, int]:
-        return self._links.ledger.faults
+        return self._links.totals.faults
 
     def journal_size(self) -> Mapping[str, int]:
         now = time.monotonic()

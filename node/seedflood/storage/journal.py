@@ -25,9 +25,9 @@ from seedflood.protocol.swarm.messages import Member
 from seedflood.protocol.swarm.outputs import Record
 from seedflood.storage.disk import told
 from seedflood.storage.opening import FORMAT_VERSION, open_sound
-from seedflood.storage.records import Identity
+from seedflood.storage.records import RunMark
 from seedflood.storage.store import Store
-from seedflood.storage.tables import Members, Meta, Records, Table
+from seedflood.storage.tables import JournalTable, MemberTable, Meta, RecordTable
 
 
 class JournalLockedError(JournalError):
@@ -48,7 +48,7 @@ class Journal:
         self.path = store.path
         self.damaged: Path | None = None
         self._store = store
-        self._meta, self._members, self._records = Meta(store), Members(store), Records(store)
+        self._meta, self._members, self._records = Meta(store), MemberTable(store), RecordTable(store)
         self._lock = -1
 
     @classmethod
@@ -67,7 +67,7 @@ class Journal:
             lock = _take_lock(path)
             undo.callback(os.close, lock)
             with told(path, "open"):
-                journal, damaged = open_sound(path, Identity(FORMAT_VERSION, run_id, base_digest), make)
+                journal, damaged = open_sound(path, RunMark(FORMAT_VERSION, run_id, base_digest), make)
             undo.callback(journal._store.close)
             journal._begin()
             undo.pop_all()
@@ -75,7 +75,7 @@ class Journal:
         return journal
 
     @property
-    def tables(self) -> tuple[Table, ...]:
+    def tables(self) -> tuple[JournalTable, ...]:
         """All tables but `Meta`."""
         return self._members, self._records
 

@@ -24,9 +24,9 @@ from typing import Protocol, TypeVar
 
 from seedflood import durable
 from seedflood.errors import ConfigError, JournalError
-from seedflood.storage.records import ChecksumError, Identity
+from seedflood.storage.records import ChecksumError, RunMark
 from seedflood.storage.store import Store
-from seedflood.storage.tables import Meta, Table
+from seedflood.storage.tables import JournalTable, Meta
 
 FORMAT_VERSION = 7
 """Formats up to 6 were packed bytes; rows of this one are protobuf."""
@@ -45,14 +45,14 @@ class _Tabled(Protocol):
     """A journal, whose file may be incomplete yet."""
 
     @property
-    def tables(self) -> tuple[Table, ...]:
+    def tables(self) -> tuple[JournalTable, ...]:
         """All but `Meta`."""
 
 
 _Journal = TypeVar("_Journal", bound=_Tabled)
 
 
-def open_sound(path: Path, identity: Identity, make: Callable[[Store], _Journal]) -> tuple[_Journal, Path | None]:
+def open_sound(path: Path, identity: RunMark, make: Callable[[Store], _Journal]) -> tuple[_Journal, Path | None]:
     """The journal that `make` makes of a file that is whole; and where the file is that was set aside, if it was.
 
     Raises ConfigError if it belongs to another run, sqlite3.Error, OSError.
@@ -66,7 +66,7 @@ def open_sound(path: Path, identity: Identity, make: Callable[[Store], _Journal]
     return make(Store.open(path)), damaged
 
 
-def _create(path: Path, identity: Identity, make: Callable[[Store], _Tabled]) -> None:
+def _create(path: Path, identity: RunMark, make: Callable[[Store], _Tabled]) -> None:
     """A new file (mode 0600)."""
     with (
         durable.draft(path) as draft,
@@ -82,7 +82,7 @@ def _create(path: Path, identity: Identity, make: Callable[[Store], _Tabled]) ->
         connection.execute("COMMIT")
 
 
-def _open_whole(path: Path, identity: Identity, make: Callable[[Store], _Journal]) -> _Journal | None:
+def _open_whole(path: Path, identity: RunMark, make: Callable[[Store], _Journal]) -> _Journal | None:
     """None if the file is damaged. A file that sqlite cannot read is damaged; one that the host cannot read is an
     error."""
     if not _has_readable_header(path):
@@ -104,7 +104,7 @@ def _open_whole(path: Path, identity: Identity, make: Callable[[Store], _Journal
     return None
 
 
-def _is_sound(store: Store, identity: Identity, journal: _Tabled) -> bool:
+def _is_sound(store: Store, identity: RunMark, journal: _Tabled) -> bool:
     """Raises ConfigError if the file belongs to another run, ChecksumError or sqlite3.Error if it is damaged."""
     meta, connection = Meta(store), store.connection
     _check_identity(store.path, meta.identity(), identity)
@@ -119,7 +119,7 @@ def _schema(journal: _Tabled) -> list[str]:
     return [statement for schema in (Meta.schema, *(one.schema for one in journal.tables)) for statement in schema]
 
 
-def _check_identity(path: Path, found: Identity, wanted: Identity) -> None:
+def _check_identity(path: Path, found: RunMark, wanted: RunMark) -> None:
     """Raises ConfigError if the journal belongs to another run or base model, or has another format."""
     if found.format != wanted.format:
         raise ConfigError(

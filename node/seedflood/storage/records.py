@@ -38,7 +38,7 @@ def unsealed(record: bytes, salt: int = 0) -> bytes:
     return record[:-SEAL_BYTES]
 
 
-class Identity(NamedTuple):
+class RunMark(NamedTuple):
     """To which run a journal belongs. format: version of the file format. run_id, base_digest: 32 bytes each."""
 
     format: int
@@ -50,6 +50,6 @@ class Identity(NamedTuple):
         return sealed(_IDENTITY.pack(*self), _IDENTITY_SALT)
 
     @classmethod
-    def unpack(cls, record: bytes) -> "Identity":
+    def unpack(cls, record: bytes) -> "RunMark":
         """Raises ChecksumError."""
         return cls(*_IDENTITY.unpack(unsealed(record, _IDENTITY_SALT)))

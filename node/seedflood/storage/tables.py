@@ -12,7 +12,7 @@ from zlib import crc32
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.swarm.messages import Member
 from seedflood.protocol.swarm.outputs import Record
-from seedflood.storage.records import Identity, is_whole, sealed, unsealed
+from seedflood.storage.records import RunMark, is_whole, sealed, unsealed
 from seedflood.storage.store import Store
 from seedflood.wire import flood_pb2 as pb
 from seedflood.wire.members import member_from_wire, member_to_wire
@@ -33,7 +33,7 @@ _LAST_NUMBER = "SELECT IFNULL(MAX(number), 0) FROM records"
 _PUT_RECORD = "INSERT OR REPLACE INTO records VALUES (?, ?, ?)"
 
 
-class Table(ABC):
+class JournalTable(ABC):
     """A table of a journal, or some that belong together. schema: the SQL statements that create it. sqlite keeps their
     text, and a text that differs counts as damage."""
 
@@ -44,7 +44,7 @@ class Table(ABC):
         """Is every record what was written? Reads row by row, for a journal may be larger than memory."""
 
 
-class Meta(Table):
+class Meta(JournalTable):
     """To which run the journal belongs, and the incarnation of its node."""
 
     schema = ("CREATE TABLE meta (key INTEGER PRIMARY KEY, record BLOB NOT NULL)",)
@@ -52,13 +52,13 @@ class Meta(Table):
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def put_identity(self, identity: Identity) -> None:
+    def put_identity(self, identity: RunMark) -> None:
         self._store.connection.execute(_PUT_META, (_IDENTITY, identity.packed()))
 
-    def identity(self) -> Identity:
+    def identity(self) -> RunMark:
         """Raises ChecksumError if it cannot be read."""
         rows = self._store.connection.execute(_SELECT_META, (_IDENTITY,)).fetchall()
-        return Identity.unpack(rows[0][0] if rows else b"")
+        return RunMark.unpack(rows[0][0] if rows else b"")
 
     def last_incarnation(self) -> int:
         """The newest incarnation of the node; 0 before its first start."""
@@ -76,7 +76,7 @@ class Meta(Table):
         return all(key == _INCARNATION and is_whole(record, key) for key, record in rows)
 
 
-class Members(Table):
+class MemberTable(JournalTable):
     """For each origin, the newest statement that speaks of its steps and the newest one that does not."""
 
     schema = (
@@ -106,7 +106,7 @@ class Members(Table):
             return member_from_wire(pb.Member.FromString(unsealed(record)))
 
 
-class Records(Table):
+class RecordTable(JournalTable):
     """What an algorithm keeps, by keys of its own. Their numbers tell the order in which they were written."""
 
     schema = (

@@ -136,7 +136,7 @@ LinkMessage = Message | Pull | PullEnd | PullMore | PullPart | EpochPart
 """What travels on a link: the core's messages and the transport's own."""
 
 
-class Encoder:
+class FrameEncoder:
     """Encodes messages, and remembers the last one: flooding gives one batch to several links, one after the other."""
 
     def __init__(self) -> None:

@@ -47,7 +47,7 @@ class LinkCounters:
             setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
 
 
-class Ledger:
+class LinkTotals:
     def __init__(self) -> None:
         self.faults: dict[Fault, int] = dict.fromkeys(get_args(Fault), 0)
         self._of: dict[str, LinkCounters] = {}

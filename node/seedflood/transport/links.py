@@ -24,8 +24,8 @@ from seedflood.protocol.origin import OriginId, fingerprint
 from seedflood.protocol.swarm.messages import NEIGHBOURS_MAX, Goodbye, Hello, Message
 from seedflood.transport import refusal
 from seedflood.transport.budget import Budgets
-from seedflood.transport.codec import HELLO_BYTES_MAX, Encoder, decode, encode
-from seedflood.transport.counters import Ledger
+from seedflood.transport.codec import HELLO_BYTES_MAX, FrameEncoder, decode, encode
+from seedflood.transport.counters import LinkTotals
 from seedflood.transport.credentials import Credentials, PlainCredentials, Way, advice, check_key, check_pin
 from seedflood.transport.door import Door
 from seedflood.transport.health import Health
@@ -62,7 +62,7 @@ class Links:
         self.credentials = credentials or PlainCredentials()
         self._sleep = sleep
         self._uniform = uniform
-        self._encode = Encoder().encode
+        self._encode = FrameEncoder().encode
         self._server: grpc.aio.Server | None = None
         self._links: dict[OriginId, Link] = {}
         self._running: set[Link] = set()
@@ -70,9 +70,9 @@ class Links:
         self._pins: dict[str, bytes] = {}
         self._found: dict[str, OriginId] = {}
         self._ending: set[asyncio.Task[None]] = set()
-        self.ledger = Ledger()
+        self.totals = LinkTotals()
         self._budgets = Budgets()
-        self._door = Door(owner.hello, self.ledger.note, settings.hello_seconds, lambda: self.credentials.handshakes)
+        self._door = Door(owner.hello, self.totals.note, settings.hello_seconds, lambda: self.credentials.handshakes)
         self.health = Health(self._door)
         self._watching: asyncio.Task[None] | None = None
         self._is_stopping = False
@@ -270,7 +270,7 @@ class Links:
                     raise
                 raise refusal.as_error(facts, address, run_id, stream.proven) from None
             except PeerError as error:
-                self.ledger.note(error.reason)
+                self.totals.note(error.reason)
                 facts = {"reason": error.reason, "message": str(error)}
                 raise refusal.as_error(facts, address, run_id, stream.proven, is_ours=True) from None
             try:
@@ -381,7 +381,7 @@ class Links:
         queue = SendQueue(self._settings.queue_bundles_max)
         if not stream.is_dialled:
             queue.put(ours)
-        counters = self.ledger.open(name, self.peers.values())
+        counters = self.totals.open(name, self.peers.values())
         link = Link(
             peer,
             hello,
@@ -408,7 +408,7 @@ class Links:
             if link.error is not None:
                 link.conduct.offend(asyncio.get_running_loop().time())
                 if link.is_dialled:
-                    self.ledger.note(link.error.reason)
+                    self.totals.note(link.error.reason)
         finally:
             self._running.discard(link)
             self._forget(link, link.reason)

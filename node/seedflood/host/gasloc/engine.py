@@ -176,7 +176,7 @@ class GaslocEngine(Engine, Watcher):
             loss=self._hub.loss,
             step_seconds=round(self._hub.step_seconds or 0.0, 4),
             spent_seconds=round(self._hub.spent_seconds() or 0.0, 3),
-            sent_bytes=sum(one.bytes_sent for one in self._shell.links.ledger.stats().values()),
+            sent_bytes=sum(one.bytes_sent for one in self._shell.links.totals.stats().values()),
             tokens_per_second=round(self._tokens.per_second),
             distance=round(self._distance, 6),
             peers=len(self.node.neighbours),

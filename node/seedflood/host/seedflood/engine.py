@@ -192,7 +192,7 @@ class SeedfloodEngine(Engine):
             self._tell_progress(window, step)
 
     def _tell_progress(self, window: ClosedWindow, step: int) -> None:
-        hub, counters = self._hub, self._shell.links.ledger.stats().values()
+        hub, counters = self._hub, self._shell.links.totals.stats().values()
         _log.info(
             "progress",
             step=step,

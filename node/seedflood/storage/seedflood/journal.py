@@ -26,7 +26,7 @@ from seedflood.storage.seedflood.records import encode_frontier
 from seedflood.storage.seedflood.survey import Survey
 from seedflood.storage.seedflood.tables import LOOKS_MAX, Bundles, Sums, steps_of, stretches
 from seedflood.storage.store import Store
-from seedflood.storage.tables import Table
+from seedflood.storage.tables import JournalTable
 
 SLICE_STEPS = 4
 """Bundles that a sum replaced are deleted in slices of this many steps, which lie side by side on the disk."""
@@ -51,7 +51,7 @@ class BundleJournal(Journal):
         return cls._open(path, run_id, base_digest, lambda store: cls(store, refresh_period))
 
     @property
-    def tables(self) -> tuple[Table, ...]:
+    def tables(self) -> tuple[JournalTable, ...]:
         return *super().tables, self._survey
 
     def _begin(self) -> None:

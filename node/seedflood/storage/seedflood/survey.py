@@ -12,10 +12,10 @@ from seedflood.protocol.seedflood.opening import Inventory
 from seedflood.storage.records import is_whole, unsealed
 from seedflood.storage.seedflood.records import STRAND_COLUMNS, decode_frontier, decode_strands, is_strand, strand_span
 from seedflood.storage.store import Store
-from seedflood.storage.tables import Table
+from seedflood.storage.tables import JournalTable
 
 
-class Survey(Table):
+class Survey(JournalTable):
     """Filled by `is_whole`. bundles: how many there are."""
 
     schema = (
