@@ -24,7 +24,7 @@ class SomeLinks:
     counters: dict[str, LinkCounters] = field(default_factory=dict)
 
     @property
-    def ledger(self):
+    def totals(self):
         return SimpleNamespace(stats=lambda: self.counters)
 
 
