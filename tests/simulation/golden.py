@@ -1,7 +1,10 @@
 """Golden traces: what each host said, kept and applied in fifteen simulated runs, as counts and hashes in a file.
 
+Three small runs more are there as texts, in the folder `golden`, so that a change of behaviour can be read in a review
+(`reading`).
+
 Whoever moves or renames code leaves them as they are, and so proves that it does what it did. Whoever changes what
-hosts do writes the file anew, and says in the commit why it had to change:
+hosts do writes files and texts anew, and says in the commit why they had to change:
 
     PYTHONPATH=node .venv/bin/python tests/simulation/golden.py write
 
@@ -24,6 +27,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from reading import Reader
 
 from seedflood.protocol.frontier import Held
 from seedflood.protocol.gasloc import orders
@@ -74,6 +78,15 @@ GASLOC_PLANS = {
 
 ALL_PLANS = {**PLANS, **GASLOC_PLANS}
 
+TEXTS = {
+    "strict": Plan(3, "path", 1, 3, "strict", "none", refresh_period=2, tell="pairs", delay=0, optimizer="sgd"),
+    "crash": Plan(3, "path", 7, 6, "bounded", "crashes", tell="pairs", delay=0),
+    "gasloc": gasloc.Plan(2, "complete", 1, 4, "none", 2, "one", 0.0, agrees_at_end=True),
+}
+"""The runs that are kept as texts: updates pass a middle host; a middle host crashes; a pair of GASLoC."""
+
+FOLDER = Path(__file__).with_name("golden")
+
 ORDERS: dict[type, str] = {
     orders.Restore: "restore",
     orders.TakeLocalSteps: "steps",
@@ -96,15 +109,23 @@ ORDERS: dict[type, str] = {
 class Trace:
     """What happened on all hosts, a line for each thing, in the order of their happening."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_read: bool = False) -> None:
+        """is_read: also in words."""
         self.lines: list[tuple[str, str]] = []
         """(kind, line)"""
         self.hosts: dict[int, Host] = {}
+        self.text: list[str] = []
+        self._reader = Reader(self._name) if is_read else None
+
+    def _name(self, origin: int) -> str | None:
+        return next((f"h{index}" for index, host in self.hosts.items() if host.origin == origin), None)
 
     def note(self, kind: str, index: int, what: str, *values: object) -> None:
         now = self.hosts[index].clock.now
         try:
             self.lines.append((kind, " ".join([f"{now:.6f}", f"h{index}", what, *map(spell, values)])))
+            if self._reader is not None and (words := self._reader.line(now, index, kind, what, values)) is not None:
+                self.text.append(words)
         except Exception as error:
             pytest.fail(f"{what} cannot be spelled: {error!r}")  # a host would only die of the error
 
@@ -165,9 +186,9 @@ STATED = [_stated_by_seedflood]
 """The last one reads what the algorithm of the run states."""
 
 
-def run(plan: Plan | gasloc.Plan) -> tuple[Trace, dict[str, object]]:
+def run(plan: Plan | gasloc.Plan, *, is_read: bool = False) -> tuple[Trace, dict[str, object]]:
     """What happened in the run, and what the file says of it."""
-    trace, compress = Trace(), zlib.compress
+    trace, compress = Trace(is_read=is_read), zlib.compress
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(zlib, "compress", lambda raw, **_: compress(raw, level=0))
         if isinstance(plan, Plan):
@@ -185,6 +206,11 @@ def run(plan: Plan | gasloc.Plan) -> tuple[Trace, dict[str, object]]:
         "steps": " ".join(str(trace.hosts[index].node.step) for index in sorted(trace.hosts)),
     }
     return trace, facts | trace.facts()
+
+
+def text_of(plan: Plan | gasloc.Plan) -> str:
+    """What happened in a run, in words."""
+    return "\n".join([f"# {plan}", *run(plan, is_read=True)[0].text, ""])
 
 
 def read() -> dict[str, dict[str, object]]:
@@ -289,6 +315,8 @@ def _applied(host, window):
 def _write() -> None:
     facts = {name: run(plan)[1] for name, plan in ALL_PLANS.items()}
     FILE.write_text(json.dumps(facts, indent=2) + "\n")
+    for name, plan in TEXTS.items():
+        (FOLDER / f"{name}.txt").write_text(text_of(plan))
 
 
 if __name__ == "__main__":

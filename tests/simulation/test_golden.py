@@ -14,6 +14,11 @@ def test_a_run_leaves_its_golden_trace(name):
     assert golden.run(golden.ALL_PLANS[name])[1] == golden.read()[name]
 
 
+@pytest.mark.parametrize("name", golden.TEXTS)
+def test_a_small_run_can_be_read_and_is_as_it_was(name):
+    assert golden.text_of(golden.TEXTS[name]) == (golden.FOLDER / f"{name}.txt").read_text()
+
+
 def test_every_golden_trace_is_of_a_run():
     assert list(golden.read()) == list(golden.ALL_PLANS)
 
