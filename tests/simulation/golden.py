@@ -12,6 +12,8 @@ To find the first moment at which two versions part, compare (`diff`) what each 
 
     PYTHONPATH=node .venv/bin/python tests/simulation/golden.py show bounded-all
 
+`read` in place of `show` says the same in words.
+
 A trace holds bytes as they go over the wire (of statements what they say), numbers and moments, and no name of the
 code. Where a seam gets another name, `_watch` follows, and no hash changes. Moments are rounded, for libraries differ
 in the last bit of a logarithm; sums are stored and not compressed, for every build of zlib does that in the same way.
@@ -323,6 +325,8 @@ if __name__ == "__main__":
     match sys.argv[1:]:
         case ["write"]:
             _write()
+        case ["read", name]:
+            print(text_of({**ALL_PLANS, **TEXTS}[name]))
         case ["show", name]:
             for kind, line in run(ALL_PLANS[name])[0].lines:
                 print(kind, line)
