@@ -6,11 +6,11 @@ Three small runs more are there as texts, in the folder `golden`, so that a chan
 Whoever moves or renames code leaves them as they are, and so proves that it does what it did. Whoever changes what
 hosts do writes files and texts anew, and says in the commit why they had to change:
 
-    PYTHONPATH=node .venv/bin/python tests/simulation/golden.py write
+    PYTHONPATH=. .venv/bin/python tests/simulation/golden.py write
 
 To find the first moment at which two versions part, compare (`diff`) what each of them says of a run, line by line:
 
-    PYTHONPATH=node .venv/bin/python tests/simulation/golden.py show bounded-all
+    PYTHONPATH=. .venv/bin/python tests/simulation/golden.py show bounded-all
 
 `read` in place of `show` says the same in words.
 
