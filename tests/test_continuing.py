@@ -5,6 +5,8 @@ import pytest
 from seedflood import cli
 from seedflood.config import load_course, spell
 from seedflood.errors import ExitCode
+from seedflood.host.enrolment import Enrolment
+from seedflood.identity import Identity
 
 RUN = {"name": "first", "model": "embedded", "clients": 2, "steps": 6, "train_examples": 64}
 TABLES = {"objective": {"task": "embedded"}, "seedflood": {"estimate": "gradient", "rank": 4}}
@@ -23,8 +25,8 @@ def hosts(tmp_path):
 
 @pytest.fixture
 def proceed(monkeypatch, capsys):
-    def proceed(*words):
-        monkeypatch.setattr("sys.argv", ["seedflood", "continue", *map(str, words)])
+    def proceed(*words, command="continue"):
+        monkeypatch.setattr("sys.argv", ["seedflood", command, *map(str, words)])
         with pytest.raises(SystemExit) as ended:
             cli.main()
         return ended.value.code or 0, capsys.readouterr()
@@ -52,6 +54,18 @@ def test_a_run_that_was_continued_is_continued_again(proceed, hosts):
     for _ in range(2):
         assert proceed(hosts[0])[0] == 0
     assert load_course(hosts[0])[-1].names == ("first", "first-2", "first-3")
+
+
+def test_a_closed_run_is_continued_by_its_operator_with_a_roster_for_the_next_one(proceed, tmp_path):
+    proceed("alpha=127.0.0.1:7070", "beta", "--out", tmp_path / "run", command="init")
+    files = [tmp_path / "run" / name / "peers.toml" for name in ("alpha", "beta")]
+    code, said = proceed(*files)
+    assert (code, "its operator makes the next one" in " ".join(said.err.split())) == (ExitCode.USAGE, True)
+    assert proceed(*files, "--key", tmp_path / "run" / "operator.key")[0] == 0
+    for file in files:
+        settings = load_course(file)[-1].settings
+        identity = Identity.load_or_create(file.parent / "seedflood-state" / "identity.pem")
+        assert Enrolment.open(settings, identity).gate.may_link(identity.public_key)
 
 
 def test_a_host_that_serves_after_its_run_goes_on_instead(proceed, hosts):

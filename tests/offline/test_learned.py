@@ -375,6 +375,13 @@ def test_a_node_that_told_no_digest_is_compared_with_none(stopped, base, tmp_pat
     assert replay(stopped).result_digest is None
 
 
+def test_a_journal_of_another_run_is_named_where_it_is(stopped, base):
+    write(stopped, base, [])
+    other = stopped.run.model_copy(update={"seed": 2})
+    with pytest.raises(ConfigError, match=f"^{stopped.node.state / JOURNAL_FILE} belongs to run .*seedflood continue"):
+        rebuild(stopped.model_copy(update={"run": other}))
+
+
 def test_a_folder_without_a_journal_is_named(stopped):
     with pytest.raises(ConfigError, match="does not exist"):
         replay(stopped)

@@ -9,6 +9,7 @@ import typer
 
 from seedflood import VERSION
 from seedflood.cli.continuing import continue_run
+from seedflood.cli.diagnosing import doctor
 from seedflood.cli.faults import run_command
 from seedflood.cli.founding import init, invite, join, keygen
 from seedflood.cli.learned import add_learned
@@ -66,6 +67,7 @@ app.command()(join)
 add_learned(app)
 add_watching(app)
 app.command("continue")(continue_run)
+app.command()(doctor)
 app.command()(tune)
 app.command()(tour)
 

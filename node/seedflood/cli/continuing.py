@@ -11,6 +11,9 @@ from seedflood import durable
 from seedflood.cli.options import DATA_HELP, TASK_HELP, SetOption, parse_overrides
 from seedflood.config import PREVIOUS, Stage, check_course, detach, load_course, merge, spell
 from seedflood.errors import ConfigError, UsageError
+from seedflood.host.places import ROSTER_FILE
+from seedflood.identity import Identity
+from seedflood.roster_file import SignedRoster, read_roster, write_roster
 
 
 def continue_run(
@@ -22,18 +25,23 @@ def continue_run(
     data: Annotated[str | None, typer.Option(help=f"{DATA_HELP} (default: as before).")] = None,
     task: Annotated[str | None, typer.Option(help=f"Default: as before. {TASK_HELP}")] = None,
     name: Annotated[str | None, typer.Option(help="Of the next run (default: a number behind the last one's).")] = None,
+    key: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Of a closed run: the operator's key, with roster.json beside it."),
+    ] = None,
     overrides: SetOption = None,
 ) -> None:
     """Makes the next run, which begins with what the last one has ended with: same hosts, same keys, same roster.
 
     Writes the settings of the next run beside peers.toml, and names them there in [node] then. Do the same on all
-    hosts, and start them again: they go on together, once all have ended the last run.
+    hosts, and start them again: they go on together, once all have ended the last run. Of a closed run the operator
+    does it for all hosts, and hands the files to them, for the next run needs a roster, too.
 
     Examples:
 
         seedflood continue peers.toml --steps 100 --data ./more.jsonl
 
-        seedflood continue run/*/peers.toml --set run.seedflood.learning_rate=0.01
+        seedflood continue run/*/peers.toml --key run/operator.key --set run.seedflood.learning_rate=0.01
     """
     given = parse_overrides(overrides)
     if set(given) - {"run"}:
@@ -44,6 +52,10 @@ def continue_run(
         following = _following(course[-1], task, merge(given.get("run", {}), wanted))
         if data is not None:
             following["node"] = detach({"node": {"data": data}}, Path())["node"]
+        if course[-1].settings.run.operator is not None:
+            signed = _sign(key, following["run"]["name"])
+            following = merge(following, {"node": {"roster": f"{following['run']['name']}.json"}})
+            write_roster(file.with_name(following["node"]["roster"]), signed)
         last = course[-2].settings.node.then if len(course) > 1 else file
         assert isinstance(last, Path), "a later run without a file"
         added = _add(file, last, following)
@@ -60,6 +72,18 @@ def _following(last: Stage, task: str | None, changes: dict[str, Any]) -> dict[s
     usual = {"name": f"{base}-{int(number or 1) + 1}", "model": PREVIOUS}
     data = last.settings.node.data
     return {"run": merge(told, usual, changes), **({} if data is None else {"node": {"data": data}})}
+
+
+def _sign(key: Path | None, name: str) -> SignedRoster:
+    """The operator's roster, for the run of this name. Raises ConfigError."""
+    if key is None:
+        raise UsageError(
+            "the run is closed, and its roster is for it alone: its operator makes the next one, with --key FILE, and "
+            "hands the files to the hosts."
+        )
+    if not key.is_file():
+        raise UsageError(f"there is no key {key}; name that of the operator.")
+    return SignedRoster.sign(Identity.load_or_create(key), name, read_roster(key.with_name(ROSTER_FILE)).roster)
 
 
 def _add(first: Path, last: Path, following: dict[str, Any]) -> Path:

@@ -159,7 +159,11 @@ def _node(settings: Settings) -> Iterator[tuple[Trainer, BundleJournal]]:
     run_id, period = settings.run.run_id(), settings.run.seedflood.refresh_period
     with tempfile.TemporaryDirectory(prefix="seedflood-") as folder:
         copy = copy_journal(path, Path(folder))
-        with BundleJournal.open(copy, run_id, trainer.base_digest, refresh_period=period) as journal:
+        try:
+            opened = BundleJournal.open(copy, run_id, trainer.base_digest, refresh_period=period)
+        except ConfigError as error:
+            raise ConfigError(str(error).replace(str(copy), str(path))) from None
+        with opened as journal:
             if journal.damaged is not None:
                 raise JournalError(
                     f"the journal {path} was damaged, so it does not hold what was learned; start the node, and it "

@@ -1,0 +1,231 @@
+"""What may be wrong before a run: each check is one line, with what to do about it.
+
+The checks are those that a node makes itself when it starts, with the sentences that it would end with, and a step that
+is measured here and thrown away. Nothing is written, and nobody hears of it but peers whose ports are tried.
+"""
+
+import os
+import resource
+import shutil
+import socket
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from seedflood.config import Settings, Stage, check_course, current, load_course
+from seedflood.errors import DataError, ExitCode, ModelError, SeedfloodError
+from seedflood.host.enrolment import Enrolment
+from seedflood.host.places import KEY_FILE, SNAPSHOTS_KEPT
+from seedflood.identity import Identity
+from seedflood.training.gasloc.loading import load_trainer
+from seedflood.training.seedflood.trainer import Trainer
+
+DIAL_SECONDS = 3.0
+MEMORY_SHARE_MAX = 0.9
+"""Of the memory that is free; the journal and the links take some, too."""
+
+DISK_SPARE_BYTES = 100_000_000
+"""For journal and events, beside the models that are kept."""
+
+BUNDLE_BYTES = 110
+"""Of a message beside its payloads: signature, origin, step, frame."""
+
+ENCODING_BYTES = {"float32": 4, "bfloat16": 2, "uint8": 1}
+DAY_SECONDS = 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a check has found. text: one sentence; of what is bad, with a remedy. code: as a node would exit with."""
+
+    what: str
+    level: Literal["ok", "note", "bad"]
+    text: str
+    code: ExitCode = ExitCode.OK
+
+
+class _Step(NamedTuple):
+    """One step of this host. sent_bytes: what it tells of it."""
+
+    seconds: float
+    sent_bytes: float
+    model_bytes: int
+    rows: str
+
+
+def examine(file: Path, flags: dict[str, Any]) -> Iterator[Finding]:
+    """All findings, as soon as they are made. What needs settings that cannot be read is left out."""
+    try:
+        course = load_course(file, flags)
+        check_course(course)
+        stage = current(course)
+    except SeedfloodError as error:
+        yield _bad("settings", error)
+        return
+    settings = stage.settings
+    yield Finding("settings", "ok", f"run {settings.run.name}, id {stage.runs[stage.position]}: equal on all hosts")
+    yield _key(stage)
+    yield _clock(stage)
+    if settings.node.listen:
+        yield _port(settings.node.listen)
+    yield from (_peer(one.address) for one in settings.peers)
+    yield from _step(settings)
+    yield Finding("waiting", "note", _waiting(settings))
+
+
+def _bad(what: str, error: SeedfloodError) -> Finding:
+    return Finding(what, "bad", str(error), error.exit_code)
+
+
+def _key(stage: Stage) -> Finding:
+    path, operator = stage.key_folder / KEY_FILE, stage.settings.run.operator
+    if not path.exists():
+        if operator is None:
+            return Finding("key", "ok", f"{path} is made at the first start; the run is open to whoever knows it")
+        text = f"{path} is not there, and the run is closed: copy the key that its operator made for this host."
+        return Finding("key", "bad", text, ExitCode.CONFIG)
+    try:
+        identity = Identity.load_or_create(path)
+        Enrolment.open(stage.settings, identity)
+    except SeedfloodError as error:
+        return _bad("key", error)
+    return Finding("key", "ok", identity.fingerprint + (" is on the roster" if operator else "; the run is open"))
+
+
+def _clock(stage: Stage) -> Finding:
+    """A clock that is behind what was written here, or by whoever made the files, is wrong."""
+    node = stage.settings.node
+    known = [node.roster, node.state, *(node.state.iterdir() if node.state.is_dir() else ())]
+    newest = max((path.stat().st_mtime for path in known if path is not None and path.exists()), default=0.0)
+    behind = max(newest, Path(__file__).stat().st_mtime) - time.time()
+    if behind > 60:
+        text = (
+            f"it is {behind / 3600:.1f} hours behind files of this host: set it, for certificates hold from a day ago."
+        )
+        return Finding("clock", "bad", text, ExitCode.CONFIG)
+    return Finding("clock", "ok", time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()))
+
+
+def _port(address: str) -> Finding:
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_server((host.strip("[]"), int(port)), family=_family(host)):
+            return Finding("port", "ok", f"{address} is free")
+    except OSError as error:
+        text = f"cannot listen on {address} ({error.strerror}): stop what uses it, or choose another [node] listen."
+        return Finding("port", "bad", text, ExitCode.UNAVAILABLE)
+
+
+def _family(host: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if host.startswith("[") else socket.AF_INET
+
+
+def _peer(address: str) -> Finding:
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), DIAL_SECONDS):
+            return Finding("peer", "ok", f"{address} answers")
+    except ConnectionRefusedError:
+        return Finding("peer", "note", f"{address} is there, and nobody listens yet: a node dials until one does")
+    except OSError as error:
+        text = f"{address} cannot be reached ({error.strerror or error}): correct [[peers]], or open the port there."
+        return Finding("peer", "bad", text, ExitCode.TRY_AGAIN)
+
+
+def _step(settings: Settings) -> Iterator[Finding]:
+    """Rows, model, memory, disk, time and traffic: of a step that is measured."""
+    free, node = _free_memory(), settings.node
+    try:
+        step = _measure(settings)
+    except SeedfloodError as error:
+        yield _bad(
+            "rows" if isinstance(error, DataError) else "model" if isinstance(error, ModelError) else "step", error
+        )
+        return
+    yield Finding("rows", "ok", step.rows)
+    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    told = f"a step takes {_size(used)} of {_size(free)}"
+    if used > MEMORY_SHARE_MAX * free:
+        remedy = "set [node] micro_batch or gradient_checkpointing, or choose another estimate."
+        yield Finding("memory", "bad", f"{told}: {remedy}", ExitCode.CONFIG)
+    else:
+        yield Finding("memory", "ok", told)
+    yield _disk(node.state, step.model_bytes * (SNAPSHOTS_KEPT + (node.export is not None)) + DISK_SPARE_BYTES)
+    total = step.sent_bytes * settings.run.clients
+    day = f"{_size(total / step.seconds * DAY_SECONDS)} a day at most"
+    yield Finding(
+        "time", "ok", f"{step.seconds:.3g} s a step, so {_span(step.seconds * settings.run.steps)} of computing"
+    )
+    yield Finding("traffic", "ok", f"{_size(step.sent_bytes)} a step; a link carries those of all hosts, {day}")
+
+
+def _measure(settings: Settings) -> _Step:
+    """The second of two rounds: the first one warms up. Raises SeedfloodError."""
+    run, node = settings.run, settings.node
+    if run.mode == "gasloc":
+        worker, steps = load_trainer(run, node, 0), run.gasloc.local_steps
+        began = time.perf_counter()
+        worker.take_steps(1)
+        seconds, count = time.perf_counter() - began, worker.base.parameters_count
+        sent = count * ENCODING_BYTES[run.gasloc.encoding] / steps
+        return _Step(seconds, sent, 4 * count, f"{worker.task.facts['rows']} rows")
+    trainer, steps = Trainer(run, node), run.seedflood.local_steps
+    for _ in range(2):
+        measured = trainer.measure(0, 0, steps)
+    told = sum(len(one) if isinstance(one, bytes) else 8 for one in measured.probes)
+    rows = trainer.task.describe()
+    counts = f"{rows['rows']:,} to train, {rows['rows_here']:,} of them here, {rows['validation_rows']:,} to evaluate"
+    text = f"task {rows['task']}: {counts}"
+    return _Step(measured.seconds / steps, (told + BUNDLE_BYTES) / steps, 4 * trainer.parameters[0], text)
+
+
+def _disk(state: Path, wanted: int) -> Finding:
+    there = next(one for one in (state, *state.parents) if one.exists())
+    free = shutil.disk_usage(there).free
+    told = f"{_size(free)} free at {there}, up to {_size(wanted)} are needed"
+    if free < wanted:
+        return Finding("disk", "bad", f"{told}: make room, or choose another [node] state.", ExitCode.DISK)
+    if not os.access(there, os.W_OK):
+        text = f"{there} cannot be written: choose another [node] state."
+        return Finding("disk", "bad", text, ExitCode.DISK)
+    return Finding("disk", "ok", told)
+
+
+def _waiting(settings: Settings) -> str:
+    run, node = settings.run, settings.node
+    if run.mode != "seedflood":
+        return f"partners wait for each other; the first round waits {node.patience_seconds:g} s at most"
+    match run.seedflood.window:
+        case "strict":
+            return f"strict windows: each step waits for all {run.clients} hosts, however long they are away"
+        case "bounded":
+            return f"bounded windows: {run.clients} hosts are waited for while news could still come"
+    return f"no windows: only the first step waits for {run.clients} hosts, {node.patience_seconds:g} s at most"
+
+
+def _free_memory() -> int:
+    """Bytes that may still be used: of the machine, or of the container."""
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    free = next(1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable"))
+    limit, used = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")
+    if limit.exists() and (text := limit.read_text().strip()) != "max":
+        free = min(free, int(text) - int(used.read_text()))
+    return free
+
+
+def _size(count: float) -> str:
+    unit, size = next(
+        one for one in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("B", 1)) if count >= one[1] or one[1] == 1
+    )
+    return f"{count / size:.3g} {unit}"
+
+
+def _span(seconds: float) -> str:
+    unit, size = next(
+        one
+        for one in (("days", DAY_SECONDS), ("hours", 3600), ("minutes", 60), ("s", 1))
+        if seconds >= one[1] or one[1] == 1
+    )
+    return f"{seconds / size:.3g} {unit}"

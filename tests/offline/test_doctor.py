@@ -1,0 +1,127 @@
+"""A host is examined before its run: whole set-ups pass, and each that is broken is told with a remedy and a code."""
+
+import json
+import os
+import shutil
+import socket
+import time
+
+import pytest
+
+from seedflood import cli
+from seedflood.config import spell
+from seedflood.errors import ExitCode
+from seedflood.identity import Identity
+from seedflood.offline import doctor
+from seedflood.protocol.swarm.roster import Entry, Roster
+from seedflood.roster_file import SignedRoster, write_roster
+
+RUN = {"model": "embedded", "clients": 2, "steps": 100, "objective": {"task": "embedded"}, "train_examples": 64}
+NODE = {"name": "alpha", "listen": "127.0.0.1:0", "device": "cpu", "threads": 1}
+
+
+@pytest.fixture
+def examine(tmp_path, monkeypatch, capsys):
+    """Examines a host with these settings beside the usual ones: (exit code, levels by check, texts by check)."""
+
+    def examine(run=(), node=(), text=""):
+        path = tmp_path / "peers.toml"
+        path.write_text(spell({"run": {**RUN, **dict(run)}, "node": {**NODE, **dict(node)}}) + text)
+        monkeypatch.setattr("sys.argv", ["seedflood", "doctor", "--peers", str(path), "--json"])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        levels, texts = ({one["what"]: one[key] for one in found} for key in ("level", "text"))
+        return ended.value.code or 0, levels, texts
+
+    return examine
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        {},
+        {"seedflood": {"estimate": "gradient", "window": "bounded", "local_steps": 2}},
+        {"mode": "gasloc", "objective": {"task": "lm", "max_length": 32}, "train_examples": 512},
+    ],
+    ids=["two-sided", "gradient", "gasloc"],
+)
+def test_a_host_that_is_ready_passes_and_nothing_is_written(examine, tmp_path, run):
+    code, levels, texts = examine(run, {"data": "embedded"} if "mode" in run else {})
+    assert code == 0, texts
+    assert set(levels.values()) <= {"ok", "note"}
+    assert {"settings", "key", "clock", "port", "rows", "memory", "disk", "time", "traffic", "waiting"} == set(levels)
+    assert os.listdir(tmp_path) == ["peers.toml"]
+
+
+def test_a_setting_that_does_not_exist_is_all_that_is_told(examine):
+    code, levels, texts = examine(node={"lisen": "127.0.0.1:7070"})
+    assert (code, levels) == (ExitCode.CONFIG, {"settings": "bad"})
+    assert 'did you mean "listen"' in texts["settings"]
+
+
+def test_a_host_that_is_not_on_the_roster_is_told_how_to_get_there(examine, tmp_path):
+    operator, other = Identity.generate(), Identity.generate()
+    roster = SignedRoster.sign(operator, "run", Roster(1, (Entry("beta", other.public_key),)))
+    write_roster(tmp_path / "roster.json", roster)
+    closed = {"operator": operator.public_key.hex()}
+    code, _, texts = examine(closed, {"roster": "roster.json"})
+    assert code == ExitCode.CONFIG
+    assert "copy the key" in texts.get("key", str(texts))
+    key = Identity.load_or_create(tmp_path / "seedflood-state" / "identity.pem").public_key.hex()
+    code, levels, texts = examine(closed, {"roster": "roster.json"})
+    assert (code, levels["key"], levels["rows"]) == (ExitCode.CONFIG, "bad", "ok")
+    assert f"seedflood roster add FILE NAME {key}" in texts["key"]
+
+
+def test_a_port_that_is_used_is_told(examine):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        code, levels, texts = examine(node={"listen": f"127.0.0.1:{other.getsockname()[1]}"})
+    assert (code, levels["port"]) == (ExitCode.UNAVAILABLE, "bad")
+    assert "choose another [node] listen" in texts["port"]
+
+
+@pytest.mark.parametrize(
+    ("address", "level", "code"),
+    [("127.0.0.1:{port}", "ok", 0), ("127.0.0.1:1", "note", 0), ("nowhere.invalid:7070", "bad", ExitCode.TRY_AGAIN)],
+)
+def test_peers_are_tried(examine, address, level, code):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        address = address.format(port=other.getsockname()[1])
+        ended, levels, _ = examine(text=f'[[peers]]\naddress = "{address}"\n')
+    assert (ended, levels["peer"]) == (code, level)
+
+
+def test_rows_that_cannot_be_used_are_told(examine, tmp_path):
+    (tmp_path / "rows.jsonl").write_text('{"text": "a"}\n{"text": "b"}\n')
+    code, levels, texts = examine({"objective": {"task": "sst2"}}, {"data": "rows.jsonl"})
+    assert (code, levels["rows"]) == (ExitCode.CONFIG, "bad")
+    assert 'no column "sentence"' in texts["rows"]
+
+
+def test_a_model_that_is_not_there_is_told(examine):
+    code, levels, texts = examine({"model": "./none"})
+    assert (code, levels["settings"]) == (ExitCode.CONFIG, "bad")
+    assert "does not exist" in texts["settings"]
+
+
+def test_too_little_memory_space_or_time_is_told(examine, monkeypatch):
+    monkeypatch.setattr(doctor, "_free_memory", lambda: 1_000_000)
+    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(1, 1, 1000))
+    monkeypatch.setattr(doctor, "time", Clock)
+    code, levels, texts = examine()
+    assert code == ExitCode.CONFIG
+    assert {"memory", "disk", "clock"} == {what for what, level in levels.items() if level == "bad"}
+    assert "[node] micro_batch" in texts["memory"]
+    assert "make room" in texts["disk"]
+    assert "set it" in texts["clock"]
+
+
+class Clock:
+    """It is 1970."""
+
+    perf_counter, strftime, gmtime = time.perf_counter, time.strftime, time.gmtime
+
+    @staticmethod
+    def time():
+        return 0.0
