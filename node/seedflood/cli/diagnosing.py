@@ -26,12 +26,10 @@ def doctor(peers: PeersOption = Path("peers.toml"), overrides: SetOption = None,
     from seedflood.offline.doctor import examine
 
     code, console = ExitCode.OK, table_console()
-    for finding in examine(peers, parse_overrides(overrides)):
+    for check in examine(peers, parse_overrides(overrides)):
         if as_json:
-            typer.echo(json.dumps(dataclasses.asdict(finding)))
+            typer.echo(json.dumps(dataclasses.asdict(check)))
         else:
-            console.print(
-                Text.assemble((f"{finding.level:<5}", COLOURS[finding.level]), f"{finding.what:<9}", finding.text)
-            )
-        code = code or finding.code
+            console.print(Text.assemble((f"{check.level:<5}", COLOURS[check.level]), f"{check.what:<9}", check.text))
+        code = code or check.code
     raise typer.Exit(code)

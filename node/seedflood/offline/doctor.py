@@ -37,8 +37,8 @@ DAY_SECONDS = 86_400
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """What a check has found. text: one sentence; of what is bad, with a remedy. code: as a node would exit with."""
+class Check:
+    """What was found. text: one sentence; of what is bad, with a remedy. code: as a node would exit with."""
 
     what: str
     level: Literal["ok", "note", "bad"]
@@ -55,8 +55,8 @@ class _Step(NamedTuple):
     rows: str
 
 
-def examine(file: Path, flags: dict[str, Any]) -> Iterator[Finding]:
-    """All findings, as soon as they are made. What needs settings that cannot be read is left out."""
+def examine(file: Path, flags: dict[str, Any]) -> Iterator[Check]:
+    """All checks, as soon as they are made. What needs settings that cannot be read is left out."""
     try:
         course = load_course(file, flags)
         check_course(course)
@@ -65,36 +65,36 @@ def examine(file: Path, flags: dict[str, Any]) -> Iterator[Finding]:
         yield _bad("settings", error)
         return
     settings = stage.settings
-    yield Finding("settings", "ok", f"run {settings.run.name}, id {stage.runs[stage.position]}: equal on all hosts")
+    yield Check("settings", "ok", f"run {settings.run.name}, id {stage.runs[stage.position]}: equal on all hosts")
     yield _key(stage)
     yield _clock(stage)
     if settings.node.listen:
         yield _port(settings.node.listen)
     yield from (_peer(one.address) for one in settings.peers)
     yield from _step(settings)
-    yield Finding("waiting", "note", _waiting(settings))
+    yield Check("waiting", "note", _waiting(settings))
 
 
-def _bad(what: str, error: SeedfloodError) -> Finding:
-    return Finding(what, "bad", str(error), error.exit_code)
+def _bad(what: str, error: SeedfloodError) -> Check:
+    return Check(what, "bad", str(error), error.exit_code)
 
 
-def _key(stage: Stage) -> Finding:
+def _key(stage: Stage) -> Check:
     path, operator = stage.key_folder / KEY_FILE, stage.settings.run.operator
     if not path.exists():
         if operator is None:
-            return Finding("key", "ok", f"{path} is made at the first start; the run is open to whoever knows it")
+            return Check("key", "ok", f"{path} is made at the first start; the run is open to whoever knows it")
         text = f"{path} is not there, and the run is closed: copy the key that its operator made for this host."
-        return Finding("key", "bad", text, ExitCode.CONFIG)
+        return Check("key", "bad", text, ExitCode.CONFIG)
     try:
         identity = Identity.load_or_create(path)
         Enrolment.open(stage.settings, identity)
     except SeedfloodError as error:
         return _bad("key", error)
-    return Finding("key", "ok", identity.fingerprint + (" is on the roster" if operator else "; the run is open"))
+    return Check("key", "ok", identity.fingerprint + (" is on the roster" if operator else "; the run is open"))
 
 
-def _clock(stage: Stage) -> Finding:
+def _clock(stage: Stage) -> Check:
     """A clock that is behind what was written here, or by whoever made the files, is wrong."""
     node = stage.settings.node
     known = [node.roster, node.state, *(node.state.iterdir() if node.state.is_dir() else ())]
@@ -104,37 +104,37 @@ def _clock(stage: Stage) -> Finding:
         text = (
             f"it is {behind / 3600:.1f} hours behind files of this host: set it, for certificates hold from a day ago."
         )
-        return Finding("clock", "bad", text, ExitCode.CONFIG)
-    return Finding("clock", "ok", time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()))
+        return Check("clock", "bad", text, ExitCode.CONFIG)
+    return Check("clock", "ok", time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()))
 
 
-def _port(address: str) -> Finding:
+def _port(address: str) -> Check:
     host, _, port = address.rpartition(":")
     try:
         with socket.create_server((host.strip("[]"), int(port)), family=_family(host)):
-            return Finding("port", "ok", f"{address} is free")
+            return Check("port", "ok", f"{address} is free")
     except OSError as error:
         text = f"cannot listen on {address} ({error.strerror}): stop what uses it, or choose another [node] listen."
-        return Finding("port", "bad", text, ExitCode.UNAVAILABLE)
+        return Check("port", "bad", text, ExitCode.UNAVAILABLE)
 
 
 def _family(host: str) -> socket.AddressFamily:
     return socket.AF_INET6 if host.startswith("[") else socket.AF_INET
 
 
-def _peer(address: str) -> Finding:
+def _peer(address: str) -> Check:
     host, _, port = address.rpartition(":")
     try:
         with socket.create_connection((host.strip("[]"), int(port)), DIAL_SECONDS):
-            return Finding("peer", "ok", f"{address} answers")
+            return Check("peer", "ok", f"{address} answers")
     except ConnectionRefusedError:
-        return Finding("peer", "note", f"{address} is there, and nobody listens yet: a node dials until one does")
+        return Check("peer", "note", f"{address} is there, and nobody listens yet: a node dials until one does")
     except OSError as error:
         text = f"{address} cannot be reached ({error.strerror or error}): correct [[peers]], or open the port there."
-        return Finding("peer", "bad", text, ExitCode.TRY_AGAIN)
+        return Check("peer", "bad", text, ExitCode.TRY_AGAIN)
 
 
-def _step(settings: Settings) -> Iterator[Finding]:
+def _step(settings: Settings) -> Iterator[Check]:
     """Rows, model, memory, disk, time and traffic: of a step that is measured."""
     free, node = _free_memory(), settings.node
     try:
@@ -144,21 +144,21 @@ def _step(settings: Settings) -> Iterator[Finding]:
             "rows" if isinstance(error, DataError) else "model" if isinstance(error, ModelError) else "step", error
         )
         return
-    yield Finding("rows", "ok", step.rows)
+    yield Check("rows", "ok", step.rows)
     used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     told = f"a step takes {_size(used)} of {_size(free)}"
     if used > MEMORY_SHARE_MAX * free:
         remedy = "set [node] micro_batch or gradient_checkpointing, or choose another estimate."
-        yield Finding("memory", "bad", f"{told}: {remedy}", ExitCode.CONFIG)
+        yield Check("memory", "bad", f"{told}: {remedy}", ExitCode.CONFIG)
     else:
-        yield Finding("memory", "ok", told)
+        yield Check("memory", "ok", told)
     yield _disk(node.state, step.model_bytes * (SNAPSHOTS_KEPT + (node.export is not None)) + DISK_SPARE_BYTES)
     total = step.sent_bytes * settings.run.clients
     day = f"{_size(total / step.seconds * DAY_SECONDS)} a day at most"
-    yield Finding(
+    yield Check(
         "time", "ok", f"{step.seconds:.3g} s a step, so {_span(step.seconds * settings.run.steps)} of computing"
     )
-    yield Finding("traffic", "ok", f"{_size(step.sent_bytes)} a step; a link carries those of all hosts, {day}")
+    yield Check("traffic", "ok", f"{_size(step.sent_bytes)} a step; a link carries those of all hosts, {day}")
 
 
 def _measure(settings: Settings) -> _Step:
@@ -181,16 +181,16 @@ def _measure(settings: Settings) -> _Step:
     return _Step(measured.seconds / steps, (told + BUNDLE_BYTES) / steps, 4 * trainer.parameters[0], text)
 
 
-def _disk(state: Path, wanted: int) -> Finding:
+def _disk(state: Path, wanted: int) -> Check:
     there = next(one for one in (state, *state.parents) if one.exists())
     free = shutil.disk_usage(there).free
     told = f"{_size(free)} free at {there}, up to {_size(wanted)} are needed"
     if free < wanted:
-        return Finding("disk", "bad", f"{told}: make room, or choose another [node] state.", ExitCode.DISK)
+        return Check("disk", "bad", f"{told}: make room, or choose another [node] state.", ExitCode.DISK)
     if not os.access(there, os.W_OK):
         text = f"{there} cannot be written: choose another [node] state."
-        return Finding("disk", "bad", text, ExitCode.DISK)
-    return Finding("disk", "ok", told)
+        return Check("disk", "bad", text, ExitCode.DISK)
+    return Check("disk", "ok", told)
 
 
 def _waiting(settings: Settings) -> str:
