@@ -2,14 +2,14 @@
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from seedflood.host.engine import Engine
 from seedflood.host.handover import Handover
 from seedflood.operations.subject import LinkState
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.view import View
-from seedflood.transport.counters import Fault, LinkCounters
+from seedflood.transport.counters import Fault
 from seedflood.transport.links import Links
 
 JOURNAL_SECONDS = 10.0
@@ -72,7 +72,8 @@ class StatusSource:
             origin = origins.get(name, known.get(name))
             link = open_links.get(origin) if origin is not None else None
             address = addresses.pop(origin, None) if origin is not None else None
-            states.append(_state(name, counters, origin, address, link.opened_at if link is not None else None))
+            opened_at = link.opened_at if link is not None else None
+            states.append(LinkState(name, origin, address, opened_at, **asdict(counters)))
         never_linked = [address for address, origin in dialled.items() if origin is None or origin in addresses]
         states += [LinkState(address, None, address, None) for address in never_linked]
         return states
@@ -86,24 +87,3 @@ class StatusSource:
             self._counted_at = now
             self._journal_size = self._engine.journal.size()
         return self._journal_size
-
-
-def _state(
-    name: str, counters: LinkCounters, origin: int | None, address: str | None, opened_at: float | None
-) -> LinkState:
-    return LinkState(
-        peer=name,
-        origin=origin,
-        address=address,
-        connected_at=opened_at,
-        bytes_sent=counters.bytes_sent,
-        bytes_received=counters.bytes_received,
-        pull_bytes_received=counters.pull_bytes_received,
-        updates_received=counters.updates_received,
-        updates_dropped=counters.updates_dropped,
-        frames_sent=counters.frames_sent,
-        frames_received=counters.frames_received,
-        links_opened=counters.links_opened,
-        links_lost=counters.links_lost,
-        muted_seconds=counters.muted_seconds,
-    )

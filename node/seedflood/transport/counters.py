@@ -29,7 +29,6 @@ class LinkCounters:
     bytes_received: int = 0
     frames_sent: int = 0
     frames_received: int = 0
-    updates_sent: int = 0
     updates_received: int = 0
     updates_dropped: int = 0
     """Updates, or opaque messages of another algorithm, that were dropped because the peer reads too slowly."""
@@ -38,7 +37,6 @@ class LinkCounters:
     links_opened: int = 0
     links_lost: int = 0
     """Links that ended without a goodbye or a decision of ours."""
-    peer_errors: int = 0
     muted_seconds: float = 0.0
     """How long nothing was read from the peer because it had used up its budget."""
 

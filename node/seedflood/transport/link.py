@@ -223,7 +223,6 @@ class Link:
                     return f"goodbye: {message.reason}"
         except PeerError as error:
             self.error = error
-            self._counters.peer_errors += 1
             return f"refused ({error.reason}): {error}"
         except BROKEN as error:
             return self._lose(_why(error))
@@ -319,9 +318,6 @@ class Link:
                     self._wake.clear()
                     await self._wake.wait()
                     continue
-                batch = message.message if isinstance(message, PullPart) else message
-                if isinstance(batch, Updates):
-                    self._counters.updates_sent += count_updates(batch.bundles)
                 for frame in self._encode(message):
                     self._counters.frames_sent += 1
                     self._counters.bytes_sent += len(frame)
