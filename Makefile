@@ -21,7 +21,7 @@ tour: $(VENV)/.ready  ## Four daemons pre-train a model from scratch, then fine-
 	HF_HUB_OFFLINE=1 $(BIN)/seedflood tour --plot $(PLOT) $(TOUR)
 
 test: $(VENV)/.ready-dev  ## The tests, but for those below
-	$(BIN)/python -m pytest -n auto --dist loadfile
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 test-long: $(VENV)/.ready-dev  ## The long ones: real daemons that crash, lose disks, are cut off, or sit beside liars
 	$(BIN)/python -m pytest -m long -n auto --dist loadfile

@@ -167,7 +167,8 @@ class Relay(Shell):
 
     def digest(self, order: TakeDigest) -> None:
         """Equal sets of updates have equal digests here, too."""
-        self._loop.call_soon(self.drive, lambda: self.driver.digested(order.frontier_digest, order.frontier_digest))
+        digest = order.frontier_digest
+        self._loop.call_soon(self.drive, lambda: self.driver.do(lambda now: self.node.digested(digest, digest, now)))
 
     def sum_epoch(self, order: SumEpoch) -> None:
         """Never answered: all is kept as bundles."""

@@ -176,10 +176,10 @@ class SeedfloodHost(Host):
         return origin not in self.chronicle.liars and origin not in misled
 
     def digest(self, order: TakeDigest) -> None:
-        self._order(lambda: self.driver.digested(order.frontier_digest, self.ledger.digest()))
+        self._order(self._digested, order.frontier_digest)
 
     def sum_epoch(self, order: SumEpoch) -> None:
-        self._order(lambda: self._summed(order))
+        self._order(self._summed, order)
 
     def keep_snapshot(self) -> None:
         """Does nothing: snapshots only save time, and a ledger has no weights to fold."""
@@ -204,14 +204,19 @@ class SeedfloodHost(Host):
         is_changed = self.ledger.digest() != before
         if is_changed and not self.chronicle.is_tainted:
             self.mistakes.append("had wrong coefficients, though nothing had changed them")
-        self.driver.rebuilt(is_changed)
+        self.driver.do(lambda now: self.node.rebuilt(is_changed, now))
 
     def _measured(self, order: Measure) -> None:
         self.is_key_fresh = False
         self.driver.published(order.step, draw_round(self.rules, self.origin, order.step, self.rng))
 
     def _summed(self, order: SumEpoch) -> None:
-        self.driver.summed(ClosedEpoch(order.epoch, order.frontier, self.ledger.coefficients(order.epoch)))
+        closed = ClosedEpoch(order.epoch, order.frontier, self.ledger.coefficients(order.epoch))
+        self.driver.do(lambda now: self.node.summed(closed, now))
+
+    def _digested(self, frontier_digest: bytes) -> None:
+        digest = self.ledger.digest()
+        self.driver.do(lambda now: self.node.digested(frontier_digest, digest, now))
 
     def _order(self, action: Callable[..., None], *args: object) -> None:
         self.work.put(self.rng.uniform(*COMPUTE_SECONDS), action, *args)

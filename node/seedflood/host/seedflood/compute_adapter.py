@@ -27,11 +27,11 @@ _log = structlog.stdlib.get_logger("seedflood")
 
 
 class ComputeAdapter:
-    """answers: must be set before the first order. measured: called with every measured round, for the log. halved:
+    """driver: must be set before the first order. measured: called with every measured round, for the log. halved:
     called with how often the learning rate has been halved, after each window. auditor: measures rounds of other
     hosts, too; None: nobody does."""
 
-    answers: SeedfloodDriver
+    driver: SeedfloodDriver
     auditor: Auditor | None = None
 
     def __init__(
@@ -65,21 +65,22 @@ class ComputeAdapter:
     def measure(self, order: Measure) -> None:
         def publish(measured: Round) -> None:
             self._measured(order, measured)
-            self._drive(lambda: self.answers.published(order.step, measured.probes))
+            self._drive(lambda: self.driver.published(order.step, measured.probes))
 
         self._run(lambda: self._trainer.measure(self._origin, order.step, order.count), publish)
         if self.auditor is not None:
             self.auditor.accompany(order)
 
     def digest(self, order: TakeDigest) -> None:
-        self._run(
-            self._trainer.digest,
-            lambda digest: self._drive(lambda: self.answers.digested(order.frontier_digest, digest)),
-        )
+        def tell(digest: bytes) -> None:
+            self._answer(lambda now: self.driver.node.digested(order.frontier_digest, digest, now))
+
+        self._run(self._trainer.digest, tell)
 
     def sum_epoch(self, order: SumEpoch) -> None:
         def tell(packed: bytes) -> None:
-            self._drive(lambda: self.answers.summed(ClosedEpoch(order.epoch, order.frontier, packed)))
+            closed = ClosedEpoch(order.epoch, order.frontier, packed)
+            self._answer(lambda now: self.driver.node.summed(closed, now))
 
         self._run(lambda: self._trainer.replica.sum_epoch(order.epoch), tell)
 
@@ -102,7 +103,14 @@ class ComputeAdapter:
 
         read_closed, read_pages = self._elsewhere(closed), self._elsewhere(pages)
 
-        self._run(rebuild, lambda is_changed: self._drive(lambda: self.answers.rebuilt(is_changed)))
+        def tell(is_changed: bool) -> None:
+            self._answer(lambda now: self.driver.node.rebuilt(is_changed, now))
+
+        self._run(rebuild, tell)
+
+    def _answer(self, action: Callable[[float], None]) -> None:
+        """Tells the node what an order asked for. action: called with the time."""
+        self._drive(lambda: self.driver.do(action))
 
     def _elsewhere(self, items: Iterator[Item]) -> Iterator[Item]:
         """An iterator for a job on the compute thread. Each item is made on the loop, where the journal is, while the

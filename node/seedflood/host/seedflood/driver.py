@@ -132,18 +132,6 @@ class SeedfloodDriver(Driver):
         else:
             self.do(lambda now: self.node.published(step, probes, now))
 
-    def digested(self, frontier_digest: bytes, replica_digest: bytes) -> None:
-        """Answers a TakeDigest."""
-        self.do(lambda now: self.node.digested(frontier_digest, replica_digest, now))
-
-    def rebuilt(self, is_changed: bool) -> None:
-        """Answers a Rebuild. is_changed: the coefficients differed from those that follow from the journal."""
-        self.do(lambda now: self.node.rebuilt(is_changed, now))
-
-    def summed(self, closed: ClosedEpoch) -> None:
-        """Answers a SumEpoch."""
-        self.do(lambda now: self.node.summed(closed, now))
-
     def leave(self) -> None:
         self.do(lambda now: self.node.leave(now, self._backlog.first_unsaved))
 

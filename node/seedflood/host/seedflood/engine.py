@@ -132,9 +132,7 @@ class SeedfloodEngine(Engine):
             snapshots=self._snapshots,
         )
         self._adapter = adapter
-        adapter.answers = self.driver = SeedfloodDriver(
-            self.node, self.journal, shell.links, adapter, self, shell.clock
-        )
+        adapter.driver = self.driver = SeedfloodDriver(self.node, self.journal, shell.links, adapter, self, shell.clock)
         adapter.auditor = self.auditor = make_auditor(node, self.node, self.trainer, self.journal, shell)
 
     def start(self) -> None:

@@ -74,10 +74,10 @@ class Compute(Protocol):
         """Answered by `Driver.published`."""
 
     def digest(self, order: TakeDigest) -> None:
-        """Answered by `Driver.digested`."""
+        """Answered by `Node.digested`."""
 
     def sum_epoch(self, order: SumEpoch) -> None:
-        """Answered by `Driver.summed`."""
+        """Answered by `Node.summed`."""
 
     def keep_snapshot(self) -> None:
         """Called when the journal has a new sum: a snapshot of weights that include it can save time at a restart."""
@@ -90,7 +90,7 @@ class Compute(Protocol):
 
     def rebuild(self, closed: Iterator[ClosedEpoch], pages: Iterator[Sequence[Update]]) -> None:
         """Sets the coefficients to those of the closed epochs plus these updates. Both iterators must run on the
-        driver's thread. Answered by `Driver.rebuilt`."""
+        driver's thread. Answered by `Node.rebuilt`."""
 
 
 class Observer(seams.Observer, Protocol):
