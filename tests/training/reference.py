@@ -5,7 +5,8 @@ definition of a coordinate. It shares the random numbers with the code under tes
 test_randomness.py), and nothing of the arithmetic on them.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Iterable, Sequence
 
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
@@ -126,12 +127,15 @@ def direction(subspace: Subspace, epoch: int, seed: int, index: int, basis: Slot
     return torch.outer(u_M, basis.v_NR[:, int(j_KS[0, index])].to(torch.float64))
 
 
-def distinct_parameters(model: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
-    """Parameters under the least of their names, as slots bear it."""
+def distinct_parameters(model: nn.Module) -> list[tuple[str, nn.Parameter]]:
+    """Parameters under the least of their names, in the order of the slots: by kind."""
     names: dict[int, str] = {}
-    for name, parameter in sorted(model.named_parameters(remove_duplicate=False)):
-        if names.setdefault(id(parameter), name) == name:
-            yield name, parameter
+    found = [
+        (name, parameter)
+        for name, parameter in sorted(model.named_parameters(remove_duplicate=False))
+        if names.setdefault(id(parameter), name) == name
+    ]
+    return sorted(found, key=lambda one: (re.sub("[0-9]", "", one[0]), one[0]))
 
 
 def dense_weights(

@@ -152,3 +152,12 @@ def opt_slots(layers, width, words, positions):
             shapes |= {f"{layer}.{name}.weight": shape, f"{layer}.{name}.bias": shape[:1]}
         shapes |= {f"{layer}.{norm}.{part}": (width,) for norm in ("norm1", "norm2") for part in ("weight", "bias")}
     return [Slot(name, shape) for name, shape in shapes.items()]
+
+
+def test_slots_of_one_kind_have_one_scale_over_all_layers():
+    names = ("layers.0.key", "layers.0.value", "layers.10.key", "layers.10.value", "layers.2.key", "norm")
+    subspace = Subspace([Slot(name, (4,) if name == "norm" else (4, 3)) for name in names], run_seed=1, rank=2)
+    assert [slot.name for slot in subspace.slots[:3]] == ["layers.0.key", "layers.10.key", "layers.2.key"]
+    telling = telling_of(RunSettings.of(task="embedded", estimate="gradient").seedflood, subspace)
+    assert telling.kinds == (3 * 4, 2 * 4, 2)
+    assert telling.size == 3 + subspace.size + 2

@@ -37,7 +37,7 @@ from transformers.pytorch_utils import Conv1D
 from seedflood.errors import ModelError
 from seedflood.training.causal import CausalModel
 from seedflood.training.models import distinct_parameters
-from seedflood.training.seedflood.subspace import Slot, SlotBasis
+from seedflood.training.seedflood.subspace import Slot, SlotBasis, in_order
 
 SUPPORTED = "linear layers, embeddings, and norms with or without a mean and an offset"
 
@@ -281,7 +281,7 @@ class LiveModel(CausalModel):
 
 
 def attach(model: nn.Module) -> tuple[Live, list[LiveSlot]]:
-    """Makes the modules of a model live. Returns what they share, and the slots in the order of their names.
+    """Makes the modules of a model live. Returns what they share, and the slots in their order.
 
     All parameters are trained; in a mixture of experts, those of the kinds that are known. Raises ModelError, naming
     class and parameter, if one belongs to a module of an unsupported kind; the model is then unchanged.
@@ -302,18 +302,16 @@ def attach(model: nn.Module) -> tuple[Live, list[LiveSlot]]:
 
 
 def find_slots(model: nn.Module) -> list[tuple[Slot, nn.Parameter]]:
-    """The slots of a model that is not live yet, in the order of their names, with their parameters. Raises ModelError
-    as `attach` does."""
+    """The slots of a model that is not live yet, in their order, with their parameters. Raises ModelError as `attach`
+    does."""
     return _slots_of(model, dict(_live_kinds(model)))
 
 
 def _slots_of(model: nn.Module, modules: Iterable[nn.Module]) -> list[tuple[Slot, nn.Parameter]]:
     trained = {id(parameter) for module in modules for parameter in _own_parameters(module).values()}
-    return [
-        (Slot(name, tuple(parameter.shape)), parameter)
-        for name, parameter in distinct_parameters(model)
-        if id(parameter) in trained
-    ]
+    parameters = {name: one for name, one in distinct_parameters(model) if id(one) in trained}
+    slots = in_order(Slot(name, tuple(parameter.shape)) for name, parameter in parameters.items())
+    return [(slot, parameters[slot.name]) for slot in slots]
 
 
 def _live_kinds(model: nn.Module) -> Iterator[tuple[nn.Module, type[LiveModule]]]:

@@ -10,16 +10,18 @@ sign: all slots then move the same way in every update, and on average the slope
 too.
 
 Shapes: S slots, M rows and N columns of a slot's parameter as it is stored, R rank, K updates, F all coefficients of an
-epoch in one flat tensor (R * R per matrix, R per vector, slots in the order of their names). E numbers stand for an
+epoch in one flat tensor (R * R per matrix, R per vector, slots by kind and name). E numbers stand for an
 epoch: these F, and how often the learning rate has been halved up to its end (`control`).
 """
 
 import hashlib
 import math
+import re
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy
@@ -44,6 +46,11 @@ class Slot:
     def is_matrix(self) -> bool:
         return len(self.shape) == 2
 
+    @property
+    def kind(self) -> str:
+        """What it is in every layer: its name without numbers."""
+        return re.sub("[0-9]", "", self.name)
+
 
 @dataclass(frozen=True, slots=True)
 class SlotBasis:
@@ -64,6 +71,11 @@ class Moves(NamedTuple):
         return Moves(self.place_KS.to(device), self.sign_KS.to(device))
 
 
+def in_order(slots: Iterable[Slot]) -> tuple[Slot, ...]:
+    """By kind, and by name within it: what shares a scale stands together (`telling`)."""
+    return tuple(sorted(slots, key=lambda slot: (slot.kind, slot.name)))
+
+
 class Subspace:
     """Bases, coordinates and coefficients of all slots: pure functions of (run seed, epoch, parameter names).
 
@@ -71,12 +83,15 @@ class Subspace:
     """
 
     def __init__(self, slots: Iterable[Slot], *, run_seed: int, rank: int) -> None:
-        self.slots: tuple[Slot, ...] = tuple(sorted(slots, key=lambda slot: slot.name))
+        self.slots: tuple[Slot, ...] = in_order(slots)
         self.run_seed = run_seed
         self.rank = rank
         sizes = [rank * rank if slot.is_matrix else rank for slot in self.slots]
         self.sizes: tuple[int, ...] = tuple(sizes)
         self.size = sum(sizes)
+        kinds = groupby(zip(self.slots, sizes, strict=True), lambda one: one[0].kind)
+        self.kinds: tuple[int, ...] = tuple(sum(size for _, size in kind) for _, kind in kinds)
+        """How many coefficients the slots of each kind have together."""
         self.offsets: tuple[int, ...] = tuple(sum(sizes[:index]) for index in range(len(sizes)))
         is_matrix = torch.tensor([slot.is_matrix for slot in self.slots])
         self._offset_S = torch.tensor(self.offsets, dtype=torch.int64)

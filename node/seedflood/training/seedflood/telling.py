@@ -3,13 +3,14 @@
 The form of a payload is the protocol's (`protocol.seedflood.payload`). Only the origin makes it, with any arithmetic.
 Every host reads it, with integers alone, so that the same payload is the same integers everywhere.
 
-Coefficients are told with a power-of-two scale per slot: slots differ by three orders of magnitude, and a shift is
-exact. What 8 bits leave out is not lost: the origin keeps the *residual* and adds it to the gradient of its next
-step (error feedback, arXiv 1901.09847). The residual belongs to the origin's process and to a subspace. After `kill
--9`, or in another epoch, it starts from zero. That costs a little learning, but what was told stands, so replicas stay
-equal.
+Coefficients are told with a power-of-two scale per kind of slot, such as all matrices that make keys: kinds differ by
+three orders of magnitude, and a shift is exact. A scale per slot tells no more, and was a quarter of what rank 2 sends
+of Gemma 3 270M (benchmarks/RESULTS.md). What 8 bits leave out is not lost: the origin keeps the *residual* and adds it
+to the gradient of its next step (error feedback, arXiv 1901.09847). The residual belongs to the origin's process and to
+a subspace. After `kill -9`, or in another epoch, it starts from zero. That costs a little learning, but what was told
+stands, so replicas stay equal.
 
-Shapes: F coefficients, S slots, K pairs (subspace.py).
+Shapes: F coefficients, K kinds or pairs (subspace.py).
 """
 
 import math
@@ -49,7 +50,7 @@ def telling_of(settings: SeedfloodSettings, subspace: Subspace) -> Telling:
     if settings.estimate != "gradient":
         return Pairs(limit=_limit(settings, SCALAR_UNIT_BITS))
     limit = _limit(settings, COEFFICIENT_UNIT_BITS)
-    return Coefficients(subspace.sizes, COEFFICIENT_UNIT_BITS, limit)
+    return Coefficients(subspace.kinds, COEFFICIENT_UNIT_BITS, limit)
 
 
 def _limit(settings: SeedfloodSettings, unit_bits: int) -> int:
@@ -88,22 +89,22 @@ class Teller:
 def quantise(telling: Coefficients, wanted_F: Floats, loss: float = 0.0) -> tuple[bytes, bool]:
     """(the nearest payload, whether it is cut off at the largest value that can be told). loss: finite."""
     units_F = wanted_F * 2.0**telling.unit_bits
-    counts = numpy.asarray(telling.slots)
+    counts = numpy.asarray(telling.kinds)
     starts = numpy.concatenate(([0], numpy.cumsum(counts)[:-1]))
-    _, exponent_S = numpy.frexp(numpy.maximum.reduceat(numpy.abs(units_F), starts) / VALUE_MAX)
-    is_clipped = bool((exponent_S > telling.exponent_max).any())
-    exponent_S = numpy.clip(exponent_S, 0, telling.exponent_max)
-    value_F = numpy.rint(numpy.ldexp(units_F, -numpy.repeat(exponent_S, counts)))
+    _, exponent_K = numpy.frexp(numpy.maximum.reduceat(numpy.abs(units_F), starts) / VALUE_MAX)
+    is_clipped = bool((exponent_K > telling.exponent_max).any())
+    exponent_K = numpy.clip(exponent_K, 0, telling.exponent_max)
+    value_F = numpy.rint(numpy.ldexp(units_F, -numpy.repeat(exponent_K, counts)))
     value_F = numpy.clip(value_F, -VALUE_MAX, VALUE_MAX).astype(numpy.int8)
-    return exponent_S.astype(numpy.uint8).tobytes() + value_F.tobytes() + encode_loss(to_told_loss(loss)), is_clipped
+    return exponent_K.astype(numpy.uint8).tobytes() + value_F.tobytes() + encode_loss(to_told_loss(loss)), is_clipped
 
 
 def decode_coefficients(telling: Coefficients, payload: bytes) -> Integers:
     """All F integers of an admitted payload: equal to `payload.decode_coefficients`, by numpy."""
-    slots = len(telling.slots)
-    exponent_S = numpy.frombuffer(payload, numpy.uint8, slots).astype(numpy.int64)
-    value_F = numpy.frombuffer(payload[slots:-LOSS_BYTES], numpy.int8).astype(numpy.int64)
-    return numpy.left_shift(value_F, numpy.repeat(exponent_S, telling.slots))
+    kinds = len(telling.kinds)
+    exponent_K = numpy.frombuffer(payload, numpy.uint8, kinds).astype(numpy.int64)
+    value_F = numpy.frombuffer(payload[kinds:-LOSS_BYTES], numpy.int8).astype(numpy.int64)
+    return numpy.left_shift(value_F, numpy.repeat(exponent_K, telling.kinds))
 
 
 class Reader:
