@@ -1,5 +1,7 @@
 """Control: who decides that a run unlearns, and what then happens."""
 
+from itertools import pairwise
+
 import numpy
 import pytest
 from hypothesis import given
@@ -29,15 +31,38 @@ def heard(losses_by_step):
 
 
 def blocks(*means, origins=3, noise=0.01):
-    """So many blocks with these mean losses; each origin and step differs a little."""
+    """So many blocks with these mean losses, and before them one step like the first of them; each origin and step
+    differs a little."""
     drawn = numpy.random.default_rng(1)
-    return [mean + noise * drawn.normal(size=origins) for mean in means for _ in range(LENGTH)]
+    steps = [means[0], *(mean for mean in means for _ in range(LENGTH))]
+    return [mean + noise * drawn.normal(size=origins) for mean in steps]
 
 
 def test_a_run_that_unlearns_goes_back_to_where_its_best_block_began_and_halves_its_rate():
     control, acts = heard(blocks(0.9, 0.5, 0.2, *[0.6] * PATIENCE))
-    assert acts == [((3 + PATIENCE) * LENGTH - 1, [2 * LENGTH] * 3)]
+    assert acts == [((3 + PATIENCE) * LENGTH, [2 * LENGTH + 1] * 3)]
     assert control.halvings == 1
+
+
+def test_a_model_that_the_first_steps_spoil_is_as_it_was_before_them_again():
+    _, acts = heard([[1.0 + origin / 100 for origin in range(3)], *blocks(*[9.0] * PATIENCE, noise=0.5)[1:]])
+    assert acts == [(PATIENCE * LENGTH, [0] * 3)]
+
+
+def test_nobody_goes_back_to_a_state_soon_after_the_beginning_but_to_the_beginning():
+    _, acts = heard(blocks(0.9, *[2.0] * PATIENCE))
+    assert acts == [((1 + PATIENCE) * LENGTH, [0] * 3)]
+
+
+def test_blocks_grow_with_the_steps_before_them():
+    control, ends = Control(BEGIN), []
+    for step in range(200):
+        control, _ = control.hear({1: 1, 2: 1}, BEGIN).judge(length=16)
+        if control.steps == 0:
+            ends.append(step + 1)
+    lengths = [1, *(later - earlier for earlier, later in pairwise(ends))]
+    assert lengths[:7] == [1, 4, 4, 4, 4, 4, 5]
+    assert max(lengths) == 16
 
 
 def test_fewer_blocks_that_are_worse_change_nothing():
@@ -83,7 +108,8 @@ def test_an_origin_is_compared_with_itself_alone():
 
 
 def test_the_rate_is_halved_so_often_and_no_more():
-    control, _ = heard(blocks(0.9, 0.2, *[0.6] * PATIENCE * (HALVINGS_MAX + 5)))
+    once = [[0.2, 0.3], *blocks(*[0.6] * PATIENCE, origins=2)[1:]]
+    control, _ = heard(once * (HALVINGS_MAX + 5))
     assert control.halvings == HALVINGS_MAX
 
 

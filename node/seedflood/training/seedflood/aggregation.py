@@ -282,7 +282,7 @@ def _packed(steps: _Steps) -> bytes:
         arrays[f"{name}.increments"] = numpy.stack([state.increment_F, control.best_F, begin_F])
         arrays[f"{name}.moments"] = numpy.stack([state.first_F, state.second_F])
         blocks = {"best": control.best, "block": control.block}
-        counts = [control.halvings, control.steps, control.worse]
+        counts = [control.halvings, control.steps, control.taken, control.worse]
         facts[name] = {"decays": [state.decay_1, state.decay_2], "counts": counts, **blocks}
     arrays["facts"] = numpy.frombuffer(json.dumps(facts).encode(), numpy.uint8)
     return save(arrays)
@@ -312,5 +312,5 @@ def _point(arrays: Mapping[str, Any], name: str, facts: Mapping[str, Any]) -> _P
     increment_F, best_F, begin_F = arrays[f"{name}.increments"]
     state = State(increment_F, *arrays[f"{name}.moments"], *facts["decays"])
     best, block = ({int(origin): Lost(*sums) for origin, sums in facts[key].items()} for key in ("best", "block"))
-    halvings, steps, worse = facts["counts"]
-    return _Point(state, Control(best_F, halvings, best, block, steps, begin_F, worse))
+    halvings, steps, taken, worse = facts["counts"]
+    return _Point(state, Control(best_F, halvings, best, block, steps, begin_F, taken, worse))

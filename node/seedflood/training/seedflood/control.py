@@ -4,11 +4,14 @@ Every origin tells with its gradient what it lost on its batch. So every host se
 same from them, bit for bit: a decision is a pure function of what all origins told of the steps of an epoch, in the
 order of the steps, in integers and fractions.
 
-Steps are taken in blocks. Each origin that told something in both blocks has a vote on whether a block is worse than
-the best one so far: its own mean loss must have risen by more than chance (`SIGNIFICANT` standard errors, of its own
-batches) and by more than `RISE_MIN`. If most of them say so for `PATIENCE` blocks in a row, the increments become those
-with which the best block began, the moments of the optimiser begin anew, and the rate is halved for good.
-Origins are compared with themselves alone: their rows may differ, and who tells made-up losses has one vote.
+Steps are taken in blocks: the first step alone, which is measured before anything was learned, and then more and more,
+since a rate that is far too high spoils a model within a few steps. Each origin that told something in both blocks has
+a vote on whether a block is worse than the best one so far: its own mean loss must have risen by more than chance
+(`SIGNIFICANT` standard errors, by how its own batches differ) and by more than `RISE_MIN`. If most of them say so for
+`PATIENCE` blocks in a row, the increments become those with which the best block began (or the epoch, if that was soon
+after it: early blocks may have been spoilt already), moments and blocks begin anew, and the rate is halved for good.
+Origins are compared with themselves alone: their rows may differ, and who
+tells made-up losses has one vote.
 
 What is folded is not taken back, so a run goes back within its epoch. The number of halvings stands with the
 coefficients of the epoch, so hosts that are given its sum know it, too.
@@ -29,7 +32,10 @@ BLOCKS = 16
 """How many an epoch has."""
 
 BLOCK_MIN = 4
-"""The fewest steps of a block. Shorter epochs have fewer blocks."""
+"""The fewest steps of a block but the first. Shorter epochs have fewer blocks."""
+
+BLOCK_PART = 4
+"""A block has at most this part of the steps before it."""
 
 PATIENCE = 3
 """So many blocks in a row must be worse."""
@@ -56,14 +62,15 @@ class Lost(NamedTuple):
         return Fraction(self.loss, self.steps)
 
     @property
-    def error(self) -> Fraction:
-        """The square of the standard error of the mean."""
-        return (Fraction(self.square, self.steps) - self.mean**2) / max(1, self.steps - 1)
+    def spread(self) -> Fraction:
+        """The variance of one loss; 0 if there is but one."""
+        return (Fraction(self.square) - self.steps * self.mean**2) / max(1, self.steps - 1)
 
     def is_above(self, other: "Lost") -> bool:
-        """Is this more than chance above the other?"""
+        """Is this more than chance above the other? One loss alone is not above anything."""
         rise = self.mean - other.mean
-        return rise > RISE_MIN and rise**2 > SIGNIFICANT**2 * (self.error + other.error)
+        error = max(self.spread, other.spread) * (Fraction(1, self.steps) + Fraction(1, other.steps))
+        return self.steps > 1 and rise > RISE_MIN and rise**2 > SIGNIFICANT**2 * error
 
 
 Block = Mapping[OriginId, Lost]
@@ -71,9 +78,9 @@ Block = Mapping[OriginId, Lost]
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """After some steps of an epoch. best_F: the increments with which the best block began. halvings: of the rate,
-    since the run began. begin_F: the increments with which the block began that goes on. worse: how many blocks in a
-    row were worse than the best.
+    """After some steps of an epoch. best_F: the increments to go back to. halvings: of the rate,
+    since the run began. begin_F: the increments with which the block began that goes on. taken: how many steps were
+    before this block. worse: how many blocks in a row were worse than the best.
 
     Do not write to its arrays.
     """
@@ -84,6 +91,7 @@ class Control:
     block: Block = field(default_factory=dict)
     steps: int = 0
     begin_F: Integers | None = None
+    taken: int = 0
     worse: int = 0
 
     def hear(self, losses: Mapping[OriginId, int], increment_F: Integers) -> "Control":
@@ -95,18 +103,19 @@ class Control:
         return replace(self, block=block, steps=self.steps + 1, begin_F=begin_F)
 
     def judge(self, length: int) -> tuple["Control", Integers | None]:
-        """After a step: (what follows, the increments to go back to, if it does). length: of a block, in steps."""
-        if self.steps < length:
+        """After a step: (what follows, the increments to go back to, if it does). length: of a block at most."""
+        if self.steps < min(length, max(BLOCK_MIN, self.taken // BLOCK_PART)) and self.taken:
             return self, None
-        after = replace(self, block={}, steps=0, begin_F=None)
+        after = replace(self, block={}, steps=0, begin_F=None, taken=self.taken + self.steps)
         if not self.best or _do_most(self.block, self.best, lambda now, best: now.mean < best.mean):
             assert self.begin_F is not None
-            return replace(after, best=self.block, best_F=self.begin_F, worse=0), None
+            best_F = self.best_F if self.taken < length else self.begin_F
+            return replace(after, best=self.block, best_F=best_F, worse=0), None
         if not _do_most(self.block, self.best, Lost.is_above):
             return replace(after, worse=0), None
         if self.worse + 1 < PATIENCE or self.halvings == HALVINGS_MAX:
             return replace(after, worse=self.worse + 1), None
-        return replace(after, worse=0, halvings=self.halvings + 1), self.best_F
+        return Control(self.best_F, self.halvings + 1), self.best_F
 
 
 def block_length(refresh_period: int) -> int:
