@@ -65,7 +65,7 @@ async def test_the_status_has_the_keys_that_it_has_of_seedflood(console, cluster
     a = await cluster.start("a", [], {"clients": 1, "steps": 4})
     strange, known = keys(await status_of(http, console)), keys(await status_of(http, a))
     assert strange.pop("figures") == {"mean", "spread", "pairs_met"}
-    assert known.pop("figures") <= {"rate_halvings", "loss_of_all_hosts"}
+    assert known.pop("figures") <= {"learning_rate", "rate_halvings", "loss_of_all_hosts"}
     assert strange == known
 
 

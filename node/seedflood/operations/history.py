@@ -50,10 +50,14 @@ NO_FIGURES = {"time", "event", "level", "node", "run", "step", "rows"}
 
 
 class History:
-    """Curves of one node: loss by step, figures of evaluations by step, speed and figures of the algorithm by time."""
+    """Curves of one node: losses and figures of evaluations by step, speed and figures of the algorithm by time."""
 
     def __init__(self) -> None:
         self.loss = Curve(LOSS_POINTS_MAX)
+        self.loss_of_all = Curve(LOSS_POINTS_MAX)
+        """What all hosts told of their losses; in this life of the process."""
+        self.halvings: list[tuple[int, int]] = []
+        """(step, how often the learning rate has been halved up to it), for each time."""
         self.figures: dict[str, Curve] = {}
         self.algorithm_figures: dict[str, Curve] = {}
         self.speed = Curve(SPEED_POINTS_MAX)
@@ -104,6 +108,8 @@ class History:
                     self.evaluated(int(whole["step"]), figures)
         except (LookupError, TypeError, ValueError):
             return  # the line is of another version
+        if isinstance(whole.get("halvings"), int) and isinstance(whole.get("step"), int):
+            self.halvings.append((whole["step"], whole["halvings"]))
         told.append(for_people(whole))
         del told[:-EVENTS_MAX]
 

@@ -40,7 +40,8 @@ All keys are always there; unknown values are null. Origins are fingerprints, ti
               rejected are null if the algorithm has no updates
     delays    hop_seconds_p50, hop_seconds_p99, delivery_seconds [the last hops, in seconds]
     traffic   seedflood_bytes, gossip_bytes, parameters, parameter_bytes
-    history   loss [[step, loss]] of training, figures {name: [[step, value]]} of evaluations, the most important first,
+    history   loss [[step, loss]] of training, loss_of_all: the same of all hosts, halvings [[step, how often the
+              learning rate has been halved]], figures {name: [[step, value]]} of evaluations, the most important first,
               steps_per_second [[unix seconds, value]], algorithm {name: [[unix seconds, value]]} of its figures
     journal   bytes, records; bundles, closed_epochs: null if the algorithm has none
     events    the last events: [{time, level, event, ...}]
@@ -381,6 +382,8 @@ def _history(hub: TelemetryHub) -> dict[str, Any]:
     history = hub.history
     return {
         "loss": history.loss.points(),
+        "loss_of_all": history.loss_of_all.points(),
+        "halvings": history.halvings,
         "figures": {name: curve.points() for name, curve in history.figures.items()},
         "steps_per_second": history.speed.points(),
         "algorithm": {name: curve.points() for name, curve in history.algorithm_figures.items()},

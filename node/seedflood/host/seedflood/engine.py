@@ -142,7 +142,9 @@ class SeedfloodEngine(Engine):
 
     def view(self, now: float) -> View:
         view = super().view(now)
-        view = replace(view, figures={**view.figures, **self._observer.figures, "rate_halvings": self._halvings or 0.0})
+        rate = self.trainer.replica.rate_of(view.step, self._halvings or 0)
+        figures = {"learning_rate": rate, "rate_halvings": self._halvings or 0.0}
+        view = replace(view, figures={**view.figures, **self._observer.figures, **figures})
         return view if self.auditor is None else self.auditor.add_to(view)
 
     def used(self) -> Use:
@@ -222,6 +224,7 @@ class SeedfloodEngine(Engine):
         """A window that ends with this step was applied. halvings: of the learning rate, since the run began."""
         before, self._halvings = self._halvings, halvings
         if before is not None and halvings > before:
+            self._hub.history.halvings.append((step, halvings))
             self._hub.tell(UNLEARNED, "warning", step=step, halvings=halvings)
 
     def _warn(self, sentence: str, step: int) -> None:

@@ -93,8 +93,9 @@ class SeedfloodObserver:
         if first <= last:
             waited = window.waited_seconds
             if window.updates:
-                loss = median(update.loss for update in window.updates)
-                self.figures["loss_of_all_hosts"] = loss * 2.0**-LOSS_UNIT_BITS
+                loss = median(update.loss for update in window.updates) * 2.0**-LOSS_UNIT_BITS
+                self.figures["loss_of_all_hosts"] = loss
+                hub.history.loss_of_all.add(last, loss)
             hub.last_close = LastClose(last, window.reason, waited, window.heard, window.late, window.missing)
             hub.tally.closed(window.reason, waited)
             hub.stepped(last - first + 1)

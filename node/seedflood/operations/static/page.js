@@ -13,12 +13,24 @@ import { Model } from "./model.js";
 import { showColophon, showDelays, showTraffic, showUpdates, showWindow } from "./panels.js";
 import { showEvents, showLinks, showMembers } from "./tables.js";
 
+/** all: of all hosts; evaluated: on the validation rows. */
+function describeLoss(step, own, mean, [all, evaluated] = []) {
+  const known = [
+    ["here", own],
+    ["mean", mean],
+    ["all hosts", all],
+    ["evaluated", evaluated],
+  ].filter(([, value]) => Number.isFinite(value));
+  return `Step ${count(step)}: ${known.map(([name, value]) => `${name} ${loss(value)}`).join(", ")}`;
+}
+
 const lossChart = new Chart("chart-loss", {
   isStepped: true,
   isSmoothed: true,
   write: figure,
   writeX: count,
-  describe: (step, value, mean) => `${loss(value)} at step ${count(step)}, mean ${loss(mean)}`,
+  also: [{ colour: "warn" }, { colour: "text", isDots: true }],
+  describe: describeLoss,
   empty: "No loss yet: no step was measured here.",
 });
 let figures = [];
@@ -50,7 +62,8 @@ function showCurves({ history, progress }) {
   const firsts = [history.loss[0], points[0]].filter(Boolean).map(([step]) => step);
   const first = firsts.length > 0 ? Math.min(...firsts) : 0;
   const steps = [first, Math.max(progress.step ?? 0, first + 1)];
-  lossChart.show(history.loss, steps);
+  const halved = history.halvings.map(([step]) => step);
+  lossChart.show(history.loss, steps, [history.loss_of_all, history.figures.loss ?? []], halved);
   setText(byId("chart-evaluated-title"), figures[0]?.title ?? "Evaluation");
   evaluated.show(points, steps);
   speed.show(history.steps_per_second);

@@ -40,6 +40,7 @@ from seedflood.training.seedflood.estimate import Measurement
 from seedflood.training.seedflood.gradient import Gradient, gradient
 from seedflood.training.seedflood.layers import LiveModel, attach
 from seedflood.training.seedflood.rates import default_learning_rate
+from seedflood.training.seedflood.schedule import ONE, Schedule
 from seedflood.training.seedflood.singular import fix_singular_columns
 from seedflood.training.seedflood.skipping import mark_skippable
 from seedflood.training.seedflood.subspace import Moves, SlotBasis, Subspace
@@ -73,6 +74,7 @@ class Replica:
         self.subspace = Subspace([slot.slot for slot in self.slots], run_seed=run.seed, rank=settings.rank)
         if settings.estimate == "gradient":
             fix_singular_columns(self.subspace, settings.rank // 2, self._masters())
+        self._schedule = Schedule.of(run)
         self.telling = telling_of(settings, self.subspace)
         self.epoch = 0
         self._aggregation = make_aggregation(run, self.subspace, self.telling, self.learning_rate, folder)
@@ -101,6 +103,10 @@ class Replica:
     def untrained(self) -> int:
         """How many numbers the parameters hold that are not trained: routers and experts of a mixture."""
         return self.base.parameters_count - sum(slot.parameter.numel() for slot in self.slots)
+
+    def rate_of(self, step: int, halvings: int) -> float:
+        """The learning rate of a step. halvings: of it, so far."""
+        return self.learning_rate * self._schedule.factor(step) / ONE * 2.0**-halvings
 
     def epoch_of(self, step: int) -> int:
         return step // self.refresh_period
