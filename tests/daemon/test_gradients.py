@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from seedflood.host.seedflood.engine import TOO_HIGH
 from seedflood.offline.learned import rebuild, replay
 
 GRADIENT = {"estimate": "gradient", "rank": 4, "batch_size": 2}
@@ -48,3 +49,10 @@ async def test_a_journal_of_gradients_is_replayed_to_the_weights_of_the_live_nod
     assert replay(settings).digest == results[0]["digest"]
     for name, weight in rebuild(settings).trainer.replica.weights().items():
         torch.testing.assert_close(weight, expected[name], rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(("changes", "is_warned"), [({}, False), ({"learning_rate": 1.0}, True)])
+async def test_a_rate_far_above_the_default_is_warned_of(cluster, changes, is_warned):
+    host = await cluster.start("a", [], {**GRADIENT, "clients": 1, "steps": 1, **changes})
+    await cluster.finish()
+    assert (TOO_HIGH in [event["event"] for event in host.hub.events]) == is_warned

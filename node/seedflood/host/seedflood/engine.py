@@ -38,6 +38,10 @@ from seedflood.training.seedflood.optimiser import STEP_MAX
 from seedflood.training.seedflood.trainer import Round, Trainer
 from seedflood.transport.budget import Use
 
+RATE_MAX = 4
+"""Times the default rate of the model: with more, gradients taught next to nothing (benchmarks/RESULTS.md)."""
+
+TOO_HIGH = "the learning rate is far above the default for this model: it may learn nothing; leave it out, or lower it"
 UNLEARNED = "the hosts lose more than before: back to the best state of this epoch, with half the learning rate"
 
 _log = structlog.stdlib.get_logger("seedflood")
@@ -136,6 +140,9 @@ class SeedfloodEngine(Engine):
         adapter.auditor = self.auditor = make_auditor(node, self.node, self.trainer, self.journal, shell)
 
     def start(self) -> None:
+        rate, default = self.trainer.replica.learning_rate, self.trainer.replica.default_rate
+        if rate > RATE_MAX * default:
+            self._hub.tell(TOO_HIGH, "warning", learning_rate=rate, default=round(default, 8))
         self._results.evaluate_before()
         is_damaged, is_fresh = self.journal.damaged is not None, self._shell.identity.is_fresh
         self.driver.start(self.journal.members(), is_journal_damaged=is_damaged, is_key_fresh=is_fresh)

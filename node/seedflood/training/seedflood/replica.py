@@ -70,7 +70,8 @@ class Replica:
         self.epsilon = estimate.EPSILON
         self.live, self.slots = attach(base.model)
         shapes = [slot.slot.shape for slot in self.slots]
-        self.learning_rate = settings.learning_rate or default_learning_rate(settings, shapes)
+        self.default_rate = default_learning_rate(settings, shapes)
+        self.learning_rate = settings.learning_rate or self.default_rate
         self.subspace = Subspace([slot.slot for slot in self.slots], run_seed=run.seed, rank=settings.rank)
         if settings.estimate == "gradient":
             fix_singular_columns(self.subspace, settings.rank // 2, self._masters())
