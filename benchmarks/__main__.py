@@ -28,6 +28,7 @@ from benchmarks import (
     overlap,
     pretrain,
     probes,
+    rates,
     scale,
     soak,
     step,
@@ -58,6 +59,7 @@ LONG = (
     "opening",
     "overlap",
     "pretrain",
+    "rates",
     "soak",
     "unlearning",
 )
@@ -66,6 +68,7 @@ PARTS: Mapping[str, Collection[str]] = {
     "learn": learn.PARTS,
     "long-runs": long_runs.ESTIMATES,
     "pretrain": pretrain.PARTS,
+    "rates": rates.PARTS,
 }
 PROFILES: Mapping[str, Callable[[], None]] = {"step": step.print_profile, "flood": flood.print_profiles}
 
@@ -88,7 +91,10 @@ def main(
         list[str] | None,
         typer.Option(help="; ".join(f"{name}: {', '.join(parts)}" for name, parts in PARTS.items()) + "; repeatable."),
     ] = None,
-    folder: Annotated[Path | None, typer.Option(help="soak: a new folder for samples.csv, logs and state.")] = None,
+    folder: Annotated[
+        Path | None,
+        typer.Option(help="soak: a new folder for samples.csv, logs and state. rates: of courses, to go on."),
+    ] = None,
 ) -> None:
     """Runs benchmarks and prints their metrics: medians over repetitions, with spread and target."""
     known: dict[str, Callable[[], dict[str, Metric]]] = {
@@ -102,6 +108,7 @@ def main(
         "opening": opening.run,
         "overlap": overlap.run,
         "pretrain": partial(pretrain.run, part or ()),
+        "rates": partial(rates.run, part or (), folder),
         "scale": partial(scale.run, clients_max),
         "soak": partial(soak.run, hours, simulated_hours, folder),
         "unlearning": unlearning.run,
