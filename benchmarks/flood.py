@@ -53,7 +53,7 @@ from seedflood.protocol.seedflood.statement import pack as pack_statement
 from seedflood.protocol.swarm.messages import Hello, Member
 from seedflood.storage.seedflood.journal import BundleJournal
 from seedflood.transport.codec import PullEnd, decode, encode
-from seedflood.transport.credentials import Credentials, PlainCredentials, TlsCredentials
+from seedflood.transport.credentials import Credentials, plain_text
 from seedflood.transport.server import CHANNEL_OPTIONS, DialledStream
 from seedflood.wire import flood_pb2 as pb
 from seedflood.wire.columns import FRAME_BUNDLES_MAX
@@ -176,7 +176,7 @@ def serve_relay(pipe: Connection, home: str, is_signed: bool, is_secured: bool =
 async def _serve_relay(pipe: Connection, home: Path, is_signed: bool, is_secured: bool) -> None:
     rules = make_rules(ORIGINS, STEPS)
     believes, identity = verify if is_signed else trust, Identity.generate()
-    credentials = TlsCredentials(identity, verify) if is_secured else None
+    credentials = Credentials(identity, verify) if is_secured else None
     relay = Relay(home, identity, rules, name="relay", verify=believes, credentials=credentials)
     profile = cProfile.Profile()
     try:
@@ -296,7 +296,7 @@ class Peer:
     def __init__(self, name: str, members: Sequence[Member] = (), *, is_secured: bool = False) -> None:
         self.updates = 0
         identity = Identity.generate()
-        self._credentials: Credentials = TlsCredentials(identity, verify) if is_secured else PlainCredentials()
+        self._credentials: Credentials = Credentials(identity, verify) if is_secured else plain_text()
         member = introduce(identity, name)
         self._hello = Hello(RUN_ID, BASE_DIGEST, member, tuple(members))
         self._arrived = asyncio.Event()

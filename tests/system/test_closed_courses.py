@@ -20,7 +20,7 @@ from seedflood.protocol.swarm.roster import Entry, Roster
 from seedflood.roster_file import SignedRoster, write_roster
 from seedflood.storage.tables import signed
 from seedflood.transport import codec
-from seedflood.transport.credentials import TlsCredentials
+from seedflood.transport.credentials import Credentials
 from seedflood.transport.server import CHANNEL_OPTIONS, LINK_PATH
 
 pytestmark = [pytest.mark.system, pytest.mark.long, pytest.mark.timeout(900)]
@@ -66,7 +66,7 @@ async def claim(address: str, run: str) -> tuple[grpc.StatusCode, str]:
     identity = Identity.generate()
     run_id = bytes.fromhex(run) + secrets.token_bytes(24)
     hello = Hello(run_id, bytes(32), Member(identity.public_key, "stranger", 1, signature=bytes(64)))
-    way = TlsCredentials(identity, verify).open(address, CHANNEL_OPTIONS)
+    way = Credentials(identity, verify).open(address, CHANNEL_OPTIONS)
     async with way.channel:
         call = way.channel.stream_stream(LINK_PATH)()
         for frame in codec.encode(hello):

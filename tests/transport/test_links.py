@@ -15,7 +15,7 @@ from seedflood.protocol.seedflood.messages import FrontierDigest, ReplicaDigest,
 from seedflood.protocol.swarm.messages import OPAQUE_BYTES_MAX, Goodbye, Hello, Members, Opaque, Ping
 from seedflood.transport import codec, links, refusal
 from seedflood.transport.budget import Use
-from seedflood.transport.credentials import PlainCredentials
+from seedflood.transport.credentials import plain_text
 from seedflood.transport.door import HALF_OPEN_MAX
 from seedflood.transport.link import PULL_PARTS, RECEIVED_BUNDLES
 from seedflood.transport.queue import QUEUE_BYTES_MAX
@@ -129,7 +129,7 @@ async def test_a_link_that_is_dead_on_the_other_side_is_replaced_at_the_second_d
         await asyncio.Event().wait()
 
     server = make_server(forget)
-    port = bind(server, "127.0.0.1:0", PlainCredentials())
+    port = bind(server, "127.0.0.1:0", plain_text())
     await server.start()
     node = await make_node("node").start(f"127.0.0.1:{port}")
     await node.until(lambda: node.linked)

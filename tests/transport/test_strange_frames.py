@@ -11,7 +11,7 @@ from seedflood.protocol.seedflood.messages import Standing, Updates
 from seedflood.protocol.swarm.messages import Opaque, Ping
 from seedflood.transport import codec
 from seedflood.transport.codec import EpochPart, PullEnd, PullPart
-from seedflood.transport.credentials import PlainCredentials
+from seedflood.transport.credentials import plain_text
 from seedflood.transport.link import CUT
 from seedflood.transport.server import bind, make_server
 
@@ -108,7 +108,7 @@ async def test_a_server_without_a_hello_is_given_up_and_dialled_again(make_node)
         await context.read()
 
     server = make_server(mute)
-    port = bind(server, "127.0.0.1:0", PlainCredentials())
+    port = bind(server, "127.0.0.1:0", plain_text())
     await server.start()
     a = await make_node("a", hello_seconds=0.05).start(f"127.0.0.1:{port}")
     await asyncio.wait_for(twice.wait(), 20)

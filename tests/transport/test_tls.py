@@ -22,7 +22,7 @@ from seedflood.errors import PeerError
 from seedflood.identity import Identity, verify
 from seedflood.protocol.swarm.messages import Hello
 from seedflood.transport import certificates, codec
-from seedflood.transport.credentials import PROOF_KEY, TlsCredentials
+from seedflood.transport.credentials import PROOF_KEY, Credentials
 from seedflood.transport.server import CHANNEL_OPTIONS, LINK_PATH
 
 DAY = datetime.timedelta(days=1)
@@ -34,7 +34,7 @@ def make_secured(make_node):
 
     def make(name, *, clock=time.time, covers=lambda address: True, **settings):
         identity = Identity.generate()
-        credentials = TlsCredentials(identity, verify, clock=clock, covers=covers)
+        credentials = Credentials(identity, verify, clock=clock, covers=covers)
         node = make_node(name, identity=identity, credentials=credentials, **settings)
         node.identity, node.credentials = identity, credentials
         return node
@@ -194,7 +194,7 @@ async def test_a_pin_holds_on_a_plain_link_too(make_node):
     await a.until(lambda: b.origin in a.linked)
 
 
-class Silent(TlsCredentials):
+class Silent(Credentials):
     """Accepts like anyone, and says something else than the proof."""
 
     metadata = ()
@@ -349,7 +349,7 @@ async def test_a_refusal_without_a_proof_is_not_believed(make_node, make_secured
     """Else somebody who answers in another's place could end a host by saying that its run is another one."""
     said, often = [], asyncio.Event()
 
-    class Rude(TlsCredentials):
+    class Rude(Credentials):
         async def introduce(self, context):
             said.append(context)
             if len(said) > 3:

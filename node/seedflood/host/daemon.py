@@ -40,7 +40,7 @@ from seedflood.protocol.swarm.roster import Roster
 from seedflood.transport.answer import AnswerItem
 from seedflood.transport.budget import Use
 from seedflood.transport.counters import LinkCounters
-from seedflood.transport.credentials import TlsCredentials
+from seedflood.transport.credentials import Credentials
 from seedflood.transport.links import Links
 from seedflood.transport.owner import LinkSettings
 
@@ -94,7 +94,7 @@ class Daemon:
         self._was_ready = self._is_removed = False
         self.is_compute_idle = True
         self._stage = stage
-        self.credentials = TlsCredentials(identity, verify, covers=settings.tls.covers)
+        self.credentials = Credentials(identity, verify, covers=settings.tls.covers)
         self.links = self._make_links(stage)
         incarnation = engine.journal.next_incarnation(at_least=int(time.time()))
         shell = Shell(identity, self.gate, hub, self.links, self, self.run, self.drive, loop.time)

@@ -8,13 +8,13 @@ A certificate holds for 30 days and is renewed after 15, and by SIGHUP; links th
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import grpc
 import grpc.aio
 
 from seedflood.errors import PeerError
-from seedflood.identity import Identity
+from seedflood.identity import Identity, verify
 from seedflood.protocol.swarm.messages import Hello
 from seedflood.transport import certificates
 from seedflood.transport.certificates import Certificate, Verify
@@ -41,49 +41,9 @@ class Way:
     acceptor: Acceptor
 
 
-class Credentials(Protocol):
-    """One way to secure channels and ports for all links of a node. handshakes: those of TLS that others have begun."""
-
-    handshakes: int
-
-    def covers(self, address: str) -> bool:
-        """Is this address secured?"""
-
-    def open(self, address: str, options: list[tuple[str, Any]]) -> Way:
-        """A new channel to an address."""
-
-    def add_port(self, server: grpc.aio.Server, address: str) -> int: ...
-
-    async def introduce(self, context: grpc.aio.ServicerContext) -> None:
-        """Proves to a caller who we are, before anything else is said. Raises PeerError."""
-
-    def caller(self, context: grpc.aio.ServicerContext) -> bytes | None:
-        """The public key of the origin that calls; None on a plain port. Raises PeerError."""
-
-
-class PlainCredentials:
-    """No TLS: for one machine or a network that is trusted."""
-
-    handshakes = 0
-
-    def covers(self, address: str) -> bool:
-        return False
-
-    def open(self, address: str, options: list[tuple[str, Any]]) -> Way:
-        return Way(grpc.aio.insecure_channel(address, options=options), False, lambda metadata: None)
-
-    def add_port(self, server: grpc.aio.Server, address: str) -> int:
-        return int(server.add_insecure_port(address))
-
-    async def introduce(self, context: grpc.aio.ServicerContext) -> None:
-        """Says nothing."""
-
-    def caller(self, context: grpc.aio.ServicerContext) -> bytes | None:
-        return None
-
-
-class TlsCredentials:
-    """Mutual TLS at every address that it covers, plain text at the others. The certificate renews itself."""
+class Credentials:
+    """Mutual TLS at every address that it covers, plain text at the others. The certificate renews itself. handshakes:
+    those of TLS that others have begun."""
 
     def __init__(
         self,
@@ -97,7 +57,6 @@ class TlsCredentials:
         self._verify = verify
         self._covers = covers
         self._clock = clock
-        self._plain = PlainCredentials()
         self._certificate = certificates.issue(signer, clock())
         self._served: Certificate | None = None
         self._is_port_secure = False
@@ -115,11 +74,13 @@ class TlsCredentials:
         return self._certificate
 
     def covers(self, address: str) -> bool:
+        """Is this address secured?"""
         return self._covers(address)
 
     def open(self, address: str, options: list[tuple[str, Any]]) -> Way:
+        """A new channel to an address."""
         if not self._covers(address):
-            return self._plain.open(address, options)
+            return Way(grpc.aio.insecure_channel(address, options=options), False, lambda metadata: None)
         own = self.certificate
         secrets = grpc.ssl_channel_credentials(certificates.authority(), own.key_pem, own.chain_pem)
         secured = [*options, ("grpc.ssl_target_name_override", certificates.SERVER_NAME)]
@@ -134,16 +95,18 @@ class TlsCredentials:
     def add_port(self, server: grpc.aio.Server, address: str) -> int:
         self._is_port_secure = self._covers(address)
         if not self._is_port_secure:
-            return self._plain.add_port(server, address)
+            return int(server.add_insecure_port(address))
         secrets = grpc.dynamic_ssl_server_credentials(self._serve(), self._serve_again, True)
         return int(server.add_secure_port(address, secrets))
 
     async def introduce(self, context: grpc.aio.ServicerContext) -> None:
+        """Proves to a caller who we are, before anything else is said. Raises PeerError."""
         if self._is_port_secure:
             channel = certificates.channel_of(_shown(context))
             await context.send_initial_metadata(((PROOF_KEY, certificates.prove(self._signer, channel)),))
 
     def caller(self, context: grpc.aio.ServicerContext) -> bytes | None:
+        """The public key of the origin that calls; None on a plain port. Raises PeerError."""
         if not self._is_port_secure:
             return None
         return certificates.read(_shown(context), self._clock(), self._verify).public_key
@@ -156,6 +119,11 @@ class TlsCredentials:
         """gRPC asks at each handshake. None: as before."""
         self.handshakes += 1
         return None if self.certificate is self._served else self._serve()
+
+
+def plain_text() -> Credentials:
+    """No TLS anywhere: for one machine or a network that is trusted."""
+    return Credentials(Identity.generate(), verify, covers=lambda address: False)
 
 
 def advice(details: str, is_secure: bool) -> str:

@@ -26,7 +26,7 @@ from seedflood.transport import refusal
 from seedflood.transport.budget import Budgets
 from seedflood.transport.codec import HELLO_BYTES_MAX, FrameEncoder, decode, encode
 from seedflood.transport.counters import LinkTotals
-from seedflood.transport.credentials import Credentials, PlainCredentials, Way, advice, check_key, check_pin
+from seedflood.transport.credentials import Credentials, Way, advice, check_key, check_pin, plain_text
 from seedflood.transport.door import Door
 from seedflood.transport.health import Health
 from seedflood.transport.link import BROKEN, Link, Stream
@@ -59,7 +59,7 @@ class Links:
     ) -> None:
         self._settings = settings
         self._owner = owner
-        self.credentials = credentials or PlainCredentials()
+        self.credentials = credentials or plain_text()
         self._sleep = sleep
         self._uniform = uniform
         self._encode = FrameEncoder().encode
