@@ -17,7 +17,7 @@ from seedflood.transport import codec, links, refusal
 from seedflood.transport.budget import Use
 from seedflood.transport.credentials import plain_text
 from seedflood.transport.door import HALF_OPEN_MAX
-from seedflood.transport.link import PULL_PARTS, RECEIVED_BUNDLES
+from seedflood.transport.link import AS_BEFORE, PULL_PARTS, RECEIVED_BUNDLES
 from seedflood.transport.queue import QUEUE_BYTES_MAX
 from seedflood.transport.server import CHANNEL_OPTIONS, LINK_PATH, bind, make_server
 
@@ -43,6 +43,31 @@ async def test_messages_arrive_in_order_in_both_directions(make_node) -> None:
     await a.until(lambda: len(a.received_messages) == len(said))
     await b.until(lambda: len(b.received_messages) == len(said))
     assert a.received_messages == b.received_messages == said
+
+
+async def test_a_digest_that_was_told_last_is_told_again_in_two_bytes(make_node) -> None:
+    a, b = await pair(make_node)
+    said = [FrontierDigest(bytes([k // 3]) * 32, before=7, members_digest=bytes(16)) for k in range(6)]
+    sent = []
+    for count, digest in enumerate(said, 1):
+        before = a.links.totals.stats()["b"].bytes_sent
+        a.links.send(b.origin, [digest])
+        await b.until(lambda count=count: len(b.received_messages) == count)
+        sent.append(a.links.totals.stats()["b"].bytes_sent - before)
+    assert b.received_messages == said
+    assert [size for size in sent if size > 2] == [sent[0], sent[3]]
+
+
+async def test_who_repeats_a_digest_that_was_never_told_loses_its_link(make_node) -> None:
+    b = await make_node("b").start()
+    async with grpc.aio.insecure_channel(b.address) as channel:
+        peer = make_node("peer")
+        call = channel.stream_stream(LINK_PATH)()
+        await call.write(frame_of(peer.hello()).SerializeToString())
+        await b.until(lambda: b.linked)
+        await call.write(frame_of(AS_BEFORE).SerializeToString())
+        await b.until(lambda: not b.linked)
+    assert b.received_messages == []
 
 
 async def test_updates_that_wait_become_one_frame(make_node) -> None:

@@ -310,7 +310,7 @@ def _checked_opaque(data: bytes) -> Opaque:
 
 
 def _frontier_digest_from_wire(wire: pb.FrontierDigest) -> FrontierDigest:
-    check(len(wire.frontier_digest) == DIGEST_BYTES, "frontier_digest must be 32 bytes")
+    check(len(wire.frontier_digest) in (0, DIGEST_BYTES), "frontier_digest must be 32 bytes, or none")
     check(len(wire.members_digest) <= DIGEST_BYTES, "members_digest is too long")
     check(wire.before <= STEP_MAX, f"before is beyond {STEP_MAX}")
     return FrontierDigest(wire.frontier_digest, wire.before, wire.is_complete, wire.members_digest)

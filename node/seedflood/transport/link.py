@@ -20,7 +20,7 @@ import grpc.aio
 from seedflood.errors import PeerError
 from seedflood.protocol.frontier import Held
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.seedflood.messages import ClosedDigests, Standing, Updates, count_updates
+from seedflood.protocol.seedflood.messages import ClosedDigests, FrontierDigest, Standing, Updates, count_updates
 from seedflood.protocol.swarm.messages import Goodbye, Hello, Message
 from seedflood.transport.answer import EPOCH_BYTES_MAX, Assembly, cut
 from seedflood.transport.budget import Budgets, Use, costs_of
@@ -43,6 +43,9 @@ second, or 512 KB of coefficients, which cost it nothing before the last part.""
 
 RECEIVED_BUNDLES = 256
 """How many bundles the core gets at once. It verifies their signatures in 15 ms, then other tasks of the loop run."""
+
+AS_BEFORE = FrontierDigest(b"", before=0)
+"""Stands for the last digest of a frontier on this link."""
 
 EXPEL_SECONDS = 1.0
 """How long a peer that is not heard any more has to take what was queued for it."""
@@ -115,6 +118,9 @@ class Link:
         self._answer_id = 0
         self._parts_allowed = 0
         self._writer: asyncio.Task[str] | None = None
+        self._told: FrontierDigest | None = None
+        self._heard: FrontierDigest | None = None
+        """The last digests of frontiers, of both sides."""
         self._pulls = 0
         self._is_pulling = False
         self._assembly = Assembly(epoch_bytes_max)
@@ -208,7 +214,7 @@ class Link:
             while (frame := await self._stream.read()) is not None:
                 self._counters.frames_received += 1
                 self._counters.bytes_received += len(frame)
-                message = decode(frame)
+                message = self._as_said(decode(frame))
                 if isinstance(message, PullPart | PullEnd):
                     self._counters.pull_bytes_received += len(frame)
                 use = Use()
@@ -230,6 +236,23 @@ class Link:
             self._owner.failed(error)
             return f"internal error: {error}"
         return self._lose("closed by the peer" if self.is_dialled else CUT)
+
+    def _as_news(self, message: LinkMessage) -> LinkMessage:
+        """A digest as it was told last on this link is told in two bytes: while a long step is measured, most are."""
+        if not isinstance(message, FrontierDigest):
+            return message
+        before, self._told = self._told, message
+        return AS_BEFORE if message == before else message
+
+    def _as_said(self, message: LinkMessage | None) -> LinkMessage | None:
+        """Undoes `_as_news` of the other side. Raises PeerError."""
+        if not isinstance(message, FrontierDigest):
+            return message
+        if message.frontier_digest:
+            self._heard = message
+        elif self._heard is None:
+            raise PeerError("a digest as before, and there was none before", reason="order")
+        return self._heard
 
     def _lose(self, why: str) -> str:
         """The stream has ended. If nobody has ended the link before, it is lost. Returns why the link ended."""
@@ -318,7 +341,7 @@ class Link:
                     self._wake.clear()
                     await self._wake.wait()
                     continue
-                for frame in self._encode(message):
+                for frame in self._encode(self._as_news(message)):
                     self._counters.frames_sent += 1
                     self._counters.bytes_sent += len(frame)
                     await self._stream.write(frame)
