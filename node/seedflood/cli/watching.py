@@ -1,13 +1,17 @@
-"""`seedflood status | peers | trace | events`: what a running node says of itself, and the files of a dead one."""
+"""`seedflood status | peers | watch | trace | events`: what a running node says of itself, and files of a dead one."""
 
+import contextlib
 import itertools
 import json
+import sys
+import time
 from collections import deque
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
-from rich.console import Console
+from rich.console import Console, Group
+from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
@@ -33,6 +37,9 @@ EventsOption = Annotated[
 ]
 Level = Literal["debug", "info", "warning", "error"]
 LEVELS: tuple[Level, ...] = ("debug", "info", "warning", "error")
+EVENTS_WATCHED = 8
+CURVE_CHARACTERS = 60
+BARS = "▁▂▃▄▅▆▇█"
 COLOURS = {"warning": "yellow", "error": "red"}
 STATUS_COLOURS = {
     "self": "bold",
@@ -45,7 +52,7 @@ STATUS_COLOURS = {
 
 
 def add_watching(app: typer.Typer) -> None:
-    for command in (status, peers, trace, events):
+    for command in (status, peers, watch, trace, events):
         app.command()(command)
 
 
@@ -62,7 +69,12 @@ def status(peers: PeersOption = Path("peers.toml"), node: NodeOption = None, as_
     said = _find(peers, node).ask("/api/status")
     if as_json:
         typer.echo(json.dumps(said))
-        return
+    else:
+        table_console().print(status_table(said))
+
+
+def status_table(said: dict[str, Any]) -> Table:
+    """said: the status of a node."""
     progress, updates, journal = said["progress"], said["updates"], said["journal"]
     of_node, run = said["node"], said["node"]["run"]
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
@@ -97,7 +109,7 @@ def status(peers: PeersOption = Path("peers.toml"), node: NodeOption = None, as_
     for key, value in rows.items():
         if value:
             table.add_row(key, Text(value))
-    table_console().print(table)
+    return table
 
 
 def peers(peers: PeersOption = Path("peers.toml"), node: NodeOption = None, as_json: JsonOption = False) -> None:
@@ -113,6 +125,19 @@ def peers(peers: PeersOption = Path("peers.toml"), node: NodeOption = None, as_j
             json.dumps({key: said[key] for key in ("members", "roster", "links", "edges", "diameter", "cut_vertices")})
         )
         return
+    table_console().print(peers_table(said))
+    typer.echo(_show_roster(said["roster"]) if said["members"] else "the node loads: ask again when it is up")
+    names = {member["origin"]: member["name"] for member in said["members"]}
+    if cuts := [names.get(origin, origin) for origin in said["cut_vertices"]]:
+        typer.echo(
+            f"Some hosts are linked through {', '.join(cuts)} alone, who could keep news from them: "
+            "give these hosts more [[peers]].",
+            err=True,
+        )
+
+
+def peers_table(said: dict[str, Any]) -> Table:
+    """said: the status of a node."""
     links = {link["origin"] or link["peer"]: link for link in said["links"]}
     table = Table(box=None, padding=(0, 2, 0, 0))
     for column in ("name", "origin", "status", "step", "behind", "hop", "address", "sent", "received"):
@@ -134,15 +159,49 @@ def peers(peers: PeersOption = Path("peers.toml"), node: NodeOption = None, as_j
     for link in links.values():
         address = Text(link["address"] or "-")
         table.add_row(Text(link["peer"]), "-", link["state"], "-", "-", "-", address, "-", "-")
-    table_console().print(table)
-    typer.echo(_show_roster(said["roster"]) if said["members"] else "the node loads: ask again when it is up")
-    names = {member["origin"]: member["name"] for member in said["members"]}
-    if cuts := [names.get(origin, origin) for origin in said["cut_vertices"]]:
-        typer.echo(
-            f"Some hosts are linked through {', '.join(cuts)} alone, who could keep news from them: "
-            "give these hosts more [[peers]].",
-            err=True,
-        )
+    return table
+
+
+def watch(
+    peers: PeersOption = Path("peers.toml"),
+    node: NodeOption = None,
+    every: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks.")] = 1.0,
+) -> None:
+    """The status page in a terminal: curves, hosts, windows and events of a running node, until Ctrl-C.
+
+    Example:
+
+        seedflood watch --peers peers.toml
+    """
+    if not sys.stdout.isatty():
+        raise UsageError("watch needs a terminal; seedflood status, peers and events print once.")
+    found = _find(peers, node)
+    with Live(watch_view(found.ask("/api/status")), screen=True) as live, contextlib.suppress(KeyboardInterrupt):
+        while True:
+            time.sleep(every)
+            live.update(watch_view(found.ask("/api/status")))
+
+
+def watch_view(said: dict[str, Any]) -> Group:
+    """said: the status of a node."""
+    curves = {"training loss": said["history"]["loss"], **said["history"]["figures"]}
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    for name, points in curves.items():
+        if known := [value for _, value in points if value is not None]:
+            ends = f"{_show_figure(known[0])} → {_show_figure(known[-1])}"
+            table.add_row(name, Text(_sparkline(known), "cyan"), ends)
+    events = [show_event(event) for event in reversed(said["events"][-EVENTS_WATCHED:])]
+    return Group(status_table(said), "", table, "", peers_table(said), "", *events)
+
+
+def _sparkline(values: list[float]) -> str:
+    """A curve of as many characters as fit, each the mean of the values in its place."""
+    width = min(CURVE_CHARACTERS, len(values))
+    parts = [values[k * len(values) // width : (k + 1) * len(values) // width] for k in range(width)]
+    means = [sum(part) / len(part) for part in parts]
+    least, most = min(means), max(means)
+    scale = (len(BARS) - 1) / (most - least) if most > least else 0.0
+    return "".join(BARS[round((mean - least) * scale)] for mean in means)
 
 
 def trace(
@@ -220,12 +279,14 @@ def events(
         if as_json:
             typer.echo(json.dumps(event))
             continue
-        facts = {key: value for key, value in event.items() if key not in ("time", "level", "event", "run")}
-        told = " ".join(
-            f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in facts.items()
-        )
-        name = Text(str(event["event"]), COLOURS.get(str(event.get("level")), "bold"))
-        Console(soft_wrap=True).print(Text.assemble((str(event.get("time")), "dim"), "  ", name, "  ", told))
+        Console(soft_wrap=True).print(show_event(event))
+
+
+def show_event(event: dict[str, Any]) -> Text:
+    facts = {key: value for key, value in event.items() if key not in ("time", "level", "event", "run")}
+    told = " ".join(f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in facts.items())
+    name = Text(str(event["event"]), COLOURS.get(str(event.get("level")), "bold"))
+    return Text.assemble((str(event.get("time")), "dim"), "  ", name, "  ", told)
 
 
 def _show_roster(roster: dict[str, Any] | None) -> str:
