@@ -54,8 +54,16 @@ def run_in_turn(jobs: Mapping[str, Callable[[], Any]], repetitions: int) -> dict
 
 def resident_kilobytes_max() -> int:
     """Of this program: getrusage would tell the peak of the process that started it, if that was higher."""
-    status = Path("/proc/self/status").read_text()
-    return int(status.partition("VmHWM:")[2].split()[0])
+    return _told_of_memory("VmHWM:")
+
+
+def resident_kilobytes() -> int:
+    """Of this program, now."""
+    return _told_of_memory("VmRSS:")
+
+
+def _told_of_memory(name: str) -> int:
+    return int(Path("/proc/self/status").read_text().partition(name)[2].split()[0])
 
 
 def ratios(over: list[float], under: list[float]) -> list[float]:

@@ -1,9 +1,11 @@
 """Fine-tuning in one process, as a run of a few origins does it, by the clock: what an estimate is worth in the end."""
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import MappingProxyType
 
 from seedflood.config import NodeSettings, RunSettings
 from seedflood.protocol.seedflood.messages import Update
@@ -22,10 +24,14 @@ class Tuned:
     evaluation: Evaluation
 
 
-def fine_tune(run: RunSettings, *, dtype: str = "float32", seconds_max: float = float("inf")) -> Tuned:
-    """Runs until its last step or for so long; the embedded model and its rows, if the run names no other."""
+def fine_tune(
+    run: RunSettings, *, seconds_max: float = float("inf"), node_told: Mapping[str, object] = MappingProxyType({})
+) -> Tuned:
+    """Runs until its last step or for so long; the embedded model and its rows, if neither run nor node names
+    others."""
     with TemporaryDirectory(prefix="seedflood-bench-") as folder:
-        node = NodeSettings.model_validate({"state": Path(folder), "device": "cpu", "dtype": dtype})
+        told = {"state": Path(folder), "device": "cpu", "dtype": "float32", **node_told}
+        node = NodeSettings.model_validate(told)
         trainer = Trainer(run, node)
         begun = time.perf_counter()
         step = 0

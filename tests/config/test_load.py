@@ -119,7 +119,7 @@ def test_settings_of_one_file_do_not_leak_into_the_next(write):
     assert load_settings(None).run.steps == 400
 
 
-SETTINGS_MAX = 59
+SETTINGS_MAX = 60
 
 GASLOC = '[run]\nmode = "gasloc"\nobjective.task = "lm"\n'
 
@@ -290,6 +290,20 @@ def test_an_audit_that_cannot_know_what_was_applied_says_so(write, run, sentence
     with pytest.raises(ConfigError, match=sentence):
         load_settings(write(run + audit))
     assert load_settings(write(audit)).node.audit == 0.03
+
+
+@pytest.mark.parametrize(
+    ("run", "sentence"),
+    [
+        ("steps = 20000\n", "has 640 columns of epochs, more than 512: increase refresh_period"),
+        ('mode = "gasloc"\n[run.objective]\ntask = "lm"\n', 'quantize is for mode = "seedflood": leave it out'),
+    ],
+)
+def test_quantised_weights_that_cannot_hold_the_run_are_told(write, run, sentence):
+    quantize = '[node]\nquantize = "int8"\n'
+    with pytest.raises(ConfigError, match=sentence):
+        load_settings(write(f"{quantize}[run]\n{run}"))
+    assert load_settings(write(quantize)).node.quantize == "int8"
 
 
 def test_a_roster_without_an_operator_says_what_is_missing(write):

@@ -92,6 +92,21 @@ class Settings(BaseSettings):
             )
         return self
 
+    @model_validator(mode="after")
+    def _check_quantize(self) -> Self:
+        if self.node.quantize is None:
+            return self
+        if self.run.mode != "seedflood":
+            raise ValueError('[node] quantize is for mode = "seedflood": leave it out')
+        table = self.run.seedflood
+        columns = -(-self.run.steps // table.refresh_period) * table.rank
+        if columns > QUANTIZED_COLUMNS_MAX:
+            raise ValueError(
+                f"[node] quantize keeps every epoch beside the weights, and this run has {columns} columns of epochs, "
+                f"more than {QUANTIZED_COLUMNS_MAX}: increase refresh_period of [run.seedflood], or leave quantize out"
+            )
+        return self
+
     @property
     def pins(self) -> dict[str, bytes]:
         """The public keys that are expected at addresses."""
@@ -102,6 +117,9 @@ PATHS = tuple(
     name for name, field in NodeSettings.model_fields.items() if Path in (field.annotation, *get_args(field.annotation))
 )
 """Keys of `[node]` whose values are paths; but for `then = "serve"`."""
+
+QUANTIZED_COLUMNS_MAX = 512
+"""As many take as much memory as the weights of 8 bits themselves, in a model of 1 B parameters."""
 
 PATH_STARTS = ("./", "../", "/", "~")
 EMBEDDED = "embedded"

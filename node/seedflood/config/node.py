@@ -36,6 +36,11 @@ class NodeSettings(Section):
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
         "auto", description="Type of the weights: float32 on a CPU, bfloat16 on a GPU."
     )
+    quantize: Literal["int8", "nf4"] | None = Field(
+        None,
+        description="Keep the base model's matrices in 8 or 4 bits, to save memory: this host's losses are a little "
+        "others, what is learned is the same (default: not).",
+    )
     threads: int | None = Field(None, ge=1, description="CPU threads for the model (default: all cores).")
     micro_batch: int | None = Field(
         None,

@@ -85,6 +85,8 @@ class ComputeAdapter:
         self._run(lambda: self._trainer.replica.sum_epoch(order.epoch), tell)
 
     def keep_snapshot(self) -> None:
+        if self._trainer.node.quantize is not None:
+            return  # weights that are not written any more need none
         self._run(self._trainer.snapshot, self._save)
 
     def adopt(self, closed: ClosedEpoch, others: Sequence[Bundle]) -> None:

@@ -59,6 +59,9 @@ async def open_seedflood(
     _log.info("rows read", **await compute.run(trainer.task.describe))
     if left := trainer.replica.untrained:
         _log.warning("the routers and experts of this mixture stay as they are", left=left, of=trainer.parameters[0])
+    if node.quantize is not None:
+        say = "weights are quantised here: what this host loses differs a little from others; what is learned does not"
+        _log.warning(say, quantize=node.quantize)
     hub.tell("opening the journal")
     journal = undo.enter_context(
         await asyncio.to_thread(  # checks every record: minutes, if there are many millions

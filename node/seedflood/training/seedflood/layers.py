@@ -37,6 +37,7 @@ from transformers.pytorch_utils import Conv1D
 from seedflood.errors import ModelError
 from seedflood.training.causal import CausalModel
 from seedflood.training.models import distinct_parameters
+from seedflood.training.seedflood.quantised import Quantisation, QuantisedMatrix, quantise
 from seedflood.training.seedflood.subspace import Slot, SlotBasis, in_order
 
 SUPPORTED = "linear layers, embeddings, and norms with or without a mean and an offset"
@@ -91,6 +92,8 @@ class LiveSlot:
     def __init__(self, slot: Slot, parameter: nn.Parameter, live: Live) -> None:
         self.slot = slot
         self.parameter = parameter
+        self.quantised: QuantisedMatrix | None = None
+        """In place of the parameter, which then is gone."""
         self.live = live
         self._probed: tuple[Tensor, Tensor] | None = None
 
@@ -121,6 +124,20 @@ class LiveSlot:
         w_PM = torch.addmm(self.parameter.to(torch.float32), self.a, self.u_MR.T)
         self._probed = (a_PF, w_PM) if is_probing else None
         return w_PM
+
+    def outputs(self, x_NK: Tensor, index: Tensor | slice = ALL) -> Tensor:
+        """`x W^T` of the weight as it is stored, or some columns of it."""
+        return x_NK @ self.parameter[index].T if self.quantised is None else self.quantised.outputs(x_NK, index)
+
+    def inputs(self, x_NM: Tensor) -> Tensor:
+        """`x W` of the weight as it is stored."""
+        return x_NM @ self.parameter if self.quantised is None else self.quantised.inputs(x_NM)
+
+    def lookup(self, index_N: Tensor) -> Tensor:
+        """Rows of the weight as it is stored."""
+        return (
+            functional.embedding(index_N, self.parameter) if self.quantised is None else self.quantised.lookup(index_N)
+        )
 
     def project(self, inner_NR: Tensor, *, from_rows: bool) -> Tensor:
         """Multiplies with A, between the two bases: inner A (from_rows: inner = x U), or inner A^T (inner = x V)."""
@@ -207,7 +224,7 @@ class LiveLinear(LiveProduct, nn.Linear):
         slot = self.slots["weight"]
         inner_NR = x_NK.to(torch.float32) @ slot.v_KR
         outer_NR = slot.project(inner_NR, from_rows=False)
-        y_NM = add_increment(x_NK @ self.weight[index].T, outer_NR, slot.u_MR[index])
+        y_NM = add_increment(slot.outputs(x_NK, index), outer_NR, slot.u_MR[index])
         return self.add_bias(y_NM, index)
 
 
@@ -217,7 +234,7 @@ class LiveConv1D(LiveProduct, Conv1D):
     def product(self, x_NX: Tensor) -> Tensor:
         slot = self.slots["weight"]
         inner_NR = x_NX.to(torch.float32) @ slot.u_MR
-        y_NK = add_increment(x_NX @ self.weight, slot.project(inner_NR, from_rows=True), slot.v_KR)
+        y_NK = add_increment(slot.inputs(x_NX), slot.project(inner_NR, from_rows=True), slot.v_KR)
         return self.add_bias(y_NK)
 
 
@@ -229,7 +246,7 @@ class LiveEmbedding(LiveModule, nn.Embedding):
         index_N = index.reshape(-1)
         slot = self.slots["weight"]
         inner_NR = functional.embedding(index_N, slot.u_MR)
-        y_NK = functional.embedding(index_N, self.weight)
+        y_NK = slot.lookup(index_N)
         y_NK = add_increment(y_NK, slot.project(inner_NR, from_rows=True), slot.v_KR)
         return y_NK.view(*index.shape, -1)
 
@@ -299,6 +316,17 @@ def attach(model: nn.Module) -> tuple[Live, list[LiveSlot]]:
             module.form = form
     model.requires_grad_(False)
     return live, slots
+
+
+def quantise_slot(model: nn.Module, slot: LiveSlot, kind: Quantisation, weight_MN: Tensor) -> None:
+    """Gives a matrix of a live model few bits, and frees the parameter. weight_MN: float32."""
+    slot.quantised = quantise(kind, weight_MN)
+    slot.quantised.dtype = slot.parameter.dtype
+    slot.parameter = nn.Parameter(torch.empty(0), requires_grad=False)
+    for module in model.modules():
+        if isinstance(module, LiveModule) and module.slots.get("weight") is slot:
+            del module.weight
+            module.weight = slot.quantised  # type: ignore[assignment]  # for whoever asks for its shape
 
 
 def find_slots(model: nn.Module) -> list[tuple[Slot, nn.Parameter]]:

@@ -17,6 +17,7 @@ Shapes: F all coefficients of an epoch, E all its numbers (subspace.py), M rows 
 """
 
 import hashlib
+import math
 import os
 import struct
 from collections import defaultdict
@@ -38,7 +39,8 @@ from seedflood.training.seedflood.aggregation import make_aggregation
 from seedflood.training.seedflood.coefficients import Coefficients
 from seedflood.training.seedflood.estimate import Measurement
 from seedflood.training.seedflood.gradient import Gradient, gradient
-from seedflood.training.seedflood.layers import LiveModel, attach
+from seedflood.training.seedflood.layers import LiveModel, attach, quantise_slot
+from seedflood.training.seedflood.quantised import Quantisation
 from seedflood.training.seedflood.rates import default_learning_rate
 from seedflood.training.seedflood.schedule import ONE, Schedule
 from seedflood.training.seedflood.singular import fix_singular_columns
@@ -59,8 +61,16 @@ class Replica:
     Raises ModelError if a parameter of the model cannot be trained.
     """
 
-    def __init__(self, base: BaseModel, run: RunSettings, folder: Path | None = None) -> None:
-        """folder: where old epochs are put aside (`Coefficients`)."""
+    def __init__(
+        self,
+        base: BaseModel,
+        run: RunSettings,
+        folder: Path | None = None,
+        *,
+        quantize: Quantisation | None = None,
+    ) -> None:
+        """folder: where old epochs are put aside (`Coefficients`). quantize: how matrices are stored; then the weights
+        cannot be read, only computed with."""
         settings = run.seedflood
         self.base = base
         self.model = base.model
@@ -76,6 +86,10 @@ class Replica:
         if settings.estimate == "gradient":
             fix_singular_columns(self.subspace, settings.rank // 2, self._masters())
         self._schedule = Schedule.of(run)
+        self.untrained = base.parameters_count - sum(math.prod(shape) for shape in shapes)
+        """How many numbers the parameters hold that are not trained: routers and experts of a mixture."""
+        if quantize is not None:
+            self._quantise(quantize)
         self.telling = telling_of(settings, self.subspace)
         self.epoch = 0
         self._aggregation = make_aggregation(run, self.subspace, self.telling, self.learning_rate, folder)
@@ -99,11 +113,6 @@ class Replica:
     def halvings(self) -> int:
         """How often the learning rate has been halved, because the run unlearned (`control`)."""
         return self._coefficients.halvings_before(self.epoch + 1)
-
-    @property
-    def untrained(self) -> int:
-        """How many numbers the parameters hold that are not trained: routers and experts of a mixture."""
-        return self.base.parameters_count - sum(slot.parameter.numel() for slot in self.slots)
 
     def rate_of(self, step: int, halvings: int) -> float:
         """The learning rate of a step. halvings: of it, so far."""
@@ -202,6 +211,12 @@ class Replica:
         assert all(self.epoch_of(update.step) == epoch for update in others), f"updates beyond epoch {epoch}"
         halvings = self._coefficients.halvings_before(epoch)
         self._replace(epoch, self._aggregation.adopted(epoch, self.subspace.unpack(packed), others, halvings))
+
+    def hand_over(self, other: "Replica") -> None:
+        """Applies to another replica of this run all that was applied here, and opens the same epoch there."""
+        for epoch in self._coefficients:
+            other.adopt(epoch, self.sum_epoch(epoch), ())
+        other.open_epoch(self.epoch)
 
     def snapshot(self) -> tuple[Arrays, dict[str, str]]:
         """The weights as folded, and facts that tell what is in them.
@@ -350,15 +365,28 @@ class Replica:
         if not sum_E.any():
             return
         a_F = self.subspace.increments(sum_E[:-1], self._aggregation.unit)
-        for index, (slot, master) in enumerate(zip(self.slots, self._masters(), strict=True)):
+        for index, slot in enumerate(self.slots):
             basis = bases[index] if bases is not None else self.subspace.basis(epoch, index, self.base.device)
             a = self.subspace.part(a_F, index)
+            if slot.quantised is not None and basis.v_NR is not None:
+                slot.quantised.fold(epoch, basis.u_MR @ a.to(self.base.device), basis.v_NR.T)
+                continue
+            master = self._master(slot.slot.name, slot.parameter)
             if master is slot.parameter:
                 _add_increment(master, basis, a.to(master.device))
                 continue
             v_NR = None if basis.v_NR is None else basis.v_NR.cpu()
             _add_increment(master, SlotBasis(basis.u_MR.cpu(), v_NR), a)
             slot.parameter.copy_(master)
+
+    def _quantise(self, kind: Quantisation) -> None:
+        """The matrices, one after the other. They are not folded any more, nor can they be read."""
+        for slot in self.slots:
+            if slot.slot.is_matrix:
+                weight = self._master(slot.slot.name, slot.parameter).detach()
+                quantise_slot(self.model, slot, kind, weight.to(self.base.device, torch.float32))
+                if self.base.master is not None:
+                    del self.base.master[slot.slot.name]
 
     def _masters(self) -> list[Tensor]:
         return [self._master(slot.slot.name, slot.parameter) for slot in self.slots]

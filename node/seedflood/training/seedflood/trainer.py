@@ -24,6 +24,7 @@ from seedflood.training.generation import Sample, write_samples
 from seedflood.training.loading import load_base, load_rows
 from seedflood.training.models import BaseModel
 from seedflood.training.seedflood.estimate import Measurement
+from seedflood.training.seedflood.quantised import check_quantisation
 from seedflood.training.seedflood.replica import Arrays, Replica
 from seedflood.training.seedflood.telling import Teller
 from seedflood.training.shards import Shard
@@ -53,6 +54,7 @@ class Trainer:
             torch.set_num_threads(node.threads)
         self.run = run
         self.node = node
+        check_quantisation(node.quantize)
         base = load_base(run, node)
         self.task = load_rows(run, node, base)
         shard = self.task.shard
@@ -67,7 +69,7 @@ class Trainer:
         self.base_digest = base.digest
         self.parameters = (base.parameters_count, base.parameters_count * base.dtype.itemsize)
         """How many parameters there are, and how many bytes they take."""
-        self.replica = make_replica(run, base, node.state)
+        self.replica = make_replica(run, base, node)
         self.telling = self.replica.telling
         """The form of what is told of a step; whoever receives updates checks it."""
         self._teller = self._make_teller()
@@ -78,7 +80,7 @@ class Trainer:
     @property
     def dtype(self) -> str:
         """Of the weights that measure."""
-        return str(self.replica.base.dtype).removeprefix("torch.")
+        return self.node.quantize or str(self.replica.base.dtype).removeprefix("torch.")
 
     def beside(self, node: NodeSettings) -> "Trainer":
         """A trainer of another origin on the same replica, with rows of its own; for one process that is all
@@ -130,7 +132,7 @@ class Trainer:
             raise ModelError(
                 "The base model here has changed since the node started: put back the files it was started with."
             )
-        self.replica = make_replica(self.run, base, self.node.state)
+        self.replica = make_replica(self.run, base, self.node)
         for one in closed:
             self.replica.adopt(one.epoch, one.coefficients, ())
         self.replica.replay(pages)
@@ -143,7 +145,11 @@ class Trainer:
 
     def is_restorable(self, facts: Mapping[str, str]) -> bool:
         """Is a snapshot with these facts of this run, this base model and the updates that are held here?"""
-        return facts.get("run_id") == self.run.run_id().hex() and self.replica.is_restorable(facts)
+        return (
+            self.node.quantize is None
+            and facts.get("run_id") == self.run.run_id().hex()
+            and self.replica.is_restorable(facts)
+        )
 
     def _measure_in_turn(self, origin: OriginId, step: int, count: int) -> list[Measurement]:
         """Measures each step on rows of its own, as if the steps before were applied.
@@ -189,8 +195,14 @@ class Trainer:
         return self.replica.digest()
 
     def export(self, folder: Path, card: str) -> Path:
-        """Writes the weights as a Hugging Face folder with a model card. Raises ModelError."""
-        return self.replica.export(folder, card=card)
+        """Writes the weights as a Hugging Face folder with a model card; if they are quantised, on the base model as it
+        was, which then needs the memory that it needs. Raises ModelError."""
+        replica = self.replica
+        if self.node.quantize is not None:
+            node = self.node.model_copy(update={"quantize": None})
+            replica = make_replica(self.run, load_base(self.run, node), node)
+            self.replica.hand_over(replica)
+        return replica.export(folder, card=card)
 
     def count_rows(self) -> dict[str, int]:
         """How many rows this host trains on, and how many there are for validation."""
@@ -200,6 +212,7 @@ class Trainer:
         }
 
 
-def make_replica(run: RunSettings, base: BaseModel, folder: Path) -> Replica:
-    """The replica of a run before its first update. folder: where old epochs are put aside."""
-    return Replica(base, run, folder)
+def make_replica(run: RunSettings, base: BaseModel, node: NodeSettings) -> Replica:
+    """The replica of a run before its first update. node: where old epochs are put aside, and how weights are
+    stored."""
+    return Replica(base, run, node.state, quantize=node.quantize)

@@ -1,0 +1,166 @@
+"""Base weights in 8 or 4 bits, and what epochs have changed of them, kept beside.
+
+A host chooses for itself whether it has the memory for the base model. A matrix is stored as integers and is never
+written again: what is learned stays exact, for it is integers elsewhere, and an epoch that was folded is a product of
+two thin matrices, `L R`, that is computed along. A product takes the stored rows a few at a time, makes them float32,
+and lets go of them; the backward pass does it again instead of keeping them.
+
+int8 has one scale for each row, as torchao has it for weights alone; these are a few lines of torch, while torchao,
+once it is installed, is imported with transformers wherever that is. nf4 is that of QLoRA (arXiv 2305.14314), with one
+scale for 64 numbers, by bitsandbytes.
+
+Only the losses that this host measures are a little others. Hosts that hold the same updates have equal digests.
+
+Shapes: M rows and N columns of a stored weight, X some of its rows, B positions, K columns of what was folded.
+"""
+
+import ctypes
+import importlib.util
+from abc import ABC, abstractmethod
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from seedflood.errors import ModelError
+
+Quantisation = Literal["int8", "nf4"]
+
+CHUNK_ELEMENTS = 1 << 20
+"""How many numbers are float32 at once: 16 MB."""
+
+MMAP_THRESHOLD_OPTION = -3
+"""M_MMAP_THRESHOLD of glibc's malloc.h."""
+
+NF4_BLOCK = 64
+"""How many numbers share a scale."""
+
+
+def check_quantisation(kind: Quantisation | None) -> None:
+    """Raises ModelError if the package that it needs is not there."""
+    if kind == "nf4" and importlib.util.find_spec("bitsandbytes") is None:
+        raise ModelError('quantize = "nf4" needs the package bitsandbytes: install seedflood[nf4], or take "int8".')
+
+
+def quantise(kind: Quantisation, weight_MN: Tensor) -> "QuantisedMatrix":
+    """A matrix in few bits, on the device of the weight."""
+    _give_back_memory()
+    return Int8Matrix(weight_MN) if kind == "int8" else Nf4Matrix(weight_MN)
+
+
+def _give_back_memory() -> None:
+    """Large blocks that are freed go back to the system at once, from now on: glibc otherwise keeps more of them than
+    the model takes (1.6 GB of a model of 1 B parameters)."""
+    set_option = getattr(ctypes.CDLL(None), "mallopt", None)
+    if set_option is not None:
+        set_option(MMAP_THRESHOLD_OPTION, 1 << 20)
+
+
+class QuantisedMatrix(ABC):
+    """A matrix that is not written any more. It takes the place of a module's weight, so it has shape, device and
+    dtype (of the model) of one."""
+
+    def __init__(self, weight_MN: Tensor) -> None:
+        self.shape, self.device, self.dtype = weight_MN.shape, weight_MN.device, torch.float32
+        self._epochs: list[int] = []
+        """Those that were folded, in the order of their columns."""
+        self._left_MK = weight_MN.new_zeros(self.shape[0], 0)
+        self._right_KN = weight_MN.new_zeros(0, self.shape[1])
+
+    @abstractmethod
+    def rows(self, index: Tensor | slice) -> Tensor:
+        """Rows of the base weight, (X, N) float32."""
+
+    def fold(self, epoch: int, left_MR: Tensor, right_RN: Tensor) -> None:
+        """Adds `L R` to what an epoch has changed. right_RN: always the same in one epoch."""
+        rank = len(right_RN)
+        if epoch not in self._epochs:
+            self._epochs.append(epoch)
+            self._left_MK = torch.cat([self._left_MK, torch.zeros_like(left_MR)], dim=1)
+            self._right_KN = torch.cat([self._right_KN, right_RN])
+        start = self._epochs.index(epoch) * rank
+        self._left_MK[:, start : start + rank] += left_MR
+
+    def lookup(self, index_X: Tensor) -> Tensor:
+        """Some rows as they are after all folded epochs."""
+        return (self.rows(index_X) + self._left_MK[index_X] @ self._right_KN).to(self.dtype)
+
+    def outputs(self, x_BN: Tensor, index: Tensor | slice) -> Tensor:
+        """`x W^T`, or some columns of it."""
+        if isinstance(index, Tensor):
+            return x_BN @ self.lookup(index).T
+        base_BM: Tensor = _Product.apply(x_BN, self, True)  # type: ignore[no-untyped-call]
+        return base_BM + ((x_BN.to(torch.float32) @ self._right_KN.T) @ self._left_MK.T).to(x_BN.dtype)
+
+    def inputs(self, x_BM: Tensor) -> Tensor:
+        """`x W`."""
+        base_BN: Tensor = _Product.apply(x_BM, self, False)  # type: ignore[no-untyped-call]
+        return base_BN + ((x_BM.to(torch.float32) @ self._left_MK) @ self._right_KN).to(x_BM.dtype)
+
+    def times(self, x_BX: Tensor, *, is_transposed: bool) -> Tensor:
+        """`x W^T` or `x W` of the base weight, without a gradient."""
+        step = max(1, CHUNK_ELEMENTS // self.shape[1])
+        y_BX = x_BX.new_zeros(len(x_BX), self.shape[0 if is_transposed else 1])
+        for start in range(0, self.shape[0], step):
+            part = slice(start, start + step)
+            rows_XN = self.rows(part).to(x_BX.dtype)
+            if is_transposed:
+                torch.matmul(x_BX, rows_XN.T, out=y_BX[:, part])
+            else:
+                y_BX.addmm_(x_BX[:, part], rows_XN)
+        return y_BX
+
+
+class _Product(torch.autograd.Function):
+    """The gradient of one of the two products is the other one."""
+
+    @staticmethod
+    def forward(ctx: Any, x_BX: Tensor, matrix: QuantisedMatrix, is_transposed: bool) -> Tensor:
+        ctx.matrix, ctx.is_transposed = matrix, is_transposed
+        return matrix.times(x_BX, is_transposed=is_transposed)
+
+    @staticmethod
+    def backward(ctx: Any, slope_BX: Tensor) -> tuple[Tensor, None, None]:
+        return ctx.matrix.times(slope_BX, is_transposed=not ctx.is_transposed), None, None
+
+
+class Int8Matrix(QuantisedMatrix):
+    """Integers of 8 bits, and one scale for each row."""
+
+    def __init__(self, weight_MN: Tensor) -> None:
+        super().__init__(weight_MN)
+        self._scale_M1 = (weight_MN.abs().amax(dim=1, keepdim=True) / 127).clamp(min=torch.finfo(torch.float32).tiny)
+        self._code_MN = torch.round(weight_MN / self._scale_M1).to(torch.int8)
+
+    def rows(self, index: Tensor | slice) -> Tensor:
+        return self._code_MN[index] * self._scale_M1[index]
+
+
+class Nf4Matrix(QuantisedMatrix):
+    """Sixteen levels of a normal distribution, and one scale for 64 numbers of a row, which is filled up with zeros."""
+
+    def __init__(self, weight_MN: Tensor) -> None:
+        super().__init__(weight_MN)
+        from bitsandbytes.functional import quantize_4bit  # takes seconds, and is an extra
+
+        padded_MN = functional.pad(weight_MN, (0, -self.shape[1] % NF4_BLOCK)).contiguous()
+        packed, state = quantize_4bit(padded_MN, blocksize=NF4_BLOCK, quant_type="nf4")
+        self._code_MY = packed.view(self.shape[0], -1)
+        self._scale_MY = state.absmax.view(self.shape[0], -1)
+        self._levels = state.code
+
+    def rows(self, index: Tensor | slice) -> Tensor:
+        from bitsandbytes.functional import QuantState, dequantize_4bit
+
+        code_XY, scale_XY = self._code_MY[index].contiguous(), self._scale_MY[index].contiguous()
+        state = QuantState(  # type: ignore[no-untyped-call]
+            absmax=scale_XY.flatten(),
+            shape=torch.Size((len(code_XY), code_XY.shape[1] * 2)),
+            code=self._levels,
+            blocksize=NF4_BLOCK,
+            quant_type="nf4",
+            dtype=torch.float32,
+        )
+        rows_XN: Tensor = dequantize_4bit(code_XY.view(-1, 1), state)
+        return rows_XN[:, : self.shape[1]]
