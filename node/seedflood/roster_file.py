@@ -104,22 +104,22 @@ def write_roster(path: Path, roster: SignedRoster) -> None:
 def parse_roster(data: bytes) -> SignedRoster:
     """The roster in the text of a file; its signature is not verified. Raises ValueError with a sentence."""
     try:
-        told = json.loads(data)
+        table = json.loads(data)
     except RecursionError:
         raise ValueError("it is no JSON") from None
     except ValueError as error:
         raise ValueError(f"it is no JSON ({str(error)[:80]})") from None
-    _check_keys(told, KEYS, KEYS, "the file")
-    if told["seedflood_roster"] != FILE_VERSION:
+    _check_keys(table, KEYS, KEYS, "the file")
+    if table["seedflood_roster"] != FILE_VERSION:
         raise ValueError('its "seedflood_roster" is not 1: another release of seedflood has written it')
-    run, serial, entries = told["run"], told["serial"], told["entries"]
+    run, serial, entries = table["run"], table["serial"], table["entries"]
     if not isinstance(run, str) or len(run) > RUN_CHARACTERS_MAX or not run.isprintable():
         raise ValueError(f'"run" must be printable text of at most {RUN_CHARACTERS_MAX} characters')
     if type(serial) is not int:
         raise ValueError('"serial" must be a whole number')
     if not isinstance(entries, list) or len(entries) > ENTRIES_MAX:
         raise ValueError(f'"entries" must be a list of at most {ENTRIES_MAX} entries')
-    operator, signature = parse_key(told["operator"], "operator"), _hex(told["signature"], 64, "signature")
+    operator, signature = parse_key(table["operator"], "operator"), _hex(table["signature"], 64, "signature")
     return SignedRoster(operator, run, Roster(serial, tuple(map(_read_entry, entries)), signature))
 
 
@@ -142,10 +142,10 @@ def spell_time(seconds: int) -> str:
 
 
 def _spell(entry: Entry) -> dict[str, Any]:
-    told: dict[str, Any] = {"name": entry.name, "public_key": entry.public_key.hex(), "roles": list(entry.roles)}
+    table: dict[str, Any] = {"name": entry.name, "public_key": entry.public_key.hex(), "roles": list(entry.roles)}
     times = {"not_before": entry.not_before, "not_after": entry.not_after}
-    told |= {key: spell_time(moment) for key, moment in times.items() if moment is not None}
-    return told | ({"cut": _spell_cut(entry.cut)} if entry.cut is not None else {})
+    table |= {key: spell_time(moment) for key, moment in times.items() if moment is not None}
+    return table | ({"cut": _spell_cut(entry.cut)} if entry.cut is not None else {})
 
 
 def _spell_cut(cut: Cut) -> dict[str, Any]:
@@ -153,42 +153,42 @@ def _spell_cut(cut: Cut) -> dict[str, Any]:
     return {"holes": holes, "since": cut.since, "content": cut.content.hex()}
 
 
-def _read_entry(told: object) -> Entry:
-    _check_keys(told, ENTRY_KEYS, ENTRY_KEYS[:3], "an entry")
-    assert isinstance(told, dict)
-    name, roles = told["name"], told["roles"]
+def _read_entry(table: object) -> Entry:
+    _check_keys(table, ENTRY_KEYS, ENTRY_KEYS[:3], "an entry")
+    assert isinstance(table, dict)
+    name, roles = table["name"], table["roles"]
     if not isinstance(name, str):
         raise ValueError('the "name" of an entry must be text')
     if not isinstance(roles, list) or not all(isinstance(role, str) for role in roles):
         raise ValueError(f'the "roles" of {name[:80]} must be a list of names of roles')
     times = []
     for key in ("not_before", "not_after"):
-        moment = told.get(key)
+        moment = table.get(key)
         if moment is not None and not isinstance(moment, str):
             raise ValueError(f'the "{key}" of {name[:80]} must be a time such as "2027-01-31T12:00:00Z"')
         times.append(None if moment is None else parse_time(moment))
-    cut = _read_cut(told["cut"]) if "cut" in told else None
-    return Entry(name, parse_key(told["public_key"], "public_key"), tuple(roles), times[0], times[1], cut)
+    cut = _read_cut(table["cut"]) if "cut" in table else None
+    return Entry(name, parse_key(table["public_key"], "public_key"), tuple(roles), times[0], times[1], cut)
 
 
-def _read_cut(told: object) -> Cut:
-    _check_keys(told, CUT_KEYS, CUT_KEYS, "a cut")
-    assert isinstance(told, dict)
-    holes, since = told["holes"], told["since"]
+def _read_cut(table: object) -> Cut:
+    _check_keys(table, CUT_KEYS, CUT_KEYS, "a cut")
+    assert isinstance(table, dict)
+    holes, since = table["holes"], table["since"]
     if not isinstance(holes, list) or not all(isinstance(hole, list) and len(hole) == 2 for hole in holes):
         raise ValueError('the "holes" of a cut must be a list of pairs of steps')
     pairs = [(first, STEP_MAX if last is None else last) for first, last in holes]
     if any(type(step) is not int for step in (since, *(step for pair in pairs for step in pair))):
         raise ValueError("the steps of a cut must be whole numbers")
-    return Cut(tuple(pairs), since, _hex(told["content"], CONTENT_BYTES, "content"))
+    return Cut(tuple(pairs), since, _hex(table["content"], CONTENT_BYTES, "content"))
 
 
-def _check_keys(told: object, known: tuple[str, ...], needed: tuple[str, ...], what: str) -> None:
-    if not isinstance(told, dict):
+def _check_keys(table: object, known: tuple[str, ...], needed: tuple[str, ...], what: str) -> None:
+    if not isinstance(table, dict):
         raise ValueError(f"{what} must be a JSON object")
-    if (missing := next((key for key in needed if key not in told), None)) is not None:
+    if (missing := next((key for key in needed if key not in table), None)) is not None:
         raise ValueError(f'{what} has no "{missing}"')
-    if (unknown := next((key for key in told if key not in known), None)) is not None:
+    if (unknown := next((key for key in table if key not in known), None)) is not None:
         raise ValueError(f'{what} has an unknown key "{str(unknown)[:40]}"')
 
 

@@ -70,17 +70,17 @@ class Stage:
 
 def load_course(path: Path, flags: Mapping[str, Any] | None = None) -> tuple[Stage, ...]:
     """All runs that the file leads to, in order; only one without `[node] then`. Raises ConfigError."""
-    told = list(_read(path, flags or {}))
-    if told[0].run.model == PREVIOUS and told[0].node.model_path is None:
+    loaded = list(_read(path, flags or {}))
+    if loaded[0].run.model == PREVIOUS and loaded[0].node.model_path is None:
         raise ConfigError(
             f'{path}: model = "{PREVIOUS}" is the result of the run before it, and none is before it: name this '
             "file in [node] then of that run's file."
         )
-    runs = tuple(one.run.run_id().hex()[:RUN_CHARACTERS] for one in told)
+    runs = tuple(one.run.run_id().hex()[:RUN_CHARACTERS] for one in loaded)
     if len(set(runs)) < len(runs):
         raise ConfigError(f"{path}: two runs of the course are the same; give one of them another [run] name.")
-    names, key_folder = tuple(one.run.name for one in told), told[0].node.state
-    return tuple(Stage(one, key_folder, k, runs, names) for k, one in enumerate(_place(told, runs)))
+    names, key_folder = tuple(one.run.name for one in loaded), loaded[0].node.state
+    return tuple(Stage(one, key_folder, k, runs, names) for k, one in enumerate(_place(loaded, runs)))
 
 
 def single(settings: Settings) -> Stage:
@@ -149,20 +149,20 @@ def _of_the_host(node: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in node.items() if key not in OF_ONE_RUN}
 
 
-def _place(told: list[Settings], runs: tuple[str, ...]) -> Iterator[Settings]:
+def _place(loaded: list[Settings], runs: tuple[str, ...]) -> Iterator[Settings]:
     """The same runs, each with its folders on this host."""
-    for k, settings in enumerate(told):
+    for k, settings in enumerate(loaded):
         node, changes = settings.node, dict[str, Any]()
         if k:
-            changes["state"] = told[0].node.state / f"run-{runs[k]}"
+            changes["state"] = loaded[0].node.state / f"run-{runs[k]}"
         if k and settings.run.model == PREVIOUS and node.model_path is None:
-            changes["model_path"] = _model_of(k - 1, told, runs)
-        if k + 1 < len(told) and told[k + 1].run.model == PREVIOUS and node.export is None:
-            changes["export"] = _model_of(k, told, runs)
+            changes["model_path"] = _model_of(k - 1, loaded, runs)
+        if k + 1 < len(loaded) and loaded[k + 1].run.model == PREVIOUS and node.export is None:
+            changes["export"] = _model_of(k, loaded, runs)
         yield settings.model_copy(update={"node": node.model_copy(update=changes)})
 
 
-def _model_of(k: int, told: list[Settings], runs: tuple[str, ...]) -> Path:
+def _model_of(k: int, loaded: list[Settings], runs: tuple[str, ...]) -> Path:
     """The folder of the model with which a run has ended."""
-    state = told[0].node.state / f"run-{runs[k]}" if k else told[0].node.state
-    return told[k].node.export or state / MODEL_FOLDER
+    state = loaded[0].node.state / f"run-{runs[k]}" if k else loaded[0].node.state
+    return loaded[k].node.export or state / MODEL_FOLDER

@@ -163,9 +163,9 @@ def anchor(layer: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     node = layer.get("node")
     if not isinstance(node, Mapping):
         return dict(layer)
-    told = {key: value for key, value in node.items() if isinstance(value, str)}
-    begun = {key: _begun(told[key], folder) for key in PATHS if told.get(key, SERVE) != SERVE}
-    if is_path(data := told.get("data"), folder):
+    texts = {key: value for key, value in node.items() if isinstance(value, str)}
+    begun = {key: _begun(texts[key], folder) for key in PATHS if texts.get(key, SERVE) != SERVE}
+    if is_path(data := texts.get("data"), folder):
         begun["data"] = _begun(str(data), folder)
     return merge(layer, {"node": begun})
 
@@ -178,17 +178,17 @@ def detach(layer: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     return merge(anchor(layer, folder), placed)
 
 
-def _begun(told: str, folder: Path) -> str:
+def _begun(path: str, folder: Path) -> str:
     """A path that begins at this folder, or at the user's home, as an absolute one."""
-    return str(folder.resolve() / Path(told).expanduser())
+    return str(folder.resolve() / Path(path).expanduser())
 
 
-def is_path(told: Any, folder: Path) -> bool:
+def is_path(value: Any, folder: Path) -> bool:
     """Is this value of `model` or `data` a path that begins at the folder, and no name? A file or folder of this name
     at the working directory is none to be taken for it in silence."""
-    if not isinstance(told, str) or told in NAMES:
+    if not isinstance(value, str) or value in NAMES:
         return False
-    place, _ = divide_data(told)
+    place, _ = divide_data(value)
     return place.startswith(PATH_STARTS) or (folder / place).exists() or Path(place).exists()
 
 
@@ -215,8 +215,8 @@ def _place(loaded: Settings, model_folder: Path) -> Settings:
     """The same settings: what is still relative was said here, and `model_path` is where `[run] model` is, if that is a
     relative path. model_folder: where it begins."""
     node, model = loaded.node, loaded.run.model
-    told = {key: str(value) for key in (*PATHS, "data") if (value := getattr(node, key)) is not None}
-    placed: dict[str, Any] = dict(anchor({"node": told}, Path())["node"])
+    texts = {key: str(value) for key in (*PATHS, "data") if (value := getattr(node, key)) is not None}
+    placed: dict[str, Any] = dict(anchor({"node": texts}, Path())["node"])
     if node.model_path is None and not Path(model).is_absolute() and is_path(model, model_folder):
         placed["model_path"] = _begun(model, model_folder)
     changes = {key: Path(value) if key in PATHS and value != SERVE else value for key, value in placed.items()}

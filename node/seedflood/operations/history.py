@@ -84,16 +84,16 @@ class History:
 
     def recall(self, lines: Iterable[bytes]) -> list[dict[str, Any]]:
         """Restores curves from the event log that earlier lives wrote. Returns its last events for people."""
-        told: list[dict[str, Any]] = []
+        events: list[dict[str, Any]] = []
         for line in lines:
             if b'"level":"debug"' in line and b'"event":"measured"' not in line:
                 continue
             whole = decode(line)
             if whole is not None:
-                self._recall(whole, told)
-        return told
+                self._recall(whole, events)
+        return events
 
-    def _recall(self, whole: dict[str, Any], told: list[dict[str, Any]]) -> None:
+    def _recall(self, whole: dict[str, Any], events: list[dict[str, Any]]) -> None:
         try:
             match whole["event"]:
                 case "measured":
@@ -110,8 +110,8 @@ class History:
             return  # the line is of another version
         if isinstance(whole.get("halvings"), int) and isinstance(whole.get("step"), int):
             self.halvings.append((whole["step"], whole["halvings"]))
-        told.append(for_people(whole))
-        del told[:-EVENTS_MAX]
+        events.append(for_people(whole))
+        del events[:-EVENTS_MAX]
 
 
 EVENTS_MAX = 500

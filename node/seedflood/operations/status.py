@@ -259,18 +259,18 @@ def _figures(view: View | None) -> dict[str, float | None]:
 def _catching_up(view: View | None) -> dict[str, Any] | None:
     if view is None or view.catching_up is None:
         return None
-    told = view.catching_up
-    return {"donor": _name(told.donor, view), "held": told.held, "wanted": told.wanted, "unit": told.unit}
+    pulled = view.catching_up
+    return {"donor": _name(pulled.donor, view), "held": pulled.held, "wanted": pulled.wanted, "unit": pulled.unit}
 
 
-def _spell_progress(told: CatchingUp) -> str:
+def _spell_progress(pulled: CatchingUp) -> str:
     """The progress in words, with bytes in a readable unit."""
-    if told.unit != "bytes":
-        return f"{told.held} of {told.wanted} {told.unit}"
+    if pulled.unit != "bytes":
+        return f"{pulled.held} of {pulled.wanted} {pulled.unit}"
     size, unit = next(
-        one for one in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B")) if told.wanted >= one[0] or one[0] == 1
+        one for one in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B")) if pulled.wanted >= one[0] or one[0] == 1
     )
-    return f"{told.held / size:.1f} of {told.wanted / size:.1f} {unit}"
+    return f"{pulled.held / size:.1f} of {pulled.wanted / size:.1f} {unit}"
 
 
 def _name(origin: OriginId, view: View) -> str:
@@ -309,23 +309,23 @@ def _member(member: MemberView, view: View) -> dict[str, Any]:
 def _roster(view: View | None) -> dict[str, Any] | None:
     if view is None or view.roster is None:
         return None
-    told = view.roster
+    roster = view.roster
     refused = sum(view.refused.get(reason, 0) for reason in ROSTER_REASONS)
-    counts = {"serial": told.serial, "hosts": told.hosts, "gone": told.gone, "refused": refused}
-    return counts | {"removals": list(map(_removal, told.removals)), "contradicted": told.contradicted}
+    counts = {"serial": roster.serial, "hosts": roster.hosts, "gone": roster.gone, "refused": refused}
+    return counts | {"removals": list(map(_removal, roster.removals)), "contradicted": roster.contradicted}
 
 
-def _removal(told: RemovalView) -> dict[str, Any]:
+def _removal(removal: RemovalView) -> dict[str, Any]:
     return {
-        "name": told.name,
-        "origin": fingerprint(told.origin),
-        "state": "settled" if told.is_settled else "cut" if told.is_cut else "frozen",
-        "held": [list(span) for span in told.held],
-        "since": told.since,
-        "content": told.content.hex(),
-        "same": list(told.same),
-        "others": list(told.others),
-        "unreached": list(told.unreached),
+        "name": removal.name,
+        "origin": fingerprint(removal.origin),
+        "state": "settled" if removal.is_settled else "cut" if removal.is_cut else "frozen",
+        "held": [list(span) for span in removal.held],
+        "since": removal.since,
+        "content": removal.content.hex(),
+        "same": list(removal.same),
+        "others": list(removal.others),
+        "unreached": list(removal.unreached),
     }
 
 

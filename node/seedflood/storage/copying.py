@@ -14,7 +14,7 @@ import shutil
 from pathlib import Path
 
 from seedflood.errors import JournalError
-from seedflood.storage.disk import told
+from seedflood.storage.disk import disk_errors
 
 COPIES_MAX = 16
 """How often a copy is begun again. A log begins anew after some 16 MB."""
@@ -26,7 +26,7 @@ def copy_journal(path: Path, folder: Path) -> Path:
     """Copies the journal into a folder and returns where it is. Raises JournalError."""
     copy = folder / path.name
     log, log_copy = (one.with_name(f"{one.name}-wal") for one in (path, copy))
-    with told(path, "copy"):
+    with disk_errors(path, "copy"):
         for _ in range(COPIES_MAX):
             header = _header(log)
             shutil.copyfile(path, copy)

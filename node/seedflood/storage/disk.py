@@ -15,7 +15,7 @@ _PROBE_BYTES = 1 << 16
 
 
 @contextlib.contextmanager
-def told(path: Path, verb: str, what: str = "journal") -> Iterator[None]:
+def disk_errors(path: Path, verb: str, what: str = "journal") -> Iterator[None]:
     """Turns errors of sqlite and of the operating system into JournalError or DiskFullError, with a sentence for an
     operator."""
     try:

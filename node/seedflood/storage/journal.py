@@ -23,7 +23,7 @@ from typing import Self
 from seedflood.errors import ExitCode, JournalError
 from seedflood.protocol.swarm.messages import Member
 from seedflood.protocol.swarm.outputs import Record
-from seedflood.storage.disk import told
+from seedflood.storage.disk import disk_errors
 from seedflood.storage.opening import FORMAT_VERSION, open_sound
 from seedflood.storage.records import RunMark
 from seedflood.storage.store import Store
@@ -66,7 +66,7 @@ class Journal:
         with contextlib.ExitStack() as undo:
             lock = _take_lock(path)
             undo.callback(os.close, lock)
-            with told(path, "open"):
+            with disk_errors(path, "open"):
                 journal, damaged = open_sound(path, RunMark(FORMAT_VERSION, run_id, base_digest), make)
             undo.callback(journal._store.close)
             journal._begin()
@@ -139,7 +139,7 @@ class Journal:
 
 def _take_lock(path: Path) -> int:
     """Locks a file beside the journal. The operating system drops the lock when the process ends, however it ends."""
-    with told(path, "open"):
+    with disk_errors(path, "open"):
         lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

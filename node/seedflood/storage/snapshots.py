@@ -19,7 +19,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load_file, save_file
 
 from seedflood import durable
-from seedflood.storage.disk import told
+from seedflood.storage.disk import disk_errors
 
 Arrays = dict[str, NDArray[Any]]
 Facts = dict[str, str]
@@ -48,7 +48,7 @@ class Snapshots:
         self.skipped: list[tuple[Path, str]] = []
         self._folder = folder
         self._keep = keep
-        with told(folder, "open", "snapshots"):
+        with disk_errors(folder, "open", "snapshots"):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             for pattern in (f"step-*{durable.DRAFT_SUFFIX}", ".tmp*"):  # the latter are of safetensors itself
                 for left in folder.glob(pattern):
@@ -59,7 +59,7 @@ class Snapshots:
         cannot be written; then none is deleted."""
         path = self._folder / f"step-{step:09d}.safetensors"
         arrays = {name: np.asarray(array, order="C") for name, array in arrays.items()}  # copies only what is not
-        with told(path, "write", "snapshot"):
+        with disk_errors(path, "write", "snapshot"):
             with durable.draft(path) as draft:
                 _write(draft, arrays, facts)
             for old in self._newest_first()[self._keep :]:
@@ -89,7 +89,7 @@ class Snapshots:
         """Renames the files that `load_latest` skipped, so that they do not count as the newest when the next snapshot
         has a lower step. Raises JournalError."""
         for path, _ in self.skipped:
-            with told(path, "set aside", "snapshot"):
+            with disk_errors(path, "set aside", "snapshot"):
                 path.rename(path.with_name(path.name + SET_ASIDE_SUFFIX))
 
     def _newest_first(self) -> list[Path]:

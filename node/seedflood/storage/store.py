@@ -21,7 +21,7 @@ from typing import Any, Self
 
 from seedflood.durable import sync_folder
 from seedflood.errors import JournalError
-from seedflood.storage.disk import told
+from seedflood.storage.disk import disk_errors
 from seedflood.storage.records import ChecksumError
 
 WAL_BYTES_MAX = 64 << 20
@@ -78,7 +78,7 @@ class Store:
         finally:
             os.close(self._log)
             self._log = -1
-            with told(self.path, "close"):
+            with disk_errors(self.path, "close"):
                 self.connection.close()
 
     @contextlib.contextmanager
@@ -102,7 +102,7 @@ class Store:
 
     def rows(self, query: str, *values: int | bytes) -> list[Any]:
         """All rows at once, so that no SQL statement stays open. Raises JournalError."""
-        with told(self.path, "read"):
+        with disk_errors(self.path, "read"):
             return self.connection.execute(query, values).fetchall()
 
     @contextlib.contextmanager
@@ -119,7 +119,7 @@ class Store:
 
     @contextlib.contextmanager
     def _undoing(self) -> Iterator[None]:
-        with told(self.path, "write"):
+        with disk_errors(self.path, "write"):
             try:
                 yield
             except BaseException:

@@ -155,9 +155,9 @@ class Budgets:
 def costs_of(message: LinkMessage | None, size: int, use: Use) -> dict[Kind, float]:
     """What a frame of `size` bytes costs. Answers to our own pulls cost nothing by volume: we set their pace."""
     costs: dict[Kind, float] = {"repeats": use.repeats, "verifications": use.in_vain}
-    told = message.message if isinstance(message, PullPart) else message
-    if isinstance(told, Members):
-        costs["statements"] = len(told.members)
+    inner = message.message if isinstance(message, PullPart) else message
+    if isinstance(inner, Members):
+        costs["statements"] = len(inner.members)
     if isinstance(message, PullPart | PullEnd | PullMore) or (isinstance(message, Updates) and message.bundles):
         return costs
     if isinstance(message, Opaque) and use.news:

@@ -110,8 +110,8 @@ def as_error(
     reason, text = facts["reason"], plain(str(facts.get("message", "")), TEXT_CHARACTERS_MAX)
     match reason:
         case "run" | "course":
-            told = facts.get("run")
-            theirs = told if isinstance(told, str) and _RUN.fullmatch(told) else ""
+            run = facts.get("run")
+            theirs = run if isinstance(run, str) and _RUN.fullmatch(run) else ""
             which = f" {theirs}" if theirs else ""
             return RunMismatchError(
                 f"{address} belongs to another run{which}, this host to {run_fingerprint(run_id)}; make [run] equal on "

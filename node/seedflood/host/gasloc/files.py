@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from seedflood import durable
 from seedflood.protocol.gasloc.transfer import Sink
 from seedflood.protocol.origin import OriginId
-from seedflood.storage.disk import told
+from seedflood.storage.disk import disk_errors
 
 PIECE_BYTES = 1 << 20
 """How many bytes are read at once."""
@@ -56,14 +56,14 @@ class FileSink:
         self.path = path
         self._size = size
         self._file: _Descriptor | None = None
-        with told(path, "open", "file"):
+        with disk_errors(path, "open", "file"):
             self.held = path.stat().st_size if path.exists() else 0
             if self.held > size:
                 path.unlink()
                 self.held = 0
 
     def write(self, data: memoryview | bytes) -> None:
-        with told(self.path, "write", "file"):
+        with disk_errors(self.path, "write", "file"):
             if self._file is None:
                 self._file = _Descriptor(self.path, os.O_WRONLY | os.O_CREAT)
             try:
@@ -84,7 +84,7 @@ class Incoming:
         self._folder = folder
         self._open: WeakValueDictionary[str, FileSink] = WeakValueDictionary()
         """Sinks that are still in use, by the name of the file."""
-        with told(folder, "open", "folder"):
+        with disk_errors(folder, "open", "folder"):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         remove(self.all())
 
@@ -101,7 +101,7 @@ class Incoming:
     def draft(self, name: str, size: int) -> Path:
         """A file of zeros, for a content of our own that is to be sent."""
         path = self._folder / f"{DRAFT_PREFIX}{name}"
-        with told(path, "write", "file"), path.open("wb") as file:
+        with disk_errors(path, "write", "file"), path.open("wb") as file:
             file.truncate(size)
         return path
 
@@ -146,13 +146,13 @@ class KeptParts:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        with told(folder, "open", "folder"):
+        with disk_errors(folder, "open", "folder"):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def keep(self, round_: int, partner: OriginId, pieces: Iterable[Numbers]) -> None:
         """Writes a difference durably. If the iterator of pieces raises, nothing is kept."""
         path = self._path(round_, partner)
-        with told(path, "write", "file"), durable.draft(path) as draft, draft.open("wb") as file:
+        with disk_errors(path, "write", "file"), durable.draft(path) as draft, draft.open("wb") as file:
             check = 0
             for piece in pieces:
                 check = zlib.crc32(piece.data, check)
@@ -210,7 +210,7 @@ def path_of(sink: Sink) -> Path:
 def remove(paths: Collection[Path]) -> None:
     """Raises JournalError."""
     for path in paths:
-        with told(path, "remove", "file"):
+        with disk_errors(path, "remove", "file"):
             path.unlink(missing_ok=True)
 
 

@@ -20,7 +20,7 @@ from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch
 from seedflood.protocol.seedflood.opening import Inventory
 from seedflood.protocol.swarm.messages import Member
-from seedflood.storage.disk import told
+from seedflood.storage.disk import disk_errors
 from seedflood.storage.journal import Journal
 from seedflood.storage.seedflood.records import encode_frontier
 from seedflood.storage.seedflood.survey import Survey
@@ -102,7 +102,7 @@ class BundleJournal(Journal):
         inventory, self._inventory = self._inventory, None
         if inventory is not None:
             return inventory
-        with told(self.path, "read"):
+        with disk_errors(self.path, "read"):
             self._survey.is_whole()
         return self._survey.inventory
 

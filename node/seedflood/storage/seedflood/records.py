@@ -52,8 +52,8 @@ def fits_strand(strand: Sequence[Bundle], updates: int, bundle: Bundle) -> bool:
     if bundle.probes[0].__class__ is tuple:
         return len(strand) < STRAND_BUNDLES[updates]
     all_bundles = [*strand, bundle]
-    told = len(all_bundles) * (_BUNDLE_BYTES + updates * _SIZE_BYTES) + payload_bytes(all_bundles)
-    return _HEAD_BYTES + told <= STRAND_BYTES_MAX
+    columns = len(all_bundles) * (_BUNDLE_BYTES + updates * _SIZE_BYTES) + payload_bytes(all_bundles)
+    return _HEAD_BYTES + columns <= STRAND_BYTES_MAX
 
 
 class StrandEncoder:
@@ -71,13 +71,13 @@ class StrandEncoder:
         if count == updates == 1 and probes[0].__class__ is tuple and not skipped:  # the usual case
             one = self._one
             one.losses[0], one.scalars[0] = probes[0]
-            told = one.SerializeToString()
+            columns = one.SerializeToString()
         else:
             last = bundles[-1].last
             signatures = b"".join([bundle.signature for bundle in bundles])
-            told = told_to_wire(bundles).SerializeToString()
+            columns = told_to_wire(bundles).SerializeToString()
         salt = crc32(_NAME.pack(skipped, last, count, updates))
-        return signed(origin), step, skipped, last, count, updates, sealed(signatures + told, salt)
+        return signed(origin), step, skipped, last, count, updates, sealed(signatures + columns, salt)
 
 
 def is_strand(strand: Strand) -> bool:
@@ -121,12 +121,12 @@ def _shape(strand: Strand) -> tuple[bool, bool]:
 def _decode(strands: Sequence[Strand]) -> tuple[Bundle, ...]:
     """strands: of one shape."""
     origins: list[int] = []
-    signatures, told = [], []
+    signatures, columns = [], []
     for origin, _, _, _, bundles, _, record in strands:
         origins += [origin % (1 << 64)] * bundles
         signatures.append(record[: SIGNATURE_BYTES * bundles])
-        told.append(record[SIGNATURE_BYTES * bundles : -SEAL_BYTES])
-    wire = pb.Updates.FromString(b"".join(told))
+        columns.append(record[SIGNATURE_BYTES * bundles : -SEAL_BYTES])
+    wire = pb.Updates.FromString(b"".join(columns))
     steps: list[int] = []
     in_turn = iter(wire.skipped)
     for _, step, skipped, last, bundles, updates, _ in strands:
