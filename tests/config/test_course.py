@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from seedflood.config import check_course, current, load_course, load_settings, pick
+from seedflood.config import SERVE, check_course, current, load_course, load_settings, pick
 from seedflood.errors import ConfigError
 
 FIRST = """
@@ -138,3 +138,13 @@ def test_a_course_that_cannot_be_is_refused_with_a_sentence(write, first, second
     with pytest.raises(ConfigError) as raised:
         load_course(write(first, second))
     assert sentence in str(raised.value)
+
+
+def test_a_host_may_stay_after_its_run_and_serve_is_no_file(tmp_path):
+    path = tmp_path / "peers.toml"
+    path.write_text('[node]\nthen = "serve"\n')
+    (stage,) = load_course(path)
+    assert stage.settings.node.then == SERVE
+    path.write_text('[node]\nthen = "./serve"\n')
+    (tmp_path / "serve").write_text('[run]\nname = "second"\n')
+    assert [one.settings.run.name for one in load_course(path)] == ["run", "second"]
