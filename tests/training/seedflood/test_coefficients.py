@@ -12,7 +12,7 @@ from reference import some_updates, tiny_base, tiny_settings
 from seedflood.errors import JournalError
 from seedflood.protocol.seedflood.messages import Update
 from seedflood.training.seedflood import shelf
-from seedflood.training.seedflood.coefficients import KEPT_EPOCHS, Coefficients
+from seedflood.training.seedflood.coefficients import KEPT_EPOCHS, EpochCoefficients
 from seedflood.training.seedflood.replica import Replica
 from seedflood.training.seedflood.subspace import Slot, Subspace
 
@@ -27,7 +27,7 @@ def number(value):
 
 def filled(folder, epochs=MANY):
     """Epoch k holds k + 1."""
-    coefficients = Coefficients(SUBSPACE, folder)
+    coefficients = EpochCoefficients(SUBSPACE, folder)
     for epoch in range(epochs):
         coefficients.add(epoch, number(epoch + 1))
     return coefficients
@@ -35,7 +35,7 @@ def filled(folder, epochs=MANY):
 
 @given(changes=st.lists(st.tuples(st.integers(0, 30), st.integers(-3, 3), st.booleans()), max_size=80))
 def test_they_are_what_was_added_wherever_they_are(changes):
-    coefficients, expected = Coefficients(SUBSPACE, None), {}
+    coefficients, expected = EpochCoefficients(SUBSPACE, None), {}
     for epoch, value, is_digested in changes:
         coefficients.add(epoch, number(value))
         expected[epoch] = expected.get(epoch, 0) + value

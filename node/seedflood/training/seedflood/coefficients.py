@@ -21,7 +21,7 @@ KEPT_EPOCHS = 8
 OPT-125M with rank 32."""
 
 
-class Coefficients:
+class EpochCoefficients:
     """A mapping from epochs to (E,) int64; zeros for an epoch without updates. Do not write to what it returns.
 
     If there is no space for the file, everything stays in memory. Raises JournalError if the file does not give back

@@ -36,7 +36,7 @@ from seedflood.training.objectives.batches import Batch
 from seedflood.training.objectives.objective import Objective
 from seedflood.training.seedflood import estimate
 from seedflood.training.seedflood.aggregation import make_aggregation
-from seedflood.training.seedflood.coefficients import Coefficients
+from seedflood.training.seedflood.coefficients import EpochCoefficients
 from seedflood.training.seedflood.estimate import Measurement
 from seedflood.training.seedflood.gradient import Gradient, gradient
 from seedflood.training.seedflood.layers import LiveModel, attach, quantise_slot
@@ -69,7 +69,7 @@ class Replica:
         *,
         quantize: Quantisation | None = None,
     ) -> None:
-        """folder: where old epochs are put aside (`Coefficients`). quantize: how matrices are stored; then the weights
+        """folder: where old epochs are put aside (`EpochCoefficients`). quantize: how matrices are stored; then the weights
         cannot be read, only computed with."""
         settings = run.seedflood
         self.base = base
@@ -93,7 +93,7 @@ class Replica:
         self.telling = telling_of(settings, self.subspace)
         self.epoch = 0
         self._aggregation = make_aggregation(run, self.subspace, self.telling, self.learning_rate, folder)
-        self._coefficients = Coefficients(self.subspace, folder)
+        self._coefficients = EpochCoefficients(self.subspace, folder)
         self._a_F = torch.zeros(self.subspace.size, dtype=torch.float32, device=base.device)
         self._late_bases: tuple[int, list[SlotBasis]] | None = None
         self._bind()
