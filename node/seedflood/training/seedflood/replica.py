@@ -69,8 +69,8 @@ class Replica:
         *,
         quantize: Quantisation | None = None,
     ) -> None:
-        """folder: where old epochs are put aside (`EpochCoefficients`). quantize: how matrices are stored; then the weights
-        cannot be read, only computed with."""
+        """folder: where old epochs are put aside (`EpochCoefficients`). quantize: how matrices are stored; then the
+        weights cannot be read, only computed with."""
         settings = run.seedflood
         self.base = base
         self.model = base.model
