@@ -28,9 +28,9 @@ def assert_good(result):
 
 @pytest.mark.parametrize("window", WINDOWS)
 @pytest.mark.parametrize("profile", sorted(PROFILES))
-@pytest.mark.parametrize("seed", [1, 2])
-def test_every_profile_is_survived(profile, window, seed):
-    result = simulate(Plan(clients=6, seed=seed, window=window, profile=profile, closed=profile == "cuts"))
+def test_every_profile_is_survived(profile, window):
+    """Under one seed; `make sweep` has as many as one likes."""
+    result = simulate(Plan(clients=6, seed=1, window=window, profile=profile, closed=profile == "cuts"))
     assert_good(result)
     assert result.digests_equal or not result.healed  # liars keep strict runs from their end, a round more or less
     assert result.frontiers_equal or result.liars

@@ -114,7 +114,11 @@ def local(data: Path, model: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("name", KINDS)
+QUICK = ("rows.jsonl", "tested#train,test", "chats.jsonl")
+"""One of each task: two daemons take seven seconds of a core. `tests/training/test_files.py` reads all kinds."""
+
+
+@pytest.mark.parametrize("name", [pytest.param(one, marks=[pytest.mark.long] * (one not in QUICK)) for one in KINDS])
 def test_rows_are_understood_told_and_learned(tmp_path, model, name):
     write, understood, learned = KINDS[name]
     write(tmp_path / name.partition("#")[0])
