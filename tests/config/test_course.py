@@ -112,6 +112,9 @@ def test_a_run_is_picked_by_its_name(write):
     course = load_course(write())
     assert pick(course, None).run.name == "first"
     assert pick(course, "second").run.name == "second"
+    course[1].state.mkdir(parents=True)
+    assert pick(course, None).run.name == "second"
+    assert pick(course, "first").run.name == "first"
     with pytest.raises(ConfigError, match="no run is named third; there are first, second"):
         pick(course, "third")
 

@@ -167,6 +167,10 @@ def local(
         typer.echo(json.dumps(result))
     else:
         show_result(result, table_console())
+        if export is not None:
+            typer.echo(f"The model is in {export}.")
+        if folder is not None:
+            typer.echo(f"To see what it says: seedflood generate --peers {folder / 'node-1' / 'peers.toml'} PROMPT")
     if not is_sound(result):
         raise DivergenceError(f"the nodes ended with different digests; keep {result['folder']} and report this.")
 

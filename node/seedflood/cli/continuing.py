@@ -60,7 +60,8 @@ def continue_run(
         assert isinstance(last, Path), "a later run without a file"
         added = _add(file, last, following)
         typer.echo(f"{added}: run {following['run']['name']}, id {load_course(file)[-1].runs[-1]}")
-    typer.echo("do the same on all hosts of the run, then start each again: seedflood-node --peers FILE")
+    where = "hand the files to their hosts" if key is not None else "do the same on all other hosts of the run"
+    typer.echo(f"{where}, then start each again: seedflood-node --peers FILE")
 
 
 def _following(last: Stage, task: str | None, changes: dict[str, Any]) -> dict[str, Any]:

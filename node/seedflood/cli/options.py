@@ -35,7 +35,8 @@ PeersOption = Annotated[
     Path, typer.Option("--peers", metavar="FILE", help="Settings of this host: peers.toml.", show_default=True)
 ]
 RunOption = Annotated[
-    str | None, typer.Option("--run", metavar="NAME", help="Which run of a course ([node] then); default: the first.")
+    str | None,
+    typer.Option("--run", metavar="NAME", help="Which run of a course ([node] then); default: the latest begun."),
 ]
 SetOption = Annotated[
     list[str] | None,

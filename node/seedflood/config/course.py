@@ -96,8 +96,10 @@ def current(course: tuple[Stage, ...]) -> Stage:
 
 
 def pick(course: tuple[Stage, ...], name: str | None) -> Settings:
-    """The run of this name; None: the first one. Raises ConfigError."""
-    found = [stage.settings for stage in course if name in (None, stage.settings.run.name)]
+    """The run of this name; None: the latest one that this host has begun. Raises ConfigError."""
+    if name is None:
+        return current(course).settings
+    found = [stage.settings for stage in course if stage.settings.run.name == name]
     if not found:
         raise ConfigError(f"no run is named {name}; there are {', '.join(course[0].names)}.")
     return found[0]

@@ -154,11 +154,12 @@ def _step(settings: Settings) -> Iterator[Check]:
         yield Check("memory", "ok", told)
     yield _disk(node.state, step.model_bytes * (SNAPSHOTS_KEPT + (node.export is not None)) + DISK_SPARE_BYTES)
     total = step.sent_bytes * settings.run.clients
-    day = f"{_size(total / step.seconds * DAY_SECONDS)} a day at most"
+    whole, day = _size(total * settings.run.steps), _size(total / step.seconds * DAY_SECONDS)
     yield Check(
         "time", "ok", f"{step.seconds:.3g} s a step, so {_span(step.seconds * settings.run.steps)} of computing"
     )
-    yield Check("traffic", "ok", f"{_size(step.sent_bytes)} a step; a link carries those of all hosts, {day}")
+    told = f"{_size(step.sent_bytes)} a step; a link carries those of all hosts, {whole} in all"
+    yield Check("traffic", "ok", f"{told}, and at most {day} a day")
 
 
 def _measure(settings: Settings) -> _Step:
