@@ -44,7 +44,7 @@ def test_payloads_reach_everyone_and_are_applied_exactly_once(telling, window):
     assert {len(payload) for payload in told} == {telling.size}
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(6))
 def test_any_seed_ends_well(seed):
     run_world("random-regular", 6, seed=seed, window=["strict", "bounded", "none"][seed % 3], weather=STORMY)
 
@@ -76,7 +76,7 @@ def test_windows_that_close_before_they_are_in_the_way_make_sums_differ(monkeypa
 
 
 @pytest.mark.parametrize("delay", [1, 3])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_kill_9_between_any_two_writes_changes_nothing_of_what_is_measured_on(seed, delay, monkeypatch):
     witness = Witness(monkeypatch)
     world = make_world("ring", 5, seed=seed, steps=12, delay=delay, weather=STORMY)
