@@ -21,7 +21,6 @@ from transformers import AutoTokenizer, OPTConfig, OPTForCausalLM
 from benchmarks import swarm
 from benchmarks.measure import Metric, make_metric, ratios, shared_folder
 from seedflood.cluster.topology import make_topology
-from seedflood.training.gasloc.choco import Choco, Sparse
 from seedflood.training.gasloc.initial import draw_weights
 from seedflood.training.gasloc.outer import PLAIN, Outer, OuterSettings, pair_weight
 from seedflood.training.gasloc.packing import PackedTask, pack
@@ -31,8 +30,10 @@ from seedflood.training.gasloc.worker import WorkerSettings
 from seedflood.training.models import prepare_model
 from seedflood.training.rows import Row
 from seedflood.training.sources import read_data
-from study.methods.gasloc import average as average_round
+from study.methods.follower import Follower
+from study.methods.follower import average as average_round
 from study.methods.gasloc import gossip as gossip_round
+from study.methods.largest import Choco, Sparse
 
 SEEDS = (1, 2, 3)
 WORKERS = 4
@@ -48,10 +49,10 @@ SHAPE: dict[str, Any] = {
 }
 ADAMW_RATE, WARMUP_STEPS = 4e-3, 20
 SGD_RATES = (0.3, 1.0)
-SINGLE_OUTERS = tuple(OuterSettings(eta, 1.0, gamma) for eta, gamma in ((1.0, 0.3), (0.5, 0.5), (0.2, 0.8)))
+SINGLE_OUTERS = tuple(OuterSettings(eta, gamma) for eta, gamma in ((1.0, 0.3), (0.5, 0.5), (0.2, 0.8)))
 """For one step per exchange. eta / (1 - gamma) is 1: that is how far a steady progress is carried."""
 
-OUTERS = tuple(OuterSettings(eta, 1.0, gamma) for eta, gamma in ((1.0, 0.0), (1.0, 0.5), (0.7, 0.9)))
+OUTERS = tuple(OuterSettings(eta, gamma) for eta, gamma in ((1.0, 0.0), (1.0, 0.5), (0.7, 0.9)))
 
 CHOCO_FRACTION = 0.05
 CHOCO_STEPS = (0.2, 0.5)
@@ -62,7 +63,7 @@ PARTS = ("gasloc", "diloco", "single", "dadam", "dsgd", "choco", "swarm")
 RATIOS = (("gasloc", "diloco", 1.03), ("single", "dadam", 1.0), ("single", "dsgd", 1.0), ("gasloc", "dadam", None))
 """Of perplexities, seed by seed, and what they should be at most."""
 
-Begin = Callable[[Sequence[Outer]], Callable[[], object]]
+Begin = Callable[[Sequence[Follower]], Callable[[], object]]
 """Before the first local step; what it returns ends each round."""
 
 
@@ -134,7 +135,7 @@ def tell_largest(step: float, outers: Sequence[Outer]) -> Callable[[], None]:
     return end
 
 
-def average(outers: Sequence[Outer]) -> Callable[[], object]:
+def average(outers: Sequence[Follower]) -> Callable[[], object]:
     """Everyone follows the mean, as an all-reduce makes it."""
     return partial(average_round, outers)
 
@@ -142,7 +143,7 @@ def average(outers: Sequence[Outer]) -> Callable[[], object]:
 def follow(algorithm: Algorithm, seed: int) -> Course:
     """All workers of an algorithm, side by side."""
     trainers = [_trainer(algorithm, seed, index) for index in range(WORKERS)]
-    outers = [trainer.outer for trainer in trainers]
+    outers = [Follower(trainer.outer.phi, trainer.outer.settings) for trainer in trainers]
     begun, sent, end_round = time.perf_counter(), 0, algorithm.begin(outers)
     while trainers[0].worker.step < STEPS:
         for trainer in trainers:

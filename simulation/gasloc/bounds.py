@@ -3,7 +3,7 @@
 from typing import Any
 
 from seedflood.host.gasloc.driver import GaslocDriver
-from seedflood.protocol.gasloc.copies import PLACES
+from seedflood.protocol.gasloc.copies import LAST_PLACES, PLACES
 from seedflood.protocol.gasloc.transfer import CHUNK_BYTES_MIN, RATES, RUN_CHUNKS, WINDOW_BYTES_MAX
 from simulation import bounds
 from simulation.bounds import SWARM_BOUNDS, Bound, at_once, fixed, linked, origins
@@ -14,7 +14,7 @@ FIGURES_MAX = 16
 
 def _transfers(node: Any) -> int:
     """One transfer per pair of a round, and copies."""
-    return origins(node) + PLACES
+    return origins(node) + PLACES + LAST_PLACES
 
 
 def _rounds(node: Any) -> int:
@@ -26,17 +26,12 @@ def _rounds(node: Any) -> int:
 BOUNDS: dict[str, Bound] = {
     **SWARM_BOUNDS,
     "Account.entries": _rounds,
-    "Agreement._below": origins,
-    "Agreement._elsewhere": origins,
-    "Agreement._given": origins,
-    "Agreement._heard": origins,
-    "Agreement._lost_at": origins,
-    "Agreement._results": linked,
-    "Agreement._sums": linked,
     "Backlog.records": origins,
     "Carrier._receiving": _transfers,
     "Carrier._sending": _transfers,
     "Carrier._windows": linked,
+    "Choice._most": origins,
+    "Choice._until": origins,
     "Conversation._furthest": lambda node: 2 * origins(node),
     "Conversation.progress": linked,
     "Exchange._offers": linked,
@@ -48,10 +43,8 @@ BOUNDS: dict[str, Bound] = {
     "Pace._heard": origins,
     "Pace._throughput": origins,
     "Pace.slow": origins,
-    "Serve._places": fixed(PLACES),
+    "Serve._places": fixed(PLACES + LAST_PLACES),
     "Serve._rest_until": origins,
-    "Testimony._named": origins,
-    "Testimony.unequal": origins,
     "Trust._until": origins,
     "Trust.failures": origins,
     "Window._rates": fixed(RATES),

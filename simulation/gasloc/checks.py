@@ -3,11 +3,10 @@
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
-from seedflood.protocol.gasloc.matching import Lottery
 from seedflood.protocol.gasloc.phase import Phase
 from simulation import checks
 from simulation.gasloc.host import DRIFT, GaslocHost
-from simulation.gasloc.replica import NUMBER_MAX, plus
+from simulation.gasloc.replica import NUMBER_MAX, minus, plus, square
 
 KEPT_OUT_SECONDS = 300.0
 """Of a few donors and places each may be held by a liar in turn, for half a minute."""
@@ -18,31 +17,45 @@ find_mistakes = checks.find_mistakes
 def find_violations(hosts: Sequence[GaslocHost]) -> list[str]:
     """Broken promises of hosts that have healed and finished."""
     violations = [*find_mistakes(hosts), *_find_leftovers(hosts), *_find_unbalanced(hosts)]
-    violations += [*_find_unequal(hosts), *_find_false_results(hosts), *_find_huge(hosts)]
+    violations += [*_find_unequal(hosts), *_find_huge(hosts)]
     if is_mean_exact(hosts) is False:
         violations.append("the mean of all replicas has moved")
     return violations
 
 
 def is_mean_exact(hosts: Sequence[GaslocHost]) -> bool | None:
-    """Is the sum of all replicas equal to the sum of the base models and of all local steps in them? None where this is
-    not promised: momentum moves the sum, and so do a copy, which counts one replica twice, a lost disk, a liar, and a
-    host that was removed."""
+    """Is the sum of all replicas, before all took one of them, equal to the sum of the base models and of all local
+    steps in them? None where this is not promised: momentum moves the sum, and so do a copy, which counts one replica
+    twice, a lost disk, a liar, and a host that was removed."""
     is_promised = not (hosts[0].rules.gamma or hosts[0].chronicle.liars or hosts[0].gate().former)
     if not is_promised or any(host.replaced_before for host in hosts):
         return None
     found = expected = (Fraction(0),) * len(DRIFT)
     for host in hosts:
-        replica = host.replica
-        found = plus(found, replica.values)
-        expected = plus(expected, plus(host.base, tuple(replica.steps * one for one in DRIFT)))
+        values, steps = host.replica.last
+        found = plus(found, values)
+        expected = plus(expected, plus(host.base, tuple(steps * one for one in DRIFT)))
     return found == expected
+
+
+def find_distance(hosts: Sequence[GaslocHost]) -> float | None:
+    """How far from the mean is the replica with which all end, as a share of how far hosts were before the closing
+    rounds, in the mean? None if not all of them came to these, or if they were equal."""
+    begun = [one for host in hosts if (one := host.replica.before_closing) is not None]
+    if len(begun) < len(hosts):
+        return None
+    mean = tuple(sum(values, Fraction(0)) / len(begun) for values in zip(*begun, strict=True))
+    before = sum(square(minus(one, mean)) for one in begun) / len(begun)
+    after = square(minus(hosts[0].replica.values, mean))
+    return float(after / before) ** 0.5 if before else None
 
 
 def find_silence(host: GaslocHost) -> str | None:
     """Does the host stand still without a blocker, though its model has nothing to do and its disk has space?"""
     phase, gasloc = host.node.phase, host.node.gasloc
-    is_waiting = phase in (Phase.JOINING, Phase.FINISHING) or (phase == Phase.EXCHANGING and not gasloc.is_computing)
+    is_waiting = phase in (Phase.JOINING, Phase.FINISHING) or (
+        phase in (Phase.EXCHANGING, Phase.CHOOSING) and not gasloc.is_computing
+    )
     if not is_waiting or host.work or host.driver.is_disk_full or host.node.blockers(host.clock.now):
         return None
     return f"is {phase} in round {gasloc.round}, and cannot say for whom it waits"
@@ -76,29 +89,11 @@ def _find_unbalanced(hosts: Sequence[GaslocHost]) -> Iterator[str]:
 
 
 def _find_unequal(hosts: Sequence[GaslocHost]) -> Iterator[str]:
-    """Hosts that end with other parameters than another one, though both agreed with all at the end of the run. This is
-    not promised beside liars: one may be the root, or give a copy to a host that comes late."""
-    if not hosts[0].rules.agrees_at_end or hosts[0].chronicle.liars:
-        return
-    agreed = [host for host in hosts if host.is_up and host.node.gasloc.has_result]
-    for host in agreed[1:]:
-        if host.replica.values != agreed[0].replica.values:
-            yield f"{host.name} ends with other parameters than {agreed[0].name}"
-
-
-def _find_false_results(hosts: Sequence[GaslocHost]) -> Iterator[str]:
-    """Results that no honest host has made. They are not taken unless a liar is the root of their round."""
-    chronicle, rules, lottery = hosts[0].chronicle, hosts[0].rules, Lottery(hosts[0].rules.run_seed)
-    everyone = chronicle.liars | {host.origin for host in hosts}
-    false = {round_ for round_ in range(rules.rounds) if lottery.first(round_, everyone) in chronicle.liars}
-    if any(map(rules.is_last_agreement, false)):  # the attempts at the end of a run count as one
-        false |= set(range(rules.first_last_agreement, rules.rounds))
-    made = {
-        digest for origin, theirs in chronicle.written.items() if origin not in chronicle.liars for digest in theirs
-    }
-    for round_, digests in sorted(chronicle.results.items()):
-        if round_ not in false and digests - made:
-            yield f"hosts went on from a result of round {round_} that no honest host has made"
+    """Hosts that end with other parameters than another one."""
+    ended = [host for host in hosts if host.is_up]
+    for host in ended[1:]:
+        if host.replica.values != ended[0].replica.values:
+            yield f"{host.name} ends with other parameters than {ended[0].name}"
 
 
 def _find_huge(hosts: Sequence[GaslocHost]) -> Iterator[str]:

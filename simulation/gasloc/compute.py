@@ -8,21 +8,18 @@ from typing import TYPE_CHECKING
 from seedflood.errors import DiskFullError
 from seedflood.protocol.gasloc.orders import (
     Adopt,
-    Agree,
-    Agreeing,
-    Close,
     Correct,
     Drop,
     Encode,
-    Gather,
     Keep,
     KeepCheckpoint,
     Mix,
     OpenCopy,
     Order,
+    Publish,
     Restore,
+    Take,
     TakeLocalSteps,
-    Total,
 )
 from seedflood.protocol.origin import OriginId
 from simulation.gasloc.disk import Checkpoint, MemorySink
@@ -46,8 +43,6 @@ class Compute:
         self.replica = replica
         self._host = host
         self._disk = host.journal
-        self._made: Bytes | None = None
-        """The last mean that was computed from a sum."""
 
     def put(self, order: Order) -> None:
         match order:
@@ -57,17 +52,17 @@ class Compute:
                 needed = self._host.node.needed()
                 self._later(DISK_SECONDS, lambda: self._restore(needed))
             case Encode():
-                self._later(COMPUTE_SECONDS, self._encode)
+                self._later(COMPUTE_SECONDS, lambda: self._encode(order.round))
             case Mix():
                 self._order_mix(order)
             case Correct():
                 self._later(COMPUTE_SECONDS, lambda: self._pull(order.round, order.partner, order.weight))
-            case Gather() | Total() | Agree() | Close():
-                self._later(DISK_SECONDS, lambda: self._agree(order))
+            case Publish():
+                self._later(COMPUTE_SECONDS, self._publish)
             case _:
                 self._put_to_disk(order)
 
-    def _put_to_disk(self, order: Keep | Drop | KeepCheckpoint | OpenCopy | Adopt) -> None:
+    def _put_to_disk(self, order: Keep | Drop | KeepCheckpoint | OpenCopy | Adopt | Take) -> None:
         match order:
             case Keep():
                 self._later(DISK_SECONDS, lambda: self._keep(order))
@@ -79,6 +74,8 @@ class Compute:
                 self._later(DISK_SECONDS, lambda: self._open_copy(order))
             case Adopt():
                 self._later(DISK_SECONDS, lambda: self._adopt(order))
+            case Take():
+                self._later(DISK_SECONDS, lambda: self._take(order))
 
     def _later(self, span: tuple[float, float], job: Callable[[], None]) -> None:
         self._host.work.put(self._host.rng.uniform(*span), job)
@@ -90,8 +87,8 @@ class Compute:
         disk.drop_other_parts(needed)
         newest = disk.checkpoints[-1] if disk.checkpoints else None
         if newest is not None:
-            self.replica.restore(newest.data)
-            self.replica.mixed = dict(newest.mixed)
+            self.replica.restore(newest.data, is_closing=self._host.rules.is_closing(newest.round - 1))
+            self.replica.mixed, self.replica.own = dict(newest.mixed), newest.own
         serial, round_ = (newest.serial, newest.round) if newest is not None else (0, 0)
         host.driver.do(lambda now: host.node.restored(serial, round_, now))
 
@@ -111,8 +108,10 @@ class Compute:
 
         self._later((pace.seconds_min, pace.seconds_max), step)
 
-    def _encode(self) -> None:
+    def _encode(self, round_: int) -> None:
         host = self._host
+        if host.rules.is_closing(round_):
+            self.replica.begin_closing()
         content = Bytes(spell(self.replica.propose(), host.padding))
         self._note(content.digest)
         host.driver.do(lambda now: host.node.encoded(content, now))
@@ -141,7 +140,7 @@ class Compute:
         def mix() -> None:
             for partner, weight in order.partners:
                 self._pull(order.round, partner, weight)
-            self.replica.finish()
+            self.replica.finish(has_momentum=order.has_momentum)
             self._disk.remove(left)
 
         self._later(COMPUTE_SECONDS, mix)
@@ -153,54 +152,27 @@ class Compute:
             return
         self.replica.pull((round_, partner), weight, difference)
 
-    # Rounds in which all agree
+    # The end
 
-    def _agree(self, order: Agreeing) -> None:
-        match order:
-            case Gather():
-                self._gather(order)
-            case Total():
-                self._total(order)
-            case Agree():
-                self._take_result(order)
-            case Close():
-                self.replica.close()
+    def _publish(self) -> None:
+        host, content = self._host, self._content()
+        host.driver.do(lambda now: host.node.published(content, now))
 
-    def _gather(self, order: Gather) -> None:
-        host, replica = self._host, self.replica
+    def _take(self, order: Take) -> None:
+        host, content = self._host, None
         values = self._read(order.sink, order.digest)
         if values is not None:
-            host.took(order.partner, order.digest)
-            if replica.offered is not None:
-                replica.gather(order.round, values, order.hosts)
-        host.driver.do(lambda now: host.node.gathered(order.round, order.partner, is_right=values is not None, now=now))
-
-    def _total(self, order: Total) -> None:
-        host, content, hosts = self._host, None, 0
-        if self.replica.offered is not None:
-            mean, hosts = self.replica.total(order.round, has_momentum=order.has_momentum)
-            if hosts > len(host.node.membership):
-                host.mistakes.append(f"counts {hosts} hosts, more than there are")
-            with suppress(DiskFullError):
-                self._disk.begin_file()
-                content = self._made = Bytes(spell(mean, host.padding))
-                self._note(content.digest)
-        host.driver.do(lambda now: host.node.totalled(order.round, content, hosts, now))
-
-    def _take_result(self, order: Agree) -> None:
-        host, content = self._host, self._made
-        if order.sink is not None:
-            content = Bytes(self._disk.close(_memory(order.sink)))
-        result = None
-        if content is not None and content.digest == order.digest and self.replica.offered is not None:
-            with suppress(*UNFIT):
-                result = read(content.data, len(self.replica.values))
-        if result is None:
-            content = None
+            host.took(order.giver, order.digest)
+            self.replica.take(values)
+            content = self._content()
         else:
-            self.replica.agree(result, is_last=order.is_last)
-            host.agreed(order.round, order.digest)
-        host.driver.do(lambda now: host.node.taken(order.round, content, now))
+            host.refused(order.giver)
+        host.driver.do(lambda now: host.node.taken(content, now))
+
+    def _content(self) -> Bytes:
+        content = Bytes(spell(self.replica.values, self._host.padding))
+        self._note(content.digest)
+        return content
 
     def _read(self, sink: object, digest: bytes) -> Values | None:
         """The numbers in a sink; None if these are not the offered bytes, or not a replica."""
@@ -222,7 +194,7 @@ class Compute:
         data = replica.save(host.padding)
         host.check_checkpoint(order.round)
         try:
-            self._disk.save(Checkpoint(order.serial, order.round, data, dict(replica.mixed)))
+            self._disk.save(Checkpoint(order.serial, order.round, data, dict(replica.mixed), replica.own))
         except DiskFullError:
             return  # the one before it stays
         host.wrote(digest_of(data))
@@ -240,11 +212,14 @@ class Compute:
         is_right = digest_of(data) == order.digest
         if is_right:
             try:
-                self.replica.restore(data)
+                fetch = host.node.gasloc.fetch
+                self.replica.restore(data, is_closing=host.rules.is_closing(fetch.round - 1))
             except UNFIT:
                 is_right = False
         if is_right:
             host.adopted(order.donor, digest_of(data))
+        else:
+            host.refused(order.donor)
         host.driver.do(lambda now: host.node.adopted(is_right=is_right, now=now))
 
 

@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 from seedflood.errors import DiskFullError, PeerError
 from seedflood.protocol.gasloc.transfer import Sink
 from seedflood.protocol.origin import OriginId
-from simulation.gasloc.replica import Pair, Values
+from simulation.gasloc.replica import Own, Pair, Values
 from simulation.journal import MemoryJournal, Owner
 
 CHECKPOINTS_KEPT = 2
@@ -21,12 +21,13 @@ CHECKPOINTS_KEPT = 2
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A checkpoint. round: the one with which to resume. mixed: the pairs that are in it, for the checks."""
+    """A checkpoint. round: the one with which to resume. mixed, own: of the replica, for the checks."""
 
     serial: int
     round: int
     data: bytes
     mixed: dict[Pair, Values]
+    own: Own | None
 
 
 class MemorySink(Sink):

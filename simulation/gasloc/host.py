@@ -31,11 +31,9 @@ DRIFT: Values = (Fraction(0), Fraction(1))
 @dataclass
 class Chronicle:
     """What happened in a world. written: digests of all contents of each origin; of a liar, those of its offers.
-    results: digests of the results from which honest hosts went on, by round, once they had met all hosts: before, a
-    liar may be the root. liars: hosts that lie."""
+    liars: hosts that lie."""
 
     written: dict[OriginId, set[bytes]] = field(default_factory=dict)
-    results: dict[int, set[bytes]] = field(default_factory=dict)
     liars: set[OriginId] = field(default_factory=set)
 
 
@@ -119,6 +117,9 @@ class GaslocHost(Host):
             action(*args)
         except DiskFullError as error:
             raise AssertionError(str(error)) from error
+        exchange = self.node.gasloc.exchange
+        if exchange.is_open:  # a wait follows from what was measured when it began
+            self._bound = max(self._bound, self.patience_seconds())
 
     # What the model did
 
@@ -131,19 +132,17 @@ class GaslocHost(Host):
         if digest not in self.chronicle.written.get(partner, ()):
             self.mistakes.append("kept parameters that its partner never offered")
 
+    def refused(self, giver: OriginId) -> None:
+        """What it was given is not what it asked for."""
+        if giver not in self.chronicle.liars:
+            self.mistakes.append(f"takes {self.node.membership.name(giver)} for a liar")
+
     def adopted(self, donor: OriginId, digest: bytes) -> None:
         fetch = self.node.gasloc.fetch
         self.copies += 1
         self.replaced_before = max(self.replaced_before, fetch.round, self.offered_round + 1)
         if digest not in self.chronicle.written.get(donor, ()):
             self.mistakes.append("took a copy that its donor never offered")
-
-    def agreed(self, round_: int, digest: bytes) -> None:
-        """The result on which all agreed has replaced its replica."""
-        self.replaced_before = max(self.replaced_before, round_ + 1)
-        are_all_there = sum(one.has_spoken for one in self.node.membership.all()) >= self.rules.clients
-        if are_all_there and self.origin not in self.chronicle.liars:
-            self.chronicle.results.setdefault(round_, set()).add(digest)
 
     def noted(self, event: Event) -> None:
         super().noted(event)

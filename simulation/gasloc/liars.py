@@ -12,10 +12,10 @@ from dataclasses import replace
 from fractions import Fraction
 
 from seedflood.errors import PeerError
-from seedflood.protocol.gasloc.agreement import Agreement
 from seedflood.protocol.gasloc.matching import SLOW_CLASS_MAX
 from seedflood.protocol.gasloc.messages import (
     DEGREE_MAX,
+    NEWEST,
     Accept,
     Chunk,
     Credit,
@@ -31,7 +31,7 @@ from seedflood.protocol.gasloc.messages import (
     decode,
     encode,
 )
-from seedflood.protocol.gasloc.stated import Result
+from seedflood.protocol.gasloc.stated import Result, stated
 from seedflood.protocol.gasloc.transfer import Content, key_of
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.swarm.messages import Message, Opaque
@@ -63,7 +63,7 @@ class Liar:
         self.host = host
         self.rng: random.Random = world.rng
         self.rounds = world.rules.rounds
-        self._world = world
+        self.world = world
         self._told = told
         self._is_over = False
         self.copies: dict[OriginId, bytes] = {}
@@ -77,7 +77,7 @@ class Liar:
         host.send = self._speak  # type: ignore[method-assign]
 
     def begin(self) -> None:
-        self._world.clock.after(self.rng.uniform(*LIE_SECONDS), self._lie)
+        self.world.clock.after(self.rng.uniform(*LIE_SECONDS), self._lie)
 
     def end(self) -> None:
         """Stops the host for good."""
@@ -94,7 +94,7 @@ class Liar:
             self._told[f"lie_{kind}"] += 1
             for data in self._inventions[kind](self):
                 self._send(self.rng.choice(peers), [Opaque(data)])
-        self._world.clock.after(self.rng.uniform(*LIE_SECONDS), self._lie)
+        self.world.clock.after(self.rng.uniform(*LIE_SECONDS), self._lie)
 
     def _speak(self, peer: OriginId, messages: Sequence[Message]) -> None:
         said = [self._change(one) if isinstance(one, Opaque) else one for one in messages]
@@ -122,7 +122,7 @@ class Liar:
 
     def contents_of(self, round_: int) -> list[Content]:
         """What its neighbours offer in this round."""
-        neighbours = [one for one in self._world.hosts if one.is_up and one.origin in self.host.node.neighbours]
+        neighbours = [one for one in self.world.hosts if one.is_up and one.origin in self.host.node.neighbours]
         exchanges = [one.node.gasloc.exchange for one in neighbours]
         return [one.content for one in exchanges if one.round == round_ and one.content is not None]
 
@@ -163,14 +163,14 @@ def _deny(liar: Liar, saying: Saying) -> Saying:
 
 
 def _boast(liar: Liar, saying: Saying) -> Saying:
-    return Progress(liar.rng.randint(0, liar.rounds), True, True, False) if isinstance(saying, Progress) else saying
+    return Progress(liar.rng.randint(0, liar.rounds), True, True) if isinstance(saying, Progress) else saying
 
 
 def _dribble(liar: Liar, saying: Saying) -> Saying | None:
     """Claims to be further than all others, and gives parameters and copies byte by byte."""
     match saying:
         case Progress():
-            return Progress(liar.rounds, True, True, False)
+            return Progress(liar.rounds, True, True)
         case Chunk(key, offset, data):
             return Chunk(key, offset, data[:1]) if liar.may_move() else None
     return saying
@@ -187,8 +187,8 @@ class Stolen:
 
 
 def _reuse(liar: Liar, saying: Saying) -> Saying:
-    """Offers a neighbour's parameters of the round, or the result of all, and sends other bytes."""
-    if not isinstance(saying, Offer) or saying.kind not in (Kind.ROUND, Kind.RESULT):
+    """Offers a neighbour's parameters of the round, or the replica with which all end, and sends other bytes."""
+    if not isinstance(saying, Offer):
         return saying
     if saying.kind is Kind.ROUND:
         contents = liar.contents_of(saying.round)
@@ -223,18 +223,23 @@ def _offer(liar: Liar) -> list[bytes]:
 
 
 def _mislead(liar: Liar) -> list[bytes]:
-    """Offers a false result of an agreement, states it, and sends it to whoever asks."""
-    node, rules = liar.host.node, liar.host.rules
-    carrier, testimony = node.gasloc.carrier, node.gasloc.agreement.testimony
-    content = Bytes(spell((Fraction(liar.rng.randint(-999, 999)),) * len(DRIFT)))
-    round_ = min(node.gasloc.round, liar.rounds - 1)
-    for peer in node.neighbours:
-        if testimony.ours is not None:
-            carrier.withdraw(peer, testimony.ours.digest)
-        carrier.offer(peer, content)
-    testimony.ours = Result(round_, content.digest)
-    encoding, hosts = rules.encoding_of(round_), rules.clients
-    return [encode(Offer(Kind.RESULT, round_, content.digest, content.size, hosts, encoding))]
+    """States that it ends with another host's replica, which it has made up, and sends that to whoever asks."""
+    gasloc, content = liar.host.node.gasloc, Bytes(spell((Fraction(liar.rng.randint(-999, 999)),) * len(DRIFT)))
+    author = liar.rng.choice(sorted(host.origin for host in liar.world.hosts))
+    gasloc.choice.ours = Result(author, content.digest)
+    gasloc.serve.publish(content, liar.rounds)
+    liar.host.wrote(content.digest)
+    liar.host.driver.do(gasloc.compare)
+    return []
+
+
+def _promise(liar: Liar) -> list[bytes]:
+    """States replicas that nobody has."""
+    gasloc = liar.host.node.gasloc
+    gasloc.choice.ours = Result(liar.host.origin, liar.noise())
+    gasloc.serve.withdraw()
+    liar.host.driver.do(gasloc.compare)
+    return []
 
 
 def _nibble(liar: Liar) -> list[bytes]:
@@ -243,11 +248,12 @@ def _nibble(liar: Liar) -> list[bytes]:
     node.gasloc.fetch.offered = liar.hear_offer  # type: ignore[method-assign]
     for peer, digest in liar.copies.items():
         liar.tell(peer, Accept(digest, held), Credit(key_of(digest), held + 1))
-    return [encode(Want())]
+    stated_results = [stated(word).result for word in node.membership.words()]
+    return [encode(Want(liar.rng.choice([NEWEST, *(one.digest for one in stated_results if one is not None)])))]
 
 
 def _beg(liar: Liar) -> list[bytes]:
-    return [encode(Want())]
+    return [encode(Want(NEWEST))]
 
 
 def _babble(liar: Liar) -> list[bytes]:
@@ -280,12 +286,8 @@ def _slow_down(liar: Liar, seconds: float) -> None:
 
 
 def _overstate(liar: Liar) -> list[bytes]:
-    """From now on its sums and results are said to be of all other hosts, and it has very many partners."""
-    gasloc, most = liar.host.node.gasloc, liar.host.rules.clients - 1
-    agreement = gasloc.agreement
-    agreement._make_offer = lambda kind, content, hosts: Agreement._make_offer(  # type: ignore[method-assign]
-        agreement, kind, content, most
-    )
+    """In this round it has very many partners, by its word."""
+    gasloc = liar.host.node.gasloc
     gasloc.exchange._slots = DEGREE_MAX
     return []
 
@@ -311,6 +313,7 @@ INVENTIONS: dict[str, Callable[[Liar], list[bytes]]] = {
     "claim": _claim,
     "offer": _offer,
     "mislead": _mislead,
+    "promise": _promise,
     "nibble": _nibble,
     "beg": _beg,
     "babble": _babble,

@@ -9,6 +9,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import NamedTuple
 
 from seedflood.protocol.gasloc.rules import GaslocRules
 from seedflood.protocol.gasloc.transfer import Content
@@ -76,11 +77,22 @@ def plus(one: Values, other: Values) -> Values:
     return tuple(a + b for a, b in zip(one, other, strict=True))
 
 
+class Own(NamedTuple):
+    """A replica that was replaced at the end of the run. steps: how many local steps are in it."""
+
+    values: Values
+    steps: int
+
+
+def square(values: Values) -> Fraction:
+    return sum((one * one for one in values), Fraction(0))
+
+
 @dataclass
 class Replica:
     """drift: what a local step adds. steps: how many local steps are in it. offered: the parameters of the round, while
-    they are exchanged. previous: those of the round before, for momentum. sum: in a round in which all agree, (round,
-    how many hosts, their sum). mixed: what each pair has added to it."""
+    they are exchanged. previous: those of the round before, for momentum. mixed: what each pair has added to it.
+    before_closing: what it was then. own: what it was before it took the one with which all end."""
 
     rules: GaslocRules
     values: Values
@@ -88,11 +100,9 @@ class Replica:
     steps: int = 0
     offered: Values | None = None
     previous: Values | None = None
-    sum: tuple[int, int, Values] | None = None
     mixed: dict[Pair, Values] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.base = self.values
+    before_closing: Values | None = None
+    own: Own | None = None
 
     def take_steps(self, count: int) -> None:
         self.values = tuple(one + count * more for one, more in zip(self.values, self.drift, strict=True))
@@ -112,51 +122,33 @@ class Replica:
         """Adds the part of one pair. Raises ValueError if it is in the replica already."""
         if pair in self.mixed:
             raise ValueError(f"mixed round {pair[0]} twice with one partner")
-        scale = -_exact(self.rules.alpha) * _exact(weight)
+        scale = -_exact(weight)
         part = self.mixed[pair] = tuple(scale * one for one in difference)
         self.values = plus(self.values, part)
 
-    def finish(self) -> None:
+    def finish(self, *, has_momentum: bool = True) -> None:
         """Ends a round of pairs, whose parts were pulled: adds momentum."""
         assert self.offered is not None, "nothing was offered"
         momentum = minus(self.offered, self.previous or self.offered)
-        gamma = _exact(self.rules.gamma)
+        gamma = _exact(self.rules.gamma) if has_momentum else 0
         self.values = tuple(one + gamma * more for one, more in zip(self.values, momentum, strict=True))
         self.previous, self.offered = self.offered, None
 
-    # Where all agree
+    # The end
 
-    def gather(self, round_: int, values: Values, hosts: int) -> None:
-        """Adds the mean of this many hosts to the sum of the round."""
-        before, total = self._gathered(round_)
-        self.sum = round_, before + hosts, tuple(a + hosts * b for a, b in zip(total, values, strict=True))
+    def begin_closing(self) -> None:
+        """Notes what it was before the closing rounds, for the checks."""
+        self.before_closing = self.before_closing or self.values
 
-    def total(self, round_: int, *, has_momentum: bool) -> tuple[Values, int]:
-        """(the mean of our parameters and all that were gathered, how many hosts are in it)."""
-        hosts, total = self._gathered(round_)
-        mean = tuple(one / hosts for one in total)
-        if has_momentum:
-            momentum = minus(mean, self.previous or self.base)
-            mean = tuple(one + _exact(self.rules.gamma) * more for one, more in zip(mean, momentum, strict=True))
-        return mean, hosts
+    def take(self, values: Values) -> None:
+        """Ends with these in place of its own."""
+        self.own = self.own or Own(self.values, self.steps)
+        self.values, self.offered = values, None
 
-    def agree(self, result: Values, *, is_last: bool) -> None:
-        """Replaces the parameters by a result; local steps that were taken meanwhile stay, unless it is the last
-        round."""
-        assert self.offered is not None, "nothing was offered"
-        gamma = _exact(self.rules.gamma)
-        before = self.previous or self.base
-        self.values = result if is_last else plus(result, minus(self.values, self.offered))
-        self.previous = tuple((one + gamma * other) / (1 + gamma) for one, other in zip(result, before, strict=True))
-        self.offered, self.mixed = None, {}
-
-    def close(self) -> None:
-        """Ends the round, if one is open, and leaves the parameters as they are."""
-        self.offered = None
-
-    def _gathered(self, round_: int) -> tuple[int, Values]:
-        assert self.offered is not None, "nothing was offered"
-        return self.sum[1:] if self.sum is not None and self.sum[0] == round_ else (1, self.offered)
+    @property
+    def last(self) -> Own:
+        """What it was at the end, before it took another's."""
+        return self.own or Own(self.values, self.steps)
 
     # Checkpoints
 
@@ -170,9 +162,10 @@ class Replica:
         }
         return json.dumps(facts).encode() + b" " * padding
 
-    def restore(self, data: bytes) -> None:
+    def restore(self, data: bytes, *, is_closing: bool = False) -> None:
         """Resumes from a checkpoint of any host. If it was made during an exchange, that round ends without partners.
-        Raises ValueError, KeyError or TypeError, and changes nothing, if it is not a replica."""
+        is_closing: of that round. Raises ValueError, KeyError or TypeError, and changes nothing, if it is not a
+        replica."""
         facts = json.loads(data)
         values, offered, previous = (_numbers(facts[name]) for name in ("values", "offered", "previous"))
         steps = int(facts["steps"])
@@ -184,8 +177,9 @@ class Replica:
             check_size(one)
         self.values, self.offered, self.previous, self.steps = values, offered, previous, steps
         self.mixed = {}
+        self.before_closing = self.own = None
         if offered is not None:
-            self.finish()
+            self.finish(has_momentum=not is_closing)
 
 
 def _exact(number: float) -> Fraction:

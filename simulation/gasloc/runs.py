@@ -16,6 +16,7 @@ from simulation import runs
 from simulation.climate import Climate, draw_climate
 from simulation.gasloc.bounds import find_excess
 from simulation.gasloc.checks import (
+    find_distance,
     find_kept_out,
     find_mistakes,
     find_silence,
@@ -32,7 +33,7 @@ from simulation.operator import Operator, close
 from simulation.runs import Outcome, TrialWithLiars, show_complaints, verdict
 
 HEALING_SECONDS_MAX = 3600.0
-"""A round in which all agree may take a minute over narrow links."""
+"""A closing round may take a minute over narrow links."""
 PATIENCE = Patience(start_seconds=5.0)
 CHAOS_SHARE = 0.7
 """Chaos ends when a host has done this share of the steps, or when time is up."""
@@ -41,9 +42,6 @@ QUIET_SECONDS = 10.0
 MATCHINGS: tuple[Matching, ...] = get_args(Matching)
 LOCAL_STEPS = (1, 2, 4)
 GAMMAS = (0.0, 0.0, 0.0, 0.5)
-AGREEMENTS = 0.3
-"""The share of runs that end with the mean of all replicas on every host."""
-ALPHAS = (1.0, 0.5)
 PADDINGS = (0, 0, 20_000)
 """Contents are one chunk, or several."""
 CHECKPOINT_ROUNDS = (1, 1, 3)
@@ -57,7 +55,7 @@ CONTENT_BYTES_SPARE = 1 << 14
 class Plan:
     """What is simulated. The same plan gives exactly the same run, on any machine. Raises UsageError.
 
-    local_steps, matching, gamma, agrees_at_end: drawn from the seed if None. Everything else that the rules leave open
+    local_steps, matching, gamma: drawn from the seed if None. Everything else that the rules leave open
     is always drawn. closed: is there an operator, who changes the roster during chaos, and a stranger?
     """
 
@@ -69,7 +67,6 @@ class Plan:
     local_steps: int | None = None
     matching: Matching | None = None
     gamma: float | None = None
-    agrees_at_end: bool | None = None
     closed: bool = False
 
     def __post_init__(self) -> None:
@@ -84,26 +81,26 @@ class Plan:
         """The plan with everything that is None drawn from the seed."""
         rng = random.Random(f"plan {self.seed}")
         local_steps = rng.choice([count for count in LOCAL_STEPS if self.steps % count == 0])
-        matching, gamma, agrees_at_end = rng.choice(MATCHINGS), rng.choice(GAMMAS), rng.random() < AGREEMENTS
+        matching, gamma = rng.choice(MATCHINGS), rng.choice(GAMMAS)
         return replace(
             self,
             local_steps=self.local_steps or local_steps,
             matching=self.matching or matching,
             gamma=gamma if self.gamma is None else self.gamma,
-            agrees_at_end=agrees_at_end if self.agrees_at_end is None else self.agrees_at_end,
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result(Outcome):
     """The result of a plan. mean_exact: None where the mean is not promised. exchanges, skipped: pairs that mixed or
-    did not, as both ends count them. copies: how many hosts took one."""
+    did not, as both ends count them. copies: how many hosts took one. distance: `find_distance`."""
 
     plan: Plan
     mean_exact: bool | None
     exchanges: int
     skipped: int
     copies: int
+    distance: float | None
     climate: str = "usual"
     liars: int = 0
 
@@ -157,6 +154,7 @@ def simulate(plan: Plan) -> Result:
         exchanges=sum(one.mixed for one in seen),
         skipped=sum(one.skipped for one in seen),
         copies=sum(host.copies for host in world.honest),
+        distance=find_distance(world.honest),
         climate=climate.name,
         liars=len(liars),
     )
@@ -179,13 +177,10 @@ def _make_world(
         plan.steps,
         run_seed=plan.seed,
         local_steps=plan.local_steps,
-        alpha=draws.choice(ALPHAS),
         gamma=plan.gamma,
         matching=plan.matching,
         encoding="exact",
         delay_steps=draws.choice((0, 0, plan.local_steps)),
-        final_rounds=draws.choice((0, 0, 2)),
-        agrees_at_end=bool(plan.agrees_at_end),
         last_encoding="exact",
         content_bytes_max=padding + CONTENT_BYTES_SPARE,
         copy_bytes_max=padding + 8 * CONTENT_BYTES_SPARE,
@@ -213,7 +208,6 @@ def show_result(result: Result, console: Console) -> None:
     """Prints one run for people."""
     plan = result.plan
     how = f"{plan.local_steps} local steps, matching {plan.matching}, gamma {plan.gamma}"
-    how += ", agreement at the end" if plan.agrees_at_end else ""
     how += ", closed" if plan.closed else ""
     what = f"{plan.clients} hosts, {plan.topology}, {how}, seed {plan.seed}"
     table = Table(title=what, title_justify="left")
@@ -223,6 +217,8 @@ def show_result(result: Result, console: Console) -> None:
     table.add_row("healed", verdict(result.healed))
     is_exact = "not promised here" if result.mean_exact is None else verdict(result.mean_exact)
     table.add_row("mean of all replicas preserved exactly", is_exact)
+    if result.distance is not None:
+        table.add_row("distance to the mean, of that before closing rounds", f"{result.distance:.2g}")
     table.add_row("exchanges, skipped", f"{result.exchanges}, {result.skipped}")
     if result.copies:
         table.add_row("copies taken", str(result.copies))

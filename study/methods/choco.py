@@ -1,8 +1,8 @@
 """ChocoSGD (Koloskova et al. 2019, arXiv 1902.00340, algorithm 2): the largest numbers alone, with error feedback."""
 
-from seedflood.training.gasloc.choco import Choco, Sparse
 from seedflood.training.gasloc.outer import pair_weight
 from study.methods.dsgd import Dsgd
+from study.methods.largest import Choco, Sparse
 from study.methods.method import Problem
 
 FRACTION = 0.01

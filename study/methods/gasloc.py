@@ -21,6 +21,7 @@ from seedflood.training.gasloc.schedule import Schedule
 from seedflood.training.gasloc.worker import Worker, WorkerSettings
 from seedflood.training.loading import load_rows
 from study.methods.clients import consensus_error, timed
+from study.methods.follower import Follower, average
 from study.methods.method import Cost, Graph, Method, Option, Problem
 
 CHUNK_BYTES = 1 << 16
@@ -38,12 +39,12 @@ class Workers(Method):
         base = problem.start()
         schedule = Schedule("cosine", 0, run.steps)
         settings = WorkerSettings("AdamW", float(options["rate"]), schedule=schedule)
-        outer = OuterSettings(float(options["eta"]), 1.0, float(options["gamma"]), encoding=self.encoding)
+        outer = OuterSettings(float(options["eta"]), float(options["gamma"]), encoding=self.encoding)
         self.workers = []
         for client, host in enumerate(problem.hosts, 1):
             task = load_rows(run, host, base)
             self.workers.append(Worker(copy.deepcopy(base.model), task, client, settings))
-        self.outers = [Outer(worker.flat.values_F, outer) for worker in self.workers]
+        self.outers = [Follower(worker.flat.values_F, outer) for worker in self.workers]
         self._mean = FlatModel(base.model)
         self._start_F = self._mean.values_F.clone()
 
@@ -146,17 +147,6 @@ def gossip(outers: Sequence[Outer], partners: Sequence[Sequence[int]]) -> int:
     ]
     for outer, its in zip(outers, pulls, strict=True):
         outer.mix(its)
-    return offers[0].size
-
-
-def average(outers: Sequence[Outer]) -> int:
-    """Ends a round: everyone follows the mean, as an all-reduce makes it. Returns the bytes of an offer."""
-    offers = [outer.propose() for outer in outers]
-    mean_F = torch.cat(
-        [torch.stack([offer.told(index) for offer in offers]).mean(dim=0) for index in range(len(offers[0].pieces))]
-    )
-    for outer in outers:
-        outer.follow(mean_F)
     return offers[0].size
 
 

@@ -143,7 +143,7 @@ GASLOC = '[run]\nmode = "gasloc"\nobjective.task = "lm"\n'
         (GASLOC + "steps = 30\n", ["steps (30)", "multiple", "local_steps (20)"]),
         (GASLOC + "[run.gasloc]\ndelay_steps = 21\n", ["delay_steps (21)", "at most", "local_steps (20)"]),
         (GASLOC + '[run.gasloc]\noptimiser = "SGD"\n', ['no key "optimiser"', 'did you mean "optimizer"']),
-        (GASLOC + "[run.gasloc]\nalpha = 0\n", ['[run.gasloc] "alpha"', "greater than 0"]),
+        (GASLOC + "[run.gasloc]\neta = 0\n", ['[run.gasloc] "eta"', "greater than 0"]),
         (GASLOC + "[run.gasloc]\nrank = 4\n", ['no key "rank"', "it belongs to [run.seedflood]"]),
         ('[run.objective]\nlabel_words = "good"\n', ['[run.objective] "label_words"', "must be a list"]),
         ("[run.seedflood]\nlearning_rate = inf\n", ['[run.seedflood] "learning_rate"', "finite"]),

@@ -72,18 +72,18 @@ PLANS = {
 What a plan leaves open is drawn from its seed."""
 
 GASLOC_PLANS = {
-    "gasloc-pairs-all": gasloc.Plan(6, "grid", 3, 16, "all", 2, "two", 0.0, agrees_at_end=True),
-    "gasloc-agree-losses": gasloc.Plan(5, "ring", 5, 12, "losses", 2, "all", 0.5, agrees_at_end=True),
-    "gasloc-liars": gasloc.Plan(5, "complete", 6, 8, "liars", 4, "one", 0.5, agrees_at_end=False),
+    "gasloc-pairs-all": gasloc.Plan(6, "grid", 3, 16, "all", 2, "two", 0.0),
+    "gasloc-full-losses": gasloc.Plan(5, "ring", 5, 12, "losses", 2, "full", 0.5),
+    "gasloc-liars": gasloc.Plan(5, "complete", 6, 8, "liars", 4, "one", 0.5),
 }
-"""Of GASLoC: pairs under all faults, agreement where replicas are lost, liars."""
+"""Of GASLoC: pairs under all faults, all neighbours where replicas are lost, liars."""
 
 ALL_PLANS = {**PLANS, **GASLOC_PLANS}
 
 TEXTS = {
     "strict": Plan(3, "path", 1, 3, "strict", "none", refresh_period=2, tell="pairs", delay=0, optimizer="sgd"),
     "crash": Plan(3, "path", 7, 6, "bounded", "crashes", tell="pairs", delay=0),
-    "gasloc": gasloc.Plan(2, "complete", 1, 4, "none", 2, "one", 0.0, agrees_at_end=True),
+    "gasloc": gasloc.Plan(2, "complete", 1, 4, "none", 2, "one", 0.0),
 }
 """The runs that are kept as texts: updates pass a middle host; a middle host crashes; a pair of GASLoC."""
 
@@ -95,15 +95,13 @@ ORDERS: dict[type, str] = {
     orders.Encode: "encode",
     orders.Keep: "keep",
     orders.Mix: "mix",
-    orders.Gather: "gather",
-    orders.Total: "total",
-    orders.Agree: "agree",
-    orders.Close: "close",
     orders.Correct: "correct",
     orders.Drop: "drop",
     orders.KeepCheckpoint: "checkpoint",
     orders.OpenCopy: "open copy",
     orders.Adopt: "adopt",
+    orders.Publish: "publish",
+    orders.Take: "take",
 }
 """The word of a trace for each order of GASLoC."""
 

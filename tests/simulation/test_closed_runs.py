@@ -235,7 +235,7 @@ def test_an_entry_that_runs_out_is_a_removal_and_one_that_begins_an_admission():
 @pytest.mark.parametrize(("seed", "is_heedless"), [(1, False), (2, True)])
 def test_hosts_of_gasloc_end_without_one_that_was_removed(seed, is_heedless):
     plan = gasloc.Plan(clients=5, topology="complete", steps=40, seed=seed, local_steps=2, profile="none", gamma=0.0)
-    plan = replace(plan, matching="two", agrees_at_end=True)
+    plan = replace(plan, matching="two")
     profile, rng = gasloc.PROFILES["none"], random.Random(seed)
     climate = gasloc.draw_climate(profile.climates, profile.weather, 5, rng)
     world = gasloc._make_world(plan, profile, gasloc.make_topology("complete", 5), climate, rng)

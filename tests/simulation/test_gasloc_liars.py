@@ -8,10 +8,12 @@ from simulation.gasloc import liars, runs
 from simulation.gasloc.runs import Plan, simulate
 
 SETTINGS = {
-    "crawl": {"steps": 120, "local_steps": 1, "agrees_at_end": True},
-    "restate": {"agrees_at_end": True},
-    "overstate": {"matching": "all"},
+    "crawl": {"steps": 120, "local_steps": 1},
+    "restate": {},
+    "overstate": {"matching": "full"},
     "overflow": {},
+    "mislead": {},
+    "promise": {},
 }
 """Where each of them did harm."""
 
@@ -20,7 +22,7 @@ SETTINGS = {
 @pytest.mark.parametrize("seed", [3, 4])
 def test_a_lie_of_one_kind_keeps_nobody_from_the_end_and_moves_nobody_far(monkeypatch, kind, seed):
     monkeypatch.setattr(runs, "let_lie", partial(liars.let_lie, kinds=[kind]))
-    plan = {"clients": 6, "topology": "complete", "steps": 16, "gamma": 0.0, "agrees_at_end": False, "matching": "one"}
+    plan = {"clients": 6, "topology": "complete", "steps": 16, "gamma": 0.0, "matching": "one"}
     result = simulate(Plan(**(plan | SETTINGS[kind]), profile="liars", seed=seed))
     assert result.faults[f"lie_{kind}"] > 0
     assert (result.violations, result.stuck) == ([], [])

@@ -4,13 +4,14 @@ import pytest
 
 from seedflood.host.backlog import Backlog
 from seedflood.host.driver import Driver
-from seedflood.protocol.gasloc import copies, pace, testimony
+from seedflood.protocol.gasloc import algorithm
 from seedflood.protocol.gasloc.algorithm import Gasloc
 from seedflood.protocol.gasloc.carrier import Carrier
+from seedflood.protocol.gasloc.choice import Choice
 from seedflood.protocol.gasloc.exchange import Exchange
+from seedflood.protocol.gasloc.final_wait import FinalWait
 from seedflood.protocol.gasloc.ledger import Ledger
 from seedflood.protocol.gasloc.orders import Keep
-from seedflood.protocol.gasloc.rules import Bounds
 from seedflood.protocol.gasloc.transfer import RETRY_SECONDS, Receiving
 from seedflood.protocol.gasloc.trust import STILL_SECONDS, Watch
 from simulation.gasloc import runs
@@ -25,7 +26,7 @@ from simulation.journal import MemoryJournal
 def simulated(profile, seed, **settings):
     return simulate(
         Plan(
-            **({"clients": 6, "steps": 24, "matching": "one", "gamma": 0.0, "agrees_at_end": False} | settings),
+            **({"clients": 6, "steps": 24, "matching": "one", "gamma": 0.0} | settings),
             profile=profile,
             seed=seed,
         )
@@ -42,7 +43,7 @@ def lying(monkeypatch, seed, kinds, *, healing_seconds=400.0, **settings):
     """A run in which liars tell these kinds of lies, and no others."""
     monkeypatch.setattr(runs, "let_lie", lambda world, chosen, told: let_lie(world, chosen, told, kinds))
     monkeypatch.setattr(runs, "HEALING_SECONDS_MAX", healing_seconds)
-    drawn = {"clients": 5, "topology": "complete", "matching": None, "gamma": None, "agrees_at_end": None}
+    drawn = {"clients": 5, "topology": "complete", "matching": None, "gamma": None}
     return simulated("liars", seed, **{**drawn, **settings})
 
 
@@ -80,7 +81,7 @@ def test_that_parts_are_added_again_though_a_checkpoint_has_them_is_seen(monkeyp
 
 def test_that_nobody_asks_for_the_word_is_seen(monkeypatch):
     monkeypatch.setattr(Exchange, "_remind", lambda *_: None)
-    assert is_seen("ends in doubt", "network")
+    assert is_seen("which has not", "network")
 
 
 def test_that_both_ends_may_skip_is_seen(monkeypatch):
@@ -111,20 +112,34 @@ def test_who_cannot_say_why_it_waits_is_seen(monkeypatch):
     assert is_seen("cannot say for whom it waits", "none", range(1))
 
 
-# Rounds in which all agree
+# All end with one replica, close to the mean
 
 
-def test_that_any_result_is_believed_is_seen(monkeypatch):
-    monkeypatch.setattr(testimony.Testimony, "is_believed", lambda *_: True)
-    results = [lying(monkeypatch, seed, ["mislead"], matching="all") for seed in range(4)]
-    assert "that no honest host has made" in str([result.violations for result in results])
+def test_that_everyone_takes_whom_it_likes_is_seen(monkeypatch):
+    monkeypatch.setattr(Choice, "find", lambda choice, now, moving: choice.ours)
+    assert is_seen("ends with other parameters", "none", range(1), topology="path")
 
 
-def test_that_silent_hosts_are_thought_to_stand_still_is_seen(monkeypatch):
-    monkeypatch.setattr(pace, "SILENT_SECONDS", 20.0)
-    monkeypatch.setattr(testimony, "standing_still", lambda _, silent, us, round_: frozenset(silent) - {us})
-    shape = {"clients": 9, "topology": "grid", "matching": "all", "local_steps": 4, "agrees_at_end": True}
-    assert is_seen("ends with other parameters", "all", range(16, 17), **shape)
+def test_that_what_nobody_serves_is_waited_for_is_seen(monkeypatch):
+    """A liar comes first in the draw, and has only promised a replica."""
+    plan = {"clients": 6, "topology": "ring", "matching": "one"}
+    assert lying(monkeypatch, 14, ["promise"], **plan).is_good
+    monkeypatch.setattr(Choice, "_way_seconds", lambda *_: 1e9)
+    assert "ends with other parameters" in str(lying(monkeypatch, 14, ["promise"], **plan).violations)
+
+
+def test_that_nobody_is_waited_for_at_the_end_is_seen(monkeypatch):
+    plan = {"clients": 6, "topology": "path", "steps": 24, "local_steps": 4}
+    assert simulated("speeds", 3, **plan).is_good
+    monkeypatch.setattr(FinalWait, "is_complete", lambda *_: True)
+    assert is_seen("ends with other parameters", "all", range(12), **plan)
+
+
+def test_that_hosts_close_no_distance_is_seen(monkeypatch):
+    shape = {"topology": "ring", "clients": 8, "local_steps": 4}
+    assert simulated("none", 1, **shape).distance < 1.05e-3
+    monkeypatch.setattr(algorithm, "closing_rounds", lambda *_: 0)
+    assert simulated("none", 1, **shape).distance is None
 
 
 # Contents
@@ -154,21 +169,13 @@ def test_that_a_donor_may_be_as_slow_as_it_likes_is_seen(monkeypatch):
     assert result.stuck
 
 
-def test_that_one_host_may_hold_the_only_place_is_seen(monkeypatch):
-    assert lying(monkeypatch, 3, ["dribble", "nibble"]).is_good
-    monkeypatch.setattr(copies, "PLACES", 1)
-    least_bytes = Bounds.least_bytes
-    monkeypatch.setattr(Bounds, "least_bytes", lambda *of: 1 if of[-1] == copies.CHANCES else least_bytes(*of))
-    result = lying(monkeypatch, 3, ["dribble", "nibble"])
-    assert any("is kept from a copy" in line for line in result.violations)
-
-
 def test_that_contents_are_found_by_their_digest_alone_is_seen(monkeypatch):
     """What a liar has sent under a true digest is taken for the bytes of the next one that offers it."""
-    assert lying(monkeypatch, 10, ["reuse"], matching="all").is_good
+    plan = {"clients": 6, "topology": "ring", "matching": "full"}
+    assert lying(monkeypatch, 0, ["reuse", "dribble"], **plan).is_good
     opened = ReplicaDisk.open
     monkeypatch.setattr(ReplicaDisk, "open", lambda disk, peer, digest, size: opened(disk, 0, digest, size))
-    assert "for a liar" in str(lying(monkeypatch, 10, ["reuse"], matching="all").violations)
+    assert "for a liar" in str(lying(monkeypatch, 0, ["reuse", "dribble"], **plan).violations)
 
 
 def test_a_liar_that_alone_has_a_copy_and_crawls_is_not_waited_for_for_ever(monkeypatch):
@@ -211,6 +218,6 @@ def test_a_checkpoint_that_holds_a_later_round_is_seen(monkeypatch):
 def test_all_promises_are_kept_by_the_same_plans(seed):
     """The judges are silent where nothing is switched off."""
     for profile in ("none", "crashes", "disks", "network", "liars"):
-        for settings in ({}, {"matching": "all", "agrees_at_end": True}):
+        for settings in ({}, {"matching": "full"}):
             result = simulated(profile, seed, **settings)
             assert (result.violations, result.stuck) == ([], [])

@@ -39,7 +39,7 @@ def test_every_profile_is_survived(profile, seed):
     ],
 )
 def test_every_topology_and_matching_survives_everything(topology, matching):
-    result = simulate(Plan(clients=9, topology=topology, steps=24, matching=matching, gamma=0.0, agrees_at_end=False))
+    result = simulate(Plan(clients=9, topology=topology, steps=24, matching=matching, gamma=0.0))
     assert_good(result)
     assert result.mean_exact is True
 
@@ -50,18 +50,18 @@ def test_the_smallest_swarms_survive_everything(clients):
 
 
 def test_hosts_train_for_long_under_chaos():
-    result = simulate(
-        Plan(clients=5, steps=120, local_steps=2, profile="crashes", gamma=0.0, agrees_at_end=False, seed=4)
-    )
+    result = simulate(Plan(clients=5, steps=120, local_steps=2, profile="crashes", gamma=0.0, seed=4))
     assert_good(result)
     assert result.mean_exact is True
     assert result.exchanges > 150
 
 
 @pytest.mark.parametrize("profile", ["none", "crashes", "network"])
-def test_hosts_may_agree_in_every_round_and_at_the_end(profile):
-    for matching in ("one", "all"):
-        assert_good(simulate(Plan(clients=6, steps=24, profile=profile, matching=matching, agrees_at_end=True)))
+def test_all_end_with_one_replica_near_the_mean(profile):
+    for topology in ("complete", "ring"):
+        result = simulate(Plan(clients=6, topology=topology, steps=24, profile=profile, matching="one", gamma=0.0))
+        assert_good(result)
+        assert result.distance is None or result.distance < (0.1 if profile == "crashes" else 3e-3)
 
 
 def test_copies_are_taken_where_replicas_are_lost():
@@ -81,9 +81,7 @@ def test_every_kind_of_fault_happens():
 
 
 def test_a_calm_run_has_no_faults_and_skips_nothing():
-    result = simulate(
-        Plan(clients=6, steps=24, profile="none", matching="one", gamma=0.0, agrees_at_end=False, local_steps=4)
-    )
+    result = simulate(Plan(clients=6, steps=24, profile="none", matching="one", gamma=0.0, local_steps=4))
     assert_good(result)
     assert (result.faults, result.skipped, result.mean_exact) == ({}, 0, True)
     assert result.exchanges >= 6 * 4
@@ -111,7 +109,7 @@ def test_a_sweep_runs_every_seed_in_processes_of_their_own():
 
 
 def test_the_facts_are_plain_values():
-    facts = simulate(Plan(clients=3, steps=4, profile="none", seed=9, gamma=0.0, agrees_at_end=False)).facts()
+    facts = simulate(Plan(clients=3, steps=4, profile="none", seed=9, gamma=0.0)).facts()
     assert json.loads(json.dumps(facts)) == facts
     assert {key: facts[key] for key in ("seed", "clients", "topology", "profile", "steps", "gamma")} == {
         "seed": 9,
@@ -126,7 +124,7 @@ def test_the_facts_are_plain_values():
 
 
 def test_people_see_a_verdict_and_what_went_wrong():
-    good = simulate(Plan(clients=3, steps=4, profile="none", gamma=0.0, agrees_at_end=False))
+    good = simulate(Plan(clients=3, steps=4, profile="none", gamma=0.0))
     assert "mean of all replicas preserved exactly" in shown(good)
     text = io.StringIO()
     assert show_sweep([good], Console(file=text, width=120), count=1) == []

@@ -52,15 +52,13 @@ def continue_run(
         following = _following(course[-1], task, merge(given.get("run", {}), wanted))
         if data is not None:
             following["node"] = detach({"node": {"data": data}}, Path())["node"]
-        signed = None
         if course[-1].settings.run.operator is not None:
             signed = _sign(key, following["run"]["name"])
             following = merge(following, {"node": {"roster": f"{following['run']['name']}.json"}})
+            write_roster(file.with_name(following["node"]["roster"]), signed)
         last = course[-2].settings.node.then if len(course) > 1 else file
         assert isinstance(last, Path), "a later run without a file"
         added = _add(file, last, following)
-        if signed is not None:
-            write_roster(added.with_suffix(".json"), signed)
         typer.echo(f"{added}: run {following['run']['name']}, id {load_course(file)[-1].runs[-1]}")
     where = "hand the files to their hosts" if key is not None else "do the same on all other hosts of the run"
     typer.echo(f"{where}, then start each again: seedflood-node --peers FILE")

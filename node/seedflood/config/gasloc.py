@@ -14,25 +14,16 @@ class GaslocSettings(AlgorithmSettings):
     """`[run.gasloc]`: rounds of local steps, each with an exchange of parameters at its end."""
 
     local_steps: int = Field(20, ge=1, le=2**20, description="Steps that every host takes between two exchanges.")
-    matching: Literal["one", "two", "full", "all"] = Field(
-        "one",
-        description="With whom a round is exchanged: one random neighbour, two, or all of them (full); or all hosts of "
-        "the swarm agree on their mean (all).",
+    matching: Literal["one", "two", "full"] = Field(
+        "one", description="With whom a round is exchanged: one random neighbour, two, or all of them (full)."
     )
     encoding: Literal["float32", "bfloat16", "uint8"] = Field(
         "bfloat16", description="How parameters travel; what an encoding leaves out is told with the next round."
     )
-    alpha: float = Field(1.0, gt=0, le=1, description="How far parameters are pulled towards those of the partners.")
     gamma: float = Field(0.0, ge=0, lt=1, description="Momentum of the exchange; 0 is plain gossip.")
     eta: float = Field(1.0, gt=0, le=2, description="How much of what the local steps have changed counts.")
     delay_steps: int = Field(
         0, ge=0, description="Steps of the next round that are taken while this one is exchanged; local_steps at most."
-    )
-    final_rounds: int = Field(
-        0, ge=0, le=1000, description="Exchanges with all neighbours, without local steps, at the end of the run."
-    )
-    final: Literal["agree", "apart"] = Field(
-        "agree", description="At the end of the run all hosts take the mean of all replicas (agree), or keep their own."
     )
     initial: Literal["pretrained", "random"] = Field(
         "pretrained", description="What the run begins with: the model as it is, or weights drawn from the run's seed."

@@ -13,21 +13,20 @@ from seedflood.host.gasloc.compute_adapter import ComputeAdapter, Places, Watche
 from seedflood.host.gasloc.files import Incoming, KeptParts
 from seedflood.protocol.gasloc.orders import (
     Adopt,
-    Agree,
-    Close,
     Correct,
     Drop,
     Encode,
-    Gather,
     Keep,
     KeepCheckpoint,
     Mix,
     OpenCopy,
+    Publish,
     Restore,
     Share,
+    Take,
     TakeLocalSteps,
-    Total,
 )
+from seedflood.protocol.gasloc.rules import GaslocRules
 from seedflood.protocol.swarm.membership import Membership
 from seedflood.storage.snapshots import Snapshots
 from seedflood.training.gasloc.loading import load_trainer
@@ -63,6 +62,7 @@ class Node:
 
     def __init__(self, needed=()):
         self.past, self.answers, self.membership = set(needed), [], Membership()
+        self.rules = GaslocRules(bytes(32), bytes(32), 2, steps=RUN["steps"], local_steps=RUN["local_steps"])
 
     def needed(self):
         return self.past
@@ -133,7 +133,7 @@ def pair(settings, tmp_path):
     return one, other.begin()
 
 
-MIX = Mix(0, (Share(OTHER, 0.5),))
+MIX = Mix(0, (Share(OTHER, 0.5),), has_momentum=True)
 
 
 def test_a_round_that_a_crash_broke_off_ends_as_if_nothing_had_happened(settings, tmp_path, pair):
@@ -166,39 +166,28 @@ def test_a_part_that_comes_to_be_known_while_parameters_are_offered_is_in_the_ne
     assert one.kept.load(0, OTHER, len(before)) is None
 
 
-def test_two_hosts_agree_and_are_equal(settings, tmp_path, pair):
-    one, theirs = pair
+def test_two_hosts_end_with_the_replica_of_one(settings, tmp_path, pair):
+    one, _ = pair
     other = Host(settings, tmp_path / "third", OTHER)
     other.begin()
-    assert one.put(Gather(0, OTHER, theirs.digest, 1, one.receive(theirs)))[0::2] == (
-        "gathered",
-        {"is_right": True, "now": 0.0},
-    )
-    name, (round_, mean, hosts, _), _ = one.put(Total(0, has_momentum=True))
-    assert (name, round_, hosts) == ("totalled", 0, 2)
-    sink = other.receive(mean)
-    assert one.put(Agree(0, mean.digest, None, is_last=False))[1][1].digest == mean.digest
-    result = other.put(Agree(0, mean.digest, sink, is_last=False))[1][1]
-    assert bytes(result.read(0, result.size)) == bytes(mean.read(0, mean.size))
+    theirs = other.put(Publish())[1][0]
+    name, (content, _), _ = one.put(Take(OTHER, theirs.digest, one.receive(theirs)))
+    assert (name, content.digest) == ("taken", theirs.digest)
+    assert bytes(content.read(0, content.size)) == bytes(theirs.read(0, theirs.size))
     assert np.array_equal(one.values, other.values)
-    assert one.incoming.all() == other.incoming.all() == []
-    assert one.trainer.outer.round == other.trainer.outer.round == 1
-    one.put(TakeLocalSteps(1, 2), Encode(1, "float32"))
-    assert one.trainer.outer.offer.encoding.name == "float32"
+    assert one.incoming.all() == []
+    one.put(KeepCheckpoint(1, 1))
+    again = Host(settings, tmp_path / "one", ONE)
+    again.put(Restore())
+    assert again.put(Publish())[1][0].digest == theirs.digest
 
 
-def test_sums_and_results_that_are_none_change_nothing(pair):
+def test_what_is_not_the_replica_that_was_stated_changes_nothing(pair):
     one, theirs = pair
     before = one.values
-    assert one.put(Gather(0, OTHER, bytes(32), 1, one.receive(theirs)))[2]["is_right"] is False
-    assert one.put(Agree(0, bytes(32), one.receive(theirs), is_last=False))[1][:2] == (0, None)
+    assert one.put(Take(OTHER, bytes(32), one.receive(theirs)))[1][0] is None
     assert one.incoming.all() == [], "what was none is asked for from its first byte on"
-    assert one.put(Total(0, has_momentum=False))[1][2] == 1
     assert np.array_equal(one.values, before)
-    one.put(Close(0))
-    assert np.array_equal(one.values, before)
-    assert one.trainer.outer.round == 1
-    assert one.put(Total(0, has_momentum=False))[1][1:3] == (None, 0), "the round is over"
 
 
 @pytest.fixture(params=[1e25, 1e38, 1e3])
@@ -213,16 +202,15 @@ def huge(request, settings, tmp_path):
 def test_numbers_that_nobody_can_have_learned_are_not_kept_and_not_mixed(pair, huge):
     one, _ = pair
     assert one.keep(huge.put(Encode(0, "bfloat16"))[1][0])[2]["is_right"] is False
-    one.put(Mix(0, ()))
+    one.put(Mix(0, (), has_momentum=True))
     assert np.abs(one.values).max() < 10
 
 
-def test_sums_and_results_of_such_numbers_are_none(pair, huge):
+def test_nobody_ends_with_such_numbers(pair, huge):
     one, _ = pair
-    theirs = huge.put(Encode(0, "bfloat16"))[1][0]
+    theirs = huge.put(Publish())[1][0]
     before = one.values
-    assert one.put(Gather(0, OTHER, theirs.digest, 1, one.receive(theirs)))[2]["is_right"] is False
-    assert one.put(Agree(0, theirs.digest, one.receive(theirs), is_last=False))[1][:2] == (0, None)
+    assert one.put(Take(OTHER, theirs.digest, one.receive(theirs)))[1][0] is None
     assert np.array_equal(one.values, before)
 
 
@@ -291,7 +279,7 @@ def test_a_copy_is_a_checkpoint_that_somebody_else_goes_on_from(settings, tmp_pa
     assert answer[2]["is_right"] is True
     assert joiner.trainer.worker.step == 2
     assert joiner.trainer.outer.offer is None
-    joiner.put(TakeLocalSteps(7, 2), Encode(7, "bfloat16"), Mix(7, ()))
+    joiner.put(TakeLocalSteps(7, 2), Encode(7, "bfloat16"), Mix(7, (), has_momentum=True))
 
 
 def test_no_copy_brings_the_state_of_an_optimiser(settings, tmp_path, pair):

@@ -36,7 +36,6 @@ def test_what_one_peer_has_sent_is_not_taken_for_what_another_one_offers(tmp_pat
 def test_nothing_outlives_the_process_whose_end_may_have_torn_it(tmp_path):
     incoming = Incoming(tmp_path)
     incoming.open(PEER, DIGEST, 10).write(b"abc")
-    incoming.draft("sum", 10)
     again = Incoming(tmp_path)
     assert again.all() == []
     assert again.open(PEER, DIGEST, 10).held == 0
@@ -59,13 +58,13 @@ def test_the_same_bytes_that_are_offered_while_they_are_in_use_get_a_file_of_the
 
 def test_parts_of_contents_that_never_end_do_not_fill_the_disk(tmp_path):
     incoming = Incoming(tmp_path)
-    draft, used = incoming.draft("sum", 10), incoming.open(PEER, DIGEST, 10)
+    used = incoming.open(PEER, DIGEST, 10)
     used.write(b"ab")
     for number in range(20):
         incoming.open(PEER, bytes([number]) * 32, 10).write(b"abc")
     names = {path.name for path in incoming.all()}
-    assert {draft.name, used.path.name} <= names
-    assert len(names) <= 2 + LEFT_MAX + 1
+    assert used.path.name in names
+    assert len(names) <= 1 + LEFT_MAX + 1
     assert incoming.open(PEER, bytes([19]) * 32, 10).held == 3
 
 

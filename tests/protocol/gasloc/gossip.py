@@ -31,7 +31,7 @@ PATIENCE = Patience(repair_seconds=2.0, start_seconds=20.0, linger_seconds=60.0)
 
 
 def make_rules(**changes):
-    fields = {"clients": 4, "steps": 40, "local_steps": 4, "alpha": 1.0, "encoding": "exact"} | changes
+    fields = {"clients": 4, "steps": 40, "local_steps": 4, "encoding": "exact"} | changes
     return GaslocRules(RUN_ID, BASE_DIGEST, fields.pop("clients"), fields.pop("steps"), **fields)
 
 
@@ -78,12 +78,13 @@ class Compute:
     def __init__(self, host):
         self.host = host
         self.replica = Replica(host.world.rules, host.disk.base, (host.drift,) * len(host.disk.base))
-        self.ours = self.made = None
+        self.ours = None
         self.free_at, self.life = 0.0, host.life
 
     @property
     def values(self):
-        return self.replica.values
+        """Before it took the replica with which all end."""
+        return self.replica.last.values
 
     def put(self, order):
         world, host = self.host.world, self.host
@@ -106,8 +107,8 @@ class Compute:
         disk.kept = {place: disk.kept[place] for place in node.needed()}
         newest = disk.checkpoints[-1] if disk.checkpoints else None
         if newest is not None:
-            self.replica.restore(newest.data)
-            self.replica.mixed = dict(newest.mixed)
+            self.replica.restore(newest.data, is_closing=self.host.world.rules.is_closing(newest.round - 1))
+            self.replica.mixed, self.replica.own = dict(newest.mixed), newest.own
         numbers = (newest.serial, newest.round) if newest is not None else (0, 0)
         self.host.do(lambda now: node.restored(*numbers, now))
 
@@ -117,9 +118,12 @@ class Compute:
         self.host.do(self.host.node.stepped)
 
     def encode(self, order):
+        if self.host.world.rules.is_closing(order.round):
+            self.replica.begin_closing()
         self.ours = self.replica.propose()
         content = Bytes(spell(self.ours, self.host.padding))
-        self.host.encoded.append((order.round, content.digest))
+        if not self.host.world.rules.is_closing(order.round):
+            self.host.encoded.append((order.round, content.digest))
         self.host.allowed = self.host.patience_seconds()
         self.host.do(lambda now: self.host.node.encoded(content, now))
 
@@ -132,35 +136,23 @@ class Compute:
         self.host.do(lambda now: self.host.node.kept(*kept, is_right=is_right, now=now))
 
     def mix(self, order):
-        self.host.mixes.append((order.round, tuple(one.partner for one in order.partners)))
+        found = self.host.mixes if order.has_momentum else self.host.closing
+        found.append((order.round, tuple(one.partner for one in order.partners)))
         for partner, weight in order.partners:
             self._pull(order.round, partner, weight)
-        self.replica.finish()
+        self.replica.finish(has_momentum=order.has_momentum)
 
-    def gather(self, order):
-        is_right = digest_of(order.sink.data) == order.digest
-        if is_right:
-            self.replica.gather(order.round, read(order.sink.data, len(self.values)), order.hosts)
-        self.host.do(lambda now: self.host.node.gathered(order.round, order.partner, is_right=is_right, now=now))
+    def publish(self, order):
+        content = Bytes(spell(self.replica.values, self.host.padding))
+        self.host.do(lambda now: self.host.node.published(content, now))
 
-    def total(self, order):
-        means, hosts = self.replica.total(order.round, has_momentum=order.has_momentum)
-        self.made = Bytes(spell(means, self.host.padding))
-        self.host.do(lambda now: self.host.node.totalled(order.round, self.made, hosts, now))
-
-    def agree(self, order):
-        content = self.made if order.sink is None else Bytes(bytes(order.sink.data))
-        if content.digest != order.digest:
-            self.host.do(lambda now: self.host.node.taken(order.round, None, now))
-            return
-        result = read(content.data, len(self.values))
-        self.replica.agree(result, is_last=order.is_last)
-        self.host.agreed.append((order.round, result))
-        self.host.do(lambda now: self.host.node.taken(order.round, content, now))
-
-    def close(self, order):
-        self.replica.close()
-        self.host.closed.append(order.round)
+    def take(self, order):
+        content = None
+        if digest_of(order.sink.data) == order.digest:
+            self.replica.take(read(order.sink.data, len(self.values)))
+            self.host.taken += 1
+            content = Bytes(spell(self.replica.values, self.host.padding))
+        self.host.do(lambda now: self.host.node.taken(content, now))
 
     def correct(self, order):
         self._pull(order.round, order.partner, order.weight)
@@ -172,7 +164,9 @@ class Compute:
     def keepcheckpoint(self, order):
         """As they are now; it is on the disk some time later."""
         life, host = self.life, self.host
-        kept = Checkpoint(order.serial, order.round, self.replica.save(host.padding), dict(self.replica.mixed))
+        kept = Checkpoint(
+            order.serial, order.round, self.replica.save(host.padding), dict(self.replica.mixed), self.replica.own
+        )
 
         def write():
             if host.life == life:
@@ -222,8 +216,8 @@ class Host:
         """As its disk knows; `life` is counted by the world."""
         self.drifted, self.corrections, self.adopted = Fraction(0), 0, 0
         self.encoded, self.mixes, self.events, self.finished_at = [], [], [], None
-        self.agreed, self.closed = [], []
-        """Rounds with a result, and what it was; rounds without."""
+        self.closing, self.taken = [], 0
+        """Closing rounds, with whom; how often it took the replica with which all end."""
         self.said = {}
         """What was offered in any life, by (round, partner)."""
         self.refused = []
@@ -243,6 +237,11 @@ class Host:
     @property
     def values(self):
         return self.compute.values
+
+    @property
+    def last(self):
+        """What it ends with."""
+        return self.compute.replica.values
 
     def disk_seconds(self):
         return self.world.rng.uniform(0.001, 0.05)

@@ -4,7 +4,18 @@ import pytest
 from gossip import World
 
 from seedflood.protocol.gasloc.copies import PLACES
-from seedflood.protocol.gasloc.messages import Accept, Chunk, Credit, Kind, Offer, Progress, Want, decode, encode
+from seedflood.protocol.gasloc.messages import (
+    NEWEST,
+    Accept,
+    Chunk,
+    Credit,
+    Kind,
+    Offer,
+    Progress,
+    Want,
+    decode,
+    encode,
+)
 from seedflood.protocol.swarm.messages import Opaque
 
 COPY_BYTES = 1_000_000
@@ -31,7 +42,7 @@ def let_crawl(world, liar, seconds=25.0):
     def change(sender, receiver, message):
         saying = said(message)
         if sender is liar and isinstance(saying, Progress):
-            return Opaque(encode(Progress(world.rules.rounds, True, True, False)))
+            return Opaque(encode(Progress(world.rules.rounds, True, True)))
         return message
 
     def drop(sender, receiver, message):
@@ -91,7 +102,7 @@ def take_slowly(world, donor, liar):
     def lie(number):
         sending = offered()
         if sending is None:
-            hear(Want())
+            hear(Want(NEWEST))
         else:
             hear(Accept(sending.content.digest, number // 20))
             hear(Credit(sending.key, 1 + number // 20))
@@ -127,7 +138,7 @@ def test_who_crawls_loses_its_place_though_it_asks_again_and_again():
 @pytest.mark.parametrize("claimed", [1, COPY_BYTES - 1])
 def test_bytes_that_are_claimed_give_no_more_time_than_bytes_that_were_sent(claimed):
     world, (donor, liar) = make_world(COPY_BYTES, 0)
-    donor.do(lambda now: donor.node.received(liar.origin, Opaque(encode(Want())), now))
+    donor.do(lambda now: donor.node.received(liar.origin, Opaque(encode(Want(NEWEST))), now))
     world.run(1)
     (place,) = donor.gasloc.serve._places.values()
     for start in (claimed, 0, claimed, 0):

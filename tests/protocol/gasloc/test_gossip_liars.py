@@ -8,6 +8,7 @@ from gossip import Bytes, World
 from seedflood.errors import PeerError
 from seedflood.protocol.gasloc.matching import Lottery
 from seedflood.protocol.gasloc.messages import (
+    NEWEST,
     Accept,
     Chunk,
     Credit,
@@ -64,7 +65,7 @@ def offer(round_=2, size=100, digest=DIGEST, encoding="exact", degree=1, kind=Ki
         (offer(degree=0), "limit"),
         (offer(kind=Kind.COPY, size=1 << 45), "limit"),
         (offer(kind=Kind.COPY, round_=10**6), "limit"),
-        (Progress(10**9, True, True, False), "limit"),
+        (Progress(10**9, True, True), "limit"),
     ],
 )
 def test_what_no_host_of_the_run_says_is_refused(saying, reason):
@@ -221,16 +222,16 @@ def test_copies_are_given_to_few_at_a_time_and_not_again_and_again():
         world.plan(donor, peer)
     world.run(30, until=lambda: donor.disk.checkpoints and donor.node.phase == "training")
     for peer in (second, liar):
-        out = hear(world, donor, peer, Want())
+        out = hear(world, donor, peer, Want(NEWEST))
         assert [type(order) for order in out.orders] == [OpenCopy]
     world.run(0.06)
-    assert replies(hear(world, donor, other, Want())) == [Decline(Kind.COPY, 0, Reason.BUSY, 0)]
-    out = hear(world, donor, liar, Want())
+    assert replies(hear(world, donor, other, Want(NEWEST))) == [Decline(Kind.COPY, 0, Reason.BUSY, 0)]
+    out = hear(world, donor, liar, Want(NEWEST))
     assert [saying.kind for saying in replies(out)] == [Kind.COPY]
     assert out.orders == []
     content = donor.gasloc.serve._places[liar.origin].sending.content
     hear(world, donor, liar, Accept(content.digest, content.size))
-    assert replies(hear(world, donor, liar, Want())) == [Decline(Kind.COPY, 0, Reason.BUSY, 0)]
+    assert replies(hear(world, donor, liar, Want(NEWEST))) == [Decline(Kind.COPY, 0, Reason.BUSY, 0)]
 
 
 def test_a_copy_that_is_not_what_was_offered_is_not_adopted_and_another_donor_is_asked():

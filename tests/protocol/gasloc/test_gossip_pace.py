@@ -3,7 +3,7 @@ import pytest
 from seedflood.errors import ConfigError
 from seedflood.protocol.gasloc.pace import Pace
 from seedflood.protocol.gasloc.phase import TRANSITIONS, Lifecycle, Phase
-from seedflood.protocol.gasloc.rules import Bounds, GaslocRules
+from seedflood.protocol.gasloc.rules import CLOSING_ROUNDS_MAX, Bounds, GaslocRules
 from seedflood.protocol.swarm.delays import HopDelays
 
 PEER = 5
@@ -88,12 +88,9 @@ def test_who_comes_to_no_later_round_for_long_stands_still_whatever_else_it_stat
     [
         {"steps": 10, "local_steps": 4},
         {"local_steps": 0},
-        {"alpha": 0.0},
-        {"alpha": 1.5},
         {"gamma": 1.0},
         {"gamma": -0.1},
         {"delay_steps": 101},
-        {"final_rounds": -1},
         {"encoding": ""},
         {"encoding": "a word of many bytes"},
     ],
@@ -104,9 +101,10 @@ def test_what_makes_no_run_is_refused(wrong):
 
 
 def test_rounds_follow_from_steps():
-    rules = GaslocRules(bytes(32), bytes(32), 4, steps=1000, local_steps=50, final_rounds=2, matching="one")
-    assert (rules.training_rounds, rules.rounds) == (20, 22)
-    assert [rules.matching_of(round_) for round_ in (19, 20)] == ["one", "full"]
+    rules = GaslocRules(bytes(32), bytes(32), 4, steps=1000, local_steps=50, matching="one")
+    assert (rules.training_rounds, rules.rounds) == (20, 20 + CLOSING_ROUNDS_MAX)
+    assert [rules.slots_of(round_) for round_ in (19, 20)] == [1, None]
+    assert [rules.encoding_of(round_) for round_ in (19, 20)] == ["bfloat16", "float32"]
 
 
 @pytest.mark.parametrize("before", Phase)

@@ -60,15 +60,15 @@ def test_every_host_does_all_local_steps():
     assert world.total() == world.initial + 4 * 40
 
 
-def test_on_a_complete_graph_a_full_exchange_with_alpha_1_makes_the_mean():
+def test_on_a_complete_graph_a_full_exchange_makes_the_mean():
     world = make_world(5, "complete", steps=4, matching="full")
     world.finish()
     assert {host.values[0] for host in world.hosts} == {Fraction(2)}
 
 
 def test_what_is_mixed_is_what_the_laplacian_of_the_pairs_says():
-    """A dense reference: theta = phi - alpha L phi + gamma (phi - phi_prev), by the pairs that were mixed."""
-    world = make_world(6, steps=24, matching="two", alpha=0.5, gamma=0.25, how=[{"drift": Fraction(1, 8)}])
+    """A dense reference: theta = phi - L phi + gamma (phi - phi_prev), by the pairs that were mixed."""
+    world = make_world(6, steps=24, matching="two", gamma=0.25, how=[{"drift": Fraction(1, 8)}])
     world.finish()
     rounds = [dict(host.mixes) for host in world.hosts]
     index = {host.origin: k for k, host in enumerate(world.hosts)}
@@ -80,11 +80,11 @@ def test_what_is_mixed_is_what_the_laplacian_of_the_pairs_says():
             for k, mixed in enumerate(rounds)
         ]
         values = [
-            one - Fraction(1, 2) * back + Fraction(1, 4) * (one - before)
+            one - back + Fraction(1, 4) * (one - before)
             for one, back, before in zip(phi, pull, previous or phi, strict=True)
         ]
         previous = phi
-    assert [host.values[0] for host in world.hosts] == values
+    assert [host.compute.replica.before_closing[0] for host in world.hosts] == values
 
 
 def test_pairs_are_what_both_of_their_ends_mix():
@@ -93,15 +93,6 @@ def test_pairs_are_what_both_of_their_ends_mix():
     pairs = {(round_, host.origin, other) for host in world.hosts for round_, others in host.mixes for other in others}
     assert pairs
     assert {(round_, b, a) for round_, a, b in pairs} == pairs
-
-
-def test_final_rounds_bring_all_neighbours_together():
-    plain, final = (make_world(6, "complete", steps=8, final_rounds=rounds) for rounds in (0, 1))
-    plain.finish()
-    final.finish()
-    assert spread(plain) > 0
-    assert spread(final) == 0
-    assert final.total() == final.initial
 
 
 def test_hosts_with_other_numbers_of_local_steps_share_rounds():
@@ -128,7 +119,7 @@ def test_a_host_that_finds_nobody_begins_alone_after_some_time():
     assert not host.node.is_ready
     world.run(5)
     assert [event.facts["why"] for event in host.named("waiting")] == [["no link"]]
-    world.run(25)
+    world.run(85)
     assert host.finished_at is not None
 
 
@@ -426,7 +417,7 @@ def test_messages_that_move_a_transfer_on_are_counted():
     world.change = watch
     world.finish()
     assert heard.count("Chunk") + heard.count("Credit") >= 8
-    assert len(heard) - host.node.news < 5
+    assert len(heard) - host.node.news < 7
 
 
 def test_who_exchanges_after_every_step_costs_a_neighbour_next_to_nothing():
@@ -448,10 +439,10 @@ def test_who_says_the_same_rounds_again_and_again_is_charged_for_it():
     world.run(30, until=lambda: world.hosts[0].gasloc.round == 3)
     host, liar = world.hosts
     for round_ in (1, 2, 1, 2, 3, 2, 3):
-        host.node.received(liar.origin, Opaque(encode(Progress(round_, True, True, False))), world.now)
+        host.node.received(liar.origin, Opaque(encode(Progress(round_, True, True))), world.now)
     news = host.node.news
     for round_ in (1, 2, 1, 2, 3, 2, 3):
-        host.node.received(liar.origin, Opaque(encode(Progress(round_, True, True, False))), world.now)
+        host.node.received(liar.origin, Opaque(encode(Progress(round_, True, True))), world.now)
     assert host.node.news == news
 
 

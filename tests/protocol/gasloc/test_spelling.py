@@ -30,13 +30,13 @@ PLACES = st.integers(0, 2**64 - 1)
 WORDS = st.text("abcdefgh0123456789-", max_size=16)
 
 SAYINGS = st.one_of(
-    st.builds(Progress, ROUNDS, st.booleans(), st.booleans(), st.booleans()),
+    st.builds(Progress, ROUNDS, st.booleans(), st.booleans()),
     st.builds(
         Offer, st.sampled_from(Kind), ROUNDS, DIGESTS, st.integers(1, SIZE_MAX), st.integers(0, 2**16 - 1), WORDS
     ),
     st.builds(Accept, DIGESTS, PLACES),
     st.builds(Decline, st.sampled_from(Kind), ROUNDS, st.sampled_from(Reason), ROUNDS),
-    st.just(Want()),
+    st.builds(Want, DIGESTS),
     st.builds(Chunk, KEYS, PLACES, st.binary(min_size=1, max_size=200)),
     st.builds(Credit, KEYS, PLACES),
     st.builds(Kept, ROUNDS, DIGESTS),

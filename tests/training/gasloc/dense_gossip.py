@@ -7,7 +7,6 @@ import torch
 
 from seedflood.cluster.topology import make_topology
 from seedflood.training.gasloc.exchange import Arrival, FreshDifference, Offer
-from seedflood.training.gasloc.gathering import Gathering
 from seedflood.training.gasloc.outer import Mixed, Outer, Pull, pair_weight
 
 READ_BYTES = 100_003
@@ -64,35 +63,6 @@ def mix(outers: Sequence[Outer], weights: numpy.ndarray) -> list[Mixed]:
     return [outer.mix(its) for outer, its in zip(outers, pulls, strict=True)]
 
 
-def agree(outers: Sequence[Outer], parents: Sequence[int], *, is_last: bool = False) -> list[Mixed]:
-    """A round in which all agree. parents: of each worker its place in the list, an earlier one; the root is first."""
-    for outer in outers:
-        outer.propose("float32" if is_last else None)
-    gatherings = [Gathering(outer) for outer in outers]
-    for worker in reversed(range(1, len(outers))):
-        hosts, above = gatherings[worker].hosts, gatherings[parents[worker]]
-        if hosts == 1:
-            above.add(arrived(outers[worker].offer), 1)
-        else:
-            above.add(_arrived(outers[worker], *_written(gatherings[worker], has_momentum=False)), hosts)
-    assert gatherings[0].hosts == len(outers)
-    result = _written(gatherings[0], has_momentum=not is_last)
-    return [outer.take(_arrived(outer, *result).told, is_last=is_last) for outer in outers]
-
-
-def _written(gathering: Gathering, *, has_momentum: bool) -> tuple[numpy.ndarray, bytes]:
-    payload = numpy.zeros(gathering.size, numpy.uint8)
-    return payload, gathering.write(payload, has_momentum=has_momentum)
-
-
-def _arrived(outer: Outer, payload: numpy.ndarray, digest: bytes) -> Arrival:
-    offer = outer.offer
-    arrival = Arrival(offer.numbers, offer.encoding.name, len(payload), digest, buffer=payload)
-    arrival.held = arrival.size
-    arrival.check()
-    return arrival
-
-
 def dense_rounds(
     start_WF: numpy.ndarray,
     progress: Callable[[int, numpy.ndarray], numpy.ndarray],
@@ -100,7 +70,6 @@ def dense_rounds(
     rounds: int,
     *,
     eta: float,
-    alpha: float,
     gamma: float,
 ) -> list[numpy.ndarray]:
     """theta of all workers after every round, float64. progress: of a round and where it began, (W, F) each."""
@@ -108,7 +77,7 @@ def dense_rounds(
     found = []
     for number in range(rounds):
         phi_WF = theta_WF + eta * progress(number, theta_WF)
-        theta_WF = phi_WF - alpha * laplacian(weights) @ phi_WF + gamma * (phi_WF - previous_WF)
+        theta_WF = phi_WF - laplacian(weights) @ phi_WF + gamma * (phi_WF - previous_WF)
         previous_WF = phi_WF
         found.append(theta_WF)
     return found

@@ -10,7 +10,7 @@ from seedflood.training.gasloc.exchange import KeptDifference
 from seedflood.training.gasloc.outer import PLAIN, OuterSettings, Pull
 from seedflood.training.gasloc.worker import ELEMENTWISE
 
-FULL = OuterSettings(eta=0.8, alpha=0.9, gamma=0.5, encoding="uint8")
+FULL = OuterSettings(eta=0.8, gamma=0.5, encoding="uint8")
 
 
 def rounds(trainers, count, steps=3):

@@ -6,6 +6,7 @@ from dense_gossip import arrived, dense_rounds, exchange, mix, random_WF, tensor
 from seedflood.training.gasloc import encodings
 from seedflood.training.gasloc.exchange import FreshDifference, KeptDifference
 from seedflood.training.gasloc.outer import PLAIN, Outer, OuterSettings, Pull, pair_weight
+from study.methods.follower import Follower, average
 
 PIECE = 4 * encodings.BLOCK
 NUMBERS = PIECE + 48
@@ -41,17 +42,15 @@ def run(settings, start_WF, progress, weights, rounds):
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize(("graph", "workers"), GRAPHS)
-@pytest.mark.parametrize(
-    ("eta", "alpha", "gamma"), [(1.0, 1.0, 0.0), (1.0, 0.5, 0.9), (0.7, 1.0, 0.5), (1.3, 0.8, 0.0)]
-)
-def test_an_outer_step_is_that_of_the_dense_reference(graph, workers, seed, eta, alpha, gamma):
+@pytest.mark.parametrize(("eta", "gamma"), [(1.0, 0.0), (1.0, 0.9), (0.7, 0.5), (1.3, 0.0)])
+def test_an_outer_step_is_that_of_the_dense_reference(graph, workers, seed, eta, gamma):
     weights, start_WF, progress = (
         weights_of(graph, workers),
         random_WF(workers, NUMBERS, seed),
         progress_of(seed, workers),
     )
-    ours = run(OuterSettings(eta, alpha, gamma), start_WF, progress, weights, 4)
-    dense = dense_rounds(start_WF, progress, weights, 4, eta=eta, alpha=alpha, gamma=gamma)
+    ours = run(OuterSettings(eta, gamma), start_WF, progress, weights, 4)
+    dense = dense_rounds(start_WF, progress, weights, 4, eta=eta, gamma=gamma)
     for found, expected in zip(ours, dense, strict=True):
         numpy.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
 
@@ -61,7 +60,7 @@ def test_an_outer_step_is_that_of_the_dense_reference(graph, workers, seed, eta,
 def test_gossip_keeps_the_mean_whatever_the_pairs_and_the_encoding(seed, encoding):
     workers, rounds = 5, 6
     values = tensors(random_WF(workers, NUMBERS, seed))
-    outers = [Outer(value_F, OuterSettings(alpha=0.9, encoding=encoding)) for value_F in values]
+    outers = [Outer(value_F, OuterSettings(encoding=encoding)) for value_F in values]
     expected_F = torch.stack(values).double().mean(dim=0)
     rng = numpy.random.default_rng(seed)
     for number in range(rounds):
@@ -102,7 +101,7 @@ def test_on_a_complete_graph_the_mean_follows_nesterovs_step(workers, seed):
     eta, gamma, rounds = 0.7, 0.9, 10
     start_WF = 0.1 * numpy.repeat(random_WF(1, 512, seed), workers, axis=0)  # of the size of weights
     progress = progress_of(seed, workers, 512, 0.01)
-    ours = run(OuterSettings(eta, 1.0, gamma), start_WF, progress, weights_of("complete", workers), rounds)
+    ours = run(OuterSettings(eta, gamma), start_WF, progress, weights_of("complete", workers), rounds)
     means = (lambda _, n=number: progress(n, None).astype(numpy.float64).mean(axis=0) for number in range(rounds))
     for found, expected in zip(ours, nesterov(start_WF[0], means, eta, gamma), strict=True):
         numpy.testing.assert_allclose(found.mean(axis=0), expected, rtol=0, atol=1e-6)
@@ -119,7 +118,7 @@ def test_with_equal_curvature_the_mean_follows_diloco_although_the_workers_diffe
     def progress(_, theta_WF):
         return shrink * (centre_WF - theta_WF)
 
-    ours = run(OuterSettings(eta, 1.0, gamma), start_WF, progress, weights_of("complete", workers), rounds)
+    ours = run(OuterSettings(eta, gamma), start_WF, progress, weights_of("complete", workers), rounds)
     steps = [lambda theta_F: shrink * (centre_WF.mean(axis=0) - theta_F)] * rounds
     for found, expected in zip(ours, nesterov(start_WF[0], steps, eta, gamma), strict=True):
         numpy.testing.assert_allclose(found.mean(axis=0), expected, rtol=0, atol=1e-6)
@@ -148,18 +147,14 @@ def test_on_a_complete_graph_a_worker_keeps_momentum_of_its_own():
 def test_to_follow_the_mean_is_dilocos_outer_step(seed, eta):
     workers, gamma, rounds = 3, 0.9, 6
     values = tensors(0.1 * numpy.repeat(random_WF(1, NUMBERS, seed), workers, axis=0))
-    outers = [Outer(value_F, OuterSettings(eta, gamma=gamma)) for value_F in values]
+    outers = [Follower(value_F, OuterSettings(eta, gamma)) for value_F in values]
     progress = progress_of(seed, workers, size=0.01)
     means = (lambda _, n=number: progress(n, None).astype(numpy.float64).mean(axis=0) for number in range(rounds))
     expected = nesterov(values[0].numpy().copy(), means, eta, gamma)
     for number in range(rounds):
         for value_F, step_F in zip(values, tensors(progress(number, None)), strict=True):
             value_F += step_F
-        for outer in outers:
-            outer.propose()
-        mean_F = torch.stack([torch.cat([o.offer.told(i) for i in range(len(o.offer.pieces))]) for o in outers]).mean(0)
-        for outer in outers:
-            outer.follow(mean_F)
+        average(outers)
         step = next(expected)
         for value_F in values:
             numpy.testing.assert_allclose(value_F.numpy(), step, rtol=0, atol=1e-6)
@@ -171,8 +166,8 @@ def test_a_correction_that_comes_late_is_added_to_the_progress_made_meanwhile(et
     """Progress that does not depend on the parameters ends in the same place, overlapped or not."""
     start_WF, weights = random_WF(3, 64, 4), weights_of("ring", 3)
     prompt, late = tensors(start_WF), tensors(start_WF)
-    prompts = [Outer(value_F, OuterSettings(eta, 1.0, gamma)) for value_F in prompt]
-    lates = [Outer(value_F, OuterSettings(eta, 1.0, gamma, is_overlapped=True)) for value_F in late]
+    prompts = [Outer(value_F, OuterSettings(eta, gamma)) for value_F in prompt]
+    lates = [Outer(value_F, OuterSettings(eta, gamma, is_overlapped=True)) for value_F in late]
     ahead = [torch.zeros(64) for _ in late]
     for number in range(4):
         steps = tensors(random_WF(3, 64, number, 1))
@@ -199,6 +194,23 @@ def test_a_round_without_partners_is_momentum_alone():
     mixed = outer.mix([])
     assert torch.equal(value_F, torch.arange(16) + 3.0)
     assert (mixed.neighbours, mixed.distance, outer.round, outer.offer) == (0, 0.0, 1, None)
+
+
+def test_a_closing_round_has_no_momentum():
+    value_F = torch.arange(16, dtype=torch.float32)
+    outer = Outer(value_F, OuterSettings(gamma=0.5, encoding="uint8"))
+    value_F += 2
+    assert outer.propose("float32").told(0).tolist() == value_F.tolist()
+    outer.mix([], has_momentum=False)
+    assert torch.equal(value_F, torch.arange(16) + 2.0)
+
+
+def test_replaced_parameters_are_exactly_those_of_the_other_host():
+    value_F, other_F = tensors(random_WF(2, NUMBERS, 1))
+    outer = Outer(value_F, OuterSettings(eta=0.5, gamma=0.5, is_overlapped=True))
+    outer.replace(arrived(Outer(other_F, PLAIN).propose()).told)
+    assert torch.equal(value_F, other_F)
+    assert torch.equal(outer.anchor_F, other_F)
 
 
 def test_the_distance_is_relative_to_the_parameters():
@@ -253,8 +265,8 @@ def test_what_was_kept_mixes_as_what_has_just_arrived(encoding):
 def test_a_pull_that_is_known_late_counts_in_full_and_is_no_local_progress(when, eta):
     """One step of 4 in a round that has nobody, and a pull of 1 from the round before."""
     values_F = torch.zeros(16)
-    outer = Outer(values_F, OuterSettings(eta=eta, alpha=0.5, is_overlapped=True))
-    late = Pull(0.5, KeptDifference(numpy.full(16, -4.0, dtype=numpy.float32)))
+    outer = Outer(values_F, OuterSettings(eta=eta, is_overlapped=True))
+    late = Pull(0.25, KeptDifference(numpy.full(16, -4.0, dtype=numpy.float32)))
     if when == "between rounds":
         outer.correct(late)
     values_F += 4

@@ -13,26 +13,22 @@ import numpy as np
 
 from seedflood.errors import DiskFullError, PeerError
 from seedflood.host.compute_thread import Run, nothing
-from seedflood.host.gasloc.agreeing import Sums
 from seedflood.host.gasloc.files import FileContent, Incoming, KeptParts, StoredArray, path_of, remove
 from seedflood.protocol.gasloc.node import GaslocNode
 from seedflood.protocol.gasloc.orders import (
     Adopt,
-    Agree,
-    Agreeing,
-    Close,
     Correct,
     Drop,
     Encode,
-    Gather,
     Keep,
     KeepCheckpoint,
     Mix,
     OpenCopy,
     Order,
+    Publish,
     Restore,
+    Take,
     TakeLocalSteps,
-    Total,
 )
 from seedflood.protocol.gasloc.transfer import Content
 from seedflood.protocol.origin import STEP_MAX, OriginId
@@ -93,7 +89,6 @@ class ComputeAdapter:
         self._piece = 1
         """How many local steps one job takes."""
         self._numbers = len(trainer.worker.flat.values_F)
-        self._sums = Sums(trainer, places.incoming)
 
     def put(self, order: Order) -> None:
         match order:
@@ -103,8 +98,8 @@ class ComputeAdapter:
                 self._take_steps(order.count)
             case Encode():
                 self._order_encode(order)
-            case Gather() | Total() | Agree() | Close():
-                self._agree(order)
+            case Publish() | Take():
+                self._end(order)
             case Mix() | Correct():
                 self._add(order)
             case Keep():
@@ -127,6 +122,12 @@ class ComputeAdapter:
             self._order_mix(order)
         else:
             self._run(lambda: self._correct(order), self._tell_lost)
+
+    def _end(self, order: Publish | Take) -> None:
+        if isinstance(order, Take):
+            self._order_take(order)
+        else:
+            self._run(self._trainer.content, lambda content: self.do(lambda now: self.node.published(content, now)))
 
     # To begin
 
@@ -151,17 +152,18 @@ class ComputeAdapter:
         if snapshot is None:
             return 0, 0
         self._trainer.restore(snapshot.arrays, snapshot.facts)
-        self._close_offer()
+        self._close_offer(snapshot.facts)
         return int(snapshot.facts["serial"]), int(snapshot.facts["next_round"])
 
     def _is_usable(self, facts: Facts) -> bool:
         return facts.get("run_id") == self._run_id and self._trainer.is_restorable(facts)
 
-    def _close_offer(self) -> None:
+    def _close_offer(self, facts: Facts) -> None:
         """If the checkpoint was made during an exchange, ends that round without partners. What was mixed with partners
         is added separately (`Correct`)."""
         if self._trainer.outer.offer is not None:
-            self._trainer.outer.mix([])
+            is_closing = self.node.rules.is_closing(int(facts["next_round"]) - 1)
+            self._trainer.outer.mix([], has_momentum=not is_closing)
 
     # Rounds
 
@@ -223,7 +225,7 @@ class ComputeAdapter:
         def mix() -> tuple[Mixed, int]:
             found = [self._pull(order.round, partner, weight) for partner, weight in order.partners]
             pulls = [one for one in found if one is not None]
-            mixed = self._trainer.outer.mix(pulls)
+            mixed = self._trainer.outer.mix(pulls, has_momentum=order.has_momentum)
             remove(left)
             return mixed, len(found) - len(pulls)
 
@@ -234,46 +236,21 @@ class ComputeAdapter:
 
         self._run(mix, tell)
 
-    def _agree(self, order: Agreeing) -> None:
-        match order:
-            case Gather():
-                self._order_gather(order)
-            case Total():
-                self._order_total(order)
-            case Agree():
-                self._order_agree(order)
-            case Close():
-                self._run(self._sums.close, nothing)
+    # The end
 
-    def _order_gather(self, order: Gather) -> None:
-        def answer(is_right: bool) -> None:
-            self.do(lambda now: self.node.gathered(order.round, order.partner, is_right=is_right, now=now))
+    def _order_take(self, order: Take) -> None:
+        def take() -> Content | None:
+            path, trainer = path_of(order.sink), self._trainer
+            try:
+                buffer = StoredArray(path, np.uint8, order.sink.held)
+                trainer.take(trainer.expect(len(buffer), order.digest, buffer=buffer, is_last=True))
+            except PeerError:
+                return None
+            finally:
+                remove([path])
+            return trainer.content()
 
-        self._run(lambda: self._sums.gather(order), answer)
-
-    def _order_total(self, order: Total) -> None:
-        def answer(made: tuple[FileContent, int] | None) -> None:
-            content, hosts = made or (None, 0)
-            self.do(lambda now: self.node.totalled(order.round, content, hosts, now))
-
-        self._run(lambda: self._sums.total(order), answer)
-
-    def _order_agree(self, order: Agree) -> None:
-        left = self._incoming.all()
-
-        def agree() -> tuple[FileContent, Mixed] | None:
-            taken = self._sums.agree(order)
-            if taken is not None:
-                remove(left)  # what is still read stays until it is closed
-            return taken
-
-        def answer(taken: tuple[FileContent, Mixed] | None) -> None:
-            content, mixed = taken or (None, None)
-            if mixed is not None:
-                self._watcher.mixed(mixed)
-            self.do(lambda now: self.node.taken(order.round, content, now))
-
-        self._run(agree, answer)
+        self._run(take, lambda content: self.do(lambda now: self.node.taken(content, now)))
 
     def _correct(self, order: Correct) -> int:
         """Adds the part of an earlier round. Returns how many parts were lost: 0 or 1."""
@@ -354,5 +331,5 @@ class ComputeAdapter:
         is_usable = 0 <= int(facts["step"]) <= STEP_MAX and self._is_usable(facts)
         if not is_usable or not self._trainer.adopt(arrays, facts):
             return False
-        self._close_offer()
+        self._close_offer(facts)
         return True

@@ -26,10 +26,10 @@ from seedflood.protocol.swarm.messages import Member
 from seedflood.protocol.swarm.rules import Patience
 from seedflood.storage.journal import Journal
 from seedflood.storage.snapshots import Snapshots
-from seedflood.training.gasloc.encodings import ENCODINGS, EncodingName, payload_size
+from seedflood.training.gasloc.encodings import ENCODINGS, payload_size
 from seedflood.training.gasloc.loading import load_trainer
 from seedflood.training.gasloc.outer import Mixed
-from seedflood.training.gasloc.trainer import Trainer
+from seedflood.training.gasloc.trainer import LAST_ENCODING, Trainer
 from seedflood.training.gasloc.worker import LocalSteps
 from seedflood.transport.budget import Use
 
@@ -42,9 +42,6 @@ COPY_FACTOR, COPY_BYTES_SPARE = 9, 1 << 24
 CHECKPOINT_STEPS = 5
 """A checkpoint comes with each round, or if rounds are shorter with so many local steps: it takes as long as several of
 these. What is exchanged until the next one stays on the disk."""
-
-LAST_ENCODING: EncodingName = "float32"
-"""At the end of a run nobody can make up for what an encoding left out."""
 
 _log = structlog.stdlib.get_logger("seedflood")
 
@@ -102,13 +99,10 @@ class GaslocEngine(Engine, Watcher):
             steps=run.steps,
             run_seed=run.seed,
             local_steps=said.local_steps,
-            alpha=said.alpha,
             gamma=said.gamma,
             matching=said.matching,
             encoding=said.encoding,
             delay_steps=said.delay_steps,
-            final_rounds=said.final_rounds,
-            agrees_at_end=said.final == "agree",
             content_bytes_max=max(payload_size(ENCODINGS[name], numbers) for name in (said.encoding, LAST_ENCODING)),
             last_encoding=LAST_ENCODING,
             copy_bytes_max=COPY_FACTOR * 4 * numbers + COPY_BYTES_SPARE,
@@ -203,18 +197,15 @@ class GaslocEngine(Engine, Watcher):
     def result(self) -> dict[str, Any]:
         """tokens, seconds and bytes: since the process began."""
         exchange, carrier = self.node.gasloc.exchange, self.node.gasloc.carrier
-        agreement = self.node.gasloc.agreement
+        choice = self.node.gasloc.choice
         return {
             **self.report.figures(),
             "digest": self._digest.hex(),
-            "rounds": self.node.gasloc.round,
+            "rounds": min(self.node.gasloc.round, self.node.rules.training_rounds),
             "exchanges": exchange.mixed,
             "exchanges_skipped": exchange.skipped,
-            "agreements": agreement.agreed,
-            "agreements_missed": agreement.missed,
-            "agreements_uncounted": agreement.uncounted,
-            "agreed_hosts": agreement.hosts,
-            "unequal_replicas": len(agreement.testimony.unequal),
+            "equal_replicas": len(choice.equal()),
+            "unequal_replicas": len(choice.unequal()),
             "consensus_distance": round(self._distance, 9),
             "tokens": self._tokens.count,
             "tokens_per_second": round(self._tokens.per_second, 1),

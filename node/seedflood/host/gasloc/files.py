@@ -35,8 +35,6 @@ _CHECK_BYTES = 4
 LEFT_MAX = 4
 """How many files of contents that did not come to an end are kept, to go on with one of them."""
 
-DRAFT_PREFIX = "draft-"
-
 Numbers = NDArray[np.float32]
 
 
@@ -98,18 +96,11 @@ class Incoming:
         remove(self._unused()[:-LEFT_MAX])
         return sink
 
-    def draft(self, name: str, size: int) -> Path:
-        """A file of zeros, for a content of our own that is to be sent."""
-        path = self._folder / f"{DRAFT_PREFIX}{name}"
-        with disk_errors(path, "write", "file"), path.open("wb") as file:
-            file.truncate(size)
-        return path
-
     def _unused(self) -> list[Path]:
         """Files of contents, the oldest first."""
         found = []
         for path in self.all():
-            if path.name not in self._open and not path.name.startswith(DRAFT_PREFIX):
+            if path.name not in self._open:
                 with contextlib.suppress(FileNotFoundError):  # the compute thread has deleted it
                     found.append((path.stat().st_mtime_ns, path))
         return [path for _, path in sorted(found)]

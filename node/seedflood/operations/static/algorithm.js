@@ -11,7 +11,7 @@ const WRITERS = [
   [/^bytes_per_/, (value) => (value === null ? figure(value) : `${figure(value)} B`)],
   [/^bytes_/, bytes],
   [/_distance$/, (value) => percent(value, 2)],
-  [/tokens|halvings$|^round$|^exchanges|^agree|^slow_links$/, count],
+  [/tokens|halvings$|^round$|^exchanges|equal_replicas$|^slow_links$/, count],
 ];
 
 function write(name, value) {

@@ -7,26 +7,31 @@ it.
 The others have reached a round when half of the swarm has: a single neighbour could lie. The first round waits for all
 hosts, but no longer than a start may take. A host that starts again states no rounds until it takes part, so meanwhile
 its last word counts; else hosts that all start again would take the run for a new one.
+
+A run ends with closing rounds (`closing`), before which all wait for those that still train, and then with one replica
+for all (`choice`), before which all wait for each other again.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from seedflood.protocol.frontier import Held
-from seedflood.protocol.gasloc.agreement import Agreement
 from seedflood.protocol.gasloc.carrier import Carrier
+from seedflood.protocol.gasloc.choice import Choice
+from seedflood.protocol.gasloc.closing import closing_rounds
 from seedflood.protocol.gasloc.conversation import Conversation
 from seedflood.protocol.gasloc.copies import Fetch, Serve
 from seedflood.protocol.gasloc.exchange import Exchange
+from seedflood.protocol.gasloc.final_wait import FinalWait
 from seedflood.protocol.gasloc.ledger import Ledger
 from seedflood.protocol.gasloc.messages import Progress
 from seedflood.protocol.gasloc.orders import (
-    Close,
     Correct,
     Drop,
     Encode,
     KeepCheckpoint,
     Mix,
+    Publish,
     Restore,
     TakeLocalSteps,
 )
@@ -35,7 +40,15 @@ from seedflood.protocol.gasloc.pace import Pace
 from seedflood.protocol.gasloc.phase import Lifecycle, Phase
 from seedflood.protocol.gasloc.rules import GaslocRules, Habits
 from seedflood.protocol.gasloc.sight import figures_of, find_blockers, words_of
-from seedflood.protocol.gasloc.stated import Stated, behind, is_anyone_taking_part, rounds_of, standing_still, stated
+from seedflood.protocol.gasloc.stated import (
+    Result,
+    Stated,
+    distances,
+    is_anyone_taking_part,
+    known_graph,
+    rounds_of,
+    stated,
+)
 from seedflood.protocol.gasloc.transfer import Content, Sinks
 from seedflood.protocol.gasloc.trust import Trust
 from seedflood.protocol.origin import STEP_MAX, OriginId
@@ -45,9 +58,8 @@ from seedflood.protocol.swarm.presence import Presence
 from seedflood.protocol.swarm.standstill import Standstill
 from seedflood.protocol.view import Blocker, View
 
-LAST_PATIENCES = 2
-"""Once half of the swarm is at the end, nobody is waited for longer than twice as long as a host may stay in one round:
-who is behind goes on with the last round after its local steps."""
+CLOSING_CHECKPOINT_ROUNDS = 8
+"""Between two checkpoints while nothing is learned."""
 
 BEHIND_ROUNDS = 2
 """A host that is this many rounds behind jumps to the round of the others: half of the swarm has exchanged the next
@@ -66,30 +78,30 @@ class Gasloc:
         self.carrier = Carrier(presence.neighbours, sinks, outbox)
         self.trust = Trust(presence, outbox)
         self.exchange = Exchange(rules, bounds, presence, self.pace, self.ledger, self.carrier, self.trust, outbox)
-        self.agreement = Agreement(rules, bounds, presence, self.pace, self.ledger, self.carrier, self.trust, outbox)
-        self.fetch = Fetch(rules, bounds, presence.neighbours, self.carrier, self.trust, outbox)
+        self.choice = Choice(rules, bounds, presence, self.pace)
         self.serve = Serve(bounds, self.carrier, outbox)
-        self.talk = Conversation(
-            rules, presence, self.carrier, self.exchange, self.agreement, self.fetch, self.serve, self._where
-        )
+        self.fetch = Fetch(rules, bounds, presence.neighbours, self.carrier, self.trust, self.serve, outbox)
+        self.talk = Conversation(rules, presence, self.carrier, self.exchange, self.fetch, self.serve, self._where)
+        self.final_wait = FinalWait(rules, habits.patience, presence, self.pace, self.choice, self.talk)
         self._rules = rules
         self._presence = presence
         self._outbox = outbox
         self._patience = habits.patience
-        self._local_steps = habits.local_steps or rules.local_steps
-        self._checkpoint_rounds = habits.checkpoint_rounds
+        self._local_steps, self._checkpoint_rounds = habits.local_steps or rules.local_steps, habits.checkpoint_rounds
         self._has_spoken = self._is_forgetful = False
         self._known: Member | None = None
         """The last statement of an earlier life of ours that the journal has."""
         self._past_round = -1
         """The last round that others know of a life of ours that our journal lacks; -1 if there is none."""
-        self.is_restored = self._is_agreed = self._is_apart = False
-        """Was a checkpoint loaded? Do we have what all agreed on at the end of the run? Or could nobody give us that,
-        and we end with our own parameters?"""
+        self.is_restored = self.has_result = self._stands = self._is_alone = False
+        """Was a checkpoint loaded? Do we have the replica with which all end? May ours be that? Or could nobody give us
+        another one?"""
         self._has_parameters = False
         """Do we have other parameters than the base model?"""
         self.is_computing = self.is_waiting = False
         """is_computing: do we wait for local steps or for encoding? is_waiting: for all hosts to reach the end?"""
+        self._closing_end, self.aim = None, None  # type: int | None, Result | None
+        """The round after our last closing one; None before the first. The replica that we fetch, to end with it."""
         self._ahead = self._checkpoint_at = self._last_serial = 0
         """Local steps of the next round that are done, or being done, while this one is exchanged. The round of the
         last checkpoint. The serial of the one at the end of the run."""
@@ -97,8 +109,7 @@ class Gasloc:
         """When local steps were ordered last, and how many."""
         self.since = self._forsaken_since = self._now = 0.0
         """Since when we join or are finishing, and since when nobody could give us a copy."""
-        self._standstill, self._last_since = Standstill(), float("inf")
-        """_last_since: since when half of the swarm is at the end of the run."""
+        self._standstill = Standstill()
         self.shown: dict[str, float] = {}
         """Figures of the compute side, which are shown beside ours."""
 
@@ -123,27 +134,14 @@ class Gasloc:
         return member.last_step == self._rules.steps - 1
 
     def state(self) -> bytes:
-        return Stated(self.round, self.pace.slow, self.agreement.testimony.ours).packed()
+        return Stated(self.round, self.pace.slow, self.choice.ours).packed()
 
     def held(self) -> tuple[Held, ...]:
         return ()
 
-    @property
-    def has_result(self) -> bool:
-        """If the run ends by agreement: do we have the agreed parameters?"""
-        return self._is_agreed or not self._rules.agrees_at_end
-
     def _where(self) -> Progress:
         """How far we are, as neighbours are told."""
-        life = self.life
-        is_over = life.is_over or life.phase is Phase.LEFT
-        can_serve = life.is_active or (life.is_over and self.has_result)
-        return Progress(self.round, life.is_active, can_serve, is_over)
-
-    @property
-    def _meeting(self) -> Exchange | Agreement:
-        """What the round of ours ends with."""
-        return self.agreement if self._rules.is_agreement(self.round) else self.exchange
+        return Progress(self.round, self.life.is_active, self.life.phase not in (Phase.JOINING, Phase.LEFT))
 
     # What operators are shown
 
@@ -185,7 +183,7 @@ class Gasloc:
     def restored(self, serial: int, round_: int) -> None:
         """Answers a `Restore`: the numbers of the checkpoint that is loaded; zeros if it is the base model."""
         self.is_restored, self._has_parameters = True, serial > 0
-        self._is_agreed = self._rules.agrees_at_end and round_ >= self._rules.rounds
+        self.has_result = round_ >= self._rules.rounds
         self.round = max(round_, self.ledger.last_round + 1)
         for partner, entry in self.ledger.restored(serial):
             self._outbox.order(Correct(entry.round, partner, entry.weight))
@@ -193,8 +191,8 @@ class Gasloc:
     def leave(self) -> None:
         if self.life.phase is Phase.LEFT:
             return
-        if self._meeting.is_open:
-            self._meeting.abandon(self._now)
+        if self.exchange.is_open:
+            self.exchange.abandon(self._now)
             self._mix(self._now)
             self.round += 1
         if self.life.is_active:
@@ -224,7 +222,7 @@ class Gasloc:
         self.is_computing = False
         if not self.life.is_active:
             return
-        if self._meeting.is_open:
+        if self.exchange.is_open:
             self.life.enter(Phase.EXCHANGING)
         else:
             self._encode()
@@ -234,9 +232,10 @@ class Gasloc:
         self.is_computing = False
         if not self.life.is_active:
             return
-        if self.round + 1 - self._checkpoint_at >= self._checkpoint_rounds:
+        rounds = CLOSING_CHECKPOINT_ROUNDS if self._rules.is_closing(self.round) else self._checkpoint_rounds
+        if self.round + 1 - self._checkpoint_at >= rounds:
             self._keep_checkpoint(self.round + 1)
-        self._meeting.begin(self.round, content, now)
+        self.exchange.begin(self.round, content, now)
         self._ahead = min(self._rules.delay_steps, self._steps_of(self.round + 1))
         if self._ahead:
             self._take_steps(self.round + 1, self._ahead, now)
@@ -256,8 +255,29 @@ class Gasloc:
             for partner, round_ in self.ledger.replaced():
                 self._outbox.order(Drop(round_, partner))
             self._has_parameters = True
-            self._is_agreed = self._rules.agrees_at_end and self.fetch.round >= self._rules.rounds
             self._keep_checkpoint(max(self.round, self.fetch.round))
+
+    def published(self, content: Content) -> None:
+        """Answers a `Publish`. content: our replica at the end of the run."""
+        self.is_computing = False
+        known = self.choice.ours
+        author = known.author if known is not None and known.digest == content.digest else self._presence.ours.origin
+        self._state_result(Result(author, content.digest), content)
+
+    def taken(self, content: Content | None) -> None:
+        """Answers a `Take`. content: the replica with which all end; None: it was not what was offered."""
+        self.fetch.adopted(is_right=content is not None)
+        aim, self.aim = self.aim, None
+        if content is not None and aim is not None:
+            self._state_result(aim, content)
+        elif self.choice.ours is not None and self.life.phase is not Phase.LEFT:
+            self._order_publish()  # ours, which was withdrawn
+
+    def _state_result(self, result: Result, content: Content) -> None:
+        self.choice.ours = result
+        self.serve.publish(content, self._rules.rounds)
+        if self.life.phase is not Phase.LEFT:
+            self._presence.declare()
 
     # What is due
 
@@ -267,23 +287,20 @@ class Gasloc:
             changed = set(self._presence.changed)
             self._presence.changed.clear()
             self.pace.heard(rounds_of(self._presence.membership, changed), now)
-            self.agreement.heard(changed, now)
         self.carrier.advance(now)
         self.serve.advance(now)
         self.exchange.advance(now)
-        self.agreement.advance(now)
         if self.life.phase is Phase.JOINING and self.is_restored:
             self._join(now)
         elif self.life.is_active:
             self._go_on(now)
-        elif self.life.phase is Phase.FINISHING:
-            self._finish(now)
+        elif self.life.phase in (Phase.CHOOSING, Phase.FINISHING):
+            self._choose(now)
 
     def compare(self, now: float) -> None:
         """Repeats messages that may have been lost, and tells all neighbours how far we are."""
         self.talk.tell_progress()
         self.exchange.remind()
-        self.agreement.remind(self._now)
         if self.state() != self._presence.ours.algorithm and self.life.phase is not Phase.LEFT:
             self._presence.declare()
 
@@ -300,11 +317,14 @@ class Gasloc:
             self._outbox.tell("waiting", "warning", step=self.step, **facts)
 
     def wake_at(self, now: float) -> float:
-        times = [self.exchange.wake_at(), self.agreement.wake_at(), self.serve.wake_at(), self.fetch.wake_at(now)]
+        times = [self.exchange.wake_at(), self.serve.wake_at(), self.fetch.wake_at(now)]
         if self.life.phase is Phase.JOINING:
-            times += [self.since + self._patience.start_seconds, self._apart_at]
-        if self.life.phase is Phase.FINISHING or self.is_waiting:
-            times.append(self.since + self._patience.linger_seconds)
+            times.append(self.since + self._patience.start_seconds)
+        if self.is_waiting:
+            times.append(self.final_wait.wake_at())
+        if self.life.phase in (Phase.CHOOSING, Phase.FINISHING):
+            times += [self.since + self._patience.linger_seconds, self._alone_at, self._end_at]
+            times.append(self.choice.wake_at(now))
         later = (one for one in times if one > now)
         return min(self.carrier.wake_at(), *later, float("inf"))  # chunks may be due by the time that this is asked
 
@@ -319,14 +339,9 @@ class Gasloc:
             reached = self.talk.swarm_round()
             self.round = max(self.round, min(self.fetch.round, reached + 1), reached)  # a donor may overstate its round
             self._begin(now)
-        elif self._lacks_result and now >= self._apart_at and not self.fetch.is_under_way:
-            self._is_apart = True
-            self._outbox.tell("ends with its own parameters: nobody had those that all agreed on", "warning")
-            self._begin(now)
         elif self.fetch.is_under_way or (self._has_waited(now) and self._is_copy_needed()):
-            self.fetch.least_round = self._rules.rounds if self._lacks_result else 0
-            self.fetch.advance(self.talk.progress, now)
-            if not self._lacks_result and self._is_forsaken(now):
+            self.fetch.advance(self.talk.donors(), now)
+            if self._is_forsaken(now):
                 self._outbox.tell("nobody has a copy: begins with its own parameters", "warning", round=self.round)
                 self._begin(now)
         elif self._has_waited(now):
@@ -334,8 +349,8 @@ class Gasloc:
 
     def _has_waited(self, now: float) -> bool:
         """Do we know from a neighbour how far the others are, and are all of them there if the run has not begun? Or
-        was that waited for long enough? Who has what all have agreed on needs nobody."""
-        if self._rules.clients == 1 or self._is_agreed or now >= self.since + self._patience.start_seconds:
+        was that waited for long enough? Who has the replica with which all end needs nobody."""
+        if self._rules.clients == 1 or self.has_result or now >= self.since + self._patience.start_seconds:
             return True
         membership = self._presence.membership
         has_begun = self._has_parameters or bool(membership.words())
@@ -353,9 +368,10 @@ class Gasloc:
         return now >= self._forsaken_since + self._patience.start_seconds
 
     def _is_copy_needed(self) -> bool:
-        """Are the others so far ahead that parameters like ours would set them back?"""
-        if self._lacks_result:
-            return True
+        """Are the others so far ahead that parameters like ours would set them back? At the end of the run all get the
+        same."""
+        if self._has_ended:
+            return False
         if not self._has_parameters:
             return self.talk.swarm_round() > self._rules.fresh_rounds
         return self._is_stale()
@@ -365,15 +381,9 @@ class Gasloc:
         return stale > 0 and self.talk.swarm_round() - self.round > stale
 
     @property
-    def _lacks_result(self) -> bool:
-        """Have the others agreed at the end of the run, and we have not?"""
-        reached = max(self.round, self.talk.swarm_round())
-        return reached >= self._rules.rounds and not self.has_result and not self._is_apart
-
-    @property
-    def _apart_at(self) -> float:
-        """Until when we wait for a neighbour that can give us the agreed parameters."""
-        return self.since + self._patience.start_seconds + self._patience.linger_seconds
+    def _has_ended(self) -> bool:
+        """Is the run over for most of the others?"""
+        return self.talk.swarm_round() >= self._rules.rounds
 
     def _begin(self, now: float) -> None:
         """Takes part, beginning with a round for which no past life of ours has offered anything."""
@@ -381,21 +391,24 @@ class Gasloc:
         self._has_parameters = True
         if self._is_forgetful:
             self.round = max(self.round, self._past_round + 1, self.talk.swarm_round())
+        stands = self.round >= self._rules.rounds  # who has not come to the end takes what the others have
+        if self._has_ended:
+            self.round = self._rules.rounds
         if not self._has_spoken:
             self._has_spoken = True
             self._presence.take_part(self.step)
         self._outbox.tell("takes part", round=self.round)
-        self._begin_round(self.round, now)
+        self._begin_round(self.round, now, stands=stands)
 
     # Rounds
 
-    def _begin_round(self, round_: int, now: float) -> None:
+    def _begin_round(self, round_: int, now: float, *, stands: bool = True) -> None:
+        """stands: at the end of the run, may our replica be the one that all take?"""
+        if self._closing_end is not None and round_ >= self._closing_end:
+            round_ = self._rules.rounds
         self.round = round_
         if round_ >= self._rules.rounds:
-            if self._lacks_result:
-                self._take_copy("a copy is needed: all have agreed without us", now)
-            else:
-                self._end(now)
+            self._come_to_the_end(now, stands=stands)
             return
         steps, self._ahead = self._steps_of(round_) - self._ahead, 0
         if steps > 0:
@@ -415,70 +428,52 @@ class Gasloc:
     def _encode(self) -> None:
         """Our local steps are done. If the others are far ahead, these steps count for the round that the others have
         reached."""
-        reached = min(self.talk.swarm_round(), self._rules.rounds - 1)
+        reached = self.talk.swarm_round()
+        self.life.enter(Phase.EXCHANGING)
+        if reached >= self._rules.rounds:
+            self._begin_round(reached, self._now, stands=False)
+            return
         if reached >= self.round + BEHIND_ROUNDS:
             self._jump(reached)
-        self.life.enter(Phase.EXCHANGING)
-        if self._rules.is_last_agreement(self.round):
-            if not self.is_waiting:
-                self.since = self._now
-            self.is_waiting = bool(self.awaited_at_end(self._now)) or self._has_unmet(self._now)
+        if self._rules.is_closing(self.round) and self._closing_end is None:
+            self.final_wait.begin(self._rules.training_rounds, self._now)
+            self.is_waiting = not self.final_wait.is_complete(self._now)
             if self.is_waiting:
+                return
+            self._closing_end = self._rules.training_rounds + self._count_closing_rounds()
+            if self.round >= self._closing_end:
+                self._begin_round(self.round, self._now)
                 return
         self.is_computing = True
         self._outbox.order(Encode(self.round, self._rules.encoding_of(self.round)))
 
-    def awaited_at_end(self, now: float) -> set[OriginId]:
-        """The hosts for which the agreement at the end of the run waits: all that still train and, for some time, those
-        that are away. Without them the result would differ."""
-        if self.agreement.is_decided(now):
-            return set()
-        told = {peer: one.round for peer, one in self.talk.progress.items()}
-        ours, end = self._presence.ours.origin, self._rules.first_last_agreement
-        still = standing_still(self._presence.membership, self.pace.silent(now), ours, end)
-        linked, away = behind(self._presence.membership, ours, told, end, still)
-        if now >= self._last_end(now):
-            linked = set()
-        return linked if now >= self.since + self._patience.linger_seconds else linked | away
-
-    def _last_end(self, now: float) -> float:
-        """Until when we wait for hosts that do not come to the end."""
-        is_patience_over = (
-            now >= self.since + self._patience.linger_seconds + LAST_PATIENCES * self.pace.patience_seconds
-        )
-        if is_patience_over or self.talk.swarm_round() >= self._rules.first_last_agreement:
-            self._last_since = min(self._last_since, now)
-        return self._last_since + LAST_PATIENCES * self.pace.patience_seconds
-
-    def _has_unmet(self, now: float) -> bool:
-        """Were fewer hosts met than the run has? They are waited for like those that are away."""
-        membership = self._presence.membership
-        met = sum(member.has_spoken for member in membership.all()) + membership.absentees()
-        is_missing = met < self._rules.clients and now < self.since + self._patience.linger_seconds
-        return is_missing and not self.agreement.is_decided(now)
+    def _count_closing_rounds(self) -> int:
+        graph, us = known_graph(self._presence.membership), self._presence.ours.origin
+        return closing_rounds(graph, set(distances(graph, us)))
 
     def _go_on(self, now: float) -> None:
         """Goes on to the next round if the exchange is over, or can no longer take place."""
         if self.is_waiting:
             self._encode()
             return
-        while self._meeting.is_over and not self.is_computing and self.life.is_active:
-            meeting, content = self._meeting, self._meeting.content
+        exchange, rules = self.exchange, self._rules
+        while exchange.is_over and not self.is_computing and self.life.is_active:
+            content = exchange.content
             if content is None:
                 return
-            reached = min(self.talk.swarm_round(), self._rules.rounds - 1)
-            is_passed = meeting.is_vain and reached > self.round
-            if is_passed and self._rules.are_alike(self.round, reached):  # our partners are there
-                meeting.end(now)
+            reached = min(self.talk.swarm_round(), rules.rounds - 1)
+            is_passed = exchange.is_vain and reached > self.round
+            if is_passed and rules.encoding_of(self.round) == rules.encoding_of(reached):  # our partners are there
+                exchange.end(now)
                 self._jump(reached)
-                meeting.begin(self.round, content, now)
+                exchange.begin(self.round, content, now)
                 continue
             self._mix(now)
-            if self._is_stale():
+            if self._has_ended:
+                self._begin_round(rules.rounds, now, stands=rules.is_closing(self.round))
+            elif self._is_stale():
                 self.round += 1
                 self._take_copy("takes a copy: too far behind", now)
-            elif self._is_agreed:
-                self._begin_round(self._rules.rounds, now)
             else:
                 self._begin_round(reached if is_passed else self.round + 1, now)
 
@@ -497,54 +492,93 @@ class Gasloc:
 
     def _mix(self, now: float) -> None:
         """The outer step."""
-        if self._rules.is_agreement(self.round):
-            self._end_agreement(now)
-        else:
-            self._mix_pairs(now)
-
-    def _end_agreement(self, now: float) -> None:
-        if not self.agreement.end(now):
-            self._outbox.order(Close(self.round))
-            return
-        for partner, round_ in self.ledger.replaced():
-            self._outbox.order(Drop(round_, partner))
-        self._is_agreed = self._rules.is_last_agreement(self.round)
-
-    def _mix_pairs(self, now: float) -> None:
         shares = self.exchange.end(now)
         partners = self._presence.membership.names(share.partner for share in shares)
         facts = {"partners": partners, "seconds": round(self.exchange.seconds, 3)}
         self._outbox.tell("round exchanged", "debug", round=self.round, **facts)
-        self._outbox.order(Mix(self.round, shares))
+        self._outbox.order(Mix(self.round, shares, has_momentum=not self._rules.is_closing(self.round)))
 
     # The end
 
-    def _end(self, now: float) -> None:
+    def _come_to_the_end(self, now: float, *, stands: bool) -> None:
         """No rounds are left."""
-        self.life.enter(Phase.FINISHING)
-        self.since = now
+        self.life.enter(Phase.CHOOSING)
+        self.since, self._stands = now, stands
         self._outbox.tell("no steps left", step=self.step)
-        self._last_serial = self._keep_checkpoint(self.round)
         self._presence.declare()
         self.talk.tell_progress()
-        self._finish(now)
+        self._choose(now)
+
+    def _choose(self, now: float) -> None:
+        """Takes the replica with which all end, as far as we know: `_finish` follows once we have it."""
+        if self.is_computing or self.fetch.is_adopting:
+            return
+        is_patient = now < self.since + self._patience.linger_seconds
+        if self._stands and self.choice.ours is None:
+            if not (self.ledger.doubts() and is_patient):  # what counts of them is still added
+                self._order_publish()
+            return
+        self.final_wait.begin(self._rules.rounds, now)
+        self.is_waiting = self.life.phase is Phase.CHOOSING and not self.final_wait.is_complete(now)
+        if self.is_waiting:
+            self.since = now
+            return
+        aim, ours = self.choice.find(now, moving=self.fetch.moving), self.choice.ours
+        is_late = self.life.phase is Phase.CHOOSING and now >= self._alone_at and self.fetch.moving is None
+        if is_late and not self._is_alone:
+            self._is_alone = True
+            self._outbox.tell("ends with what it has: nobody gives it the replica with which the others end", "warning")
+        if aim is not None and (ours is None or aim.digest != ours.digest) and not self._is_alone:
+            self._fetch_result(aim, now)
+        elif ours is not None:
+            self._finish(now)
+        else:  # nobody here holds anything with which to end
+            self._stands = True
+            self._order_publish()
+
+    def _order_publish(self) -> None:
+        for partner, round_ in self.ledger.replaced():
+            self._outbox.order(Drop(round_, partner))
+        self.is_computing = True
+        self._outbox.order(Publish())
+
+    def _fetch_result(self, aim: Result, now: float) -> None:
+        if self.life.phase is Phase.FINISHING:
+            self.life.enter(Phase.CHOOSING)
+            self.since = now
+        self.aim = aim
+        self.fetch.advance(dict.fromkeys(self.choice.holders(aim), 0), now, aim.digest)
+
+    @property
+    def _alone_at(self) -> float:
+        """Until when we wait for somebody who has the replica with which all end."""
+        return self.since + self._patience.start_seconds + self._patience.linger_seconds
+
+    @property
+    def _end_at(self) -> float:
+        """Until when we stay for others. Some may still take local steps."""
+        return self.since + self._patience.linger_seconds + self.final_wait.longest_seconds
 
     def _finish(self, now: float) -> None:
-        is_wanted = self.ledger.doubts() or self.talk.unfinished() or self.serve.peers
-        if is_wanted and now < self.since + self._patience.linger_seconds:
+        """We have it: ends once nobody needs it of us."""
+        if self.life.phase is Phase.CHOOSING:
+            self.life.enter(Phase.FINISHING)
+            self.fetch.end()
+            self.since, self.has_result = now, not self._is_alone
+            self._last_serial = self._keep_checkpoint(self.round)
+            self.talk.tell_progress()
+        is_wanted = self.choice.awaited() or self.serve.peers
+        if is_wanted and now < self._end_at:
             return
-        if self.ledger.is_ahead:
-            self._keep_checkpoint(self.round)
+        if unequal := self._presence.membership.names(self.choice.unequal()):
+            self._outbox.tell("ends, and other hosts hold another replica", "warning", unequal_to=unequal)
         self.life.enter(Phase.FINISHED)
         self._outbox.outputs.is_finished = True
 
     # Small things
 
     def _keep_checkpoint(self, round_: int) -> int:
-        """Orders a checkpoint, and returns its serial. round_: the round with which to go on from it. One of the end of
-        a run is of the agreed parameters, if it ends by agreement."""
-        if not self.has_result:
-            round_ = min(round_, self._rules.rounds - 1)
+        """Orders a checkpoint, and returns its serial. round_: the round with which to go on from it."""
         self._checkpoint_at = round_
         serial = self.ledger.take_serial()
         self._outbox.order(KeepCheckpoint(serial, round_))

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 
 from seedflood.errors import PeerError
-from seedflood.protocol.gasloc.agreement import Agreement
 from seedflood.protocol.gasloc.carrier import Carrier
 from seedflood.protocol.gasloc.copies import Fetch, Serve
 from seedflood.protocol.gasloc.exchange import Exchange
@@ -39,7 +38,6 @@ class Conversation:
         presence: Presence,
         carrier: Carrier,
         exchange: Exchange,
-        agreement: Agreement,
         fetch: Fetch,
         serve: Serve,
         where: Callable[[], Progress],
@@ -52,7 +50,6 @@ class Conversation:
         self._presence = presence
         self._carrier = carrier
         self._exchange = exchange
-        self._agreement = agreement
         self._fetch = fetch
         self._serve = serve
         self._where = where
@@ -60,14 +57,12 @@ class Conversation:
     def connected(self, peer: OriginId, now: float) -> None:
         self._carrier.say(peer, self._where())
         self._exchange.connected(peer)
-        self._agreement.connected(peer, now)
         self._fetch.connected(peer)
         self._carrier.connected(peer, now)
 
     def disconnected(self, peer: OriginId) -> None:
         self.progress.pop(peer, None)
         self._exchange.disconnected(peer)
-        self._agreement.disconnected(peer)
         self._carrier.disconnected(peer)
 
     def received(self, peer: OriginId, message: AlgorithmMessage, now: float) -> None:
@@ -81,8 +76,6 @@ class Conversation:
                 self._hear_transfer(peer, saying, now)
             case Want() | Offer(kind=Kind.COPY) | Decline(kind=Kind.COPY) as saying:
                 self._hear_copy(peer, saying, now)
-            case Offer(kind=Kind.SUM | Kind.RESULT) | Decline(kind=Kind.SUM | Kind.RESULT) as saying:
-                self._hear_agreement(peer, saying, now)
             case saying:
                 self._hear_exchange(peer, saying, now)
 
@@ -98,13 +91,9 @@ class Conversation:
         but = None if ours.has_spoken else ours.origin
         return swarm_round(self._presence.membership, told, self._rules.rounds, self._rules.clients, but=but)
 
-    def unfinished(self) -> list[OriginId]:
-        """Neighbours that have not come to the end of the run."""
-        return [peer for peer in self._presence.neighbours if not self._is_done(peer)]
-
-    def _is_done(self, peer: OriginId) -> bool:
-        progress, member = self.progress.get(peer), self._presence.membership.get(peer)
-        return (progress is not None and progress.is_over) or (member is not None and member.has_left)
+    def donors(self) -> dict[OriginId, int]:
+        """The neighbours that can give a checkpoint, by what they say, each with its round."""
+        return {peer: one.round for peer, one in self.progress.items() if one.can_serve}
 
     def _hear_transfer(self, peer: OriginId, saying: Chunk | Credit | Accept, now: float) -> None:
         match saying:
@@ -112,7 +101,6 @@ class Conversation:
                 receiving = self._carrier.take(peer, chunk, now)
                 if receiving is not None:
                     self._exchange.arrived(peer, receiving, now)
-                    self._agreement.arrived(peer, receiving, now)
                     self._fetch.arrived(peer, receiving)
             case Credit() as credit:
                 self._carrier.credited(peer, credit, now)
@@ -121,20 +109,12 @@ class Conversation:
 
     def _hear_copy(self, peer: OriginId, saying: Want | Offer | Decline, now: float) -> None:
         match saying:
-            case Want():
-                self._serve.wanted(peer, now, can_serve=self._where().can_serve)
+            case Want(digest):
+                self._serve.wanted(peer, digest, now, can_serve=self._where().can_serve)
             case Offer() as offer:
                 self._fetch.offered(peer, offer, now)
             case Decline():
                 self._fetch.declined(peer)
-
-    def _hear_agreement(self, peer: OriginId, saying: Offer | Decline, now: float) -> None:
-        if isinstance(saying, Decline):
-            self._agreement.declined(peer, saying, now)
-        elif saying.kind is Kind.SUM and not self._where().is_active:
-            self._carrier.say(peer, Decline(Kind.SUM, saying.round, Reason.AWAY, self._where().round))
-        else:
-            self._agreement.offered(peer, saying, now, self._where().round)
 
     def _hear_exchange(self, peer: OriginId, saying: Offer | Decline | Kept | Outcome, now: float) -> None:
         match saying:

@@ -1,21 +1,22 @@
-"""Copies of a replica for hosts that join: a neighbour's checkpoint. The state of its optimiser is not adopted.
+"""Copies of a replica: a neighbour's checkpoint for a host that joins, whose optimiser is not adopted; or the replica
+with which all end (`choice`), parameters alone, from any neighbour that has it.
 
-A host that joins asks one neighbour at a time, and another one if that one has no copy, breaks off, stands still or is
-slower than another may be. Who has failed it less often is asked first. It keeps the part of a copy that has arrived:
-if the link comes back, the transfer resumes there. A copy is large, so a donor serves few hosts at a time, none of them
-for long without giving more, and does not serve a host again soon after.
+A host asks one neighbour at a time, and another one if that one has no copy, breaks off, stands still or is slower than
+another may be. Who has failed it less often is asked first. It keeps the part of a copy that has arrived: if the link
+comes back, the transfer resumes there. A copy is large, so a donor serves few hosts at a time, none of them for long
+without giving more, and does not serve a host again soon after.
 
-A host waits for a copy as long as anybody takes part whom it can reach. Where nobody does, it begins with what it has,
-after as long as a start may take. Without any link it goes on waiting: the others may be well.
+A host that joins waits for a copy as long as anybody takes part whom it can reach. Where nobody does, it begins with
+what it has, after as long as a start may take. Without any link it goes on waiting: the others may be well.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from seedflood.errors import PeerError
 from seedflood.protocol.gasloc.carrier import Carrier
-from seedflood.protocol.gasloc.messages import Decline, Kind, Offer, Progress, Reason, Want
-from seedflood.protocol.gasloc.orders import Adopt, OpenCopy
+from seedflood.protocol.gasloc.messages import NEWEST, Decline, Kind, Offer, Reason, Want
+from seedflood.protocol.gasloc.orders import Adopt, OpenCopy, Take
 from seedflood.protocol.gasloc.outbox import Outbox
 from seedflood.protocol.gasloc.rules import Bounds, GaslocRules
 from seedflood.protocol.gasloc.transfer import Content, Receiving, Sending
@@ -31,16 +32,22 @@ asked, or it could keep us for ever."""
 PLACES = 2
 """How many hosts a donor serves at a time: one that crawls keeps no other one out."""
 
+LAST_PLACES = 8
+"""The same at the end of a run, when all want a copy at once. Who has it serves it on, so all have it soon."""
+
 CHANCES = 7
 """A copy may come this many times slower, by powers of two, than a link is expected to carry it: with 8 KB/s."""
+
+ASK_SECONDS = 3.0
+"""When all have said no, they are asked again so much later."""
 
 REST_FACTOR = 4
 """A host that took a copy gets the next one only after this many times as long as the first one took."""
 
 
 class Fetch:
-    """The side that joins. round: of the copy that is fetched or was adopted. is_adopting: it is all here. least_round:
-    an older copy is of no use."""
+    """The side that wants a copy. wanted: its digest, or `NEWEST`. round: of the copy that is fetched or was adopted.
+    is_adopting: it is all here."""
 
     def __init__(
         self,
@@ -49,10 +56,12 @@ class Fetch:
         neighbours: Neighbours,
         carrier: Carrier,
         trust: Trust,
+        serve: "Serve",
         outbox: Outbox,
     ) -> None:
         self.donor: OriginId | None = None
-        self.round = self.least_round = 0
+        self.wanted = NEWEST
+        self.round = 0
         self.is_adopting = False
         self.is_adopted = False
         self._rules = rules
@@ -60,6 +69,7 @@ class Fetch:
         self._neighbours = neighbours
         self._carrier = carrier
         self._trust = trust
+        self._serve = serve
         self._outbox = outbox
         self._receiving: Receiving | None = None
         self._watch = Watch(0, 1, 0.0)
@@ -77,14 +87,25 @@ class Fetch:
         """May it still give a copy? Who failed us again and again is asked on, but nobody waits for it alone."""
         return self._trust.failures.get(donor, 0) <= CHANCES
 
-    def advance(self, progress: Mapping[OriginId, Progress], now: float) -> None:
-        """Asks a neighbour for a copy, unless one is sending. progress: of the neighbours."""
+    @property
+    def moving(self) -> bytes | None:
+        """The digest of what arrives, from a donor that has not failed us again and again."""
+        is_moving = self._receiving is not None and self.donor is not None and self.is_likely(self.donor)
+        return self._receiving.digest if is_moving and self._receiving is not None else None
+
+    def advance(self, donors: Mapping[OriginId, int], now: float, wanted: bytes = NEWEST) -> None:
+        """Asks a neighbour for a copy, unless one is sending. donors: who has it by what they say, each with its
+        round."""
+        if wanted != self.wanted:
+            self._drop()
+            self._tried.clear()
+            self.wanted, self._ask_at = wanted, 0.0
         if self.donor is not None:
             self._watch.look(self._held, now)
             if now >= self._watch.until:
-                self._doubt(self.donor, progress, now)
+                self._doubt(self.donor, donors, now)
         if self.donor is None and not self.is_adopting:
-            self._ask(progress, now)
+            self._ask(donors, now)
 
     def wake_at(self, now: float) -> float:
         if self.donor is not None:
@@ -97,7 +118,7 @@ class Fetch:
             raise PeerError(f"offers a copy of {offer.size:,} bytes for round {offer.round}", reason="limit")
         if peer != self.donor or self.is_adopting:
             return
-        if offer.round < self.least_round:
+        if self.wanted not in (NEWEST, offer.digest):
             self._next()
             return
         is_first = self._receiving is None
@@ -108,7 +129,12 @@ class Fetch:
                 return
             self._carrier.forget(peer, self._receiving.digest)
             self._watch.held = 0  # and it has no more time than before
-        self._receiving = self._carrier.accept(peer, offer.digest, offer.size, now)
+        try:
+            self._receiving = self._carrier.accept(peer, offer.digest, offer.size, now)
+        except PeerError:  # nothing of this run has its size
+            self._trust.failed(peer)
+            self._next()
+            return
         self.round = offer.round
         if is_first:
             self._begin_watch(peer, now)
@@ -125,7 +151,11 @@ class Fetch:
             self._carrier.forget(peer, receiving.digest)
             self.is_adopting, self._giver, self.donor, self._receiving = True, peer, None, None
             self._tried.add(peer)  # if it is not what was offered, the next one is asked
-            self._outbox.order(Adopt(peer, receiving.digest, receiving.sink))
+            if self.wanted == NEWEST:
+                self._outbox.order(Adopt(peer, receiving.digest, receiving.sink))
+            else:
+                self._serve.withdraw()  # what we have held is about to be replaced
+                self._outbox.order(Take(peer, receiving.digest, receiving.sink))
 
     def adopted(self, *, is_right: bool) -> None:
         self.is_adopting, self.is_adopted = False, is_right
@@ -134,7 +164,7 @@ class Fetch:
 
     def connected(self, peer: OriginId) -> None:
         if peer == self.donor:
-            self._carrier.say(peer, Want())
+            self._carrier.say(peer, Want(self.wanted))
 
     def progress(self) -> CatchingUp | None:
         """How many bytes of the copy are here; None if none is being fetched."""
@@ -148,24 +178,23 @@ class Fetch:
         self._tried.clear()
         self.is_adopted = False
 
-    def _ask(self, progress: Mapping[OriginId, Progress], now: float) -> None:
-        ranked = self._rank(progress)
+    def _ask(self, donors: Mapping[OriginId, int], now: float) -> None:
+        ranked = self._rank(donors)
         untried = [peer for peer in ranked if peer not in self._tried]
         if ranked and not untried:  # all of them said no: not at once again
             self._tried.clear()
-            self._ask_at = now + STILL_SECONDS
+            self._ask_at = now + ASK_SECONDS
         elif untried and now >= self._ask_at:
             self.donor = untried[0]
             self._begin_watch(self.donor, now)
-            self._carrier.say(self.donor, Want())
+            self._carrier.say(self.donor, Want(self.wanted))
 
-    def _rank(self, progress: Mapping[OriginId, Progress]) -> list[OriginId]:
-        """The neighbours that have a copy, by their word. First those that failed us least often."""
-        donors = [peer for peer, one in progress.items() if one.can_serve and one.round >= self.least_round]
+    def _rank(self, donors: Mapping[OriginId, int]) -> list[OriginId]:
+        """Linked donors. First those that failed us least often."""
         able = [peer for peer in donors if peer in self._neighbours]
-        return sorted(able, key=lambda peer: (self._trust.failures.get(peer, 0), -progress[peer].round, peer))
+        return sorted(able, key=lambda peer: (self._trust.failures.get(peer, 0), -donors[peer], peer))
 
-    def _doubt(self, donor: OriginId, progress: Mapping[OriginId, Progress], now: float) -> None:
+    def _doubt(self, donor: OriginId, donors: Mapping[OriginId, int], now: float) -> None:
         """The donor is too slow. If it gave anything it goes on, with half as much to give, unless another one has
         failed us less often; who had no place before may have one now."""
         self._trust.failed(donor)
@@ -173,7 +202,7 @@ class Fetch:
             self._next()
             return
         self._tried.clear()
-        if self._rank(progress)[:1] == [donor]:
+        if self._rank(donors)[:1] == [donor]:
             self._begin_watch(donor, now)
         else:
             self._drop()
@@ -199,16 +228,17 @@ class Fetch:
 
 @dataclass(slots=True)
 class Place:
-    """A host that is served since then, or is about to be."""
+    """A host that is served since then, or is about to be, with what it wanted."""
 
     since: float
+    wanted: bytes
     offer: Offer | None = None
     sending: Sending | None = None
     watch: Watch | None = None
 
 
 class Serve:
-    """The side that gives copies."""
+    """The side that gives copies: of the newest checkpoint, and of the replica with which we end."""
 
     def __init__(self, bounds: Bounds, carrier: Carrier, outbox: Outbox) -> None:
         self._least = bounds.least_bytes(STILL_SECONDS, CHANCES)
@@ -216,22 +246,44 @@ class Serve:
         self._outbox = outbox
         self._places: dict[OriginId, Place] = {}
         self._rest_until: dict[OriginId, float] = {}
+        self._final: tuple[Content, int] | None = None
+        """Our replica at the end of the run, and the round."""
 
     @property
     def peers(self) -> Collection[OriginId]:
         """The hosts that are served, or are about to be."""
         return self._places.keys()
 
-    def wanted(self, peer: OriginId, now: float, *, can_serve: bool) -> None:
+    def publish(self, content: Content, round_: int) -> None:
+        """With this replica we end, as far as we know."""
+        self.withdraw()
+        self._final = content, round_
+
+    def withdraw(self) -> None:
+        """The replica is about to be replaced: nothing of it is sent any more."""
+        self._final = None
+        self._free(peer for peer, place in self._places.items() if place.wanted != NEWEST)
+
+    def wanted(self, peer: OriginId, wanted: bytes, now: float, *, can_serve: bool) -> None:
         place = self._places.get(peer)
+        if place is not None and place.wanted != wanted:
+            self._free([peer])
+            place = None
         if place is not None:
             if place.offer is not None:
                 self._carrier.say(peer, place.offer)  # it lost the link, and goes on
-        elif not can_serve or len(self._places) >= PLACES or now < self._rest_until.get(peer, 0.0):
+            return
+        has_it = can_serve if wanted == NEWEST else self._final is not None and self._final[0].digest == wanted
+        places = PLACES if wanted == NEWEST else LAST_PLACES
+        taken = sum((place.wanted == NEWEST) == (wanted == NEWEST) for place in self._places.values())
+        if not has_it or taken >= places or now < self._rest_until.get(peer, 0.0):
             self._carrier.say(peer, Decline(Kind.COPY, 0, Reason.BUSY, 0))
-        else:
-            self._places[peer] = Place(now)
+            return
+        self._places[peer] = Place(now, wanted)
+        if wanted == NEWEST:
             self._outbox.order(OpenCopy(peer))
+        elif self._final is not None:
+            self.opened(peer, *self._final, now)
 
     def opened(self, peer: OriginId, content: Content | None, round_: int, now: float) -> None:
         """Answers an `OpenCopy`. content: None if there is nothing."""
@@ -254,8 +306,13 @@ class Serve:
             watch.look(sending.taken, now)
             if sending.is_done or now >= watch.until:
                 self._rest_until[peer] = now + REST_FACTOR * (now - place.since)
-                self._carrier.withdraw(peer, sending.content.digest)
-                del self._places[peer]
+                self._free([peer])
 
     def wake_at(self) -> float:
         return min((one.watch.until for one in self._places.values() if one.watch is not None), default=float("inf"))
+
+    def _free(self, peers: Iterable[OriginId]) -> None:
+        for peer in list(peers):
+            sending = self._places.pop(peer).sending
+            if sending is not None:
+                self._carrier.withdraw(peer, sending.content.digest)

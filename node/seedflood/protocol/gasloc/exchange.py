@@ -18,7 +18,7 @@ from seedflood.protocol.gasloc.orders import Correct, Drop, Keep, Share
 from seedflood.protocol.gasloc.outbox import Outbox
 from seedflood.protocol.gasloc.pace import Pace
 from seedflood.protocol.gasloc.pairing import Pairing, Stage
-from seedflood.protocol.gasloc.rules import SLOTS, Bounds, GaslocRules
+from seedflood.protocol.gasloc.rules import Bounds, GaslocRules
 from seedflood.protocol.gasloc.stated import known_links, standing_still
 from seedflood.protocol.gasloc.transfer import Content, Receiving
 from seedflood.protocol.gasloc.trust import Trust
@@ -90,9 +90,9 @@ class Exchange:
         self.round, self.content, self._began_at = round_, content, now
         self._open_until = now + self._pace.wait_seconds()
         self._pace.size, self._pairings = content.size, {}
-        slots = SLOTS[self._rules.matching_of(round_)]
+        slots = self._rules.slots_of(round_)
         still = standing_still(self._presence.membership, self._pace.silent(now), self._origin, round_)
-        links_of = partial(known_links, self._presence.membership, still)
+        links_of = partial(known_links, self._presence.membership, still, is_any=self._rules.is_closing(round_))
         partners = Matching(links_of, self._lottery, round_, slots).partners(self._origin)
         self.pairs = tuple(edge_of(self._origin, partner) for partner in partners)
         self._slots = slots or max(1, len(partners))
@@ -127,7 +127,7 @@ class Exchange:
             self._remind(partner)
             return
         assert self.content is not None, "nothing is encoded"
-        content, encoding = self.content, self._rules.encoding
+        content, encoding = self.content, self._rules.encoding_of(self.round)
         ours = Offer(Kind.ROUND, self.round, content.digest, content.size, self._slots, encoding)
         is_decider = self._decides(partner, self.round)
         pairing = Pairing(partner, is_decider, ours, now, self._open_until)
@@ -372,7 +372,7 @@ class Exchange:
             raise PeerError(f"offers round {offer.round} of {rules.rounds}", reason="limit")
         if offer.size > rules.content_bytes_max:
             raise PeerError(f"offers {offer.size:,} bytes, more than a replica takes", reason="limit")
-        if offer.encoding != rules.encoding or not offer.degree:
+        if offer.encoding != rules.encoding_of(offer.round) or not offer.degree:
             raise PeerError("offers parameters that this run does not exchange", reason="limit")
         if known is not None and known.round == offer.round and known != offer:
             raise PeerError("offers two things for one round", reason="equivocation")

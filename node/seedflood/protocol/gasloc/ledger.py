@@ -115,10 +115,6 @@ class Ledger:
         account.offered_round, account.offered_digest = round_, digest
         self._write(partner)
 
-    def enter(self, origin: OriginId, round_: int) -> None:
-        """A round in which all agree begins: no later life of ours (origin) says anything in it."""
-        self.offer(origin, round_, bytes(32))
-
     def prepare(self, partner: OriginId, round_: int, degree: int, theirs: bytes) -> None:
         assert self.doubt(partner) is None, "one doubt after the other"
         self._account(partner).entries.append(Entry(round_, degree, theirs))
@@ -147,8 +143,8 @@ class Ledger:
         return lacking
 
     def replaced(self) -> list[tuple[OriginId, int]]:
-        """Other parameters have replaced ours, so no earlier part has to be added. Returns (partner, round) of doubts
-        that are not needed any more."""
+        """No earlier part is to be added any more: other parameters have replaced ours, or ours are final. Returns
+        (partner, round) of doubts that are not needed any more."""
         doubts = self.doubts()
         for origin, one in doubts:
             self._accounts[origin].entries.remove(one)

@@ -45,11 +45,14 @@ class Lottery:
         drawn.sort()
         return [edge for number, edge in drawn if not graph[edge] or not number[-1] >> (8 - graph[edge])]
 
+    def number(self, round_: int, origin: OriginId) -> int:
+        """Of a host. The draw is another one in each round, so no key comes first in all of them."""
+        drawn = hashlib.blake2b(struct.pack(">QQ", round_, origin), digest_size=16, key=self._key)
+        return int.from_bytes(drawn.digest())
+
     def first(self, round_: int, origins: Iterable[OriginId]) -> OriginId:
-        """Which of these hosts decides in the round: for a pair, or for all. The draw is another one in each round, so
-        no key decides in all of them."""
-        pack, blake2b = struct.Struct(">QQ").pack, hashlib.blake2b
-        return min(origins, key=lambda one: blake2b(pack(round_, one), digest_size=16, key=self._key).digest())
+        """Which of these hosts decides in the round."""
+        return min(origins, key=lambda one: self.number(round_, one))
 
 
 class Matching:

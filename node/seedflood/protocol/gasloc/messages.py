@@ -20,6 +20,9 @@ CHUNK_BYTES_MAX = 960 << 10
 """The most bytes of data in a chunk; with its head it fits into an `Opaque`. Smaller ones cost more for each byte."""
 
 DIGEST_BYTES, KEY_BYTES = 32, 8
+NEWEST = bytes(DIGEST_BYTES)
+"""Names no content: the newest checkpoint is wanted, whatever it is."""
+
 SIZE_MAX = 1 << 48
 DEGREE_MAX = (1 << 16) - 1
 
@@ -30,11 +33,7 @@ class Kind(IntEnum):
     ROUND = 0
     """The parameters of a round, for a partner."""
     COPY = 1
-    """Parameters and the state of the optimiser, for a host that joins."""
-    SUM = 2
-    """The mean of a host and all below it, for the one above."""
-    RESULT = 3
-    """What all go on from."""
+    """A checkpoint for a host that joins, or the replica with which all end."""
 
 
 class Reason(IntEnum):
@@ -43,7 +42,7 @@ class Reason(IntEnum):
     PASSED = 0
     """The round is over here, or the host is at another one."""
     TAKEN = 1
-    """Others are our partners in this round. Of a sum: it goes to another host."""
+    """Others are our partners in this round."""
     DOUBT = 2
     """The outcome of the last exchange with this partner is not known yet."""
     DISTRUST = 3
@@ -58,18 +57,17 @@ class Reason(IntEnum):
 
 class Progress(NamedTuple):
     """How far a host is. round: the one whose local steps it takes, or which it exchanges. is_active: it takes part.
-    can_serve: it can give a copy to a host that joins. is_over: it has finished."""
+    can_serve: it can give a copy to a host that joins."""
 
     round: int
     is_active: bool
     can_serve: bool
-    is_over: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
     """The sender can give these parameters. size: in bytes as they travel. degree: how many partners it takes in this
-    round; of a sum or a result, how many hosts are in it. encoding: how they travel, a word that the run agrees on."""
+    round. encoding: how they travel, a word that the run agrees on."""
 
     kind: Kind
     round: int
@@ -96,7 +94,9 @@ class Decline(NamedTuple):
 
 
 class Want(NamedTuple):
-    """A host that joins wants a copy."""
+    """Wants a copy. digest: of the replica with which all end, or `NEWEST`."""
+
+    digest: bytes
 
 
 class Chunk(NamedTuple):
@@ -137,7 +137,7 @@ _PROGRESS_FORM = struct.Struct(">BQB")
 _OFFER_FORM = struct.Struct(f">BBQ{DIGEST_BYTES}sQHB")
 _ACCEPT_FORM = struct.Struct(f">B{DIGEST_BYTES}sQ")
 _DECLINE_FORM = struct.Struct(">BBQBQ")
-_WANT_FORM = struct.Struct(">B")
+_WANT_FORM = struct.Struct(f">B{DIGEST_BYTES}s")
 _CHUNK_HEAD = struct.Struct(f">B{KEY_BYTES}sQI")
 _CREDIT_FORM = struct.Struct(f">B{KEY_BYTES}sQ")
 _KEPT_FORM = struct.Struct(f">BQ{DIGEST_BYTES}s")
@@ -150,8 +150,8 @@ def encode(saying: Saying) -> bytes:
             return b"".join((_CHUNK_HEAD.pack(_CHUNK, key, offset, checksum(key, offset, data)), data))
         case Credit(key, held):
             return _CREDIT_FORM.pack(_CREDIT, key, held)
-        case Progress(round_, is_active, can_serve, is_over):
-            return _PROGRESS_FORM.pack(_PROGRESS, round_, is_active | can_serve << 1 | is_over << 2)
+        case Progress(round_, is_active, can_serve):
+            return _PROGRESS_FORM.pack(_PROGRESS, round_, is_active | can_serve << 1)
         case Offer(kind, round_, digest, size, degree, encoding):
             name = encoding.encode()
             return _OFFER_FORM.pack(_OFFER, kind, round_, digest, size, degree, len(name)) + name
@@ -159,8 +159,8 @@ def encode(saying: Saying) -> bytes:
             return _ACCEPT_FORM.pack(_ACCEPT, digest, start)
         case Decline(kind, round_, reason, now):
             return _DECLINE_FORM.pack(_DECLINE, kind, round_, reason, now)
-        case Want():
-            return _WANT_FORM.pack(_WANT)
+        case Want(digest):
+            return _WANT_FORM.pack(_WANT, digest)
         case Kept(round_, digest):
             return _KEPT_FORM.pack(_KEPT, round_, digest)
         case Outcome(round_, is_mixed):
@@ -204,7 +204,7 @@ def _decode(data: bytes) -> Saying:
 
 def _decode_progress(data: bytes) -> Progress:
     _, round_, flags = _PROGRESS_FORM.unpack(data)
-    return Progress(_check_round(round_), bool(flags & 1), bool(flags & 2), bool(flags & 4))
+    return Progress(_check_round(round_), bool(flags & 1), bool(flags & 2))
 
 
 def _decode_offer(data: bytes) -> Offer:
@@ -228,8 +228,8 @@ def _decode_decline(data: bytes) -> Decline:
 
 
 def _decode_want(data: bytes) -> Want:
-    _WANT_FORM.unpack(data)
-    return Want()
+    _, digest = _WANT_FORM.unpack(data)
+    return Want(digest)
 
 
 def _decode_credit(data: bytes) -> Credit:

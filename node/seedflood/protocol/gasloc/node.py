@@ -81,22 +81,6 @@ class GaslocNode(Swarm[Outputs]):
         self.gasloc.exchange.kept(round_, partner, digest, is_right=is_right)
         self.gasloc.advance(now)
 
-    def gathered(self, round_: int, partner: OriginId, *, is_right: bool, now: float) -> None:
-        """A `Gather` is done. is_right: the bytes have the digest, and are parameters of the run."""
-        self.gasloc.agreement.gathered(round_, partner, now, is_right=is_right)
-        self.gasloc.advance(now)
-
-    def totalled(self, round_: int, content: Content | None, hosts: int, now: float) -> None:
-        """A `Total` is done. content: stays as it is; None: there was no space for it. hosts: how many are in it."""
-        self.gasloc.agreement.totalled(round_, content, hosts, now)
-        self.gasloc.advance(now)
-
-    def taken(self, round_: int, content: Content | None, now: float) -> None:
-        """An `Agree` is done. content: what we go on from, and which stays as it is; None: it was not what was
-        offered."""
-        self.gasloc.agreement.taken(round_, content, now)
-        self.gasloc.advance(now)
-
     def checkpointed(self, serial: int, now: float) -> None:
         """A `KeepCheckpoint` is durable."""
         self.gasloc.checkpointed(serial)
@@ -110,4 +94,15 @@ class GaslocNode(Swarm[Outputs]):
     def adopted(self, *, is_right: bool, now: float) -> None:
         """An `Adopt` is done. is_right: the copy has the digest that was offered, and is loaded."""
         self.gasloc.adopted(is_right=is_right)
+        self.gasloc.advance(now)
+
+    def published(self, content: Content, now: float) -> None:
+        """A `Publish` is done. content: does not change before a `Take`."""
+        self.gasloc.published(content)
+        self.gasloc.advance(now)
+
+    def taken(self, content: Content | None, now: float) -> None:
+        """A `Take` is done. content: our parameters now, as for a `Publish`; None: it was not what was offered, and
+        they are those from before."""
+        self.gasloc.taken(content)
         self.gasloc.advance(now)

@@ -54,55 +54,17 @@ class Share(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Mix:
-    """The outer step of the round: add -alpha * weight * (ours - theirs) for each partner, and
+    """The outer step of the round: add -weight * (ours - theirs) for each partner and, with momentum,
     gamma * (phi - phi_prev). It comes once for each round, perhaps without partners."""
 
     round: int
     partners: tuple[Share, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Gather:
-    """All bytes of a sum are here. Check that they have this digest, and add them, `hosts` times, to those of the round
-    that are here already. Answered by `gathered`."""
-
-    round: int
-    partner: OriginId
-    digest: bytes
-    hosts: int
-    sink: Sink
-
-
-@dataclass(frozen=True, slots=True)
-class Total:
-    """Make the mean of our own parameters and all that was gathered for the round ready to travel. Answered by
-    `totalled`. has_momentum: add gamma * (mean - the mean before)."""
-
-    round: int
     has_momentum: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Agree:
-    """The outer step of a round in which all agree: go on from these parameters, as they have travelled, after checking
-    their digest. sink: None: what `Total` has made. is_last: at the end of the run. Answered by `taken`."""
-
-    round: int
-    digest: bytes
-    sink: Sink | None
-    is_last: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Close:
-    """The round is over, and the parameters stay as they are."""
-
-    round: int
-
-
-@dataclass(frozen=True, slots=True)
 class Correct:
-    """Add -alpha * weight * (ours - theirs) of this earlier round: the partner has mixed it, and we have not yet."""
+    """Add -weight * (ours - theirs) of this earlier round: the partner has mixed it, and we have not yet."""
 
     round: int
     partner: OriginId
@@ -127,6 +89,22 @@ class KeepCheckpoint:
 
 
 @dataclass(frozen=True, slots=True)
+class Publish:
+    """The run is over for us: make the present parameters ready to be fetched, as they are. Nothing changes them any
+    more but a `Take`. Answered by `published`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Take:
+    """End with these parameters in place of ours, after checking their digest, and make them ready to be fetched.
+    Answered by `taken`."""
+
+    giver: OriginId
+    digest: bytes
+    sink: Sink
+
+
+@dataclass(frozen=True, slots=True)
 class OpenCopy:
     """A neighbour joins: open the newest checkpoint for reading. Answered by `opened`."""
 
@@ -135,12 +113,12 @@ class OpenCopy:
 
 @dataclass(frozen=True, slots=True)
 class Adopt:
-    """Take parameters and optimiser state from this copy, after checking its digest. Answered by `adopted`."""
+    """Go on from this copy of a checkpoint, after checking its digest. Answered by `adopted`."""
 
     donor: OriginId
     digest: bytes
     sink: Sink
 
 
-Agreeing = Gather | Total | Agree | Close
-Order = Restore | TakeLocalSteps | Encode | Keep | Mix | Agreeing | Correct | Drop | KeepCheckpoint | OpenCopy | Adopt
+AtTheEnd = Publish | Take
+Order = Restore | TakeLocalSteps | Encode | Keep | Mix | Correct | Drop | KeepCheckpoint | OpenCopy | Adopt | AtTheEnd

@@ -3,7 +3,8 @@
 joining     until it has parameters: its own checkpoint, the base model, or a copy of a neighbour
 training    local steps are running; with a delay an exchange may run at the same time
 exchanging  the parameters of the round are encoded and exchanged; the next local steps wait for that
-finishing   no rounds are left: wait for neighbours that may still need a decision or a copy
+choosing    no rounds are left: until it has the replica with which all end
+finishing   it has it: wait for hosts that do not have it yet
 finished    `Outputs.is_finished` was said: answer until the shell closes the links
 left        `leave` was called: answer until the shell closes the links
 """
@@ -18,21 +19,23 @@ class Phase(StrEnum):
     JOINING = "joining"
     TRAINING = "training"
     EXCHANGING = "exchanging"
+    CHOOSING = "choosing"
     FINISHING = "finishing"
     FINISHED = "finished"
     LEFT = "left"
 
 
 TRANSITIONS: Mapping[Phase, tuple[Phase, ...]] = {
-    Phase.JOINING: (Phase.TRAINING, Phase.EXCHANGING, Phase.FINISHING, Phase.LEFT),
+    Phase.JOINING: (Phase.TRAINING, Phase.EXCHANGING, Phase.CHOOSING, Phase.LEFT),
     Phase.TRAINING: (Phase.EXCHANGING, Phase.LEFT),
-    Phase.EXCHANGING: (Phase.TRAINING, Phase.EXCHANGING, Phase.JOINING, Phase.FINISHING, Phase.LEFT),
-    Phase.FINISHING: (Phase.FINISHED, Phase.LEFT),
+    Phase.EXCHANGING: (Phase.TRAINING, Phase.EXCHANGING, Phase.JOINING, Phase.CHOOSING, Phase.LEFT),
+    Phase.CHOOSING: (Phase.FINISHING, Phase.LEFT),
+    Phase.FINISHING: (Phase.CHOOSING, Phase.FINISHED, Phase.LEFT),
     Phase.FINISHED: (Phase.LEFT,),
     Phase.LEFT: (),
 }
 """What may follow each phase. From exchanging to joining: it is so far behind that it takes a copy. To exchanging once
-more: a round without local steps."""
+more: a round without local steps. Back to choosing: the others have taken another replica."""
 
 
 class Lifecycle(PhaseMachine[Phase]):

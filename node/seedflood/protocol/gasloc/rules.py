@@ -6,16 +6,15 @@ from typing import Literal
 from seedflood.errors import ConfigError
 from seedflood.protocol.swarm.rules import Patience, SwarmRules
 
-Matching = Literal["one", "two", "full", "all"]
-"""With whom a round is exchanged: one random neighbour, two, or all of them (full); all hosts of the swarm agree on
-their mean (all)."""
+Matching = Literal["one", "two", "full"]
+"""With whom a round is exchanged: one random neighbour, two, or all of them."""
 
 ENCODING_BYTES_MAX = 16
 
 SLOTS: dict[Matching, int | None] = {"one": 1, "two": 2, "full": None}
 
-LAST_AGREEMENTS = 3
-"""Attempts at the end of a run; a host that dies in the middle of one may cost the others that attempt."""
+CLOSING_ROUNDS_MAX = 64
+"""A plain limit: long paths and rings would take hundreds (`closing`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +22,10 @@ class GaslocRules(SwarmRules):
     """What all nodes of a run agree on (from `[run]`).
 
     steps: of the whole run, a multiple of local_steps. local_steps: what a host does between two exchanges; one that is
-    slower or faster may do fewer or more, a round is a round. alpha, gamma: of the outer step (`Mix`). encoding: how
+    slower or faster may do fewer or more, a round is a round. gamma: of the outer step (`Mix`). encoding: how
     parameters travel; the protocol only compares the word. delay_steps: so many steps of the next round are done while
-    a round is exchanged. final_rounds: exchanges with all neighbours and without local steps, at the end.
-    agrees_at_end: after that, all hosts take the mean of all replicas, which travels as last_encoding.
-    content_bytes_max, copy_bytes_max: of the parameters as they travel, and of a copy with the state of the optimiser.
+    a round is exchanged. last_encoding: that of the end of a run (`closing`, `choice`), which loses nothing.
+    content_bytes_max, copy_bytes_max: of the parameters as they travel, and of a checkpoint.
 
     fresh_rounds: whoever joins up to this round begins with the base model, later with a copy of a neighbour. stale
     rounds: who is so far behind takes a copy, too; 0: never.
@@ -37,13 +35,10 @@ class GaslocRules(SwarmRules):
 
     run_seed: int = 0
     local_steps: int = 100
-    alpha: float = 1.0
     gamma: float = 0.0
     matching: Matching = "one"
     encoding: str = "bfloat16"
     delay_steps: int = 0
-    final_rounds: int = 0
-    agrees_at_end: bool = False
     last_encoding: str = "float32"
     content_bytes_max: int = 1 << 32
     copy_bytes_max: int = 1 << 34
@@ -53,11 +48,11 @@ class GaslocRules(SwarmRules):
     def __post_init__(self) -> None:
         if self.local_steps < 1 or self.steps % self.local_steps:
             raise ConfigError(f"steps ({self.steps}) must be a multiple of local_steps ({self.local_steps}).")
-        if not 0 < self.alpha <= 1 or not 0 <= self.gamma < 1:
-            raise ConfigError("alpha must be above 0 and at most 1, gamma at least 0 and below 1.")
+        if not 0 <= self.gamma < 1:
+            raise ConfigError("gamma must be at least 0 and below 1.")
         if not 0 <= self.delay_steps <= self.local_steps:
             raise ConfigError(f"delay_steps must be between 0 and local_steps ({self.local_steps}).")
-        if self.final_rounds < 0 or self.fresh_rounds < 0 or self.stale_rounds < 0:
+        if self.fresh_rounds < 0 or self.stale_rounds < 0:
             raise ConfigError("numbers of rounds cannot be negative.")
         if not 0 < len(self.encoding.encode()) <= ENCODING_BYTES_MAX:
             raise ConfigError(f"an encoding is named by 1 to {ENCODING_BYTES_MAX} bytes.")
@@ -68,33 +63,19 @@ class GaslocRules(SwarmRules):
 
     @property
     def rounds(self) -> int:
-        """All exchanges of the run."""
-        return self.training_rounds + self.final_rounds + LAST_AGREEMENTS * self.agrees_at_end
+        """The number of the round after all exchanges. Not all closing rounds have to take place (`closing`)."""
+        return self.training_rounds + CLOSING_ROUNDS_MAX
 
-    def matching_of(self, round_: int) -> Matching:
-        if self.is_last_agreement(round_):
-            return "all"
-        return self.matching if round_ < self.training_rounds else "full"
+    def is_closing(self, round_: int) -> bool:
+        """Is it an exchange at the end of the run, without local steps?"""
+        return round_ >= self.training_rounds
 
-    def is_agreement(self, round_: int) -> bool:
-        """Do all hosts agree in this round?"""
-        return self.matching_of(round_) == "all"
-
-    def is_last_agreement(self, round_: int) -> bool:
-        """Is it one of the attempts at the end of the run?"""
-        return round_ >= self.first_last_agreement
-
-    @property
-    def first_last_agreement(self) -> int:
-        return self.training_rounds + self.final_rounds
+    def slots_of(self, round_: int) -> int | None:
+        """How many partners a host has at most; None: all its neighbours."""
+        return None if self.is_closing(round_) else SLOTS[self.matching]
 
     def encoding_of(self, round_: int) -> str:
-        return self.last_encoding if self.is_last_agreement(round_) else self.encoding
-
-    def are_alike(self, round_: int, other: int) -> bool:
-        """Could what was made ready for one of the rounds be exchanged in the other one?"""
-        of_both = {(self.is_agreement(one), self.encoding_of(one)) for one in (round_, other)}
-        return len(of_both) == 1
+        return self.last_encoding if self.is_closing(round_) else self.encoding
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,9 @@ donor        it joins, and needs a copy of a neighbour's replica
 own replica  it loads its own
 partner      the round waits for the partner, or for its parameters
 outcome      at the end of the run: whether the last exchange with it counts is its to say
-neighbour    at the end of the run: it has not come to the end, and is to agree with us, or may need something
+neighbour    at the end of the run: it has not come to the end, or does not have the replica with which all end
 copy         at the end of the run: it takes a copy of our replica
+replica      at the end of the run: we need its replica, or one that others have of it
 """
 
 from collections.abc import Iterable, Iterator
@@ -28,11 +29,8 @@ def figures_of(node: "Gasloc") -> dict[str, float]:
         "exchanges_skipped": float(node.exchange.skipped),
         "exchanges_in_doubt": float(len(node.ledger.doubts())),
         "exchange_seconds": node.exchange.seconds,
-        "agreements": float(node.agreement.agreed),
-        "agreements_missed": float(node.agreement.missed),
-        "agreements_uncounted": float(node.agreement.uncounted),
-        "agreed_hosts": float(node.agreement.hosts),
-        "unequal_replicas": float(len(node.agreement.testimony.unequal)),
+        "equal_replicas": float(len(node.choice.equal())),
+        "unequal_replicas": float(len(node.choice.unequal())),
         "local_seconds": node.pace.local_seconds,
         "bytes_sent": float(node.carrier.bytes_sent),
         "bytes_received": float(node.carrier.bytes_received),
@@ -43,7 +41,7 @@ def figures_of(node: "Gasloc") -> dict[str, float]:
 def words_of(node: "Gasloc", membership: Membership, ours: OriginId) -> dict[str, str]:
     matched = [a if b == ours else b for a, b in node.exchange.pairs if ours in (a, b)]
     told: dict[str, Iterable[OriginId]] = {"matched_with": matched, "exchanged_with": node.exchange.partners}
-    told["unequal_to"] = node.agreement.testimony.unequal
+    told["unequal_to"] = node.choice.unequal()
     return {name: ", ".join(membership.names(origins)) or "nobody" for name, origins in told.items()}
 
 
@@ -51,26 +49,34 @@ def find_blockers(node: "Gasloc", membership: Membership, now: float) -> Iterato
     match node.life.phase:
         case Phase.JOINING:
             yield _while_joining(node, membership)
-        case Phase.FINISHING:
-            kinds = dict.fromkeys(node.talk.unfinished(), "neighbour")
-            kinds |= dict.fromkeys(node.serve.peers, "copy")
-            kinds |= {origin: "outcome" for origin, _ in node.ledger.doubts()}
-            for origin in sorted(kinds, key=membership.name):
-                yield Blocker(kinds[origin], origin, membership.name(origin), None, node.since)
         case _ if node.is_waiting:
             yield from _at_the_end(node, membership, now)
+        case Phase.CHOOSING if not node.is_computing:
+            yield from _while_choosing(node, membership)
+        case Phase.FINISHING:
+            kinds = dict.fromkeys(node.choice.awaited(), "neighbour") | dict.fromkeys(node.serve.peers, "copy")
+            for origin in sorted(kinds, key=membership.name):
+                yield Blocker(kinds[origin], origin, membership.name(origin), None, node.since)
         case _ if node.exchange.is_open and not node.is_computing:
             yield from node.exchange.blockers()
-        case _ if node.agreement.is_open and not node.is_computing:
-            yield from node.agreement.blockers()
 
 
 def _at_the_end(node: "Gasloc", membership: Membership, now: float) -> Iterator[Blocker]:
-    awaited = sorted(node.awaited_at_end(now), key=membership.name)
+    awaited, since = sorted(node.final_wait.awaited(now), key=membership.name), node.final_wait.since
     for origin in awaited:
-        yield Blocker("neighbour", origin, membership.name(origin), None, node.since)
+        yield Blocker("neighbour", origin, membership.name(origin), None, since)
     if not awaited:
-        yield Blocker("neighbour", None, "hosts that were never met", None, node.since)
+        yield Blocker("neighbour", None, "hosts that were never met", None, since)
+
+
+def _while_choosing(node: "Gasloc", membership: Membership) -> Iterator[Blocker]:
+    doubts = [origin for origin, _ in node.ledger.doubts()]
+    for origin in sorted(doubts, key=membership.name):
+        yield Blocker("outcome", origin, membership.name(origin), None, node.since)
+    if not doubts and node.aim is not None:
+        yield Blocker("replica", node.aim.author, membership.name(node.aim.author), None, node.since)
+    elif not doubts:
+        yield Blocker("replica", None, "any neighbour that has the replica with which all end", None, node.since)
 
 
 def _while_joining(node: "Gasloc", membership: Membership) -> Blocker:

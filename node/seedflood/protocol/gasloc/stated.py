@@ -1,5 +1,5 @@
-"""What a node states to everyone beside its membership: how far it is, which of its links are slow, and on which result
-it has agreed with the others.
+"""What a node states to everyone beside its membership: how far it is, which of its links are slow, and at the end of
+the run which replica it holds.
 
 Both ends of an edge state its class, and the slower word counts: so everyone computes the same matching.
 
@@ -16,7 +16,6 @@ from typing import NamedTuple
 from seedflood.errors import PeerError
 from seedflood.protocol.gasloc.matching import SLOW_CLASS_MAX, Edge, edge_of
 from seedflood.protocol.gasloc.messages import DIGEST_BYTES
-from seedflood.protocol.gasloc.tree import reachable
 from seedflood.protocol.origin import STEP_MAX, OriginId
 from seedflood.protocol.swarm.membership import Membership
 from seedflood.protocol.swarm.messages import Member
@@ -26,20 +25,19 @@ SLOW_LINKS_MAX = 100
 
 _HEAD = struct.Struct(">QB")
 _LINK = struct.Struct(">QB")
-_RESULT = struct.Struct(f">Q{DIGEST_BYTES}s")
+_RESULT = struct.Struct(f">Q{DIGEST_BYTES}s")  # an origin, and a digest
 
 
 class Result(NamedTuple):
-    """What all go on from after a round in which they agree. digest: of its content."""
+    """A replica at the end of the run. author: the host that made it. digest: of its content."""
 
-    round: int
+    author: OriginId
     digest: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Stated:
-    """What a node states. round: where it is. slow: the class of each slow link. result: the last one that it went on
-    from, in this life."""
+    """What a node states. round: where it is. slow: the class of each slow link. result: what it holds at the end."""
 
     round: int = 0
     slow: Mapping[OriginId, int] = field(default_factory=dict)
@@ -67,8 +65,6 @@ def unpack(state: bytes) -> Stated:
     if any(not 0 < one <= SLOW_CLASS_MAX for one in slow.values()):
         raise PeerError("a link is slower than any can be", reason="limit")
     result = Result(*_RESULT.unpack_from(state, end)) if len(state) > end else None
-    if result is not None and result.round > STEP_MAX:
-        raise PeerError("a result of a round that is never reached", reason="limit")
     return Stated(round_, slow, result)
 
 
@@ -97,16 +93,23 @@ def has_finished(member: Member, rounds: int) -> bool:
 
 
 def known_links(
-    membership: Membership, still: Collection[OriginId], origin: OriginId, *, rounds: int | None = None
+    membership: Membership,
+    still: Collection[OriginId],
+    origin: OriginId,
+    *,
+    rounds: int | None = None,
+    is_any: bool = False,
 ) -> dict[OriginId, int]:
     """The links of a host, stated by both ends, with hosts that take part, and the class of each. still: hosts that
-    stand still, and are matched with nobody. rounds: of the run; hosts that have finished it count, too."""
+    stand still, and are matched with nobody. rounds: of the run; hosts that have finished it count, too. is_any: slow
+    links are like all others."""
     member = _taking_part(membership, still, origin, rounds)
     links: dict[OriginId, int] = {}
     for other in member.neighbours if member is not None else ():
         partner = _taking_part(membership, still, other, rounds) if other != origin else None
         if member is not None and partner is not None and origin in partner.neighbours:
-            links[other] = max(stated(member).slow.get(other, 0), stated(partner).slow.get(origin, 0))
+            slow = max(stated(member).slow.get(other, 0), stated(partner).slow.get(origin, 0))
+            links[other] = 0 if is_any else slow
     return links
 
 
@@ -143,8 +146,23 @@ def behind(
         for member in membership.all()
         if member.has_spoken and not member.has_left and max(stated(member).round, told.get(member.origin, 0)) < round_
     } - {us}
-    linked = reachable(known_graph(membership, still), us)
+    linked = distances(known_graph(membership, still), us).keys()
     return late & linked, late - linked
+
+
+def distances(graph: Iterable[Edge], origin: OriginId) -> dict[OriginId, int]:
+    """How many hops away each host is that can be reached, this one itself included."""
+    links: dict[OriginId, list[OriginId]] = {}
+    for a, b in graph:
+        links.setdefault(a, []).append(b)
+        links.setdefault(b, []).append(a)
+    hops = {origin: 0}
+    for one in (reached := [origin]):
+        for other in links.get(one, ()):
+            if other not in hops:
+                hops[other] = hops[one] + 1
+                reached.append(other)
+    return hops
 
 
 def is_anyone_taking_part(membership: Membership, us: OriginId) -> bool:

@@ -3,13 +3,13 @@
 Worker i has parameters theta_t at the start of round t. Its local steps change them by g_t = theta_H - theta_t. With
 phi_t = theta_t + eta g_t (GASLoC, arXiv 2606.11081, the accelerated form):
 
-    theta_(t+1) = phi_t - alpha Lambda phi_t + gamma (phi_t - phi_(t-1)),        phi_(-1) = theta_0
+    theta_(t+1) = phi_t - Lambda phi_t + gamma (phi_t - phi_(t-1)),        phi_(-1) = theta_0
 
 Lambda is the weighted Laplacian of the round's pairs: (Lambda phi)_i = sum over neighbours j of w_ij (phi_i - phi_j),
 with w_ij = w_ji. `gamma = 0` is plain gossip, which keeps the mean of all replicas whatever the pairs are. Momentum is
 added after the mixing. Each worker has its own, from its phi before the mixing.
 
-**On a complete graph** with w_ij = 1/n and alpha = 1, phi - Lambda phi is the mean of all phi, so worker i gets
+**On a complete graph** with w_ij = 1/n, phi - Lambda phi is the mean of all phi, so worker i gets
 
     theta_(t+1),i = mean phi_t + gamma (phi_t,i - phi_(t-1),i)
 
@@ -26,10 +26,10 @@ mean is kept exactly, and the encoding error stays with its worker (as in Choco)
 **Overlap.** An outer step adds a correction, theta_(t+1) - phi_t, with phi as it was when it was offered. So local
 steps may go on meanwhile: the correction is added late, and their progress belongs to the next round.
 
-**DiLoCo** is `follow`: everyone goes on from mean phi + gamma (mean phi - the mean before). In a swarm the root of a
-tree makes that (`gathering`), and everyone `take`s the bytes as they travel: all are equal bit by bit.
+**D-Adam, DSGD** are one local step a round, eta = 1 and gamma = 0 (`PLAIN`), with that optimiser.
 
-**D-Adam, DSGD** are one local step a round, eta = alpha = 1 and gamma = 0 (`PLAIN`), with that optimiser.
+**At the end** of a run closing rounds mix without momentum and exactly (float32), and then everyone's parameters are
+`replace`d by those of one host.
 
 Shapes: F numbers of all parameters (flat.py), N of a piece.
 """
@@ -41,19 +41,18 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from seedflood.training.gasloc.encodings import ENCODINGS, Encoding, EncodingName, Piece, pieces_of
+from seedflood.training.gasloc.encodings import ENCODINGS, EncodingName, Piece, pieces_of
 from seedflood.training.gasloc.exchange import Difference, Offer
 
 
 @dataclass(frozen=True, slots=True)
 class OuterSettings:
-    """eta: factor of the local progress. alpha: factor of the pull towards the neighbours. gamma: momentum.
+    """eta: factor of the local progress. gamma: momentum.
 
     encoding: of the offered parameters. is_overlapped: local steps go on while an offer is open.
     """
 
     eta: float = 1.0
-    alpha: float = 1.0
     gamma: float = 0.0
     encoding: EncodingName = "float32"
     is_overlapped: bool = False
@@ -91,7 +90,7 @@ def pair_weight(degree: int, other_degree: int) -> float:
 class Outer:
     """The outer steps of one worker. Its flat parameters are changed in place.
 
-    round: the next one. Between `propose` and `mix` (or `follow`) the offer is open. anchor_F: the parameters at the
+    round: the next one. Between `propose` and `mix` the offer is open. anchor_F: the parameters at the
     start of the round, or the offered ones while local steps go on; None if neither is needed.
     """
 
@@ -99,8 +98,6 @@ class Outer:
         self.settings = settings
         self.round = 0
         self.offer: Offer | None = None
-        self._left_out_F: Tensor | None = None
-        """What a sum that we have told leaves out; it counts once the round has ended with a result."""
         self._late: list[tuple[float, Difference]] = []
         """Corrections that came while the anchor was offered, with their factors. They are not in it, and are not local
         progress."""
@@ -131,11 +128,10 @@ class Outer:
             self.offer = Offer(self.phi, self.settings.encoding, self.residual_F)
         else:
             self.offer = Offer(self.phi, encoding)
-        self._left_out_F = None
         return self.offer
 
     @torch.no_grad()
-    def mix(self, pulls: Sequence[Pull]) -> Mixed:
+    def mix(self, pulls: Sequence[Pull], *, has_momentum: bool = True) -> Mixed:
         """The outer step with the neighbours whose parameters have arrived, perhaps none. Ends the round."""
         assert self.offer is not None, "nothing was offered"
         offer, phi_F = self.offer, self.phi
@@ -143,11 +139,11 @@ class Outer:
         for index, piece in enumerate(offer.pieces):
             part = _part(piece)
             phi_N = phi_F[part]
-            change_N = self._momentum(phi_N, part)
+            change_N = self._momentum(phi_N, part) if has_momentum else torch.zeros_like(phi_N)
             for pull in pulls:
                 difference_N = pull.difference.piece(index)
                 squares[0] += torch.linalg.vector_norm(difference_N).square()
-                change_N.add_(difference_N, alpha=-self.settings.alpha * pull.weight)
+                change_N.add_(difference_N, alpha=-pull.weight)
             if pulls:
                 squares[1] += torch.linalg.vector_norm(phi_N).square()
                 offer.settle(index, offer.told(index))
@@ -164,70 +160,23 @@ class Outer:
         While an offer is open this is allowed only if it is overlapped, because the offered numbers must not change.
         """
         assert self.offer is None or self.settings.is_overlapped, "the parameters are offered"
-        scale = -self.settings.alpha * pull.weight
+        scale = -pull.weight
         _add(scale, pull.difference, self._values_F)
         if self.anchor_F is not None and self.offer is None:
             _add(scale, pull.difference, self.anchor_F)
         elif self.anchor_F is not None:
             self._late.append((scale, pull.difference))
 
-    def follow(self, mean_F: Tensor) -> Mixed:
-        """DiLoCo's outer step: all workers go on from the same parameters. mean_F: the mean of all phi."""
-        assert self.offer is not None, "nothing was offered"
-        parts = [_part(piece) for piece in self.offer.pieces]
-        return self.take(lambda index: self.carried_on(mean_F[parts[index]], parts[index]))
-
-    def carried_on(self, mean_N: Tensor, part: slice) -> Tensor:
-        """What a round of DiLoCo ends with: the mean with momentum, which is that of the mean."""
-        if self.previous_F is None:
-            return mean_N
-        return mean_N + (mean_N - self.previous_F[part]).mul_(self.settings.gamma)
-
-    def tell(self, values_N: Tensor, part: slice, encoding: Encoding) -> Tensor:
-        """A piece of a sum as it travels; what was left out before is told with it."""
-        if self.residual_F is None or encoding.name != self.settings.encoding:
-            return encoding.encode(values_N)
-        if self._left_out_F is None:
-            self._left_out_F = torch.zeros_like(self.residual_F)
-        wanted_N = values_N + self.residual_F[part]
-        payload = encoding.encode(wanted_N)
-        self._left_out_F[part] = wanted_N.sub_(encoding.decode(payload, len(wanted_N)))
-        return payload
-
     @torch.no_grad()
-    def take(self, result: Callable[[int], Tensor], *, is_last: bool = False) -> Mixed:
-        """Ends the round with what all go on from, piece by piece. is_last: it is the end of the run, and nothing is to
-        be added to it any more.
-
-        What the mean was is found from it, so that everyone knows it if it has to make the next result.
-        """
-        assert self.offer is not None, "nothing was offered"
-        offer, phi_F, gamma = self.offer, self.phi, self.settings.gamma
-        squares = torch.zeros(2, dtype=torch.float64, device=phi_F.device)
-        for index, piece in enumerate(offer.pieces):
-            part = _part(piece)
-            next_N, phi_N = result(index), phi_F[part]
-            squares[0] += torch.linalg.vector_norm(next_N - phi_N).square()
-            squares[1] += torch.linalg.vector_norm(phi_N).square()
-            if self.previous_F is not None:
-                self.previous_F[part] = (next_N + gamma * self.previous_F[part]) / (1 + gamma)
-            if self._left_out_F is None:
-                offer.settle(index, offer.told(index))
-            elif self.residual_F is not None:
-                self.residual_F[part] = self._left_out_F[part]
-            since_N = None if is_last else self._values_F[part] - phi_N  # local steps that went on
-            self._values_F[part] = next_N if since_N is None else next_N + since_N
-            if self.anchor_F is not None:
-                self.anchor_F[part] = next_N
+    def replace(self, result: Callable[[int], Tensor]) -> None:
+        """Goes on from other parameters, piece by piece as float32; nothing is added to them any more."""
+        self.offer = None
         self._late.clear()
-        self._finish()
-        apart, size = (math.sqrt(square) for square in squares.tolist())
-        return Mixed(1, apart / size if size else 0.0)
-
-    def close(self) -> None:
-        """Ends the round, if one is open, and leaves the parameters as they are."""
-        if self.offer is not None:
-            self._finish()
+        for index, piece in enumerate(pieces_of(ENCODINGS["float32"], len(self._values_F))):
+            part = _part(piece)
+            self._values_F[part] = result(index)
+            if self.anchor_F is not None:
+                self.anchor_F[part] = self._values_F[part]
 
     def late(self) -> Tensor | None:
         """The sum of the corrections that the offered anchor lacks, as a new tensor; None if there are none."""

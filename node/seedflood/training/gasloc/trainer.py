@@ -2,9 +2,8 @@
 
 The orders of `protocol/gasloc/orders.py` are carried out by these methods: `TakeLocalSteps` by `take_steps`, `Encode`
 by `propose` (whose offer is the content), sinks by `expect`, `Keep` by `difference`, which is written to a file, `Mix`
-by `Outer.mix` and `Correct` by `Outer.correct`, both with what was kept (`KeptDifference`), `Gather` and `Total` by a
-`gathering`, `Agree` by `take`, `Close` by `Outer.close`, `KeepCheckpoint` by `snapshot`, `Restore` and `Adopt` by
-`restore`.
+by `Outer.mix` and `Correct` by `Outer.correct`, both with what was kept (`KeptDifference`), `Publish` by `content`,
+`Take` by `take`, `KeepCheckpoint` by `snapshot`, `Restore` and `Adopt` by `restore`.
 
 It is not thread-safe, with two exceptions: another thread may read an open offer, and write an arrival. Local steps and
 corrections may go on while an offer is open if the outer step is overlapped.
@@ -22,13 +21,15 @@ from seedflood.training.gasloc import checkpoint
 from seedflood.training.gasloc.checkpoint import Arrays, Facts
 from seedflood.training.gasloc.encodings import EncodingName
 from seedflood.training.gasloc.exchange import Arrival, FreshDifference, Offer, Stored
-from seedflood.training.gasloc.gathering import Gathering
 from seedflood.training.gasloc.held_out import evaluate_packed
-from seedflood.training.gasloc.outer import Mixed, Outer, OuterSettings
+from seedflood.training.gasloc.outer import Outer, OuterSettings
 from seedflood.training.gasloc.packing import PackedTask
 from seedflood.training.gasloc.worker import LocalSteps, Worker, WorkerSettings
 from seedflood.training.generation import Sample
 from seedflood.training.models import BaseModel, digest_weights, export_model
+
+LAST_ENCODING: EncodingName = "float32"
+"""At the end of a run nobody can make up for what an encoding left out."""
 
 NORM_FACTOR, SIZE_MIN = 100.0, 0.01
 """Replicas are at most that many times as large as the base model, or as if all of its numbers had that size. A model
@@ -67,11 +68,12 @@ class Trainer:
         offer.seal()
         return offer
 
-    def expect(self, size: int, digest: bytes, *, buffer: Stored | None = None) -> Arrival:
-        """A partner's parameters, to be received or in a buffer. Raises PeerError if parameters of this run cannot have
-        this size."""
+    def expect(self, size: int, digest: bytes, *, buffer: Stored | None = None, is_last: bool = False) -> Arrival:
+        """A partner's parameters, to be received or in a buffer. is_last: they are those with which all end. Raises
+        PeerError if parameters of this run cannot have this size."""
         values_F, offer = self.worker.flat.values_F, self.outer.offer
         encoding = self.outer.settings.encoding if offer is None else offer.encoding.name
+        encoding = LAST_ENCODING if is_last else encoding
         numbers, device, most = len(values_F), values_F.device, self.norm_max
         return Arrival(numbers, encoding, size, digest, buffer=buffer, device=device, norm_max=most)
 
@@ -80,15 +82,16 @@ class Trainer:
         assert self.outer.offer is not None, "nothing was offered"
         return FreshDifference(self.outer.offer, arrival)
 
-    def gathering(self) -> Gathering:
-        """A sum of our parameters, to which those of our children are added."""
-        return Gathering(self.outer)
+    def content(self) -> Offer:
+        """The present parameters, to be fetched as they are; its digest is computed. They must not change meanwhile."""
+        offer = Offer(self.worker.flat.values_F, LAST_ENCODING)
+        offer.seal()
+        return offer
 
-    def take(self, result: Arrival, *, is_last: bool) -> Mixed:
-        """Ends the round: our parameters become the result. Raises PeerError, and changes nothing, if these are not the
-        offered bytes."""
+    def take(self, result: Arrival) -> None:
+        """Our parameters become these. Raises PeerError, and changes nothing, if these are not the offered bytes."""
         result.check()
-        return self.outer.take(result.told, is_last=is_last)
+        self.outer.replace(result.told)
 
     def snapshot(self) -> tuple[Arrays, Facts]:
         """Arrays and facts for a checkpoint. Write them before the next step. The facts name the base model, too."""

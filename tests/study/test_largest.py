@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seedflood.errors import PeerError
-from seedflood.training.gasloc.choco import Choco, Sparse
+from study.methods.largest import Choco, Sparse
 
 NUMBERS = 400
 

@@ -1,0 +1,116 @@
+"""With whose replica all hosts end.
+
+After the closing rounds (`closing`) every host states the digest of its replica, signed and to everyone, and waits
+until all have stated one (`final_wait`). Then all take the same: the one that most hosts state, at first that of the
+host that comes first in the draw of the run's seed. Who has fetched it (`copies`) states it as well, and passes it on.
+So what is chosen gains weight, and a host that comes late, or back, moves nobody.
+
+**Nothing is waited for that nobody serves.** A replica that most hosts do not have, that no further one has come to
+state, and of which nothing arrives, counts no more after as long as it may take to come here. Then the next one is
+taken. If somebody has it after all, it counts again.
+
+**Who is alone finds out.** A host ends when all that it can reach state what it holds, or after its patience; then its
+log says who holds what else. So replicas are unequal only where the swarm was cut apart for longer than that, or lied
+to.
+
+What is chosen was not checked by anyone: a liar that comes first in the draw gives its own parameters to all, up to the
+norm that is the same on all hosts. Anybody can make keys until one comes first; a closed run has a roster against that.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from seedflood.protocol.gasloc.matching import Lottery
+from seedflood.protocol.gasloc.pace import Pace
+from seedflood.protocol.gasloc.rules import Bounds, GaslocRules
+from seedflood.protocol.gasloc.stated import Result, distances, has_finished, known_graph, stated
+from seedflood.protocol.origin import OriginId
+from seedflood.protocol.swarm.messages import Member
+from seedflood.protocol.swarm.presence import Presence
+
+
+class Choice:
+    """ours: the replica that we hold at the end of the run, which we state; None before."""
+
+    def __init__(self, rules: GaslocRules, bounds: Bounds, presence: Presence, pace: Pace) -> None:
+        self.ours: Result | None = None
+        self._lottery = Lottery(rules.run_seed)
+        self._rules = rules
+        self._bounds = bounds
+        self._presence = presence
+        self._pace = pace
+        self._origin = presence.ours.origin
+        self._most: dict[OriginId, int] = {}
+        """The most hosts that we have seen to state a replica of this author: who makes another one gets no more time
+        for it."""
+        self._until: dict[OriginId, float] = {}
+        """How long one of this author is waited for, from the moment when it was to be taken."""
+
+    def find(self, now: float, *, moving: bytes | None) -> Result | None:
+        """The replica to end with, as far as we know; None: there is none. moving: the digest of what arrives here."""
+        stating = [(word.origin, result) for word in self._words() if (result := stated(word).result) is not None]
+        words = [(origin, result) for origin, result in stating if result.author in self._presence.membership]
+        counts = Counter(result.digest for _, result in words)
+        owned = {result.digest for origin, result in words if origin == result.author}
+        for _, (author, digest) in words:
+            if counts[digest] > self._most.get(author, 0) or digest == moving:
+                self._most[author] = counts[digest]
+                self._until.pop(author, None)
+
+        def rank(result: Result) -> tuple[int, bool, int, bytes]:
+            drawn = self._lottery.number(self._rules.rounds, result.author)
+            return counts[result.digest], result.digest in owned, -drawn, result.digest
+
+        kept = {self.made(), self.ours.digest if self.ours is not None else None}
+        viable = [one for _, one in words if one.digest in kept or now < self._until.get(one.author, now + 1)]
+        found = max(viable, key=rank, default=None)
+        if found is not None and found.author not in self._until:
+            self._until[found.author] = now + self._way_seconds(found.author)
+        return found
+
+    def wake_at(self, now: float) -> float:
+        return min((until for until in self._until.values() if until > now), default=float("inf"))
+
+    def holders(self, result: Result) -> list[OriginId]:
+        """The neighbours that state it."""
+        words = ((peer, self._presence.membership.spoken(peer)) for peer in self._presence.neighbours)
+        return [peer for peer, word in words if word is not None and _digest_of(word) == result.digest]
+
+    def made(self) -> bytes | None:
+        """The digest that more than half of the others state. Those that left before the end of the run do not count,
+        those that were never met do."""
+        others = [word for word in self._words() if word.origin != self._origin]
+        left = sum(word.has_left and not has_finished(word, self._rules.rounds) for word in others)
+        most = max(len(others), self._rules.clients - 1) - left
+        told = Counter(digest for word in others if (digest := _digest_of(word)) is not None)
+        return next((digest for digest, count in told.most_common(1) if 2 * count > most), None)
+
+    def equal(self) -> set[OriginId]:
+        """The hosts, we among them, that state what we hold."""
+        return {word.origin for word in self._words() if self.ours is not None and _digest_of(word) == self.ours.digest}
+
+    def unequal(self) -> set[OriginId]:
+        """The hosts that hold something else at the end."""
+        told = {word.origin for word in self._words() if _digest_of(word) is not None}
+        return told - self.equal() if self.ours is not None else set()
+
+    def awaited(self) -> set[OriginId]:
+        """The hosts that take part, that we can reach, and that do not hold what we hold."""
+        linked = distances(known_graph(self._presence.membership, rounds=self._rules.rounds), self._origin).keys()
+        there = {word.origin for word in self._words() if not word.has_left}
+        return (there & linked) - self.equal() - {self._origin}
+
+    def _way_seconds(self, author: OriginId) -> float:
+        """How long it may take until a replica has come from its host to here, or from here to there."""
+        graph = known_graph(self._presence.membership, rounds=self._rules.rounds)
+        hops = 1 + distances(graph, self._origin).get(author, 1)
+        size = self._rules.content_bytes_max
+        return hops * self._bounds.transfer_seconds(size, None, self._pace.hop_seconds)
+
+    def _words(self) -> Iterable[Member]:
+        return self._presence.membership.words()
+
+
+def _digest_of(word: Member) -> bytes | None:
+    result = stated(word).result
+    return result.digest if result is not None else None

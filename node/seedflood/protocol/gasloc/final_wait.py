@@ -1,0 +1,92 @@
+"""Who is waited for at the end of a run: before the closing rounds, and before a replica is chosen.
+
+All that are not that far are waited for, and for some time those that are away or were never met: without them the
+result would differ. But nobody is waited for longer than is said here, and nobody any more once the others have gone
+on.
+"""
+
+from seedflood.protocol.gasloc.choice import Choice
+from seedflood.protocol.gasloc.conversation import Conversation
+from seedflood.protocol.gasloc.pace import Pace
+from seedflood.protocol.gasloc.rules import GaslocRules
+from seedflood.protocol.gasloc.stated import behind, standing_still
+from seedflood.protocol.origin import OriginId
+from seedflood.protocol.swarm.presence import Presence
+from seedflood.protocol.swarm.rules import Patience
+
+LAST_PATIENCES = 2
+"""Once half of the swarm is there, nobody is waited for longer than twice as long as a host may stay in one round: who
+is behind goes on with a closing round after its local steps."""
+
+
+class FinalWait:
+    """round: the one that all are to reach. since: since when we are at the end; those that are away have this time
+    once."""
+
+    def __init__(
+        self,
+        rules: GaslocRules,
+        patience: Patience,
+        presence: Presence,
+        pace: Pace,
+        choice: Choice,
+        talk: Conversation,
+    ) -> None:
+        self.round = 0
+        self.since = float("inf")
+        self._half_since = float("inf")
+        """Since when half of the swarm is there."""
+        self._rules = rules
+        self._patience = patience
+        self._presence = presence
+        self._pace = pace
+        self._choice = choice
+        self._talk = talk
+
+    def begin(self, round_: int, now: float) -> None:
+        self.since = min(self.since, now)
+        if round_ != self.round:
+            self.round, self._half_since = round_, float("inf")
+
+    def is_complete(self, now: float) -> bool:
+        """Is nobody waited for any more?"""
+        return not self.awaited(now) and not self._has_unmet(now)
+
+    def awaited(self, now: float) -> set[OriginId]:
+        if self._have_gone_on:
+            return set()
+        told = {peer: one.round for peer, one in self._talk.progress.items()}
+        membership, ours = self._presence.membership, self._presence.ours.origin
+        still = standing_still(membership, self._pace.silent(now), ours, self.round)
+        linked, away = behind(membership, ours, told, self.round, still)
+        if now >= self._end(now):
+            linked = set()
+        return linked if self._is_patience_over(now) else linked | away
+
+    @property
+    def longest_seconds(self) -> float:
+        """How long anybody is waited for who is linked, and goes on."""
+        return LAST_PATIENCES * self._pace.patience_seconds
+
+    def wake_at(self) -> float:
+        return self.since + self._patience.linger_seconds
+
+    @property
+    def _have_gone_on(self) -> bool:
+        return self._choice.made() is not None or self._talk.swarm_round() > self.round
+
+    def _has_unmet(self, now: float) -> bool:
+        """Were fewer hosts met than the run has? They are waited for like those that are away."""
+        membership = self._presence.membership
+        met = sum(member.has_spoken for member in membership.all()) + membership.absentees()
+        return met < self._rules.clients and not self._is_patience_over(now) and not self._have_gone_on
+
+    def _end(self, now: float) -> float:
+        """Until when we wait for hosts that do not come."""
+        is_late = now >= self.since + self._patience.linger_seconds + self.longest_seconds
+        if is_late or self._talk.swarm_round() >= self.round:
+            self._half_since = min(self._half_since, now)
+        return self._half_since + self.longest_seconds
+
+    def _is_patience_over(self, now: float) -> bool:
+        return now >= self.since + self._patience.linger_seconds

@@ -1,0 +1,255 @@
+"""The end of a run: closing rounds, and one replica for all, whatever late, dead or lying hosts do."""
+
+from fractions import Fraction
+from itertools import pairwise
+
+import pytest
+from gossip import World, unleash
+
+from seedflood.protocol.gasloc.matching import Lottery
+from seedflood.protocol.gasloc.messages import Chunk, Offer, decode
+from seedflood.protocol.gasloc.stated import Result
+from seedflood.protocol.swarm.messages import Opaque
+from simulation.gasloc.replica import digest_of, spell
+
+
+def make_world(hosts=4, shape="ring", *, how=None, link=None, seed=0, **rules):
+    """how: of each host, in turn."""
+    world = World(seed=seed, clients=hosts, **rules)
+    for k in range(hosts):
+        world.add(**(how or [{}])[k % len(how or [{}])])
+    if shape == "path":
+        for one, other in pairwise(world.hosts):
+            world.plan(one, other, **(link or {}))
+    else:
+        getattr(world, shape)(**(link or {}))
+    return world
+
+
+def ends(world):
+    return {host.last for host in world.hosts}
+
+
+def first(world):
+    """The host that comes first in the draw."""
+    origin = Lottery(world.rules.run_seed).first(world.rules.rounds, [host.origin for host in world.hosts])
+    return world.by_origin(origin)
+
+
+def mean(world):
+    return world.total() / len(world.hosts)
+
+
+@pytest.mark.parametrize("rules", [{"matching": "one"}, {"matching": "two", "gamma": 0.5}, {"delay_steps": 3}])
+@pytest.mark.parametrize("shape", ["ring", "path"])
+def test_all_end_with_the_replica_of_the_host_that_comes_first(rules, shape):
+    world = make_world(5, shape, how=[{"drift": Fraction(k, 8)} for k in range(5)], **rules)
+    world.finish()
+    assert ends(world) == {first(world).values}
+    assert first(world).taken == 0
+    assert {host.gasloc.choice.ours.author for host in world.hosts} == {first(world).origin}
+    if not rules.get("gamma"):
+        assert world.total() == world.initial + sum(host.drifted for host in world.hosts)
+
+
+@pytest.mark.parametrize(("hosts", "shape"), [(8, "ring"), (6, "complete")])
+def test_it_is_within_a_thousandth_of_the_mean(hosts, shape):
+    world = make_world(hosts, shape, steps=8)
+    world.finish()
+    before = max(abs(host.compute.replica.before_closing[0] - mean(world)) for host in world.hosts)
+    assert abs(world.hosts[0].last[0] - mean(world)) <= before / 1000
+
+
+def test_equal_replicas_are_not_sent():
+    world = make_world(2, steps=8)
+    world.finish()
+    assert len(ends(world)) == 1
+    assert [host.taken for host in world.hosts] == [0, 0]
+
+
+def test_a_host_alone_ends_with_its_own():
+    world = make_world(1, how=[{"drift": Fraction(1)}])
+    world.finish()
+    assert ends(world) == {(Fraction(40),)}
+    assert world.hosts[0].closing == []
+
+
+@pytest.mark.parametrize("k", range(4))
+def test_a_host_that_dies_at_the_end_takes_what_the_others_ended_with(k):
+    world = make_world(4, how=[{"drift": Fraction(1), "padding": 300_000}], steps=16)
+    victim = world.hosts[k]
+    world.run(300, until=lambda: victim.gasloc.round == world.rules.training_rounds)
+    victim.kill()
+    others = [host for host in world.hosts if host is not victim]
+    world.run(300, until=lambda: all(host.gasloc.life.is_over for host in others))
+    world.revive(victim)
+    world.finish()
+    assert len(ends(world)) == 1
+
+
+def test_a_host_that_comes_when_all_have_ended_moves_nobody():
+    world = make_world(3, steps=16)
+    world.finish()
+    ended = ends(world)
+    late = world.add(99)
+    for host in world.hosts[:3]:
+        world.plan(late, host)
+    world.finish()
+    assert ends(world) == ended
+    assert late.taken == 1
+
+
+def test_who_comes_first_and_dies_is_given_up_for_the_next():
+    world = make_world(4, "complete", how=[{"padding": 300_000}], steps=16, link={"rate": 1e6})
+    chosen = first(world)
+    others = [host for host in world.hosts if host is not chosen]
+    world.run(300, until=lambda: any(host.gasloc.fetch.moving for host in others))
+    chosen.kill()
+    world.run(600, until=lambda: all(host.finished_at is not None for host in others))
+    assert len({host.last for host in others}) == 1
+    assert others[0].gasloc.choice.ours.author != chosen.origin
+
+
+def test_who_states_a_replica_and_serves_nothing_is_given_up_for_the_next():
+    world = make_world(4, "complete", how=[{"padding": 3000}], steps=16)
+    liar = first(world)
+
+    def withhold(sender, receiver, message):
+        is_over = liar.gasloc.round == world.rules.rounds
+        saying = decode(message.data) if is_over and sender is liar and isinstance(message, Opaque) else None
+        return isinstance(saying, Chunk | Offer)
+
+    world.drop = withhold
+    others = [host for host in world.hosts if host is not liar]
+    world.run(600, until=lambda: all(host.finished_at is not None for host in others))
+    assert len({host.last for host in others}) == 1
+    assert others[0].gasloc.choice.ours.author != liar.origin
+
+
+def test_what_one_host_alone_says_of_another_ones_replica_counts_for_nothing():
+    """It makes one up and serves it, as that of the host that comes first."""
+    world = make_world(4, "complete", steps=16)
+    chosen = first(world)
+    liar = next(host for host in world.hosts if host is not chosen)
+    false = spell((Fraction(666),))
+
+    def lie():
+        liar.gasloc.choice.ours = Result(chosen.origin, digest_of(false))
+        liar.do(lambda now: liar.gasloc.compare(now))
+        world.at(world.now + 0.05, lie)
+
+    lie()
+    others = [host for host in world.hosts if host is not liar]
+    world.run(600, until=lambda: all(host.finished_at is not None for host in others))
+    assert {host.last for host in others} == {chosen.values}
+
+
+def test_hosts_that_were_cut_apart_say_who_holds_what_else():
+    world = make_world(4, "complete", steps=400, how=[{"drift": Fraction(k)} for k in range(4)])
+    world.run(300, until=lambda: world.hosts[0].gasloc.round == 3)
+    world.plans = {plan for plan in world.plans if (plan[0] in world.hosts[:2]) == (plan[1] in world.hosts[:2])}
+    for link in list(world.links.values()):
+        world.cut(*link.ends)
+    world.run(600, until=lambda: world.are_finished)
+    assert len(ends(world)) == 2
+    assert world.hosts[0].last == world.hosts[1].last
+    world.hosts[2].disk.members.update(world.hosts[0].disk.members)
+    alone = world.hosts[2]
+    alone.kill()
+    world.revive(alone)
+    world.run(600, until=lambda: alone.finished_at is not None)
+    (told,) = alone.named("ends, and other hosts hold another replica")
+    assert set(told.facts["unequal_to"]) == {"h0", "h1"}
+
+
+def test_a_host_to_which_nobody_gives_the_replica_ends_with_its_own():
+    world = make_world(2, steps=8)
+    world.run(300, until=lambda: world.hosts[0].gasloc.round == 1)
+    lone, other = world.hosts
+    lone.kill()
+    world.run(300, until=lambda: other.finished_at is not None)
+    world.plans.clear()
+    lone.disk.members.update(other.disk.members)
+    lone.start()
+    world.run(500, until=lambda: lone.finished_at is not None)
+    assert lone.named("ends with what it has: nobody gives it the replica with which the others end")
+
+
+def test_at_the_end_quick_hosts_wait_for_slow_ones_and_for_those_that_are_away_for_a_moment():
+    how = [{"step_seconds": 0.05}, {"step_seconds": 0.05}, *[{"step_seconds": 1.0}] * 3]
+    world = make_world(5, how=how, matching="one")
+    quick = world.hosts[0]
+    world.run(300, until=lambda: quick.gasloc.is_waiting and quick.node.blockers(world.now))
+    assert {one.kind for one in quick.node.blockers(world.now)} == {"neighbour"}
+    for link in list(world.links.values()):
+        world.cut(*link.ends, redial=20)
+    world.finish()
+    assert len(ends(world)) == 1
+    assert all(len(host.closing) > 5 for host in world.hosts)
+
+
+def test_hosts_that_have_waited_at_the_end_for_long_still_end_with_each_other():
+    """None of them has stated anything new for longer than it takes to be thought to stand still."""
+    world = World(clients=5, matching="one")
+    for k in range(5):
+        world.add(step_seconds=30.0 if k == 4 else 0.25)
+    for one, other in pairwise(world.hosts):
+        world.plan(one, other)
+    *quick, slow = world.hosts
+    world.run(40)
+    assert all(host.gasloc.is_waiting for host in quick)
+    slow.do(lambda now: slow.node.gasloc._presence.declare())  # a link has come or gone: it does not stand still
+    world.finish()
+    assert len(ends(world)) == 1
+
+
+def test_a_host_that_is_gone_for_good_is_waited_for_only_some_time():
+    world = make_world(3, matching="one")
+    world.run(8)
+    world.hosts[0].kill()
+    left = world.hosts[1:]
+    world.run(400, until=lambda: all(host.finished_at for host in left))
+    assert left[0].last == left[1].last
+    assert max(host.finished_at for host in left) < 40 * 0.25 + 60 + 40
+
+
+def has_said_that_it_ended(host, of):
+    word = host.node.membership.spoken(of.origin)
+    return word is not None and word.last_step == host.world.rules.steps - 1
+
+
+def test_that_a_run_has_ended_is_said_once_what_it_ended_with_is_on_the_disk():
+    world = make_world(3, steps=20, matching="one")
+    slow, other = world.hosts[1], world.hosts[0]
+    slow.disk_seconds = lambda: 30.0
+    world.run(300, until=lambda: other.node.phase == "finished" and slow.node.phase == "finished")
+    assert all(one.round < world.rules.rounds for one in slow.disk.checkpoints)
+    assert not has_said_that_it_ended(other, slow)
+    world.run(60)
+    assert any(one.round == world.rules.rounds for one in slow.disk.checkpoints)
+    assert has_said_that_it_ended(other, slow)
+
+
+def test_a_host_that_comes_back_after_the_end_needs_nobody_to_find_what_all_ended_with():
+    world = make_world(3, steps=20, matching="one")
+    world.finish()
+    (ended,) = ends(world)
+    lonely = world.hosts[2]
+    for host in world.hosts:
+        host.kill()
+    world.revive(lonely)
+    came_back_at = world.now
+    world.run(1000, until=lambda: lonely.node.phase == "finished")
+    assert lonely.last == ended
+    assert world.now - came_back_at < 5.0
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_whatever_breaks_and_whoever_dies_all_end_with_one_replica(seed):
+    world = make_world(5, ["ring", "complete"][seed % 2], seed=seed, how=[{"padding": 20_000}])
+    unleash(world, world.rng)
+    world.run(4000, until=lambda: world.now > 70 and world.are_finished)
+    for host in world.hosts:
+        world.revive(host)
+    world.finish(4000)
+    assert len(ends(world)) == 1
