@@ -55,7 +55,7 @@ class Forger(Trainer):
         assert isinstance(telling, Coefficients)
         largest = 0 if self._is_silent else VALUE_MAX
         values = [drawn.choice((-largest, largest)) for _ in range(telling.values)]
-        return encode_coefficients(telling, [telling.exponent_max] * len(telling.kinds), values)
+        return encode_coefficients(telling, [telling.exponent_max] * len(telling.groups), values)
 
 
 def run() -> dict[str, Metric]:

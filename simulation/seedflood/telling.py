@@ -36,8 +36,8 @@ def draw_round(rules: Rules, origin: OriginId, step: int, rng: random.Random) ->
 
 def _draw_told(rules: Rules, origin: OriginId, step: int, rng: random.Random) -> Told:
     match rules.telling:
-        case Coefficients(kinds) as telling:
-            exponents = [rng.randint(0, telling.exponent_max) for _ in kinds]
+        case Coefficients(groups) as telling:
+            exponents = [rng.randint(0, telling.exponent_max) for _ in groups]
             values = [rng.randint(-VALUE_MAX, VALUE_MAX) for _ in range(telling.values)]
             return encode_coefficients(telling, exponents, values)
         case Pairs(limit):

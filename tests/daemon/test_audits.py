@@ -29,7 +29,7 @@ def forge(daemon):
     def opposite(told):
         if isinstance(told, tuple):
             return told[0], -told[1]
-        scales = len(trainer.telling.kinds)
+        scales = len(trainer.telling.groups)
         return told[:scales] + bytes(256 - one & 255 for one in told[scales:])
 
     trainer.measure = measure_and_forge

@@ -135,7 +135,7 @@ def distinct_parameters(model: nn.Module) -> list[tuple[str, nn.Parameter]]:
         for name, parameter in sorted(model.named_parameters(remove_duplicate=False))
         if names.setdefault(id(parameter), name) == name
     ]
-    return sorted(found, key=lambda one: (re.sub("[0-9]", "", one[0]), one[0]))
+    return sorted(found, key=lambda one: (re.sub("[0-9]", "", one[0]), [*map(int, re.findall("[0-9]+", one[0]))]))
 
 
 def dense_weights(

@@ -13,7 +13,7 @@ from seedflood.protocol.seedflood.payload import (
     encode_coefficients,
 )
 
-tellings = st.builds(Coefficients, kinds=st.lists(st.integers(1, 9), min_size=1, max_size=5).map(tuple))
+tellings = st.builds(Coefficients, groups=st.lists(st.integers(1, 9), min_size=1, max_size=5).map(tuple))
 
 
 @st.composite
@@ -21,7 +21,7 @@ def quantised(draw):
     """A telling, exponents, values."""
     telling = draw(tellings)
     exponents = draw(
-        st.lists(st.integers(0, telling.exponent_max), min_size=len(telling.kinds), max_size=len(telling.kinds))
+        st.lists(st.integers(0, telling.exponent_max), min_size=len(telling.groups), max_size=len(telling.groups))
     )
     values = draw(st.lists(st.integers(-VALUE_MAX, VALUE_MAX), min_size=telling.values, max_size=telling.values))
     return telling, exponents, values
@@ -33,7 +33,7 @@ def test_quantised_values_survive_and_are_admitted(drawn):
     payload = encode_coefficients(telling, exponents, values)
     assert len(payload) == telling.size
     assert telling.admits([payload])
-    scales = [exponent for exponent, count in zip(exponents, telling.kinds, strict=True) for _ in range(count)]
+    scales = [exponent for exponent, count in zip(exponents, telling.groups, strict=True) for _ in range(count)]
     assert decode_coefficients(telling, payload) == [q * 2**e for q, e in zip(values, scales, strict=True)]
 
 
@@ -44,8 +44,8 @@ def test_whatever_is_admitted_means_integers_within_bounds_in_one_way_only(telli
         integers = decode_coefficients(telling, payload)
         assert len(integers) == telling.values
         assert max(map(abs, integers)) <= SCALAR_MAX
-        exponents = payload[: len(telling.kinds)]
-        scales = [e for e, count in zip(exponents, telling.kinds, strict=True) for _ in range(count)]
+        exponents = payload[: len(telling.groups)]
+        scales = [e for e, count in zip(exponents, telling.groups, strict=True) for _ in range(count)]
         values = [value >> scale for value, scale in zip(integers, scales, strict=True)]
         assert encode_coefficients(telling, exponents, values, Update(0, 0, payload).loss) == payload
 

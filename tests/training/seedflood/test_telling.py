@@ -154,10 +154,11 @@ def opt_slots(layers, width, words, positions):
     return [Slot(name, shape) for name, shape in shapes.items()]
 
 
-def test_slots_of_one_kind_have_one_scale_over_all_layers():
-    names = ("layers.0.key", "layers.0.value", "layers.10.key", "layers.10.value", "layers.2.key", "norm")
+def test_slots_of_one_kind_in_neighbouring_layers_have_one_scale():
+    names = [f"layers.{layer}.key" for layer in (0, *range(5, 12))] + ["layers.3.value", "norm"]
     subspace = Subspace([Slot(name, (4,) if name == "norm" else (4, 3)) for name in names], run_seed=1, rank=2)
-    assert [slot.name for slot in subspace.slots[:3]] == ["layers.0.key", "layers.10.key", "layers.2.key"]
+    layers = [f"layers.{layer}.key" for layer in (0, 5, 6, 7, 8, 9, 10, 11)]
+    assert [slot.name for slot in subspace.slots] == [*layers, "layers.3.value", "norm"]
     telling = telling_of(RunSettings.of(task="embedded", estimate="gradient").seedflood, subspace)
-    assert telling.kinds == (3 * 4, 2 * 4, 2)
-    assert telling.size == 3 + subspace.size + 2
+    assert telling.groups == (6 * 4, 2 * 4, 4, 2)
+    assert telling.size == 4 + subspace.size + 2

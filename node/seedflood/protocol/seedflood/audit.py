@@ -196,13 +196,13 @@ def _norm(integers: Sequence[int]) -> float:
 
 
 def _rounding(telling: Coefficients, payloads: Sequence[bytes]) -> float:
-    """The squared difference that encoding these may make up by chance. Each errs by up to half a unit of its kind per
+    """The squared difference that encoding these may make up by chance. Each errs by up to half a unit of its group per
     coefficient: 1/12 of a squared unit in the mean."""
-    exponents = zip(*(payload[: len(telling.kinds)] for payload in payloads), strict=True)
+    exponents = zip(*(payload[: len(telling.groups)] for payload in payloads), strict=True)
     variances: list[float] = [sum(4.0**exponent for exponent in one) / 12 for one in exponents]
-    kinds = list(zip(telling.kinds, variances, strict=True))
-    mean = sum(count * variance for count, variance in kinds)
-    deviation = math.sqrt(sum(2 * count * variance**2 for count, variance in kinds))
+    groups = list(zip(telling.groups, variances, strict=True))
+    mean = sum(count * variance for count, variance in groups)
+    deviation = math.sqrt(sum(2 * count * variance**2 for count, variance in groups))
     return mean + ROUNDING_DEVIATIONS * deviation
 
 

@@ -10,7 +10,7 @@ sign: all slots then move the same way in every update, and on average the slope
 too.
 
 Shapes: S slots, M rows and N columns of a slot's parameter as it is stored, R rank, K updates, F all coefficients of an
-epoch in one flat tensor (R * R per matrix, R per vector, slots by kind and name). E numbers stand for an
+epoch in one flat tensor (R * R per matrix, R per vector, slots by kind and layer). E numbers stand for an
 epoch: these F, and how often the learning rate has been halved up to its end (`control`).
 """
 
@@ -30,6 +30,10 @@ from torch import Tensor
 
 from seedflood.protocol import packing
 from seedflood.training import randomness
+
+GROUP_SLOTS = 6
+"""The most slots that share a scale. Of the coefficients of Gemma 3 270M at rank 2, 0.06 are told as zeros so, 0.02 if
+each slot has a scale, and 0.11 if all layers share one."""
 
 ACCUMULATE_ELEMENTS_MAX = 1 << 18
 """How many updates x slots are drawn at once: some 20 MB, however many updates a catch-up brings."""
@@ -72,8 +76,8 @@ class Moves(NamedTuple):
 
 
 def in_order(slots: Iterable[Slot]) -> tuple[Slot, ...]:
-    """By kind, and by name within it: what shares a scale stands together (`telling`)."""
-    return tuple(sorted(slots, key=lambda slot: (slot.kind, slot.name)))
+    """By kind, and by layer within it: what shares a scale stands together (`telling`)."""
+    return tuple(sorted(slots, key=lambda slot: (slot.kind, [*map(int, re.findall("[0-9]+", slot.name))], slot.name)))
 
 
 class Subspace:
@@ -89,9 +93,10 @@ class Subspace:
         sizes = [rank * rank if slot.is_matrix else rank for slot in self.slots]
         self.sizes: tuple[int, ...] = tuple(sizes)
         self.size = sum(sizes)
-        kinds = groupby(zip(self.slots, sizes, strict=True), lambda one: one[0].kind)
-        self.kinds: tuple[int, ...] = tuple(sum(size for _, size in kind) for _, kind in kinds)
-        """How many coefficients the slots of each kind have together."""
+        kinds = [[*kind] for _, kind in groupby(zip(self.slots, sizes, strict=True), lambda one: one[0].kind)]
+        groups = [kind[at : at + GROUP_SLOTS] for kind in kinds for at in range(0, len(kind), GROUP_SLOTS)]
+        self.groups: tuple[int, ...] = tuple(sum(size for _, size in group) for group in groups)
+        """How many coefficients slots have together that share a scale: of one kind, in neighbouring layers."""
         self.offsets: tuple[int, ...] = tuple(sum(sizes[:index]) for index in range(len(sizes)))
         is_matrix = torch.tensor([slot.is_matrix for slot in self.slots])
         self._offset_S = torch.tensor(self.offsets, dtype=torch.int64)

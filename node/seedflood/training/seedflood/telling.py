@@ -3,14 +3,14 @@
 The form of a payload is the protocol's (`protocol.seedflood.payload`). Only the origin makes it, with any arithmetic.
 Every host reads it, with integers alone, so that the same payload is the same integers everywhere.
 
-Coefficients are told with a power-of-two scale per kind of slot, such as all matrices that make keys: kinds differ by
-three orders of magnitude, and a shift is exact. A scale per slot tells no more, and was a quarter of what rank 2 sends
-of Gemma 3 270M (benchmarks/RESULTS.md). What 8 bits leave out is not lost: the origin keeps the *residual* and adds it
-to the gradient of its next step (error feedback, arXiv 1901.09847). The residual belongs to the origin's process and to
-a subspace. After `kill -9`, or in another epoch, it starts from zero. That costs a little learning, but what was told
-stands, so replicas stay equal.
+Coefficients are told with a power-of-two scale per group of slots, such as the matrices that make keys in six layers:
+slots differ by three orders of magnitude, and a shift is exact. A scale per slot tells no more, and was a quarter of
+what rank 2 sends of Gemma 3 270M (benchmarks/RESULTS.md). What 8 bits leave out is not lost: the origin keeps the
+*residual* and adds it to the gradient of its next step (error feedback, arXiv 1901.09847). The residual belongs to the
+origin's process and to a subspace. After `kill -9`, or in another epoch, it starts from zero. That costs a little
+learning, but what was told stands, so replicas stay equal.
 
-Shapes: F coefficients, K kinds or pairs (subspace.py).
+Shapes: F coefficients, K groups or pairs (subspace.py).
 """
 
 import math
@@ -50,7 +50,7 @@ def telling_of(settings: SeedfloodSettings, subspace: Subspace) -> Telling:
     if settings.estimate != "gradient":
         return Pairs(limit=_limit(settings, SCALAR_UNIT_BITS))
     limit = _limit(settings, COEFFICIENT_UNIT_BITS)
-    return Coefficients(subspace.kinds, COEFFICIENT_UNIT_BITS, limit)
+    return Coefficients(subspace.groups, COEFFICIENT_UNIT_BITS, limit)
 
 
 def _limit(settings: SeedfloodSettings, unit_bits: int) -> int:
@@ -89,7 +89,7 @@ class Teller:
 def quantise(telling: Coefficients, wanted_F: Floats, loss: float = 0.0) -> tuple[bytes, bool]:
     """(the nearest payload, whether it is cut off at the largest value that can be told). loss: finite."""
     units_F = wanted_F * 2.0**telling.unit_bits
-    counts = numpy.asarray(telling.kinds)
+    counts = numpy.asarray(telling.groups)
     starts = numpy.concatenate(([0], numpy.cumsum(counts)[:-1]))
     _, exponent_K = numpy.frexp(numpy.maximum.reduceat(numpy.abs(units_F), starts) / VALUE_MAX)
     is_clipped = bool((exponent_K > telling.exponent_max).any())
@@ -101,10 +101,10 @@ def quantise(telling: Coefficients, wanted_F: Floats, loss: float = 0.0) -> tupl
 
 def decode_coefficients(telling: Coefficients, payload: bytes) -> Integers:
     """All F integers of an admitted payload: equal to `payload.decode_coefficients`, by numpy."""
-    kinds = len(telling.kinds)
-    exponent_K = numpy.frombuffer(payload, numpy.uint8, kinds).astype(numpy.int64)
-    value_F = numpy.frombuffer(payload[kinds:-LOSS_BYTES], numpy.int8).astype(numpy.int64)
-    return numpy.left_shift(value_F, numpy.repeat(exponent_K, telling.kinds))
+    groups = len(telling.groups)
+    exponent_K = numpy.frombuffer(payload, numpy.uint8, groups).astype(numpy.int64)
+    value_F = numpy.frombuffer(payload[groups:-LOSS_BYTES], numpy.int8).astype(numpy.int64)
+    return numpy.left_shift(value_F, numpy.repeat(exponent_K, telling.groups))
 
 
 class Reader:
