@@ -37,19 +37,16 @@ import uvloop
 
 from benchmarks.environments import HIVEMIND, LIBP2P, Environment
 from benchmarks.measure import Metric, make_metric
-from benchmarks.origins import Origins, introduce
+from benchmarks.origins import Origins, introduce, vote
 from benchmarks.relay import BASE_DIGEST, RUN_ID, Relay, cpu_seconds, make_rules, trust
 from benchmarks.workers import Worker, next_question, take_core
 from seedflood.host import garbage
 from seedflood.identity import Identity, verify
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.packing import pack
-from seedflood.protocol.seedflood.chain import Chain
 from seedflood.protocol.seedflood.epochs import digest_of
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, Updates
 from seedflood.protocol.seedflood.rules import Rules
-from seedflood.protocol.seedflood.statement import Closed, Stated
-from seedflood.protocol.seedflood.statement import pack as pack_statement
 from seedflood.protocol.swarm.messages import Hello, Member
 from seedflood.storage.seedflood.journal import BundleJournal
 from seedflood.transport.codec import PullEnd, decode, encode
@@ -352,7 +349,7 @@ def measure_pull(local_steps: int = 1, form: Form = "bundles") -> list[float]:
             donor_home / "journal.sqlite", RUN_ID, BASE_DIGEST, refresh_period=rules.refresh_period
         ) as journal:
             if form == "sums":
-                _write_sums(journal, origins.members)
+                _write_sums(journal, origins)
             else:
                 journal.append(origins.say(updates, local_steps=local_steps), origins.members, durable=True)
         rates = []
@@ -417,20 +414,16 @@ def _pull_rules(local_steps: int) -> Rules:
     )
 
 
-def _write_sums(journal: BundleJournal, members: Sequence[Member]) -> None:
-    """Epochs of a model of OPT-125M's shapes at rank 32, with numbers as large as such sums are, and what all members
-    state of them: a sum that nobody has signed is not taken."""
-    rng = random.Random(1)
+def _write_sums(journal: BundleJournal, origins: Origins) -> None:
+    """Epochs of a model of OPT-125M's shapes at rank 32, with numbers as large as such sums are, and with the votes of
+    all members: a sum that nobody has signed is not taken."""
+    rng, members = random.Random(1), origins.members
     coefficients = pack(struct.pack(f"<{COEFFICIENTS}q", *(round(rng.gauss(0, 1 << 23)) for _ in range(COEFFICIENTS))))
-    journal.append((), members, durable=False)
-    chain = Chain()
+    journal.append((), members, durable=True)
     for epoch in range(SUMMED_UPDATES // (ORIGINS * REFRESH_PERIOD)):
         frontier = Frontier()
         for member in members:
             frontier.add(member.origin, epoch * REFRESH_PERIOD, (epoch + 1) * REFRESH_PERIOD - 1)
         closed = ClosedEpoch(epoch, frontier.held(), coefficients)
-        chain.append(digest_of(closed, 8 * COEFFICIENTS))
-        journal.adopt(closed)
-    said = pack_statement(Stated(closed=Closed(len(chain) * REFRESH_PERIOD, *chain.at(len(chain)))))
-    stated = [replace(member, version=1, algorithm=said) for member in members]
-    journal.append((), stated, durable=True)
+        digests = digest_of(closed, 8 * COEFFICIENTS)
+        journal.adopt(replace(closed, certificate=tuple(vote(one, epoch, digests) for one in origins.identities)))

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from benchmarks.relay import RUN_ID
 from seedflood.identity import Identity
-from seedflood.protocol.seedflood.messages import LOSS_MAX, Bundle
+from seedflood.protocol.seedflood.messages import LOSS_MAX, Bundle, EpochDigest, Vote
 from seedflood.protocol.swarm.messages import Member
 
 SCALAR_SEEN_MAX = 1 << 24
@@ -48,3 +48,8 @@ class Origins:
 def introduce(identity: Identity, name: str) -> Member:
     member = Member(identity.public_key, name, 1)
     return replace(member, signature=identity.sign(member.signed_bytes(RUN_ID)))
+
+
+def vote(identity: Identity, epoch: int, digests: EpochDigest) -> Vote:
+    unsigned = Vote(identity.origin, epoch, digests)
+    return unsigned._replace(signature=identity.sign(unsigned.signed_bytes(RUN_ID, identity.public_key)))

@@ -15,6 +15,7 @@ class Disk:
         self.bundles = []
         self.durable = 0
         self.closed = {}
+        self.kept_records = {}
         self._refresh_period = refresh_period
 
     def append(self, bundles, members=(), *, durable):
@@ -26,6 +27,12 @@ class Disk:
         if durable:
             self.durable = len(self.bundles)
         return len(new)
+
+    def keep(self, members, records=(), *, durable):
+        self.kept_records.update(records)
+
+    def records(self):
+        return dict(self.kept_records)
 
     def find(self, origin, step):
         found = self.following(origin, step)

@@ -9,6 +9,7 @@ from seedflood.host.seedflood.driver import SeedfloodDriver
 from seedflood.protocol.frontier import RANGES_MAX
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.admission import Objection
+from seedflood.protocol.seedflood.certificates import DOUBLES_MAX
 from seedflood.protocol.seedflood.inquiry import (
     BLOCK_STEPS,
     BLOCKS_ASKED_MAX,
@@ -56,15 +57,17 @@ BOUNDS: dict[str, Bound] = {
     "BundleBacklog._own": _bundles,
     "BundleBacklog._withheld": statements,
     "BundleBacklog.bundles": fixed(UNSAVED_BUNDLES_MAX),
-    "BundleBacklog.records": at_once,
+    "BundleBacklog.records": fixed(1),
     "Blockers._since": lambda node: 2 * origins(node),
     "CatchUp._past_neighbours": fixed(NEIGHBOURS_MAX),
-    "Chain._links": lambda node: _epochs(node) + 1,
-    "Chain.digests": _epochs,
+    "Certificates._certified": _epochs,
+    "Certificates._votes": _epochs,
+    "Certificates._votes[]": origins,
+    "Certificates.doubles": fixed(DOUBLES_MAX),
+    "Certificates.doubles[]": fixed(2),
     "Closings._digests": _epochs,
     "Closings._held": _epochs,
     "Closings._kept": _epochs,
-    "Closings._late": _epochs,
     "Closings._summing": _epochs,
     "Closings._sums": _epochs,
     "Contents._blocks": _epochs,
@@ -78,10 +81,6 @@ BOUNDS: dict[str, Bound] = {
     "DigestWatch._ours": fixed(REMEMBERED),
     "DigestWatch._theirs": linked,
     "DigestWatch._theirs[]": fixed(REMEMBERED),
-    "Exchange._evidence": linked,
-    "Exchange._told_by": linked,
-    "Exchange._told_by[]": _epochs,
-    "Exchange.misstating": origins,
     "Flood._queues": origins,
     "Frontier._beyond": origins,
     "Frontier._beyond[]": lambda node: RANGES_MAX + _epochs(node),
@@ -90,8 +89,6 @@ BOUNDS: dict[str, Bound] = {
     "Holdings.heard": origins,
     "Inquiry._asked": linked,
     "Inquiry._asked[]": fixed(BLOCKS_ASKED_MAX),
-    "Inquiry._disputed": linked,
-    "Inquiry._disputed[]": fixed(BLOCKS_ASKED_MAX),
     "Inquiry._kept": fixed(CULPRITS_MAX),
     "Inquiry._pauses": origins,
     "Inquiry._proven": fixed(PROOFS_MAX),
@@ -117,6 +114,8 @@ BOUNDS: dict[str, Bound] = {
     "Pending._lasts": _bundles,
     "Donors._peers": linked,
     "Donors.reached": origins,
+    "Voting._waiting": _epochs,
+    "Voting.misvoting": origins,
     "Window.waiting": origins,
     "_Queue.updates": at_once,
 }

@@ -17,15 +17,16 @@ from seedflood.protocol.origin import STEP_MAX, OriginId
 from seedflood.protocol.packing import pack, unpack
 from seedflood.protocol.seedflood.messages import (
     Bundle,
-    ClosedDigests,
     ClosedEpoch,
     EpochDigest,
     FrontierDigest,
     ReplicaDigest,
     Updates,
+    Vote,
+    Votes,
 )
-from seedflood.protocol.seedflood.statement import Closed, stated
 from seedflood.protocol.seedflood.statement import pack as pack_statement
+from seedflood.protocol.seedflood.statement import stated
 from seedflood.protocol.swarm.messages import NEIGHBOURS_MAX, Goodbye, Hello, Member, Members, Message, Ping, Pong
 from seedflood.transport.answer import AnswerItem, cut
 from seedflood.transport.codec import Pull, PullMore, PullPart
@@ -140,8 +141,8 @@ class Liar:
             except ValueError:
                 total = b""
             digest = EpochDigest(Frontier(forged.frontier).digest(), hashlib.sha256(total).digest())
-            proof = ClosedDigests(0, (digest,) * (forged.epoch + 1))
-            parts[place:place] = [proof, forged] if self._rng.random() < 0.7 else [forged]
+            forged = replace(forged, certificate=self._forged_votes(forged.epoch, digest))
+            parts[place:place] = [forged]
         return parts
 
     # What it says
@@ -199,16 +200,30 @@ class Liar:
             {"first_step": self._rng.choice((0, 1, self._world.rules.steps - 1, STEP_MAX))},
             {"last_step": self._rng.choice((-1, 0, self.host.node.step, STEP_MAX))},
             {"neighbours": tuple(self._rng.getrandbits(64) for _ in range(NEIGHBOURS_MAX))},
-            {"algorithm": self._closed(ours)},
+            {"algorithm": pack_statement(stated(ours)._replace(said_before=self._rng.choice(NUMBERS[:4])))},
             {"incarnation": self._rng.choice(NUMBERS)},
         )
         fields = {"version": self._versions, **self._rng.choice(lies)}
         return [Members((self._signed(replace(ours, **fields)),))]
 
-    def _closed(self, ours: Member) -> bytes:
-        """A claim that it has closed epochs which it has not closed."""
-        before = self._rng.choice((1, self._world.rules.refresh_period, self._world.rules.steps))
-        return pack_statement(stated(ours)._replace(closed=Closed(before, self._noise(), self._noise())))
+    def votes(self) -> list[Item]:
+        """Votes for sums that nobody has, sometimes a second one on an epoch, or in the name of another host."""
+        epoch = self._rng.choice((0, self.host.node.step // self._world.rules.refresh_period, 1 << 40))
+        closings = self.host.node.closings
+        frontier = closings._held.get(epoch, Frontier()).held()
+        covered = self._rng.choice((self._noise(), Frontier(frontier).digest()))
+        return [Votes(self._forged_votes(epoch, EpochDigest(covered, self._noise())))]
+
+    def _forged_votes(self, epoch: int, digests: EpochDigest) -> tuple[Vote, ...]:
+        """Our own vote; sometimes also those of others, with signatures that they never made."""
+        key = self.host.public_key
+        vote = Vote(self.host.origin, epoch, digests)
+        sign, run_id = self._world.notary.signature, self._world.rules.run_id
+        votes = [vote._replace(signature=sign(key, vote.signed_bytes(run_id, key)))]
+        if self._rng.random() < 0.5:
+            others = [host.origin for host in self._world.hosts if host is not self.host]
+            votes += [Vote(origin, epoch, digests, self._rng.randbytes(64)) for origin in others]
+        return tuple(votes)
 
     def strangers(self) -> list[Item]:
         """Statements of new keys that nobody invited."""
@@ -304,6 +319,7 @@ class Liar:
 
 LIES: dict[str, Callable[[Liar], list[Item]]] = {
     "sums": Liar.sums,
+    "votes": Liar.votes,
     "digests": Liar.digests,
     "frontiers": Liar.frontiers,
     "statements": Liar.statements,

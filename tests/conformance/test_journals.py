@@ -15,9 +15,8 @@ from disks import Disk
 from seedflood.errors import JournalError
 from seedflood.protocol.frontier import Frontier, Held
 from seedflood.protocol.packing import pack
-from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, EpochDigest, Warrant
+from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, EpochDigest, Vote
 from seedflood.protocol.seedflood.opening import Inventory
-from seedflood.protocol.swarm.messages import Member
 from seedflood.storage.seedflood.journal import BundleJournal
 from simulation.seedflood.journal import MemoryBundleJournal
 
@@ -154,16 +153,13 @@ def test_nothing_is_lost_told_twice_or_hidden_whatever_is_appended_compacted_and
         close(checked.journal)
 
 
-@pytest.mark.parametrize("before", [(b"", b""), (b"1" * 32, b"2" * 32)])
 @pytest.mark.parametrize("way", ["adopt", "compact"])
-def test_a_sum_is_told_with_its_warrant(make, tmp_path, way, before):
+def test_a_sum_is_told_with_its_certificate(make, tmp_path, way):
     journal = make(tmp_path)
     bundles = [bundle(1, step) for step in range(PERIOD)]
     journal.append(bundles, [], durable=True)
-    members = [Member(bytes([k]) * 32, f"host{k}", k, 3, (7, 9), 0, None, 4, b"said", bytes([k]) * 64) for k in (1, 2)]
-    digests = [EpochDigest(bytes([k]) * 32, bytes([k + 9]) * 32) for k in (1, 2, 3)]
-    summed = replace(closed(0, bundles), warrant=Warrant(before, tuple(digests), tuple(members)))
-    getattr(journal, way)(replace(summed, warrant=None))
+    votes = (Vote(k, 0, EpochDigest(bytes([k]) * 32, bytes([k + 9]) * 32), bytes([k]) * 64) for k in (1, 2))
+    summed = replace(closed(0, bundles), certificate=tuple(votes))
     getattr(journal, way)(summed)
     assert list(journal.closed_epochs()) == [summed]
     assert [part for part in journal.read_missing((), 9) if isinstance(part, ClosedEpoch)] == [summed]

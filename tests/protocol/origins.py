@@ -7,18 +7,16 @@ from dataclasses import replace
 from seedflood.protocol.frontier import Frontier, Held
 from seedflood.protocol.origin import origin_id
 from seedflood.protocol.packing import pack
-from seedflood.protocol.seedflood.chain import Chain
 from seedflood.protocol.seedflood.epochs import digest_of
-from seedflood.protocol.seedflood.messages import Bundle, ClosedDigests, ClosedEpoch, ReplicaDigest, Standing, Updates
+from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, ReplicaDigest, Standing, Updates, Vote
 from seedflood.protocol.seedflood.node import Node
 from seedflood.protocol.seedflood.payload import PAIRS
 from seedflood.protocol.seedflood.rules import Rules
-from seedflood.protocol.seedflood.statement import Closed, Stated
+from seedflood.protocol.seedflood.statement import Stated
 from seedflood.protocol.seedflood.statement import pack as pack_statement
 from seedflood.protocol.swarm.messages import Hello, Member
 from seedflood.protocol.swarm.rules import Patience
 
-NOTHING_CLOSED = Closed()
 RUN_ID = hashlib.sha256(b"run").digest()
 BASE_DIGEST = hashlib.sha256(b"base").digest()
 EPOCH_BYTES = 8
@@ -54,9 +52,9 @@ class Origin:
     def sign(self, message):
         return pretend_signature(self.public_key, message)
 
-    def member(self, incarnation=1, version=0, *, neighbours=(), said_before=0, closed=NOTHING_CLOSED, **said):
+    def member(self, incarnation=1, version=0, *, neighbours=(), said_before=0, **said):
         neighbours = tuple(sorted(other.id for other in neighbours))
-        said = {"algorithm": pack_statement(Stated(said_before, closed)), **said}
+        said = {"algorithm": pack_statement(Stated(said_before)), **said}
         unsigned = Member(self.public_key, self.name, incarnation, version, neighbours, **said)
         return replace(unsigned, signature=self.sign(unsigned.signed_bytes(RUN_ID)))
 
@@ -65,6 +63,11 @@ class Origin:
         unsigned = Bundle(self.id, step, probes, skipped)
         signature = self.sign(unsigned.signed_bytes(RUN_ID, self.public_key))
         return Bundle(self.id, step, probes, skipped, signature)
+
+    def vote(self, closed):
+        """Its vote for this sum."""
+        unsigned = Vote(self.id, closed.epoch, digest_of(closed, EPOCH_BYTES))
+        return unsigned._replace(signature=self.sign(unsigned.signed_bytes(RUN_ID, self.public_key)))
 
     def updates(self, *steps):
         """One bundle per step, as one message."""
@@ -97,18 +100,9 @@ def epoch(number, *held, total=0):
     return ClosedEpoch(number, Frontier(held).held(), pack_sum(total))
 
 
-def closed_digests(*epochs):
-    """What is told of closed epochs, from the first on."""
-    return ClosedDigests(0, tuple(digest_of(one, EPOCH_BYTES) for one in epochs))
-
-
-def has_closed(*epochs, period):
-    """What a member states who has closed these: fields of its statement."""
-    chain = Chain()
-    for digest in closed_digests(*epochs).digests:
-        chain.append(digest)
-    frontier, digest = chain.at(len(epochs))
-    return {"closed": Closed(period * len(epochs), frontier, digest)}
+def certified(closed, *signers):
+    """The sum with the votes of these."""
+    return replace(closed, certificate=tuple(one.vote(closed) for one in signers))
 
 
 def replica(*held, digest="same"):

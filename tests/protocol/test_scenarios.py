@@ -11,10 +11,17 @@ import re
 from pathlib import Path
 
 import pytest
-from origins import A, B, C, closed_digests, epoch, has_closed, make_rules, replica, standing
+from origins import A, B, C, certified, epoch, make_rules, replica, standing
 
 from seedflood.protocol.seedflood.inquiry import Contents
-from seedflood.protocol.seedflood.messages import BlockDigests, Equivocation, FrontierDigest, ReplicaDigest, Updates
+from seedflood.protocol.seedflood.messages import (
+    BlockDigests,
+    Equivocation,
+    FrontierDigest,
+    ReplicaDigest,
+    Updates,
+    Votes,
+)
 from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure, Rebuild, SumEpoch, TakeDigest
 from seedflood.protocol.swarm.messages import Members, Ping, Pong
 from seedflood.protocol.swarm.rules import Patience
@@ -61,10 +68,6 @@ class Ada:
         """One of her neighbours says something."""
         self.node.received(ORIGINS[name].id, message, self.now)
 
-    def closed(self):
-        """What is stated by who has closed all of these epochs."""
-        return has_closed(*self.sums, period=self.rules.refresh_period)
-
     def honour(self):
         out = self.node.collect()
         self.journal += out.bundles
@@ -73,6 +76,7 @@ class Ada:
         self.sums += [epoch(order.epoch, *order.frontier) for order in out.orders if isinstance(order, SumEpoch)]
         yield from (f"keep the sum of epoch {closed.epoch}: {say_frontier(closed.frontier)}" for closed in out.adopt)
         kept = [*tell_all(out.bundles), *(f"statement of {member.name}" for member in out.members)]
+        kept += ["votes of ada"] * bool(out.records)
         if kept:
             yield f"keep {', '.join(kept)}{', on the disk' if out.is_durable else ''}"
         for peer, message in out.send:
@@ -152,11 +156,11 @@ def is_linked_and_remembers(ada, name):
     ada.node.connected(ORIGINS[name].id, hello, ada.now)
 
 
-@when(r"(\w+) is linked, holds (\d+) steps of bob and of cyd, and has closed epoch 0")
+@when(r"(\w+) is linked, and holds (\d+) steps of bob and of cyd")
 def is_linked_far_ahead(ada, name, steps):
-    peer, closed = ORIGINS[name], ada.closed()
-    members = [other.member(**closed) for other in (B, C) if other is not peer]
-    ada.node.connected(peer.id, peer.hello([B.held(int(steps)), C.held(int(steps))], members, **closed), ada.now)
+    peer = ORIGINS[name]
+    members = [other.member() for other in (B, C) if other is not peer]
+    ada.node.connected(peer.id, peer.hello([B.held(int(steps)), C.held(int(steps))], members), ada.now)
 
 
 @when(r"(\w+) is gone")
@@ -208,14 +212,9 @@ def has_same_bundles(ada, name):
     ada.hears(name, contents.told())
 
 
-@when(r"(\w+) tells the digests of his sums")
-def tells_digests_of_sums(ada, name):
-    ada.hears(name, closed_digests(*ada.sums))
-
-
 @when(r"(\w+) tells the sum of epoch 0")
 def tells_sum(ada, name):
-    ada.hears(name, ada.sums[0])
+    ada.hears(name, certified(ada.sums[0], B, C))
 
 
 @when(r"(\w+) has applied (\d+) steps of bob and of cyd")
@@ -223,9 +222,9 @@ def has_applied(ada, name, steps):
     ada.hears(name, standing(B.held(int(steps)), C.held(int(steps))))
 
 
-@when(r"(\w+)(?: passes on that (\w+))? states the same sums")
-def states_sums(ada, name, author):
-    ada.hears(name, Members((ORIGINS[author or name].member(version=1, **ada.closed()),)))
+@when(r"(\w+)(?: passes on that (\w+))? votes for the same sum")
+def votes(ada, name, author):
+    ada.hears(name, Votes((ORIGINS[author or name].vote(ada.sums[-1]),)))
 
 
 def tell(bundle):
@@ -251,6 +250,8 @@ def say(message):
             return ", ".join(tell_all(bundles))
         case Members(members):
             return f"statement of {', '.join(member.name for member in members)}"
+        case Votes(votes):
+            return f"votes of {', '.join(NAMES[vote.origin] for vote in votes)}"
         case FrontierDigest():
             before = "" if message.before > 10**6 else f" below step {message.before}"
             return f"digest of what is held{before}{', complete' if message.is_complete else ''}"

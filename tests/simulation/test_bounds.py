@@ -3,7 +3,6 @@
 import pytest
 from worlds import STORMY, make_world, run_to_the_end
 
-from seedflood.protocol.seedflood.evidence import Evidence
 from seedflood.protocol.seedflood.messages import Bundle
 from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure
 from seedflood.protocol.seedflood.watch import REMEMBERED
@@ -53,7 +52,6 @@ def test_a_table_that_nobody_has_bounded_is_seen():
 def test_every_bound_is_that_of_a_part_that_there_is():
     host = make_busy().hosts[0]
     host.node.seedflood.windows.open(11, 0.0)
-    host.node.seedflood.exchange._evidence[0] = Evidence(host.rules)
     host.node.admission.gate.roster = Roster(1)  # as in a closed run
     kinds = {kind.__name__ for part in parts_of(host.driver, CLAIMED) for kind in type(part).__mro__}
     assert {name.partition(".")[0] for name in BOUNDS} <= kinds

@@ -309,7 +309,10 @@ PROMISES = {
         [(CatchUp, "remember", nothing)],
     ),
     "P4 a key in use twice contradicts nothing": (started_twice, [(Presence, "_hear_of_us", nothing)]),
-    "P5 a replica that differs is found and made again": (flipped, [(DigestWatch, "doubt", nothing)]),
+    "P5 a replica that differs is found and made again": (
+        flipped,
+        [(DigestWatch, "doubt", nothing), (Inquiry, "receive", nothing)],
+    ),
     "P6 a partition heals by itself": (
         parted,
         [(Donors, "connect", lambda donors, peer, *_, **__: nothing()), (Donors, "compare", nothing)],

@@ -100,25 +100,25 @@ def test_who_signs_other_sums_is_named_and_keeps_nobody_from_compacting(monkeypa
     world.run_until_step(1)
     liar = world.hosts[3]
     world.cast_out(liar.origin)
-    true_statement = Closings.statement
+    true_digests = Closings.summed
 
-    def statement(closings):
-        said = true_statement(closings)
-        return said._replace(digest=bytes(32)) if closings is liar.node.closings and said.before else said
+    def summed(closings, closed):
+        digests = true_digests(closings, closed)
+        return digests._replace(sum_digest=bytes(32)) if digests and closings is liar.node.closings else digests
 
-    monkeypatch.setattr(Closings, "statement", statement)
+    monkeypatch.setattr(Closings, "summed", summed)
     judge(world)
     for host in world.honest:
         assert compacted(host) > 10
-        named = [event for event in host.events if event.name == "a host signs other sums than the quorum"]
+        named = [event for event in host.events if event.name == "a host signs another sum than the others"]
         assert {event.facts["member"] for event in named} == {liar.name}
         view = host.node.view(world.clock.now)
         assert view.words["other sums"] == liar.name
         assert view.figures["hosts_with_other_sums"] == 1.0
 
 
-def test_of_two_sums_that_quorums_signed_because_a_liar_said_two_things_one_stands_everywhere():
-    """A host compacts what a quorum signs; then the others hear of the other bundle, and sign another sum."""
-    result = simulate(Plan(5, "complete", 424, 48, "bounded", "liars", closed=True))
+def test_of_two_sums_that_hosts_voted_for_because_a_liar_said_two_things_one_stands_everywhere_or_none():
+    """Hosts may have voted for sums with different bundles of the liar; at most one of these sums has a certificate."""
+    result = simulate(Plan(5, "complete", 425, 48, "bounded", "liars", closed=True))
     assert result.faults["culprits"]
     assert result.is_good, result.violations

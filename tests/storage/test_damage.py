@@ -16,7 +16,7 @@ from journals import BASE, PERIOD, RUN, bundle, closed, open_journal, open_plain
 
 from fullness import fill
 from seedflood.errors import ConfigError, DiskFullError, ExitCode, JournalError
-from seedflood.protocol.seedflood.messages import EpochDigest, Warrant
+from seedflood.protocol.seedflood.messages import EpochDigest, Vote
 from seedflood.protocol.swarm.messages import Member
 from seedflood.protocol.swarm.outputs import Record
 from seedflood.storage.opening import FORMAT_VERSION
@@ -33,9 +33,9 @@ ALONE = [bundle(origin, step, updates=1 + step % 3 // 2) for step in range(0, 6 
 
 BUNDLES = TOGETHER + ALONE
 MEMBERS = [Member(bytes([k]) * 32, f"m{k}", k, signature=bytes(64)) for k in range(3)]
-DIGESTS = (EpochDigest(bytes(32), bytes(32)),)
+VOTES = (Vote(7, 0, EpochDigest(bytes(32), bytes(32)), bytes(64)),)
 EPOCHS = [
-    replace(closed(0, BUNDLES, size=9000), warrant=Warrant((b"", b""), DIGESTS, tuple(MEMBERS))),
+    replace(closed(0, BUNDLES, size=9000), certificate=VOTES),
     closed(1, BUNDLES, size=100),
 ]
 RECORDS = [Record(b"a", b"small"), Record(b"b", bytes(20_000))]
@@ -190,7 +190,7 @@ def test_a_record_that_changed_is_damage(whole: Path, tmp_path: Path, written: b
         "strands SET record = 'text'",
         "epochs SET epoch = epoch + 7",
         "epochs SET coefficients = X'00'",
-        "epochs SET warrant = X'00'",
+        "epochs SET certificate = X'00'",
         "members SET record = 17",
         "records SET record = X''",
         "records SET key = X'00' WHERE number = 1",

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from seedflood.errors import PeerError
 from seedflood.protocol.frontier import Held
-from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, EpochDigest, Standing, Updates, Warrant
-from seedflood.protocol.swarm.messages import Member, Members, Opaque
+from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, EpochDigest, Standing, Updates, Vote
+from seedflood.protocol.swarm.messages import Members, Opaque
 from seedflood.transport.answer import EPOCH_PART_BYTES, PULL_BUNDLES, AnswerItem, Assembly, cut
 from seedflood.transport.codec import FRAME_BYTES_MAX, AnswerPart, EpochPart, PullPart, encode
 
@@ -41,12 +41,12 @@ def test_many_updates_are_cut() -> None:
     assert [len(part.bundles) for part in cut([Updates(bundles)])] == [PULL_BUNDLES, PULL_BUNDLES, 1]
 
 
-def test_every_part_of_an_epoch_fits_a_frame_and_the_first_alone_has_frontier_and_warrant() -> None:
+def test_every_part_of_an_epoch_fits_a_frame_and_the_first_alone_has_frontier_and_certificate() -> None:
     frontier = tuple(Held(2**64 - 1 - k, 0, ((k, k + 999),)) for k in range(16_384))
-    warrant = Warrant((bytes(32), bytes(32)), (EpochDigest(bytes(32), bytes(32)),), (Member(bytes(32), "a", 1),))
-    first, *rest = parts = list(cut([ClosedEpoch(3, frontier, random.Random(0).randbytes(1_000_000), b"", warrant)]))
-    assert (first.frontier, first.warrant) == (frontier, warrant)
-    assert {(part.frontier, part.warrant) for part in rest} == {(None, None)}
+    votes = (Vote(1, 3, EpochDigest(bytes(32), bytes(32)), bytes(64)),)
+    first, *rest = parts = list(cut([ClosedEpoch(3, frontier, random.Random(0).randbytes(1_000_000), b"", votes)]))
+    assert (first.frontier, first.certificate) == (frontier, votes)
+    assert {(part.frontier, part.certificate) for part in rest} == {(None, ())}
     assert max(len(frame) for part in parts for frame in encode(PullPart(1, part))) < FRAME_BYTES_MAX
 
 

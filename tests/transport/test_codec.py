@@ -16,7 +16,6 @@ from seedflood.protocol.seedflood.messages import (
     SCALAR_MAX,
     BlockDigests,
     Bundle,
-    ClosedDigests,
     ClosedEpoch,
     EpochDigest,
     Equivocation,
@@ -25,7 +24,8 @@ from seedflood.protocol.seedflood.messages import (
     Standing,
     Told,
     Updates,
-    Warrant,
+    Vote,
+    Votes,
 )
 from seedflood.protocol.swarm.messages import (
     ALGORITHM_BYTES_MAX,
@@ -116,26 +116,22 @@ def rosters(draw: st.DrawFn) -> Roster:
     return Roster(draw(st.integers(1, SERIAL_MAX)), tuple(entries), draw(signatures))
 
 
-chained = st.builds(EpochDigest, digests, digests)
-warrants = st.builds(
-    Warrant,
-    st.just((b"", b"")) | st.tuples(digests, digests),
-    st.lists(chained, min_size=1, max_size=3).map(tuple),
-    st.lists(members, min_size=1, max_size=3).map(tuple),
-)
+votes = st.lists(
+    st.builds(Vote, st.integers(0, 2**64 - 1), steps, st.builds(EpochDigest, digests, digests), signatures), max_size=3
+).map(tuple)
 finite = st.floats(allow_nan=False, allow_infinity=False)
 answer_parts = st.one_of(
     st.sampled_from([probes, st.binary(min_size=1, max_size=50)]).flatmap(batches),
     st.lists(members, min_size=1, max_size=4).map(lambda some: Members(tuple(some))),
     st.builds(Standing, frontiers(), digests),
-    st.builds(ClosedDigests, steps, st.lists(chained, max_size=3).map(tuple)),
+    votes.filter(len).map(Votes),
     st.builds(
         EpochPart,
         st.integers(0, STEP_MAX),
         st.none() | frontiers(),
         st.binary(max_size=100),
         st.booleans(),
-        st.none() | warrants,
+        votes,
     ),
     st.builds(Opaque, st.binary(min_size=1, max_size=100)),
 )
@@ -279,13 +275,13 @@ def test_the_right_columns_are_accepted() -> None:
         (member_frame(last_step=STEP_MAX + 1), "limit"),
         (member_frame(signature=b""), "limit"),
         (member_frame(algorithm=bytes(ALGORITHM_BYTES_MAX + 1)), "limit"),
-        (wire(closed_digests=pb.ClosedDigests(digests=bytes(65))), "columns"),
+        (wire(votes=pb.Votes(origins=[1])), "columns"),
         (wire(block_digests=pb.BlockDigests(origins=[1])), "columns"),
         (wire(block_digests=pb.BlockDigests(fingerprints=bytes(17))), "columns"),
         (wire(block_digests=pb.BlockDigests(origins=[1] * 4097)), "limit"),
         (wire(equivocation=pb.Equivocation()), "limit"),
-        (wire(closed_digests=pb.ClosedDigests(digests=bytes(64 * 1025))), "limit"),
-        (wire(closed_digests=pb.ClosedDigests(first=STEP_MAX + 1)), "limit"),
+        (wire(votes=pb.Votes(origins=[1] * 4097)), "limit"),
+        (wire(votes=pb.Votes(origins=[1], epochs=[STEP_MAX + 1], digests=bytes(64), signatures=bytes(64))), "limit"),
         (pull_frame(origins=[1]), "columns"),
         (pull_frame(origins=[1], marks=[1], range_counts=[1], ranges=[1]), "columns"),
         (pull_frame(origins=[1, 1], marks=[1, 2]), "limit"),
@@ -314,11 +310,7 @@ def test_the_right_columns_are_accepted() -> None:
         (wire(epoch_part=pb.EpochPart(epoch=STEP_MAX + 1)), "limit"),
         (wire(epoch_part=pb.EpochPart(data=bytes(codec.EPOCH_PART_BYTES_MAX + 1))), "limit"),
         (wire(epoch_part=pb.EpochPart(frontier=pb.Frontier(origins=[1]))), "columns"),
-        (wire(epoch_part=pb.EpochPart(warrant=pb.Warrant(digests=bytes(64)))), "limit"),
-        (wire(epoch_part=pb.EpochPart(warrant=pb.Warrant(members=[pb.Member()]))), "limit"),
-        (wire(epoch_part=pb.EpochPart(warrant=pb.Warrant(before=bytes(32)))), "limit"),
-        (wire(epoch_part=pb.EpochPart(warrant=pb.Warrant(members=[pb.Member()] * 513))), "limit"),
-        (wire(epoch_part=pb.EpochPart(warrant=pb.Warrant(members=[pb.Member(neighbours=[1] * 32_769)]))), "limit"),
+        (wire(epoch_part=pb.EpochPart(certificate=pb.Votes(origins=[1]))), "columns"),
         (wire(hello=pb.Hello()), "limit"),
     ],
 )

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from seedflood.errors import PeerError
 from seedflood.protocol.seedflood.batches import cut_bundles
-from seedflood.protocol.seedflood.messages import ClosedDigests, ClosedEpoch, Standing, Updates
+from seedflood.protocol.seedflood.messages import ClosedEpoch, Standing, Updates, Votes
 from seedflood.protocol.swarm.messages import Members, Opaque
 from seedflood.transport.codec import AnswerPart, EpochPart
 from seedflood.wire.columns import check
@@ -22,7 +22,7 @@ EPOCH_BYTES_MAX = 64 << 20
 """The most bytes of one epoch's coefficients, compressed: enough for rank 128 in 500 matrices even if compression gains
 nothing."""
 
-AnswerItem = Members | ClosedDigests | ClosedEpoch | Updates | Standing | Opaque
+AnswerItem = Members | Votes | ClosedEpoch | Updates | Standing | Opaque
 """An answer consists of these: as the donor's journal gives them, and as the asker's core receives them."""
 
 
@@ -44,8 +44,8 @@ def _cut_epoch(closed: ClosedEpoch) -> Iterator[EpochPart]:
     data = closed.coefficients
     for k in range(0, len(data) or 1, EPOCH_PART_BYTES):
         end = k + EPOCH_PART_BYTES
-        first = (None, None) if k else (closed.frontier, closed.warrant)
-        yield EpochPart(closed.epoch, first[0], data[k:end], is_last=end >= len(data), warrant=first[1])
+        frontier, votes = (None, ()) if k else (closed.frontier, closed.certificate)
+        yield EpochPart(closed.epoch, frontier, data[k:end], is_last=end >= len(data), certificate=votes)
 
 
 class Assembly:
@@ -73,7 +73,7 @@ class Assembly:
         self._data += part.data
         if not part.is_last:
             return None
-        closed = ClosedEpoch(first.epoch, first.frontier, bytes(self._data), warrant=first.warrant)
+        closed = ClosedEpoch(first.epoch, first.frontier, bytes(self._data), certificate=first.certificate)
         self._first = None
         self._data.clear()
         return closed

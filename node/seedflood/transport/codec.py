@@ -17,14 +17,14 @@ from seedflood.protocol.origin import STEP_MAX
 from seedflood.protocol.seedflood.batches import cut_bundles
 from seedflood.protocol.seedflood.messages import (
     BlockDigests,
-    ClosedDigests,
     ClosedEpoch,
     Equivocation,
     FrontierDigest,
     ReplicaDigest,
     Standing,
     Updates,
-    Warrant,
+    Vote,
+    Votes,
 )
 from seedflood.protocol.swarm.messages import (
     OPAQUE_BYTES_MAX,
@@ -54,11 +54,11 @@ from seedflood.wire.digests import (
     DIGEST_BYTES,
     block_digests_from_wire,
     block_digests_to_wire,
-    closed_digests_from_wire,
-    epoch_digests_to_wire,
     equivocation_from_wire,
+    votes_from_wire,
+    votes_to_wire,
 )
-from seedflood.wire.members import member_from_wire, member_to_wire, warrant_from_wire, warrant_to_wire
+from seedflood.wire.members import member_from_wire, member_to_wire
 from seedflood.wire.rosters import roster_from_wire, roster_to_wire
 
 FRAME_BYTES_MAX = 4 << 20
@@ -73,6 +73,9 @@ FRAME_MEMBERS_MAX = 256
 
 MEMBERS_BYTES_MAX = 256 << 10
 """About how large a frame of statements may be before the next one is begun."""
+
+FRAME_VOTES = 256
+"""How many votes a frame has at most when it is sent: 35 KB."""
 
 EPOCH_PART_BYTES_MAX = 1 << 20
 REASON_CHARACTERS_MAX = 256
@@ -108,17 +111,17 @@ class PullMore:
 
 @dataclass(frozen=True, slots=True)
 class EpochPart:
-    """A piece of a `ClosedEpoch`. frontier, warrant: only in the first piece, else None. data: a piece of its
+    """A piece of a `ClosedEpoch`. frontier, certificate: only in the first piece. data: a piece of its
     coefficients."""
 
     epoch: int
     frontier: tuple[Held, ...] | None
     data: bytes
     is_last: bool
-    warrant: Warrant | None = None
+    certificate: tuple[Vote, ...] = ()
 
 
-AnswerPart = Updates | Members | ClosedDigests | EpochPart | Standing | Opaque
+AnswerPart = Updates | Members | Votes | EpochPart | Standing | Opaque
 
 ANSWER_ONLY: tuple[type, ...] = (EpochPart, Standing)
 """Messages that may come only in an answer."""
@@ -203,8 +206,9 @@ def _to_wire(message: LinkMessage) -> list[pb.Frame]:
         case Standing(frontier, replica_digest):
             exact = exact_frontier_to_wire(frontier)
             return [pb.Frame(standing=pb.Standing(frontier=exact, replica_digest=replica_digest))]
-        case ClosedDigests(first, digests):
-            return [pb.Frame(closed_digests=pb.ClosedDigests(first=first, digests=epoch_digests_to_wire(digests)))]
+        case Votes(votes):
+            chunks = (votes[k : k + FRAME_VOTES] for k in range(0, len(votes), FRAME_VOTES))
+            return [pb.Frame(votes=votes_to_wire(chunk)) for chunk in chunks]
         case BlockDigests(blocks):
             return [pb.Frame(block_digests=block_digests_to_wire(blocks))]
         case Equivocation(kept, dropped):
@@ -250,8 +254,8 @@ def _from_wire(frame: pb.Frame) -> LinkMessage | None:
         case "standing":
             check(len(frame.standing.replica_digest) == DIGEST_BYTES, "replica_digest must be 32 bytes")
             return Standing(frontier_from_wire(frame.standing.frontier), frame.standing.replica_digest)
-        case "closed_digests":
-            return closed_digests_from_wire(frame.closed_digests)
+        case "votes":
+            return Votes(votes_from_wire(frame.votes))
         case "block_digests":
             return block_digests_from_wire(frame.block_digests)
         case "equivocation":
@@ -318,16 +322,15 @@ def _frontier_digest_from_wire(wire: pb.FrontierDigest) -> FrontierDigest:
 
 def _epoch_part_to_wire(part: EpochPart) -> pb.EpochPart:
     frontier = None if part.frontier is None else exact_frontier_to_wire(part.frontier)
-    warrant = None if part.warrant is None else warrant_to_wire(part.warrant)
-    return pb.EpochPart(epoch=part.epoch, frontier=frontier, data=part.data, is_last=part.is_last, warrant=warrant)
+    votes = votes_to_wire(part.certificate) if part.certificate else None
+    return pb.EpochPart(epoch=part.epoch, frontier=frontier, data=part.data, is_last=part.is_last, certificate=votes)
 
 
 def _epoch_part_from_wire(wire: pb.EpochPart) -> EpochPart:
     check(wire.epoch <= STEP_MAX, f"an epoch is beyond {STEP_MAX}")
     check(len(wire.data) <= EPOCH_PART_BYTES_MAX, f"more than {EPOCH_PART_BYTES_MAX} bytes in a part of an epoch")
     frontier = frontier_from_wire(wire.frontier) if wire.HasField("frontier") else None
-    warrant = warrant_from_wire(wire.warrant) if wire.HasField("warrant") else None
-    return EpochPart(wire.epoch, frontier, wire.data, wire.is_last, warrant)
+    return EpochPart(wire.epoch, frontier, wire.data, wire.is_last, votes_from_wire(wire.certificate))
 
 
 def _members_from_wire(wire: Sequence[pb.Member]) -> tuple[Member, ...]:

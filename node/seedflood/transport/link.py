@@ -20,7 +20,7 @@ import grpc.aio
 from seedflood.errors import PeerError
 from seedflood.protocol.frontier import Held
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.seedflood.messages import ClosedDigests, FrontierDigest, Standing, Updates, count_updates
+from seedflood.protocol.seedflood.messages import FrontierDigest, Standing, Updates, count_updates
 from seedflood.protocol.swarm.messages import Goodbye, Hello, Message
 from seedflood.transport.answer import EPOCH_BYTES_MAX, Assembly, cut
 from seedflood.transport.budget import Budgets, Use, costs_of
@@ -324,7 +324,7 @@ class Link:
                     self.end_pull(message.is_complete)
             case Hello():
                 raise PeerError("a second hello on one link", reason="hello")
-            case ClosedDigests() | EpochPart() | Standing():
+            case EpochPart() | Standing():
                 raise PeerError("a part of an answer outside of a pull", reason="order")
             case _:
                 return self._owner.received(self.peer, message)

@@ -1,37 +1,43 @@
-"""What finds and proves lies: digests of epochs and blocks, and proofs of equivocation."""
+"""What finds and proves lies: votes, digests of blocks, and proofs of equivocation."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from seedflood.protocol.origin import STEP_MAX
 from seedflood.protocol.seedflood.inquiry import BLOCKS_TOLD_MAX, FINGERPRINTS_BYTES, do_contradict
 from seedflood.protocol.seedflood.messages import (
-    CLOSED_DIGESTS_MAX,
+    VOTES_MAX,
     BlockDigests,
-    ClosedDigests,
     EpochDigest,
     Equivocation,
+    Vote,
 )
 from seedflood.wire import flood_pb2 as pb
-from seedflood.wire.columns import check, updates_from_wire
+from seedflood.wire.columns import SIGNATURE_BYTES, check, updates_from_wire
 
 DIGEST_BYTES = 32
 
 
-def closed_digests_from_wire(wire: pb.ClosedDigests) -> ClosedDigests:
-    check(wire.first <= STEP_MAX, f"an epoch is beyond {STEP_MAX}")
-    return ClosedDigests(wire.first, epoch_digests_from_wire(wire.digests))
+def votes_to_wire(votes: Sequence[Vote]) -> pb.Votes:
+    return pb.Votes(
+        origins=[vote.origin for vote in votes],
+        epochs=[vote.epoch for vote in votes],
+        digests=b"".join(digest for vote in votes for digest in vote.digests),
+        signatures=b"".join(vote.signature for vote in votes),
+    )
 
 
-def epoch_digests_to_wire(digests: Iterable[EpochDigest]) -> bytes:
-    return b"".join(map(b"".join, digests))
-
-
-def epoch_digests_from_wire(joined: bytes) -> tuple[EpochDigest, ...]:
-    check(len(joined) % (2 * DIGEST_BYTES) == 0, "digests of epochs must be 64 bytes each", "columns")
-    count = len(joined) // (2 * DIGEST_BYTES)
-    check(count <= CLOSED_DIGESTS_MAX, f"digests of more than {CLOSED_DIGESTS_MAX} epochs")
-    halves = [joined[k : k + DIGEST_BYTES] for k in range(0, len(joined), DIGEST_BYTES)]
-    return tuple(map(EpochDigest, halves[::2], halves[1::2]))
+def votes_from_wire(wire: pb.Votes) -> tuple[Vote, ...]:
+    count, two = len(wire.origins), 2 * DIGEST_BYTES
+    check(count <= VOTES_MAX, f"more than {VOTES_MAX} votes")
+    is_even = len(wire.epochs) == count and len(wire.digests) == two * count
+    check(
+        is_even and len(wire.signatures) == SIGNATURE_BYTES * count, "the columns of votes differ in length", "columns"
+    )
+    check(all(epoch <= STEP_MAX for epoch in wire.epochs), f"an epoch is beyond {STEP_MAX}")
+    halves = [wire.digests[k : k + DIGEST_BYTES] for k in range(0, two * count, DIGEST_BYTES)]
+    signatures = [wire.signatures[k : k + SIGNATURE_BYTES] for k in range(0, SIGNATURE_BYTES * count, SIGNATURE_BYTES)]
+    digests = map(EpochDigest, halves[::2], halves[1::2])
+    return tuple(map(Vote, wire.origins, wire.epochs, digests, signatures))
 
 
 def block_digests_to_wire(blocks: Sequence[tuple[int, int, int, int, bytes]]) -> pb.BlockDigests:

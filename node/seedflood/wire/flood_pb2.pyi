@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Frame(_message.Message):
-    __slots__ = ("hello", "updates", "members", "frontier_digest", "ping", "pong", "goodbye", "pull", "pull_end", "pull_more", "replica_digest", "standing", "epoch_part", "closed_digests", "block_digests", "equivocation", "algorithm", "roster", "answers")
+    __slots__ = ("hello", "updates", "members", "frontier_digest", "ping", "pong", "goodbye", "pull", "pull_end", "pull_more", "replica_digest", "standing", "epoch_part", "votes", "block_digests", "equivocation", "algorithm", "roster", "answers")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     UPDATES_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
@@ -21,7 +21,7 @@ class Frame(_message.Message):
     REPLICA_DIGEST_FIELD_NUMBER: _ClassVar[int]
     STANDING_FIELD_NUMBER: _ClassVar[int]
     EPOCH_PART_FIELD_NUMBER: _ClassVar[int]
-    CLOSED_DIGESTS_FIELD_NUMBER: _ClassVar[int]
+    VOTES_FIELD_NUMBER: _ClassVar[int]
     BLOCK_DIGESTS_FIELD_NUMBER: _ClassVar[int]
     EQUIVOCATION_FIELD_NUMBER: _ClassVar[int]
     ALGORITHM_FIELD_NUMBER: _ClassVar[int]
@@ -40,13 +40,13 @@ class Frame(_message.Message):
     replica_digest: ReplicaDigest
     standing: Standing
     epoch_part: EpochPart
-    closed_digests: ClosedDigests
+    votes: Votes
     block_digests: BlockDigests
     equivocation: Equivocation
     algorithm: bytes
     roster: Roster
     answers: int
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., updates: _Optional[_Union[Updates, _Mapping]] = ..., members: _Optional[_Union[Members, _Mapping]] = ..., frontier_digest: _Optional[_Union[FrontierDigest, _Mapping]] = ..., ping: _Optional[_Union[Ping, _Mapping]] = ..., pong: _Optional[_Union[Pong, _Mapping]] = ..., goodbye: _Optional[_Union[Goodbye, _Mapping]] = ..., pull: _Optional[_Union[Pull, _Mapping]] = ..., pull_end: _Optional[_Union[PullEnd, _Mapping]] = ..., pull_more: _Optional[_Union[PullMore, _Mapping]] = ..., replica_digest: _Optional[_Union[ReplicaDigest, _Mapping]] = ..., standing: _Optional[_Union[Standing, _Mapping]] = ..., epoch_part: _Optional[_Union[EpochPart, _Mapping]] = ..., closed_digests: _Optional[_Union[ClosedDigests, _Mapping]] = ..., block_digests: _Optional[_Union[BlockDigests, _Mapping]] = ..., equivocation: _Optional[_Union[Equivocation, _Mapping]] = ..., algorithm: _Optional[bytes] = ..., roster: _Optional[_Union[Roster, _Mapping]] = ..., answers: _Optional[int] = ...) -> None: ...
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., updates: _Optional[_Union[Updates, _Mapping]] = ..., members: _Optional[_Union[Members, _Mapping]] = ..., frontier_digest: _Optional[_Union[FrontierDigest, _Mapping]] = ..., ping: _Optional[_Union[Ping, _Mapping]] = ..., pong: _Optional[_Union[Pong, _Mapping]] = ..., goodbye: _Optional[_Union[Goodbye, _Mapping]] = ..., pull: _Optional[_Union[Pull, _Mapping]] = ..., pull_end: _Optional[_Union[PullEnd, _Mapping]] = ..., pull_more: _Optional[_Union[PullMore, _Mapping]] = ..., replica_digest: _Optional[_Union[ReplicaDigest, _Mapping]] = ..., standing: _Optional[_Union[Standing, _Mapping]] = ..., epoch_part: _Optional[_Union[EpochPart, _Mapping]] = ..., votes: _Optional[_Union[Votes, _Mapping]] = ..., block_digests: _Optional[_Union[BlockDigests, _Mapping]] = ..., equivocation: _Optional[_Union[Equivocation, _Mapping]] = ..., algorithm: _Optional[bytes] = ..., roster: _Optional[_Union[Roster, _Mapping]] = ..., answers: _Optional[int] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("protocol_version", "run_id", "base_digest", "member", "members", "frontier", "roster")
@@ -193,36 +193,30 @@ class Standing(_message.Message):
     def __init__(self, frontier: _Optional[_Union[Frontier, _Mapping]] = ..., replica_digest: _Optional[bytes] = ...) -> None: ...
 
 class EpochPart(_message.Message):
-    __slots__ = ("epoch", "frontier", "data", "is_last", "warrant")
+    __slots__ = ("epoch", "frontier", "data", "is_last", "certificate")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     FRONTIER_FIELD_NUMBER: _ClassVar[int]
     DATA_FIELD_NUMBER: _ClassVar[int]
     IS_LAST_FIELD_NUMBER: _ClassVar[int]
-    WARRANT_FIELD_NUMBER: _ClassVar[int]
+    CERTIFICATE_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     frontier: Frontier
     data: bytes
     is_last: bool
-    warrant: Warrant
-    def __init__(self, epoch: _Optional[int] = ..., frontier: _Optional[_Union[Frontier, _Mapping]] = ..., data: _Optional[bytes] = ..., is_last: bool = ..., warrant: _Optional[_Union[Warrant, _Mapping]] = ...) -> None: ...
+    certificate: Votes
+    def __init__(self, epoch: _Optional[int] = ..., frontier: _Optional[_Union[Frontier, _Mapping]] = ..., data: _Optional[bytes] = ..., is_last: bool = ..., certificate: _Optional[_Union[Votes, _Mapping]] = ...) -> None: ...
 
-class Warrant(_message.Message):
-    __slots__ = ("before", "digests", "members")
-    BEFORE_FIELD_NUMBER: _ClassVar[int]
+class Votes(_message.Message):
+    __slots__ = ("origins", "epochs", "digests", "signatures")
+    ORIGINS_FIELD_NUMBER: _ClassVar[int]
+    EPOCHS_FIELD_NUMBER: _ClassVar[int]
     DIGESTS_FIELD_NUMBER: _ClassVar[int]
-    MEMBERS_FIELD_NUMBER: _ClassVar[int]
-    before: bytes
+    SIGNATURES_FIELD_NUMBER: _ClassVar[int]
+    origins: _containers.RepeatedScalarFieldContainer[int]
+    epochs: _containers.RepeatedScalarFieldContainer[int]
     digests: bytes
-    members: _containers.RepeatedCompositeFieldContainer[Member]
-    def __init__(self, before: _Optional[bytes] = ..., digests: _Optional[bytes] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ...) -> None: ...
-
-class ClosedDigests(_message.Message):
-    __slots__ = ("first", "digests")
-    FIRST_FIELD_NUMBER: _ClassVar[int]
-    DIGESTS_FIELD_NUMBER: _ClassVar[int]
-    first: int
-    digests: bytes
-    def __init__(self, first: _Optional[int] = ..., digests: _Optional[bytes] = ...) -> None: ...
+    signatures: bytes
+    def __init__(self, origins: _Optional[_Iterable[int]] = ..., epochs: _Optional[_Iterable[int]] = ..., digests: _Optional[bytes] = ..., signatures: _Optional[bytes] = ...) -> None: ...
 
 class BlockDigests(_message.Message):
     __slots__ = ("origins", "epochs", "numbers", "counts", "fingerprints")

@@ -1,14 +1,11 @@
-"""Statements of members, and what a quorum of them has signed of a sum (`Warrant`)."""
+"""Statements of members."""
 
 import re
 
 from seedflood.protocol.origin import NAME_PATTERN, STEP_MAX
-from seedflood.protocol.seedflood.messages import Warrant
-from seedflood.protocol.seedflood.warrant import WARRANT_MEMBERS_MAX, WARRANT_NEIGHBOURS_MAX
 from seedflood.protocol.swarm.messages import ALGORITHM_BYTES_MAX, INCARNATION_MAX, NEIGHBOURS_MAX, Member
 from seedflood.wire import flood_pb2 as pb
 from seedflood.wire.columns import SIGNATURE_BYTES, check
-from seedflood.wire.digests import DIGEST_BYTES, epoch_digests_from_wire, epoch_digests_to_wire
 
 KEY_BYTES = 32
 
@@ -52,19 +49,3 @@ def member_from_wire(wire: pb.Member) -> Member:
         wire.algorithm,
         wire.signature,
     )
-
-
-def warrant_to_wire(warrant: Warrant) -> pb.Warrant:
-    before, digests = b"".join(warrant.before), epoch_digests_to_wire(warrant.digests)
-    return pb.Warrant(before=before, digests=digests, members=map(member_to_wire, warrant.members))
-
-
-def warrant_from_wire(wire: pb.Warrant) -> Warrant:
-    check(len(wire.before) in (0, 2 * DIGEST_BYTES), "the digests before an epoch must be 64 bytes, or none")
-    check(len(wire.members) <= WARRANT_MEMBERS_MAX, f"a warrant of more than {WARRANT_MEMBERS_MAX} statements")
-    neighbours = sum(len(member.neighbours) for member in wire.members)
-    check(neighbours <= WARRANT_NEIGHBOURS_MAX, f"a warrant with {neighbours} neighbours")
-    digests = epoch_digests_from_wire(wire.digests)
-    check(digests != () and len(wire.members) > 0, "a warrant without digests or statements")
-    before = wire.before[:DIGEST_BYTES], wire.before[DIGEST_BYTES:]
-    return Warrant(before, digests, tuple(map(member_from_wire, wire.members)))

@@ -63,9 +63,9 @@ class ScriptedNode:
     def next_tick(self, now):
         return 12.0
 
-    def start(self, bundles, members, now, *, closed, settled, is_journal_damaged, is_key_fresh):
+    def start(self, bundles, members, now, *, records, closed, settled, is_journal_damaged, is_key_fresh):
         self.calls.append(
-            ("start", list(bundles), members, now, list(closed), settled, is_journal_damaged, is_key_fresh)
+            ("start", list(bundles), members, now, records, list(closed), settled, is_journal_damaged, is_key_fresh)
         )
 
     def __getattr__(self, name):
@@ -115,7 +115,7 @@ def test_a_node_starts_with_what_the_journal_holds(is_damaged, is_fresh):
     closed = ClosedEpoch(0, (Held(2, 4),), b"packed")
     seams.disk.kept, seams.disk.closed = [BUNDLE], [closed]
     driver.start([MEMBER], is_journal_damaged=is_damaged, is_key_fresh=is_fresh)
-    assert node.calls == [("start", [BUNDLE], [MEMBER], 10.0, [closed], {}, is_damaged, is_fresh)]
+    assert node.calls == [("start", [BUNDLE], [MEMBER], 10.0, {b"votes": b"ours"}, [closed], {}, is_damaged, is_fresh)]
     assert seams.names == IN_ORDER
 
 
@@ -124,7 +124,7 @@ def test_all_but_the_last_rounds_of_a_journal_are_read_for_the_model_before_anyt
     bundles = [Bundle(1, step, ((1, step),)) for step in range(100)]
     seams.disk.kept = list(bundles)
     driver.start([MEMBER])
-    ((_, waiting, _, _, _, settled, _, _),) = [call for call in node.calls if call[0] == "start"]
+    ((_, waiting, _, _, _, _, settled, _, _),) = [call for call in node.calls if call[0] == "start"]
     early = bundles[: 100 - WAITING_ROUNDS]
     assert waiting == bundles[len(early) :]
     assert joined(settled.values()) == Frontier([Held(1, len(early))])

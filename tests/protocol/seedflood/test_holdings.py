@@ -2,7 +2,6 @@ from dataclasses import replace
 
 import pytest
 from nodes import (
-    PATIENCE,
     answer_pull,
     applied_steps,
     events,
@@ -10,22 +9,22 @@ from nodes import (
     linked,
     measure_of,
     publish,
+    sent,
     sent_bundles,
     started,
     tick,
     windows,
 )
-from origins import RUN_ID, A, B, C, D, closed_digests, epoch, has_closed, standing
+from origins import A, B, C, D, certified, epoch, standing
 
 from seedflood.errors import PeerError
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.seedflood import holdings
-from seedflood.protocol.seedflood.messages import SCALAR_MAX, ClosedEpoch, FrontierDigest
+from seedflood.protocol.seedflood.messages import SCALAR_MAX, ClosedEpoch, FrontierDigest, Votes
 from seedflood.protocol.seedflood.opening import WAITING_ROUNDS
 from seedflood.protocol.seedflood.outputs import Measure, SumEpoch
 from seedflood.protocol.seedflood.phase import Phase
-from seedflood.protocol.seedflood.statement import stated
-from seedflood.protocol.swarm.messages import Members, Pong
+from seedflood.protocol.swarm.messages import Pong
 
 PERIOD = 4
 FIRST = epoch(0, B.held(4), C.held(4), total=5)
@@ -40,11 +39,8 @@ def pulling(*held, journal=(), **settings):
 
 
 def hear_sums(node, peer, *closed, signers=(B, C), now=0.0):
-    """The peer tells sums from the first epoch on, which these have signed. What came of the last one."""
-    said = has_closed(*closed, period=PERIOD)
-    hear(node, peer, Members(tuple(origin.member(version=9, **said) for origin in signers)), now)
-    hear(node, peer, closed_digests(*closed), now)
-    return [hear(node, peer, one, now) for one in closed][-1]
+    """The peer tells sums with the votes of these. What came of the last one."""
+    return [hear(node, peer, certified(one, *signers), now) for one in closed][-1]
 
 
 def spread(*origins, steps):
@@ -54,14 +50,10 @@ def spread(*origins, steps):
 # Adopting
 
 
-def closed_before(member):
-    return stated(member).closed.before
-
-
 def test_a_sum_takes_the_place_of_bundles():
     node = pulling(B.held(5), C.held(4))
     out = hear_sums(node, B, FIRST)
-    assert out.adopt == [FIRST]
+    assert out.adopt == [certified(FIRST, B, C)]
     assert out.bundles == []
     assert node.frontier == node.applied == Frontier([B.held(4), C.held(4)])
 
@@ -95,7 +87,7 @@ def test_a_sum_is_taken_only_from_whom_it_was_asked():
     node.connected(C.id, C.hello([B.held(5), C.held(4)]), 0.0)
     node.collect()
     assert hear_sums(node, C, FIRST).adopt == []
-    assert hear_sums(node, B, FIRST).adopt == [FIRST]
+    assert hear_sums(node, B, FIRST).adopt == [certified(FIRST, B, C)]
 
 
 def test_a_sum_that_goes_on_while_ours_is_being_taken_is_not_adopted():
@@ -144,8 +136,7 @@ def test_nobody_is_sent_a_bundle_that_a_donor_has_told_as_a_sum():
 )
 def test_sums_that_cannot_be_of_this_run_or_are_not_what_was_signed_are_the_fault_of_who_sends_them(closed, reason):
     node = pulling(B.held(5), C.held(4))
-    hear(node, B, Members(tuple(origin.member(version=9, **has_closed(FIRST, period=PERIOD)) for origin in (B, C))))
-    hear(node, B, closed_digests(FIRST))
+    closed = replace(closed, certificate=certified(FIRST, B, C).certificate)
     with pytest.raises(PeerError) as caught:
         node.received(B.id, closed, 0.0)
     assert caught.value.reason == reason
@@ -169,14 +160,6 @@ def test_a_sum_that_most_have_not_signed_is_not_taken(signers):
     out = hear_sums(node, B, FIRST, signers=signers)
     assert (out.adopt, events(out)) == ([], ["epoch not adopted"])
     assert node.admission.refused == {"unsigned sum": 1}
-
-
-@pytest.mark.parametrize(("signers", "is_taken"), [((), False), ((B,), True)])
-def test_one_who_could_not_join_for_long_makes_do_with_the_signature_of_the_donor(signers, is_taken):
-    """After a disaster the others may be waiting for it."""
-    node = pulling(B.held(5), C.held(4))
-    out = hear_sums(node, B, FIRST, signers=signers, now=PATIENCE.start_seconds)
-    assert (out.adopt == [FIRST]) is is_taken
 
 
 def test_a_running_node_does_not_take_a_sum_of_an_epoch_that_is_not_over_for_it():
@@ -215,24 +198,95 @@ def test_our_last_round_is_known_even_from_a_sum():
 # One life after the other
 
 
-def test_a_closing_is_stated_once_and_compacted_when_all_have_stated_it():
+def test_a_sum_is_voted_for_once_and_compacted_when_all_have_voted_for_it():
     node = linked(B, clients=2, steps=40, refresh_period=PERIOD)
-    out, statements = None, []
+    sums, ours = [], []
     for step in range(20):
         hear(node, B, B.updates(step))
-        out = publish(node)
-        for order in out.orders:
+        for order in publish(node).orders:
             if isinstance(order, SumEpoch):
-                node.summed(epoch(order.epoch, *order.frontier, total=order.epoch), 0.0)
-                statements += [m for m in node.collect().members if m.origin == A.id and closed_before(m)]
-    ours = statements[-1]
-    assert [closed_before(member) for member in statements] == list(range(4, closed_before(ours) + 1, 4))
-    said = replace(ours, public_key=B.public_key, name="bob", version=9, neighbours=(A.id,))
-    said = replace(said, signature=B.sign(said.signed_bytes(RUN_ID)))
-    out = hear(node, B, Members((said,)))
-    assert [closed.epoch for closed in out.compact] == list(range(closed_before(ours) // 4))
-    assert out.members == [said]
-    assert tick(node, 1.0).members == []
+                sums.append(epoch(order.epoch, *order.frontier, total=order.epoch))
+                node.summed(sums[-1], 0.0)
+                out = node.collect()
+                assert out.is_durable
+                ours += [vote for message in sent(out, B, Votes) for vote in message.votes]
+    assert ours == [A.vote(one) for one in sums] != []
+    out = hear(node, B, Votes(tuple(B.vote(one) for one in sums)))
+    assert [closed.epoch for closed in out.compact] == [one.epoch for one in sums]
+    assert set(out.compact[0].certificate) == {A.vote(sums[0]), B.vote(sums[0])}
+
+
+def closing(**kept):
+    """A node that has summed the first epoch. Returns the sum, too, and what came of it."""
+    node = started(clients=2, steps=4, refresh_period=PERIOD, **kept)
+    node.connected(B.id, B.hello([B.held(4)]), 0.0)
+    node.collect()
+    answer_pull(node, B, B.updates(*range(4)))
+    while node.phase is Phase.MEASURING:
+        out = publish(node)
+    (order,) = [one for one in out.orders if isinstance(one, SumEpoch)]
+    closed = epoch(0, *order.frontier, total=7)
+    node.summed(closed, 0.0)
+    return node, closed, node.collect()
+
+
+def test_votes_are_on_the_disk_and_a_later_life_casts_no_others():
+    _, closed, out = closing()
+    (record,) = out.records
+    _, _, out = closing(kept={"records": {record.key: record.value}})
+    assert (out.records, sent(out, B, Votes)) == ([], [])
+    _, _, out = closing(kept={"records": {}})
+    assert sent(out, B, Votes) == [Votes((A.vote(closed),))]
+
+
+def test_a_vote_of_ours_that_a_neighbour_remembers_is_ours():
+    node = linked(B, clients=2, refresh_period=PERIOD)
+    vote = A.vote(FIRST)
+    out = hear(node, B, Votes((vote,)))
+    assert node.seedflood.holdings.certificates.ours_on(0) == vote
+    assert len(out.records) == 1
+
+
+def test_votes_are_passed_on_once_and_forged_ones_are_the_fault_of_who_sends_them():
+    node = linked(B, C, clients=3, refresh_period=PERIOD)
+    vote = B.vote(FIRST)
+    assert sent(hear(node, B, Votes((vote,))), C, Votes) == [Votes((vote,))]
+    assert sent(hear(node, C, Votes((vote,))), B, Votes) == []
+    with pytest.raises(PeerError, match="a vote of cyd has a wrong signature"):
+        node.received(B.id, Votes((C.vote(FIRST)._replace(signature=bytes(64)),)), 0.0)
+    with pytest.raises(PeerError, match="signature"):
+        node.received(B.id, Votes((C.vote(FIRST)._replace(epoch=1),)), 0.0)
+
+
+def test_who_votes_twice_is_told_of_and_its_first_vote_stays():
+    node = linked(B, C, clients=3, refresh_period=PERIOD)
+    hear(node, B, Votes((B.vote(FIRST),)))
+    out = hear(node, C, Votes((B.vote(epoch(0)),)))
+    assert events(out) == ["a host votes twice"]
+    assert sent(out, B, Votes) == [Votes((B.vote(epoch(0)),))]
+    assert hear(node, C, Votes((B.vote(epoch(0)),))).send == []
+
+
+def test_a_replica_is_doubted_if_as_many_others_have_voted_for_another_sum_of_the_same_steps():
+    node, closed, _ = closing()
+    other = epoch(0, *closed.frontier, total=8)
+    assert "replicas differ" in events(hear(node, B, Votes((B.vote(other),))))
+    node, closed, _ = closing()
+    assert events(hear(node, B, Votes((B.vote(closed),)))) == []
+
+
+def test_who_misses_votes_for_long_asks_for_them():
+    node, _, _ = closing()
+    assert [tick(node, at).pull for at in (2.0, 4.0)] == [[], []]
+    assert [peer for peer, _ in tick(node, 8.0).pull] == [B.id]
+
+
+def test_a_sum_whose_votes_are_not_all_for_it_is_not_taken():
+    for wrong in (C.vote(epoch(0)), C.vote(epoch(1, *FIRST.frontier, total=5))):
+        node = pulling(B.held(5), C.held(4))
+        closed = replace(FIRST, certificate=(B.vote(FIRST), wrong))
+        assert hear(node, B, closed).adopt == []
+        assert node.admission.refused == {"unsigned sum": 1}
 
 
 @pytest.mark.parametrize("window", ["strict", "bounded", "none"])

@@ -141,24 +141,6 @@ def test_a_block_that_differs_is_pulled_as_if_it_were_lacking_and_held_against_t
     assert hear(node, B, B.updates(0)).check == []
 
 
-def test_a_sum_in_dispute_is_asked_for_once_though_nothing_of_its_epoch_is_told():
-    node = deceived()
-    node.inquiry.dispute(B.id, [0])
-    out = hear(node, B, BlockDigests(()))
-    assert [(peer, Frontier(held).holds(B.id, 0)) for peer, held in out.pull] == [(B.id, False)]
-    assert node.inquiry.is_asked_for(B.id, 0)
-    node.pulled(B.id, 0.0)
-    node.collect()
-    node.inquiry.dispute(B.id, [])
-    assert hear(node, B, make_contents(ONE).told(), 100.0).pull == []
-
-
-def test_who_holds_nothing_yet_has_nothing_to_dispute():
-    node = linked(B)
-    node.inquiry.dispute(B.id, [0])
-    assert hear(node, B, BlockDigests(())).pull == []
-
-
 def test_a_neighbour_that_lies_about_blocks_is_asked_ever_more_rarely():
     node, asked = deceived(), []
     for now in range(200):

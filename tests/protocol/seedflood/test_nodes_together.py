@@ -22,7 +22,7 @@ from disks import Disk
 from seedflood.host.seedflood.history import pages, take_stock
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.origin import STEP_MAX
-from seedflood.protocol.seedflood.messages import ClosedEpoch, Update, Updates
+from seedflood.protocol.seedflood.messages import ClosedEpoch, Update, Updates, Votes
 from seedflood.protocol.seedflood.node import Node
 from seedflood.protocol.seedflood.opening import joined
 from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure, SumEpoch, TakeDigest
@@ -252,8 +252,8 @@ class NodesTogether(RuleBasedStateMachine):
     def answer_pull(self, host, frontier):
         found = [Updates(tuple(one)) if isinstance(one, list) else one for one in host.disk.read_missing(frontier, 1)]
         standing = [host.node.watch.standing] if host.node.watch.standing is not None else []
-        digests = host.node.closings.told() if any(isinstance(one, ClosedEpoch) for one in found) else []
-        return [Members(host.node.membership.all()), *digests, *found, *standing, ("pulled",)]
+        votes = Votes(tuple(host.node.certificates.told()))
+        return [Members(host.node.membership.all()), votes, *found, *standing, ("pulled",)]
 
     def cut(self, edge):
         for way in (edge, edge[::-1]):

@@ -10,10 +10,9 @@ from origins import B, C
 
 from seedflood.errors import PeerError
 from seedflood.protocol.origin import STEP_MAX
-from seedflood.protocol.seedflood.statement import REMAINS_MAX, Closed, Remains, Rows, Stated, pack, unpack
+from seedflood.protocol.seedflood.statement import REMAINS_MAX, Remains, Rows, Stated, pack, unpack
 from seedflood.protocol.swarm.messages import ALGORITHM_BYTES_MAX, Members
 
-digests = st.just(b"") | st.binary(min_size=32, max_size=32)
 rows = st.integers(1, 2**32 - 1).flatmap(
     lambda shares: st.builds(Rows, st.integers(0, shares - 1), st.just(shares), st.binary(min_size=32, max_size=32))
 )
@@ -21,13 +20,10 @@ remains = st.builds(Remains, st.integers(0, 2**64 - 1), st.binary(min_size=32, m
 statements = st.builds(
     Stated,
     st.integers(0, STEP_MAX + 1),
-    st.builds(Closed, st.integers(0, STEP_MAX), digests, digests),
     st.none() | rows,
     st.lists(remains, max_size=REMAINS_MAX).map(tuple),
 )
-LONGEST = pack(
-    Stated(7, Closed(6, bytes(32), bytes(32)), Rows(0, 1, bytes(32)), REMAINS_MAX * (Remains(1, bytes(32)),))
-)
+LONGEST = pack(Stated(7, Rows(0, 1, bytes(32)), REMAINS_MAX * (Remains(1, bytes(32)),)))
 
 
 @given(statements)
@@ -58,11 +54,8 @@ def test_a_statement_that_is_cut_off_is_refused(size):
     [
         Stated(STEP_MAX + 2),
         Stated(STEP_MAX + 2, has_ended=True),
-        Stated(0, Closed(STEP_MAX + 1)),
-        Stated(0, Closed(0, bytes(31))),
-        Stated(0, Closed(0, b"", bytes(33))),
-        Stated(0, Closed(), Rows(3, 3, bytes(32))),
-        Stated(0, Closed(), None, (REMAINS_MAX + 1) * (Remains(1, bytes(32)),)),
+        Stated(0, Rows(3, 3, bytes(32))),
+        Stated(0, None, (REMAINS_MAX + 1) * (Remains(1, bytes(32)),)),
     ],
 )
 def test_steps_and_digests_that_do_not_exist_are_refused(said):

@@ -3,7 +3,6 @@ from nodes import end_pulls, events, hear, linked, publish, sent, started, tick,
 from origins import A, B, C, D, Origin, make_rules
 
 from seedflood.protocol.origin import STEP_MAX
-from seedflood.protocol.seedflood.statement import Closed, stated
 from seedflood.protocol.swarm.delays import HOP_SECONDS_MIN
 from seedflood.protocol.swarm.liveness import SUSPICION_SECONDS_MIN
 from seedflood.protocol.swarm.membership import Membership
@@ -72,12 +71,6 @@ def test_a_slow_hop_is_stated():
 def test_what_a_past_life_measured_is_not_taken_back():
     node = started(members=[A.member(hop_milliseconds=64)], journal=[A.bundle(0)], incarnation=2)
     assert node.membership.get(A.id).hop_milliseconds == 64
-
-
-def test_what_a_past_life_had_closed_is_not_stated_before_it_is_seen_to_be_there():
-    past = A.member(closed=Closed(1000, digest=b"d" * 32))
-    node = started(members=[past], journal=[A.bundle(0)], incarnation=2)
-    assert stated(node.membership.get(A.id)).closed.before == 0
 
 
 # What we hear of ourselves

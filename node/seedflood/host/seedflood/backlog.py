@@ -12,7 +12,7 @@ from seedflood.errors import DiskFullError
 from seedflood.host.backlog import Backlog
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.batches import payload_bytes
-from seedflood.protocol.seedflood.messages import Bundle, Told, Updates
+from seedflood.protocol.seedflood.messages import Bundle, Told, Updates, Votes
 from seedflood.protocol.seedflood.outputs import Measure
 from seedflood.protocol.seedflood.statement import stated
 from seedflood.protocol.swarm.messages import Member, Members, Message
@@ -86,6 +86,8 @@ class BundleBacklog(Backlog):
         """The part of the message that may be sent now, None if there is none. The rest is withheld."""
         if self.is_stuck and isinstance(message, Members):
             return self._sift_members(peer, message)
+        if self.is_stuck and isinstance(message, Votes):
+            return self._sift_votes(peer, message)
         if not (self.is_stuck and isinstance(message, Updates)):
             return message
         unsaved = tuple(bundle for bundle in message.bundles if bundle in self._own)
@@ -94,6 +96,15 @@ class BundleBacklog(Backlog):
         self._withheld.append((peer, Updates(unsaved)))
         others = tuple(bundle for bundle in message.bundles if bundle not in self._own)
         return Updates(others) if others else None
+
+    def _sift_votes(self, peer: OriginId, message: Votes) -> Message | None:
+        """Withholds our own votes: the last one may not be on the disk yet."""
+        ours = tuple(vote for vote in message.votes if vote.origin == self._origin)
+        if not ours:
+            return message
+        self._withheld.append((peer, Votes(ours)))
+        others = tuple(vote for vote in message.votes if vote.origin != self._origin)
+        return Votes(others) if others else None
 
     def take_round(self) -> tuple[Measure | None, tuple[int, Probes] | None]:
         """Called when there is space again. Returns and forgets (what to measure, what to publish)."""

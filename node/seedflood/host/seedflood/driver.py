@@ -18,13 +18,13 @@ from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.inquiry import do_contradict
 from seedflood.protocol.seedflood.messages import (
     Bundle,
-    ClosedDigests,
     ClosedEpoch,
     Equivocation,
     Standing,
     Told,
     Update,
     Updates,
+    Votes,
 )
 from seedflood.protocol.seedflood.node import Node
 from seedflood.protocol.seedflood.opening import joined
@@ -71,7 +71,7 @@ class SeedfloodDriver(Driver):
     def start(self, members: Iterable[Member], *, is_journal_damaged: bool = False, is_key_fresh: bool = True) -> None:
         """Resumes from the journal. Its last bundles wait for their windows; all others are read and applied page by
         page while the node works already. is_key_fresh: nothing was ever published with our key."""
-        journal, members = self._journal, list(members)
+        journal, members, records = self._journal, list(members), self._journal.records()
         settled, waiting, closed, contradicting = take_stock(journal, members, self.node.origin, self.node.rules)
         self.node.contradicting.update(contradicting)
         if settled:
@@ -81,6 +81,7 @@ class SeedfloodDriver(Driver):
                 waiting,
                 members,
                 now,
+                records=records,
                 closed=closed,
                 settled=settled,
                 is_journal_damaged=is_journal_damaged,
@@ -98,7 +99,7 @@ class SeedfloodDriver(Driver):
         frontier = tuple(Held(own, min(one.mark, unsaved)) if one.origin == own else one for one in hello.frontier)
         return replace(hello, frontier=frontier)
 
-    def answer(self, frontier: Iterable[Held]) -> Iterator[Members | ClosedDigests | ClosedEpoch | Updates | Standing]:
+    def answer(self, frontier: Iterable[Held]) -> Iterator[Members | Votes | ClosedEpoch | Updates | Standing]:
         """The answer to a pull: everything that the frontier lacks, then our standing. Made while it is sent.
 
         Bundles of earlier epochs come before a sum: who is cut off in between then holds one range per origin, and not
@@ -107,13 +108,12 @@ class SeedfloodDriver(Driver):
         Raises JournalError. The caller should serve others between its parts, of which some are empty.
         """
         yield Members(self.node.membership.told())
-        is_proven = False
+        told = self.node.certificates.told()
+        if votes := [vote for vote in told if not (self.is_disk_full and vote.origin == self.node.origin)]:
+            yield Votes(tuple(votes))
         for found in self._journal.read_missing(frontier, ANSWER_BUNDLES):
             if self.is_halted:
                 return
-            if isinstance(found, ClosedEpoch) and not is_proven:
-                yield from self.node.closings.told()
-                is_proven = True
             yield found if isinstance(found, ClosedEpoch) else Updates(tuple(found))
         standing = self.node.watch.standing
         if standing is not None and is_tellable(standing.frontier):
@@ -147,15 +147,17 @@ class SeedfloodDriver(Driver):
 
     def _append(self, out: Outputs) -> None:
         is_end = out.is_durable or any(isinstance(order, ClosedWindow) for order in out.orders)
-        if not (out.bundles or out.members or is_end or self._backlog.is_large):
+        if not (out.bundles or out.members or out.records or is_end or self._backlog.is_large):
             return
         is_end = is_end or self._backlog.is_large
-        self._backlog.add(out.members, ())
+        self._backlog.add(out.members, out.records)
         self._backlog.add_bundles(out.bundles, is_durable=out.is_durable)
         if self._backlog.is_stuck:
             return
         try:
-            if out.bundles or out.members:
+            if out.records:
+                self._journal.keep((), out.records, durable=False)
+            if out.bundles or out.members or out.is_durable:
                 self._journal.append(out.bundles, out.members, durable=out.is_durable)
             if is_end:
                 self._journal.commit()
@@ -267,6 +269,8 @@ class SeedfloodDriver(Driver):
         return len(self._backlog.bundles)
 
     def _write_backlog(self) -> None:
+        if self._backlog.records:
+            self._journal.keep((), self._backlog.records.values(), durable=False)
         self._journal.append(self._backlog.bundles, list(self._backlog.members.values()), durable=True)
 
     def _resume(self) -> None:

@@ -21,6 +21,9 @@ class Journal(seams.Journal, Protocol):
         Returns how many bundles were new. If it raises, everything since the last `commit` is rolled back.
         """
 
+    def records(self) -> dict[bytes, bytes]:
+        """What the node keeps for itself, by key."""
+
     def find(self, origin: OriginId, step: int) -> Bundle | None:
         """The bundle that begins with this step, unless a sum has replaced it."""
 

@@ -15,7 +15,7 @@ from seedflood.errors import PeerError
 from seedflood.protocol.frontier import Frontier, Span, count_steps
 from seedflood.protocol.origin import STEP_MAX, OriginId
 from seedflood.protocol.packing import are_within, packed_bytes_max, unpack
-from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, EpochDigest
+from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, EpochDigest, Vote
 from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.seedflood.statement import unpack as unpack_statement
 from seedflood.protocol.swarm.admission import MemberAdmission
@@ -128,6 +128,21 @@ class Admission(MemberAdmission):
         if self.has_twin(origin):
             return self._reject(bundle, "another key")
         return self._is_of(member.public_key, bundle) or self._reject(bundle, "signature")
+
+    def admits_vote(self, vote: Vote) -> bool:
+        """May this vote be counted? Raises PeerError for a wrong signature."""
+        member = self._membership.get(vote.origin)
+        if member is None or (self.gate.is_closed and vote.origin not in self.gate.listed):
+            self.refuse("unknown origin" if member is None else "stranger")
+            return False
+        if self.has_twin(vote.origin):
+            self.refuse("another key")
+            return False
+        key = member.public_key
+        if self._verify(key, vote.signed_bytes(self._rules.run_id, key), vote.signature):
+            return True
+        self.refuse("signature")
+        raise PeerError(f"a vote of {member.name} has a wrong signature", reason="signature")
 
     def _objection_to_form(self, bundle: Bundle) -> Objection | None:
         rules, probes = self._rules, bundle.probes

@@ -11,6 +11,7 @@ from seedflood.protocol.origin import STEP_MAX, OriginId
 from seedflood.protocol.seedflood.admission import Admission
 from seedflood.protocol.seedflood.blockers import Blockers, describe
 from seedflood.protocol.seedflood.catchup import CatchUp
+from seedflood.protocol.seedflood.certificates import Certificates
 from seedflood.protocol.seedflood.cuts import Cuts
 from seedflood.protocol.seedflood.ending import Ending
 from seedflood.protocol.seedflood.exchange import Exchange
@@ -24,7 +25,7 @@ from seedflood.protocol.seedflood.phase import Lifecycle, Phase
 from seedflood.protocol.seedflood.rounds import applied_before, first_round, has_begun, next_round, round_of
 from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.seedflood.statement import Rows, stated
-from seedflood.protocol.seedflood.view import add_quorum, add_removals, add_to_view
+from seedflood.protocol.seedflood.view import add_removals, add_to_view, add_votes
 from seedflood.protocol.seedflood.watch import DIGEST_ROUNDS
 from seedflood.protocol.swarm.messages import AlgorithmMessage, Hello, Member, Sign
 from seedflood.protocol.swarm.outbox import Outbox
@@ -54,7 +55,8 @@ class SeedFlood:
         self.frontier = frontier
         self.life = Lifecycle()
         self.flood = Flood()
-        self.holdings = Holdings(rules, frontier, admission, self.flood, outbox)
+        certificates = Certificates(rules, admission.gate, presence.membership, self.origin)
+        self.holdings = Holdings(rules, frontier, admission, certificates, self.flood, outbox)
         self.applied = self.holdings.applied
         self.cuts = Cuts(rules, admission.gate, self.holdings, presence.membership, outbox)
         self._catchup = CatchUp(patience, self.life)
@@ -114,7 +116,8 @@ class SeedFlood:
     # What happened
 
     def recall(self, records: Mapping[bytes, bytes], now: float) -> None:
-        """Nothing: it keeps bundles, which `start` is given."""
+        """Our votes; bundles and sums are given to `start`."""
+        self.exchange.voting.recall(records)
 
     def start(
         self,
@@ -188,6 +191,7 @@ class SeedFlood:
         """Tells the neighbours what is held here; pulls again what broken pulls did not bring."""
         donors = self.exchange.donors
         donors.retry()
+        self.exchange.voting.ask(now)
         on_the_way = 2 * self.rules.delay * self.rules.local_steps  # neighbours are so much further apart
         before = donors.settled_before(self.frontier, self.step - on_the_way, self.rules.local_steps)
         self.exchange.say_digests(before, is_complete=self.ending.is_complete)
@@ -219,7 +223,8 @@ class SeedFlood:
         duplicates, window = self.holdings.duplicates * self.rules.local_steps, self.windows.oldest
         view = add_to_view(view, self._presence, self.exchange, self.frontier, window, duplicates=duplicates)
         view = add_removals(view, self.cuts, self._membership)
-        return add_quorum(view, self.holdings.quorum, self.exchange.misstating.values())
+        voting = self.exchange.voting
+        return add_votes(view, self.holdings.certificates, voting.misvoting.values())
 
     def _is_waiting(self) -> bool:
         is_served = self.phase is Phase.JOINING and self.exchange.donors.donor is not None  # it says how far it is
@@ -227,7 +232,7 @@ class SeedFlood:
 
     def _go_on(self, past: Member | None, now: float) -> None:
         """Says that we are here (again), and takes up the round in which a past life ended."""
-        last_own, self._own.closed = self.frontier.last(self.origin), self.holdings.closings.statement()
+        last_own = self.frontier.last(self.origin)
         is_new = past is None or not past.has_spoken or (last_own < 0 and not past.has_left)
         if past is None or is_new or self._catchup.is_forgetful:
             self._presence.declare(first_step=STEP_MAX)
@@ -254,7 +259,7 @@ class SeedFlood:
         for origin in presence.changed:
             self.windows.review(origin, now)
         if self.phase is not Phase.JOINING:
-            self.exchange.compare_epochs(now)
+            self.exchange.compact_epochs()
         presence.changed.clear()
 
     # Rounds
@@ -313,7 +318,8 @@ class SeedFlood:
         latest = self.windows.latest
         if latest is not None and not self._catchup.is_forgetful:
             return latest.last + 1
-        first = first_round(self.origin, self.rules, self._membership, self.frontier)
+        has_votes = self.holdings.certificates.has_votes or self.holdings.closings.before > 0
+        first = first_round(self.origin, self.rules, self._membership, self.frontier, has_anyone_ended=has_votes)
         return max(first, self._catchup.said_before)
 
     def _may_apply_before(self) -> int:
@@ -340,7 +346,9 @@ class SeedFlood:
         """Orders the sums of all epochs that can be closed now."""
         if self.exchange.watch.is_current:  # else a sum would stand for bundles that are not in it
             before = applied_before(self.step, self.rules)
-            self._outbox.outputs.orders += self.holdings.closings.due(before, self.ending.holds_everything)
+            self._outbox.outputs.orders += self.holdings.closings.due(
+                before, self.ending.holds_everything, self.ending.is_held_of_reached
+            )
 
     def _finish(self, now: float) -> None:
         ending = self.ending

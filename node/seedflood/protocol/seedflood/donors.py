@@ -130,6 +130,11 @@ class Donors:
         if (comparison := self._peers.get(peer)) is not None:
             comparison.is_pulling = comparison.has_given = True
 
+    def want_all(self) -> None:
+        """Another part wants to know what any neighbour knows."""
+        for comparison in self._peers.values():
+            comparison.is_wanted = True
+
     def hear(self, peer: OriginId) -> None:
         """A part of a large message has come from the peer: the pull is at work."""
         if (comparison := self._peers.get(peer)) is not None:

@@ -15,6 +15,7 @@ from seedflood.protocol.seedflood.watch import DigestWatch
 from seedflood.protocol.swarm.membership import NAMED_MAX, Membership
 from seedflood.protocol.swarm.messages import Member
 from seedflood.protocol.swarm.rules import Patience
+from seedflood.protocol.swarm.view import reach, stated_edges
 
 
 class Ending:
@@ -39,6 +40,12 @@ class Ending:
     def is_all_held(self, before: int) -> bool:
         """Is every update held that those who joined owe for the steps below `before`?"""
         return is_all_held(self._membership, self._frontier, before - 1)
+
+    def is_held_of_reached(self, before: int) -> bool:
+        """Is every update held that those owe for the steps below `before` who are linked with us, through whomever?"""
+        reached = reach(self._origin, stated_edges(self._membership.all()))
+        owed = (word for word in _due(self._membership, before - 1) if word.origin in reached)
+        return all(self._frontier.holds(word.origin, 0, _last(word, before - 1)) for word in owed)
 
     def holds_everything(self, before: int = STEP_MAX) -> bool:
         """Did all clients join, and is every update held that they owe for the steps below `before`, or of the whole

@@ -1,7 +1,6 @@
 """The conversation with the neighbours: what we tell them, what we make of what they tell us, and whom we ask."""
 
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Sequence
 
 from seedflood.errors import PeerError
 from seedflood.protocol.frontier import Frontier, Held
@@ -11,28 +10,26 @@ from seedflood.protocol.seedflood.announcement import Announcement
 from seedflood.protocol.seedflood.catchup import CatchUp, describe_progress
 from seedflood.protocol.seedflood.donors import Donors
 from seedflood.protocol.seedflood.ending import Ending
-from seedflood.protocol.seedflood.evidence import Evidence
 from seedflood.protocol.seedflood.holdings import Holdings
 from seedflood.protocol.seedflood.inquiry import Inquiry
 from seedflood.protocol.seedflood.messages import (
     BlockDigests,
     Bundle,
-    ClosedDigests,
     ClosedEpoch,
-    EpochDigest,
     Equivocation,
     FrontierDigest,
     ReplicaDigest,
     Standing,
     Updates,
+    Votes,
 )
 from seedflood.protocol.seedflood.outputs import Outputs
 from seedflood.protocol.seedflood.own_state import OwnState
 from seedflood.protocol.seedflood.rounds import applied_before
 from seedflood.protocol.seedflood.rules import Rules
-from seedflood.protocol.seedflood.statement import stated
+from seedflood.protocol.seedflood.voting import Voting
 from seedflood.protocol.seedflood.watch import DigestWatch
-from seedflood.protocol.swarm.messages import AlgorithmMessage, Member
+from seedflood.protocol.swarm.messages import AlgorithmMessage
 from seedflood.protocol.swarm.outbox import Outbox
 from seedflood.protocol.swarm.presence import Presence
 
@@ -73,14 +70,7 @@ class Exchange:
         self._rules = rules
         self._may_apply_before = may_apply_before
         self.announcement = Announcement(rules, presence, presence.neighbours, holdings.frontier)
-        self._evidence: dict[OriginId, Evidence] = {}
-        """By donor that we are pulling from: what it tells of its closed epochs."""
-        self._told_by: dict[OriginId, Sequence[EpochDigest]] = {}
-        """By neighbour: the digests of closed epochs that it told at the last pull."""
-        self._is_outvoted = False
-        """Do most others state other sums than ours, in a run with a quorum?"""
-        self.misstating: dict[OriginId, str] = {}
-        """The hosts, by name, that sign other sums of epochs than a quorum has signed."""
+        self.voting = Voting(holdings, presence, admission, self.donors, self.watch, outbox, rules)
 
     @property
     def is_joining(self) -> bool:
@@ -98,13 +88,12 @@ class Exchange:
         self.donors.connect(peer, held, self._holdings.frontier, is_wanted=self.is_joining)
         if self.watch.latest is not None:
             self._outbox.send(peer, self.watch.latest)
+        self.voting.connected(peer)
 
     def disconnected(self, peer: OriginId) -> None:
         """The link to the peer is down."""
         self._holdings.disconnect(peer)
         self.donors.disconnect(peer)
-        self._evidence.pop(peer, None)
-        self._told_by.pop(peer, None)
         self.inquiry.disconnect(peer)
         self.watch.forget(peer)
 
@@ -118,11 +107,11 @@ class Exchange:
                 self.donors.compare(peer, message, self._holdings.frontier, self._presence.membership.digest())
             case ReplicaDigest():
                 self._compared(peer, self.watch.heard(peer, message), now)
-            case ClosedDigests() | ClosedEpoch():
-                self._receive_sums(peer, message, now)
+            case Votes(votes):
+                self.voting.receive(peer, votes, now)
+            case ClosedEpoch():
+                self._receive_epoch(peer, message, now)
             case BlockDigests():
-                if self._is_outvoted:
-                    self._dispute_sums(peer)
                 self.inquiry.receive(peer, message, now)
             case Equivocation():
                 self.inquiry.receive_proof(peer, message, terms)
@@ -134,7 +123,6 @@ class Exchange:
 
     def pulled(self, peer: OriginId) -> None:
         """A pull from the peer ended, whole or broken off."""
-        self._evidence.pop(peer, None)
         self.inquiry.pulled(peer)
         self.donors.pulled(peer, self._holdings.frontier)
 
@@ -193,31 +181,12 @@ class Exchange:
             progress = describe_progress(self._holdings.frontier, self.donors.goal(donor))
             self._outbox.tell("catching up", donor=self._presence.membership.name(donor), **progress)
 
-    def compare_epochs(self, now: float) -> None:
-        """States which epochs are closed here, compacts those that everyone has closed, and doubts our replica if most
-        others have other sums."""
-        closings, presence = self._holdings.closings, self._presence
-        if closings.statement() != stated(presence.ours).closed:
-            self._own.closed = closings.statement()
-            presence.declare()
-        if presence.changed:
-            members = presence.membership.all()
-            closings.reconsider(members)
-            self._name_misstating(closings.misstated_by(members))
-            agreed = closings.agreed(members)
-            self._outbox.outputs.compact += agreed
-            for closed in agreed:
-                self._holdings.contents.forget(closed.epoch)
-            others = closings.outvoted_by(m for m in members if self.watch.jury.counts(m.origin, now))
-            self._is_outvoted = bool(others) and self._holdings.quorum.is_in_force
-            if others:
-                self.watch.doubt([other.origin for other in others], others[0].name, self._outbox)
-
-    def _name_misstating(self, members: Iterable[Member]) -> None:
-        """Tells of hosts that sign another sum of epochs than a quorum has signed, when they begin to."""
-        before, self.misstating = self.misstating, {member.origin: member.name for member in members}
-        for name in sorted(self.misstating[one] for one in self.misstating.keys() - before.keys()):
-            self._outbox.tell("a host signs other sums than the quorum", "error", member=name)
+    def compact_epochs(self) -> None:
+        """Compacts the epochs that have a certificate now."""
+        agreed, contents = self.voting.review(), self._holdings.contents
+        self._outbox.outputs.compact += agreed
+        for closed in agreed:
+            contents.forget(closed.epoch)
 
     def settle_doubts(self, now: float) -> None:
         """Rebuilds our replica from the journal if it differs from most others.
@@ -248,42 +217,21 @@ class Exchange:
         elif self._presence.ours.origin in self._holdings.heard:
             self._outbox.tell("another host speaks with our key", "error", peer=self._presence.membership.name(peer))
 
-    def _receive_sums(self, peer: OriginId, message: ClosedDigests | ClosedEpoch, now: float) -> None:
-        """Takes sums, and the digests that come before them, only as the answer to a pull."""
-        if not self.donors.is_pulling(peer):
-            return
-        if isinstance(message, ClosedDigests):
-            evidence = self._evidence.setdefault(peer, Evidence(self._rules))
-            evidence.take(message)
-            self._told_by[peer] = evidence.digests
-        else:
-            self._receive_epoch(peer, message, now)
-
-    def _dispute_sums(self, peer: OriginId) -> None:
-        """Asks a neighbour for its sums of compacted epochs where they are others than ours. Which these are it tells
-        at any pull: so if it has told nothing yet, the last one is asked for."""
-        closings = self._holdings.closings
-        told = self._told_by.get(peer)
-        self.inquiry.dispute(peer, closings.latest() if told is None else closings.disputed(told))
-
     def _receive_epoch(self, peer: OriginId, closed: ClosedEpoch, now: float) -> None:
-        """Adopts a sum if others have signed it and it brings something: steps that are missing here, or in dispute."""
-        holdings, presence = self._holdings, self._presence
+        """Adopts a sum with a certificate, as the answer to a pull, if it brings something: steps that are missing
+        here, or other bundles than we hold."""
+        holdings = self._holdings
         is_held = holdings.frontier.covers(closed.frontier)
-        if is_held and not self.inquiry.is_asked_for(peer, closed.epoch):
+        if not self.donors.is_pulling(peer) or (is_held and not self.inquiry.is_asked_for(peer, closed.epoch)):
             return
         before = applied_before(self._presence.algorithm.step, self._rules)
         is_over = self.is_joining or (closed.epoch + 1) * self._rules.refresh_period <= before
-        is_patient = is_held or not self.is_joining or not self.catchup.is_overdue(now)
-        evidence, ours = self._evidence.get(peer) or Evidence(self._rules), presence.ours.origin
-        signed = evidence.of(closed, presence.membership.all(), ours, holdings.quorum, is_patient=is_patient)
+        signed = self.voting.signed(closed)
         if signed is None or not is_over:
-            self._outbox.tell("epoch not adopted", "warning", epoch=closed.epoch, donor=presence.membership.name(peer))
+            name = self._presence.membership.name(peer)
+            self._outbox.tell("epoch not adopted", "warning", epoch=closed.epoch, donor=name)
             self._admission.refuse("unsigned sum")
-            return
-        digest, warrant = signed
-        closed = replace(closed, warrant=warrant)
-        if not holdings.closings.is_closed(closed.epoch, digest) and holdings.receive_epoch(closed, digest):
+        elif holdings.receive_epoch(closed, signed):
             self.donors.progressed(peer, holdings.frontier)
             if is_held:
                 self.watch.outdate(now)

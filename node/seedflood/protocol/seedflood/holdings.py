@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from seedflood.protocol.frontier import Frontier, Held
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.admission import Admission, Terms
-from seedflood.protocol.seedflood.epochs import Closings
+from seedflood.protocol.seedflood.certificates import Certificates
+from seedflood.protocol.seedflood.epochs import Closings, digest_of
 from seedflood.protocol.seedflood.flood import Flood
 from seedflood.protocol.seedflood.inquiry import Contents
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, EpochDigest
 from seedflood.protocol.seedflood.opening import ends
 from seedflood.protocol.seedflood.outputs import ClosedWindow, CloseReason, Outputs
 from seedflood.protocol.seedflood.pending import Pending, describe_closing
-from seedflood.protocol.seedflood.quorum import Quorum
 from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.seedflood.window import Window
 from seedflood.protocol.swarm.outbox import Outbox
@@ -31,11 +31,17 @@ class Holdings:
     contradicting: the origins that skip in some bundles what they tell in others."""
 
     def __init__(
-        self, rules: Rules, frontier: Frontier, admission: Admission, flood: Flood, outbox: Outbox[Outputs]
+        self,
+        rules: Rules,
+        frontier: Frontier,
+        admission: Admission,
+        certificates: Certificates,
+        flood: Flood,
+        outbox: Outbox[Outputs],
     ) -> None:
         self.frontier = frontier
-        self.quorum = Quorum(rules, admission.gate, admission.is_signed)
-        self.closings = Closings(rules, self.quorum)
+        self.certificates = certificates
+        self.closings = Closings(rules, certificates)
         self.pending = Pending()
         self.applied = self.pending.applied
         """The updates that are in the coefficients once all orders are carried out."""
@@ -55,6 +61,7 @@ class Holdings:
         """What the journal holds, at start. settled: by epoch, the steps of bundles that are applied before anything
         else."""
         for one in closed:
+            self.certificates.note(one.epoch, digest_of(one, self._rules.epoch_bytes))
             self.closings.restore(one)
             self.contents.forget(one.epoch)
             self._hold_epoch(one)
@@ -102,13 +109,14 @@ class Holdings:
         """Takes a sum in place of bundles; returns whether it was used. signed: the digests that others have signed.
         Raises PeerError if the sum has other digests, or cannot be of this run."""
         self._admission.check_epoch(closed, signed)
-        if not self.closings.may_adopt(closed):
+        if not self.closings.may_adopt(closed.epoch):
             self._outbox.tell("epoch not adopted", "warning", epoch=closed.epoch)
             return False
         outputs = self._outbox.outputs
         outputs.adopt.append(closed)
         self.pending.drop(lambda bundle: self.closings.epoch_of(bundle.step) == closed.epoch)
         self.contents.forget(closed.epoch)
+        self.certificates.note(closed.epoch, signed)
         self.closings.restore(closed)
         self._hold_epoch(closed)
         return True
@@ -141,7 +149,7 @@ class Holdings:
         the coefficients have to be rebuilt."""
         self.contradicting.add(new.origin)
         self.contents.replace(old, new)
-        self.closings.note([new])
+        self.closings.replace(new)
         origin, first, last = new.span
         for low, high in self.frontier.gaps(origin, last):  # steps that only this one covers
             if high >= first:

@@ -16,8 +16,8 @@ rebuilt from them:
   turns up.
 
 So each step has one bundle at most, the greatest of all that anybody has seen, and no step depends on another. In a
-compacted epoch the sum stands that all agreed on. A node that still has other bundles of the epoch is given the sum,
-and takes it if most hosts have signed it (`evidence`). All other bundles of a culprit count like anybody's: every node
+compacted epoch the sum stands that has a certificate (`certificates`). A node that still has other bundles of the epoch
+is given the sum, and takes it. All other bundles of a culprit count like anybody's: every node
 treats it alike until the operator removes it.
 
 The fingerprint of a bundle is a part of its signature, which is there already; hashing every bundle again would cost a
@@ -196,8 +196,6 @@ class Inquiry:
         """By neighbour: the blocks that it told last with more or fewer bundles than here."""
         self._asked: dict[OriginId, list[Block]] = {}
         """By neighbour: the blocks that are pulled from it to be compared."""
-        self._disputed: dict[OriginId, list[Block]] = {}
-        """By neighbour: a block of each compacted epoch of which it has another sum, to be asked for."""
         self._pauses: dict[OriginId, tuple[float, float, float]] = {}
         """By neighbour: when it may be told next, when asked next, and the pause after that."""
 
@@ -221,13 +219,6 @@ class Inquiry:
                 self._reminded.add(peer)
                 self._outbox.outputs.send += [(peer, proof) for proof in self._kept.values()]
 
-    def dispute(self, peer: OriginId, epochs: Iterable[int]) -> None:
-        """The neighbour has other sums of these epochs than we, which are compacted here. They are asked for next."""
-        period, origin = self._rules.refresh_period, min(self._frontier.origins, default=None)
-        if origin is not None:  # any one: a sum is that of all
-            found = islice(epochs, BLOCKS_ASKED_MAX)
-            self._disputed[peer] = [(origin, epoch, epoch * period // BLOCK_STEPS) for epoch in found]
-
     def pulled(self, peer: OriginId) -> None:
         """The answer to our pull has ended, or broken off."""
         self._asked.pop(peer, None)
@@ -235,7 +226,6 @@ class Inquiry:
     def disconnect(self, peer: OriginId) -> None:
         self._asked.pop(peer, None)
         self._uneven.pop(peer, None)
-        self._disputed.pop(peer, None)
         self._reminded.discard(peer)
 
     def receive(self, peer: OriginId, told: BlockDigests, now: float) -> None:
@@ -245,9 +235,8 @@ class Inquiry:
             return
         contents = self._contents
         summed = [block for block in contents.summed(told) if self._frontier.holds(*contents.steps(block))]
-        disputed = self._disputed.pop(peer, [])
         lasting = self._lasting(peer, contents.uneven(told))
-        blocks = [*disputed, *contents.differing(told), *lasting, *summed][:BLOCKS_ASKED_MAX]
+        blocks = [*contents.differing(told), *lasting, *summed][:BLOCKS_ASKED_MAX]
         if not blocks:
             return
         self._pauses[peer] = (tell_at, now + pause, min(2 * pause, INQUIRY_SECONDS_MAX))

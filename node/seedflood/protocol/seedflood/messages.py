@@ -24,7 +24,7 @@ from typing import NamedTuple, cast
 
 from seedflood.protocol.frontier import Held, Span
 from seedflood.protocol.origin import STEP_MAX, OriginId
-from seedflood.protocol.swarm.messages import AlgorithmMessage, Member
+from seedflood.protocol.swarm.messages import AlgorithmMessage
 
 SCALAR_UNIT_BITS = 20
 SCALAR_MAX = 1 << 32
@@ -50,8 +50,8 @@ Told = tuple[int, int] | bytes
 _PAYLOADS = struct.Struct(">QIH")
 _SIGNED = [struct.Struct(">QIH" + "Iq" * count) for count in range(BUNDLE_UPDATES_MAX + 1)]
 
-CLOSED_DIGESTS_MAX = 1024
-"""The most digests in one message: 64 KiB."""
+VOTES_MAX = 4096
+"""The most votes in one message, and in a certificate: 600 KB."""
 
 
 class Update(NamedTuple):
@@ -162,22 +162,30 @@ class Standing(AlgorithmMessage):
 
 
 class EpochDigest(NamedTuple):
-    """The digests of a closed epoch: of the steps that its sum covers, and of its coefficients. 32 bytes each."""
+    """The digests of an epoch's sum: of the steps that its sum covers, and of its coefficients. 32 bytes each."""
 
     frontier_digest: bytes
     sum_digest: bytes
 
 
-class Warrant(NamedTuple):
-    """What a quorum has signed of an epoch's sum (`warrant`).
+class Vote(NamedTuple):
+    """What an origin says of an epoch that is over (`certificates`). digests: of its sum."""
 
-    before: the two digests of the chain of all earlier epochs; empty for the first epoch. digests: of this epoch, and
-    of those after it as far as a statement goes. members: the statements.
-    """
+    origin: OriginId
+    epoch: int
+    digests: EpochDigest
+    signature: bytes = b""
 
-    before: tuple[bytes, bytes]
-    digests: tuple[EpochDigest, ...]
-    members: tuple[Member, ...]
+    def signed_bytes(self, run_id: bytes, public_key: bytes) -> bytes:
+        """What the signature covers. run_id and public_key: 32 bytes each."""
+        return b"".join((b"seedflood vote 1\0", run_id, public_key, struct.pack(">Q", self.epoch), *self.digests))
+
+
+@dataclass(frozen=True, slots=True)
+class Votes(AlgorithmMessage):
+    """Votes of any hosts on any epochs."""
+
+    votes: tuple[Vote, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,24 +194,15 @@ class ClosedEpoch(AlgorithmMessage):
 
     frontier: the steps covered by the bundles of this epoch; a bundle belongs to the epoch of its `step`. coefficients:
     the integers of `Replica.sum_epoch`, packed by zlib. sum_digest: SHA-256 of these integers, if it was already taken
-    from our own journal; then they may be left out. It never comes from the network. warrant: if a quorum has signed
-    the sum.
+    from our own journal; then they may be left out. It never comes from the network. certificate: equal votes
+    for this sum, enough of them.
     """
 
     epoch: int
     frontier: tuple[Held, ...]
     coefficients: bytes
     sum_digest: bytes = b""
-    warrant: Warrant | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ClosedDigests(AlgorithmMessage):
-    """The digests of the sender's closed epochs, from epoch `first` on. They come before the first sum in the answer to
-    a pull."""
-
-    first: int
-    digests: tuple[EpochDigest, ...]
+    certificate: tuple[Vote, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,6 +53,7 @@ class Node(Swarm[Outputs]):
         exchange, holdings = self.seedflood.exchange, self.seedflood.holdings
         self.donors, self.inquiry, self.watch = exchange.donors, exchange.inquiry, exchange.watch
         self.closings, self.contradicting = holdings.closings, holdings.contradicting
+        self.certificates, self.voting = holdings.certificates, exchange.voting
         self.may_insert = holdings.may_insert
         self.read = holdings.contents.note  # what `start` was told of alone, as it comes from the journal
 
@@ -69,6 +70,7 @@ class Node(Swarm[Outputs]):
         members: Iterable[Member],
         now: float,
         *,
+        records: Mapping[bytes, bytes] | None = None,
         closed: Iterable[ClosedEpoch] = (),
         settled: Mapping[int, Frontier] | None = None,
         is_journal_damaged: bool = False,
@@ -76,7 +78,8 @@ class Node(Swarm[Outputs]):
     ) -> None:
         """Begins, or goes on with what the journal holds. The round of our last own bundle is open again.
 
-        bundles: those that wait for their windows. members: all statements. closed: the sums, which the model has
+        bundles: those that wait for their windows. members: all statements. records: our
+        votes. closed: the sums, which the model has
         already. settled: by epoch, the steps of all other bundles, which the model is given without windows
         (`opening`). is_journal_damaged: something of it was lost. is_key_fresh: nothing was ever published with our
         key.
@@ -84,7 +87,7 @@ class Node(Swarm[Outputs]):
         A node that had left, or never spoke, is expected by nobody until it has caught up and states from which step on
         it takes part. What it said before it left is still awaited.
         """
-        self.recall(members, now)
+        self.recall(members, now, records)
         self.seedflood.start(
             bundles, closed, settled or {}, now, is_journal_damaged=is_journal_damaged, is_key_fresh=is_key_fresh
         )
@@ -120,7 +123,8 @@ class Node(Swarm[Outputs]):
 
     def summed(self, closed: ClosedEpoch, now: float) -> None:
         """Answers a `SumEpoch`."""
-        self._outbox.outputs.compact += self.closings.summed(closed)
+        if (digests := self.closings.summed(closed)) is not None:
+            self.voting.cast(closed, digests, now)
         self.seedflood.advance(now)
 
     def rebuilt(self, is_changed: bool, now: float) -> None:

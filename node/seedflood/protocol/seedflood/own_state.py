@@ -3,16 +3,15 @@
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.catchup import CatchUp
-from seedflood.protocol.seedflood.statement import Closed, Remains, Rows, Stated, pack
+from seedflood.protocol.seedflood.statement import Remains, Rows, Stated, pack
 
 
 class OwnState:
-    """The algorithm's part of our statement. closed: as it was stated last. unsaid_from: our first step that could not
-    be kept yet, and is not told before it is. rows: what we measure on, if that is to be stated. remains: what we hold
+    """The algorithm's part of our statement. unsaid_from: our first step that could not be kept yet, and is not told
+    before it is. rows: what we measure on, if that is to be stated. remains: what we hold
     of removed hosts. has_ended: we have ended the run, in this life."""
 
     def __init__(self, origin: OriginId, frontier: Frontier, past: CatchUp) -> None:
-        self.closed = Closed()
         self.unsaid_from: int | None = None
         self.rows: Rows | None = None
         self.remains: tuple[Remains, ...] = ()
@@ -23,7 +22,7 @@ class OwnState:
 
     def packed(self) -> bytes:
         has_ended = self.has_ended or self._past.has_ended
-        return pack(Stated(self._said_before(), self.closed, self.rows, self.remains, has_ended))
+        return pack(Stated(self._said_before(), self.rows, self.remains, has_ended))
 
     def last_said(self) -> int:
         """Our last step that may be told; -1 if none."""

@@ -3,7 +3,6 @@
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.origin import STEP_MAX, OriginId
 from seedflood.protocol.seedflood.rules import Rules
-from seedflood.protocol.seedflood.statement import stated
 from seedflood.protocol.swarm.membership import Membership
 
 FOREMOST_ROUNDS_MAX = 64
@@ -52,9 +51,11 @@ def has_begun(origin: OriginId, rules: Rules, membership: Membership, frontier: 
     return frontier.last(origin) >= begun or 2 * late > len(others)
 
 
-def first_round(origin: OriginId, rules: Rules, membership: Membership, frontier: Frontier) -> int:
+def first_round(
+    origin: OriginId, rules: Rules, membership: Membership, frontier: Frontier, *, has_anyone_ended: bool = False
+) -> int:
     """The first step of the round with which a node begins that nobody waits for: where the others are, or
-    `rules.steps` (no round at all) if they are in the last one.
+    `rules.steps` (no round at all) if they are in the last one. has_anyone_ended: an epoch, as far as is known.
 
     It never begins in an epoch that the foremost hosts have left behind, which may be closed before they know that we
     take part in it. But strict windows close only when all clients take part. Before that nobody has left a round
@@ -63,7 +64,7 @@ def first_round(origin: OriginId, rules: Rules, membership: Membership, frontier
     if rules.window == "strict" and membership.taking_part < rules.clients:
         return frontier.last(origin) + 1
     swarm, rounds_ahead = swarm_round(origin, rules, membership, frontier), FOREMOST_ROUNDS_MAX
-    if _is_beginning(origin, swarm, rules, membership):
+    if not has_anyone_ended and _is_beginning(origin, swarm, rules, membership):
         swarm = 0
         if rules.window == "strict":
             rounds_ahead = 2 * rules.delay + 1  # windows wait for those that have closed none
@@ -80,8 +81,8 @@ def _is_beginning(origin: OriginId, swarm: int, rules: Rules, membership: Member
     ours = membership.get(origin)
     is_new = ours is None or ours.first_step == STEP_MAX
     others = [member for member in membership.all() if member.origin != origin]
-    has_anyone_ended = any(stated(member).closed.before or member.last_step == rules.steps - 1 for member in others)
-    return is_new and not has_anyone_ended and not applied_before(swarm, rules)
+    has_anyone_finished = any(member.last_step == rules.steps - 1 for member in others)
+    return is_new and not has_anyone_finished and not applied_before(swarm, rules)
 
 
 def next_round(step: int, origin: OriginId, rules: Rules, membership: Membership, frontier: Frontier) -> int:

@@ -12,22 +12,12 @@ from seedflood.errors import PeerError
 from seedflood.protocol.origin import STEP_MAX, OriginId
 from seedflood.protocol.swarm.messages import Member
 
-_HEAD = struct.Struct(">QQBBBB")
+_HEAD = struct.Struct(">QBB")
 _ROWS = struct.Struct(">II32s")
 _REMAINS = struct.Struct(">Q32s")
-_DIGEST_BYTES = (0, 32)
 _ROWS_BYTES = (0, _ROWS.size)
 _ENDED = 1 << 63
 """Beside `said_before`, of an origin that has ended the run."""
-
-
-class Closed(NamedTuple):
-    """How far an origin has closed: all epochs that end at or below step `before`, with a digest of the steps that
-    their sums cover, and one of the sums (`evidence.Chain`). Digests are 32 bytes, or empty."""
-
-    before: int = 0
-    frontier_digest: bytes = b""
-    digest: bytes = b""
 
 
 REMAINS_MAX = 16
@@ -51,12 +41,11 @@ class Rows(NamedTuple):
 
 
 class Stated(NamedTuple):
-    """said_before: of the steps below it, the origin had said everything that it ever will when it stated this. closed:
-    how far it has closed. rows: None if it does not say. remains: what it holds of removed hosts. has_ended: it has
+    """said_before: of the steps below it, the origin had said everything that it ever will when it stated this. rows:
+    None if it does not say. remains: what it holds of removed hosts. has_ended: it has
     ended the run, perhaps without having measured the last step."""
 
     said_before: int = 0
-    closed: Closed = Closed()
     rows: Rows | None = None
     remains: tuple[Remains, ...] = ()
     has_ended: bool = False
@@ -67,11 +56,10 @@ def pack(said: Stated) -> bytes:
     that follows."""
     if said == Stated():
         return b""
-    before, frontier_digest, digest = said.closed
     rows = b"" if said.rows is None else _ROWS.pack(*said.rows)
     said_before = said.said_before + _ENDED * said.has_ended
-    head = _HEAD.pack(said_before, before, len(frontier_digest), len(digest), len(said.remains), len(rows))
-    return b"".join((head, frontier_digest, digest, *(_REMAINS.pack(*one) for one in said.remains), rows))
+    head = _HEAD.pack(said_before, len(said.remains), len(rows))
+    return b"".join((head, *(_REMAINS.pack(*one) for one in said.remains), rows))
 
 
 @lru_cache(4096)
@@ -81,20 +69,19 @@ def unpack(state: bytes) -> Stated:
         return Stated()
     if len(state) < _HEAD.size:
         raise PeerError("a statement is too short", reason="limit")
-    said_before, before, frontier_bytes, digest_bytes, remains, rows_bytes = _HEAD.unpack_from(state)
+    said_before, remains, rows_bytes = _HEAD.unpack_from(state)
     has_ended, said_before = said_before >= _ENDED, said_before % _ENDED
-    is_sized = frontier_bytes in _DIGEST_BYTES and digest_bytes in _DIGEST_BYTES and rows_bytes in _ROWS_BYTES
-    if not is_sized or remains > REMAINS_MAX or said_before > STEP_MAX + 1 or before > STEP_MAX:
-        raise PeerError("a statement tells of digests, hosts or steps that do not exist", reason="limit")
-    ends = [*accumulate((_HEAD.size, frontier_bytes, digest_bytes, remains * _REMAINS.size, rows_bytes))]
+    if rows_bytes not in _ROWS_BYTES or remains > REMAINS_MAX or said_before > STEP_MAX + 1:
+        raise PeerError("a statement tells of hosts or steps that do not exist", reason="limit")
+    ends = [*accumulate((_HEAD.size, remains * _REMAINS.size, rows_bytes))]
     if ends[-1] != len(state):
         raise PeerError("a statement has another size than what it tells of", reason="limit")
-    frontier_digest, digest, held, measured = (state[start:end] for start, end in pairwise(ends))
+    held, measured = (state[start:end] for start, end in pairwise(ends))
     rows = Rows(*_ROWS.unpack(measured)) if measured else None
     if rows is not None and rows.place >= rows.shares:
         raise PeerError("a statement tells of a share of the rows that does not exist", reason="limit")
     of_removed = tuple(Remains(*one) for one in _REMAINS.iter_unpack(held))
-    return Stated(said_before, Closed(before, frontier_digest, digest), rows, of_removed, has_ended)
+    return Stated(said_before, rows, of_removed, has_ended)
 
 
 def stated(member: Member) -> Stated:

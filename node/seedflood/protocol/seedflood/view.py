@@ -8,9 +8,9 @@ from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.admission import Objection
 from seedflood.protocol.seedflood.catchup import describe_progress
+from seedflood.protocol.seedflood.certificates import Certificates
 from seedflood.protocol.seedflood.cuts import Cuts
 from seedflood.protocol.seedflood.exchange import Exchange
-from seedflood.protocol.seedflood.quorum import Quorum
 from seedflood.protocol.seedflood.statement import stated
 from seedflood.protocol.seedflood.window import Window
 from seedflood.protocol.swarm.membership import NAMED_MAX, Membership
@@ -72,12 +72,12 @@ def _names(members: Iterable[MemberView]) -> tuple[str, ...]:
     return tuple(sorted(member.name for member in members))
 
 
-def add_quorum(view: View, quorum: Quorum, misstating: Iterable[str]) -> View:
-    """The view with the hosts that sign other sums of epochs than a quorum has signed, if there is one."""
-    if not quorum.is_in_force:
+def add_votes(view: View, certificates: Certificates, misvoting: Iterable[str]) -> View:
+    """The view with how many votes a majority is, and the hosts that sign other sums, where a majority is enough."""
+    if not certificates.is_by_majority:
         return view
-    names = sorted(misstating)
-    figures = {**view.figures, "quorum": float(quorum.size), "hosts_with_other_sums": float(len(names))}
+    names, wanted = sorted(misvoting), certificates.votes_wanted()
+    figures = {**view.figures, "quorum": float(wanted), "hosts_with_other_sums": float(len(names))}
     return replace(view, figures=figures, words={**view.words, "other sums": ", ".join(names[:NAMED_MAX]) or "none"})
 
 

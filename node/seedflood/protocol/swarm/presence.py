@@ -50,6 +50,7 @@ class Presence:
         outbox: Outbox[Outputs],
     ) -> None:
         self.changed: set[OriginId] = set()
+        self.sign = sign
         self.membership = membership
         self.neighbours = neighbours
         self.liveness = Liveness()

@@ -24,7 +24,7 @@ class Survey(JournalTable):
         "record BLOB NOT NULL)",
         "CREATE UNIQUE INDEX strands_by_origin ON strands (origin, step)",
         "CREATE TABLE epochs (epoch INTEGER PRIMARY KEY, frontier BLOB NOT NULL, coefficients BLOB NOT NULL, "
-        "warrant BLOB)",
+        "certificate BLOB NOT NULL)",
     )
 
     def __init__(self, store: Store, refresh_period: int) -> None:
@@ -39,9 +39,8 @@ class Survey(JournalTable):
         return self._are_sums_whole() and self._are_strands_whole()
 
     def _are_sums_whole(self) -> bool:
-        for epoch, frontier, coefficients, warrant in self._store.connection.execute("SELECT * FROM epochs"):
-            is_sum = is_whole(frontier, epoch) and is_whole(coefficients, epoch)
-            if not is_sum or not (warrant is None or is_whole(warrant, epoch)):
+        for epoch, frontier, coefficients, certificate in self._store.connection.execute("SELECT * FROM epochs"):
+            if not all(is_whole(record, epoch) for record in (frontier, coefficients, certificate)):
                 return False
             self.inventory.sums[epoch] = decode_frontier(epoch, frontier)
             with contextlib.suppress(zlib.error):  # the core finds such a sum and reports it

@@ -26,7 +26,7 @@ from seedflood.storage.seedflood.records import (
 from seedflood.storage.store import Store
 from seedflood.storage.tables import signed
 from seedflood.wire import flood_pb2 as pb
-from seedflood.wire.members import warrant_from_wire, warrant_to_wire
+from seedflood.wire.digests import votes_from_wire, votes_to_wire
 
 Stretch = tuple[OriginId, int, int, int]
 """(origin, first, last, end): the strands of an origin that begin at one of the steps first..last and end by `end`."""
@@ -58,10 +58,10 @@ _DELETE = f"DELETE {_STRETCH}"
 
 _FRONTIERS = "SELECT epoch, frontier FROM epochs WHERE epoch BETWEEN ? AND ? ORDER BY epoch"
 _EPOCHS = "SELECT epoch FROM epochs ORDER BY epoch"
-_SUM = "SELECT frontier, coefficients, warrant FROM epochs WHERE epoch = ?"
+_SUM = "SELECT frontier, coefficients, certificate FROM epochs WHERE epoch = ?"
 _PUT = (
     "INSERT INTO epochs VALUES (?, ?, ?, ?) ON CONFLICT (epoch) DO UPDATE SET frontier = excluded.frontier, "
-    "coefficients = excluded.coefficients, warrant = IFNULL(excluded.warrant, warrant)"
+    "coefficients = excluded.coefficients, certificate = excluded.certificate"
 )
 
 _NO_GAP = (0, -1)
@@ -328,22 +328,19 @@ class Sums:
         return self.frontiers(epoch, epoch).get(epoch, ())
 
     def get(self, epoch: int) -> ClosedEpoch:
-        ((frontier, coefficients, warrant),) = self._store.rows(_SUM, epoch)
+        ((frontier, coefficients, certificate),) = self._store.rows(_SUM, epoch)
         with self._store.reading(f"the sum of epoch {epoch}"):
-            signed_by = None if warrant is None else pb.Warrant.FromString(unsealed(warrant, epoch))
             return ClosedEpoch(
                 epoch,
                 decode_frontier(epoch, frontier),
                 unsealed(coefficients, epoch),
-                warrant=None if signed_by is None else warrant_from_wire(signed_by),
+                certificate=votes_from_wire(pb.Votes.FromString(unsealed(certificate, epoch))),
             )
 
     def put(self, closed: ClosedEpoch) -> None:
-        """Writes a sum, and its warrant if it has one. That of an earlier sum may stay else: it convinces nobody."""
-        epoch, warrant = closed.epoch, None
-        if closed.warrant is not None:
-            warrant = sealed(warrant_to_wire(closed.warrant).SerializeToString(), epoch)
-        row = epoch, encode_frontier(epoch, closed.frontier), sealed(closed.coefficients, epoch), warrant
+        """Writes a sum with its certificate."""
+        epoch, votes = closed.epoch, votes_to_wire(closed.certificate).SerializeToString()
+        row = epoch, encode_frontier(epoch, closed.frontier), sealed(closed.coefficients, epoch), sealed(votes, epoch)
         self._store.connection.execute(_PUT, row)
         self._all = None if self._all is None else _joined(self._all, closed.frontier)
 

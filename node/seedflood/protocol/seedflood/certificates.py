@@ -1,0 +1,199 @@
+"""Votes and certificates: when may the sum of an epoch take the place of its bundles, and who believes it?
+
+A sum takes the place of hundreds of signed bundles, and is not signed itself. So each host that has taken the sum of an
+epoch that is over signs a *vote*: the epoch, the digest of the steps that the sum covers, and the digest of the sum. A
+host votes once on an epoch. Its vote is on its disk before anyone hears it, and a host that lost its disk learns its
+votes from its former neighbours before it speaks again (`catchup`). Votes flood. All that matter are told on a new link
+and with the answer to any pull, and who still misses some asks for them by a pull.
+
+Enough equal votes are a *certificate*. It is kept and travels with the sum, and it is final: what comes late for the
+epoch stays a bundle beside the sum. How many votes are enough?
+
+* In closed runs without strict windows: a majority of all hosts that were ever listed and did not begin after the
+  epoch, or all that may train now. Any two majorities share a host, and no honest host votes twice. So there is one
+  certificate, as long as liars are few, and a host that is away for long, or dead, stops nothing.
+* Else everyone who takes part has to have voted for the same steps, and more than half of them for the sum. So nothing
+  can come late that is no longer waited for. A host that left before the end of the run may return, so it is awaited
+  like the others for another RETURN_ROUNDS: were it not, two sides that each believe that the other has left would go
+  apart.
+
+If the hosts of a closed run voted for different steps, since the network was split at the end of an epoch, there is no
+certificate. Then the epoch stays bundles on all hosts, and nothing else follows: they are kept, repaired and served
+like those of an open epoch. It costs space, and needs no second vote.
+
+Who is given a sum wants votes of more than half of those who took part in the epoch as far as it knows, not counting
+its own; in an open run of more than half of the clients. That is less than its maker saw, for statements may have
+changed since.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import chain, islice
+
+from seedflood.protocol.origin import STEP_MAX, OriginId
+from seedflood.protocol.seedflood.messages import EpochDigest, Vote
+from seedflood.protocol.seedflood.rules import Rules
+from seedflood.protocol.swarm.gate import Gate
+from seedflood.protocol.swarm.membership import Membership
+from seedflood.protocol.swarm.messages import Member
+
+RETURN_ROUNDS = 4096
+"""How many rounds after its last step an origin that left may return and still find all bundles that it lacks."""
+
+EPOCHS_TOLD_MAX = 64
+"""Of how many epochs without a certificate, the earliest ones, votes are looked at and told at once."""
+
+CERTIFIED_EPOCHS_TOLD = 16
+"""Of how many epochs with a certificate, the latest ones, votes are kept and told."""
+
+DOUBLES_MAX = 64
+"""Of so many hosts two votes on one epoch are kept."""
+
+
+class Certificates:
+    """doubles: by host, two of its votes that contradict each other."""
+
+    def __init__(self, rules: Rules, gate: Gate, membership: Membership, origin: OriginId) -> None:
+        self.doubles: dict[OriginId, tuple[Vote, Vote]] = {}
+        self._rules = rules
+        self._gate = gate
+        self._membership = membership
+        self._origin = origin
+        self._votes: dict[int, dict[OriginId, Vote]] = {}
+        """By epoch: the first vote of each host. Not of epochs whose certificate is long known."""
+        self._certified: dict[int, EpochDigest] = {}
+        self._reached = 0
+        """The step behind the last epoch on which we voted."""
+
+    @property
+    def is_by_majority(self) -> bool:
+        """Is a majority enough? Else everyone who takes part has to vote."""
+        return self._gate.is_closed and self._rules.window != "strict"
+
+    @property
+    def has_votes(self) -> bool:
+        """Has anyone ended an epoch?"""
+        return bool(self._votes)
+
+    def ours(self) -> list[Vote]:
+        """Our votes on epochs that matter yet."""
+        return [votes[self._origin] for votes in self._votes.values() if self._origin in votes]
+
+    def ours_on(self, epoch: int) -> Vote | None:
+        return self._votes.get(epoch, {}).get(self._origin)
+
+    def is_news(self, vote: Vote) -> bool:
+        """Should it be verified? A second vote of its host on the epoch is news once."""
+        if not 0 <= vote.epoch < self._rules.steps // self._rules.refresh_period:
+            return False
+        if vote.epoch in self._certified and vote.epoch not in self._votes:
+            return False
+        known = self._votes.get(vote.epoch, {}).get(vote.origin)
+        if known is None:
+            return True
+        return known.digests != vote.digests and vote.origin not in self.doubles and len(self.doubles) < DOUBLES_MAX
+
+    def take(self, vote: Vote) -> bool:
+        """Keeps a vote that was verified. False: its host has voted otherwise before, and both votes are kept."""
+        known = self._votes.setdefault(vote.epoch, {}).setdefault(vote.origin, vote)
+        if known.digests != vote.digests:
+            self.doubles[vote.origin] = known, vote
+        elif vote.origin == self._origin:
+            self._reached = max(self._reached, (vote.epoch + 1) * self._rules.refresh_period)
+        return known.digests == vote.digests
+
+    def told(self) -> list[Vote]:
+        """What others need to know as much as we do."""
+        waiting = islice((epoch for epoch in sorted(self._votes) if epoch not in self._certified), EPOCHS_TOLD_MAX)
+        of_epochs = chain(sorted(self._certified.keys() & self._votes.keys()), waiting)
+        votes = [vote for epoch in of_epochs for vote in self._votes[epoch].values()]
+        return votes + [second for _, second in self.doubles.values()]
+
+    def waiting(self) -> list[int]:
+        """The epochs on which we voted, and that have no certificate yet."""
+        return [vote.epoch for vote in self.ours() if vote.epoch not in self._certified]
+
+    def of(self, epoch: int) -> EpochDigest | None:
+        """What the certificate of an epoch says, if there is one."""
+        return self._certified.get(epoch)
+
+    def votes_for(self, epoch: int, digests: EpochDigest) -> tuple[Vote, ...]:
+        """The certificate of an epoch, or what there is of it."""
+        return tuple(vote for vote in self._votes.get(epoch, {}).values() if vote.digests == digests)
+
+    def against(self, epoch: int, digests: EpochDigest) -> list[OriginId]:
+        """Who has voted for another sum of the same steps."""
+        votes = self._votes.get(epoch, {}).values()
+        return [one.origin for one in votes if one.digests[0] == digests[0] and one.digests[1] != digests[1]]
+
+    def note(self, epoch: int, digests: EpochDigest) -> None:
+        """This epoch has a certificate: it was found here, or came with a sum."""
+        self._certified[epoch] = digests
+        kept = sorted(self._certified.keys() & self._votes.keys())
+        for one in kept[:-CERTIFIED_EPOCHS_TOLD]:
+            del self._votes[one]
+
+    def review(self) -> list[tuple[int, EpochDigest]]:
+        """The epochs that have enough votes since this was called last."""
+        members = self._membership.all()
+        waiting = islice((epoch for epoch in sorted(self._votes) if epoch not in self._certified), EPOCHS_TOLD_MAX)
+        found = [(epoch, digests) for epoch in waiting if (digests := self._find(epoch, members)) is not None]
+        for epoch, digests in found:
+            self.note(epoch, digests)
+        return found
+
+    def suffices(self, epoch: int, signers: Collection[OriginId]) -> bool:
+        """Is a sum to be believed that these have signed, if somebody else gives it to us?"""
+        if self.is_by_majority:
+            return self._is_majority(epoch, signers)
+        first, end = epoch * self._rules.refresh_period, (epoch + 1) * self._rules.refresh_period
+        words = (word for word in self._membership.words() if word.first_step < end)
+        others = {word.origin for word in words if word.last_step is None or word.last_step >= first}
+        others = (others | set(signers)) - {self._origin}
+        count = len(others) if self._gate.is_closed else max(len(others), self._rules.clients - 1)
+        return 2 * len(set(signers) - {self._origin}) > count
+
+    def votes_wanted(self) -> int:
+        """How many votes a majority is now."""
+        trainers = self._gate.trainers or ()
+        return min(len(self._gate.listed) // 2 + 1, max(len(trainers), 1))
+
+    def _find(self, epoch: int, members: Iterable[Member]) -> EpochDigest | None:
+        """What enough votes say."""
+        votes = {origin: vote for origin, vote in self._votes[epoch].items() if origin not in self.doubles}
+        sides: dict[EpochDigest, set[OriginId]] = {}
+        for origin, vote in votes.items():
+            sides.setdefault(vote.digests, set()).add(origin)
+        largest = max(sides, key=lambda digests: (len(sides[digests]), digests), default=None)
+        if largest is None:
+            return None
+        if self.is_by_majority:
+            return largest if self._is_majority(epoch, sides[largest]) else None
+        return largest if self._is_unanimous(epoch, votes, len(sides[largest]), members) else None
+
+    def _is_majority(self, epoch: int, signers: Collection[OriginId]) -> bool:
+        gate, trainers = self._gate, self._gate.trainers or frozenset()
+        counted = {one for one in gate.listed if one in signers or not self._began_after(one, epoch)}
+        return 2 * len(counted.intersection(signers)) > len(counted) or (bool(trainers) and trainers.issubset(signers))
+
+    def _began_after(self, origin: OriginId, epoch: int) -> bool:
+        word = self._membership.spoken(origin)
+        return word is not None and word.first_step >= (epoch + 1) * self._rules.refresh_period
+
+    def _is_unanimous(self, epoch: int, votes: Mapping[OriginId, Vote], equal: int, members: Iterable[Member]) -> bool:
+        """Has everyone who takes part voted for the same steps, and are more than half of them for one sum? Where there
+        are other origins, one of them must have voted, even if it has left: nobody is its own witness."""
+        if self._membership.taking_part < self._rules.clients or len({vote.digests[0] for vote in votes.values()}) > 1:
+            return False
+        is_everyone = all(origin in votes for origin in self._awaited(epoch, members))
+        return is_everyone and 2 * equal > len(votes) and equal >= min(2, self._rules.clients)
+
+    def _awaited(self, epoch: int, members: Iterable[Member]) -> Iterator[OriginId]:
+        """Who has to vote where no majority is enough."""
+        rules = self._rules
+        end, return_steps = (epoch + 1) * rules.refresh_period, RETURN_ROUNDS * rules.local_steps
+        for member in members:
+            last = member.last_step
+            takes_part = last is None and member.first_step < min(end, STEP_MAX)
+            has_left = last is not None and 0 <= last < rules.steps - 1
+            if takes_part or (has_left and self._reached <= (last or 0) + return_steps):
+                yield member.origin

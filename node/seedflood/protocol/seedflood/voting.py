@@ -1,0 +1,149 @@
+"""Voting on the sums of epochs: our votes are cast and kept, those of others checked and passed on (`certificates`).
+
+A host whose vote for the same steps says another sum has another replica than we, or lies. So if as many others as not
+say another sum than ours, we doubt our replica. Who says another sum than the certificate is named.
+"""
+
+import struct
+from collections.abc import Iterable, Mapping
+
+from seedflood.protocol.origin import OriginId
+from seedflood.protocol.seedflood.admission import Admission
+from seedflood.protocol.seedflood.donors import Donors
+from seedflood.protocol.seedflood.holdings import Holdings
+from seedflood.protocol.seedflood.messages import ClosedEpoch, EpochDigest, Vote, Votes
+from seedflood.protocol.seedflood.outputs import Outputs
+from seedflood.protocol.seedflood.rules import Rules
+from seedflood.protocol.seedflood.watch import DigestWatch
+from seedflood.protocol.swarm.outbox import Outbox
+from seedflood.protocol.swarm.outputs import Record
+from seedflood.protocol.swarm.presence import Presence
+
+ASK_SECONDS_MIN, ASK_SECONDS_MAX = 4.0, 600.0
+"""How long an epoch may be without a certificate until neighbours are asked for votes; twice as long each time."""
+
+VOTES_KEY = b"votes"
+_RECORD = struct.Struct(">Q32s32s64s")
+
+
+class Voting:
+    """misvoting: the hosts, by name, that say another sum than a certificate."""
+
+    def __init__(
+        self,
+        holdings: Holdings,
+        presence: Presence,
+        admission: Admission,
+        donors: Donors,
+        watch: DigestWatch,
+        outbox: Outbox[Outputs],
+        rules: Rules,
+    ) -> None:
+        self.misvoting: dict[OriginId, str] = {}
+        self._certificates = holdings.certificates
+        self._closings = holdings.closings
+        self._presence = presence
+        self._admission = admission
+        self._donors = donors
+        self._watch = watch
+        self._outbox = outbox
+        self._run_id = rules.run_id
+        self._is_changed = False
+        self._waiting: list[int] = []
+        self._ask_at, self._pause = 0.0, ASK_SECONDS_MIN
+
+    def recall(self, records: Mapping[bytes, bytes]) -> None:
+        """Our votes, as the journal keeps them."""
+        for epoch, covered, total, signature in _RECORD.iter_unpack(records.get(VOTES_KEY, b"")):
+            self._certificates.take(Vote(self._presence.ours.origin, epoch, EpochDigest(covered, total), signature))
+
+    def connected(self, peer: OriginId) -> None:
+        """Tells a new neighbour the votes that matter."""
+        if votes := self._certificates.told():
+            self._outbox.send(peer, Votes(tuple(votes)))
+
+    def cast(self, closed: ClosedEpoch, digests: EpochDigest, now: float) -> None:
+        """Votes for our sum, unless we have voted on its epoch. We look at it again in any case."""
+        ours, self._is_changed = self._presence.ours, True
+        if self._certificates.ours_on(closed.epoch) is None:
+            vote = Vote(ours.origin, closed.epoch, digests)
+            vote = vote._replace(signature=self._presence.sign(vote.signed_bytes(self._run_id, ours.public_key)))
+            self._certificates.take(vote)
+            self._keep()
+            self._spread([vote])
+        self._compare(closed.epoch, now)
+
+    def receive(self, peer: OriginId, votes: Iterable[Vote], now: float) -> None:
+        """Takes votes that are news, and passes them on. Raises PeerError for a wrong signature."""
+        certificates, ours = self._certificates, self._presence.ours.origin
+        news = []
+        for vote in votes:
+            if certificates.is_news(vote) and self._admission.admits_vote(vote):
+                news.append(vote)
+                if not certificates.take(vote):
+                    name = self._presence.membership.name(vote.origin)
+                    self._outbox.tell("a host votes twice", "error", member=name, epoch=vote.epoch)
+        if any(vote.origin == ours for vote in news):
+            self._keep()
+        if news:
+            self._is_changed = True
+            self._spread(news, peer)
+        for epoch in sorted({vote.epoch for vote in news}):
+            self._compare(epoch, now)
+
+    def review(self) -> list[ClosedEpoch]:
+        """Called when votes or members have changed. Returns the sums that may take the place of bundles now."""
+        if not (self._is_changed or self._presence.changed):
+            return []
+        self._is_changed = False
+        for epoch, digests in self._certificates.review():
+            for origin in self._certificates.against(epoch, digests):
+                if origin not in self.misvoting:
+                    self.misvoting[origin] = name = self._presence.membership.name(origin)
+                    self._outbox.tell("a host signs another sum than the others", "error", member=name, epoch=epoch)
+        return self._closings.agreed()
+
+    def signed(self, closed: ClosedEpoch) -> EpochDigest | None:
+        """The digests of a sum that somebody gives us, if it comes with a certificate. Raises PeerError for a wrong
+        signature."""
+        votes = closed.certificate
+        if not votes or {(vote.epoch, vote.digests) for vote in votes} != {(closed.epoch, votes[0].digests)}:
+            return None
+        digests, known = votes[0].digests, self._certificates.of(closed.epoch)
+        if known is not None:
+            return digests if known == digests else None
+        signers = {vote.origin for vote in votes if self._admission.admits_vote(vote)}
+        return digests if self._certificates.suffices(closed.epoch, signers) else None
+
+    def ask(self, now: float) -> None:
+        """Once per comparison period: if an epoch has no certificate for long, asks the neighbours what they know."""
+        waiting = self._certificates.waiting()
+        if waiting != self._waiting:
+            self._waiting, self._pause = waiting, ASK_SECONDS_MIN
+            self._ask_at = now + self._pause
+        elif waiting and now >= self._ask_at:
+            self._pause = min(2 * self._pause, ASK_SECONDS_MAX)
+            self._ask_at = now + self._pause
+            self._donors.want_all()
+
+    def _compare(self, epoch: int, now: float) -> None:
+        """Doubts our replica if at least as many others have voted for another sum of the same steps as for ours."""
+        digests = self._closings.digests(epoch)
+        if digests is None:
+            return
+        others = [one for one in self._certificates.against(epoch, digests) if self._watch.jury.counts(one, now)]
+        others = [one for one in others if one != self._presence.ours.origin]
+        same = {vote.origin for vote in self._certificates.votes_for(epoch, digests)} | {self._presence.ours.origin}
+        if others and len(others) >= len(same):
+            self._watch.doubt(others, self._presence.membership.name(others[0]), self._outbox)
+
+    def _spread(self, votes: Iterable[Vote], source: OriginId | None = None) -> None:
+        message = Votes(tuple(votes))
+        self._outbox.outputs.send += [(peer, message) for peer in self._presence.neighbours if peer != source]
+
+    def _keep(self) -> None:
+        """Our votes are to be on the disk before anyone hears them."""
+        packed = [_RECORD.pack(vote.epoch, *vote.digests, vote.signature) for vote in self._certificates.ours()]
+        outputs = self._outbox.outputs
+        outputs.is_durable = True
+        outputs.records.append(Record(VOTES_KEY, b"".join(packed)))

@@ -1,0 +1,280 @@
+"""How many votes make a certificate: of any two sums of an epoch with certificates, there is only one."""
+
+import hashlib
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from origins import A, B, C, D, E, epoch, make_rules, pretend_signature, verify
+
+from seedflood.protocol.frontier import Frontier
+from seedflood.protocol.origin import STEP_MAX
+from seedflood.protocol.seedflood.certificates import CERTIFIED_EPOCHS_TOLD, RETURN_ROUNDS, Certificates
+from seedflood.protocol.seedflood.epochs import CLOSING_ROUNDS, OVERDUE_EPOCHS, Closings
+from seedflood.protocol.swarm.gate import Gate
+from seedflood.protocol.swarm.membership import Membership
+from seedflood.protocol.swarm.roster import Entry, Roster
+
+OPERATOR = hashlib.sha256(b"operator").digest()
+PERIOD = 2
+ORIGINS = (A, B, C, D, E)
+BUNDLES = [origin.bundle(step) for origin in ORIGINS for step in range(PERIOD)]
+AFTER = 10
+"""The step at which the first epoch is closed, and no other, whatever is lacking."""
+ONE, OTHER = epoch(0, A.held(2), total=1), epoch(0, A.held(2), total=2)
+MORE = epoch(0, A.held(2), B.held(2), total=1)
+
+
+def roster_of(*hosts, removed=()):
+    entries = [Entry(one.name, one.public_key, () if one in removed else ("train",)) for one in hosts]
+    return Roster(1, tuple(entries)).signed(lambda told: pretend_signature(OPERATOR, told), OPERATOR, "")
+
+
+def gate_of(*hosts, removed=()):
+    return Gate(verify, OPERATOR, "", roster_of(*hosts, removed=removed))
+
+
+def closed_run(*hosts, removed=(), window="bounded", members=(), us=A):
+    """The votes of a closed run as one host knows them."""
+    rules = make_rules(clients=len(hosts), refresh_period=PERIOD, window=window)
+    return Certificates(rules, gate_of(*hosts, removed=removed), Membership(members), us.id)
+
+
+def open_run(*members, clients=None, steps=100, period=PERIOD, window="strict"):
+    rules = make_rules(clients=clients or len(members), refresh_period=period, steps=steps, window=window)
+    return Certificates(rules, Gate(verify), Membership(members), A.id)
+
+
+def found(certificates, *votes):
+    """Does a certificate follow from these votes, and for which sum?"""
+    for vote in votes:
+        assert certificates.is_news(vote)
+        certificates.take(vote)
+    certificates.review()
+    return certificates.of(0)
+
+
+def votes(closed, *origins):
+    return [one.vote(closed) for one in origins]
+
+
+# Where a majority is enough
+
+
+class Host:
+    """One host of five: what it holds of the first epoch, the sum in its journal, and the votes that it knows."""
+
+    def __init__(self, origin):
+        self.origin = origin
+        self.certificates = closed_run(*ORIGINS, us=origin)
+        self.closings = Closings(self.certificates._rules, self.certificates)
+        self.held = Frontier()
+        self.sum = None
+
+    def hear(self, bundle):
+        if not self.held.holds(*bundle.span):
+            self.held.add(*bundle.span)
+            self.closings.note([bundle])
+
+    def close(self):
+        for order in self.closings.due(AFTER, lambda _: False, lambda _: True):
+            closed = epoch(order.epoch, *order.frontier, total=Frontier(order.frontier).count())
+            if self.closings.summed(closed) is not None and self.certificates.ours_on(0) is None:
+                self.certificates.take(self.origin.vote(closed))
+
+    def meet(self, peer):
+        """Hears the votes that the other knows."""
+        for vote in peer.certificates.told():
+            if self.certificates.is_news(vote):
+                assert self.certificates.take(vote), "an honest host votes twice"
+        self.certificates.review()
+        for closed in self.closings.agreed():
+            self.sum = closed
+
+    def pull(self, donor):
+        """Takes what the other holds and it lacks: a sum, if there is one, and else bundles."""
+        if donor.sum is not None and not self.held.covers(donor.sum.frontier) and self.closings.may_adopt(0):
+            signers = {vote.origin for vote in donor.sum.certificate}
+            assert self.certificates.suffices(0, signers)
+            self.certificates.note(0, donor.sum.certificate[0].digests)
+            self.closings.restore(donor.sum)
+            self.sum = donor.sum
+            for one in donor.sum.frontier:
+                self.held.add_held(one)
+        for bundle in BUNDLES:
+            if donor.held.holds(*bundle.span) and not donor.closings.stands_for(bundle):
+                self.hear(bundle)
+
+
+HOSTS = st.integers(0, 4)
+ACTIONS = st.one_of(
+    st.tuples(st.just("hear"), HOSTS, st.integers(0, 9)),
+    st.tuples(st.just("close"), HOSTS),
+    st.tuples(st.just("meet"), HOSTS, HOSTS),
+    st.tuples(st.just("pull"), HOSTS, HOSTS),
+)
+
+
+@settings(max_examples=200)
+@given(st.lists(ACTIONS, max_size=50))
+def test_whatever_hosts_hear_and_when_one_sum_is_certified_at_most_and_in_the_end_all_hold_the_same(actions):
+    hosts = [Host(origin) for origin in ORIGINS]
+    for action in actions:
+        match action:
+            case "hear", one, bundle:
+                hosts[one].hear(BUNDLES[bundle])
+            case "close", one:
+                hosts[one].close()
+            case "meet", one, other:
+                hosts[one].meet(hosts[other])
+            case "pull", one, donor:
+                hosts[one].pull(hosts[donor])
+        assert len({host.sum.certificate[0].digests for host in hosts if host.sum is not None}) <= 1
+    for host in hosts * 3:
+        for peer in hosts:
+            host.meet(peer)
+            host.pull(peer)
+    assert len({host.held.digest() for host in hosts}) == 1
+
+
+@pytest.mark.parametrize(("hosts", "wanted"), [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3)])
+def test_a_majority_is_more_than_half(hosts, wanted):
+    certificates = closed_run(*ORIGINS[:hosts])
+    assert certificates.votes_wanted() == wanted
+    assert found(certificates, *votes(ONE, *ORIGINS[: wanted - 1])) is None
+    assert found(certificates, ORIGINS[wanted - 1].vote(ONE)) == A.vote(ONE).digests
+
+
+@pytest.mark.parametrize(
+    ("signers", "removed", "is_met"),
+    [
+        ((A, B, C), (), True),
+        ((A, B), (), False),
+        ((A, B, C), (B, C), True),
+        ((D, E), (A, B), False),
+        ((D, E), (A, B, C), True),
+        ((A, B), (A, B, C), False),
+    ],
+)
+def test_removed_hosts_count_and_all_who_stay_are_enough(signers, removed, is_met):
+    certificates = closed_run(*ORIGINS, removed=removed)
+    assert (found(certificates, *votes(ONE, *signers)) is not None) == is_met
+    assert certificates.suffices(0, {one.id for one in signers}) == is_met
+
+
+def test_hosts_that_were_added_after_the_epoch_do_not_count():
+    added = [one.member(first_step=PERIOD) for one in (C, D, E)]
+    assert closed_run(*ORIGINS).suffices(0, {A.id, B.id}) is False
+    assert closed_run(*ORIGINS, members=added).suffices(0, {A.id, B.id}) is True
+
+
+def test_of_votes_for_different_steps_none_makes_a_certificate():
+    certificates = closed_run(*ORIGINS)
+    assert found(certificates, *votes(ONE, A, B), *votes(MORE, C, D)) is None
+    assert certificates.waiting() == [0]
+
+
+# Where everyone has to vote
+
+
+def test_strict_windows_and_open_runs_want_the_votes_of_all_who_take_part():
+    assert closed_run(*ORIGINS).is_by_majority
+    assert not closed_run(*ORIGINS, window="strict").is_by_majority
+    members = [one.member() for one in (A, B, C)]
+    for certificates in (open_run(*members, window="none"), closed_run(A, B, C, window="strict", members=members)):
+        assert found(certificates, *votes(ONE, A, B)) is None
+        assert found(certificates, C.vote(ONE)) == A.vote(ONE).digests
+
+
+def test_who_says_another_sum_of_the_same_steps_is_outvoted():
+    members = [one.member() for one in (A, B, C)]
+    certificates = open_run(*members)
+    assert found(certificates, *votes(ONE, A, B), C.vote(OTHER)) == A.vote(ONE).digests
+    assert certificates.against(0, A.vote(ONE).digests) == [C.id]
+    assert found(open_run(*members[:2]), A.vote(ONE), B.vote(OTHER)) is None
+
+
+def test_a_vote_for_other_steps_keeps_the_bundles():
+    members = [one.member() for one in (A, B, C)]
+    assert found(open_run(*members), *votes(ONE, A, B), C.vote(MORE)) is None
+
+
+@pytest.mark.parametrize("absent", [{"last_step": 99}, {"first_step": STEP_MAX}, {"first_step": 2}, {"last_step": -1}])
+def test_who_has_finished_or_took_no_part_is_not_waited_for(absent):
+    certificates = open_run(A.member(), B.member(), C.member(**absent), clients=2)
+    assert found(certificates, *votes(ONE, A, B)) is not None
+
+
+def test_who_left_on_the_way_may_return_and_need_our_bundles_for_a_long_time():
+    period, steps = RETURN_ROUNDS, 4 * RETURN_ROUNDS
+    certificates = open_run(A.member(), B.member(), C.member(last_step=0), steps=steps, period=period)
+    first, second = (epoch(number, A.held(1)) for number in (0, 1))
+    assert found(certificates, *votes(first, A, B)) is None
+    assert found(certificates, *votes(second, A, B)) is not None
+
+
+def test_before_all_clients_have_come_there_is_no_certificate():
+    assert found(open_run(A.member(), B.member(), clients=3), *votes(ONE, A, B)) is None
+
+
+def test_nobody_is_its_own_witness_but_who_is_alone_in_its_run():
+    gone = B.member(last_step=99)
+    assert found(open_run(A.member(), gone), A.vote(ONE)) is None
+    assert found(open_run(A.member(), gone), *votes(ONE, A, B)) is not None
+    assert found(open_run(A.member()), A.vote(ONE)) is not None
+
+
+# What others give us
+
+
+@pytest.mark.parametrize(("signers", "is_enough"), [((), False), ((B,), False), ((B, C), True), ((A, B), False)])
+def test_a_sum_needs_votes_of_most_others_who_took_part(signers, is_enough):
+    certificates = open_run(*(one.member() for one in (A, B, C, D)))
+    assert certificates.suffices(0, {one.id for one in signers}) == is_enough
+
+
+def test_one_who_knows_nobody_yet_believes_no_single_donor():
+    assert not open_run(A.member(), B.member(), clients=4).suffices(0, {B.id})
+    assert open_run(A.member(), B.member(), clients=2).suffices(0, {B.id})
+
+
+# What is kept
+
+
+def test_the_first_vote_counts_and_two_are_kept_as_proof():
+    certificates = open_run(*(one.member() for one in (A, B, C)))
+    assert certificates.take(B.vote(ONE))
+    assert not certificates.is_news(B.vote(ONE))
+    assert certificates.is_news(B.vote(OTHER))
+    assert not certificates.take(B.vote(OTHER))
+    assert certificates.doubles == {B.id: (B.vote(ONE), B.vote(OTHER))}
+    assert set(certificates.told()) == {B.vote(ONE), B.vote(OTHER)}
+    assert not certificates.is_news(B.vote(MORE))
+
+
+def test_votes_on_epochs_that_the_run_does_not_have_are_not_taken():
+    assert not open_run(A.member(), steps=3).is_news(A.vote(epoch(1)))
+
+
+def test_votes_are_kept_until_their_certificate_is_long_known():
+    certificates = open_run(A.member(), B.member())
+    for number in range(CERTIFIED_EPOCHS_TOLD + 5):
+        found(certificates, *votes(epoch(number), A, B))
+    assert {vote.epoch for vote in certificates.told()} == set(range(5, CERTIFIED_EPOCHS_TOLD + 5))
+    assert not certificates.is_news(B.vote(ONE))
+    assert certificates.waiting() == []
+
+
+def test_an_epoch_that_lacks_something_is_closed_one_epoch_later_if_nobody_can_say_it_who_is_there():
+    def due(step, *, is_held_of_reached, is_by_majority=True):
+        certificates = closed_run(*ORIGINS) if is_by_majority else open_run(A.member())
+        closings = Closings(certificates._rules, certificates)
+        closings.note([A.bundle(0)])
+        return len(closings.due(step, lambda _: False, lambda _: is_held_of_reached))
+
+    end = PERIOD + CLOSING_ROUNDS
+    assert due(end, is_held_of_reached=True) == 1
+    assert due(2 * PERIOD - 1, is_held_of_reached=True) == 0
+    assert due(end, is_held_of_reached=False) == 0
+    assert due(PERIOD + OVERDUE_EPOCHS * PERIOD, is_held_of_reached=False) == 1
+    assert due(99, is_held_of_reached=True, is_by_majority=False) == 0
