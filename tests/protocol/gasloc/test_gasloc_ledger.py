@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seedflood.protocol.gasloc.ledger import Account, Entry, Ledger
+from seedflood.protocol.gasloc.ledger import Account, Ledger, LedgerEntry
 from seedflood.protocol.gasloc.outbox import Outbox
 
 A, B = 7, 2**64 - 1
@@ -41,7 +41,7 @@ def journal():
     head=st.tuples(st.integers(-1, 2**40), st.binary(min_size=32, max_size=32), st.integers(-1, 2**40)),
     entries=st.lists(
         st.builds(
-            Entry,
+            LedgerEntry,
             st.integers(0, 2**40),
             st.integers(1, 2**16 - 1),
             st.binary(min_size=32, max_size=32),
@@ -158,5 +158,5 @@ def test_records_of_others_are_left_alone():
 
 
 def test_the_weight_is_that_of_the_end_with_more_partners():
-    assert Entry(0, 1, DIGEST).weight == 1 / 2
-    assert Entry(0, 4, DIGEST).weight == 1 / 5
+    assert LedgerEntry(0, 1, DIGEST).weight == 1 / 2
+    assert LedgerEntry(0, 4, DIGEST).weight == 1 / 5

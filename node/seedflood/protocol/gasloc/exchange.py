@@ -17,7 +17,7 @@ from seedflood.protocol.gasloc.messages import Decline, Kept, Kind, Offer, Outco
 from seedflood.protocol.gasloc.orders import Correct, Drop, Keep, Share
 from seedflood.protocol.gasloc.outbox import Outbox
 from seedflood.protocol.gasloc.pace import Pace
-from seedflood.protocol.gasloc.pairing import Pairing, Stage
+from seedflood.protocol.gasloc.pairing import Pairing, PairStage
 from seedflood.protocol.gasloc.rules import Bounds, GaslocRules
 from seedflood.protocol.gasloc.stated import known_links, standing_still
 from seedflood.protocol.gasloc.transfer import Content, Receiving
@@ -81,7 +81,7 @@ class Exchange:
     @property
     def is_vain(self) -> bool:
         """Were all pairs skipped?"""
-        return all(pairing.stage is Stage.SKIPPED for pairing in self._pairings.values())
+        return all(pairing.stage is PairStage.SKIPPED for pairing in self._pairings.values())
 
     # A round
 
@@ -109,7 +109,7 @@ class Exchange:
         """Ends the round. Returns the partners that mix with us. Pairs in doubt stay in doubt."""
         assert self.content is not None, "a round ends once"
         assert self.is_over, "somebody is waited for"
-        shares = tuple(one.share for one in self._pairings.values() if one.stage is Stage.MIXED)
+        shares = tuple(one.share for one in self._pairings.values() if one.stage is PairStage.MIXED)
         for partner in self._pairings:
             self._carrier.withdraw(partner, self.content.digest)
         self.content = None
@@ -142,7 +142,7 @@ class Exchange:
     def _consider(self, peer: OriginId, offer: Offer, now: float) -> None:
         """Handles an offer of a neighbour that is not our partner in our view of the graph; its view differs. It is
         accepted if a place is left."""
-        taken = sum(one.stage is not Stage.SKIPPED for one in self._pairings.values())
+        taken = sum(one.stage is not PairStage.SKIPPED for one in self._pairings.values())
         if not self._trust.is_trusted(peer, self.round):
             self._decline(peer, offer, Reason.DISTRUST)
         elif self._ledger.doubt(peer) is not None:
@@ -158,7 +158,7 @@ class Exchange:
     def _begin_transfer(self, pairing: Pairing, offer: Offer, now: float) -> None:
         """The partner has reached the round, too: starts the transfer."""
         pairing.theirs = offer
-        pairing.enter(Stage.MOVING)
+        pairing.enter(PairStage.MOVING)
         size = pairing.ours.size + offer.size
         pairing.deadline = now + self._pace.transfer_seconds(pairing.partner, size)
         try:
@@ -184,9 +184,9 @@ class Exchange:
             return  # it is handled when we reach that round
         elif pairing is None:
             self._consider(peer, offer, now)
-        elif pairing.stage is Stage.OFFERED:
+        elif pairing.stage is PairStage.OFFERED:
             self._begin_transfer(pairing, offer, now)
-        elif pairing.stage is Stage.SKIPPED:
+        elif pairing.stage is PairStage.SKIPPED:
             self._decline(peer, offer, Reason.LATE)
 
     def declined(self, peer: OriginId, decline: Decline) -> None:
@@ -204,8 +204,8 @@ class Exchange:
         pairing = self._pairings.get(peer)
         if pairing is None or pairing.theirs is None or pairing.theirs.digest != receiving.digest:
             return
-        if pairing.stage is Stage.MOVING:
-            pairing.enter(Stage.KEEPING)
+        if pairing.stage is PairStage.MOVING:
+            pairing.enter(PairStage.KEEPING)
             rate = receiving.throughput(now)
             if rate is not None:
                 self._pace.measured(peer, rate)
@@ -214,13 +214,13 @@ class Exchange:
     def kept(self, round_: int, partner: OriginId, digest: bytes, *, is_right: bool) -> None:
         """A `Keep` is done."""
         pairing = self._pairings.get(partner)
-        is_wanted = pairing is not None and pairing.ours.round == round_ and pairing.stage is Stage.KEEPING
+        is_wanted = pairing is not None and pairing.ours.round == round_ and pairing.stage is PairStage.KEEPING
         if pairing is None or not is_wanted:
             self._outbox.order(Drop(round_, partner))
         elif not is_right:
             self._refuse(pairing, "digest")
         else:
-            pairing.enter(Stage.HELD)
+            pairing.enter(PairStage.HELD)
             if not pairing.is_decider:
                 self._ledger.prepare(partner, round_, pairing.degree, digest)
                 self._carrier.say(partner, Kept(round_, digest))
@@ -236,7 +236,7 @@ class Exchange:
         if pairing is not None and is_current and pairing.is_pending and pairing.ours.digest == kept.digest:
             self.news += not pairing.has_kept
             pairing.has_kept = True
-            if pairing.stage is Stage.HELD:
+            if pairing.stage is PairStage.HELD:
                 self._decide(pairing)
         else:
             self._carrier.say(peer, Outcome(kept.round, self._ledger.has_mixed(peer, kept.round)))
@@ -265,14 +265,14 @@ class Exchange:
     def remind(self) -> None:
         """Called now and then: repeats what may have been lost."""
         for partner, pairing in self._pairings.items():
-            if self.is_open and pairing.stage in (Stage.OFFERED, Stage.MOVING):
+            if self.is_open and pairing.stage in (PairStage.OFFERED, PairStage.MOVING):
                 self._carrier.say(partner, pairing.ours)
         for partner, _ in self._ledger.doubts():
             self._remind(partner)
 
     def connected(self, peer: OriginId) -> None:
         pairing = self._pairings.get(peer)
-        if self.is_open and pairing is not None and pairing.stage in (Stage.OFFERED, Stage.MOVING):
+        if self.is_open and pairing is not None and pairing.stage in (PairStage.OFFERED, PairStage.MOVING):
             self._carrier.say(peer, pairing.ours)
         self._remind(peer)
 
@@ -314,9 +314,9 @@ class Exchange:
         if not pairing.is_pending:
             return
         if not pairing.may_skip:
-            pairing.enter(Stage.DOUBT)
+            pairing.enter(PairStage.DOUBT)
             return
-        if pairing.stage is Stage.MOVING and reason is Reason.LATE:
+        if pairing.stage is PairStage.MOVING and reason is Reason.LATE:
             self._pace.failed(pairing.partner)
         self._carrier.say(pairing.partner, Decline(Kind.ROUND, pairing.ours.round, reason, self.round))
         if pairing.is_decider:
@@ -333,15 +333,15 @@ class Exchange:
         self._finish(pairing)
 
     def _finish(self, pairing: Pairing) -> None:
-        pairing.enter(Stage.MIXED)
+        pairing.enter(PairStage.MIXED)
         self.mixed += 1
         name = self._presence.membership.name(pairing.partner)
         self._outbox.tell("exchanged", "debug", partner=name, round=pairing.ours.round, bytes=pairing.ours.size)
 
     def _skip(self, pairing: Pairing, reason: str) -> None:
-        if pairing.stage is Stage.HELD and pairing.is_decider:
+        if pairing.stage is PairStage.HELD and pairing.is_decider:
             self._outbox.order(Drop(pairing.ours.round, pairing.partner))
-        pairing.enter(Stage.SKIPPED)
+        pairing.enter(PairStage.SKIPPED)
         pairing.reason = reason
         self.skipped += 1
         if pairing.theirs is not None:

@@ -28,7 +28,7 @@ _ENTRY = struct.Struct(">QH32sQ")
 
 
 @dataclass(slots=True)
-class Entry:
+class LedgerEntry:
     """A pair that we are prepared for, or have mixed. degree: the weight of the pair follows from it. theirs: digest of
     the partner's parameters. serial: the first checkpoint that contains the part; 0 while the decision is missing."""
 
@@ -54,7 +54,7 @@ class Account:
     offered_round: int = -1
     offered_digest: bytes = bytes(32)
     mixed_round: int = -1
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[LedgerEntry] = field(default_factory=list)
 
     def packed(self) -> bytes:
         head = _HEAD.pack(self.offered_round, self.offered_digest, self.mixed_round)
@@ -62,7 +62,7 @@ class Account:
 
     @classmethod
     def unpack(cls, data: bytes) -> "Account":
-        entries = [Entry(*fields) for fields in _ENTRY.iter_unpack(data[_HEAD.size :])]
+        entries = [LedgerEntry(*fields) for fields in _ENTRY.iter_unpack(data[_HEAD.size :])]
         offered_round, offered_digest, mixed_round = _HEAD.unpack_from(data)
         return cls(offered_round, offered_digest, mixed_round, entries)
 
@@ -90,15 +90,15 @@ class Ledger:
         account = self._account(partner)
         return account.offered_round, account.offered_digest
 
-    def doubt(self, partner: OriginId) -> Entry | None:
+    def doubt(self, partner: OriginId) -> LedgerEntry | None:
         """The pair with this partner that we are prepared for."""
         account = self._accounts.get(partner)
         return next((one for one in account.entries if one.is_doubt), None) if account else None
 
-    def doubts(self) -> list[tuple[OriginId, Entry]]:
+    def doubts(self) -> list[tuple[OriginId, LedgerEntry]]:
         return [(origin, one) for origin, one in self.entries() if one.is_doubt]
 
-    def entries(self) -> Iterator[tuple[OriginId, Entry]]:
+    def entries(self) -> Iterator[tuple[OriginId, LedgerEntry]]:
         for origin, account in self._accounts.items():
             for one in account.entries:
                 yield origin, one
@@ -117,17 +117,17 @@ class Ledger:
 
     def prepare(self, partner: OriginId, round_: int, degree: int, theirs: bytes) -> None:
         assert self.doubt(partner) is None, "one doubt after the other"
-        self._account(partner).entries.append(Entry(round_, degree, theirs))
+        self._account(partner).entries.append(LedgerEntry(round_, degree, theirs))
         self._write(partner)
 
     def decide(self, partner: OriginId, round_: int, degree: int, theirs: bytes) -> None:
         """Records our decision to mix."""
         account = self._account(partner)
         account.mixed_round = round_
-        account.entries.append(Entry(round_, degree, theirs, self.serial))
+        account.entries.append(LedgerEntry(round_, degree, theirs, self.serial))
         self._write(partner)
 
-    def settle(self, partner: OriginId, entry: Entry, *, is_mixed: bool) -> None:
+    def settle(self, partner: OriginId, entry: LedgerEntry, *, is_mixed: bool) -> None:
         """The decision about a pair that we were prepared for has come."""
         if is_mixed:
             entry.serial = self.serial
@@ -135,7 +135,7 @@ class Ledger:
             self._account(partner).entries.remove(entry)
         self._write(partner)
 
-    def restored(self, serial: int) -> list[tuple[OriginId, Entry]]:
+    def restored(self, serial: int) -> list[tuple[OriginId, LedgerEntry]]:
         """A checkpoint is loaded (0: the base model). Returns the parts that it lacks; they will be in the next one."""
         self.serial = 1 + max([serial, *(one.serial for _, one in self.entries())])
         lacking = [(origin, one) for origin, one in self.entries() if one.serial > serial]
@@ -170,7 +170,7 @@ class Ledger:
             self._write(origin)
         return [(origin, one.round) for origin, one in done]
 
-    def _count_into_next(self, parts: list[tuple[OriginId, Entry]]) -> None:
+    def _count_into_next(self, parts: list[tuple[OriginId, LedgerEntry]]) -> None:
         for _, one in parts:
             one.serial = self.serial
         for origin in {origin for origin, _ in parts}:

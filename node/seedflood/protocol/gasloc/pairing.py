@@ -23,7 +23,7 @@ from seedflood.protocol.lifecycle import follow
 from seedflood.protocol.origin import OriginId
 
 
-class Stage(StrEnum):
+class PairStage(StrEnum):
     OFFERED = "offered"
     MOVING = "moving"
     KEEPING = "keeping"
@@ -33,17 +33,17 @@ class Stage(StrEnum):
     SKIPPED = "skipped"
 
 
-TRANSITIONS: Mapping[Stage, tuple[Stage, ...]] = {
-    Stage.OFFERED: (Stage.MOVING, Stage.SKIPPED),
-    Stage.MOVING: (Stage.KEEPING, Stage.SKIPPED),
-    Stage.KEEPING: (Stage.HELD, Stage.SKIPPED),
-    Stage.HELD: (Stage.MIXED, Stage.DOUBT, Stage.SKIPPED),
-    Stage.DOUBT: (Stage.MIXED, Stage.SKIPPED),
-    Stage.MIXED: (),
-    Stage.SKIPPED: (),
+TRANSITIONS: Mapping[PairStage, tuple[PairStage, ...]] = {
+    PairStage.OFFERED: (PairStage.MOVING, PairStage.SKIPPED),
+    PairStage.MOVING: (PairStage.KEEPING, PairStage.SKIPPED),
+    PairStage.KEEPING: (PairStage.HELD, PairStage.SKIPPED),
+    PairStage.HELD: (PairStage.MIXED, PairStage.DOUBT, PairStage.SKIPPED),
+    PairStage.DOUBT: (PairStage.MIXED, PairStage.SKIPPED),
+    PairStage.MIXED: (),
+    PairStage.SKIPPED: (),
 }
 
-PENDING = (Stage.OFFERED, Stage.MOVING, Stage.KEEPING, Stage.HELD)
+PENDING = (PairStage.OFFERED, PairStage.MOVING, PairStage.KEEPING, PairStage.HELD)
 
 
 @dataclass(slots=True)
@@ -56,13 +56,13 @@ class Pairing:
     ours: Offer
     since: float
     deadline: float
-    stage: Stage = Stage.OFFERED
+    stage: PairStage = PairStage.OFFERED
     theirs: Offer | None = None
     has_kept: bool = False
     lost_at: float | None = None
     reason: str = ""
 
-    def enter(self, stage: Stage) -> None:
+    def enter(self, stage: PairStage) -> None:
         """Raises AssertionError, having changed nothing, if the stage may not follow."""
         self.stage = follow(self.stage, stage, TRANSITIONS)
 
@@ -74,7 +74,7 @@ class Pairing:
     @property
     def may_skip(self) -> bool:
         """May this end still say that the pair does not mix?"""
-        return self.is_pending and (self.is_decider or self.stage is not Stage.HELD)
+        return self.is_pending and (self.is_decider or self.stage is not PairStage.HELD)
 
     @property
     def degree(self) -> int:

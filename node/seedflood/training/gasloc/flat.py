@@ -21,7 +21,7 @@ ALIGNMENT = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Slice:
     """The place of a parameter in a flat tensor."""
 
     name: str
@@ -38,7 +38,7 @@ class Layout:
     """places: of every distinct parameter, in order. decaying: how many numbers the matrices take; all others
     follow."""
 
-    places: tuple[Place, ...]
+    places: tuple[Slice, ...]
     decaying: int
     size: int
 
@@ -49,13 +49,13 @@ class Layout:
         others = [(name, parameter) for name, parameter in named if parameter.dim() <= 1]
         places, end, decaying = [], 0, 0
         for index, (name, parameter) in enumerate([*matrices, *others]):
-            places.append(Place(name, end, parameter.shape))
+            places.append(Slice(name, end, parameter.shape))
             end += -(-parameter.numel() // ALIGNMENT) * ALIGNMENT
             if index < len(matrices):
                 decaying = end
         return cls(tuple(places), decaying, end)
 
-    def view(self, flat_F: Tensor, place: Place) -> Tensor:
+    def view(self, flat_F: Tensor, place: Slice) -> Tensor:
         """A parameter in a flat tensor."""
         return flat_F[place.start : place.end].view(place.shape)
 
