@@ -7,10 +7,10 @@ from transformers import OPTConfig, OPTForCausalLM
 from seedflood.config import RunSettings
 from seedflood.protocol.frontier import Held
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, Update, Updates
+from seedflood.training.models import distinct_parameters
 from seedflood.training.seedflood.aggregation import make_aggregation
-from seedflood.training.seedflood.layers import find_slots
 from seedflood.training.seedflood.rates import default_learning_rate
-from seedflood.training.seedflood.subspace import Subspace
+from seedflood.training.seedflood.subspace import Slot, Subspace
 from seedflood.training.seedflood.telling import quantise, telling_of
 from seedflood.transport import codec
 from seedflood.transport.answer import cut
@@ -22,7 +22,7 @@ STEPS = 1000
 def test_a_late_comer_to_a_run_of_opt_125m_pulls_less_than_a_hundredth_of_its_bytes():
     with torch.device("meta"):
         model = OPTForCausalLM(OPTConfig())
-    slots = [slot for slot, _ in find_slots(model)]
+    slots = [Slot(name, tuple(parameter.shape)) for name, parameter in distinct_parameters(model)]
     parameters = sum(parameter.numel() for parameter in model.parameters())
     assert 125e6 < parameters < 126e6
     run = RunSettings.of(estimate="gradient", clients=len(ORIGINS), steps=STEPS)
