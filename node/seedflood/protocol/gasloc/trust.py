@@ -18,8 +18,7 @@ STILL_SECONDS = 30.0
 
 
 class Trust:
-    """One judgement of each neighbour, for exchanges, agreements and copies. failures: how often each of them failed
-    us."""
+    """One judgement of each neighbour, for exchanges and copies. failures: how often each of them failed us."""
 
     def __init__(self, presence: Presence, outbox: Outbox) -> None:
         self.failures: dict[OriginId, int] = {}
