@@ -1,6 +1,9 @@
 """A host with quantised weights learns what the others learn, and computes with what it has of the base model."""
 
 import importlib.util
+import re
+from pathlib import Path
+from typing import get_args
 
 import pytest
 import torch
@@ -20,7 +23,7 @@ from reference import (
 from seedflood.config import NodeSettings
 from seedflood.errors import ModelError
 from seedflood.training.models import prepare_model
-from seedflood.training.seedflood.quantised import check_quantisation, quantise
+from seedflood.training.seedflood.quantised import Quantisation, check_quantisation, quantise
 from seedflood.training.seedflood.replica import Replica
 from seedflood.training.seedflood.trainer import Trainer
 
@@ -135,3 +138,8 @@ def test_without_its_package_nf4_is_refused_in_one_sentence(monkeypatch):
     check_quantisation("int8")
     with pytest.raises(ModelError, match=r"install seedflood\[nf4\]"):
         check_quantisation("nf4")
+
+
+def test_the_table_of_quantised_bases_has_every_kind():
+    page = (Path(__file__).parents[3] / "docs" / "models.md").read_text()
+    assert tuple(re.findall(r"^\| `(\w+)` \| [\d.]+ \|", page, re.MULTILINE)) == get_args(Quantisation)
