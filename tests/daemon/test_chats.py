@@ -1,11 +1,11 @@
-"""Two daemons learn dialogues by heart, by a real template; the answers come back, also in peft."""
+"""Two daemons learn dialogues by heart, by real templates; the answers come back, also in peft."""
 
 import json
 from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, Qwen3Config, Qwen3ForCausalLM
+from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
 from seedflood.offline.exporting import export_adapter
 from seedflood.offline.learned import load
@@ -14,7 +14,10 @@ from seedflood.training.models import BaseModel
 from tests.training.marked_texts import tokenizer_of
 
 TEMPLATES = Path(__file__).parents[1] / "training" / "chat_templates"
-FAMILIES = {"qwen3": (Qwen3Config, Qwen3ForCausalLM, "<|im_end|>", {"head_dim": 16})}
+FAMILIES = {
+    "llama3": (LlamaConfig, LlamaForCausalLM, "<|eot_id|>", {}),
+    "qwen3": (Qwen3Config, Qwen3ForCausalLM, "<|im_end|>", {"head_dim": 16}),
+}
 ANSWERS = [
     "red",
     "blue",
@@ -35,14 +38,14 @@ ANSWERS = [
 ]
 QUESTIONS = [f"{8 * letter}?" for letter in "abcdefghijklmnop"]
 RUN = {
-    "steps": 300,
+    "steps": 150,
     "task": "chat",
     "estimate": "gradient",
     "rank": 48,
     "refresh_period": 50,
     "batch_size": 8,
     "train_examples": 16,
-    "learning_rate": 0.03,
+    "learning_rate": 0.015,
     "schedule": "cosine",
     "clients": 2,
 }
@@ -55,7 +58,7 @@ def write_model(folder, family):
     torch.manual_seed(0)
     shape = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4}
     ids = {"bos_token_id": tokenizer.bos_token_id, "eos_token_id": tokenizer.convert_tokens_to_ids(end)}
-    shape |= {"num_key_value_heads": 2, "vocab_size": len(tokenizer), "initializer_range": 0.05} | ids | more
+    shape |= {"num_key_value_heads": 2, "vocab_size": len(tokenizer), "initializer_range": 0.1} | ids | more
     kind(config(max_position_embeddings=256, tie_word_embeddings=True, **shape)).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
 
