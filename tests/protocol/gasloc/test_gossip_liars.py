@@ -83,13 +83,13 @@ def test_a_message_of_another_algorithm_is_refused():
         honest.node.received(liar.origin, AlgorithmMessage(), world.now)
 
 
-def test_two_offers_for_one_round_are_refused():
+def test_of_two_offers_for_one_round_the_first_counts():
     world, honest, liar = make_pair()
     hear(world, honest, liar, offer())
     hear(world, honest, liar, offer())
-    with pytest.raises(PeerError) as caught:
-        hear(world, honest, liar, offer(digest=bytes(32)))
-    assert caught.value.reason == "equivocation"
+    said = replies(hear(world, honest, liar, offer(digest=bytes(32))))
+    assert said == [Decline(Kind.ROUND, offer().round, Reason.PASSED, honest.gasloc.exchange.round)]
+    assert honest.gasloc.exchange._offers[liar.origin] == offer()
 
 
 def test_endless_offers_take_no_room_and_cause_nothing():

@@ -173,8 +173,12 @@ class Exchange:
 
     def offered(self, peer: OriginId, offer: Offer, now: float, our_round: int) -> None:
         """Takes an offer. our_round: the next one that we exchange, if none is being exchanged. Raises PeerError for
-        what is never offered."""
+        what is never offered. The first offer for a round counts: a host whose key was copied may make a second one,
+        before it has heard how far its other life is."""
         self._check_offer(peer, offer)
+        if self._is_second(peer, offer):
+            self._decline(peer, offer, Reason.PASSED)
+            return
         self._offers[peer] = offer
         our_round = self.round if self.is_open else our_round
         pairing = self._pairings.get(peer) if self.is_open else None
@@ -366,16 +370,19 @@ class Exchange:
             self._carrier.say(partner, Kept(entry.round, entry.theirs))
 
     def _check_offer(self, peer: OriginId, offer: Offer) -> None:
-        rules, pairing = self._rules, self._pairings.get(peer)
-        known = self._offers.get(peer) or (pairing.theirs if pairing is not None else None)
+        rules = self._rules
         if offer.round >= rules.rounds:
             raise PeerError(f"offers round {offer.round} of {rules.rounds}", reason="limit")
         if offer.size > rules.content_bytes_max:
             raise PeerError(f"offers {offer.size:,} bytes, more than a replica takes", reason="limit")
         if offer.encoding != rules.encoding_of(offer.round) or not offer.degree:
             raise PeerError("offers parameters that this run does not exchange", reason="limit")
-        if known is not None and known.round == offer.round and known != offer:
-            raise PeerError("offers two things for one round", reason="equivocation")
+
+    def _is_second(self, peer: OriginId, offer: Offer) -> bool:
+        """Has it offered something else for the same round?"""
+        pairing = self._pairings.get(peer)
+        known = self._offers.get(peer) or (pairing.theirs if pairing is not None else None)
+        return known is not None and known.round == offer.round and known != offer
 
     def _decides(self, partner: OriginId, round_: int) -> bool:
         """Is the decision about this pair ours?"""
