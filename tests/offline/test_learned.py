@@ -242,17 +242,21 @@ def test_a_run_that_has_ended_is_whole_though_a_host_left_shortly_before(stopped
 
 
 def test_any_file_of_rows_is_evaluated_on_and_all_of_it(monkeypatch, capsys, peers, tmp_path):
-    folder, file = str(tmp_path / "model"), tmp_path / "test.jsonl"
+    folder, adapter, file = str(tmp_path / "model"), str(tmp_path / "adapter"), tmp_path / "test.jsonl"
     run_command(monkeypatch, capsys, "export", "--peers", peers, "--output", folder)
+    run_command(monkeypatch, capsys, "export", "--peers", peers, "--adapter", adapter)
+    on_base = ["--model", "embedded", "--adapter", adapter]
     file.write_text("".join(json.dumps(row) + "\n" for row in islice(embedded.rows("validation"), 40)))
     figures = []
-    for whose in (["--peers", peers], ["--model", folder, "--task", "embedded"], ["--model", "embedded"]):
+    for whose in (["--peers", peers], ["--model", folder, "--task", "embedded"], on_base, ["--model", "embedded"]):
         code, out, _ = run_command(monkeypatch, capsys, "evaluate", *whose, "--data", str(file), "--json")
         facts = json.loads(out)
         assert (code, facts["rows"], facts["data"]) == (0, 40, str(file))
+        assert facts.get("adapter") == (adapter if whose is on_base else None)
         figures.append(facts["loss"])
-    of_node, of_model, of_base = figures
+    of_node, of_model, of_adapter, of_base = figures
     assert of_node == pytest.approx(of_model, abs=1e-5)
+    assert of_node == pytest.approx(of_adapter, abs=1e-5)
     assert of_node != of_base
 
 
@@ -280,19 +284,21 @@ def test_a_file_without_rows_of_the_task_is_one_sentence(monkeypatch, capsys, tm
     assert len(err.splitlines()) == 1
 
 
-def test_a_node_and_the_model_that_it_exports_write_the_same(monkeypatch, capsys, peers, tmp_path):
-    folder = str(tmp_path / "model")
+def test_a_node_and_the_model_and_the_adapter_that_it_exports_write_the_same(monkeypatch, capsys, peers, tmp_path):
+    folder, adapter = str(tmp_path / "model"), str(tmp_path / "adapter")
     run_command(monkeypatch, capsys, "export", "--peers", peers, "--output", folder)
+    run_command(monkeypatch, capsys, "export", "--peers", peers, "--adapter", adapter)
+    base = ["--model", "embedded"]
     wish = ("--max-new-tokens", "40", "--temperature", "1", "--seed", "1")
     written = [
         run_command(monkeypatch, capsys, "generate", *whose, "the film was", *wish)
-        for whose in (["--peers", peers], ["--model", folder], ["--model", "embedded"])
+        for whose in (["--peers", peers], ["--model", folder], [*base, "--adapter", adapter], base)
     ]
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"the film was\n")))
     written.append(run_command(monkeypatch, capsys, "generate", "--peers", peers, *wish))
     assert {code for code, _, _ in written} == {0}
-    of_node, of_model, of_base, of_stdin = (out for _, out, _ in written)
-    assert of_node == of_model == of_stdin != of_base
+    of_node, of_model, of_adapter, of_base, of_stdin = (out for _, out, _ in written)
+    assert of_node == of_model == of_adapter == of_stdin != of_base
 
 
 @pytest.mark.parametrize(
@@ -303,6 +309,8 @@ def test_a_node_and_the_model_that_it_exports_write_the_same(monkeypatch, capsys
         (["a", "--peers", "none.toml"], ExitCode.CONFIG, "none.toml does not exist"),
         (["a", "--model", "./none"], ExitCode.CONFIG, "none does not exist"),
         (["--model", "embedded"], ExitCode.USAGE, "no text in UTF-8"),
+        (["a", "--peers", "peers.toml", "--adapter", "."], ExitCode.USAGE, "--adapter goes with --model"),
+        (["a", "--model", "embedded", "--adapter", "."], ExitCode.CONFIG, "holds no adapter"),
         (["a", "--model", "embedded", "--chat"], ExitCode.USAGE, "no chat template"),
     ],
 )

@@ -28,6 +28,10 @@ from seedflood.cli.options import (
 from seedflood.config import EMBEDDED, Settings, check_folders, load_course, load_settings, merge, pick
 from seedflood.errors import DivergenceError, UsageError
 
+AdapterOption = Annotated[
+    Path | None, typer.Option("--adapter", metavar="FOLDER", help="Of --model: with this LoRA adapter (export, PEFT).")
+]
+
 SILENT_SECONDS = 5.0
 """How long a command may work before it says what it does."""
 
@@ -52,6 +56,7 @@ def announced(what: str, seconds: float = SILENT_SECONDS) -> Iterator[threading.
 def evaluate(
     peers: Annotated[Path | None, typer.Option(help="Evaluate what the node of this peers.toml has learned.")] = None,
     model: Annotated[str | None, typer.Option(help="Evaluate a model: folder, hub name or embedded.")] = None,
+    adapter: AdapterOption = None,
     task: Annotated[
         str | None, typer.Option(help=f"With --model (default: sst2, or by the columns of a file): {TASK_HELP}")
     ] = None,
@@ -71,6 +76,8 @@ def evaluate(
 
         seedflood evaluate --model ./opt-125m --task sst2 --data ./sst2
 
+        seedflood evaluate --model ./opt-125m --adapter ./sst2-adapter --task sst2 --data ./test.jsonl
+
         seedflood evaluate --peers peers.toml
 
         seedflood evaluate --peers peers.toml --data ./test.jsonl
@@ -86,15 +93,16 @@ def evaluate(
         )
     if data is not None and file is None:
         flags.setdefault("node", {})["data"] = data
-    settings, has_state = _settings_of(peers, model, flags, run), peers is not None
+    settings, has_state = _settings_of(peers, model, flags, run, adapter), peers is not None
     if file is None:
         check_folders(settings)
 
     from seedflood.offline.learned import evaluate_any
 
     with announced(f"evaluating {model or settings.node.name}"):
-        result, steps = evaluate_any(settings, has_state=has_state, file=file)
-    told = ({} if file is None else {"data": data}) | ({} if steps is None else {"steps": steps})
+        result, steps = evaluate_any(settings, has_state=has_state, file=file, adapter=adapter)
+    of_adapter = {} if adapter is None else {"adapter": str(adapter)}
+    told = of_adapter | ({} if file is None else {"data": data}) | ({} if steps is None else {"steps": steps})
     facts = {**facts_read(settings, has_state=has_state), **told, **result.rounded(), "rows": result.rows}
     if as_json:
         typer.echo(json.dumps(facts))
@@ -106,6 +114,7 @@ def generate(
     prompt: Annotated[str | None, typer.Argument(help="What to write on from; without it, stdin is read.")] = None,
     peers: Annotated[Path | None, typer.Option(help="Take what the node of this peers.toml has learned.")] = None,
     model: Annotated[str | None, typer.Option(help="Take a model: folder, hub name or embedded.")] = None,
+    adapter: AdapterOption = None,
     max_new_tokens: Annotated[int, typer.Option(min=1, help="How many tokens at most.")] = 128,
     temperature: Annotated[float, typer.Option(min=0.0, help="Of the draws; 0 takes the most likely token.")] = 0.0,
     seed: Annotated[int | None, typer.Option(help="Of the draws; without it, each time another.")] = None,
@@ -123,7 +132,7 @@ def generate(
 
         seedflood generate --peers peers.toml --temperature 0.8 --seed 1 < prompt.txt
     """
-    settings = _settings_of(peers, model, parse_overrides(overrides), run)
+    settings = _settings_of(peers, model, parse_overrides(overrides), run, adapter)
     text = _read_prompt(prompt)
     check_folders(settings)
 
@@ -131,7 +140,7 @@ def generate(
     from seedflood.training.generation import Wish, write_on
 
     with announced(f"loading {model or settings.node.name}"):
-        base, steps = load(settings, has_state=model is None)
+        base, steps = load(settings, has_state=model is None, adapter=adapter)
     if steps is not None:
         typer.echo(f"{settings.node.name} after {steps} of {settings.run.steps} steps:", err=True)
     wish = Wish(max_new_tokens, temperature, seed, chat)
@@ -224,10 +233,14 @@ def replay(
         raise DivergenceError(f"the journal in {settings.node.state} is not what the node applied; see above.")
 
 
-def _settings_of(peers: Path | None, model: str | None, flags: dict[str, Any], run: str | None) -> Settings:
+def _settings_of(
+    peers: Path | None, model: str | None, flags: dict[str, Any], run: str | None, adapter: Path | None
+) -> Settings:
     """Of a model, or of one run of the course that a file leads to. Raises ConfigError or UsageError."""
     if (peers is None) == (model is None):
         raise UsageError("name either --peers or --model: what a node has learned, or any model.")
+    if adapter is not None and model is None:
+        raise UsageError("--adapter goes with --model: name the base model that the adapter is of.")
     if peers is None:
         return load_settings(None, merge(flags, {"run": {"model": model}}))
     return pick(load_course(peers, flags), run)

@@ -5,10 +5,11 @@ from typing import Any
 
 from seedflood.config import Settings
 from seedflood.offline.learned import rebuild, told_result
+from seedflood.training.adapting import CONFIG_FILE
 from seedflood.training.card import Learned, model_card
 from seedflood.training.folders import check_folder
 from seedflood.training.models import BUILT_IN, MODEL_FILE, ExportDtype
-from seedflood.training.seedflood.adapter import CONFIG_FILE, RANK_MAX, make_adapter
+from seedflood.training.seedflood.adapter import RANK_MAX, make_adapter
 from seedflood.training.seedflood.trainer import Trainer
 
 TIED = (

@@ -74,23 +74,27 @@ class Loaded(NamedTuple):
     steps: int | None
 
 
-def evaluate_any(settings: Settings, *, has_state: bool, file: Path | None = None) -> tuple[Evaluation, int | None]:
-    """Evaluates a model as it is, or with what a node has learned (has_state): on the validation rows of the settings,
-    or on all rows of a file. Also returns after how many steps. Raises SeedfloodError."""
+def evaluate_any(
+    settings: Settings, *, has_state: bool, file: Path | None = None, adapter: Path | None = None
+) -> tuple[Evaluation, int | None]:
+    """Evaluates a model as it is, with a LoRA adapter, or with what a node has learned (has_state): on the
+    validation rows of the settings, or on all rows of a file. Also returns after how many steps. Raises
+    SeedfloodError."""
     if file is None and has_state:
         trainer, steps = rebuild(settings)
         return trainer.evaluate(), steps
     rows = None if file is None else read_file(file).rows
-    loaded = load(settings, has_state=has_state)
+    loaded = load(settings, has_state=has_state, adapter=adapter)
     base, run = loaded.base, settings.run
     task = load_rows(run, settings.node, base) if rows is None else task_of_rows(run, base.tokenizer, rows)
     return evaluate(base.causal, task), loaded.steps
 
 
-def load(settings: Settings, *, has_state: bool) -> Loaded:
-    """The base model as it is, or with what a node has learned (has_state). Raises SeedfloodError."""
+def load(settings: Settings, *, has_state: bool, adapter: Path | None = None) -> Loaded:
+    """The base model as it is, with a LoRA adapter, or with what a node has learned (has_state). Raises
+    SeedfloodError."""
     if not has_state:
-        return Loaded(load_base(settings.run, settings.node), None)
+        return Loaded(load_base(settings.run, settings.node, adapter), None)
     trainer, steps = rebuild(settings)
     return Loaded(trainer.replica.base, steps)
 

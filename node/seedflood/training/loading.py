@@ -1,5 +1,7 @@
 """The base model and the rows of a run, from where this host has them."""
 
+from pathlib import Path
+
 import torch
 
 from seedflood.config import NodeSettings, RunSettings
@@ -7,13 +9,13 @@ from seedflood.training.models import BaseModel, load_model
 from seedflood.training.tasks import Task, load_task
 
 
-def load_base(run: RunSettings, node: NodeSettings) -> BaseModel:
-    """The base model of a run. Raises ModelError."""
+def load_base(run: RunSettings, node: NodeSettings, adapter: Path | None = None) -> BaseModel:
+    """The base model of a run, perhaps with the LoRA adapter in a folder. Raises ModelError."""
     name = run.model if node.model_path is None else str(node.model_path)
     device = node.device
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
-    return load_model(name, device=device, dtype=node.dtype)
+    return load_model(name, device=device, dtype=node.dtype, adapter=adapter)
 
 
 def load_rows(run: RunSettings, node: NodeSettings, base: BaseModel) -> Task:

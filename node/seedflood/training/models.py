@@ -18,6 +18,7 @@ from transformers.utils.logging import disable_progress_bar
 from seedflood import embedded
 from seedflood.errors import ModelError
 from seedflood.training import hub
+from seedflood.training.adapting import add_adapter
 from seedflood.training.card import CARD_FILE
 from seedflood.training.causal import CausalModel
 from seedflood.training.folders import writing_folder
@@ -68,14 +69,16 @@ def import_families() -> None:
     import transformers.models.auto.tokenization_auto  # noqa: F401
 
 
-def load_model(name: str, *, device: str = "cpu", dtype: DtypeName = "auto") -> BaseModel:
+def load_model(name: str, *, device: str = "cpu", dtype: DtypeName = "auto", adapter: Path | None = None) -> BaseModel:
     """Loads a causal language model and its tokenizer from a folder, the local cache or the hub, in this order.
 
     name: of `BUILT_IN`, a folder, a GGUF file, or a name on the hub. dtype "auto": float32 on a CPU, whatever the file
-    holds, and half precision on CUDA. Raises ModelError.
+    holds, and half precision on CUDA. adapter: a folder with a LoRA adapter to put into it. Raises ModelError.
     """
     disable_progress_bar()  # type: ignore[no-untyped-call]  # stderr is for logs
     model, tokenizer = _read(str(BUILT_IN.get(name, name)))
+    if adapter is not None:
+        add_adapter(model, adapter)
     return prepare_model(model, tokenizer, name=name, device=device, dtype=dtype)
 
 

@@ -1,10 +1,14 @@
 """An adapter is loaded by PEFT onto the base model, and computes what the replica computes."""
 
+import json
+
 import pytest
 import torch
 from reference import FAMILIES, VOCABULARY, some_updates, tiny_model, tiny_replica
+from safetensors.torch import load_file, save_file
 
 from seedflood.errors import ModelError
+from seedflood.training.adapting import CONFIG_FILE, WEIGHTS_FILE, add_adapter
 from seedflood.training.seedflood.adapter import make_adapter
 
 peft = pytest.importorskip("peft")
@@ -41,14 +45,22 @@ def loaded_logits(adapter, folder, family="opt", *, tied=True):
     return model(input_ids=TOKENS_BT, use_cache=False).logits
 
 
+@torch.inference_mode()
+def own_logits(adapter, folder, family="opt", *, tied=True):
+    """Without PEFT."""
+    add_adapter(model := tiny_model(family, tied=tied), adapter.write(folder))
+    return model(input_ids=TOKENS_BT, use_cache=False).logits
+
+
 @pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_an_adapter_computes_what_the_replica_computes(family, tied, tmp_path):
     replica = trained(family, tied=tied)
     adapter = make_adapter(replica, "base")
     expected = live_logits(replica)
-    loaded = loaded_logits(adapter, tmp_path / "adapter", family, tied=tied)
-    torch.testing.assert_close(loaded, expected, rtol=0, atol=1e-5)
+    for logits in (loaded_logits, own_logits):
+        loaded = logits(adapter, tmp_path / "adapter", family, tied=tied)
+        torch.testing.assert_close(loaded, expected, rtol=0, atol=1e-5)
     assert (base_logits(family, tied=tied) - expected).abs().max() > 0.05
     assert (adapter.config["r"], adapter.error, adapter.is_tied) == (8, 0.0, tied)
 
@@ -110,3 +122,74 @@ def test_an_adapter_replaces_an_adapter_and_nothing_else(tmp_path):
         with pytest.raises(ModelError, match="holds something else"):
             adapter.write(other)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["adapter", "thesis.tex"]
+
+
+@pytest.mark.parametrize(
+    ("family", "settings"),
+    [
+        ("opt", {"target_modules": ["q_proj", "fc1", "embed_tokens"], "bias": "all"}),
+        ("opt", {"target_modules": ["q_proj"], "modules_to_save": ["final_layer_norm", "lm_head"]}),
+        ("gpt2", {"target_modules": ["c_attn"], "fan_in_fan_out": True, "bias": "lora_only"}),
+        ("llama", {"target_modules": "all-linear", "use_rslora": True}),
+        ("llama", {"target_modules": ["q_proj", "v_proj"], "rank_pattern": {"0.self_attn.q_proj": 5}}),
+        ("llama", {"target_modules": ["q_proj", "v_proj"], "alpha_pattern": {"layers.1.*v_proj": 40}}),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:Setting `save_embedding_layers`", "ignore:Could not find a config file")
+def test_an_adapter_of_peft_computes_what_peft_computes(family, settings, tmp_path):
+    config = peft.LoraConfig(r=3, lora_alpha=7, init_lora_weights=False, task_type="CAUSAL_LM", **settings)
+    model = peft.get_peft_model(tiny_model(family), config)
+    with torch.inference_mode():
+        for one in (one for one in model.parameters() if one.requires_grad):
+            one.add_(0.1 * torch.randn_like(one))
+        expected = model.eval()(input_ids=TOKENS_BT, use_cache=False).logits
+        model.save_pretrained(tmp_path)
+        add_adapter(own := tiny_model(family), tmp_path)
+        torch.testing.assert_close(own(input_ids=TOKENS_BT, use_cache=False).logits, expected, rtol=0, atol=1e-5)
+    assert (base_logits(family) - expected).abs().max() > 0.01
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"peft_type": "IA3"}, r"not plain LoRA \(IA3\)"),
+        ({"use_dora": True}, r"not plain LoRA \(use_dora\)"),
+        ({"lora_bias": True}, r"not plain LoRA \(lora_bias\)"),
+        ({"init_lora_weights": "pissa"}, r"not plain LoRA \(init_lora_weights = pissa\)"),
+        ({"lora_alpha": None}, "is broken"),
+        ({"alpha_pattern": {"(": 1}}, "is broken"),
+    ],
+)
+def test_an_adapter_of_another_kind_is_refused(change, said, tmp_path):
+    adapter = make_adapter(tiny_replica(), "base")
+    adapter.write(tmp_path / "adapter")
+    (tmp_path / "adapter" / CONFIG_FILE).write_text(json.dumps(adapter.config | change))
+    with pytest.raises(ModelError, match=said):
+        add_adapter(tiny_model("opt"), tmp_path / "adapter")
+
+
+@pytest.mark.parametrize("lost", [CONFIG_FILE, WEIGHTS_FILE])
+def test_a_folder_without_an_adapter_or_with_a_broken_one_is_refused(lost, tmp_path):
+    folder = make_adapter(tiny_replica(), "base").write(tmp_path / "adapter")
+    (folder / lost).write_text("no")
+    with pytest.raises(ModelError, match=r"is broken .*: export it again"):
+        add_adapter(tiny_model("opt"), folder)
+    (folder / lost).unlink()
+    with pytest.raises(ModelError, match="holds no adapter: it needs"):
+        add_adapter(tiny_model("opt"), folder)
+
+
+def test_an_adapter_of_another_base_model_is_refused_and_its_own_is_named(tmp_path):
+    folder = make_adapter(tiny_replica(), "the-base").write(tmp_path / "adapter")
+    with pytest.raises(ModelError, match=r"of another base model .*name with --model the one that it is of, the-base"):
+        add_adapter(tiny_model("llama"), folder)
+    tensors = load_file(folder / WEIGHTS_FILE)
+    for name, other in {
+        "base_model.model.model.decoder.layers.0.fc1.lora_A.weight": torch.zeros(1, 17),
+        "base_model.model.model.decoder.layers.0.fc1.lora_B.weight": torch.zeros(24, 2),
+        "base_model.model.model.decoder.layers.0.final_layer_norm.bias": torch.zeros(1),
+        "base_model.model.model.decoder.layers.0.fc1.lora_magnitude_vector": torch.zeros(1),
+    }.items():
+        save_file(tensors | {name: other}, folder / WEIGHTS_FILE)
+        with pytest.raises(ModelError, match="of another base model"):
+            add_adapter(tiny_model("opt"), folder)

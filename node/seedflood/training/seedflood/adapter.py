@@ -34,6 +34,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 from torch.nn import functional
 
+from seedflood.training.adapting import CONFIG_FILE, PREFIX, WEIGHTS_FILE
 from seedflood.training.card import CARD_FILE
 from seedflood.training.folders import writing_folder
 from seedflood.training.seedflood.layers import LiveConv1D, LiveEmbedding, LiveLinear, LiveModule, LiveProduct, LiveSlot
@@ -41,10 +42,6 @@ from seedflood.training.seedflood.replica import Replica
 
 RANK_MAX = 512
 """The greatest rank that vLLM takes."""
-
-CONFIG_FILE, WEIGHTS_FILE = "adapter_config.json", "adapter_model.safetensors"
-PREFIX = "base_model.model."
-"""What PEFT writes before the path of a module."""
 
 Modules = Mapping[str, LiveModule]
 """By path."""
