@@ -550,6 +550,20 @@ def test_when_all_have_lost_their_disks_after_the_end_all_know_the_same_statemen
     world.teardown()
 
 
+def test_who_lost_its_disk_believes_a_sum_that_it_has_signed_itself():
+    """It and one of two others have: more than half of all, but not of the others."""
+    world = NodesTogether()
+    world.begin(make_rules(3, 1, "strict", refresh_period=1), {(0, 1), (0, 2)})
+    world.dial_all()
+    for _ in range(3):
+        world.deliver_all_that_is_on_its_way()
+    world.publish_all(0)
+    world.deliver_all_that_is_on_its_way()
+    world.replace_disk(world.hosts[2], is_count_lost=False)
+    world.replace_disk(world.hosts[0], is_count_lost=False)
+    world.teardown()
+
+
 def strict_world_of_two(steps):
     world = NodesTogether()
     world.begin(make_rules(2, steps, "strict", refresh_period=1), {(0, 1)})

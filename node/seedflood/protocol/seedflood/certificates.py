@@ -21,9 +21,9 @@ If the hosts of a closed run voted for different steps, since the network was sp
 certificate. Then the epoch stays bundles on all hosts, and nothing else follows: they are kept, repaired and served
 like those of an open epoch. It costs space, and needs no second vote.
 
-Who is given a sum wants votes of more than half of those who took part in the epoch as far as it knows, not counting
-its own; in an open run of more than half of the clients. That is less than its maker saw, for statements may have
-changed since.
+Who is given a sum wants votes of more than half of those who took part in the epoch as far as it knows; in an open run
+of more than half of the clients. It counts itself if its own vote is there: so it knows that it was of that opinion,
+though it may have lost its disk since. That is less than its maker saw, for statements may have changed since.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -147,10 +147,9 @@ class Certificates:
             return self._is_majority(epoch, signers)
         first, end = epoch * self._rules.refresh_period, (epoch + 1) * self._rules.refresh_period
         words = (word for word in self._membership.words() if word.first_step < end)
-        others = {word.origin for word in words if word.last_step is None or word.last_step >= first}
-        others = (others | set(signers)) - {self._origin}
-        count = len(others) if self._gate.is_closed else max(len(others), self._rules.clients - 1)
-        return 2 * len(set(signers) - {self._origin}) > count
+        others = {word.origin for word in words if word.last_step is None or word.last_step >= first} - {self._origin}
+        count, clients = len(others.union(signers)), self._rules.clients - (self._origin not in signers)
+        return 2 * len(set(signers)) > (count if self._gate.is_closed else max(count, clients))
 
     def votes_wanted(self) -> int:
         """How many votes a majority is now."""
