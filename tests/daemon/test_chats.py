@@ -38,14 +38,14 @@ ANSWERS = [
 ]
 QUESTIONS = [f"{8 * letter}?" for letter in "abcdefghijklmnop"]
 RUN = {
-    "steps": 150,
+    "steps": 300,
     "task": "chat",
     "estimate": "gradient",
     "rank": 48,
     "refresh_period": 50,
     "batch_size": 8,
     "train_examples": 16,
-    "learning_rate": 0.015,
+    "learning_rate": 0.006,
     "schedule": "cosine",
     "clients": 2,
 }
