@@ -73,6 +73,21 @@ def test_a_rebuild_lets_go_of_the_old_model_before_it_loads_the_new(monkeypatch)
     trainer.rebuild((), ())
 
 
+def test_the_learning_rate_can_be_asked_while_the_replica_is_made_again(monkeypatch):
+    """The page and /metrics are served by another thread."""
+    trainer = make_trainer()
+    load, asked = loading.load_base, []
+
+    def look_and_load(*args):
+        asked.append(trainer.rate_of(3, 1))
+        return load(*args)
+
+    monkeypatch.setattr("seedflood.training.seedflood.trainer.load_base", look_and_load)
+    trainer.rebuild([], [])
+    assert asked == [trainer.rate_of(3, 1)]
+    assert 0 < asked[0] < trainer.rate_of(3, 0)
+
+
 def test_a_rebuild_from_another_base_model_is_refused(monkeypatch):
     trainer = make_trainer()
     load = loading.load_model

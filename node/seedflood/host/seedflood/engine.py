@@ -152,7 +152,7 @@ class SeedfloodEngine(Engine):
 
     def view(self, now: float) -> View:
         view = super().view(now)
-        rate = self.trainer.replica.rate_of(view.step, self._halvings or 0)
+        rate = self.trainer.rate_of(view.step, self._halvings or 0)
         figures = {"learning_rate": rate, "rate_halvings": self._halvings or 0.0}
         view = replace(view, figures={**view.figures, **self._observer.figures, **figures})
         return view if self.auditor is None else self.auditor.add_to(view)

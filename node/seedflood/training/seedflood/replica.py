@@ -42,7 +42,6 @@ from seedflood.training.seedflood.gradient import Gradient, gradient
 from seedflood.training.seedflood.layers import LiveModel, attach, quantise_slot
 from seedflood.training.seedflood.quantised import Quantisation
 from seedflood.training.seedflood.rates import default_learning_rate
-from seedflood.training.seedflood.schedule import ONE, Schedule
 from seedflood.training.seedflood.singular import fix_singular_columns
 from seedflood.training.seedflood.skipping import mark_skippable
 from seedflood.training.seedflood.subspace import Moves, SlotBasis, Subspace
@@ -85,7 +84,6 @@ class Replica:
         self.subspace = Subspace([slot.slot for slot in self.slots], run_seed=run.seed, rank=settings.rank)
         if settings.estimate == "gradient":
             fix_singular_columns(self.subspace, settings.rank // 2, self._masters())
-        self._schedule = Schedule.of(run)
         self.untrained = base.parameters_count - sum(math.prod(shape) for shape in shapes)
         """How many numbers the parameters hold that are not trained: routers and experts of a mixture."""
         if quantize is not None:
@@ -113,10 +111,6 @@ class Replica:
     def halvings(self) -> int:
         """How often the learning rate has been halved, because the run unlearned (`control`)."""
         return self._coefficients.halvings_before(self.epoch + 1)
-
-    def rate_of(self, step: int, halvings: int) -> float:
-        """The learning rate of a step. halvings: of it, so far."""
-        return self.learning_rate * self._schedule.factor(step) / ONE * 2.0**-halvings
 
     def epoch_of(self, step: int) -> int:
         return step // self.refresh_period

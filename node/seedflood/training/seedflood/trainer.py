@@ -26,6 +26,7 @@ from seedflood.training.models import BaseModel
 from seedflood.training.seedflood.estimate import Measurement
 from seedflood.training.seedflood.quantised import check_quantisation
 from seedflood.training.seedflood.replica import Arrays, Replica
+from seedflood.training.seedflood.schedule import ONE, Schedule
 from seedflood.training.seedflood.telling import Teller
 from seedflood.training.shards import Shard
 from seedflood.training.tasks import Task
@@ -70,12 +71,17 @@ class Trainer:
         self.parameters = (base.parameters_count, base.parameters_count * base.dtype.itemsize)
         """How many parameters there are, and how many bytes they take."""
         self.replica = make_replica(run, base, node)
+        self._rate, self._schedule = self.replica.learning_rate, Schedule.of(run)
         self.telling = self.replica.telling
         """The form of what is told of a step; whoever receives updates checks it."""
         self._teller = self._make_teller()
 
     def _make_teller(self) -> Teller | None:
         return None if isinstance(self.telling, Pairs) else Teller(self.telling)
+
+    def rate_of(self, step: int, halvings: int) -> float:
+        """The learning rate of a step. halvings: of it, so far. Also while another thread makes the replica again."""
+        return self._rate * self._schedule.factor(step) / ONE * 2.0**-halvings
 
     @property
     def dtype(self) -> str:
