@@ -148,7 +148,7 @@ def _step(settings: Settings) -> Iterator[Check]:
     used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     told = f"a step takes {_size(used)} of {_size(free)}"
     if used > MEMORY_SHARE_MAX * free:
-        remedy = "set [node] micro_batch or gradient_checkpointing, or choose another estimate."
+        remedy = "set a smaller [node] micro_batch, or choose another estimate."
         yield Check("memory", "bad", f"{told}: {remedy}", ExitCode.CONFIG)
     else:
         yield Check("memory", "ok", told)
