@@ -6,6 +6,7 @@ import pytest
 
 from seedflood.config import SECTIONS, check_course, check_folders, is_loopback, load_course, load_settings
 from seedflood.errors import ConfigError, ExitCode
+from seedflood.offline.exporting import export_model
 
 
 @pytest.fixture
@@ -310,3 +311,15 @@ def test_a_roster_without_an_operator_says_what_is_missing(write):
     with pytest.raises(ConfigError, match=r"\[node\] roster is for a closed run: name .* \[run\] operator"):
         load_settings(write('[node]\nroster = "roster.json"\n'))
     assert load_settings(write(f'{CLOSED}roster = "roster.json"\n')).node.roster is not None
+
+
+def test_the_base_model_is_no_place_for_an_export(write, tmp_path):
+    path = write('[run]\nmodel = "base"\n[run.objective]\ntask = "embedded"\n[node]\nexport = "./base/../base"\n')
+    (path.parent / "base").mkdir()
+    (path.parent / "base" / "config.json").write_text("{}")
+    settings = load_settings(path)
+    with pytest.raises(ConfigError, match="is the base model, which the run needs as it is"):
+        check_folders(settings)
+    with pytest.raises(ConfigError, match="export to another folder"):
+        export_model(settings, path.parent / "base")
+    assert (path.parent / "base" / "config.json").read_text() == "{}"

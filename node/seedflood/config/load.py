@@ -295,6 +295,8 @@ def check_folders(settings: Settings) -> None:
     model = Path(run.model if node.model_path is None else node.model_path)
     if model.is_absolute() and not model.is_file():  # else it is a GGUF file
         _check_folder(model, "config.json", "model in [run], or model_path in [node]")
+    if node.export is not None:
+        check_target(settings, node.export)
     rows = None if node.data is None else Path(divide_data(node.data)[0])
     if rows is not None and rows.is_absolute() and not rows.exists():
         raise ConfigError(f"there is no file or folder {rows}; correct [node] data.")
@@ -306,6 +308,13 @@ def check_folders(settings: Settings) -> None:
             f'task = "{run.objective.task}" needs rows: set [node] data to a file or folder of rows, or to a data set '
             f"of the hub{trial}."
         )
+
+
+def check_target(settings: Settings, folder: Path) -> None:
+    """Raises ConfigError if an export there would take the place of the base model, which the run needs as it is."""
+    model = settings.run.model if settings.node.model_path is None else settings.node.model_path
+    if folder.resolve() == Path(model).resolve():
+        raise ConfigError(f"{folder} is the base model, which the run needs as it is: export to another folder.")
 
 
 def check_export(export: Path | None) -> None:

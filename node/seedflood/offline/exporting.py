@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from seedflood.config import Settings
+from seedflood.config import Settings, check_target
 from seedflood.offline.learned import rebuild, told_result
 from seedflood.training.adapting import CONFIG_FILE
 from seedflood.training.card import Learned, model_card
@@ -20,6 +20,7 @@ WHOLE = "It has norms and biases as they are after training, so servers that tak
 
 def export_model(settings: Settings, folder: Path, dtype: ExportDtype = "float32") -> dict[str, Any]:
     """Writes a Hugging Face folder; returns facts of it. Raises SeedfloodError."""
+    check_target(settings, folder)
     check_folder(folder, MODEL_FILE)
     trainer, steps = rebuild(_whole(settings))
     path = trainer.replica.export(folder, card=model_card(_learned(settings, trainer, steps)), dtype=dtype)
@@ -31,6 +32,7 @@ def export_adapter(
 ) -> dict[str, Any]:
     """Writes a folder that PEFT loads; returns facts of it, with the part of the change that it does not hold. Raises
     SeedfloodError."""
+    check_target(settings, folder)
     check_folder(folder, CONFIG_FILE)
     trainer, steps = rebuild(_whole(settings))
     name = str(settings.node.model_path or settings.run.model)
