@@ -40,8 +40,8 @@ class Journal:
     """`Journal.open`, then `keep`, `commit`; `close`. For one thread at a time.
 
     Every method raises JournalError; those that write raise DiskFullError if there is no space. A write that fails
-    rolls back the whole open group. damaged: where the
-    file is that was found damaged when this one was opened; None if none was.
+    rolls back the whole open group. damaged: where the file is that was found damaged when this one was opened; None if
+    none was.
     """
 
     def __init__(self, store: Store) -> None:

@@ -85,10 +85,6 @@ class CatchUp:
         if member.has_spoken and member.age > self._word_age:
             self._learn(member)
 
-    def is_overdue(self, now: float) -> bool:
-        """Has patience run out?"""
-        return self.linked_at is not None and now >= self.linked_at + self._patience.start_seconds
-
     def may_speak(
         self,
         reached: Collection[OriginId],
