@@ -173,9 +173,6 @@ class Relay(Shell):
     def sum_epoch(self, order: SumEpoch) -> None:
         """Never answered: all is kept as bundles."""
 
-    def keep_snapshot(self) -> None:
-        pass
-
     def adopt(self, closed: ClosedEpoch, others: Sequence[Bundle]) -> None:
         pass
 

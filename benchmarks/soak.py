@@ -62,7 +62,6 @@ class Sample:
     step: int
     resident_mb: float
     journal_mb: float
-    snapshots_mb: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +111,8 @@ def _watch(nodes: Sequence[NodeProcess], hours: float, table: "csv.DictWriter[st
                 raise RuntimeError(f"{node.name} has ended; its last words: {lines[-3:]}")
             steps[node] = max([steps[node], *(line["step"] for line in lines if line["event"] == "progress")])
             journal = sum(path.stat().st_size for path in node.state.glob("journal.sqlite*"))
-            snapshots = sum(path.stat().st_size for path in node.state.glob("snapshots/*"))
             resident = resident_bytes(node.pid)
-            sample = Sample(passed / 3600, node.name, steps[node], resident / MB, journal / MB, snapshots / MB)
+            sample = Sample(passed / 3600, node.name, steps[node], resident / MB, journal / MB)
             table.writerow(asdict(sample))
             yield sample
         time.sleep(SAMPLE_SECONDS)

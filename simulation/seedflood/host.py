@@ -181,9 +181,6 @@ class SeedfloodHost(Host):
     def sum_epoch(self, order: SumEpoch) -> None:
         self._order(self._summed, order)
 
-    def keep_snapshot(self) -> None:
-        """Does nothing: snapshots only save time, and a ledger has no weights to fold."""
-
     def adopt(self, closed: ClosedEpoch, others: Sequence[Bundle]) -> None:
         self._order(self.ledger.adopt, closed, others)
 

@@ -152,7 +152,8 @@ def _step(settings: Settings) -> Iterator[Check]:
         yield Check("memory", "bad", f"{told}: {remedy}", ExitCode.CONFIG)
     else:
         yield Check("memory", "ok", told)
-    yield _disk(node.state, step.model_bytes * (SNAPSHOTS_KEPT + (node.export is not None)) + DISK_SPARE_BYTES)
+    copies = (SNAPSHOTS_KEPT if settings.run.mode == "gasloc" else 0) + (node.export is not None)
+    yield _disk(node.state, step.model_bytes * copies + DISK_SPARE_BYTES)
     total = step.sent_bytes * settings.run.clients
     whole, day = _size(total * settings.run.steps), _size(total / step.seconds * DAY_SECONDS)
     yield Check(

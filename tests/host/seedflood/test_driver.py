@@ -40,7 +40,7 @@ TOLD = ["adopted", "learned"]
 SENT = ["send", "sent", "pull"]
 WRITTEN = ["append", "commit"]
 ORDERED = ["adopt", "digest", "apply", "applied", "sum_epoch", "rebuild", "measure"]
-IN_ORDER = [*PERSISTED, *TOLD, *SENT, *ORDERED, "compact", "noted", "keep_snapshot", "noted", "finished"]
+IN_ORDER = [*PERSISTED, *TOLD, *SENT, *ORDERED, "compact", "noted", "noted", "finished"]
 
 
 class ScriptedNode:
@@ -287,10 +287,7 @@ def test_bundles_that_cannot_be_compacted_for_lack_of_space_are_as_good():
 def test_a_compaction_tells_how_much_it_saved():
     driver, _, seams = make_driver(compact=[EPOCH])
     driver.tick()
-    assert seams.calls[-2:] == [
-        ("noted", Event("journal compacted", facts={"epoch": 0, "bundles": 3})),
-        ("keep_snapshot",),
-    ]
+    assert seams.calls[-1] == ("noted", Event("journal compacted", facts={"epoch": 0, "bundles": 3}))
 
 
 def test_a_peer_error_rises_and_what_the_node_decided_is_still_honoured():

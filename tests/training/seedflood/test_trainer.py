@@ -102,20 +102,6 @@ def test_a_rebuild_from_another_base_model_is_refused(monkeypatch):
         trainer.rebuild((), ())
 
 
-def test_a_snapshot_is_restored_by_a_trainer_of_the_same_run_with_the_same_updates_only(undisturbed):
-    arrays, facts = undisturbed.snapshot()
-    same, another, emptier = make_trainer(), make_trainer(local_steps=2), make_trainer()
-    for trainer in (same, another):
-        trainer.replica.apply(UPDATES)
-    assert same.is_restorable(facts)
-    assert not another.is_restorable(facts)
-    assert not emptier.is_restorable(facts)
-    assert not same.is_restorable({})
-    same.replica.restore(arrays, facts)
-    assert same.digest() == undisturbed.digest()
-    assert same.measure(1, 10, 1).probes == undisturbed.measure(1, 10, 1).probes
-
-
 @pytest.mark.parametrize(
     "changes",
     [{}, {"estimate": "one-sided", "local_steps": 2}, {"estimate": "gradient"}, {"local_steps": 2}],

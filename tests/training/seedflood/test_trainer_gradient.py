@@ -76,17 +76,6 @@ def test_a_rebuilt_replica_is_as_if_nothing_had_happened(ran, closed):
         torch.testing.assert_close(weight, expected[name], rtol=0, atol=1e-5)
 
 
-def test_a_snapshot_stands_for_the_epochs_that_are_folded_in_it(ran):
-    original, changes, updates = ran
-    arrays, facts = original.snapshot()
-    trainer = make_trainer(**changes)
-    trainer.replica.apply(updates)
-    assert trainer.is_restorable(facts)
-    trainer.replica.restore(arrays, facts)
-    assert trainer.digest() == original.digest()
-    assert trainer.measure(1, 10, 1).loss == original.measure(1, 10, 1).loss
-
-
 def test_hosts_of_another_dtype_and_with_less_memory_agree(ran):
     original, changes, updates = ran
     thrifty = {"dtype": "bfloat16", "micro_batch": 1}

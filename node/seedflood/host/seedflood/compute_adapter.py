@@ -9,21 +9,15 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from typing import TypeVar
 
-import structlog
-
-from seedflood.errors import JournalError
 from seedflood.host.compute_thread import Run, nothing
 from seedflood.host.seedflood.auditing import Auditor
 from seedflood.host.seedflood.driver import SeedfloodDriver
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, Update
 from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure, SumEpoch, TakeDigest
-from seedflood.storage.snapshots import Arrays, Facts, Snapshots
 from seedflood.training.seedflood.trainer import Round, Trainer
 
 Item = TypeVar("Item")
-
-_log = structlog.stdlib.get_logger("seedflood")
 
 
 class ComputeAdapter:
@@ -42,7 +36,6 @@ class ComputeAdapter:
         drive: Callable[[Callable[[], None]], None],
         measured: Callable[[Measure, Round], None],
         halved: Callable[[int, int], None],
-        snapshots: Snapshots,
     ) -> None:
         """drive: runs an action that calls the driver."""
         self._origin = origin
@@ -51,8 +44,6 @@ class ComputeAdapter:
         self._drive = drive
         self._measured = measured
         self._halved = halved
-        self._snapshots = snapshots
-        self._saving: asyncio.Task[None] | None = None
         self._is_closed = False
 
     def apply(self, window: ClosedWindow) -> None:
@@ -83,11 +74,6 @@ class ComputeAdapter:
             self._answer(lambda now: self.driver.node.summed(closed, now))
 
         self._run(lambda: self._trainer.replica.sum_epoch(order.epoch), tell)
-
-    def keep_snapshot(self) -> None:
-        if self._trainer.node.quantize is not None:
-            return  # weights that are not written any more need none
-        self._run(self._trainer.snapshot, self._save)
 
     def adopt(self, closed: ClosedEpoch, others: Sequence[Bundle]) -> None:
         updates = [update for bundle in others for update in bundle.updates()]
@@ -138,23 +124,6 @@ class ComputeAdapter:
 
         return take()
 
-    async def close(self) -> None:
-        """Stops reading for jobs, and waits for a snapshot that is being written."""
+    def close(self) -> None:
+        """Stops reading for jobs."""
         self._is_closed = True
-        if self._saving is not None:
-            await asyncio.gather(self._saving, return_exceptions=True)
-
-    def _save(self, snapshot: tuple[Arrays, Facts]) -> None:
-        """Writes a snapshot on another thread, so that the next step does not wait for the disk. Skips it if one is
-        being written already."""
-        if self._saving is None or self._saving.done():
-            self._saving = asyncio.create_task(self._write(*snapshot))
-
-    async def _write(self, arrays: Arrays, facts: Facts) -> None:
-        epoch = int(facts["epoch"])
-        try:
-            await asyncio.to_thread(self._snapshots.save, epoch, arrays, facts)
-        except JournalError as error:  # a snapshot only saves time: the journal has everything
-            _log.warning("no snapshot was written", reason=str(error))
-        else:
-            _log.info("snapshot written", epoch=epoch, parameters=sum(a.size for a in arrays.values()))

@@ -299,8 +299,6 @@ class SeedfloodDriver(Driver):
             self._stick(error)
             return
         self._observer.noted(Event("journal compacted", facts={"epoch": closed.epoch, "bundles": dropped}))
-        if dropped:
-            self._compute.keep_snapshot()
 
     def _history(
         self, applied: Frontier, read: Callable[[Sequence[Bundle]], None] | None = None

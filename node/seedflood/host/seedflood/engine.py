@@ -2,9 +2,10 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import structlog
@@ -13,7 +14,7 @@ from seedflood.config import Settings
 from seedflood.errors import DivergenceError, SeedfloodError
 from seedflood.host.compute_thread import ComputeThread
 from seedflood.host.engine import Engine, Shell
-from seedflood.host.places import JOURNAL_FILE, SNAPSHOTS_FOLDER, SNAPSHOTS_KEPT
+from seedflood.host.places import JOURNAL_FILE
 from seedflood.host.report import RESULT_FILE, Report
 from seedflood.host.results import Results
 from seedflood.host.seedflood.auditing import Auditor, make_auditor
@@ -33,7 +34,6 @@ from seedflood.protocol.swarm.outputs import Event
 from seedflood.protocol.swarm.rules import Patience
 from seedflood.protocol.view import View
 from seedflood.storage.seedflood.journal import BundleJournal
-from seedflood.storage.snapshots import Snapshots
 from seedflood.training.seedflood.optimiser import STEP_MAX
 from seedflood.training.seedflood.trainer import Round, Trainer
 from seedflood.transport.budget import Use
@@ -72,9 +72,9 @@ async def open_seedflood(
             refresh_period=run.seedflood.refresh_period,
         )
     )
-    snapshots = Snapshots(node.state / SNAPSHOTS_FOLDER, SNAPSHOTS_KEPT)
-    await compute.run(lambda: load_sums(trainer, journal, snapshots, identity.origin))
-    return SeedfloodEngine(settings, trainer, journal, snapshots)
+    for one in journal.closed_epochs():
+        await compute.run(partial(trainer.replica.adopt, one.epoch, one.coefficients, ()))
+    return SeedfloodEngine(settings, trainer, journal)
 
 
 class SeedfloodEngine(Engine):
@@ -85,19 +85,12 @@ class SeedfloodEngine(Engine):
     journal: BundleJournal
     auditor: Auditor | None
 
-    def __init__(
-        self,
-        settings: Settings,
-        trainer: Trainer,
-        journal: BundleJournal,
-        snapshots: Snapshots,
-    ) -> None:
+    def __init__(self, settings: Settings, trainer: Trainer, journal: BundleJournal) -> None:
         self.journal = journal
         self.parameters = trainer.parameters
         self.report = Report(settings.node.state / RESULT_FILE, trainer.task.objective.names)
         self._settings = settings
         self.trainer = trainer
-        self._snapshots = snapshots
         self._oddities: Counter[str] = Counter()
         self._news = 0
         self._halvings: int | None = None
@@ -136,7 +129,6 @@ class SeedfloodEngine(Engine):
             shell.drive,
             measured=self._measured,
             halved=self._controlled,
-            snapshots=self._snapshots,
         )
         self._adapter = adapter
         adapter.driver = self.driver = SeedfloodDriver(self.node, self.journal, shell.links, adapter, self, shell.clock)
@@ -273,24 +265,4 @@ class SeedfloodEngine(Engine):
         )
 
     async def close(self) -> None:
-        await self._adapter.close()
-
-
-def load_sums(trainer: Trainer, journal: BundleJournal, snapshots: Snapshots, origin: OriginId) -> None:
-    """Applies all sums of the journal to the weights. A snapshot of weights with exactly these sums saves the
-    folding."""
-    for one in journal.closed_epochs():
-        trainer.replica.adopt(one.epoch, one.coefficients, ())
-    period = trainer.run.seedflood.refresh_period
-    next_step = journal.last_step(origin) + 1
-
-    def is_usable(facts: Mapping[str, str]) -> bool:
-        """Does the snapshot fit? Not if our next step is before it: then the journal was lost, and is pulled again."""
-        return trainer.is_restorable(facts) and int(facts["epoch"]) * period <= next_step
-
-    snapshot = snapshots.load_latest(is_usable)
-    for path, reason in snapshots.skipped:
-        _log.info("snapshot skipped", path=str(path), reason=reason)
-    if snapshot is not None:
-        trainer.replica.restore(snapshot.arrays, snapshot.facts)
-        _log.info("snapshot loaded", epoch=snapshot.step)
+        self._adapter.close()

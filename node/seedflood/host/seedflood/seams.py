@@ -82,9 +82,6 @@ class Compute(Protocol):
     def sum_epoch(self, order: SumEpoch) -> None:
         """Answered by `Node.summed`."""
 
-    def keep_snapshot(self) -> None:
-        """Called when the journal has a new sum: a snapshot of weights that include it can save time at a restart."""
-
     def adopt(self, closed: ClosedEpoch, others: Sequence[Bundle]) -> None:
         """Sets the coefficients of the epoch to those of `closed` plus the updates of `others`."""
 

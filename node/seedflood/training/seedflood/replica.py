@@ -5,11 +5,9 @@ the weights when a later one opens. An update that arrives after that is folded 
 One that arrives for a later epoch waits in that epoch's coefficients. The digest covers coefficients, so it does not
 depend on what was folded when: replicas that hold the same updates have equal digests.
 
-Two things leave a replica. The coefficients of one epoch, packed, stand for its updates, in the journal and for hosts
-that catch up. A snapshot holds the folded weights, and the digest of the coefficients in them. A host with the same
-coefficients that restores it need not fold again, and has the very same bits, rounding included. The open epoch is in
-no snapshot. Its updates are added up again at a restart, which is work for each update and not for each parameter, so a
-node that drains writes none.
+The coefficients of one epoch, packed, stand for its updates, in the journal and for hosts that catch up. Nothing of the
+size of the weights is kept: a host that starts again folds all epochs of its journal again. That takes a thousandth of
+the time in which they were measured (OPT-125M at rank 32: 1.4 s on one core for 1,000 steps).
 
 Not safe for threads: one thread computes.
 
@@ -21,11 +19,9 @@ import math
 import os
 import struct
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
-import numpy
 import torch
 from torch import Tensor
 
@@ -47,11 +43,6 @@ from seedflood.training.seedflood.skipping import mark_skippable
 from seedflood.training.seedflood.subspace import Moves, SlotBasis, Subspace
 from seedflood.training.seedflood.telling import telling_of
 from seedflood.training.stacks import layers_of
-
-Arrays = dict[str, numpy.ndarray[Any, numpy.dtype[Any]]]
-
-WEIGHTS = "weights."
-"""The prefix of the arrays in a snapshot, before the name of a slot."""
 
 
 class Replica:
@@ -189,7 +180,10 @@ class Replica:
 
     def digest(self) -> bytes:
         """32 bytes over the coefficients of all epochs that are not zero."""
-        return _digest_epochs(self._coefficients.digests())
+        hasher = hashlib.sha256(b"seedflood replica 1\0")
+        for epoch, digest in self._coefficients.digests():
+            hasher.update(struct.pack("<Q", epoch) + digest)
+        return hasher.digest()
 
     def sum_epoch(self, epoch: int) -> bytes:
         """The sum of an epoch's updates: its coefficients, packed (`Subspace.pack`)."""
@@ -211,40 +205,6 @@ class Replica:
         for epoch in self._coefficients:
             other.adopt(epoch, self.sum_epoch(epoch), ())
         other.open_epoch(self.epoch)
-
-    def snapshot(self) -> tuple[Arrays, dict[str, str]]:
-        """The weights as folded, and facts that tell what is in them.
-
-        Copies: they may be written while training goes on. The coefficients are left to the journal.
-        """
-        arrays: Arrays = {
-            WEIGHTS + slot.slot.name: _copy_master(master).contiguous().numpy()
-            for slot, master in zip(self.slots, self._masters(), strict=True)
-        }
-        return arrays, self._snapshot_facts(self.epoch)
-
-    def is_restorable(self, facts: Mapping[str, str]) -> bool:
-        """Are the coefficients in the weights of this snapshot exactly those that are held here?
-
-        Only epochs before the one that was open in the snapshot count; later ones are not folded into it.
-        """
-        ours = self._snapshot_facts(int(facts["epoch"]))
-        return all(facts.get(name) == value for name, value in ours.items())
-
-    @torch.no_grad()
-    def restore(self, arrays: Mapping[str, Any], facts: Mapping[str, str]) -> None:
-        """Takes the weights of a restorable snapshot, which replaces folding: the same bits, the same epoch open.
-
-        Raises ValueError, and changes nothing, if this is no such snapshot.
-        """
-        self._check_snapshot(arrays, facts)
-        for slot, master in zip(self.slots, self._masters(), strict=True):
-            master.copy_(torch.tensor(arrays[WEIGHTS + slot.slot.name]))
-            if master is not slot.parameter:
-                slot.parameter.copy_(master)
-        self.epoch = int(facts["epoch"])
-        self._late_bases = None
-        self._bind()
 
     def weights(self) -> dict[str, Tensor]:
         """All weights as `weight` has them, by all names of the parameters, also of those that are not trained."""
@@ -278,19 +238,6 @@ class Replica:
     def export(self, folder: str | os.PathLike[str], *, card: str = "", dtype: ExportDtype = "float32") -> Path:
         """Writes the weights as they are as a Hugging Face folder (`models.export_model`, which see for errors)."""
         return export_model(self.base, self.weights(), folder, card=card, dtype=dtype)
-
-    def _snapshot_facts(self, epoch: int) -> dict[str, str]:
-        """The facts of a snapshot in which this epoch is open."""
-        digest = _digest_epochs((folded, digest) for folded, digest in self._coefficients.digests() if folded < epoch)
-        return {"base_digest": self.base_digest.hex(), "epoch": str(epoch), "digest": digest.hex()}
-
-    def _check_snapshot(self, arrays: Mapping[str, Any], facts: Mapping[str, str]) -> None:
-        if not self.is_restorable(facts):
-            raise ValueError("the snapshot was made from another base model, or from other updates than are held here")
-        for slot in self.slots:
-            weight = arrays.get(WEIGHTS + slot.slot.name)
-            if weight is None or weight.shape != slot.slot.shape or weight.dtype != numpy.float32:
-                raise ValueError(f"the snapshot does not hold the weights of {slot.slot.name}")
 
     def _moves(self, step: int, seeds: Sequence[int]) -> Moves:
         """Opens the step's epoch, and returns what these directions move in it, on the model's device."""
@@ -387,14 +334,6 @@ class Replica:
 
     def _master(self, name: str, parameter: Tensor) -> Tensor:
         return parameter if self.base.master is None else self.base.master[name]
-
-
-def _digest_epochs(digests: Iterable[tuple[int, bytes]]) -> bytes:
-    """One digest of all (epoch, its digest)."""
-    hasher = hashlib.sha256(b"seedflood replica 1\0")
-    for epoch, digest in digests:
-        hasher.update(struct.pack("<Q", epoch) + digest)
-    return hasher.digest()
 
 
 def _copy_master(master: Tensor) -> Tensor:

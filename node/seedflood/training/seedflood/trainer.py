@@ -6,7 +6,7 @@ Not safe for threads: from loading on, the compute thread owns it.
 
 import copy
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from seedflood.training.loading import load_base, load_rows
 from seedflood.training.models import BaseModel
 from seedflood.training.seedflood.estimate import Measurement
 from seedflood.training.seedflood.quantised import check_quantisation
-from seedflood.training.seedflood.replica import Arrays, Replica
+from seedflood.training.seedflood.replica import Replica
 from seedflood.training.seedflood.schedule import ONE, Schedule
 from seedflood.training.seedflood.telling import Teller
 from seedflood.training.shards import Shard
@@ -143,19 +143,6 @@ class Trainer:
             self.replica.adopt(one.epoch, one.coefficients, ())
         self.replica.replay(pages)
         self.replica.open_epoch(epoch)
-
-    def snapshot(self) -> tuple[Arrays, dict[str, str]]:
-        """See `Replica.snapshot`; the facts name the run, too."""
-        arrays, facts = self.replica.snapshot()
-        return arrays, facts | {"run_id": self.run.run_id().hex()}
-
-    def is_restorable(self, facts: Mapping[str, str]) -> bool:
-        """Is a snapshot with these facts of this run, this base model and the updates that are held here?"""
-        return (
-            self.node.quantize is None
-            and facts.get("run_id") == self.run.run_id().hex()
-            and self.replica.is_restorable(facts)
-        )
 
     def _measure_in_turn(self, origin: OriginId, step: int, count: int) -> list[Measurement]:
         """Measures each step on rows of its own, as if the steps before were applied.
