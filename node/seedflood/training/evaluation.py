@@ -8,8 +8,8 @@ import torch
 
 from seedflood.errors import DataError
 from seedflood.training.causal import CausalModel
+from seedflood.training.objectives.objective import Batches
 from seedflood.training.objectives.score import Score
-from seedflood.training.tasks import Task
 
 TOKENS_PER_BATCH_MAX = 4096
 
@@ -34,22 +34,18 @@ class Evaluation:
 
 
 @torch.inference_mode()
-def evaluate(model: CausalModel, task: Task, *, tokens_per_batch_max: int = TOKENS_PER_BATCH_MAX) -> Evaluation:
-    """Scores all validation rows, in batches of similar length.
+def evaluate(model: CausalModel, task: Batches, *, tokens_per_batch_max: int = TOKENS_PER_BATCH_MAX) -> Evaluation:
+    """Scores all validation rows.
 
     model: `Replica.causal`, which computes the open epoch live, or `BaseModel.causal`, which is the base model alone.
     Raises DataError if there are no rows.
     """
-    examples = sorted(task.validation_examples, key=lambda example: len(example.tokens))
     total: Score | None = None
-    start = 0
-    while start < len(examples):
-        end = start + 1
-        while end < len(examples) and (end + 1 - start) * len(examples[end].tokens) <= tokens_per_batch_max:
-            end += 1
-        score = task.objective.measure(model, task.encoder.collate(examples[start:end]).to(model.device))
+    rows = 0
+    for batch in task.validation(tokens_per_batch_max):
+        score = task.objective.measure(model, batch.to(model.device))
         total = score if total is None else total + score
-        start = end
+        rows += len(batch.lengths_B)
     if total is None:
         raise DataError("There are no validation rows to evaluate on: add some to the data.")
-    return Evaluation(task.objective.figures(total), total.minimised, len(examples))
+    return Evaluation(task.objective.figures(total), total.minimised, rows)

@@ -5,7 +5,7 @@ have had. `formats` and `encoding` make examples of rows, `objectives` say what 
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any
 
@@ -93,6 +93,18 @@ class Task:
         if self._validation_examples is None:
             self._validation_examples = self.encoder.encode(self._validation)
         return self._validation_examples
+
+    def validation(self, tokens_max: int) -> Iterator[Batch]:
+        """The validation rows in batches of similar length, of at most so many tokens or of one row. Raises
+        DataError."""
+        examples = sorted(self.validation_examples, key=lambda example: len(example.tokens))
+        start = 0
+        while start < len(examples):
+            end = start + 1
+            while end < len(examples) and (end + 1 - start) * len(examples[end].tokens) <= tokens_max:
+                end += 1
+            yield self.encoder.collate(examples[start:end])
+            start = end
 
     def digest(self) -> bytes:
         """32 bytes over the training rows of all hosts, in the order of the run."""

@@ -96,7 +96,7 @@ def test_the_rows_of_a_step_depend_on_seed_origin_and_step_alone():
 
 
 def test_validation_goes_through_all_rows():
-    batches = list(numbered(10, 4).validation(2))
+    batches = list(numbered(10, 4).validation(7))
     assert [batch.tokens_BT[:, 0].tolist() for batch in batches] == [[0, 1], [2, 3], [4]]
     assert batches[0].lengths_B.tolist() == [3, 3]
     assert numbered(10, 4).tokens_per_batch == 8

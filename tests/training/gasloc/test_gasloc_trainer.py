@@ -8,8 +8,8 @@ from reference import FAMILIES, tiny_model
 
 from seedflood.errors import PeerError
 from seedflood.training.causal import CausalModel
-from seedflood.training.gasloc.held_out import evaluate_packed
-from seedflood.training.gasloc.initial import draw_weights, load_fresh
+from seedflood.training.evaluation import evaluate
+from seedflood.training.gasloc.initial import draw_weights
 from seedflood.training.gasloc.outer import OuterSettings, Pull
 from seedflood.training.models import distinct_parameters, load_model
 
@@ -111,14 +111,14 @@ def test_an_exported_model_is_the_trained_one(tmp_path):
     trainer = trainer_of()
     trainer.take_steps(3)
     exported = load_model(str(trainer.export(tmp_path / "model", "A card.")))
-    figures = evaluate_packed(exported.causal, trainer.task).figures
+    figures = evaluate(exported.causal, trainer.task).figures
     assert figures == pytest.approx(trainer.evaluate().figures, rel=1e-6)
 
 
 @pytest.mark.parametrize("tokens_at_once", [1, 36, 10**6])
 def test_figures_are_of_all_rows_whatever_the_batches(tokens_at_once):
     trainer = trainer_of()
-    found = evaluate_packed(trainer.worker.causal, trainer.task, tokens_at_once=tokens_at_once)
+    found = evaluate(trainer.worker.causal, trainer.task, tokens_per_batch_max=tokens_at_once)
     tokens_BT = trainer.task.validation_ST.long()
     with torch.no_grad():
         logits = trainer.base.model(input_ids=tokens_BT).logits[:, :-1]
@@ -147,14 +147,6 @@ def test_weights_from_scratch_follow_from_the_seed_alone(family):
     assert drawn == sum(parameter.dim() > 1 for parameter in first.parameters())
     tokens_BT = torch.arange(8).unsqueeze(0)
     assert CausalModel(first).hidden_states(tokens_BT).isfinite().all()
-
-
-def test_a_fresh_model_has_the_shape_of_the_one_named_and_a_digest_of_its_own():
-    trained, fresh, again, other = load_model("embedded"), *(load_fresh("embedded", seed) for seed in (1, 1, 2))
-    assert fresh.digest == again.digest
-    assert len({trained.digest, fresh.digest, other.digest}) == 3
-    assert fresh.parameters_count == trained.parameters_count
-    assert fresh.dtype == torch.float32
 
 
 def test_drawing_weights_leaves_the_random_numbers_of_torch_alone():

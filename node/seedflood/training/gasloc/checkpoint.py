@@ -12,7 +12,6 @@ Only what error feedback had put aside in that round is lost to the others.
 
 import hashlib
 import json
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,7 +23,7 @@ from torch import Tensor
 from seedflood.training.gasloc.exchange import KeptDifference
 from seedflood.training.gasloc.flat import Layout
 from seedflood.training.gasloc.outer import Outer
-from seedflood.training.gasloc.worker import Worker, state_after_a_step
+from seedflood.training.gasloc.worker import Worker
 
 Arrays = dict[str, NDArray[Any]]
 Facts = dict[str, str]
@@ -82,7 +81,10 @@ def norm_of(arrays: Mapping[str, NDArray[Any]]) -> float:
 
 @torch.no_grad()
 def restore(worker: Worker, outer: Outer, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, str]) -> None:
-    """Resumes from a checkpoint of any host. Raises ValueError, and changes nothing, if it does not fit."""
+    """Resumes from a checkpoint of any host. Raises ValueError, and changes nothing, if it does not fit.
+
+    An optimiser's state is taken as it is: it is never anyone's but our own, under the checksum of its file.
+    """
     if not is_restorable(worker, outer, facts):
         raise ValueError("the checkpoint was made with another model, optimiser or outer step")
     step, round_, numbers = int(facts["step"]), int(facts["round"]), json.loads(facts["numbers"])
@@ -97,7 +99,6 @@ def restore(worker: Worker, outer: Outer, arrays: Mapping[str, NDArray[Any]], fa
     for key, value in (optimiser | numbers).items():
         group, _, name = key.removeprefix(_OPTIMISER).partition(".")
         state.setdefault(int(group), {})[name] = value
-    _check_state(worker, state)
     worker.optimiser.load_state_dict({"state": state, "param_groups": worker.optimiser.state_dict()["param_groups"]})
     for name, target in targets.items():
         target.copy_(_tensor(arrays[name], target.dtype))
@@ -105,33 +106,6 @@ def restore(worker: Worker, outer: Outer, arrays: Mapping[str, NDArray[Any]], fa
     device = worker.flat.values_F.device
     is_offered = facts["is_offered"] == "True"
     outer.resume(round_, is_offered=is_offered, late=KeptDifference(arrays["late"].copy(), device) if late else None)
-
-
-def _check_state(worker: Worker, state: Mapping[int, Mapping[str, Any]]) -> None:
-    """Raises ValueError for a state that this optimiser never has: it is either empty, or complete as after a step."""
-    expected = state_after_a_step(worker.optimiser, worker.settings) if state else {}
-    if state.keys() != expected.keys():
-        raise ValueError("the checkpoint holds the state of an optimiser of other parameters")
-    for index, values in state.items():
-        odd = sorted(
-            name
-            for name in {*values, *expected[index]}
-            if _form(values.get(name, "")) != _form(expected[index].get(name, "")) or not _is_sane(values.get(name))
-        )
-        if odd:
-            raise ValueError(f"the checkpoint does not hold {odd[0]} of the optimiser in the form that is needed here")
-
-
-def _form(value: Any) -> object:
-    return tuple(value.shape) if isinstance(value, Tensor) else type(value)
-
-
-def _is_sane(value: Any) -> bool:
-    """Is a value of an optimiser's state usable? A single number is a count of steps or a share, and must not be
-    negative, because an optimiser may divide by what follows from it."""
-    if isinstance(value, Tensor):
-        return value.dim() > 0 or bool(torch.isfinite(value) and value >= 0)
-    return value is None or (math.isfinite(value) and value >= 0)
 
 
 def _is_array_finite(array: NDArray[Any]) -> bool:

@@ -8,7 +8,6 @@ zero, and every element-wise operation leaves it zero.
 Shapes: F numbers of a flat tensor, padding included.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -99,12 +98,6 @@ class FlatModel:
         copies = {name: view.detach().to("cpu", copy=True) for name, view in views.items()}
         named = self.module.named_parameters(remove_duplicate=False)
         return {name: copies[self._names[id(parameter)]] for name, parameter in named}
-
-    def copy_from(self, weights: Mapping[str, Tensor]) -> None:
-        """Takes weights by their names, as `weights` gives them."""
-        with torch.no_grad():
-            for place in self.layout.places:
-                self.layout.view(self.values_F, place).copy_(weights[place.name])
 
     def _group(self, part: slice) -> nn.Parameter:
         group = nn.Parameter(self.values_F[part])

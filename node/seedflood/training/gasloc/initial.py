@@ -9,17 +9,10 @@ import torch
 from torch import nn
 
 from seedflood.training import randomness
-from seedflood.training.models import BaseModel, distinct_parameters, load_model, prepare_model
+from seedflood.training.models import distinct_parameters
 
 DEVIATION = 0.02
 """The standard deviation if a configuration has none."""
-
-
-def load_fresh(name: str, run_seed: int, *, device: str = "cpu") -> BaseModel:
-    """A model like that of `models.load_model`, but with weights from scratch, in float32. Raises ModelError."""
-    found = load_model(name, dtype="float32")
-    draw_weights(found.model, run_seed)
-    return prepare_model(found.model, found.tokenizer, name=name, device=device, dtype="float32")
 
 
 @torch.no_grad()

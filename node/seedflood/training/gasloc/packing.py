@@ -109,8 +109,9 @@ class PackedTask:
         places = range(step * self.batch_size, (step + 1) * self.batch_size)
         return text_batch(self.train_ST[[int(self._permutation(origin, one // rows)[one % rows]) for one in places]])
 
-    def validation(self, rows_at_once: int) -> Iterator[MarkedBatch]:
-        """All rows for validation, in their order."""
+    def validation(self, tokens_max: int) -> Iterator[MarkedBatch]:
+        """All rows for validation, in their order, in batches of at most so many tokens or of one row."""
+        rows_at_once = max(1, tokens_max // self.validation_ST.shape[1])
         for start in range(0, len(self.validation_ST), rows_at_once):
             yield text_batch(self.validation_ST[start : start + rows_at_once])
 

@@ -16,12 +16,11 @@ from typing import Any
 
 import torch
 
-from seedflood.training.evaluation import Evaluation
+from seedflood.training.evaluation import Evaluation, evaluate
 from seedflood.training.gasloc import checkpoint
 from seedflood.training.gasloc.checkpoint import Arrays, Facts
 from seedflood.training.gasloc.encodings import EncodingName
 from seedflood.training.gasloc.exchange import Arrival, FreshDifference, Offer, Stored
-from seedflood.training.gasloc.held_out import evaluate_packed
 from seedflood.training.gasloc.outer import Outer, OuterSettings
 from seedflood.training.gasloc.packing import PackedTask
 from seedflood.training.gasloc.worker import LocalSteps, Worker, WorkerSettings
@@ -129,7 +128,7 @@ class Trainer:
 
     def evaluate(self) -> Evaluation:
         """Loss and perplexity of the present parameters."""
-        return evaluate_packed(self.worker.causal, self.task)
+        return evaluate(self.worker.causal, self.task)
 
     def samples(self) -> list[Sample]:
         """None: rows are packed, so it is not known where a prompt ends."""

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -28,7 +28,7 @@ from seedflood.training.causal import CausalModel
 from seedflood.training.gasloc.flat import FlatModel
 from seedflood.training.gasloc.schedule import Schedule
 from seedflood.training.objectives.batches import Batch
-from seedflood.training.objectives.objective import Objective
+from seedflood.training.objectives.objective import Batches
 from seedflood.training.stacks import checkpointed, layers_of
 
 ELEMENTWISE = ("Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "ASGD", "NAdam", "RAdam", "RMSprop", "Rprop", "SGD")
@@ -57,15 +57,6 @@ class WorkerSettings:
     micro_batch: int | None = None
     is_bfloat16: bool = False
     is_checkpointed: bool = False
-
-
-class Batches(Protocol):
-    """Where the rows of a step come from: `PackedTask`, or `Task` for rows by themselves."""
-
-    @property
-    def objective(self) -> Objective: ...
-
-    def batch(self, origin: int, step: int) -> Batch: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,43 +155,6 @@ def make_optimiser(flat: FlatModel, settings: WorkerSettings) -> torch.optim.Opt
         groups[0]["weight_decay"] = settings.weight_decay
         groups[1]["weight_decay"] = 0.0
     return _make([group for group in groups if any(one.numel() for one in group["params"])], settings)
-
-
-def state_after_a_step(optimiser: torch.optim.Optimizer, settings: WorkerSettings) -> dict[int, dict[str, Any]]:
-    """The state that an optimiser of this kind has for each parameter after a step. Tensors have their real shapes, on
-    the device "meta": only small stand-ins of the parameters take the step."""
-    originals = [parameter for group in optimiser.param_groups for parameter in group["params"]]
-    toys = [_toy_of(parameter) for parameter in originals]
-    left = iter(toys)
-    names = ("weight_decay",)
-    groups: list[dict[str, Any]] = [
-        {"params": [next(left) for _ in group["params"]]} | {name: group[name] for name in names if name in group}
-        for group in optimiser.param_groups
-    ]
-    toy_optimiser = _make(groups, settings)
-    toy_optimiser.step()
-    state: dict[int, dict[str, Any]] = toy_optimiser.state_dict()["state"]
-    return {
-        index: {name: _scaled(value, toys[index].shape, originals[index].shape) for name, value in values.items()}
-        for index, values in state.items()
-    }
-
-
-def _toy_of(parameter: Tensor) -> Tensor:
-    """A small parameter with the same number of dimensions, and a gradient."""
-    shape = [min(size, 2) for size in parameter.shape]
-    toy = torch.zeros(shape, dtype=parameter.dtype, device=parameter.device, requires_grad=True)
-    toy.grad = torch.ones_like(toy)
-    return toy
-
-
-def _scaled(value: Any, toy: torch.Size, original: torch.Size) -> Any:
-    """A value of the state, scaled up: where it is as long as the stand-in, it gets the length of the parameter."""
-    if not isinstance(value, Tensor) or value.dim() != len(toy):
-        return value
-    sizes = zip(value.shape, toy, original, strict=True)
-    shape = [whole if size == of_toy else size for size, of_toy, whole in sizes]
-    return torch.empty(shape, dtype=value.dtype, device="meta")
 
 
 def _kind_of(settings: WorkerSettings) -> Callable[..., torch.optim.Optimizer]:

@@ -1,6 +1,6 @@
 """The seam between a task and an algorithm: what is measured of a model on a batch."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -42,4 +42,19 @@ class Objective(Protocol):
 
     def figures(self, score: Score) -> dict[str, float]:
         """The figures of a whole score that people are shown, by name, in the order of `names`."""
+        ...
+
+
+class Batches(Protocol):
+    """The rows of a task: by themselves (`Task`), or packed (`PackedTask` of GASLoC)."""
+
+    @property
+    def objective(self) -> Objective: ...
+
+    def batch(self, origin: int, step: int) -> Batch:
+        """What an origin trains on at a step."""
+        ...
+
+    def validation(self, tokens_max: int) -> Iterator[Batch]:
+        """All rows for validation, in batches of at most so many tokens or of one row."""
         ...
