@@ -1,7 +1,9 @@
 """The commands without a daemon: help, settings, and faults."""
 
+import fcntl
 import io
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -78,6 +80,22 @@ def test_a_missing_file_of_the_run_that_follows_is_one_sentence(monkeypatch, cap
     assert code == ExitCode.CONFIG
     assert out == ""
     assert "/no/finetune.toml does not exist; name the file of the run that follows with --then." in err
+
+
+def test_a_second_process_with_the_same_state_folder_is_refused_and_leaves_the_address_of_the_first(
+    monkeypatch, capsys, tmp_path
+):
+    """Before PyTorch is imported and anything is written."""
+    (tmp_path / "peers.toml").write_text('[run.objective]\ntask = "embedded"\n')
+    (tmp_path / "seedflood-state").mkdir()
+    (tmp_path / "seedflood-state" / "http.json").write_text("{}")
+    held = os.open(tmp_path / "seedflood-state", os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    code, _, err = run(monkeypatch, capsys, cli.node_main, "--peers", str(tmp_path / "peers.toml"))
+    os.close(held)
+    assert code == ExitCode.TRY_AGAIN
+    assert "another seedflood process uses the state folder" in err
+    assert [path.name for path in (tmp_path / "seedflood-state").iterdir()] == ["http.json"]
 
 
 def test_config_show_prints_what_the_layers_make(monkeypatch, capsys, tmp_path):

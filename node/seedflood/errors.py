@@ -7,8 +7,8 @@
     │   └── DataError    78   the training or validation rows cannot be used
     ├── BindError        69   the listening address cannot be used
     ├── JournalError     74   the disk: the journal cannot be read or written
-    │   ├── JournalLockedError 75  another process has it open (storage/journal.py)
     │   └── DiskFullError     74  there is no space: the node does not publish until there is
+    ├── InUseError       75   another process uses the state folder
     ├── SupersededError  75   another process with the key of this node was started later
     ├── NotRunningError  75   no running node was found
     ├── UnsettledError   75   hosts do not hold the same yet of one that was removed
@@ -93,6 +93,12 @@ class JournalError(SeedfloodError):
 
 class DiskFullError(JournalError):
     """There is no space left. Nothing was written; the same write can be tried again once there is space."""
+
+
+class InUseError(SeedfloodError):
+    """Another process uses the state folder. It may be about to end, so it is right to try again."""
+
+    exit_code = ExitCode.TRY_AGAIN
 
 
 class SupersededError(SeedfloodError):

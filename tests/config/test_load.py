@@ -1,5 +1,6 @@
 """Settings: layers, and one sentence for every fault."""
 
+import contextlib
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from seedflood.config import SECTIONS, check_course, check_folders, is_loopback, load_course, load_settings
 from seedflood.errors import ConfigError, ExitCode
 from seedflood.offline.exporting import export_model
+from seedflood.training.card import Learned, model_card
 
 
 @pytest.fixture
@@ -113,6 +115,19 @@ def test_an_export_that_could_not_be_written_is_told_before_the_run_and_not_afte
     check_course(load_course(path, {"node": {"export": str(path.parent / "new/model")}}))
     with pytest.raises(ConfigError, match=r"cannot be written when the run has ended; correct \[node\] export"):
         check_course(load_course(path, {"node": {"export": str(path / "model")}}))
+
+
+@pytest.mark.parametrize(("card", "is_free"), [(None, False), ("another", False), ("this", True)])
+def test_an_export_takes_the_place_of_an_earlier_one_of_the_same_run_alone(write, card, is_free):
+    path = write('[run.objective]\ntask = "embedded"\n[node]\nexport = "model"\n')
+    settings, folder = load_settings(path), path.parent / "model"
+    folder.mkdir()
+    (folder / "config.json").touch()
+    run = settings.run if card == "this" else settings.run.model_copy(update={"seed": 2})
+    if card is not None:
+        (folder / "README.md").write_text(model_card(Learned(run, bytes(32), bytes(32), {}, {})))
+    with contextlib.nullcontext() if is_free else pytest.raises(ConfigError, match="earlier export of this run"):
+        check_folders(settings)
 
 
 def test_settings_of_one_file_do_not_leak_into_the_next(write):

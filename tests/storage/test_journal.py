@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from journals import BASE, RUN, open_plain
 
 from fullness import fill
-from seedflood.errors import ConfigError, DiskFullError, ExitCode, JournalError
+from seedflood.errors import ConfigError, DiskFullError, JournalError
 from seedflood.protocol.origin import STEP_MAX
 from seedflood.protocol.swarm.messages import INCARNATION_MAX, Member
 from seedflood.protocol.swarm.outputs import Record
-from seedflood.storage.journal import Journal, JournalLockedError
+from seedflood.storage.journal import Journal
 
 RELAXED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # two shared cores
 
@@ -165,15 +165,6 @@ def test_incarnations_are_counted_over_restarts_and_by_the_clock(tmp_path: Path)
         assert journal.next_incarnation(1_700_000_000) == 1_800_000_001
 
 
-def test_a_second_process_is_refused_for_now(tmp_path: Path) -> None:
-    with open_plain(tmp_path) as journal:
-        with pytest.raises(JournalLockedError, match="another seedflood process uses") as caught:
-            open_plain(tmp_path)
-        assert caught.value.exit_code == ExitCode.TRY_AGAIN
-        journal.keep([], [Record(b"k", b"v")], durable=True)
-    open_plain(tmp_path).close()
-
-
 def test_the_journal_of_another_run_or_model_is_refused(tmp_path: Path) -> None:
     open_plain(tmp_path).close()
     with pytest.raises(ConfigError, match=r"belongs to run 7272727272727272.*another --state folder"):
@@ -196,7 +187,7 @@ def test_only_the_owner_may_read_it(tmp_path: Path) -> None:
             modes = {file.name: file.stat().st_mode & 0o777 for file in tmp_path.iterdir()}
     finally:
         os.umask(before)
-    assert set(modes) >= {"journal", "journal-wal", "journal.lock"}
+    assert set(modes) >= {"journal", "journal-wal"}
     assert set(modes.values()) == {0o600}
 
 

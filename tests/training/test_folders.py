@@ -6,7 +6,7 @@ from seedflood.training.folders import writing_folder
 
 
 def test_everybody_may_read_what_is_exported_also_in_folders_below(tmp_path):
-    with writing_folder(tmp_path / "model", "config.json") as beside:
+    with writing_folder(tmp_path / "model", "config.json", None) as beside:
         (beside / "config.json").touch(mode=0o600)
         (beside / "additional_chat_templates").mkdir()
         (beside / "additional_chat_templates" / "tools.jinja").touch(mode=0o600)

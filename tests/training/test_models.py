@@ -4,7 +4,7 @@ import pytest
 import torch
 from reference import tiny_base, tiny_model, tiny_tokenizer
 
-from seedflood.errors import ModelError
+from seedflood.errors import ConfigError, ModelError
 from seedflood.training.models import digest_weights, export_model, load_model, prepare_model
 
 
@@ -77,7 +77,7 @@ def test_a_model_that_changes_its_logits_after_the_head_is_refused():
 def test_a_folder_that_holds_something_else_is_not_overwritten(tmp_path):
     (tmp_path / "thesis.tex").write_text("all of it")
     base = tiny_base()
-    with pytest.raises(ModelError, match="holds something else"):
+    with pytest.raises(ConfigError, match="holds something else"):
         export_model(base, dict(base.model.named_parameters()), tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 

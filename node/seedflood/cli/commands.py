@@ -42,6 +42,7 @@ from seedflood.config import (
 from seedflood.errors import DivergenceError
 from seedflood.host import garbage
 from seedflood.host.logs import configure_logging
+from seedflood.host.places import hold
 
 LOCAL_STEPS = {"gradient": 48}
 LOCAL_STEPS_OTHERWISE = 400
@@ -99,6 +100,7 @@ def run_node(
     configure_logging(settings.node.name)
     structlog.stdlib.get_logger("seedflood").info("starting", version=VERSION, state=str(settings.node.state))
 
+    hold(course[0].key_folder)
     garbage.defer()
     # torch takes seconds to import: --help and faults do not wait for it
     from seedflood.host.process import run_process

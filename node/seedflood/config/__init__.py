@@ -6,11 +6,15 @@
 from seedflood.config.course import PREVIOUS, Stage, check_course, current, load_course, pick, single
 from seedflood.config.gasloc import GaslocSettings
 from seedflood.config.load import (
+    CARD_FILE,
     EMBEDDED,
+    MODEL_FILE,
+    RUN_IN_CARD,
     SECTIONS,
     Settings,
     add_algorithm,
     check_folders,
+    check_place,
     check_target,
     combine,
     detach,
@@ -31,8 +35,11 @@ from seedflood.config.seedflood import SeedfloodSettings
 from seedflood.config.tables import AlgorithmSettings, merge, spell
 
 __all__ = [
+    "CARD_FILE",
     "EMBEDDED",
+    "MODEL_FILE",
     "PREVIOUS",
+    "RUN_IN_CARD",
     "SECTIONS",
     "SERVE",
     "WITHOUT_ROWS",
@@ -51,6 +58,7 @@ __all__ = [
     "check_address",
     "check_course",
     "check_folders",
+    "check_place",
     "check_target",
     "combine",
     "current",

@@ -8,6 +8,7 @@ were loaded have absolute paths.
 import difflib
 import json
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -120,6 +121,11 @@ PATHS = tuple(
 
 QUANTIZED_COLUMNS_MAX = 512
 """As many take as much memory as the weights of 8 bits themselves, in a model of 1 B parameters."""
+
+MODEL_FILE, CARD_FILE = "config.json", "README.md"
+"""In the folder of a model: by which it is known, and the model card."""
+
+RUN_IN_CARD = re.compile(r"^\| run \| (\w+) \|$", re.MULTILINE)
 
 PATH_STARTS = ("./", "../", "/", "~")
 EMBEDDED = "embedded"
@@ -294,7 +300,7 @@ def check_folders(settings: Settings) -> None:
     node, run = settings.node, settings.run
     model = Path(run.model if node.model_path is None else node.model_path)
     if model.is_absolute() and not model.is_file():  # else it is a GGUF file
-        _check_folder(model, "config.json", "model in [run], or model_path in [node]")
+        _check_folder(model, MODEL_FILE, "model in [run], or model_path in [node]")
     if node.export is not None:
         check_target(settings, node.export)
     rows = None if node.data is None else Path(divide_data(node.data)[0])
@@ -310,11 +316,24 @@ def check_folders(settings: Settings) -> None:
         )
 
 
-def check_target(settings: Settings, folder: Path) -> None:
-    """Raises ConfigError if an export there would take the place of the base model, which the run needs as it is."""
+def check_target(settings: Settings, folder: Path, mark: str = MODEL_FILE) -> None:
+    """Raises ConfigError if an export there would take the place of the base model, which the run needs as it is, or of
+    anything else but an earlier export of the run."""
     model = settings.run.model if settings.node.model_path is None else settings.node.model_path
     if folder.resolve() == Path(model).resolve():
         raise ConfigError(f"{folder} is the base model, which the run needs as it is: export to another folder.")
+    check_place(folder, settings.run.run_id().hex(), mark)
+
+
+def check_place(folder: Path, run: str | None, mark: str) -> None:
+    """Raises ConfigError if there is something in this folder that is no earlier export of the same run. run: its id,
+    as a model card tells it. mark: the file by which an export of this kind is known."""
+    card = folder / CARD_FILE
+    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
+        return
+    told = RUN_IN_CARD.search(card.read_text(errors="replace")) if card.is_file() else None
+    if not (folder / mark).is_file() or (told and told[1]) != run:
+        raise ConfigError(f"{folder} holds something else than an earlier export of this run: choose a new folder.")
 
 
 def check_export(export: Path | None) -> None:

@@ -1,4 +1,10 @@
-"""Names of files and folders in the state folder of a node."""
+"""The state folder of a node, and the names of what is in it."""
+
+import fcntl
+import os
+from pathlib import Path
+
+from seedflood.errors import ConfigError, InUseError
 
 KEY_FILE, JOURNAL_FILE, SNAPSHOTS_FOLDER = "identity.pem", "journal.sqlite", "snapshots"
 
@@ -13,3 +19,22 @@ FAREWELL_FILE = "farewell"
 
 GASLOC_FOLDER = "gasloc"
 """Holds what hosts that train by GASLoC exchange."""
+
+
+def make_folder(path: Path) -> Path:
+    """Raises ConfigError."""
+    try:
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise ConfigError(f"cannot create the state folder {path}: {error.strerror}; set [node] state.") from None
+    return path
+
+
+def hold(state: Path) -> None:
+    """Locks the state folder until this process ends, however it ends. Raises InUseError or ConfigError."""
+    try:
+        fcntl.flock(os.open(make_folder(state), os.O_RDONLY | os.O_CLOEXEC), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        raise InUseError(
+            f"another seedflood process uses the state folder {state}: stop it, or give this one another --state."
+        ) from None

@@ -11,7 +11,6 @@ import sys
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from pathlib import Path
 from typing import NoReturn
 
 import structlog
@@ -25,7 +24,7 @@ from seedflood.host.compute_thread import ComputeThread
 from seedflood.host.daemon import Daemon
 from seedflood.host.enrolment import Enrolment
 from seedflood.host.modes import MODES
-from seedflood.host.places import KEY_FILE
+from seedflood.host.places import KEY_FILE, make_folder
 from seedflood.identity import Identity
 from seedflood.operations.console import Console
 from seedflood.operations.status import describe_line
@@ -78,12 +77,12 @@ async def start_daemon(stage: Stage) -> Daemon:
 def _load_identity(stage: Stage) -> Identity:
     """The key of the host, the same for all runs of a course. Also makes the folders: the folder of a run records that
     this host has begun it. Raises ConfigError."""
-    key = _make_folder(stage.key_folder) / KEY_FILE
+    key = make_folder(stage.key_folder) / KEY_FILE
     run = stage.runs[stage.position] if stage.position else ""
     identity = Identity.load_or_create(key, run)
     if not stage.position:
         identity.foresee(key, stage.runs[1:])
-    durable.sync_folder(_make_folder(stage.state).parent)
+    durable.sync_folder(make_folder(stage.state).parent)
     return identity
 
 
@@ -186,11 +185,3 @@ def _leave(code: ExitCode) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
-
-
-def _make_folder(path: Path) -> Path:
-    try:
-        path.mkdir(parents=True, exist_ok=True, mode=0o700)
-    except OSError as error:
-        raise ConfigError(f"cannot create the state folder {path}: {error.strerror}; set [node] state.") from None
-    return path

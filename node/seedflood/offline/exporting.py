@@ -7,8 +7,7 @@ from seedflood.config import Settings, check_target
 from seedflood.offline.learned import rebuild, told_result
 from seedflood.training.adapting import CONFIG_FILE
 from seedflood.training.card import Learned, model_card
-from seedflood.training.folders import check_folder
-from seedflood.training.models import BUILT_IN, MODEL_FILE, ExportDtype
+from seedflood.training.models import BUILT_IN, ExportDtype
 from seedflood.training.seedflood.adapter import RANK_MAX, make_adapter
 from seedflood.training.seedflood.trainer import Trainer
 
@@ -21,7 +20,6 @@ WHOLE = "It has norms and biases as they are after training, so servers that tak
 def export_model(settings: Settings, folder: Path, dtype: ExportDtype = "float32") -> dict[str, Any]:
     """Writes a Hugging Face folder; returns facts of it. Raises SeedfloodError."""
     check_target(settings, folder)
-    check_folder(folder, MODEL_FILE)
     trainer, steps = rebuild(_whole(settings))
     path = trainer.replica.export(folder, card=model_card(_learned(settings, trainer, steps)), dtype=dtype)
     return {"folder": str(path), "steps": steps, "digest": trainer.digest().hex()}
@@ -32,8 +30,7 @@ def export_adapter(
 ) -> dict[str, Any]:
     """Writes a folder that PEFT loads; returns facts of it, with the part of the change that it does not hold. Raises
     SeedfloodError."""
-    check_target(settings, folder)
-    check_folder(folder, CONFIG_FILE)
+    check_target(settings, folder, CONFIG_FILE)
     trainer, steps = rebuild(_whole(settings))
     name = str(settings.node.model_path or settings.run.model)
     made = make_adapter(

@@ -14,13 +14,10 @@ batches of a read, so a slow peer blocks neither writes nor the checkpoint that 
 """
 
 import contextlib
-import fcntl
-import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Self
 
-from seedflood.errors import ExitCode, JournalError
 from seedflood.protocol.swarm.messages import Member
 from seedflood.protocol.swarm.outputs import Record
 from seedflood.storage.disk import disk_errors
@@ -28,12 +25,6 @@ from seedflood.storage.opening import FORMAT_VERSION, open_sound
 from seedflood.storage.records import RunMark
 from seedflood.storage.store import Store
 from seedflood.storage.tables import JournalTable, MemberTable, Meta, RecordTable
-
-
-class JournalLockedError(JournalError):
-    """Another process has the journal open. It may be about to end, so it is right to try again."""
-
-    exit_code = ExitCode.TRY_AGAIN
 
 
 class Journal:
@@ -49,14 +40,12 @@ class Journal:
         self.damaged: Path | None = None
         self._store = store
         self._meta, self._members, self._records = Meta(store), MemberTable(store), RecordTable(store)
-        self._lock = -1
 
     @classmethod
     def open(cls, path: Path | str, run_id: bytes, base_digest: bytes) -> Self:
         """Opens or creates the file (mode 0600). A damaged one is set aside.
 
-        Raises JournalLockedError if another process has the file open, ConfigError if it belongs to another run or base
-        model, JournalError if it cannot be read or written.
+        Raises ConfigError if it belongs to another run or base model, JournalError if it cannot be read or written.
         """
         return cls._open(path, run_id, base_digest, cls)
 
@@ -64,14 +53,12 @@ class Journal:
     def _open(cls, path: Path | str, run_id: bytes, base_digest: bytes, make: Callable[[Store], Self]) -> Self:
         path = Path(path)
         with contextlib.ExitStack() as undo:
-            lock = _take_lock(path)
-            undo.callback(os.close, lock)
             with disk_errors(path, "open"):
                 journal, damaged = open_sound(path, RunMark(FORMAT_VERSION, run_id, base_digest), make)
             undo.callback(journal._store.close)
             journal._begin()
             undo.pop_all()
-        journal.damaged, journal._lock = damaged, lock
+        journal.damaged = damaged
         return journal
 
     @property
@@ -90,13 +77,7 @@ class Journal:
 
     def close(self) -> None:
         """Commits the open group and closes the file; idempotent. Afterwards everything is in one file."""
-        if self._lock < 0:
-            return
-        try:
-            self._store.close()
-        finally:
-            os.close(self._lock)
-            self._lock = -1
+        self._store.close()
 
     def keep(self, members: Iterable[Member], records: Iterable[Record] = (), *, durable: bool) -> None:
         """Adds to the open group. durable: the group is on the disk before this returns.
@@ -135,17 +116,3 @@ class Journal:
         with self._store.writing(durable=True):
             self._meta.put_incarnation(incarnation)
         return incarnation
-
-
-def _take_lock(path: Path) -> int:
-    """Locks a file beside the journal. The operating system drops the lock when the process ends, however it ends."""
-    with disk_errors(path, "open"):
-        lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(lock)
-        raise JournalLockedError(
-            f"another seedflood process uses {path}; stop it, or give this one another --state folder", path=str(path)
-        ) from None
-    return lock

@@ -7,19 +7,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from seedflood.config import check_place
 from seedflood.errors import ModelError
 
 
 @contextmanager
-def writing_folder(folder: str | os.PathLike[str], mark: str) -> Iterator[Path]:
+def writing_folder(folder: str | os.PathLike[str], mark: str, run: str | None) -> Iterator[Path]:
     """A new folder for the block to fill with files. It takes the place of `folder` afterwards, or is gone if the block
     fails.
 
-    mark: the file by which a folder is known that may be replaced. Raises ModelError if this one holds something else,
-    or cannot be written.
+    mark, run: see `check_place`. Raises ConfigError if the folder holds something else, ModelError if it cannot be
+    written.
     """
     target = Path(folder)
-    check_folder(target, mark)
+    check_place(target, run, mark)
     beside: Path | None = None
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -34,15 +35,6 @@ def writing_folder(folder: str | os.PathLike[str], mark: str) -> Iterator[Path]:
     finally:
         if beside is not None:
             shutil.rmtree(beside, ignore_errors=True)
-
-
-def check_folder(target: Path, mark: str) -> None:
-    """Raises ModelError if this is no folder that may be made, filled, or replaced."""
-    is_free = not target.exists() or (target.is_dir() and ((target / mark).is_file() or not any(target.iterdir())))
-    if not is_free:
-        raise ModelError(
-            f"{target} holds something else than an earlier export (it has no {mark}): choose a new folder."
-        )
 
 
 def _replace(new: Path, target: Path) -> None:

@@ -16,18 +16,16 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 from transformers.utils.logging import disable_progress_bar
 
 from seedflood import embedded
+from seedflood.config import CARD_FILE, MODEL_FILE
 from seedflood.errors import ModelError
 from seedflood.training import hub
 from seedflood.training.adapting import add_adapter
-from seedflood.training.card import CARD_FILE
+from seedflood.training.card import run_of
 from seedflood.training.causal import CausalModel
 from seedflood.training.folders import writing_folder
 
 DtypeName = Literal["auto", "float32", "bfloat16", "float16"]
 ExportDtype = Literal["float32", "bfloat16"]
-
-MODEL_FILE = "config.json"
-"""By which a folder with a model is known."""
 
 GGUF_SUFFIX = ".gguf"
 """Of a file of llama.cpp, which is a model, too."""
@@ -135,10 +133,10 @@ def export_model(
 ) -> Path:
     """Writes weights (float32, by name) as a Hugging Face folder: safetensors, configuration, tokenizer, model card.
 
-    dtype: of the file. All or nothing; a model that was there is replaced. Raises ModelError if the folder cannot be
-    written, or holds something that is not a model.
+    dtype: of the file. All or nothing; an earlier export of the same run is replaced. Raises ConfigError if the folder
+    holds something else, ModelError if it cannot be written.
     """
-    with writing_folder(folder, MODEL_FILE) as beside:
+    with writing_folder(folder, MODEL_FILE, run_of(card)) as beside:
         rounded: dict[int, Tensor] = {id(one): one.to(getattr(torch, dtype)) for one in weights.values()}
         base.model.save_pretrained(beside, state_dict={name: rounded[id(one)] for name, one in weights.items()})
         _write_dtype(beside / MODEL_FILE, dtype)

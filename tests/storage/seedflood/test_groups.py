@@ -167,4 +167,4 @@ def test_opening_on_a_full_disk_is_told(small_disk: Path) -> None:
     fill(small_disk)
     with pytest.raises(DiskFullError, match="no space to open the journal"):
         BundleJournal.open(small_disk / "journal", RUN, BASE, refresh_period=PERIOD)
-    assert {file.name for file in small_disk.iterdir()} == {"filler", "journal.lock"}
+    assert {file.name for file in small_disk.iterdir()} == {"filler"}

@@ -7,7 +7,7 @@ import torch
 from reference import FAMILIES, VOCABULARY, some_updates, tiny_model, tiny_replica
 from safetensors.torch import load_file, save_file
 
-from seedflood.errors import ModelError
+from seedflood.errors import ConfigError, ModelError
 from seedflood.training.adapting import CONFIG_FILE, WEIGHTS_FILE, add_adapter
 from seedflood.training.seedflood.adapter import make_adapter
 
@@ -119,7 +119,7 @@ def test_an_adapter_replaces_an_adapter_and_nothing_else(tmp_path):
     adapter.write(tmp_path / "adapter")
     (tmp_path / "thesis.tex").write_text("all of it")
     for other in (tmp_path, tmp_path / "thesis.tex"):
-        with pytest.raises(ModelError, match="holds something else"):
+        with pytest.raises(ConfigError, match="holds something else"):
             adapter.write(other)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["adapter", "thesis.tex"]
 
