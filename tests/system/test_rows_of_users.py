@@ -69,20 +69,24 @@ def write_folder(path, other):
 KINDS = {
     "rows.jsonl": (
         lambda path: path.write_text(lines(SAID)),
-        "prompted: 57 .* 3 to evaluate \\(held out\\)",
+        "prompted: 45 .* 15 to evaluate \\(held out\\)",
         "(dull|fine)",
     ),
-    "rows.csv": (write_csv, "prompted: 57 .* 3 to evaluate \\(held out\\)", "(dull|fine)"),
-    "rows.tsv": (write_tsv, "prompted: 57 rows of label, text", "(dull|fine)"),
-    "saved": (save_to_disk, "prompted: 57 rows of label, text", "(dull|fine)"),
-    "rows.json": (lambda path: path.write_text(json.dumps({"data": TEXTS})), "lm: 57 rows of text", ".*"),
-    "rows.txt": (lambda path: path.write_text("\n\n".join(text for text, _ in FILMS)), "lm: 57 rows of text", ".*"),
+    "rows.csv": (write_csv, "prompted: 45 .* 15 to evaluate \\(held out\\)", "(dull|fine)"),
+    "rows.tsv": (write_tsv, "prompted: 45 rows .* columns text → label", "(dull|fine)"),
+    "saved": (save_to_disk, "prompted: 45 rows .* columns text → label", "(dull|fine)"),
+    "rows.json": (lambda path: path.write_text(json.dumps({"data": TEXTS})), "lm: 45 rows .* columns text;", ".*"),
+    "rows.txt": (
+        lambda path: path.write_text("\n\n".join(text for text, _ in FILMS)),
+        "lm: 45 rows .* columns text;",
+        ".*",
+    ),
     "rows.txt.gz": (lambda path: path.write_bytes(gzip.compress(b"a film\nwas fine\n" * 30)), "lm: ", ".*"),
-    "rows.jsonl.xz": (lambda path: path.write_bytes(lzma.compress(lines(TEXTS).encode())), "lm: 57 rows", ".*"),
-    "splits": (lambda path: write_folder(path, "dev.jsonl"), "lm: 60 rows of text to train, 7 to evaluate", ".*"),
+    "rows.jsonl.xz": (lambda path: path.write_bytes(lzma.compress(lines(TEXTS).encode())), "lm: 45 rows", ".*"),
+    "splits": (lambda path: write_folder(path, "dev.jsonl"), "lm: 60 rows to train, 7 to evaluate", ".*"),
     "tested#train,test": (lambda path: write_folder(path, "test.jsonl"), "lm: 60 rows .* 7 to evaluate", ".*"),
-    "rows.parquet": (write_parquet, "completion: 57 rows of completion, prompt", ".*</s>"),
-    "chats.jsonl": (lambda path: path.write_text(lines(CHATS)), "chat: 57 rows of messages", ".*</s>"),
+    "rows.parquet": (write_parquet, "completion: 45 rows .* columns prompt → completion", ".*</s>"),
+    "chats.jsonl": (lambda path: path.write_text(lines(CHATS)), "chat: 45 rows .* columns messages", ".*</s>"),
 }
 """By the name of rows: how they are written, what is said of them, and what of a row is learned."""
 

@@ -96,7 +96,7 @@ def test_a_row_without_an_answer_is_refused_before_anything_is_trained():
 
 
 def test_a_row_of_other_columns_is_told_with_what_it_has():
-    with pytest.raises(DataError, match=r'no column "prompt" \(columns: answer, question\)'):
+    with pytest.raises(DataError, match=r'no column "prompt" \(columns: question, answer\)'):
         encoder_of().label(Row({"question": "a", "answer": "b"}, "rows", 1))
 
 

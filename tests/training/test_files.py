@@ -154,7 +154,7 @@ def test_a_folder_has_splits_of_several_files_also_below_it(tmp_path):
 def test_files_that_name_no_split_are_for_training(tmp_path):
     splits = read_data(write(tmp_path, "a.jsonl", "b.jsonl"))
     assert set(origins(splits.train)) | set(origins(splits.validation)) == {"a.jsonl", "b.jsonl"}
-    assert splits.is_held_out
+    assert splits.copies is not None
 
 
 def test_of_a_file_and_its_compressed_form_one_is_read(tmp_path):

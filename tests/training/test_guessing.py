@@ -3,15 +3,15 @@ import json
 import datasets
 import pytest
 
-from seedflood.errors import ConfigError
+from seedflood.errors import ConfigError, DataError
 from seedflood.training.guessing import guess_objective
 
 
 @pytest.fixture
 def guess(tmp_path):
-    def guess(*rows):
+    def guess(*rows, **said):
         (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows for _ in "ab"))
-        return guess_objective(str(tmp_path / "rows.jsonl"))
+        return guess_objective(str(tmp_path / "rows.jsonl"), said)
 
     return guess
 
@@ -39,7 +39,7 @@ def test_labels_that_are_words_are_asked_for(guess):
 def test_labels_with_names_are_asked_for_by_these(tmp_path):
     rows = datasets.Dataset.from_list([{"text": str(n), "label": n % 2} for n in range(4)])
     rows.cast_column("label", datasets.ClassLabel(names=["no", "yes"])).to_parquet(tmp_path / "rows.parquet")
-    assert guess_objective(str(tmp_path / "rows.parquet"))["label_words"] == ("no", "yes")
+    assert guess_objective(str(tmp_path / "rows.parquet"), {})["label_words"] == ("no", "yes")
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_labels_with_names_are_asked_for_by_these(tmp_path):
     [
         (
             [{"sentence": "a", "label": 0}, {"sentence": "b", "label": 1}],
-            r'--task prompted --set .*"\{sentence\} It was"',
+            "no words for these: say --task prompted --set 'run.objective.label_words=",
         ),
         ([{"text": "a", "label": "0"}, {"text": "b", "label": "1"}], "no words for these: say --task prompted"),
         ([{"text": "a", "label": "x"}, {"text": "b", "label": None}], "no words for these"),
@@ -55,9 +55,42 @@ def test_labels_with_names_are_asked_for_by_these(tmp_path):
             [{"question": "a", "answer": "b"}, {"question": "c", "answer": "d"}],
             "columns question, answer, which do not",
         ),
+        (
+            [{"great film": "a", "fine": "b"}] * 2 + [{"great film": "c", "fine": "d"}],
+            "the first line of a CSV file must name them",
+        ),
         ([{"one": "a", "two": "b", "label": 0}, {"one": "c", "two": "d", "label": 1}], "which do not tell what is"),
     ],
 )
 def test_what_columns_do_not_tell_must_be_said(guess, rows, words):
     with pytest.raises(ConfigError, match=words):
         guess(*rows)
+
+
+@pytest.mark.parametrize("said", [{}, {"task": "prompted"}, {"label_column": "sentiment"}])
+def test_a_label_column_of_another_name_is_known_by_its_few_words_and_may_be_said(guess, said):
+    rows = [{"text": f"row {n}", "sentiment": ("bad", "good")[n % 2]} for n in range(8)]
+    known = {"task": "prompted", "template": "{text}\nLabel:", "label_words": ("bad", "good")}
+    assert guess(*rows, **said) == {**known, "label_column": "sentiment"}
+    numbers = [{**row, "sentiment": len(row["sentiment"])} for row in rows]
+    with pytest.raises(ConfigError, match=r"--set run\.objective\.label_column=sentiment .*WORD FOR 3"):
+        guess(*numbers, **said)
+
+
+def test_a_text_is_found_beside_other_columns_of_text(guess):
+    rows = [{"id": "a1", "sentence": "a", "label": "bad"}, {"id": "b2", "sentence": "b", "label": "good"}]
+    assert guess(*rows)["template"] == "{sentence}\nLabel:"
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ({"task": "lm"}, 'no column "text"'),
+        ({"task": "prompted", "template": "{txt} is", "label_words": ("no", "yes")}, 'no column "txt"'),
+        ({"task": "sst2", "template": "{sentence} is"}, "label 'bad' .* is unknown"),
+        ({"task": "completion"}, 'no column "prompt"'),
+    ],
+)
+def test_rows_that_do_not_fit_what_was_said_are_told_before_any_host_runs(guess, said, words):
+    with pytest.raises(DataError, match=words):
+        guess({"sentence": "a", "label": "bad"}, {"sentence": "b", "label": "good"}, **said)

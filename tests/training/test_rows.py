@@ -18,16 +18,18 @@ def readers(**splits):
     return {name: (lambda text=text: table([{"text": text}])) for name, text in splits.items()}
 
 
-@pytest.mark.parametrize(("rows", "held"), [(2, 1), (39, 1), (40, 2), (200, 10)])
-def test_a_twentieth_of_the_rows_is_held_out_and_not_trained_on(rows, held):
+@pytest.mark.parametrize(("rows", "held"), [(2, 1), (40, 10), (200, 16)])
+def test_a_twentieth_of_the_rows_is_held_out_or_a_few_and_not_trained_on(rows, held):
     splits = hold_out(table(ROWS[:rows]), "rows")
-    assert splits.is_held_out
+    assert splits.copies == 0
     assert len(splits.validation.rows) == held
     assert sorted(texts(splits.train) + texts(splits.validation)) == sorted(row["text"] for row in ROWS[:rows])
 
 
-def test_no_more_than_a_thousand_rows_are_held_out():
-    assert len(hold_out(table([{"text": str(number)} for number in range(25_000)]), "rows").validation.rows) == 1000
+def test_a_twentieth_of_many_rows_is_held_out_but_no_more_than_a_thousand():
+    for rows, held in ((400, 20), (25_000, 1000)):
+        found = table([{"text": str(number)} for number in range(rows)])
+        assert len(hold_out(found, "rows").validation.rows) == held
 
 
 def test_the_same_rows_are_held_out_in_whatever_order_they_stand():
@@ -37,7 +39,7 @@ def test_the_same_rows_are_held_out_in_whatever_order_they_stand():
 
 def test_no_copy_of_a_row_that_is_held_out_is_trained_on():
     splits = hold_out(table(ROWS[:40] * 3), "rows")
-    assert len(splits.validation.rows) == 2
+    assert (len(splits.validation.rows), splits.copies) == (10, 20)
     assert not {*texts(splits.train)} & {*texts(splits.validation)}
 
 
@@ -57,7 +59,7 @@ def test_rows_that_are_all_the_same_cannot_be_divided():
 def test_splits_are_train_and_validation_unless_others_are_named(splits, wanted, chosen):
     found = choose_splits(readers(**{one: one for one in splits}), wanted, "rows")
     assert (texts(found.train), texts(found.validation)) == ([chosen[0]], [chosen[1]])
-    assert not found.is_held_out
+    assert found.copies is None
 
 
 @pytest.mark.parametrize(
@@ -66,7 +68,7 @@ def test_splits_are_train_and_validation_unless_others_are_named(splits, wanted,
 )
 def test_without_a_split_to_evaluate_on_rows_are_held_out_and_a_test_split_is_left_alone(splits, wanted):
     reading = {one: (lambda: table(ROWS)) for one in splits if one != "test"}
-    assert choose_splits({**reading, **({"test": None} if "test" in splits else {})}, wanted, "rows").is_held_out
+    assert choose_splits({**reading, **({"test": None} if "test" in splits else {})}, wanted, "rows").copies == 0
 
 
 def test_splits_of_which_none_is_for_training_must_be_named():

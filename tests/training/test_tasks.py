@@ -121,7 +121,7 @@ def test_label_words_that_begin_with_the_same_token_are_refused():
     [
         ('{"text": "a", "label": 0', "not valid JSON"),
         ('["text"]', "not a JSON object"),
-        ({"txt": "a", "label": 0}, r'no column "text" \(columns: label, txt\)'),
+        ({"txt": "a", "label": 0}, r'no column "text" \(columns: txt, label\)'),
         ({"text": 5, "label": 0}, 'column "text" is not text'),
         ({"text": "a", "label": 2}, 'label 2 in column "label" is unknown: it must be 0 to 1 or one of bad, good'),
         ({"text": "a", "label": -1}, "label -1"),
@@ -151,7 +151,9 @@ def test_without_validation_rows_some_of_the_training_rows_are_held_out(tmp_path
     write_data(tmp_path)
     (tmp_path / "validation.jsonl").unlink()
     task = load_task(prompted(), tiny_tokenizer(), data=str(tmp_path))
-    assert len(task.validation_rows) == 1
+    assert len(task.validation_rows) == max(
+        1, len({row.spelled() for row in task.train_rows + task.validation_rows}) // 4
+    )
     assert task.validation_rows[0].columns not in [row.columns for row in task.train_rows]
 
 
@@ -229,10 +231,17 @@ def test_all_tokens_of_a_batch_are_of_the_vocabulary():
 
 
 def test_what_was_understood_of_the_rows_is_told_with_a_row_to_look_at(tmp_path):
-    write_data(tmp_path, train=[{"text": "film", "label": 1}] * 6, validation=ROWS[:4])
+    write_data(tmp_path, train=[{"id": 3, "text": "film", "label": 1}] * 6, validation=ROWS[:4])
     told = load_task(prompted(train_examples=4), tiny_tokenizer(), data=str(tmp_path), shard="1/2").describe()
-    sizes = {"rows": 4, "rows_here": 2, "validation_rows": 4, "held_out": False, "looked_at": 2, "cut": 0}
-    seen = {"columns": ["label", "text"], "tokens_per_row": 3.0, "sample": "film it was⟦good⟧"}
+    sizes = {"rows": 4, "rows_found": 6, "rows_here": 2, "validation_rows": 4, "looked_at": 2, "cut": 0}
+    seen = {
+        "held_out": False,
+        "copies": 0,
+        "columns": ["text", "label"],
+        "unused": ["id"],
+        "tokens_per_row": 3.0,
+        "sample": "film it was⟦good⟧",
+    }
     assert told == {"task": "prompted", **sizes, **seen}
 
 

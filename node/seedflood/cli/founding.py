@@ -61,7 +61,7 @@ def init(
     layers += [{"mode": mode} if mode is not None else {}, given.get("run", {})]
     tables = merge(*layers)
     if data is not None and Path(divide_data(data)[0]).exists():  # elsewhere it may be on the hosts alone
-        tables = merge({"objective": guessed(data, tables)}, tables)
+        tables = merge({"objective": guessed(data, tables.get("objective", {}))}, tables)
     keys = plan.found(plan.parse_hosts(hosts), tables, out, data)
     typer.echo(f"{out / plan.OPERATOR_FILE}: your own key, which signs the roster; keep it, and give it to nobody")
     for name, key in keys.items():

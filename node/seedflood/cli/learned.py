@@ -58,7 +58,8 @@ def evaluate(
     model: Annotated[str | None, typer.Option(help="Evaluate a model: folder, hub name or embedded.")] = None,
     adapter: AdapterOption = None,
     task: Annotated[
-        str | None, typer.Option(help=f"With --model (default: sst2, or by the columns of a file): {TASK_HELP}")
+        str | None,
+        typer.Option(help=f"Default: of the run; with --model by the file, or sst2. {TASK_HELP}"),
     ] = None,
     data: Annotated[
         str | None,
@@ -80,27 +81,31 @@ def evaluate(
 
         seedflood evaluate --peers peers.toml
 
-        seedflood evaluate --peers peers.toml --data ./test.jsonl
+        seedflood evaluate --peers peers.toml --data ./test.jsonl --set run.objective.label_column=stars
     """
     flags = parse_overrides(overrides)
     file = Path(data) if data is not None and Path(data).is_file() else None
     if model == EMBEDDED:
         flags = merge({"run": {"objective": {"task": task or EMBEDDED}}}, flags)
     elif model is not None:
-        flags = merge(
-            {"run": {"objective": {"task": task} if task else {}}},
-            with_guess(flags, task, None if file is None else data),
-        )
+        is_guessed = file is not None and task in (None, "prompted")
+        flags = with_guess(flags, task, data if is_guessed else None)
+    elif file is not None:
+        flags = with_guess(flags, task, None)
     if data is not None and file is None:
         flags.setdefault("node", {})["data"] = data
-    settings, has_state = _settings_of(peers, model, flags, run, adapter), peers is not None
+    of_run, has_state = flags.get("run", {}), peers is not None
+    if has_state and file is not None:  # its rows may be read otherwise than those of the run
+        flags = {**flags, "run": {key: value for key, value in of_run.items() if key != "objective"}}
+    settings = _settings_of(peers, model, flags, run, adapter)
+    read_as = _settings_of(peers, model, {**flags, "run": of_run}, settings.run.name if has_state else None, adapter)
     if file is None:
         check_folders(settings)
 
     from seedflood.offline.learned import evaluate_any
 
     with announced(f"evaluating {model or settings.node.name}"):
-        result, steps = evaluate_any(settings, has_state=has_state, file=file, adapter=adapter)
+        result, steps = evaluate_any(settings, has_state=has_state, file=file, adapter=adapter, read_as=read_as.run)
     of_adapter = {} if adapter is None else {"adapter": str(adapter)}
     told = of_adapter | ({} if file is None else {"data": data}) | ({} if steps is None else {"steps": steps})
     facts = {**facts_read(settings, has_state=has_state), **told, **result.rounded(), "rows": result.rows}

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from seedflood import VERSION
-from seedflood.config import EMBEDDED, SECTIONS, Settings, load_course, merge, pick
+from seedflood.config import EMBEDDED, SECTIONS, Settings, divide_data, load_course, merge, pick
 from seedflood.errors import UsageError
 
 EPILOG = (
@@ -72,23 +72,21 @@ def parse_overrides(overrides: list[str] | None) -> dict[str, Any]:
     return nested
 
 
-def guessed(data: str, run: Mapping[str, Any]) -> dict[str, Any]:
-    """What `[run.objective]` has to say for these rows, if the tables of a run say no task. Raises SeedfloodError."""
-    said = run.get("objective", {})
-    if data == EMBEDDED or "task" in said:
+def guessed(data: str, said: Mapping[str, Any]) -> dict[str, Any]:
+    """What `[run.objective]` has to say for these rows beside what it says. Rows of a known task that are not here are
+    not looked at. Raises SeedfloodError."""
+    place = Path(divide_data(data)[0])
+    if data == EMBEDDED or ("task" in said and not (place.is_file() or (place.is_dir() and any(place.iterdir())))):
         return {}
-    if "label_words" in said:
-        return {"task": "prompted"}
     from seedflood.training.guessing import guess_objective
 
-    return guess_objective(data)
+    return guess_objective(data, said)
 
 
 def with_guess(flags: dict[str, Any], task: str | None, data: str | None) -> dict[str, Any]:
-    """The overrides of a run with `--task` and `--data`; without a task, with what is `guessed` of it."""
-    if task is not None or data is None:
-        return flags
-    return merge({"run": {"objective": guessed(data, flags.get("run", {}))}}, flags)
+    """The overrides of a run with `--task` and `--data`, and with what is `guessed` of these rows."""
+    told = merge({"run": {"objective": {} if task is None else {"task": task}}}, flags)
+    return told if data is None else merge({"run": {"objective": guessed(data, told["run"]["objective"])}}, told)
 
 
 def settings_of(peers: Path, overrides: list[str] | None, run: str | None) -> Settings:

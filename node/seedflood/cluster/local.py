@@ -116,17 +116,17 @@ def run_cluster(plan: ClusterPlan, folder: Path | None = None) -> dict[str, Any]
     """Runs the plan to its end. Returns the result as `seedflood local --json` prints it: that of the last run, and
     as `earlier` those of the runs before it.
 
-    folder: it is kept, with peers.toml, log and state of every node. None: a temporary one, kept only if a node fails.
-    Raises SeedfloodError with the exit code of the first node that failed.
+    folder: it is kept, with peers.toml, log and state of every node. None: a temporary one, kept only if a node fails,
+    and not because of its settings. Raises SeedfloodError with the exit code of the first node that failed.
     """
     home = _make_home(folder)
     try:
-        hosts = _write_settings(plan, home)
-    except SeedfloodError:
-        if folder is None:
-            shutil.rmtree(home, ignore_errors=True)
-        raise
-    result = asyncio.run(_Cluster(plan, hosts).run())
+        result = asyncio.run(_Cluster(plan, _write_settings(plan, home)).run())
+    except ConfigError as error:
+        if folder is not None:
+            raise
+        shutil.rmtree(home, ignore_errors=True)  # its logs say no more than the sentence
+        raise type(error)(str(error).replace(f"{home}/", "")) from None
     if folder is None and is_sound(result):
         shutil.rmtree(home, ignore_errors=True)
     return result | {"folder": str(home)}
@@ -327,6 +327,8 @@ class _Cluster:
         code = await asyncio.shield(process.ended)
         if code != 0:
             why = host.last_words or _how_it_ended(code)
+            if code == ExitCode.CONFIG:
+                raise ConfigError(why)
             error = SeedfloodError(f"{host.name} failed: {why} (log: {host.folder}/log.jsonl)")
             error.exit_code = ExitCode(code) if code in set(ExitCode) else ExitCode.INTERNAL
             raise error
@@ -451,10 +453,18 @@ class _Cluster:
 def _understood(facts: dict[str, Any]) -> str:
     """What a node has understood of its rows, and a row with what is learned of it."""
     how = "held out" if facts["held_out"] else "a split of its own"
+    copies = f"; {facts['copies']:,} copies of these left out" if facts["copies"] else ""
+    *columns, last = facts["columns"]
+    roles = f"{', '.join(columns)} → {last}" if columns else last
+    unused = f", not {', '.join(facts['unused'])}" if facts["unused"] else ""
+    rows = f"{facts['rows']:,} rows to train"
+    if facts["rows_found"] > facts["rows"]:
+        rows = f"{facts['rows']:,} of {facts['rows_found']:,} rows to train (--set run.train_examples=N for more)"
     cut = f"; {facts['cut']:,} of {facts['looked_at']:,} cut, raise run.objective.max_length" if facts["cut"] else ""
     return (
-        f"task {facts['task']}: {facts['rows']:,} rows of {', '.join(facts['columns'])} to train, "
-        f"{facts['validation_rows']:,} to evaluate ({how}); {facts['tokens_per_row']:g} tokens a row{cut}\n"
+        f"task {facts['task']}: {rows}, "
+        f"{facts['validation_rows']:,} to evaluate ({how}{copies}); columns {roles}{unused}; "
+        f"{facts['tokens_per_row']:g} tokens a row{cut}\n"
         f"learned: {facts['sample']}"
     )
 

@@ -75,18 +75,23 @@ class Loaded(NamedTuple):
 
 
 def evaluate_any(
-    settings: Settings, *, has_state: bool, file: Path | None = None, adapter: Path | None = None
+    settings: Settings,
+    *,
+    has_state: bool,
+    file: Path | None = None,
+    adapter: Path | None = None,
+    read_as: RunSettings | None = None,
 ) -> tuple[Evaluation, int | None]:
     """Evaluates a model as it is, with a LoRA adapter, or with what a node has learned (has_state): on the
-    validation rows of the settings, or on all rows of a file. Also returns after how many steps. Raises
-    SeedfloodError."""
+    validation rows of the settings, or on all rows of a file, which are read by `read_as` if that is another run. Also
+    returns after how many steps. Raises SeedfloodError."""
     if file is None and has_state:
         trainer, steps = rebuild(settings)
         return trainer.evaluate(), steps
     rows = None if file is None else read_file(file).rows
     loaded = load(settings, has_state=has_state, adapter=adapter)
     base, run = loaded.base, settings.run
-    task = load_rows(run, settings.node, base) if rows is None else task_of_rows(run, base.tokenizer, rows)
+    task = load_rows(run, settings.node, base) if rows is None else task_of_rows(read_as or run, base.tokenizer, rows)
     return evaluate(base.causal, task), loaded.steps
 
 

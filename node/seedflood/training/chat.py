@@ -55,7 +55,7 @@ class ChatEncoder(MarkedEncoder):
                 "made for chats, or put a chat_template.jinja into the model's folder."
             )
         self.columns = ()
-        self.form = form
+        self.form, self.label_column = form, form.label_column
         self._prompt, self._ends = self._learn_template()
 
     def mark(self, row: Row) -> Marked:

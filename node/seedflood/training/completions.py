@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from seedflood.training.formats import CompletionFormat, fields_of
+from seedflood.training.formats import CompletionFormat
 from seedflood.training.marking import Marked, MarkedEncoder
 from seedflood.training.rows import Row
 
@@ -15,8 +15,7 @@ class CompletionEncoder(MarkedEncoder):
 
     def __init__(self, tokenizer: Any, form: CompletionFormat, length_max: int) -> None:
         super().__init__(tokenizer, length_max)
-        self.form = form
-        self.columns = (*fields_of(form.template), form.label_column)
+        self.form, self.label_column, self.columns = form, form.label_column, form.columns
 
     def mark(self, row: Row) -> Marked:
         prompt = self.form.template.format_map(row.columns)

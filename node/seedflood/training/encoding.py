@@ -19,10 +19,12 @@ MARKS = ("⟦", "⟧")
 class Encoder(ABC):
     """Makes examples of rows. Raises DataError for rows and label words that cannot be used.
 
-    columns: the columns of text that a row must have. objective: what is measured on the examples.
+    columns: the columns of text that a row must have. label_column: of the label, or of what is learned, if that is a
+    column of its own. objective: what is measured on the examples.
     """
 
     columns: tuple[str, ...]
+    label_column: str | None = None
     objective: Objective
     tokens_min = 1
     """A row with fewer tokens teaches nothing."""
@@ -35,14 +37,7 @@ class Encoder(ABC):
     def label(self, row: Row) -> int:
         """The label of a row; -1 in a task without labels. Raises DataError if a column that the task needs is missing
         or is not text."""
-        for column in self.columns:
-            value = row.columns.get(column)
-            if not isinstance(value, str):
-                found = ", ".join(sorted(map(str, row.columns)))
-                problem = f'no column "{column}"' if column not in row.columns else f'column "{column}" is not text'
-                raise row.error(
-                    f"{problem} (columns: {found}): correct the row, or task, template or column of the run."
-                )
+        row.require(self.columns)
         return self._label(row)
 
     def encode(self, rows: Sequence[Row]) -> list[Example]:
@@ -115,7 +110,7 @@ class PromptEncoder(PlainEncoder):
 
     def __init__(self, tokenizer: Any, form: PromptFormat, length_max: int) -> None:
         super().__init__(tokenizer, form.template, length_max)
-        self.form = form
+        self.form, self.label_column = form, form.label_column
         self.objective = Classification(self._first_tokens())
 
     def show(self, example: Example) -> str:
@@ -123,20 +118,7 @@ class PromptEncoder(PlainEncoder):
         return prompt + self.form.label_words[example.label].join(MARKS)
 
     def _label(self, row: Row) -> int:
-        value = row.columns.get(self.form.label_column)
-        words = self.form.label_words
-        if isinstance(value, str) and value in words:
-            return words.index(value)
-        if isinstance(value, str) and value.isdecimal():  # a cell of a CSV file
-            value = int(value)
-        if isinstance(value, int) and 0 <= int(value) < len(words):
-            return int(value)
-        if self.form.label_column not in row.columns:
-            raise row.error(f'no column "{self.form.label_column}": correct the row, or label_column of the run.')
-        raise row.error(
-            f'label {value!r} in column "{self.form.label_column}" is unknown: it must be 0 to {len(words) - 1} or one '
-            f"of {', '.join(words)}."
-        )
+        return self.form.label(row)
 
     def _shorten(self, tokens: list[int]) -> list[int]:
         excess = len(tokens) - self.length_max

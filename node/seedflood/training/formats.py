@@ -13,12 +13,16 @@ from typing import Any
 from seedflood import embedded
 from seedflood.config import ObjectiveSettings
 from seedflood.errors import ConfigError
+from seedflood.training.rows import Row
 from seedflood.training.sources import EmbeddedSource, HubSource, Source
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
     """How a row is read; `encoders` has an encoder for each kind."""
+
+    def check(self, row: Row) -> None:
+        """Raises DataError if a row has not the columns, or no label, that this format reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +33,36 @@ class PromptFormat(Format):
     label_words: tuple[str, ...]
     label_column: str = "label"
 
+    def check(self, row: Row) -> None:
+        row.require(fields_of(self.template))
+        self.label(row)
+
+    def label(self, row: Row) -> int:
+        """The index of a row's label. Raises DataError."""
+        value = row.columns.get(self.label_column)
+        words = self.label_words
+        if isinstance(value, str) and value in words:
+            return words.index(value)
+        if isinstance(value, str) and value.isdecimal():  # a cell of a CSV file
+            value = int(value)
+        if isinstance(value, int) and 0 <= int(value) < len(words):
+            return int(value)
+        if self.label_column not in row.columns:
+            raise row.error(f'no column "{self.label_column}": correct the row, or label_column of the run.')
+        raise row.error(
+            f'label {value!r} in column "{self.label_column}" is unknown: it must be 0 to {len(words) - 1} or one '
+            f"of {', '.join(words)}."
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class TextFormat(Format):
     """Language modelling, without labels. template: the text."""
 
     template: str = "{text}"
+
+    def check(self, row: Row) -> None:
+        row.require(fields_of(self.template))
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +71,14 @@ class CompletionFormat(Format):
 
     template: str = "{prompt}"
     label_column: str = "completion"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """All of text."""
+        return (*fields_of(self.template), self.label_column)
+
+    def check(self, row: Row) -> None:
+        row.require(self.columns)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,63 +3,100 @@
 Only commands that make a run guess, and write what they have guessed into it: all hosts of a run must learn the same.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
+from seedflood.config import ObjectiveSettings
 from seedflood.errors import ConfigError
-from seedflood.training.rows import Row, Splits
+from seedflood.training.formats import choose_format
+from seedflood.training.rows import Splits
 from seedflood.training.sources import read_data
 
 LABELS_MAX = 32
-"""A column with more different words than that holds no labels."""
+"""A column with more different values than that holds no labels."""
+
+ROWS_PER_LABEL = 4
+"""A column that is called otherwise holds labels if its values come so often on average."""
+
+TEXTS = ("text", "sentence")
+"""Columns that hold the text if several could."""
 
 
-def guess_objective(data: str) -> dict[str, Any]:
-    """The keys of `[run.objective]` for these rows. data: as `read_data` takes it. Raises DataError, or ConfigError
-    with what could be said if the columns do not tell."""
+def guess_objective(data: str, said: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys of `[run.objective]` for these rows that nobody has said, by which all of them can be read.
+
+    data: as `read_data` takes it. said: those that somebody has. Raises DataError, or ConfigError with what could be
+    said if the columns do not tell.
+    """
     splits = read_data(data)
+    guessed = _guess(data, splits, said) if said.get("task", "prompted") == "prompted" else {}
+    form = choose_format(ObjectiveSettings(**{**guessed, **said}), splits.train.rows[0].columns)
+    for row in (*splits.train.rows, *splits.validation.rows):
+        form.check(row)
+    return guessed
+
+
+def _guess(data: str, splits: Splits, said: Mapping[str, Any]) -> dict[str, Any]:
     columns = splits.train.rows[0].columns
-    if "messages" in columns:
-        return {"task": "chat"}
-    if "conversations" in columns:
-        return {"task": "chat", "label_column": "conversations"}
-    if columns.keys() >= {"prompt", "completion"}:
+    is_prompted = "task" in said or "label_words" in said
+    if not is_prompted and (name := next((one for one in ("messages", "conversations") if one in columns), None)):
+        return {"task": "chat"} if name == "messages" else {"task": "chat", "label_column": name}
+    if not is_prompted and columns.keys() >= {"prompt", "completion"}:
         if isinstance(columns["prompt"], list):
             raise ConfigError(
                 f"{data} has prompts and completions that are lists of messages: put both into one column, messages, "
                 "which is learned as a chat."
             )
         return {"task": "completion"}
-    texts = [name for name, value in columns.items() if isinstance(value, str) and name != "label"]
-    if "label" in columns and len(texts) == 1:
-        return _prompted(data, splits, texts[0])
-    if "text" in columns and "label" not in columns:
+    label: str | None = said.get("label_column") or _label_column(splits)
+    texts = [name for name, value in columns.items() if isinstance(value, str) and name != label]
+    text = texts[0] if len(texts) == 1 else next((name for name in TEXTS if name in texts), None)
+    if label is not None and label in columns and (text is not None or "template" in said):
+        return _prompted(data, splits, said.get("template") or f"{{{text}}}\nLabel:", label, said)
+    if "text" in columns and not is_prompted and label is None:
         return {"task": "lm"}
     *questions, answer = texts if len(texts) > 1 else ("QUESTION", *(texts or ["ANSWER"]))
     question = "\\n".join(f"{{{name}}}" for name in questions)
+    head = "" if all(name.isidentifier() for name in columns) else " (the first line of a CSV file must name them)"
     raise ConfigError(
-        f"{data} has the columns {', '.join(map(str, columns))}, which do not tell what is learned: say --task lm "
-        f"--set 'run.objective.template=\"{{{answer}}}\"', or --task completion --set 'run.objective.template="
-        f'"{question} "\' --set run.objective.label_column={answer}, or --task prompted for labels.'
+        f"{data} has the columns {', '.join(map(str, columns))}{head}, which do not tell what is learned: say --task "
+        f"lm --set 'run.objective.template=\"{{{answer}}}\"', or --task completion --set 'run.objective.template="
+        f'"{question} "\' --set run.objective.label_column={answer}, or --task prompted --set '
+        "run.objective.label_column=LABEL."
     )
 
 
-def _prompted(data: str, splits: Splits, text: str) -> dict[str, Any]:
+def _label_column(splits: Splits) -> str | None:
+    """The column of labels: "label", or the only one beside a text if it has a few values that often come again."""
+    columns = splits.train.rows[0].columns
+    if "label" in columns:
+        return "label"
+    for name in columns if len(columns) == 2 else ():
+        values = {row.columns.get(name) for row in splits.train.rows if isinstance(row.columns.get(name), str | int)}
+        if 2 <= len(values) <= min(LABELS_MAX, len(splits.train.rows) // ROWS_PER_LABEL):
+            return str(name)
+    return None
+
+
+def _prompted(data: str, splits: Splits, template: str, label: str, said: Mapping[str, Any]) -> dict[str, Any]:
     """Rows of a text with a label: the words are known if labels have names, or are words. Raises ConfigError."""
-    words = splits.train.label_names.get("label") or _words([*splits.train.rows, *splits.validation.rows])
+    column = {} if label == "label" else {"label_column": label}
+    words = said.get("label_words") or splits.train.label_names.get(label) or _words(splits, label)
     if words:
-        return {"task": "prompted", "template": f"{{{text}}}\nLabel:", "label_words": words}
-    labels = sorted({str(row.columns.get("label")) for row in splits.train.rows})[:LABELS_MAX]
-    named = ", ".join(f'"WORD FOR {label}"' for label in labels)
+        return {"task": "prompted", "template": template, "label_words": words, **column}
+    labels = sorted({str(row.columns.get(label)) for row in splits.train.rows})[:LABELS_MAX]
+    named = ", ".join(f'"WORD FOR {one}"' for one in labels)
+    also = "".join(f" --set run.objective.{key}={value}" for key, value in column.items())
     raise ConfigError(
-        f"{data} has texts with labels, but no words for these: say --task prompted --set 'run.objective.template="
-        f"\"{{{text}}} It was\"' --set 'run.objective.label_words=[{named}]', or a known task."
+        f"{data} has texts with labels, but no words for these: say --task prompted{also} --set "
+        f"'run.objective.label_words=[{named}]', perhaps with a prompt of your own as run.objective.template, or a "
+        "known task."
     )
 
 
-def _words(rows: Sequence[Row]) -> tuple[str, ...]:
+def _words(splits: Splits, column: str) -> tuple[str, ...]:
     """The labels of the rows if they are words, of which there are a few; else none."""
-    labels = [row.columns.get("label") for row in rows]
+    labels = [row.columns.get(column) for row in (*splits.train.rows, *splits.validation.rows)]
     words = {label for label in labels if isinstance(label, str) and label and not label.isdecimal()}
     is_told = all(isinstance(label, str) and label in words for label in labels)
     return tuple(sorted(words)) if is_told and 2 <= len(words) <= LABELS_MAX else ()

@@ -9,8 +9,9 @@ from typing import Any
 
 from seedflood.errors import DataError
 
-HELD_OUT_DIVISOR, HELD_OUT_MAX = 20, 1000
-"""Without validation rows every 20th distinct row is held out, at least one and at most a thousand."""
+HELD_OUT_DIVISOR, HELD_OUT_MIN, HELD_OUT_MAX = 20, 16, 1000
+"""Without validation rows every 20th distinct row is held out, at least 16, or a quarter if these are fewer, and at
+most a thousand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,16 @@ class Row:
     def error(self, problem: str) -> DataError:
         """A DataError that says where."""
         return DataError(f"{self.path}, line {self.line}: {problem}", path=self.path, line=self.line)
+
+    def require(self, columns: Iterable[str]) -> None:
+        """Raises DataError if one of these columns is missing, or is not text."""
+        for column in columns:
+            if not isinstance(self.columns.get(column), str):
+                found = ", ".join(map(str, self.columns))
+                problem = f'no column "{column}"' if column not in self.columns else f'column "{column}" is not text'
+                raise self.error(
+                    f"{problem} (columns: {found}): correct the row, or task, template or column of the run."
+                )
 
     def spelled(self) -> bytes:
         """The columns as bytes, which are equal if the columns are."""
@@ -44,11 +55,12 @@ Reader = Callable[[], Table]
 
 @dataclass(frozen=True, slots=True)
 class Splits:
-    """What a run trains on, and what it is evaluated on. is_held_out: validation was taken out of the training rows."""
+    """What a run trains on, and what it is evaluated on. copies: so many training rows were left out, as copies of rows
+    that were held out of them for validation; None: validation rows are a split of their own."""
 
     train: Table
     validation: Table
-    is_held_out: bool = False
+    copies: int | None = None
 
 
 def rows_in_memory(rows: Iterable[Mapping[str, Any]], name: str) -> list[Row]:
@@ -78,7 +90,9 @@ def hold_out(table: Table, name: str) -> Splits:
     distinct = sorted(set(hashes))
     if len(distinct) < 2:
         raise DataError(f"{name} has only one row: one is needed to train, and another to evaluate.", path=name)
-    chosen = set(distinct[: min(HELD_OUT_MAX, max(1, len(distinct) // HELD_OUT_DIVISOR))])
+    least = max(1, min(HELD_OUT_MIN, len(distinct) // 4))
+    chosen = set(distinct[: min(HELD_OUT_MAX, max(least, len(distinct) // HELD_OUT_DIVISOR))])
     held = {one: row for one, row in zip(hashes, table.rows, strict=True) if one in chosen}
     kept = [row for one, row in zip(hashes, table.rows, strict=True) if one not in chosen]
-    return Splits(Table(kept, table.label_names), Table(list(held.values()), table.label_names), is_held_out=True)
+    copies = len(table.rows) - len(kept) - len(held)
+    return Splits(Table(kept, table.label_names), Table(list(held.values()), table.label_names), copies)

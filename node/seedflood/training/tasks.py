@@ -35,8 +35,8 @@ SAMPLE_CHARACTERS = 160
 class Task:
     """The training rows of one host, the validation rows of the run, and the batch of every step.
 
-    train and validation: rows. shard: this host's share of the run's training rows. is_held_out: validation was taken
-    out of the training rows. All rows are checked here, and become tokens when they are first needed. Raises DataError.
+    train and validation: rows. shard: this host's share of the run's training rows. copies: see `Splits`. All rows are
+    checked here, and become tokens when they are first needed. Raises DataError.
     """
 
     def __init__(
@@ -47,12 +47,12 @@ class Task:
         settings: RunSettings,
         shard: Shard,
         *,
-        is_held_out: bool = False,
+        copies: int | None = None,
     ) -> None:
         self.encoder = encoder
         self.shard = shard
         self.name = settings.objective.task
-        self.is_held_out = is_held_out
+        self.copies = copies
         self.run_seed = settings.seed
         self.batch_size = settings.batch_size
         for row in (*train, *validation):
@@ -63,10 +63,10 @@ class Task:
         self.row_indices: tuple[int, ...] = tuple(chosen[shard.index :: shard.count])
         self._train = [train[row] for row in self.row_indices]
         self._of_shard: Callable[[Shard], Task] | None = partial(
-            Task, encoder, train, validation, settings, is_held_out=is_held_out
+            Task, encoder, train, validation, settings, copies=copies
         )
         self._of_run = [train[row] for row in chosen]
-        self._rows_of_run = len(chosen)
+        self._rows_of_run, self._rows_found = len(chosen), len(train)
         self._validation = validation
         self._examples: dict[int, Example] = {}
         self._validation_examples: list[Example] | None = None
@@ -137,13 +137,18 @@ class Task:
         """What was understood of the rows, for people to check before anything is trained. Raises DataError."""
         looked_at = range(min(LOOKED_AT, len(self._train)))
         examples = self._encoded(looked_at)
+        label = self.encoder.label_column
+        columns = [*(name for name in self.encoder.columns if name != label), *([] if label is None else [label])]
         return {
             "task": self.name,
             "rows": self._rows_of_run,
+            "rows_found": self._rows_found,
             "rows_here": len(self._train),
             "validation_rows": len(self._validation),
-            "held_out": self.is_held_out,
-            "columns": sorted(map(str, self._train[0].columns)),
+            "held_out": self.copies is not None,
+            "copies": self.copies or 0,
+            "columns": columns,
+            "unused": [str(name) for name in self._train[0].columns if name not in columns],
             "looked_at": len(examples),
             "tokens_per_row": round(sum(len(example.tokens) for example in examples) / len(examples), 1),
             "cut": sum(example.is_cut for example in examples),
@@ -171,7 +176,7 @@ def load_task(settings: RunSettings, tokenizer: Any, *, data: str | None = None,
     train, validation = splits.train.rows, splits.validation.rows
     form = choose_format(settings.objective, train[0].columns)
     encoder = _encoder(settings.objective, tokenizer, form)
-    return Task(encoder, train, validation, settings, _shard(shard), is_held_out=splits.is_held_out)
+    return Task(encoder, train, validation, settings, _shard(shard), copies=splits.copies)
 
 
 def task_of_rows(settings: RunSettings, tokenizer: Any, rows: Sequence[Row]) -> Task:
